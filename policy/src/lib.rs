@@ -1,1 +1,35 @@
-//! placeholder
+//! The sans-I/O core of mcpwarden: facts and frames of Model Context Protocol (MCP) servers go in, events and
+//! requests to the kernel half come out. It is **not** an MCP client, server or proxy, and it has no clock, no
+//! thread, no file, no socket and no kernel in it: time comes in as an argument, so that fed from the kernel it
+//! is the daemon, and fed from a file it is a replay. Its two most important types are [`Input`], what can
+//! happen, and [`Output`], what follows; [`Engine::handle`] leads from the one to the other.
+//!
+//! Layers, each using only those above it:
+//!
+//! | module | job |
+//! |---|---|
+//! | [`ids`] | newtypes: connections, servers, sessions, time, direction |
+//! | [`wire`] | bytes of one direction into frames |
+//! | [`protocol`] | a frame into JSON-RPC messages; which methods are MCP |
+//! | [`discovery`] | a command line into "an MCP server, called …" |
+//! | [`redact`], [`hash`] | what may be recorded of values; identity of definitions |
+//! | [`event`] | the schema of everything that is said |
+//! | [`engine`] | state per connection: confirmation, pairing, relays, sessions |
+
+pub mod discovery;
+pub mod engine;
+pub mod event;
+pub mod hash;
+pub mod ids;
+pub mod protocol;
+pub mod redact;
+pub mod wire;
+
+pub use discovery::NamePatterns;
+pub use engine::{
+    Counters, Declared, Engine, EngineConfig, EngineLimits, Exec, ExitStatus, Input, Output, Payloads,
+    Process,
+};
+pub use event::{Event, EventBody, GapCause};
+pub use ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
+pub use wire::{Cut, FrameCutter, Limits};

@@ -1,0 +1,174 @@
+//! What the engine is told at start, and what it counts.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::discovery::NamePatterns;
+use crate::ids::ServerId;
+
+/// How much of arguments and results is put into events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Payloads {
+    /// Each leaf as type, length and keyed hash.
+    #[default]
+    Redacted,
+    /// All of it.
+    Full,
+}
+
+/// A server that the configuration declares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declared {
+    /// The id it gets.
+    pub id: ServerId,
+    /// Its program: a path, or a name as found in `PATH`.
+    pub command: String,
+    /// Its arguments, all of them, in order.
+    pub args: Vec<String>,
+}
+
+/// Bounds of everything that input can make grow. What is refused is counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineLimits {
+    /// Connections known at once, candidates included.
+    pub connections: usize,
+    /// Programs remembered for one connection's chain.
+    pub chain: usize,
+    /// Frames of a candidate kept until it is known to be a server.
+    pub candidate_frames: usize,
+    /// Bytes of those.
+    pub candidate_bytes: usize,
+    /// Requests waiting for their answer, for each connection and direction.
+    pub open_requests: usize,
+    /// Answers waiting for their request, for each connection and direction.
+    pub early_responses: usize,
+    /// How long such an answer waits.
+    pub early_response_wait: Duration,
+    /// Tools remembered for each connection.
+    pub tools: usize,
+    /// Requests to a relay that are held to see whether it passes them on, over all connections.
+    pub held_requests: usize,
+    /// How long such a request is held.
+    pub relay_hold: Duration,
+    /// From the last exit to `mcp_server_exited`: answers may be read after the server died.
+    pub exit_linger: Duration,
+}
+
+impl Default for EngineLimits {
+    fn default() -> Self {
+        Self {
+            connections: 4_096,
+            chain: 32,
+            candidate_frames: 64,
+            candidate_bytes: 256 * 1024,
+            open_requests: 10_000,
+            early_responses: 256,
+            early_response_wait: Duration::from_secs(2),
+            tools: 10_000,
+            held_requests: 4_096,
+            relay_hold: Duration::from_millis(25),
+            exit_linger: Duration::from_secs(1),
+        }
+    }
+}
+
+/// What the engine is told at start.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// How much of arguments and results is put into events.
+    pub payloads: Payloads,
+    /// Whether messages other than tool calls and their results are events too.
+    pub verbose: bool,
+    /// Secret of this host: hashes of redacted values and session ids are keyed with it.
+    pub redaction_key: [u8; 32],
+    /// Which command lines are MCP servers by name.
+    pub patterns: NamePatterns,
+    /// Servers that the configuration declares.
+    pub declared: Vec<Declared>,
+    /// Bounds.
+    pub limits: EngineLimits,
+}
+
+impl EngineConfig {
+    /// The embedded defaults, with the secret of this host.
+    pub fn new(redaction_key: [u8; 32]) -> Self {
+        Self {
+            payloads: Payloads::Redacted,
+            verbose: false,
+            redaction_key,
+            patterns: NamePatterns::default(),
+            declared: Vec::new(),
+            limits: EngineLimits::default(),
+        }
+    }
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What happened so far, in numbers. They only grow.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct Counters {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Counters {
+            /// All of them by name, for `agent_stopped` and metrics.
+            pub fn to_map(&self) -> BTreeMap<String, u64> {
+                BTreeMap::from([$((stringify!($name).to_owned(), self.$name),)*])
+            }
+        }
+    };
+}
+
+counters! {
+    /// Frames handed in.
+    frames,
+    /// Messages found in them.
+    messages,
+    /// Frames that were no JSON-RPC.
+    invalid_frames,
+    /// Messages in batches beyond the bound of a batch (see [`crate::protocol`]): the batch is lost.
+    oversized_batches,
+    /// Frames that were not UTF-8 and were read with replacement characters.
+    lossy_frames,
+    /// Frames with raw control characters that were read nonetheless.
+    repaired_frames,
+    /// Messages without `"jsonrpc": "2.0"`.
+    unversioned_messages,
+    /// Bytes handed in as junk.
+    junk_bytes,
+    /// Gaps handed in.
+    gaps,
+    /// Bytes of those gaps.
+    gap_bytes,
+    /// Programs handed in.
+    execs,
+    /// Connections found to be MCP servers.
+    servers,
+    /// Connections found not to be.
+    candidates_dropped,
+    /// Connections refused since there were too many.
+    connections_refused,
+    /// Programs of a chain that were not remembered since it was too long.
+    chain_overflow,
+    /// Frames of a candidate that were not kept since there were too many.
+    candidate_overflow,
+    /// Tool calls.
+    calls,
+    /// Answers whose request was never seen.
+    unmatched_responses,
+    /// Answers that were recorded before their request.
+    early_responses,
+    /// Open requests given up since there were too many.
+    open_requests_evicted,
+    /// Requests that reused the id of one still open.
+    id_reused,
+    /// Tools that were not remembered since there were too many; each sight of one is said again.
+    tools_overflow,
+    /// Entries of a `tools/list` answer that are no tool definition.
+    invalid_tools,
+    /// Requests that a relay passed on and that were said once.
+    relayed_requests,
+    /// Requests to a relay that were not held since there were too many.
+    held_overflow,
+}

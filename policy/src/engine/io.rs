@@ -1,0 +1,127 @@
+//! The two enums that the whole program can be read off.
+
+use crate::event::{Event, GapCause};
+use crate::ids::{ConnectionId, Direction, Timestamp};
+
+/// Something that happened.
+#[derive(Clone, Debug)]
+pub enum Input<'a> {
+    /// A process whose standard input and output are this connection ran a program. A chain (`npx`, `sh`,
+    /// `node`) gives several for one connection.
+    Exec(Exec),
+    /// A whole frame was captured.
+    Frame {
+        /// On which connection.
+        connection: ConnectionId,
+        /// Which way.
+        direction: Direction,
+        /// When its first byte was.
+        time: Timestamp,
+        /// The JSON text, without framing.
+        bytes: &'a [u8],
+    },
+    /// Bytes that are no frame, such as log text on standard output.
+    Junk {
+        /// On which connection.
+        connection: ConnectionId,
+        /// Which way.
+        direction: Direction,
+        /// When.
+        time: Timestamp,
+        /// How many.
+        bytes: u64,
+    },
+    /// Bytes were not captured, or had to be given up.
+    Gap {
+        /// On which connection.
+        connection: ConnectionId,
+        /// Which way.
+        direction: Direction,
+        /// When.
+        time: Timestamp,
+        /// How many.
+        bytes: u64,
+        /// Why.
+        cause: GapCause,
+        /// Who moved them, if known.
+        pid: Option<u32>,
+        /// Where in the stream, if known.
+        offset: Option<u64>,
+    },
+    /// A process of a connection's chain ended.
+    Exit {
+        /// Whose.
+        connection: ConnectionId,
+        /// Which.
+        pid: u32,
+        /// When.
+        time: Timestamp,
+        /// How, if known.
+        status: Option<ExitStatus>,
+    },
+    /// Nobody holds the connection any more: nothing will come after this.
+    Closed {
+        /// Which.
+        connection: ConnectionId,
+        /// When.
+        time: Timestamp,
+    },
+}
+
+/// A program was run, or found running.
+#[derive(Clone, Debug)]
+pub struct Exec {
+    /// The connection that is its standard input and output.
+    pub connection: ConnectionId,
+    /// When it was run.
+    pub time: Timestamp,
+    /// Whether it ran before the agent did.
+    pub adopted: bool,
+    /// The process, as the program sees it.
+    pub process: Process,
+    /// The process at the other end, if known.
+    pub client: Option<Process>,
+}
+
+/// A process at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Process {
+    /// Process id in the root pid namespace.
+    pub pid: u32,
+    /// When it started, in nanoseconds since boot: with `pid` this is unique.
+    pub start_ns: u64,
+    /// User id.
+    pub uid: u32,
+    /// Id of its cgroup (v2).
+    pub cgroup_id: u64,
+    /// Command line, bounded by the capture.
+    pub argv: Vec<String>,
+    /// Whether `argv` was cut off.
+    pub argv_truncated: bool,
+    /// Working directory, if known.
+    pub cwd: Option<String>,
+    /// Path of the executable, if known.
+    pub executable: Option<String>,
+    /// Process ids of its parents, nearest first.
+    pub ancestors: Vec<u32>,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExitStatus {
+    /// It exited with this code.
+    Code(i32),
+    /// This signal ended it.
+    Signal(i32),
+}
+
+/// Something that is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output {
+    /// Say this.
+    Event(Event),
+    /// The connection is an MCP server's: the kernel may lift its budgets.
+    Confirm(ConnectionId),
+    /// The connection is none: stop capturing it. The engine has forgotten it.
+    Drop(ConnectionId),
+}

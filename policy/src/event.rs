@@ -1,0 +1,179 @@
+//! The event schema: everything the agent says is one of these, one JSON object a line.
+//!
+//! Defined here once; [`schema`] generates the JSON Schema file from it, and tests hold examples of every event
+//! against that. Field names are those of the seeds wherever they list one.
+
+mod agent;
+mod server;
+mod traffic;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize, Serializer};
+
+pub use agent::{AgentStarted, AgentStopped};
+pub use server::{
+    Identity, MatchedBy, PerDirection, ProcessInfo, ServerExited, ServerInitialized, ServerStarted,
+};
+pub use traffic::{
+    CallStatus, CaptureGap, Detection, GapCause, Message, MessageKind, Severity, ToolCalled, ToolResult,
+    ToolSeen, ToolStatus,
+};
+
+use crate::ids::{ConnectionId, ServerId, SessionId, Timestamp};
+
+/// How a server is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ServerType {
+    /// A process that is spoken to over its standard input and output.
+    Stdio,
+}
+
+/// One record of something that happened.
+///
+/// In JSON `type` and `timestamp` come first, and the fields of the body lie beside those here.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+pub struct Event {
+    /// When it happened (of a message: when its first byte was captured).
+    pub timestamp: Timestamp,
+    /// The session it belongs to. Absent from events about the agent itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<SessionId>,
+    /// The server it is about. Absent from events about the agent itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_id: Option<ServerId>,
+    /// How that server is reached. Absent where `server_id` is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_type: Option<ServerType>,
+    /// The relays between the client and the server, nearest to the client first. Absent when there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub via: Vec<ServerId>,
+    /// The connection: tells two running servers of one name apart. Absent from events about the agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection: Option<ConnectionId>,
+    /// What happened.
+    #[serde(flatten)]
+    pub body: EventBody,
+}
+
+impl Event {
+    /// An event about the agent itself: no session, server or connection.
+    pub fn agent(timestamp: Timestamp, body: EventBody) -> Self {
+        Self {
+            timestamp,
+            session_id: None,
+            server_id: None,
+            server_type: None,
+            via: Vec::new(),
+            connection: None,
+            body,
+        }
+    }
+
+    /// The `type` of this event, such as `mcp_tool_called`.
+    pub fn kind(&self) -> &'static str {
+        self.body.kind()
+    }
+}
+
+/// Defines the bodies once: the enum, the names, and the reference form that [`Event`] is serialised through.
+macro_rules! bodies {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+        /// What happened, by the `type` of the event.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+        #[serde(tag = "type")]
+        pub enum EventBody {
+            $($(#[$doc])* #[serde(rename = $name)] $variant($variant),)*
+        }
+
+        impl EventBody {
+            /// Every `type` there is, in the order of the documentation.
+            pub const KINDS: &'static [&'static str] = &[$($name),*];
+
+            /// The `type` of an event with this body.
+            pub fn kind(&self) -> &'static str {
+                match self { $(Self::$variant(_) => $name,)* }
+            }
+        }
+
+        /// The body without its tag: `type` has been written by then.
+        #[derive(Serialize)]
+        #[serde(untagged)]
+        enum Untagged<'a> { $($variant(&'a $variant),)* }
+
+        impl<'a> From<&'a EventBody> for Untagged<'a> {
+            fn from(body: &'a EventBody) -> Self {
+                match body { $(EventBody::$variant(inner) => Self::$variant(inner),)* }
+            }
+        }
+
+        $(impl From<$variant> for EventBody {
+            fn from(inner: $variant) -> Self { Self::$variant(inner) }
+        })*
+    };
+}
+
+bodies! {
+    /// The agent is attached: from here on nothing is missed.
+    AgentStarted = "agent_started",
+    /// The agent ends, and how much it did.
+    AgentStopped = "agent_stopped",
+    /// An MCP server was recognised.
+    ServerStarted = "mcp_server_started",
+    /// A server answered `initialize`.
+    ServerInitialized = "mcp_server_initialized",
+    /// A server offers a tool; once for each connection, name and definition.
+    ToolSeen = "mcp_tool_seen",
+    /// A client asked for a tool call.
+    ToolCalled = "mcp_tool_called",
+    /// A tool call was answered.
+    ToolResult = "mcp_tool_result",
+    /// Any other message; only when asked for (`--verbose`).
+    Message = "mcp_message",
+    /// A server ended.
+    ServerExited = "mcp_server_exited",
+    /// Bytes of a stream were not seen.
+    CaptureGap = "mcp_capture_gap",
+}
+
+impl Serialize for Event {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // A derived implementation would put `type` behind the other fields; people read lines from the left.
+        #[derive(Serialize)]
+        struct Line<'a> {
+            r#type: &'static str,
+            timestamp: Timestamp,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            session_id: &'a Option<SessionId>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            server_id: &'a Option<ServerId>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            server_type: Option<ServerType>,
+            #[serde(skip_serializing_if = "<[_]>::is_empty")]
+            via: &'a [ServerId],
+            #[serde(skip_serializing_if = "Option::is_none")]
+            connection: Option<ConnectionId>,
+            #[serde(flatten)]
+            body: Untagged<'a>,
+        }
+        let line = Line {
+            r#type: self.kind(),
+            timestamp: self.timestamp,
+            session_id: &self.session_id,
+            server_id: &self.server_id,
+            server_type: self.server_type,
+            via: &self.via,
+            connection: self.connection,
+            body: Untagged::from(&self.body),
+        };
+        line.serialize(serializer)
+    }
+}
+
+/// The JSON Schema (draft 2020-12) of one event line, generated from the types of this module.
+pub fn schema() -> serde_json::Value {
+    schemars::SchemaGenerator::default().into_root_schema_for::<Event>().to_value()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,36 @@
+//! Events about the agent itself.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Said when every program is attached and running servers were adopted: from here on nothing is missed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AgentStarted {
+    /// Version of the agent.
+    pub version: String,
+    /// Release of the running kernel, as `uname -r` says it.
+    pub kernel: String,
+    /// How bytes are captured: `tracepoints` or `trampolines`.
+    pub backend: String,
+    /// Identity of this boot, from `/proc/sys/kernel/random/boot_id`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_id: Option<String>,
+    /// Path of the configuration file. Absent with the embedded defaults.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<String>,
+    /// Names of the kernel programs that are attached.
+    pub programs: Vec<String>,
+    /// How many running servers were adopted.
+    pub servers_adopted: u64,
+}
+
+/// Said last, after everything is detached.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AgentStopped {
+    /// Why it ends: a signal's name, or an error.
+    pub reason: String,
+    /// Every counter of the agent and of the engine, by name.
+    pub counters: BTreeMap<String, u64>,
+}

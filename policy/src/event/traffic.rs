@@ -1,0 +1,207 @@
+//! Events about what goes over a connection.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::ids::Direction;
+
+/// What is known of a tool definition, compared with what was seen before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolStatus {
+    /// First seen on this connection.
+    New,
+    /// As pinned.
+    Unchanged,
+    /// Other than pinned.
+    Changed,
+}
+
+/// How bad a detection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Worth a look when there is time.
+    Low,
+    /// Suspicious.
+    Medium,
+    /// Likely an attack.
+    High,
+    /// An attack.
+    Critical,
+}
+
+/// One match of one rule in one field.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Detection {
+    /// Name of the rule.
+    pub pattern: String,
+    /// What kind of attack the rule looks for.
+    pub category: String,
+    /// How bad it is.
+    pub severity: Severity,
+    /// Path of the field it matched in, such as `inputSchema.properties.path.description`.
+    pub field: String,
+}
+
+/// A server offers a tool. Said once for each connection, tool name and hash.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ToolSeen {
+    /// The tool's name.
+    pub tool_name: String,
+    /// Hash of the whole definition: see [`crate::hash::definition_hash`].
+    pub tool_hash: String,
+    /// The description (bounded).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// The whole definition; only with full payloads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub definition: Option<Value>,
+    /// Compared with what was known.
+    pub status: ToolStatus,
+    /// What the rules found in the definition.
+    pub detections: Vec<Detection>,
+    /// The worst of them; null when there is none.
+    pub max_severity: Option<Severity>,
+}
+
+/// A client asked for a tool call (`tools/call`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ToolCalled {
+    /// `params.name`; empty where the request has none.
+    pub tool_name: String,
+    /// `mcp:{server_id}:{tool_name}`.
+    pub tool_id: String,
+    /// Id of the request, as it was sent.
+    pub jsonrpc_id: Value,
+    /// `params.arguments`, redacted leaf by leaf unless payloads are full; null where there are none.
+    pub input: Value,
+    /// Whatever else `params` holds (`_meta`, `task`); only with full payloads, absent when there is nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Value>,
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CallStatus {
+    /// With a result.
+    Ok,
+    /// With a JSON-RPC error, or a result whose `isError` is true.
+    Error,
+}
+
+/// A tool call was answered.
+///
+/// Through a relay an answer is said once, by the server that gave it. Where the relay passed on something
+/// else, it is said a second time by the relay, since that is what the client got.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ToolResult {
+    /// `params.name` of the request.
+    pub tool_name: String,
+    /// `mcp:{server_id}:{tool_name}`.
+    pub tool_id: String,
+    /// Id of the request, as it was sent.
+    pub jsonrpc_id: Value,
+    /// How it ended.
+    pub status: CallStatus,
+    /// `error.code`, of a JSON-RPC error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<i64>,
+    /// `error.message` (bounded), of a JSON-RPC error; only with full payloads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_message: Option<String>,
+    /// Length of `error.message` in bytes, of a JSON-RPC error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_message_bytes: Option<u64>,
+    /// Bytes of the frame.
+    pub bytes: u64,
+    /// From request to answer, in nanoseconds; 0 where the answer was recorded first.
+    pub latency_ns: u64,
+    /// `result` (or `error.data` of a JSON-RPC error), redacted leaf by leaf unless payloads are full.
+    pub result: Value,
+}
+
+/// What a message is in JSON-RPC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MessageKind {
+    /// Has a method and an id.
+    Request,
+    /// Has a method and no id.
+    Notification,
+    /// Has a result.
+    Response,
+    /// Has an error.
+    Error,
+    /// JSON, but none of these.
+    Invalid,
+}
+
+/// Any message that is no tool call and no answer to one; only when asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Message {
+    /// Which way it went.
+    pub direction: Direction,
+    /// What it is.
+    pub kind: MessageKind,
+    /// Its method; of an answer, the method of its request if that was seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    /// Its id, as it was sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jsonrpc_id: Option<Value>,
+    /// Bytes of the frame (of the whole batch, for a message in one).
+    pub bytes: u64,
+    /// The whole message with full payloads; else `params`, `result` or `error`, redacted leaf by leaf.
+    pub payload: Value,
+}
+
+/// Why bytes are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum GapCause {
+    /// The ring between the kernel and the agent was full.
+    RingFull,
+    /// `splice(2)` moved them.
+    Splice,
+    /// `vmsplice(2)` moved them.
+    Vmsplice,
+    /// `tee(2)` copied them.
+    Tee,
+    /// `sendfile(2)` moved them.
+    Sendfile,
+    /// io_uring moved them through a registered buffer.
+    IoUringFixed,
+    /// The memory they were in could not be read.
+    Unreadable,
+    /// The reader took more than was seen going in; nobody knows how they got there.
+    Unseen,
+    /// The bound on unfinished frames was reached.
+    Memory,
+    /// A frame is longer than `capture.max_message_bytes`.
+    TooLong,
+    /// They were in the pipe before the agent (or the candidate) was.
+    StartedLate,
+    /// The kernel skipped runs of a program (recursion).
+    MissedRuns,
+}
+
+/// Bytes of a stream were not seen. The stream goes on at the next frame boundary.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CaptureGap {
+    /// Which way they went.
+    pub direction: Direction,
+    /// How many.
+    pub bytes: u64,
+    /// Why.
+    pub cause: GapCause,
+    /// Offset of the first of them in the stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset: Option<u64>,
+    /// The process that moved them, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+}

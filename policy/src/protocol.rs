@@ -1,0 +1,1 @@
+//! A frame into JSON-RPC messages; which methods are MCP.
