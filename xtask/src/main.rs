@@ -1,2 +1,64 @@
-//! placeholder
-fn main() {}
+//! `cargo xtask`: sets up, builds, runs and tests mcpwarden.
+//!
+//! Everything that a person or a CI job does with this repository goes through here, so that both do the
+//! same. Each subcommand sets up what it needs first; a step that is done already costs a fraction of a second.
+
+mod demo;
+mod e2e;
+mod packages;
+mod run;
+mod setup;
+mod test;
+mod util;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Sets up, builds, runs and tests mcpwarden.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Install what building needs and this machine lacks; says what each step does and why
+    Setup {
+        /// Also install the real MCP servers and clients that the end-to-end tests drive
+        #[arg(long)]
+        tests: bool,
+    },
+    /// Set up, build in release mode, and start `mcpwarden run` (with sudo where you are not root)
+    Run {
+        /// Arguments for `mcpwarden run`
+        #[arg(last = true, value_name = "ARGS")]
+        args: Vec<String>,
+    },
+    /// Set up, then check everything: format, lints, unit tests, end-to-end tests as root
+    Test {
+        /// Run only the tests whose name contains NAME
+        #[arg(long, value_name = "NAME")]
+        filter: Option<String>,
+    },
+    /// Show in under a minute what mcpwarden sees: a benign and a poisoned server, driven by a client
+    Demo,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Setup { tests } => setup::setup(tests),
+        Command::Run { args } => run::run(&args),
+        Command::Test { filter } => test::test(filter.as_deref()),
+        Command::Demo => demo::demo(),
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The real MCP servers and the official clients that the end-to-end tests drive, in versions that
+//! `tests/requirements.txt` and `tests/package-lock.json` pin, installed below the target directory.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+use sha2::{Digest as _, Sha256};
+
+use crate::packages::Packages;
+use crate::util::{doing, done, exists, output_of, root, run, target_dir};
+
+/// The oldest Node.js that the TypeScript SDK supports.
+const NODE_MAJOR_MIN: u32 = 18;
+
+/// Where the servers and clients are: `venv/` and `node/`.
+pub fn directory() -> PathBuf {
+    target_dir().join("e2e")
+}
+
+/// Installs what is missing.
+///
+/// # Errors
+/// A step failed; the error shows its command and says what to do.
+pub fn install(packages: &Packages) -> Result<()> {
+    interpreters(packages)?;
+    let directory = directory();
+    fs::create_dir_all(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
+    python_servers(&directory.join("venv"))?;
+    node_servers(&directory.join("node"))
+}
+
+fn interpreters(packages: &Packages) -> Result<()> {
+    let has_venv = output_of(Command::new("python3").args(["-c", "import venv, ensurepip"])).is_some();
+    let has_node = exists("node") && exists("npm");
+    // The Git server starts git and the tests make a repository for it.
+    let wanted: Vec<&str> = [
+        (has_venv, &["python3", "python3-venv"][..]),
+        (has_node, &["nodejs", "npm"][..]),
+        (exists("git"), &["git"][..]),
+    ]
+    .into_iter()
+    .filter(|(present, _)| !present)
+    .flat_map(|(_, names)| names.iter().copied())
+    .collect();
+    if wanted.is_empty() {
+        done("Python with venv, Node.js with npm, git");
+    } else {
+        doing(&format!(
+            "installing {}: the real servers of the end-to-end tests need them",
+            wanted.join(" ")
+        ));
+        packages.install(&wanted, "install Python 3, Node.js and git by hand, then try again")?;
+    }
+    let version = output_of(Command::new("node").arg("--version")).unwrap_or_default();
+    let major = version.trim_start_matches('v').split('.').next().and_then(|major| major.parse::<u32>().ok());
+    if major.is_none_or(|major| major < NODE_MAJOR_MIN) {
+        bail!(
+            "Node.js {version} is too old: the MCP SDK needs {NODE_MAJOR_MIN}; install a newer one from nodejs.org"
+        );
+    }
+    Ok(())
+}
+
+fn python_servers(venv: &Path) -> Result<()> {
+    let requirements = root().join("tests/requirements.txt");
+    let stamp = Stamp::new(venv, &[&requirements])?;
+    if stamp.is_current() {
+        done("Python MCP SDK and servers");
+        return Ok(());
+    }
+    doing("installing the Python MCP SDK and servers (half a minute): the tests drive real ones");
+    remove(venv)?;
+    run(Command::new("python3").args(["-m", "venv"]).arg(venv), "install python3-venv, then try again")?;
+    run(
+        Command::new(venv.join("bin/pip"))
+            .args(["install", "--quiet", "--disable-pip-version-check", "--no-deps", "-r"])
+            .arg(&requirements),
+        "check the network, then try again",
+    )?;
+    stamp.write()
+}
+
+fn node_servers(directory: &Path) -> Result<()> {
+    let sources = ["package.json", "package-lock.json"].map(|name| root().join("tests").join(name));
+    let stamp = Stamp::new(directory, &[&sources[0], &sources[1]])?;
+    if stamp.is_current() {
+        done("TypeScript MCP SDK and servers");
+        return Ok(());
+    }
+    doing("installing the TypeScript MCP SDK and servers (some seconds): the tests drive real ones");
+    remove(directory)?;
+    fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
+    for source in &sources {
+        let name = source.file_name().context("a source file has a name")?;
+        fs::copy(source, directory.join(name))
+            .with_context(|| format!("cannot copy {} to {}", source.display(), directory.display()))?;
+    }
+    run(
+        // No package here needs its install scripts, and what is not run cannot do harm.
+        Command::new("npm")
+            .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"])
+            .current_dir(directory),
+        "check the network, then try again",
+    )?;
+    stamp.write()
+}
+
+fn remove(directory: &Path) -> Result<()> {
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}; remove it by hand", directory.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A file that tells what a directory was made from.
+struct Stamp {
+    path: PathBuf,
+    digest: String,
+}
+
+impl Stamp {
+    fn new(directory: &Path, sources: &[&Path]) -> Result<Self> {
+        let mut hasher = Sha256::new();
+        for source in sources {
+            let bytes = fs::read(source).with_context(|| format!("cannot read {}", source.display()))?;
+            hasher.update(bytes);
+        }
+        // A directory of another path is another one: a venv carries its path in every script.
+        hasher.update(directory.as_os_str().as_encoded_bytes());
+        let digest = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Self { path: directory.join(".made-from"), digest })
+    }
+
+    fn is_current(&self) -> bool {
+        fs::read_to_string(&self.path).is_ok_and(|text| text == self.digest)
+    }
+
+    fn write(&self) -> Result<()> {
+        fs::write(&self.path, &self.digest).with_context(|| format!("cannot write {}", self.path.display()))
+    }
+}

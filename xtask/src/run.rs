@@ -1,0 +1,36 @@
+//! `cargo xtask run`: the shortest way from a checkout to a running agent.
+
+use std::os::unix::process::CommandExt as _;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+
+use crate::setup::setup;
+use crate::util::{as_root, built, cargo, command_line, run as run_command};
+
+/// Builds the agent and becomes it.
+///
+/// # Errors
+/// The set-up or the build failed, or the agent cannot be started.
+pub fn run(args: &[String]) -> Result<ExitCode> {
+    setup(false)?;
+    build(&["mcpwarden"])?;
+    let mut agent = as_root(built("mcpwarden"))?;
+    agent.arg("run").args(args);
+    let line = command_line(&agent);
+    // Becoming the agent, rather than waiting for it, hands it the terminal's signals directly.
+    Err(agent.exec()).with_context(|| format!("cannot start `{line}`"))
+}
+
+/// Builds packages of the workspace in release mode.
+///
+/// # Errors
+/// The build failed.
+pub fn build(packages: &[&str]) -> Result<()> {
+    let mut command = cargo();
+    command.args(["build", "--release"]);
+    for package in packages {
+        command.args(["-p", package]);
+    }
+    run_command(&mut command, "mend what the compiler says above")
+}

@@ -1,0 +1,234 @@
+//! `cargo xtask test`: every check there is, in stages, with one line at the end that sums them up.
+
+use std::env;
+use std::io::{BufRead as _, BufReader, IsTerminal as _, Read, Write};
+use std::process::{Command, ExitCode, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow};
+
+use crate::setup::setup;
+use crate::util::{cargo, command_line, exists, is_root};
+
+/// How the tests' harness begins the line that says that a test could not run here, and why.
+const SKIPPED: &str = "SKIPPED ";
+
+/// Runs all stages, or, with a filter, those that run tests.
+///
+/// # Errors
+/// A stage could not be started at all; that one failed is in the exit code.
+pub fn test(filter: Option<&str>) -> Result<ExitCode> {
+    let mut stages = Stages::default();
+    if !stages.run("set-up", || setup(true).map(|_| Report::default())) {
+        return Ok(stages.summary());
+    }
+    if filter.is_none() {
+        stages.run("format", || checked(cargo().args(["fmt", "--all", "--check"])));
+        stages.run("lints", || {
+            checked(
+                cargo()
+                    .args(["clippy", "--workspace", "--exclude", "mcpwarden-ebpf", "--all-targets"])
+                    .args(["--", "-D", "warnings"]),
+            )
+        });
+    }
+    stages.run("unit tests", || {
+        let mut command = cargo();
+        command
+            .args(["test", "--workspace", "--exclude", "mcpwarden-ebpf", "--exclude", "mcpwarden-tests"])
+            .arg("--no-fail-fast");
+        tests(&mut command, &[], filter)
+    });
+    let built = stages.run("release build", || {
+        checked(cargo().args(["build", "--release", "-p", "mcpwarden", "-p", "mcpwarden-tests"]))
+    });
+    if built {
+        stages.run("end-to-end tests", || {
+            let mut command = cargo();
+            command.args(["test", "--release", "-p", "mcpwarden-tests", "--no-fail-fast"]);
+            as_root_only_the_tests(&mut command)?;
+            // Each of them starts an agent that watches the whole host: one at a time.
+            tests(&mut command, &["--test-threads=1"], filter)
+        });
+    }
+    Ok(stages.summary())
+}
+
+/// Lets cargo itself run as the user, whose files it writes, and only what it starts as root.
+fn as_root_only_the_tests(command: &mut Command) -> Result<()> {
+    if is_root() {
+        return Ok(());
+    }
+    if !exists("sudo") {
+        return Err(anyhow!(
+            "the end-to-end tests load BPF programs, and there is no sudo; run this as root"
+        ));
+    }
+    // sudo puts its own path in place of the user's, in which node may be elsewhere.
+    let path = env::var("PATH").context("PATH is not set or not UTF-8")?;
+    command.args(["--config", &format!(r#"target."cfg(all())".runner=["sudo","-E","env",'PATH={path}']"#)]);
+    Ok(())
+}
+
+/// What a stage came to.
+#[derive(Default)]
+struct Report {
+    counts: Counts,
+    /// Why the stage failed.
+    problem: Option<String>,
+}
+
+/// How many tests passed, and so on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    passed: u64,
+    failed: u64,
+    skipped: u64,
+}
+
+impl Counts {
+    fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+
+    /// Counts what one line of a test run says: libtest's `test result: ok. 3 passed; 0 failed; 1 ignored; …`,
+    /// or the harness's word that a test had nothing to run on, which libtest counts as passed.
+    fn read(&mut self, line: &str) {
+        if line.starts_with(SKIPPED) {
+            self.skipped += 1;
+        } else if let Some(results) = line.strip_prefix("test result: ") {
+            for part in results.split(['.', ';']) {
+                let mut words = part.split_whitespace();
+                let Some(number) = words.next().and_then(|word| word.parse::<u64>().ok()) else { continue };
+                match words.next() {
+                    Some("passed") => self.passed += number,
+                    Some("failed") => self.failed += number,
+                    Some("ignored") => self.skipped += number,
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Counts {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
+    }
+}
+
+/// The stages that have run.
+#[derive(Default)]
+struct Stages {
+    rows: Vec<(&'static str, Report, Duration)>,
+}
+
+impl Stages {
+    /// Runs a stage under a heading; says whether it went well.
+    fn run(&mut self, name: &'static str, stage: impl FnOnce() -> Result<Report>) -> bool {
+        println!("\n━━ {name}");
+        let started = Instant::now();
+        let mut report = stage().unwrap_or_else(|error| Report {
+            problem: Some(format!("{error:#}")),
+            counts: Counts::default(),
+        });
+        let took = started.elapsed();
+        let well = report.problem.is_none();
+        match &report.problem {
+            None => println!("━━ {name}: ok, {:.1} s", took.as_secs_f64()),
+            Some(problem) => {
+                println!("━━ {name}: FAILED, {:.1} s: {problem}", took.as_secs_f64());
+                // A stage that fails without a failed test (a lint, a build) must not leave "0 failed" below.
+                report.counts.failed = report.counts.failed.max(1);
+            }
+        }
+        self.rows.push((name, report, took));
+        well
+    }
+
+    /// Prints the table and, as the last line, the sum.
+    fn summary(&self) -> ExitCode {
+        println!("\n━━ summary");
+        let mut total = Counts::default();
+        for (name, report, took) in &self.rows {
+            let outcome = if report.problem.is_none() { "ok" } else { "FAILED" };
+            println!("{name:<18} {outcome:<7} {:>7.1} s  {}", took.as_secs_f64(), report.counts);
+            total.add(report.counts);
+        }
+        println!("{total}");
+        if total.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+}
+
+/// A stage that is one command without tests in it.
+fn checked(command: &mut Command) -> Result<Report> {
+    let line = command_line(command);
+    let status = command.status().with_context(|| format!("cannot start `{line}`"))?;
+    let problem = (!status.success()).then(|| format!("`{line}` ({status})"));
+    Ok(Report { counts: Counts::default(), problem })
+}
+
+/// A stage that is one `cargo test`: its output goes through to the terminal and is counted on the way.
+fn tests(command: &mut Command, libtest: &[&str], filter: Option<&str>) -> Result<Report> {
+    command.arg("--").args(libtest).args(filter);
+    if std::io::stdout().is_terminal() && env::var_os("NO_COLOR").is_none() {
+        command.arg("--color=always").env("CARGO_TERM_COLOR", "always");
+    }
+    let line = command_line(command);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot start `{line}`"))?;
+    let stderr = child.stderr.take();
+    let on_stderr = thread::spawn(move || stderr.map(|stream| copy(stream, std::io::stderr())));
+    let mut counts = child.stdout.take().map(|stream| copy(stream, std::io::stdout())).unwrap_or_default();
+    let status = child.wait().with_context(|| format!("cannot wait for `{line}`"))?;
+    if let Ok(Some(more)) = on_stderr.join() {
+        counts.add(more);
+        counts.passed = counts.passed.saturating_sub(more.skipped);
+    }
+    let problem = (!status.success()).then(|| format!("`{line}` ({status})"));
+    Ok(Report { counts, problem })
+}
+
+/// Copies `from` to `to` line by line and counts what the lines say.
+fn copy(from: impl Read, mut to: impl Write) -> Counts {
+    let mut counts = Counts::default();
+    let mut lines = BufReader::new(from);
+    let mut line = Vec::new();
+    while let Ok(1..) = lines.read_until(b'\n', &mut line) {
+        // A terminal that went away is no reason to stop the tests.
+        let _ = to.write_all(&line).and_then(|()| to.flush());
+        counts.read(&String::from_utf8_lossy(&line));
+        line.clear();
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_what_lines_say() {
+        let cases = [
+            (
+                "test result: ok. 3 passed; 1 failed; 2 ignored; 0 measured; 9 filtered out; finished in 0.01s",
+                (3, 1, 2),
+            ),
+            ("test result: \u{1b}[32mok\u{1b}[m. 12 passed; 0 failed; 0 ignored; 0 measured", (12, 0, 0)),
+            ("SKIPPED corpus: no transcripts", (0, 0, 1)),
+            ("test result_is_kept ... ok", (0, 0, 0)),
+            ("5 passed", (0, 0, 0)),
+        ];
+        for (line, (passed, failed, skipped)) in cases {
+            let mut counts = Counts::default();
+            counts.read(line);
+            assert_eq!(counts, Counts { passed, failed, skipped }, "{line}");
+        }
+    }
+}
