@@ -1,0 +1,109 @@
+"""Drives one MCP server with the official Python client and logs what goes over the wire.
+
+usage: driver.py PLAN.json LOG.jsonl
+
+The plan: {"command": "…", "args": [], "env": {}, "cwd": null, "calls": [{"name": "…", "arguments": {}}]}.
+The log: one {"dir": "c2s" | "s2c", "message": …} a line, in the order in which this client sent and received.
+Exits with 0 when everything was answered; a tool that answers with an error has answered.
+"""
+
+import asyncio
+import json
+import sys
+
+from mcp import ClientSession
+from mcp.client.stdio import StdioServerParameters, stdio_client
+
+
+class Log:
+    """The file that every message is written to."""
+
+    def __init__(self, path: str) -> None:
+        self._file = open(path, "w", encoding="utf-8")
+
+    def write(self, direction: str, session_message) -> None:
+        text = session_message.message.model_dump_json(by_alias=True, exclude_unset=True)
+        self._file.write(f'{{"dir":"{direction}","message":{text}}}\n')
+        self._file.flush()
+
+
+class Reader:
+    """The stream that the session reads from, with a look at what passes."""
+
+    def __init__(self, inner, log: Log) -> None:
+        self._inner = inner
+        self._log = log
+
+    def _seen(self, item):
+        if not isinstance(item, Exception):
+            self._log.write("s2c", item)
+        return item
+
+    async def receive(self):
+        return self._seen(await self._inner.receive())
+
+    def __aiter__(self):
+        return self
+
+    async def __anext__(self):
+        return self._seen(await self._inner.__anext__())
+
+    async def __aenter__(self):
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(self, *exception):
+        return await self._inner.__aexit__(*exception)
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+
+class Writer:
+    """The stream that the session writes to, with a look at what passes."""
+
+    def __init__(self, inner, log: Log) -> None:
+        self._inner = inner
+        self._log = log
+
+    async def send(self, item) -> None:
+        # Before the send: the answer may be logged before a send returns.
+        self._log.write("c2s", item)
+        await self._inner.send(item)
+
+    async def __aenter__(self):
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(self, *exception):
+        return await self._inner.__aexit__(*exception)
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+
+async def main(plan_path: str, log_path: str) -> None:
+    with open(plan_path, encoding="utf-8") as file:
+        plan = json.load(file)
+    log = Log(log_path)
+    parameters = StdioServerParameters(
+        command=plan["command"], args=plan.get("args", []), env=plan.get("env"), cwd=plan.get("cwd")
+    )
+    async with stdio_client(parameters) as (read, write):
+        async with ClientSession(Reader(read, log), Writer(write, log)) as session:
+            await session.initialize()
+            capabilities = session.server_capabilities
+            if capabilities and capabilities.tools is not None:
+                await session.list_tools()
+            if capabilities and capabilities.prompts is not None:
+                await session.list_prompts()
+            if capabilities and capabilities.resources is not None:
+                await session.list_resources()
+            for call in plan.get("calls", []):
+                await session.call_tool(call["name"], call.get("arguments"))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: driver.py PLAN.json LOG.jsonl")
+    asyncio.run(asyncio.wait_for(main(sys.argv[1], sys.argv[2]), timeout=60))
