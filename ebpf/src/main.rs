@@ -1,2 +1,110 @@
+//! The kernel half of mcpwarden. This file only lists the hooks; each takes its arguments apart and
+//! calls the module that does the work.
+//!
+//! It sees bytes, inodes and processes. It knows nothing of JSON beyond the first byte of a message.
 #![no_std]
 #![no_main]
+// The target has no compare-and-swap in core, so `AtomicU64::fetch_add` is missing; the intrinsic is not.
+#![allow(internal_features)]
+#![feature(core_intrinsics)]
+
+mod capture;
+mod census;
+mod channel;
+mod exec;
+mod io_uring;
+mod kernel;
+mod source;
+mod syscall;
+
+use aya_ebpf::{
+    macros::{btf_tracepoint, tracepoint},
+    programs::{BtfTracePointContext, TracePointContext},
+};
+
+/// match-proto: `void sched_prepare_exec(struct task_struct *task, struct linux_binprm *bprm)`, 6.9 to 6.18.
+/// The old image still runs, its parent still waits, the descriptors are already the new program's.
+#[btf_tracepoint(function = "sched_prepare_exec")]
+pub fn sched_prepare_exec(_ctx: BtfTracePointContext) -> i32 {
+    exec::on_the_way();
+    0
+}
+
+/// The same moment on kernels without `sched_prepare_exec`: `execve(2)` is entered.
+#[tracepoint(category = "syscalls", name = "sys_enter_execve")]
+pub fn sys_enter_execve(_ctx: TracePointContext) -> u32 {
+    exec::on_the_way();
+    0
+}
+
+/// See [`sys_enter_execve`].
+#[tracepoint(category = "syscalls", name = "sys_enter_execveat")]
+pub fn sys_enter_execveat(_ctx: TracePointContext) -> u32 {
+    exec::on_the_way();
+    0
+}
+
+/// match-proto: `void sched_process_exec(struct task_struct *p, pid_t old_pid, struct linux_binprm *bprm)`, 5.5 to 6.18.
+#[btf_tracepoint(function = "sched_process_exec")]
+pub fn sched_process_exec(_ctx: BtfTracePointContext) -> i32 {
+    exec::done();
+    0
+}
+
+/// match-proto: `void sched_process_fork(struct task_struct *parent, struct task_struct *child)`, 5.5 to 6.18.
+#[btf_tracepoint(function = "sched_process_fork")]
+pub fn sched_process_fork(ctx: BtfTracePointContext) -> i32 {
+    exec::forked(ctx.arg::<*const u8>(0), ctx.arg::<*const u8>(1));
+    0
+}
+
+/// match-proto: `void sched_process_exit(struct task_struct *p)`, 5.5 to 6.18 (6.16 adds `bool group_dead`).
+#[btf_tracepoint(function = "sched_process_exit")]
+pub fn sched_process_exit(ctx: BtfTracePointContext) -> i32 {
+    exec::exited(ctx.arg::<*const u8>(0));
+    0
+}
+
+/// match-proto: `void sys_exit(struct pt_regs *regs, long ret)`, 5.5 to 6.18.
+#[btf_tracepoint(function = "sys_exit")]
+pub fn sys_exit(ctx: BtfTracePointContext) -> i32 {
+    let ret: i64 = ctx.arg(1);
+    if ret > 0 {
+        syscall::returned(ctx.arg::<*const u8>(0), ret as u64);
+    }
+    0
+}
+
+/// match-proto: `void io_uring_complete(void *ctx, void *req, u64 user_data, int res, unsigned cflags, u64 extra1,
+/// u64 extra2)`, 5.19 to 6.15.
+#[btf_tracepoint(function = "io_uring_complete")]
+pub fn io_uring_complete(ctx: BtfTracePointContext) -> i32 {
+    io_uring::completed(ctx.arg::<*const u8>(1), ctx.arg::<i32>(3));
+    0
+}
+
+/// match-proto: `void io_uring_complete(struct io_ring_ctx *ctx, void *req, struct io_uring_cqe *cqe)`, 6.16 to 6.18.
+#[btf_tracepoint(function = "io_uring_complete")]
+pub fn io_uring_complete_cqe(ctx: BtfTracePointContext) -> i32 {
+    io_uring::completed_cqe(ctx.arg::<*const u8>(1), ctx.arg::<*const u8>(2));
+    0
+}
+
+/// match-proto: `bpf_iter__task_file { meta, task, u32 fd, file }`, 5.8 to 6.18.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "iter/task_file")]
+pub extern "C" fn census(ctx: *mut core::ffi::c_void) -> i32 {
+    census::visit(ctx as *const u64);
+    0
+}
+
+#[cfg(not(test))]
+#[panic_handler]
+fn panic(_info: &core::panic::PanicInfo) -> ! {
+    loop {}
+}
+
+/// The programs use GPL-only helpers.
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

@@ -1,2 +1,270 @@
+//! What both halves of mcpwarden share: records in the ring, map keys and values, the kernel layout.
+//!
+//! Everything here is `#[repr(C)]`, without padding that is not named, and without behaviour. The
+//! kernel half writes records, the agent reads them; neither may assume more than is written here.
 #![no_std]
-//! placeholder
+
+/// Identifies one connection (two channels) for the life of the agent. Never 0, never reused.
+pub type ConnectionId = u64;
+
+/// The client's bytes on their way to the server.
+pub const CLIENT_TO_SERVER: u8 = 0;
+/// The server's bytes on their way to the client.
+pub const SERVER_TO_CLIENT: u8 = 1;
+
+/// A channel as the kernel knows it: an inode of a pipe or of one end of a socket pair.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ChannelKey {
+    /// `inode.i_ino`; 0 for "none".
+    pub inode: u64,
+    /// `super_block.s_dev` in the kernel's own encoding (major << 20 | minor).
+    pub device: u32,
+    /// Always 0: map keys are compared byte by byte.
+    pub zero: u32,
+}
+
+/// What a read or a write on one inode means. One inode can play several roles (`server | tee`).
+/// Each field names a connection, or is 0.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Channel {
+    /// A write here is the client speaking: capture it as client-to-server bytes.
+    pub write_capture: ConnectionId,
+    /// A read here is the client listening: capture it as server-to-client bytes.
+    pub read_capture: ConnectionId,
+    /// A write here is the server speaking: count it.
+    pub write_count: ConnectionId,
+    /// A read here is the server listening: count it.
+    pub read_count: ConnectionId,
+}
+
+/// How much of a direction was captured, and how much the far side says there was. Bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stream {
+    /// Bytes that passed the client's side, captured or known to be lost. The next record's offset.
+    pub offset: u64,
+    /// Bytes that passed the server's side.
+    pub far: u64,
+}
+
+/// A process with two channels that nothing is known of yet.
+pub const STATE_CANDIDATE: u32 = 0;
+/// The first byte of its requests can begin a message: everything is captured until user space decides.
+pub const STATE_PLAUSIBLE: u32 = 1;
+/// The first byte of its requests cannot begin a message: only [`SUSPECT_BYTES`] are captured.
+pub const STATE_SUSPECT: u32 = 2;
+/// User space says that it is an MCP server.
+pub const STATE_CONFIRMED: u32 = 3;
+
+/// How many bytes of each direction are captured while a connection's state is [`STATE_SUSPECT`].
+pub const SUSPECT_BYTES: u64 = 64 * 1024;
+/// How many bytes of the answers are captured before the first request byte was seen.
+pub const UNASKED_BYTES: u64 = 1024 * 1024;
+
+/// One server process tree and its client, as the kernel knows them.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Connection {
+    /// One of the `STATE_…` constants.
+    pub state: u32,
+    /// The process id (tgid) that was registered first.
+    pub pid: u32,
+    /// When it was registered; `CLOCK_BOOTTIME`, nanoseconds.
+    pub since_ns: u64,
+    /// By direction.
+    pub streams: [Stream; 2],
+    /// The four inodes: server's stdin, server's stdout, the client's end of each (for a pipe the same inode).
+    pub server_in: ChannelKey,
+    /// See `server_in`.
+    pub server_out: ChannelKey,
+    /// See `server_in`.
+    pub client_out: ChannelKey,
+    /// See `server_in`.
+    pub client_in: ChannelKey,
+}
+
+/// Bytes of a channel follow the header.
+pub const RECORD_DATA: u8 = 1;
+/// Bytes of a channel went by without being captured; their number is in `value`.
+pub const RECORD_GAP: u8 = 2;
+/// A process whose stdin and stdout are a connection ran a program: [`ExecInfo`] and argv follow.
+pub const RECORD_EXEC: u8 = 3;
+/// A process that belongs to a connection ended; `value` is its wait status.
+pub const RECORD_EXIT: u8 = 4;
+
+/// Why bytes were not captured. The names are the event schema's.
+pub const GAP_SPLICE: u8 = 1;
+/// `vmsplice(2)`
+pub const GAP_VMSPLICE: u8 = 2;
+/// `tee(2)`
+pub const GAP_TEE: u8 = 3;
+/// `sendfile(2)`
+pub const GAP_SENDFILE: u8 = 4;
+/// io_uring with registered buffers, or splice and tee through io_uring.
+pub const GAP_IO_URING: u8 = 5;
+/// The client's memory could not be read without faulting.
+pub const GAP_UNREADABLE: u8 = 6;
+/// More buffers in one call than one run of the program can walk.
+pub const GAP_TOO_MANY_BUFFERS: u8 = 7;
+
+/// The server ran before the agent: what it said earlier is unknown.
+pub const FLAG_ADOPTED: u8 = 1;
+/// The command line was longer than [`ARGV_BYTES`].
+pub const FLAG_ARGV_TRUNCATED: u8 = 2;
+
+/// The start of every record.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordHeader {
+    /// One of the `RECORD_…` constants.
+    pub kind: u8,
+    /// [`CLIENT_TO_SERVER`] or [`SERVER_TO_CLIENT`].
+    pub direction: u8,
+    /// One of the `GAP_…` constants where `kind` is [`RECORD_GAP`].
+    pub cause: u8,
+    /// `FLAG_…` bits.
+    pub flags: u8,
+    /// Bytes of payload that follow the header; the record itself may be longer.
+    pub length: u32,
+    /// `CLOCK_BOOTTIME`, nanoseconds.
+    pub time_ns: u64,
+    /// The connection; 0 where there is none.
+    pub connection: ConnectionId,
+    /// Where in the channel the first byte lies.
+    pub offset: u64,
+    /// The process (tgid) that did it.
+    pub pid: u32,
+    /// What `kind` says.
+    pub value: u32,
+}
+
+/// Ancestors named in an [`ExecInfo`].
+pub const ANCESTORS: usize = 8;
+/// Bytes of a command line that an exec record can carry.
+pub const ARGV_BYTES: usize = 4096;
+
+/// Follows the header of a [`RECORD_EXEC`]; `length` bytes of NUL-separated argv follow it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExecInfo {
+    /// Start of the process since boot, nanoseconds (`task_struct.start_boottime`).
+    pub start_ns: u64,
+    /// The same of its parent, which is the client unless another process proves to be.
+    pub parent_start_ns: u64,
+    /// cgroup v2 id.
+    pub cgroup_id: u64,
+    /// Real user id.
+    pub uid: u32,
+    /// Real group id.
+    pub gid: u32,
+    /// Process ids (tgid) from the parent upwards, 0 where there are fewer.
+    pub ancestors: [u32; ANCESTORS],
+    /// The channels, see [`Connection`].
+    pub connection: Connection,
+}
+
+/// Payload sizes of data records: the smallest that fits is reserved, larger data is cut.
+pub const DATA_CLASSES: [usize; 5] =
+    [class(256), class(1024), class(4096), class(16 * 1024), class(MAX_RECORD)];
+/// The largest record, header included. Bytes.
+pub const MAX_RECORD: usize = 64 * 1024;
+
+const fn class(record: usize) -> usize {
+    record - size_of::<RecordHeader>()
+}
+
+/// One line of the census: a process holds a channel.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holder {
+    /// The channel it holds.
+    pub key: ChannelKey,
+    /// The process (tgid).
+    pub pid: u32,
+    /// Its descriptor.
+    pub fd: u32,
+}
+
+/// What the kernel half refused or could not do, by index into the `COUNTERS` map.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counter {
+    /// Data records for which the ring had no room.
+    RingFullRecords = 0,
+    /// Bytes in them.
+    RingFullBytes = 1,
+    /// Exec and exit records for which the ring had no room.
+    RingFullFacts = 2,
+    /// Connections that found the table full.
+    ConnectionsRefused = 3,
+    /// Channels that found the table full.
+    ChannelsRefused = 4,
+    /// Processes that found the table full.
+    ProcessesRefused = 5,
+    /// Bytes of candidates that cannot be MCP and were not captured.
+    SuspectBytes = 6,
+    /// Bytes that lay in memory that could not be read.
+    UnreadableBytes = 7,
+}
+/// How many counters there are.
+pub const COUNTERS: u32 = 8;
+
+/// Where the running kernel keeps what the programs read: byte offsets, resolved from its BTF.
+///
+/// Read by the kernel half as constants (a read-only global), so that the verifier sees numbers.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each name is `struct_member` of the kernel")]
+pub struct KernelLayout {
+    pub task_files: u32,
+    pub task_tgid: u32,
+    pub task_real_parent: u32,
+    pub task_signal: u32,
+    pub task_exit_code: u32,
+    pub task_start_boottime: u32,
+    pub task_mm: u32,
+    /// `task_struct.thread_info.status`; x86-64 keeps `TS_COMPAT` there.
+    pub task_thread_status: u32,
+    pub signal_live: u32,
+    pub mm_arg_start: u32,
+    pub mm_arg_end: u32,
+    pub files_fdt: u32,
+    pub fdtable_max_fds: u32,
+    pub fdtable_fd: u32,
+    pub file_inode: u32,
+    pub file_mode: u32,
+    pub file_private_data: u32,
+    pub inode_mode: u32,
+    pub inode_ino: u32,
+    pub inode_sb: u32,
+    pub sb_dev: u32,
+    pub socket_sk: u32,
+    pub socket_type: u32,
+    pub socket_alloc_inode: u32,
+    pub sock_family: u32,
+    pub sock_socket: u32,
+    pub unix_peer: u32,
+    pub kiocb_file: u32,
+    pub kiocb_opcode: u32,
+    pub kiocb_flags: u32,
+    pub rw_addr: u32,
+    pub rw_len: u32,
+    pub msg_buf: u32,
+    pub msg_flags: u32,
+    /// How many arguments `io_uring_complete` has: before 6.16 the result is its fourth, then it is in the cqe.
+    pub io_uring_cqe: u32,
+}
+
+#[cfg(feature = "user")]
+mod pod {
+    // SAFETY: `repr(C)`, only integers, no padding, every bit pattern valid.
+    unsafe impl aya::Pod for super::ChannelKey {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for super::Channel {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for super::Connection {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for super::KernelLayout {}
+}

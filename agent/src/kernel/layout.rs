@@ -1,0 +1,66 @@
+//! Which kernel fields the programs need, and where this kernel keeps them.
+
+use mcpwarden_abi::KernelLayout;
+
+use super::btf::{Btf, BtfError};
+
+/// Resolves every field that the programs read. The io_uring fields may be missing (a kernel without it).
+pub fn resolve(btf: &Btf) -> Result<KernelLayout, BtfError> {
+    let at = |name: &str, member: &str| btf.offset(name, member);
+    let optional = |name: &str, member: &str| btf.offset(name, member).unwrap_or(0);
+    Ok(KernelLayout {
+        task_files: at("task_struct", "files")?,
+        task_tgid: at("task_struct", "tgid")?,
+        task_real_parent: at("task_struct", "real_parent")?,
+        task_signal: at("task_struct", "signal")?,
+        task_exit_code: at("task_struct", "exit_code")?,
+        // Renamed in 5.5.
+        task_start_boottime: at("task_struct", "start_boottime").or_else(|_| at("task_struct", "real_start_time"))?,
+        task_mm: at("task_struct", "mm")?,
+        task_thread_status: at("task_struct", "thread_info.status")?,
+        signal_live: at("signal_struct", "live")?,
+        mm_arg_start: at("mm_struct", "arg_start")?,
+        mm_arg_end: at("mm_struct", "arg_end")?,
+        files_fdt: at("files_struct", "fdt")?,
+        fdtable_max_fds: at("fdtable", "max_fds")?,
+        fdtable_fd: at("fdtable", "fd")?,
+        file_inode: at("file", "f_inode")?,
+        file_mode: at("file", "f_mode")?,
+        file_private_data: at("file", "private_data")?,
+        inode_mode: at("inode", "i_mode")?,
+        inode_ino: at("inode", "i_ino")?,
+        inode_sb: at("inode", "i_sb")?,
+        sb_dev: at("super_block", "s_dev")?,
+        socket_sk: at("socket", "sk")?,
+        socket_type: at("socket", "type")?,
+        socket_alloc_inode: at("socket_alloc", "vfs_inode")?,
+        sock_family: at("sock", "__sk_common.skc_family")?,
+        sock_socket: at("sock", "sk_socket")?,
+        unix_peer: at("unix_sock", "peer")?,
+        kiocb_file: optional("io_kiocb", "file"),
+        kiocb_opcode: optional("io_kiocb", "opcode"),
+        kiocb_flags: optional("io_kiocb", "flags"),
+        rw_addr: optional("io_rw", "addr"),
+        rw_len: optional("io_rw", "len"),
+        msg_buf: optional("io_sr_msg", "umsg"),
+        msg_flags: optional("io_sr_msg", "msg_flags"),
+        io_uring_cqe: u32::from(btf.tracepoint_arguments("io_uring_complete") == Some(3)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_kernel_has_every_field() {
+        let path = std::path::Path::new("/sys/kernel/btf/vmlinux");
+        assert!(path.exists(), "the tests need a kernel with BTF");
+        let btf = Btf::from_file(path).unwrap();
+        let layout = resolve(&btf).unwrap();
+        assert_ne!(layout.task_files, 0);
+        assert_ne!(layout.inode_ino, 0);
+        assert!(btf.tracepoint_arguments("sys_exit") == Some(2));
+        assert!(btf.tracepoint_arguments("no_such_tracepoint").is_none());
+    }
+}

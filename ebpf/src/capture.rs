@@ -1,0 +1,295 @@
+//! From bytes that passed a channel to records in the ring.
+//!
+//! Whatever backend saw the call, it ends in [`passed`]: on the client's side bytes are captured, on
+//! the server's side they are counted. A stream's position moves by every byte that is known of,
+//! captured or not, so what is missing shows as a hole of its exact size.
+
+use aya_ebpf::{
+    helpers::generated::{bpf_loop, bpf_probe_read_kernel, bpf_probe_read_user},
+    macros::map,
+    maps::RingBuf,
+};
+use core::ffi::c_void;
+use mcpwarden_abi::{
+    CLIENT_TO_SERVER, Channel, Connection, ConnectionId, Counter, DATA_CLASSES, GAP_TOO_MANY_BUFFERS,
+    GAP_UNREADABLE, RECORD_DATA, RECORD_GAP, RecordHeader, SERVER_TO_CLIENT, STATE_CANDIDATE, STATE_CONFIRMED,
+    STATE_PLAUSIBLE, STATE_SUSPECT, SUSPECT_BYTES, UNASKED_BYTES,
+};
+
+use crate::{
+    channel,
+    source::{Source, User},
+};
+
+/// Records on their way to the agent, in the order of reservation. The agent sets its size.
+#[map(name = "RING")]
+pub static RING: RingBuf = RingBuf::with_byte_size(32 << 20, 0);
+
+/// A data record as it lies in the ring.
+#[repr(C)]
+struct DataRecord<const N: usize> {
+    header: RecordHeader,
+    bytes: [u8; N],
+}
+
+/// The largest piece that one record carries. Bytes.
+const PIECE_BYTES: u64 = DATA_CLASSES[4] as u64;
+/// Most steps of one walk: every buffer of the longest vector (`UIO_MAXIOV`), and every piece of the
+/// longest call (`MAX_RW_COUNT`).
+const MAX_STEPS: u32 = 1024 + (0x7fff_ffff / PIECE_BYTES) as u32 + 1;
+
+/// What is known of the bytes of one call.
+#[derive(Clone, Copy)]
+pub enum Payload {
+    /// They lie in the caller's memory.
+    At(Source),
+    /// They never lay there; the cause is one of the `GAP_…` constants.
+    Lost(u8),
+}
+
+/// `bytes` were written to (`writes`) or read from a channel by the process `tgid`, which runs now.
+#[inline(always)]
+pub fn passed(channel: *const Channel, writes: bool, bytes: u64, tgid: u32, payload: Payload) {
+    // SAFETY: a live map value.
+    let roles = unsafe { &*channel };
+    let (capture_for, count_for) =
+        if writes { (roles.write_capture, roles.write_count) } else { (roles.read_capture, roles.read_count) };
+    if count_for != 0 {
+        let direction = if writes { SERVER_TO_CLIENT } else { CLIENT_TO_SERVER };
+        if let Some(entry) = channel::connection(count_for) {
+            // SAFETY: a live map value.
+            channel::advance(unsafe { &raw mut (*entry).streams[direction as usize].far }, bytes);
+        }
+    }
+    if capture_for != 0 {
+        let direction = if writes { CLIENT_TO_SERVER } else { SERVER_TO_CLIENT };
+        capture(capture_for, direction, bytes, tgid, payload);
+    }
+}
+
+#[inline(always)]
+fn capture(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, payload: Payload) {
+    let Some(entry) = channel::connection(id) else { return };
+    // SAFETY: a live map value.
+    let offset = channel::advance(unsafe { &raw mut (*entry).streams[direction as usize].offset }, bytes);
+    let mut walk =
+        Walk { id, offset, remaining: bytes, address: 0, left: 0, index: 0, source: Source::buffer(0), tgid, direction };
+    match payload {
+        Payload::Lost(cause) => walk.gap(bytes, cause),
+        Payload::At(source) => {
+            // SAFETY: a live map value.
+            let state = unsafe { (*entry).state };
+            if state != STATE_CONFIRMED && state != STATE_PLAUSIBLE && !admits(entry, state, &source, &walk) {
+                channel::count(Counter::SuspectBytes, bytes);
+                return;
+            }
+            walk.source = source;
+            if source.buffers == 0 {
+                walk.address = source.address;
+                walk.left = bytes;
+                if bytes <= PIECE_BYTES {
+                    walk.piece(bytes);
+                    return;
+                }
+            }
+            walk.run();
+        }
+    }
+}
+
+/// Whether bytes of a connection that nobody has confirmed are worth a record. Looks at the first byte of
+/// the first request that is no blank: it can begin a message, or this is no MCP.
+#[inline(always)]
+fn admits(entry: *mut Connection, state: u32, source: &Source, walk: &Walk) -> bool {
+    if state == STATE_SUSPECT {
+        return walk.offset < SUSPECT_BYTES;
+    }
+    if walk.direction == SERVER_TO_CLIENT {
+        return walk.offset < UNASKED_BYTES;
+    }
+    let (address, length) = if source.buffers == 0 {
+        (source.address, walk.remaining)
+    } else {
+        match source.at(0) {
+            Some(first) => first,
+            None => return true,
+        }
+    };
+    const PEEK: usize = 16;
+    let mut first = [0u8; PEEK];
+    let mut size = length;
+    if size > PEEK as u64 {
+        size = PEEK as u64;
+    }
+    // SAFETY: the destination is PEEK bytes long and `size` is no more.
+    if unsafe { bpf_probe_read_user(first.as_mut_ptr().cast(), size as u32, address as *const _) } != 0 {
+        return true;
+    }
+    let mut verdict = STATE_CANDIDATE;
+    for (at, byte) in first.iter().enumerate() {
+        if at as u64 >= size {
+            break;
+        }
+        match *byte {
+            b' ' | b'\t' | b'\r' | b'\n' | 0xef | 0xbb | 0xbf => continue,
+            b'{' | b'[' | b'C' | b'c' => verdict = STATE_PLAUSIBLE,
+            _ => verdict = STATE_SUSPECT,
+        }
+        break;
+    }
+    if verdict != STATE_CANDIDATE {
+        // SAFETY: a live map value. The agent writes STATE_CONFIRMED here too; should the two cross, it
+        // says so again with the next message.
+        unsafe { (*entry).state = verdict };
+    }
+    true
+}
+
+/// A walk over the caller's buffers, one piece a step.
+struct Walk {
+    id: ConnectionId,
+    /// Position in the stream of the next piece.
+    offset: u64,
+    /// Bytes of the call that are still to come.
+    remaining: u64,
+    /// Where the next piece lies.
+    address: User,
+    /// What is left of the current buffer.
+    left: u64,
+    /// The next buffer of the vector.
+    index: u64,
+    source: Source,
+    tgid: u32,
+    direction: u8,
+}
+
+impl Walk {
+    #[inline(always)]
+    fn run(&mut self) {
+        self.blur();
+        // SAFETY: the callback's signature is the one bpf_loop wants, and `self` outlives the call.
+        unsafe {
+            bpf_loop(MAX_STEPS, step as *mut c_void, (&raw mut *self).cast(), 0);
+        }
+        if self.remaining > 0 {
+            let left = self.remaining;
+            self.gap(left, GAP_TOO_MANY_BUFFERS);
+        }
+    }
+
+    /// Makes the verifier forget what it knows of the numbers, by copying them onto themselves. Otherwise it
+    /// follows every range they can have through every step, and gives up ("8193 jumps").
+    #[inline(always)]
+    fn blur(&mut self) {
+        let this = (&raw mut *self).cast::<c_void>();
+        // SAFETY: source and destination are the same live memory of that size.
+        unsafe { bpf_probe_read_kernel(this, size_of::<Self>() as u32, this) };
+    }
+
+    /// Sends the next `bytes` (at most [`PIECE_BYTES`]) and moves on.
+    #[inline(always)]
+    fn piece(&mut self, bytes: u64) {
+        if bytes <= DATA_CLASSES[0] as u64 {
+            self.send::<{ DATA_CLASSES[0] }>(bytes);
+        } else if bytes <= DATA_CLASSES[1] as u64 {
+            self.send::<{ DATA_CLASSES[1] }>(bytes);
+        } else if bytes <= DATA_CLASSES[2] as u64 {
+            self.send::<{ DATA_CLASSES[2] }>(bytes);
+        } else if bytes <= DATA_CLASSES[3] as u64 {
+            self.send::<{ DATA_CLASSES[3] }>(bytes);
+        } else {
+            self.send::<{ DATA_CLASSES[4] }>(bytes);
+        }
+        self.offset += bytes;
+        self.address += bytes;
+        self.left -= bytes;
+        self.remaining -= bytes;
+    }
+
+    #[inline(always)]
+    fn send<const N: usize>(&self, bytes: u64) {
+        let Some(mut entry) = RING.reserve::<DataRecord<N>>(0) else {
+            channel::count(Counter::RingFullRecords, 1);
+            channel::count(Counter::RingFullBytes, bytes);
+            return;
+        };
+        let record = entry.as_mut_ptr();
+        let mut size = bytes;
+        if size > N as u64 {
+            size = N as u64;
+        }
+        // SAFETY: `bytes` is N long and `size` is no more.
+        let failed = unsafe {
+            bpf_probe_read_user((&raw mut (*record).bytes).cast(), size as u32, self.address as *const c_void) != 0
+        };
+        let mut header = self.header(RECORD_DATA);
+        if failed {
+            channel::count(Counter::UnreadableBytes, size);
+            header.kind = RECORD_GAP;
+            header.cause = GAP_UNREADABLE;
+            header.value = size as u32;
+        } else {
+            header.length = size as u32;
+        }
+        // SAFETY: `record` is the reserved memory.
+        unsafe { (&raw mut (*record).header).write(header) };
+        entry.submit(0);
+    }
+
+    /// Says that the next `bytes` were not captured.
+    #[inline(always)]
+    fn gap(&self, bytes: u64, cause: u8) {
+        let Some(mut entry) = RING.reserve::<RecordHeader>(0) else {
+            channel::count(Counter::RingFullRecords, 1);
+            return;
+        };
+        let mut header = self.header(RECORD_GAP);
+        header.cause = cause;
+        header.value = bytes as u32;
+        entry.write(header);
+        entry.submit(0);
+    }
+
+    #[inline(always)]
+    fn header(&self, kind: u8) -> RecordHeader {
+        RecordHeader {
+            kind,
+            direction: self.direction,
+            cause: 0,
+            flags: 0,
+            length: 0,
+            time_ns: channel::now(),
+            connection: self.id,
+            offset: self.offset,
+            pid: self.tgid,
+            value: 0,
+        }
+    }
+}
+
+/// One step of [`Walk::run`]: the next piece, or the next buffer. Returns 1 to end the loop.
+unsafe extern "C" fn step(_index: u64, context: *mut c_void) -> i64 {
+    // SAFETY: bpf_loop hands back the pointer that `run` gave it.
+    let walk = unsafe { &mut *context.cast::<Walk>() };
+    if walk.left == 0 {
+        if walk.index >= walk.source.buffers {
+            return 1;
+        }
+        let Some((address, length)) = walk.source.at(walk.index) else { return 1 };
+        walk.index += 1;
+        walk.address = address;
+        walk.left = length;
+    }
+    let mut bytes = walk.left;
+    if bytes > walk.remaining {
+        bytes = walk.remaining;
+    }
+    if bytes > PIECE_BYTES {
+        bytes = PIECE_BYTES;
+    }
+    if bytes > 0 {
+        walk.piece(bytes);
+    }
+    walk.blur();
+    ((walk.remaining == 0) as i64) & 1
+}

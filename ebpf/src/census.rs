@@ -1,0 +1,50 @@
+//! Who holds which channel: one pass over every descriptor of every process.
+//!
+//! The agent runs it at start (to adopt servers that already run) and from time to time (to find holders that
+//! came by a descriptor unseen, and channels that nobody holds any more). It reads [`Holder`] entries.
+
+use aya_ebpf::{
+    helpers::generated::bpf_seq_write,
+    macros::map,
+    maps::Array,
+};
+use mcpwarden_abi::Holder;
+
+use crate::{
+    channel, exec,
+    kernel::{self, Ptr, load, offset},
+};
+
+/// 1 while the agent wants unknown processes with two channels to be registered.
+#[map(name = "ADOPT")]
+static ADOPT: Array<u32> = Array::with_max_entries(1, 0);
+
+/// `struct bpf_iter__task_file { meta; task; u32 fd; file }`, each field 8 bytes wide.
+#[inline(always)]
+pub fn visit(ctx: *const u64) {
+    // SAFETY: the verifier types the context.
+    let (meta, task, fd, file) =
+        unsafe { (*ctx as *const u64, *ctx.add(1) as Ptr, *(ctx.add(2) as *const u32), *ctx.add(3) as Ptr) };
+    if task.is_null() || file.is_null() {
+        return;
+    }
+    let tgid: u32 = load(task, offset!(task_tgid));
+    let adopt = match ADOPT.get(0) {
+        Some(adopt) => *adopt != 0,
+        None => false,
+    };
+    if adopt && fd == 0 {
+        exec::adopt(task, tgid);
+    }
+    let Some(inode) = kernel::inode_of(file) else { return };
+    let Some(key) = kernel::key_of(inode) else { return };
+    if channel::channel(&key).is_none() {
+        return;
+    }
+    channel::watch(tgid);
+    let holder = Holder { key, pid: tgid, fd };
+    // SAFETY: `meta->seq` is the first field of `struct bpf_iter_meta`; the buffer is `holder`.
+    unsafe {
+        bpf_seq_write(*meta as *mut _, (&raw const holder).cast(), size_of::<Holder>() as u32);
+    }
+}

@@ -1,0 +1,180 @@
+//! The tables: which inodes are channels, which connections they belong to, which processes to watch.
+//!
+//! Every table has a capacity, and what finds it full is counted, never evicted in silence.
+
+use aya_ebpf::{
+    bindings::{BPF_F_NO_PREALLOC, BPF_NOEXIST},
+    helpers::generated::bpf_ktime_get_boot_ns,
+    macros::map,
+    maps::{Array, HashMap, PerCpuArray},
+};
+use core::intrinsics::{AtomicOrdering, atomic_xadd};
+use mcpwarden_abi::{COUNTERS, Channel, ChannelKey, Connection, ConnectionId, Counter, STATE_CANDIDATE, Stream};
+
+use crate::kernel::{self, End, Ptr};
+
+/// The only thing a hook looks up for a descriptor.
+#[map(name = "CHANNELS")]
+static CHANNELS: HashMap<ChannelKey, Channel> = HashMap::with_max_entries(32_768, BPF_F_NO_PREALLOC);
+
+/// What is known of each connection.
+#[map(name = "CONNECTIONS")]
+static CONNECTIONS: HashMap<ConnectionId, Connection> = HashMap::with_max_entries(8_192, BPF_F_NO_PREALLOC);
+
+/// Processes (tgid) that may hold a channel, with the time (boot, ns) at which that was last known.
+/// Inherited on fork; keeps everybody else out of the walk to the inode.
+#[map(name = "PROCESSES")]
+static PROCESSES: HashMap<u32, u64> = HashMap::with_max_entries(65_536, BPF_F_NO_PREALLOC);
+
+/// The next connection's number.
+#[map(name = "NEXT_CONNECTION")]
+static NEXT_CONNECTION: Array<u64> = Array::with_max_entries(1, 0);
+
+#[map(name = "COUNTERS")]
+static COUNTER_VALUES: PerCpuArray<u64> = PerCpuArray::with_max_entries(COUNTERS, 0);
+
+/// Adds to one of the counters.
+#[inline(always)]
+pub fn count(counter: Counter, by: u64) {
+    if let Some(value) = COUNTER_VALUES.get_ptr_mut(counter as u32) {
+        // Atomic, since a preempted program may run on this CPU too.
+        advance(value, by);
+    }
+}
+
+/// Nanoseconds since boot, suspension included.
+#[inline(always)]
+pub fn now() -> u64 {
+    // SAFETY: a helper without arguments.
+    unsafe { bpf_ktime_get_boot_ns() }
+}
+
+/// Whether this process may hold a channel.
+#[inline(always)]
+pub fn watches(tgid: u32) -> bool {
+    PROCESSES.get_ptr(tgid).is_some()
+}
+
+/// From now on this process's reads and writes are looked at.
+#[inline(always)]
+pub fn watch(tgid: u32) {
+    if PROCESSES.insert(tgid, now(), 0).is_err() {
+        count(Counter::ProcessesRefused, 1);
+    }
+}
+
+/// The process is gone.
+#[inline(always)]
+pub fn forget(tgid: u32) {
+    let _ = PROCESSES.remove(tgid);
+}
+
+/// What reads and writes on this inode mean.
+#[inline(always)]
+pub fn channel(key: &ChannelKey) -> Option<*const Channel> {
+    CHANNELS.get_ptr(key)
+}
+
+/// The live entry of a connection.
+#[inline(always)]
+pub fn connection(id: ConnectionId) -> Option<*mut Connection> {
+    CONNECTIONS.get_ptr_mut(id)
+}
+
+/// Adds `bytes` to a position and returns where they begin. Several writers get ranges of their own.
+#[inline(always)]
+pub fn advance(position: *mut u64, bytes: u64) -> u64 {
+    // SAFETY: a field of a live map value.
+    unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(position, bytes) }
+}
+
+/// The connection whose server has these two descriptors as stdin and stdout, if there is one.
+#[inline(always)]
+pub fn find(input: &ChannelKey, output: &ChannelKey) -> Option<ConnectionId> {
+    let read: *const Channel = channel(input)?;
+    let write: *const Channel = channel(output)?;
+    // SAFETY: live map values.
+    let (a, b) = unsafe { ((*read).read_count, (*write).write_count) };
+    (a != 0 && a == b).then_some(a)
+}
+
+/// The ends at descriptors 0 and 1 of a task, where both can carry MCP.
+#[inline(always)]
+pub fn stdio(task: Ptr) -> Option<(End, End)> {
+    let input = kernel::end_of(kernel::file_of(task, 0)?)?;
+    let output = kernel::end_of(kernel::file_of(task, 1)?)?;
+    Some((input, output))
+}
+
+/// Registers the task's stdin and stdout as a connection, or finds the one they already are.
+///
+/// A descriptor that already plays the same part in another connection is left to it: `sh -c "server | tee log"`
+/// is one connection, that of the shell.
+#[inline(always)]
+pub fn register(task: Ptr, tgid: u32) -> Option<ConnectionId> {
+    let (input, output) = stdio(task)?;
+    if let Some(known) = find(&input.near, &output.near) {
+        return Some(known);
+    }
+    if let Some(taken) = channel(&input.near) {
+        // SAFETY: a live map value.
+        if unsafe { (*taken).read_count } != 0 {
+            return None;
+        }
+    }
+    if let Some(taken) = channel(&output.near) {
+        // SAFETY: a live map value.
+        if unsafe { (*taken).write_count } != 0 {
+            return None;
+        }
+    }
+    let next = NEXT_CONNECTION.get_ptr_mut(0)?;
+    let id = advance(next, 1) + 1;
+    let entry = Connection {
+        state: STATE_CANDIDATE,
+        pid: tgid,
+        since_ns: now(),
+        streams: [Stream { offset: 0, far: 0 }; 2],
+        server_in: input.near,
+        server_out: output.near,
+        client_out: input.far,
+        client_in: output.far,
+    };
+    if CONNECTIONS.insert(id, &entry, BPF_NOEXIST as u64).is_err() {
+        count(Counter::ConnectionsRefused, 1);
+        return None;
+    }
+    assign(&input.near, 0, 0, 0, id);
+    assign(&input.far, id, 0, 0, 0);
+    assign(&output.near, 0, 0, id, 0);
+    assign(&output.far, 0, id, 0, 0);
+    Some(id)
+}
+
+/// Gives an inode further roles; a role of 0 leaves what is there.
+#[inline(always)]
+fn assign(key: &ChannelKey, write_capture: u64, read_capture: u64, write_count: u64, read_count: u64) {
+    let fresh = Channel { write_capture, read_capture, write_count, read_count };
+    if CHANNELS.insert(key, &fresh, BPF_NOEXIST as u64).is_ok() {
+        return;
+    }
+    let Some(entry) = CHANNELS.get_ptr_mut(key) else {
+        count(Counter::ChannelsRefused, 1);
+        return;
+    };
+    // SAFETY: a live map value; roles are only ever set here and cleared by the agent.
+    unsafe {
+        if write_capture != 0 {
+            (*entry).write_capture = write_capture;
+        }
+        if read_capture != 0 {
+            (*entry).read_capture = read_capture;
+        }
+        if write_count != 0 {
+            (*entry).write_count = write_count;
+        }
+        if read_count != 0 {
+            (*entry).read_count = read_count;
+        }
+    }
+}

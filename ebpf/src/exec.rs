@@ -1,0 +1,177 @@
+//! Processes: programs that start with channels as stdin and stdout, forks, exits.
+
+use aya_ebpf::helpers::{
+    bpf_get_current_pid_tgid, bpf_get_current_uid_gid,
+    generated::{bpf_get_current_cgroup_id, bpf_probe_read_user},
+};
+use mcpwarden_abi::{
+    ANCESTORS, ARGV_BYTES, ConnectionId, Counter, ExecInfo, FLAG_ADOPTED, FLAG_ARGV_TRUNCATED, RECORD_EXEC, RECORD_EXIT,
+    RecordHeader,
+};
+
+use crate::{
+    capture::RING,
+    channel,
+    kernel::{self, Ptr, load, offset, probe},
+};
+
+/// An exec record as it lies in the ring.
+#[repr(C)]
+struct ExecRecord {
+    header: RecordHeader,
+    info: ExecInfo,
+    argv: [u8; ARGV_BYTES],
+}
+
+/// The current process is about to run a program. Its descriptors are already that program's, and
+/// its parent may write the moment the new image is there: register before that.
+#[inline(always)]
+pub fn on_the_way() {
+    let task = kernel::current();
+    let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
+    if channel::register(task, tgid).is_none() {
+        return;
+    }
+    channel::watch(tgid);
+    let parent: Ptr = load(task, offset!(task_real_parent));
+    if !parent.is_null() {
+        channel::watch(load(parent, offset!(task_tgid)));
+    }
+}
+
+/// The current process runs the new program: say so where its stdin and stdout are a connection.
+#[inline(always)]
+pub fn done() {
+    let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
+    if !channel::watches(tgid) {
+        return;
+    }
+    let task = kernel::current();
+    // Close-on-exec descriptors are gone by now, so this is what the program really has.
+    let Some((input, output)) = channel::stdio(task) else { return };
+    let Some(connection) = channel::find(&input.near, &output.near) else { return };
+    report(task, tgid, connection, false);
+}
+
+/// A process that ran before the agent: registers its stdin and stdout, and its parent as the client.
+#[inline(always)]
+pub fn adopt(task: Ptr, tgid: u32) {
+    let Some(connection) = channel::register(task, tgid) else { return };
+    channel::watch(tgid);
+    let parent: Ptr = load(task, offset!(task_real_parent));
+    if !parent.is_null() {
+        channel::watch(load(parent, offset!(task_tgid)));
+    }
+    report(task, tgid, connection, true);
+}
+
+#[inline(always)]
+fn report(task: Ptr, tgid: u32, connection: ConnectionId, adopted: bool) {
+    let Some(mut entry) = RING.reserve::<ExecRecord>(0) else {
+        channel::count(Counter::RingFullFacts, 1);
+        return;
+    };
+    let record = entry.as_mut_ptr();
+    let mut flags = if adopted { FLAG_ADOPTED } else { 0 };
+    let mut length = 0u32;
+    let mm: Ptr = load(task, offset!(task_mm));
+    // Only the current process's memory can be read; of an adopted one the agent asks /proc.
+    if !adopted && !mm.is_null() {
+        let start: u64 = load(mm, offset!(mm_arg_start));
+        let end: u64 = load(mm, offset!(mm_arg_end));
+        let mut size = end.saturating_sub(start);
+        if size > ARGV_BYTES as u64 {
+            size = ARGV_BYTES as u64;
+            flags |= FLAG_ARGV_TRUNCATED;
+        }
+        // SAFETY: the destination is ARGV_BYTES long and `size` is no more.
+        let read = unsafe { bpf_probe_read_user((&raw mut (*record).argv).cast(), size as u32, start as *const _) };
+        if read == 0 {
+            length = size as u32;
+        }
+    }
+    // SAFETY: `record` is the reserved memory; every field is written below.
+    unsafe {
+        (&raw mut (*record).header).write(RecordHeader {
+            kind: RECORD_EXEC,
+            direction: 0,
+            cause: 0,
+            flags,
+            length,
+            time_ns: channel::now(),
+            connection,
+            offset: 0,
+            pid: tgid,
+            value: 0,
+        });
+        let info = &mut (*record).info;
+        facts(task, info);
+        let ids = if adopted { 0 } else { bpf_get_current_uid_gid() };
+        info.cgroup_id = if adopted { 0 } else { bpf_get_current_cgroup_id() };
+        info.uid = ids as u32;
+        info.gid = (ids >> 32) as u32;
+        match channel::connection(connection) {
+            Some(known) => info.connection = *known,
+            None => {
+                entry.discard(0);
+                return;
+            }
+        }
+    }
+    entry.submit(0);
+}
+
+/// Start times and ancestors.
+#[inline(always)]
+fn facts(task: Ptr, info: &mut ExecInfo) {
+    info.start_ns = load(task, offset!(task_start_boottime));
+    let mut parent: Ptr = load(task, offset!(task_real_parent));
+    info.parent_start_ns = probe(parent, offset!(task_start_boottime)).unwrap_or(0);
+    for slot in 0..ANCESTORS {
+        let tgid: u32 = probe(parent, offset!(task_tgid)).unwrap_or(0);
+        info.ancestors[slot] = tgid;
+        parent = probe(parent, offset!(task_real_parent)).unwrap_or(core::ptr::null());
+    }
+}
+
+/// A child inherits its parent's descriptors, and with them the parent's place in the set.
+#[inline(always)]
+pub fn forked(parent: Ptr, child: Ptr) {
+    let from: u32 = load(parent, offset!(task_tgid));
+    let to: u32 = load(child, offset!(task_tgid));
+    if from != to && channel::watches(from) {
+        channel::watch(to);
+    }
+}
+
+/// The last thread of a watched process ended.
+#[inline(always)]
+pub fn exited(task: Ptr) {
+    let tgid: u32 = load(task, offset!(task_tgid));
+    if !channel::watches(tgid) {
+        return;
+    }
+    let signal: Ptr = load(task, offset!(task_signal));
+    if signal.is_null() || load::<i32>(signal, offset!(signal_live)) > 0 {
+        return;
+    }
+    channel::forget(tgid);
+    let status: i32 = load(task, offset!(task_exit_code));
+    let Some(mut entry) = RING.reserve::<RecordHeader>(0) else {
+        channel::count(Counter::RingFullFacts, 1);
+        return;
+    };
+    entry.write(RecordHeader {
+        kind: RECORD_EXIT,
+        direction: 0,
+        cause: 0,
+        flags: 0,
+        length: 0,
+        time_ns: channel::now(),
+        connection: 0,
+        offset: 0,
+        pid: tgid,
+        value: status as u32,
+    });
+    entry.submit(0);
+}

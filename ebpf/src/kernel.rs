@@ -1,0 +1,170 @@
+//! Reading the kernel's structures: tasks, descriptors, inodes, Unix sockets.
+//!
+//! Offsets come from the running kernel's BTF ([`KernelLayout`], a read-only global), so the verifier
+//! sees constants. What has a BTF type is loaded directly; what hangs behind an untyped pointer is
+//! read with `bpf_probe_read_kernel`.
+
+use aya_ebpf::helpers::{bpf_probe_read_kernel, generated::bpf_get_current_task_btf};
+use mcpwarden_abi::{ChannelKey, KernelLayout};
+
+#[unsafe(no_mangle)]
+pub static KERNEL_LAYOUT: KernelLayout = KernelLayout {
+    task_files: 0,
+    task_tgid: 0,
+    task_real_parent: 0,
+    task_signal: 0,
+    task_exit_code: 0,
+    task_start_boottime: 0,
+    task_mm: 0,
+    task_thread_status: 0,
+    signal_live: 0,
+    mm_arg_start: 0,
+    mm_arg_end: 0,
+    files_fdt: 0,
+    fdtable_max_fds: 0,
+    fdtable_fd: 0,
+    file_inode: 0,
+    file_mode: 0,
+    file_private_data: 0,
+    inode_mode: 0,
+    inode_ino: 0,
+    inode_sb: 0,
+    sb_dev: 0,
+    socket_sk: 0,
+    socket_type: 0,
+    socket_alloc_inode: 0,
+    sock_family: 0,
+    sock_socket: 0,
+    unix_peer: 0,
+    kiocb_file: 0,
+    kiocb_opcode: 0,
+    kiocb_flags: 0,
+    rw_addr: 0,
+    rw_len: 0,
+    msg_buf: 0,
+    msg_flags: 0,
+    io_uring_cqe: 0,
+};
+
+/// The offset of one field, as a constant for the verifier.
+macro_rules! offset {
+    ($field:ident) => {
+        // SAFETY: a static of this program. Volatile, so that the compiler does not fold the zero it
+        // sees here; the agent writes the real value before the load.
+        (unsafe { core::ptr::read_volatile(&raw const $crate::kernel::KERNEL_LAYOUT.$field) }) as usize
+    };
+}
+pub(crate) use offset;
+
+/// `linux/stat.h`
+const S_IFMT: u16 = 0o170000;
+const S_IFIFO: u16 = 0o010000;
+const S_IFSOCK: u16 = 0o140000;
+/// `linux/socket.h`
+const AF_UNIX: u16 = 1;
+/// `linux/net.h`
+const SOCK_STREAM: u16 = 1;
+/// `linux/fs.h`
+pub const FMODE_WRITE: u32 = 2;
+
+/// A pointer into the kernel. What it points at may be gone: every read can fail or be checked.
+pub type Ptr = *const u8;
+
+/// Loads a field through a pointer whose BTF type the verifier knows.
+#[inline(always)]
+pub fn load<T: Copy>(base: Ptr, offset: usize) -> T {
+    // SAFETY: the verifier checks type and offset, and faults read as zero.
+    unsafe { core::ptr::read_volatile(base.add(offset) as *const T) }
+}
+
+/// Reads a field through an untyped pointer; `None` where the memory is gone.
+#[inline(always)]
+pub fn probe<T: Copy>(base: Ptr, offset: usize) -> Option<T> {
+    // SAFETY: bpf_probe_read_kernel checks the address.
+    unsafe { bpf_probe_read_kernel(base.wrapping_add(offset) as *const T) }.ok()
+}
+
+/// The task that runs.
+#[inline(always)]
+pub fn current() -> Ptr {
+    // SAFETY: a helper without arguments.
+    unsafe { bpf_get_current_task_btf() as Ptr }
+}
+
+/// `task->files->fdt->fd[fd]`. The task may be any whose pointer the verifier trusts.
+#[inline(always)]
+pub fn file_of(task: Ptr, fd: u32) -> Option<Ptr> {
+    let files: Ptr = load(task, offset!(task_files));
+    if files.is_null() {
+        return None;
+    }
+    let fdt: Ptr = load(files, offset!(files_fdt));
+    if fdt.is_null() {
+        return None;
+    }
+    let max_fds: u32 = load(fdt, offset!(fdtable_max_fds));
+    if fd >= max_fds {
+        return None;
+    }
+    let array: u64 = load(fdt, offset!(fdtable_fd));
+    let file: Ptr = probe(array as Ptr, fd as usize * 8)?;
+    (!file.is_null()).then_some(file)
+}
+
+/// `file->f_inode`
+#[inline(always)]
+pub fn inode_of(file: Ptr) -> Option<Ptr> {
+    let inode: Ptr = probe(file, offset!(file_inode))?;
+    (!inode.is_null()).then_some(inode)
+}
+
+/// The key of a channel on this inode.
+#[inline(always)]
+pub fn key_of(inode: Ptr) -> Option<ChannelKey> {
+    let number: u64 = probe(inode, offset!(inode_ino))?;
+    let superblock: Ptr = probe(inode, offset!(inode_sb))?;
+    let device: u32 = probe(superblock, offset!(sb_dev))?;
+    Some(ChannelKey { inode: number, device, zero: 0 })
+}
+
+/// One end of something that can carry MCP, with the inode at which the other side reads or writes.
+#[derive(Clone, Copy)]
+pub struct End {
+    /// The inode of this descriptor.
+    pub near: ChannelKey,
+    /// The inode of the peer's descriptor; the same for a pipe.
+    pub far: ChannelKey,
+}
+
+/// The channel behind a file: a pipe, or a connected Unix stream socket.
+#[inline(always)]
+pub fn end_of(file: Ptr) -> Option<End> {
+    let inode = inode_of(file)?;
+    let mode: u16 = probe(inode, offset!(inode_mode))?;
+    let kind = mode & S_IFMT;
+    if kind == S_IFIFO {
+        let near = key_of(inode)?;
+        return Some(End { near, far: near });
+    }
+    if kind != S_IFSOCK {
+        return None;
+    }
+    let socket: Ptr = probe(file, offset!(file_private_data))?;
+    let socket_type: u16 = probe(socket, offset!(socket_type))?;
+    let sock: Ptr = probe(socket, offset!(socket_sk))?;
+    let family: u16 = probe(sock, offset!(sock_family))?;
+    if family != AF_UNIX || socket_type != SOCK_STREAM {
+        return None;
+    }
+    let peer: Ptr = probe(sock, offset!(unix_peer))?;
+    if peer.is_null() {
+        return None;
+    }
+    let peer_socket: Ptr = probe(peer, offset!(sock_socket))?;
+    if peer_socket.is_null() {
+        return None;
+    }
+    // `struct socket_alloc { struct socket; struct inode }`: the socket is the first member.
+    let peer_inode = peer_socket.wrapping_add(offset!(socket_alloc_inode));
+    Some(End { near: key_of(inode)?, far: key_of(peer_inode)? })
+}

@@ -1,0 +1,296 @@
+//! The tracepoint backend: `sys_exit` sees every call that moved bytes, with its arguments still in the registers.
+//!
+//! The return value is the number of bytes; the buffer is the caller's, already filled (reads) or not
+//! yet given back (writes). x86-64, with the 32-bit numbers of `int 0x80` and 32-bit programs.
+
+use aya_ebpf::helpers::{bpf_get_current_pid_tgid, generated::bpf_loop};
+use core::ffi::c_void;
+use mcpwarden_abi::{Channel, GAP_SENDFILE, GAP_SPLICE, GAP_TEE, GAP_VMSPLICE};
+
+use crate::{
+    capture::{Payload, passed},
+    channel,
+    kernel::{self, FMODE_WRITE, Ptr, load, offset, probe},
+    source::{Source, User, mmsghdr, read},
+};
+
+/// What a system call does with its first descriptor.
+mod op {
+    pub const NONE: u16 = 0;
+    pub const READ: u16 = 1;
+    pub const WRITE: u16 = 2;
+    pub const READV: u16 = 3;
+    pub const WRITEV: u16 = 4;
+    pub const RECVMSG: u16 = 5;
+    pub const SENDMSG: u16 = 6;
+    pub const RECVMMSG: u16 = 7;
+    pub const SENDMMSG: u16 = 8;
+    pub const RECVFROM: u16 = 9;
+    pub const SENDTO: u16 = 10;
+    pub const SPLICE: u16 = 11;
+    pub const TEE: u16 = 12;
+    pub const VMSPLICE: u16 = 13;
+    pub const SENDFILE: u16 = 14;
+    pub const SOCKETCALL: u16 = 15;
+}
+
+const NUMBERS: usize = 512;
+
+/// By system call number: what it does as a 64-bit call (low byte) and as a 32-bit call (high byte).
+/// Sources: `arch/x86/entry/syscalls/syscall_64.tbl` and `syscall_32.tbl`.
+static OPS: [u16; NUMBERS] = ops();
+
+const fn ops() -> [u16; NUMBERS] {
+    let native: [(usize, u16); 16] = [
+        (0, op::READ),
+        (1, op::WRITE),
+        (19, op::READV),
+        (20, op::WRITEV),
+        (40, op::SENDFILE),
+        (44, op::SENDTO),
+        (45, op::RECVFROM),
+        (46, op::SENDMSG),
+        (47, op::RECVMSG),
+        (275, op::SPLICE),
+        (276, op::TEE),
+        (278, op::VMSPLICE),
+        (299, op::RECVMMSG),
+        (307, op::SENDMMSG),
+        (327, op::READV),
+        (328, op::WRITEV),
+    ];
+    let compat: [(usize, u16); 19] = [
+        (3, op::READ),
+        (4, op::WRITE),
+        (102, op::SOCKETCALL),
+        (145, op::READV),
+        (146, op::WRITEV),
+        (187, op::SENDFILE),
+        (239, op::SENDFILE),
+        (313, op::SPLICE),
+        (315, op::TEE),
+        (316, op::VMSPLICE),
+        (337, op::RECVMMSG),
+        (345, op::SENDMMSG),
+        (369, op::SENDTO),
+        (370, op::SENDMSG),
+        (371, op::RECVFROM),
+        (372, op::RECVMSG),
+        (378, op::READV),
+        (379, op::WRITEV),
+        (417, op::RECVMMSG),
+    ];
+    let mut table = [op::NONE; NUMBERS];
+    let mut at = 0;
+    while at < native.len() {
+        table[native[at].0] |= native[at].1;
+        at += 1;
+    }
+    at = 0;
+    while at < compat.len() {
+        table[compat[at].0] |= compat[at].1 << 8;
+        at += 1;
+    }
+    table
+}
+
+/// Byte offsets in `struct pt_regs` (`arch/x86/include/asm/ptrace.h`, part of the ABI).
+mod regs {
+    pub const BX: usize = 40;
+    pub const R10: usize = 56;
+    pub const CX: usize = 88;
+    pub const DX: usize = 96;
+    pub const SI: usize = 104;
+    pub const DI: usize = 112;
+    pub const ORIG_AX: usize = 120;
+}
+
+/// `TS_COMPAT` (`arch/x86/include/asm/thread_info.h`)
+const TS_COMPAT: u32 = 2;
+/// `linux/socket.h`
+const MSG_OOB: u64 = 1;
+const MSG_PEEK: u64 = 2;
+
+/// A call as the program made it.
+#[derive(Clone, Copy)]
+struct Call {
+    args: [u64; 4],
+    bytes: u64,
+    tgid: u32,
+    compat: bool,
+}
+
+/// A system call returned `bytes`, which is positive.
+#[inline(always)]
+pub fn returned(regs: Ptr, bytes: u64) {
+    let number: u64 = load(regs, regs::ORIG_AX);
+    if number >= NUMBERS as u64 {
+        return;
+    }
+    // SAFETY: in bounds; volatile, so that the table stays a table.
+    let ops = unsafe { core::ptr::read_volatile(OPS.as_ptr().add(number as usize)) };
+    if ops == op::NONE {
+        return;
+    }
+    let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
+    if !channel::watches(tgid) {
+        return;
+    }
+    let task = kernel::current();
+    let compat = load::<u32>(task, offset!(task_thread_status)) & TS_COMPAT != 0;
+    let mut call = Call { args: [0; 4], bytes, tgid, compat };
+    let mut op = if compat {
+        call.args = [load(regs, regs::BX), load(regs, regs::CX), load(regs, regs::DX), load(regs, regs::SI)];
+        for arg in &mut call.args {
+            *arg &= 0xffff_ffff;
+        }
+        ops >> 8
+    } else {
+        call.args = [load(regs, regs::DI), load(regs, regs::SI), load(regs, regs::DX), load(regs, regs::R10)];
+        ops & 0xff
+    };
+    if op == op::SOCKETCALL {
+        op = socketcall(&mut call);
+    }
+    if op != op::NONE {
+        dispatch(task, op, &call);
+    }
+}
+
+/// `socketcall(2)`: the number is the first argument, the arguments lie in memory. Numbers: `linux/net.h`.
+#[inline(always)]
+fn socketcall(call: &mut Call) -> u16 {
+    let op = match call.args[0] {
+        9 => op::SENDTO,    // send
+        10 => op::RECVFROM, // recv
+        11 => op::SENDTO,
+        12 => op::RECVFROM,
+        16 => op::SENDMSG,
+        17 => op::RECVMSG,
+        19 => op::RECVMMSG,
+        20 => op::SENDMMSG,
+        _ => return op::NONE,
+    };
+    let three_arguments = call.args[0] == 16 || call.args[0] == 17;
+    let Some(args) = read::<[u32; 3]>(call.args[1]) else { return op::NONE };
+    let fourth = if three_arguments { 0 } else { read::<u32>(call.args[1] + 12).unwrap_or(0) };
+    call.args = [args[0] as u64, args[1] as u64, args[2] as u64, fourth as u64];
+    op
+}
+
+/// The channel behind a descriptor of the current task.
+#[inline(always)]
+fn channel_of(task: Ptr, fd: u64) -> Option<(*const Channel, Ptr)> {
+    let file = kernel::file_of(task, fd as u32)?;
+    let key = kernel::key_of(kernel::inode_of(file)?)?;
+    Some((channel::channel(&key)?, file))
+}
+
+#[inline(always)]
+fn dispatch(task: Ptr, op: u16, call: &Call) {
+    if matches!(op, op::SPLICE | op::TEE | op::VMSPLICE | op::SENDFILE) {
+        unseen(task, op, call);
+        return;
+    }
+    let Some((channel, _)) = channel_of(task, call.args[0]) else { return };
+    let Call { args, mut bytes, tgid, compat } = *call;
+    let writes = matches!(op, op::WRITE | op::WRITEV | op::SENDMSG | op::SENDMMSG | op::SENDTO);
+    let flags = match op {
+        op::RECVFROM | op::SENDTO | op::RECVMMSG | op::SENDMMSG => args[3],
+        op::RECVMSG | op::SENDMSG => args[2],
+        _ => 0,
+    };
+    // Out-of-band bytes are not part of the stream: a sender's last byte, all that a receiver asks for so.
+    // What is only peeked at is not taken.
+    if flags & (MSG_OOB | MSG_PEEK) != 0 {
+        if !writes {
+            return;
+        }
+        if flags & MSG_OOB != 0 {
+            bytes -= 1;
+            if bytes == 0 {
+                return;
+            }
+        }
+    }
+    let payload = match op {
+        op::READ | op::WRITE | op::RECVFROM | op::SENDTO => Payload::At(Source::buffer(args[1])),
+        op::READV | op::WRITEV => Payload::At(Source::vector(args[1], args[2], compat)),
+        op::RECVMSG | op::SENDMSG => match Source::message(args[1], compat) {
+            Some(source) => Payload::At(source),
+            None => Payload::Lost(mcpwarden_abi::GAP_UNREADABLE),
+        },
+        _ => {
+            messages(channel, writes, args[1], bytes, tgid, compat);
+            return;
+        }
+    };
+    passed(channel, writes, bytes, tgid, payload);
+}
+
+/// State of the loop over the messages of one sendmmsg or recvmmsg.
+struct Messages {
+    channel: *const Channel,
+    next: User,
+    tgid: u32,
+    /// 1 or 0; no bool, so that the mask below survives and the verifier sees the bound.
+    writes: u32,
+    compat: bool,
+}
+
+/// `count` messages of a `struct mmsghdr` vector; the kernel wrote each one's length into it.
+#[inline(always)]
+fn messages(channel: *const Channel, writes: bool, vector: User, count: u64, tgid: u32, compat: bool) {
+    let mut state = Messages { channel, next: vector, tgid, writes: writes as u32, compat };
+    // UIO_MAXIOV: the kernel takes no more.
+    let count = if count > 1024 { 1024 } else { count as u32 };
+    // SAFETY: the callback's signature is the one bpf_loop wants, and `state` outlives the call.
+    unsafe {
+        bpf_loop(count, message as *mut c_void, (&raw mut state).cast(), 0);
+    }
+}
+
+unsafe extern "C" fn message(_index: u64, context: *mut c_void) -> i64 {
+    // SAFETY: bpf_loop hands back the pointer that `messages` gave it.
+    let state = unsafe { &mut *context.cast::<Messages>() };
+    let (size, length_at) = mmsghdr(state.compat);
+    let header = state.next;
+    state.next += size;
+    let length = read::<u32>(header + length_at).unwrap_or(0) as u64;
+    if length > 0 {
+        let payload = match Source::message(header, state.compat) {
+            Some(source) => Payload::At(source),
+            None => Payload::Lost(mcpwarden_abi::GAP_UNREADABLE),
+        };
+        passed(state.channel, state.writes & 1 == 1, length, state.tgid, payload);
+    }
+    0
+}
+
+/// Calls whose bytes never lie in the caller's memory, or only by reference.
+#[inline(always)]
+fn unseen(task: Ptr, op: u16, call: &Call) {
+    let Call { args, bytes, tgid, .. } = *call;
+    if op == op::VMSPLICE {
+        if let Some((channel, file)) = channel_of(task, args[0]) {
+            let writes = probe::<u32>(file, offset!(file_mode)).unwrap_or(0) & FMODE_WRITE != 0;
+            passed(channel, writes, bytes, tgid, Payload::Lost(GAP_VMSPLICE));
+        }
+        return;
+    }
+    let (from, to, cause) = match op {
+        op::SPLICE => (args[0], args[2], GAP_SPLICE),
+        op::TEE => (args[0], args[1], GAP_TEE),
+        _ => (args[1], args[0], GAP_SENDFILE),
+    };
+    // tee copies: what it read is still there to be taken.
+    if op != op::TEE
+        && let Some((channel, _)) = channel_of(task, from)
+    {
+        passed(channel, false, bytes, tgid, Payload::Lost(cause));
+    }
+    if let Some((channel, _)) = channel_of(task, to) {
+        passed(channel, true, bytes, tgid, Payload::Lost(cause));
+    }
+}
+
