@@ -1,1 +1,19 @@
-//! placeholder
+//! End-to-end tests of mcpwarden: what they are made of.
+//!
+//! - [`agent::Agent`] starts the real agent as root, collects its events and stops it.
+//! - [`transcript`] says what both sides of a connection really exchanged, and compares it with the events.
+//! - [`clients`] runs the official MCP clients against real servers.
+//! - [`mini_server`], [`wiring`], [`framing`], [`script`] and [`io_methods`] are what our own small programs in `src/bin`
+//!   are built from: servers, a client, a relay and a sender that writes in every way there is.
+//!
+//! The tests themselves are in `tests/`; `cargo xtask test` sets up what they need and runs them as root.
+
+pub mod agent;
+pub mod clients;
+pub mod framing;
+pub mod io_methods;
+pub mod mini_server;
+pub mod places;
+pub mod script;
+pub mod transcript;
+pub mod wiring;

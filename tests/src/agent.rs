@@ -1,0 +1,317 @@
+//! The agent under test: started as root, listened to, stopped, and looked after.
+
+use std::fmt;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::places;
+use crate::transcript::{Dir, message_of};
+
+/// How long loading and attaching may take.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long ending may take after SIGTERM: a promise of the agent.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long the kernel may take to free what a process held.
+const FREE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long an event may take to come.
+pub const EVENT_TIMEOUT: Duration = Duration::from_secs(10);
+/// With no event for so long, all that was going to come has come.
+const QUIET: Duration = Duration::from_millis(400);
+
+/// A running agent and the events it has printed.
+pub struct Agent {
+    child: Child,
+    events: Arc<Events>,
+    /// Its sockets, database and keys: nothing of the host's, and gone with the test.
+    directory: TempDir,
+}
+
+#[derive(Default)]
+struct Events {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    events: Vec<Value>,
+    /// Lines that are no JSON: each is a mistake of the agent's.
+    strays: Vec<String>,
+    ended: bool,
+}
+
+impl Agent {
+    /// Starts `mcpwarden run` with everything switched on that a test looks at, and waits until it is attached.
+    ///
+    /// # Errors
+    /// It cannot be started, or is not attached in time.
+    pub fn start(args: &[&str]) -> Result<Self> {
+        let directory =
+            tempfile::Builder::new().prefix("mcpwarden-").tempdir().context("no temporary directory")?;
+        let path = places::agent();
+        let mut command = Command::new(&path);
+        command
+            .args(["run", "--output", "json", "--verbose", "--show-payloads"])
+            .arg("--runtime-dir")
+            .arg(directory.path().join("run"))
+            .arg("--state-dir")
+            .arg(directory.path().join("state"))
+            .args(args);
+        Self::spawn(command, directory)
+            .with_context(|| format!("{} (`cargo build --release -p mcpwarden` makes it)", path.display()))
+    }
+
+    fn spawn(mut command: Command, directory: TempDir) -> Result<Self> {
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("cannot start")?;
+        let stdout = child.stdout.take().context("no stdout")?;
+        let events = Arc::new(Events::default());
+        let collector = Arc::clone(&events);
+        thread::spawn(move || collector.collect(stdout));
+        let agent = Self { child, events, directory };
+        agent.wait_for_within(START_TIMEOUT, "that the agent is attached", |event| {
+            is(event, "agent_started")
+        })?;
+        Ok(agent)
+    }
+
+    /// The agent's process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The agent's own directory; its sockets are in `run/`, its database is in `state/`.
+    pub fn directory(&self) -> &std::path::Path {
+        self.directory.path()
+    }
+
+    /// All events so far, in the order in which they were printed.
+    pub fn events(&self) -> Vec<Value> {
+        self.events.lock().events.clone()
+    }
+
+    /// Waits for the first event for which `predicate` holds; those that came before count.
+    ///
+    /// # Errors
+    /// None came within [`EVENT_TIMEOUT`]; the error says what did come.
+    pub fn wait_for(&self, what: &str, predicate: impl Fn(&Value) -> bool) -> Result<Value> {
+        self.wait_for_within(EVENT_TIMEOUT, what, predicate)
+    }
+
+    /// The same, with a timeout of one's own.
+    ///
+    /// # Errors
+    /// None came within `timeout`; the error says what did come.
+    pub fn wait_for_within(
+        &self,
+        timeout: Duration,
+        what: &str,
+        predicate: impl Fn(&Value) -> bool,
+    ) -> Result<Value> {
+        let deadline = Instant::now() + timeout;
+        let mut state = self.events.lock();
+        let mut looked_at = 0;
+        loop {
+            if let Some(event) = state.events.iter().skip(looked_at).find(|event| predicate(event)) {
+                return Ok(event.clone());
+            }
+            looked_at = state.events.len();
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || state.ended {
+                let why = if state.ended { "the agent's output ended" } else { "it did not come in time" };
+                bail!("waited for {what}: {why}; events so far:\n{}", Listing(&state));
+            }
+            state = self.events.wait(state, left);
+        }
+    }
+
+    /// Waits for `mcp_server_started` of the server with this process id and gives its connection.
+    ///
+    /// # Errors
+    /// It did not come.
+    pub fn connection_of_server(&self, pid: u32) -> Result<u64> {
+        let event = self.wait_for(&format!("the start of server {pid}"), |event| {
+            is(event, "mcp_server_started") && event["pid"] == pid
+        })?;
+        connection(&event)
+    }
+
+    /// Waits for `mcp_server_started` of a server whose client is this process and gives its connection.
+    ///
+    /// # Errors
+    /// It did not come.
+    pub fn connection_of_client(&self, pid: u32) -> Result<u64> {
+        let event = self.wait_for(&format!("the start of a server by client {pid}"), |event| {
+            is(event, "mcp_server_started") && event["client"]["pid"] == pid
+        })?;
+        connection(&event)
+    }
+
+    /// Every event so far of one connection.
+    pub fn events_of(&self, connection: u64) -> Vec<Value> {
+        self.events().into_iter().filter(|event| event["connection"] == connection).collect()
+    }
+
+    /// The messages of one connection as the agent reports them, in the order of its events.
+    ///
+    /// # Errors
+    /// An event lacks what makes up its message.
+    pub fn messages(&self, connection: u64) -> Result<Vec<(Dir, Value)>> {
+        self.events_of(connection).iter().filter_map(|event| message_of(event).transpose()).collect()
+    }
+
+    /// Waits until no event has come for a moment.
+    pub fn settle(&self) {
+        let mut state = self.events.lock();
+        loop {
+            let count = state.events.len();
+            let deadline = Instant::now() + QUIET;
+            while state.events.len() == count {
+                let left = deadline.saturating_duration_since(Instant::now());
+                if left.is_zero() || state.ended {
+                    return;
+                }
+                state = self.events.wait(state, left);
+            }
+        }
+    }
+
+    /// Ends the agent by SIGTERM and gives its last event.
+    ///
+    /// # Errors
+    /// It did not end within its 2 seconds, ended badly, printed something that is no event, or left a program in the
+    /// kernel.
+    pub fn stop(mut self) -> Result<Value> {
+        let programs = held_programs(self.pid());
+        let pid = i32::try_from(self.pid()).context("a process id")?;
+        kill(Pid::from_raw(pid), Signal::SIGTERM).context("cannot signal the agent")?;
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().context("cannot wait for the agent")? {
+                break status;
+            }
+            ensure!(Instant::now() < deadline, "the agent did not end within {STOP_TIMEOUT:?} of SIGTERM");
+            thread::sleep(Duration::from_millis(5));
+        };
+        ensure!(status.success(), "the agent ended with {status}");
+        let stopped = self.wait_for("the agent's last event", |event| is(event, "agent_stopped"))?;
+        let strays = self.events.lock().strays.clone();
+        ensure!(strays.is_empty(), "the agent printed lines that are no events: {strays:?}");
+        ensure!(!programs.is_empty(), "the agent held no kernel programs: it cannot have seen anything");
+        gone(&programs)?;
+        Ok(stopped)
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        // After `stop` the child has been waited for, and this does nothing.
+        if let Ok(None) = self.child.try_wait() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+impl Events {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>, timeout: Duration) -> MutexGuard<'a, State> {
+        self.changed.wait_timeout(state, timeout).unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn collect(&self, stdout: ChildStdout) {
+        for line in BufReader::new(stdout).split(b'\n').map_while(Result::ok) {
+            let event = serde_json::from_slice(&line);
+            let mut state = self.lock();
+            match event {
+                Ok(event) => state.events.push(event),
+                Err(_) => state.strays.push(String::from_utf8_lossy(&line).into_owned()),
+            }
+            self.changed.notify_all();
+        }
+        self.lock().ended = true;
+        self.changed.notify_all();
+    }
+}
+
+/// Whether an event is of this type.
+pub fn is(event: &Value, kind: &str) -> bool {
+    event["type"] == kind
+}
+
+fn connection(event: &Value) -> Result<u64> {
+    event["connection"].as_u64().with_context(|| format!("an event without a connection: {event}"))
+}
+
+/// Events for an error message: each cut to a line, and only the last of many.
+struct Listing<'a>(&'a State);
+
+impl fmt::Display for Listing<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 40;
+        const WIDTH: usize = 300;
+        let hidden = self.0.events.len().saturating_sub(SHOWN);
+        if hidden > 0 {
+            writeln!(formatter, "  … {hidden} before")?;
+        }
+        for event in self.0.events.iter().skip(hidden) {
+            let line: String = event.to_string().chars().take(WIDTH).collect();
+            writeln!(formatter, "  {line}")?;
+        }
+        self.0.strays.iter().try_for_each(|line| writeln!(formatter, "  no event: {line}"))
+    }
+}
+
+/// The ids of the kernel programs that a process holds, by itself or through links.
+fn held_programs(pid: u32) -> Vec<u32> {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return Vec::new() };
+    let mut ids: Vec<u32> = entries
+        .filter_map(|entry| fs::read_to_string(entry.ok()?.path()).ok())
+        .filter_map(|text| text.lines().find_map(|line| line.strip_prefix("prog_id:")?.trim().parse().ok()))
+        .collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}
+
+/// Checks that none of these programs is in the kernel any more. Ids are not given out again for a long time.
+fn gone(programs: &[u32]) -> Result<()> {
+    let deadline = Instant::now() + FREE_TIMEOUT;
+    loop {
+        let left: Vec<u32> = programs.iter().copied().filter(|id| program_exists(*id)).collect();
+        if left.is_empty() {
+            return Ok(());
+        }
+        ensure!(
+            Instant::now() < deadline,
+            "the agent left programs in the kernel: {left:?} (`bpftool prog show`)"
+        );
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Whether the kernel has a program with this id: `BPF_PROG_GET_NEXT_ID` from the one before gives it.
+fn program_exists(id: u32) -> bool {
+    /// From `enum bpf_cmd` in `linux/bpf.h`.
+    const BPF_PROG_GET_NEXT_ID: libc::c_long = 11;
+    // `start_id`, `next_id`, `open_flags` of `union bpf_attr`.
+    let mut attributes = [id.saturating_sub(1), 0_u32, 0];
+    // SAFETY: the kernel reads and writes the three words that the size says, and they are alive.
+    let outcome = unsafe {
+        libc::syscall(libc::SYS_bpf, BPF_PROG_GET_NEXT_ID, attributes.as_mut_ptr(), size_of_val(&attributes))
+    };
+    outcome == 0 && attributes[1] == id
+}

@@ -1,0 +1,232 @@
+//! The official MCP clients, driving real servers.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::places;
+use crate::transcript::{Dir, read_log};
+
+/// An official client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Client {
+    /// The Python SDK: pipes.
+    Python,
+    /// The TypeScript SDK: Unix socket pairs.
+    TypeScript,
+}
+
+impl Client {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Python, Self::TypeScript];
+
+    /// Starts the client on a plan; it logs what it sends and receives to `log`.
+    ///
+    /// # Errors
+    /// The plan cannot be written or the client not be started.
+    pub fn start(self, plan: &Plan, directory: &Path) -> Result<Driven> {
+        let (plan_path, log) = (directory.join("plan.json"), directory.join("log.jsonl"));
+        let text = serde_json::to_string(plan).context("cannot write the plan")?;
+        fs::write(&plan_path, text).with_context(|| format!("cannot write {}", plan_path.display()))?;
+        let drivers = places::sources().join("clients");
+        let mut command = match self {
+            Self::Python => {
+                let mut command = Command::new(places::real_servers().join("venv/bin/python"));
+                command.arg(drivers.join("driver.py"));
+                command
+            }
+            Self::TypeScript => {
+                let mut command = Command::new("node");
+                command
+                    .arg(drivers.join("driver.mjs"))
+                    .env("MCPWARDEN_NODE", places::real_servers().join("node"));
+                command
+            }
+        };
+        let child =
+            command.args([&plan_path, &log]).stdin(Stdio::null()).spawn().with_context(|| {
+                format!("cannot start {command:?} (`cargo xtask setup --tests` installs it)")
+            })?;
+        Ok(Driven { child, log })
+    }
+}
+
+/// A client at work.
+#[derive(Debug)]
+pub struct Driven {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Driven {
+    /// The client's process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for its end and gives what it sent and received.
+    ///
+    /// # Errors
+    /// It failed: something was not answered.
+    pub fn finish(mut self) -> Result<Vec<(Dir, Value)>> {
+        let status = self.child.wait().context("cannot wait for the client")?;
+        ensure!(status.success(), "the client ended with {status}; what it said is on stderr");
+        read_log(&self.log)
+    }
+}
+
+/// What a client is to do.
+#[derive(Clone, Debug, Serialize)]
+pub struct Plan {
+    /// The server's program.
+    pub command: PathBuf,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// What is added to its environment.
+    pub env: Value,
+    /// Which tools to call: `{"name", "arguments"}`.
+    pub calls: Vec<Value>,
+}
+
+/// A real server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RealServer {
+    /// npm `@modelcontextprotocol/server-everything`.
+    Everything,
+    /// npm `@modelcontextprotocol/server-filesystem`.
+    Filesystem,
+    /// npm `@modelcontextprotocol/server-memory`.
+    Memory,
+    /// PyPI `mcp-server-time`.
+    Time,
+    /// PyPI `mcp-server-git`.
+    Git,
+}
+
+impl RealServer {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Everything, Self::Filesystem, Self::Memory, Self::Time, Self::Git];
+
+    /// How to start it and what to call, with what it needs made in `directory`.
+    ///
+    /// # Errors
+    /// `directory` cannot be filled.
+    pub fn plan(self, directory: &Path) -> Result<Plan> {
+        let path = |name: &str| directory.join(name).display().to_string();
+        Ok(match self {
+            Self::Everything => npm(
+                "server-everything",
+                &[],
+                json!({}),
+                &[("echo", json!({"message": "hallo"})), ("get-sum", json!({"a": 2, "b": 3}))],
+            ),
+            Self::Filesystem => {
+                fs::create_dir_all(directory.join("files")).context("cannot make a directory")?;
+                fs::write(directory.join("files/a.txt"), "naïve\n").context("cannot write a file")?;
+                npm(
+                    "server-filesystem",
+                    &[&path("files")],
+                    json!({}),
+                    &[
+                        ("list_directory", json!({"path": path("files")})),
+                        ("read_text_file", json!({"path": path("files/a.txt")})),
+                    ],
+                )
+            }
+            Self::Memory => npm(
+                "server-memory",
+                &[],
+                json!({"MEMORY_FILE_PATH": path("memory.jsonl")}),
+                &[
+                    (
+                        "create_entities",
+                        json!({"entities": [{
+                            "name": "Ada", "entityType": "person", "observations": ["wrote the first program"],
+                        }]}),
+                    ),
+                    ("read_graph", json!({})),
+                ],
+            ),
+            Self::Time => pypi(
+                "mcp-server-time",
+                &["--local-timezone", "UTC"],
+                &[
+                    ("get_current_time", json!({"timezone": "Europe/Oslo"})),
+                    (
+                        "convert_time",
+                        json!({"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}),
+                    ),
+                ],
+            ),
+            Self::Git => {
+                repository(&directory.join("repository"))?;
+                let repository = path("repository");
+                pypi(
+                    "mcp-server-git",
+                    &["--repository", &repository],
+                    &[
+                        ("git_status", json!({"repo_path": repository})),
+                        ("git_log", json!({"repo_path": repository})),
+                    ],
+                )
+            }
+        })
+    }
+}
+
+fn npm(package: &str, args: &[&str], env: Value, calls: &[(&str, Value)]) -> Plan {
+    let script = places::real_servers().join("node/node_modules/@modelcontextprotocol").join(package);
+    let script = script.join("dist/index.js").display().to_string();
+    let args = [script].into_iter().chain(args.iter().map(|arg| (*arg).to_owned())).collect();
+    Plan { command: "node".into(), args, env, calls: calls.iter().map(call).collect() }
+}
+
+fn pypi(package: &str, args: &[&str], calls: &[(&str, Value)]) -> Plan {
+    Plan {
+        command: places::real_servers().join("venv/bin").join(package),
+        args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+        env: json!({}),
+        calls: calls.iter().map(call).collect(),
+    }
+}
+
+fn call((name, arguments): &(&str, Value)) -> Value {
+    json!({"name": name, "arguments": arguments})
+}
+
+/// A repository with one commit.
+fn repository(path: &Path) -> Result<()> {
+    let steps: [&[&str]; 2] = [
+        &["init", "-q"],
+        &[
+            "-c",
+            "user.name=Test",
+            "-c",
+            "user.email=test@example.org",
+            "commit",
+            "-q",
+            "--allow-empty",
+            "-m",
+            "Begin",
+        ],
+    ];
+    fs::create_dir_all(path).context("cannot make a directory")?;
+    for arguments in steps {
+        // A developer's own settings (hooks, signing) stay out of it.
+        let status = Command::new("git")
+            .args(arguments)
+            .current_dir(path)
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_CONFIG_SYSTEM", "/dev/null")
+            .status()
+            .context("cannot start git (`cargo xtask setup --tests` installs it)")?;
+        if !status.success() {
+            bail!("git {arguments:?} failed ({status})");
+        }
+    }
+    Ok(())
+}
