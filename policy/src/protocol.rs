@@ -1,1 +1,319 @@
-//! A frame into JSON-RPC messages; which methods are MCP.
+//! A frame into JSON-RPC 2.0 messages; which methods are MCP.
+//!
+//! Parsing is lazy: `params`, `result` and the like stay text until someone wants them, so that a value nested
+//! 10,000 deep neither overflows a stack nor hides the method beside it. It is as tolerant as the readers at
+//! the two ends are in practice, since what they accept must not slip by: the last of duplicate keys wins,
+//! `jsonrpc` may be missing, bytes that are no UTF-8 become U+FFFD, raw control characters in strings are taken
+//! as if they were escaped.
+
+mod method;
+mod value;
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+pub use method::Method;
+pub(crate) use value::mend_surrogates;
+pub use value::{decode_str, members, value};
+
+/// Most messages in one batch.
+pub const MAX_BATCH: usize = 10_000;
+
+/// Why a frame is no JSON-RPC.
+#[derive(Debug, thiserror::Error)]
+pub enum ProtocolError {
+    /// Not JSON, or neither an object nor an array.
+    #[error("frame of {bytes} bytes is not a JSON object or array: {source}")]
+    Json {
+        /// Length of the frame.
+        bytes: usize,
+        /// What the parser said.
+        source: serde_json::Error,
+    },
+    /// A batch with too many messages.
+    #[error("batch has more than {MAX_BATCH} messages")]
+    TooManyMessages,
+}
+
+/// What a frame holds.
+#[derive(Debug)]
+pub struct Parsed<'a> {
+    /// Its messages, in order; one unless it is a batch.
+    pub messages: Vec<Message<'a>>,
+    /// Whether it is a batch.
+    pub batch: bool,
+    /// Whether it was not UTF-8 and was read with replacement characters.
+    pub lossy: bool,
+    /// Whether it was read only after control characters in strings were escaped.
+    pub repaired: bool,
+}
+
+/// One message.
+#[derive(Clone, Debug)]
+pub struct Message<'a> {
+    /// What it is, and what it says.
+    pub kind: Kind<'a>,
+    /// Its JSON text.
+    pub raw: &'a str,
+    /// Whether it says `"jsonrpc": "2.0"`.
+    pub versioned: bool,
+}
+
+/// What a message is (JSON-RPC 2.0, sections 4 and 5).
+#[derive(Clone, Debug)]
+pub enum Kind<'a> {
+    /// Wants an answer.
+    Request {
+        /// Its id.
+        id: Id<'a>,
+        /// What is asked for.
+        method: Method<'a>,
+        /// With what.
+        params: Option<&'a RawValue>,
+    },
+    /// Wants none.
+    Notification {
+        /// What is told.
+        method: Method<'a>,
+        /// With what.
+        params: Option<&'a RawValue>,
+    },
+    /// Answers a request.
+    Response {
+        /// The request's id.
+        id: Id<'a>,
+        /// The answer.
+        result: &'a RawValue,
+    },
+    /// Refuses a request.
+    Error {
+        /// The request's id; null where it could not be read.
+        id: Id<'a>,
+        /// `error.code`; 0 where it is no integer.
+        code: i64,
+        /// `error.message`; empty where it is no string.
+        message: Cow<'a, str>,
+        /// `error.data`.
+        data: Option<&'a RawValue>,
+    },
+    /// JSON, but no message.
+    Invalid,
+}
+
+/// The id of a request, as it was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Id<'a>(pub &'a str);
+
+/// An id in the form in which a request and its answer are compared: 1, 1.0 and 1e0 are one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum IdKey {
+    /// A number without a fraction.
+    Integer(i128),
+    /// Any other number, by its bits.
+    Float(u64),
+    /// A string, unescaped.
+    Text(Box<str>),
+    /// Null, or something that is no id at all, as it was sent.
+    Other(Box<str>),
+}
+
+impl Id<'_> {
+    /// The form in which ids are compared.
+    pub fn key(&self) -> IdKey {
+        let raw = self.0;
+        if let Ok(integer) = raw.parse::<i64>() {
+            return IdKey::Integer(integer.into());
+        }
+        if raw.starts_with('"') {
+            return IdKey::Text(decode_str(raw).unwrap_or_default().into());
+        }
+        match raw.parse::<f64>() {
+            Ok(number) if number.fract() == 0.0 && number.abs() <= 2f64.powi(64) => {
+                IdKey::Integer(number as i128)
+            }
+            Ok(number) if number.is_finite() => IdKey::Float(number.to_bits()),
+            _ => IdKey::Other(raw.into()),
+        }
+    }
+
+    /// The id as a JSON value.
+    pub fn value(&self) -> serde_json::Value {
+        value(self.0).unwrap_or(serde_json::Value::Null)
+    }
+}
+
+impl IdKey {
+    /// The number that this string spells. Both official SDKs take `"id": "1"` as the answer to 1.
+    pub fn as_number(&self) -> Option<IdKey> {
+        match self {
+            Self::Text(text) => text.parse::<i64>().ok().map(|number| Self::Integer(number.into())),
+            _ => None,
+        }
+    }
+}
+
+/// Reads a frame. `scratch` is used when the frame cannot be read as it is; what is in it does not matter.
+///
+/// # Errors
+/// The frame is no JSON object or array, or a batch of more than [`MAX_BATCH`] messages. Elements of a batch
+/// that are no messages are [`Kind::Invalid`], not errors.
+pub fn parse<'a>(frame: &'a [u8], scratch: &'a mut String) -> Result<Parsed<'a>, ProtocolError> {
+    let (text, lossy) = match std::str::from_utf8(frame) {
+        Ok(text) => (Cow::Borrowed(text), false),
+        Err(_) => (String::from_utf8_lossy(frame), true),
+    };
+    // The usual case first; the rest has time.
+    if let Cow::Borrowed(text) = text {
+        match parse_text(text) {
+            Err(ProtocolError::Json { .. }) if has_control(text) => {}
+            outcome => return outcome,
+        }
+    }
+    let repaired = value::escape_control(&text, scratch);
+    let mut parsed = parse_text(scratch)?;
+    parsed.lossy = lossy;
+    parsed.repaired = repaired;
+    Ok(parsed)
+}
+
+fn has_control(text: &str) -> bool {
+    text.bytes().any(|byte| byte < 0x20)
+}
+
+fn parse_text(text: &str) -> Result<Parsed<'_>, ProtocolError> {
+    let failed = |source| ProtocolError::Json { bytes: text.len(), source };
+    let batch = text.trim_start().starts_with('[');
+    let messages = if batch {
+        let Batch { items, too_many } = serde_json::from_str(text).map_err(failed)?;
+        if too_many {
+            return Err(ProtocolError::TooManyMessages);
+        }
+        items.into_iter().map(|item| message(serde_json::from_str(item.get()).ok(), item.get())).collect()
+    } else {
+        let envelope = serde_json::from_str(text).map_err(failed)?;
+        vec![message(Some(envelope), text)]
+    };
+    Ok(Parsed { messages, batch, lossy: false, repaired: false })
+}
+
+/// What an object with these members is. A method makes a request whatever else there is, as the readers see it.
+fn message<'a>(envelope: Option<Envelope<'a>>, raw: &'a str) -> Message<'a> {
+    let Some(envelope) = envelope else {
+        return Message { kind: Kind::Invalid, raw, versioned: false };
+    };
+    let id = envelope.id.map(|id| Id(id.get()));
+    let method = envelope.method.and_then(|method| decode_str(method.get())).map(Method::from);
+    let params = envelope.params;
+    let kind = match (method, id, envelope.error, envelope.result) {
+        (Some(method), Some(id), ..) => Kind::Request { id, method, params },
+        (Some(method), None, ..) => Kind::Notification { method, params },
+        // Some libraries send `"error": null` beside the result.
+        (None, id, Some(error), result) if error.get() != "null" || result.is_none() => {
+            let [code, message, data] = members(error.get(), ["code", "message", "data"]);
+            Kind::Error {
+                id: id.unwrap_or(Id("null")),
+                code: code.and_then(|code| code.get().parse().ok()).unwrap_or(0),
+                message: message.and_then(|message| decode_str(message.get())).unwrap_or_default(),
+                data,
+            }
+        }
+        (None, Some(id), _, Some(result)) => Kind::Response { id, result },
+        _ => Kind::Invalid,
+    };
+    let versioned = envelope.jsonrpc.is_some_and(|version| version.get() == "\"2.0\"");
+    Message { kind, raw, versioned }
+}
+
+/// Whether a request that a client sends first shows that the other side is an MCP server. `initialize` is a
+/// language server's too: only MCP has a `protocolVersion` in it. `ping` and `shutdown` are everyone's.
+pub fn is_mcp_opening(message: &Message<'_>) -> bool {
+    match &message.kind {
+        Kind::Request { method: Method::Initialize, params: Some(params), .. } => {
+            let [version] = members(params.get(), ["protocolVersion"]);
+            version.is_some_and(|version| version.get().starts_with('"'))
+        }
+        Kind::Request { method: Method::Initialize, .. } => false,
+        Kind::Request { method, .. } => method.is_client_request(),
+        _ => false,
+    }
+}
+
+/// The members of a message that mean something.
+#[derive(Default)]
+struct Envelope<'a> {
+    jsonrpc: Option<&'a RawValue>,
+    id: Option<&'a RawValue>,
+    method: Option<&'a RawValue>,
+    params: Option<&'a RawValue>,
+    result: Option<&'a RawValue>,
+    error: Option<&'a RawValue>,
+}
+
+impl<'de> Deserialize<'de> for Envelope<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+        impl<'de> Visitor<'de> for Members {
+            type Value = Envelope<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON-RPC message")
+            }
+
+            // By hand, since a derived one refuses duplicate keys, and the readers at the ends do not.
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut envelope = Envelope::default();
+                while let Some((key, value)) = map.next_entry::<value::Key<'de>, &'de RawValue>()? {
+                    match &*key.0 {
+                        "jsonrpc" => envelope.jsonrpc = Some(value),
+                        "id" => envelope.id = Some(value),
+                        "method" => envelope.method = Some(value),
+                        "params" => envelope.params = Some(value),
+                        "result" => envelope.result = Some(value),
+                        "error" => envelope.error = Some(value),
+                        _ => {}
+                    }
+                }
+                Ok(envelope)
+            }
+        }
+        deserializer.deserialize_map(Members)
+    }
+}
+
+/// The elements of a batch.
+struct Batch<'a> {
+    items: Vec<&'a RawValue>,
+    too_many: bool,
+}
+
+impl<'de> Deserialize<'de> for Batch<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Items;
+        impl<'de> Visitor<'de> for Items {
+            type Value = Batch<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a batch of JSON-RPC messages")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+                let mut batch = Batch { items: Vec::new(), too_many: false };
+                while let Some(item) = seq.next_element()? {
+                    batch.too_many = batch.items.len() >= MAX_BATCH;
+                    if !batch.too_many {
+                        batch.items.push(item);
+                    }
+                }
+                Ok(batch)
+            }
+        }
+        deserializer.deserialize_seq(Items)
+    }
+}
+
+#[cfg(test)]
+mod tests;

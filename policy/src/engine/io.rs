@@ -4,6 +4,7 @@ use crate::event::{Event, GapCause};
 use crate::ids::{ConnectionId, Direction, Timestamp};
 
 /// Something that happened.
+#[allow(clippy::large_enum_variant, reason = "an input is handed on once; a box for each would cost more")]
 #[derive(Clone, Debug)]
 pub enum Input<'a> {
     /// A process whose standard input and output are this connection ran a program. A chain (`npx`, `sh`,
@@ -116,6 +117,7 @@ pub enum ExitStatus {
 }
 
 /// Something that is to be done.
+#[allow(clippy::large_enum_variant, reason = "nearly all of them are events")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
     /// Say this.

@@ -1,0 +1,145 @@
+//! JSON values out of JSON text, a little at a time and a little tolerantly.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// An object key; borrowed where it has no escapes.
+pub(super) struct Key<'a>(pub(super) Cow<'a, str>);
+
+impl<'de> Deserialize<'de> for Key<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // As text first: a lone surrogate in a key must not cost the message.
+        struct Text;
+        impl<'de> Visitor<'de> for Text {
+            type Value = Key<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object key")
+            }
+
+            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Key(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Key(Cow::Owned(text.to_owned())))
+            }
+        }
+        deserializer.deserialize_str(Text)
+    }
+}
+
+/// The members of an object by these names, as text; the last of duplicates. All `None` where it is no object.
+pub fn members<'a, const N: usize>(json: &'a str, names: [&str; N]) -> [Option<&'a RawValue>; N] {
+    struct Members<'n, const N: usize>([&'n str; N]);
+    impl<'de, const N: usize> Visitor<'de> for Members<'_, N> {
+        type Value = [Option<&'de RawValue>; N];
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut found = [None; N];
+            while let Some((key, value)) = map.next_entry::<Key<'de>, &'de RawValue>()? {
+                for (slot, name) in found.iter_mut().zip(self.0) {
+                    if key.0 == name {
+                        *slot = Some(value);
+                    }
+                }
+            }
+            Ok(found)
+        }
+    }
+    serde_json::Deserializer::from_str(json).deserialize_map(Members(names)).unwrap_or([None; N])
+}
+
+/// A JSON string's text; `None` where it is none. Lone surrogates become U+FFFD.
+pub fn decode_str(json: &str) -> Option<Cow<'_, str>> {
+    let inner = json.strip_prefix('"')?.strip_suffix('"')?;
+    if !inner.contains('\\') {
+        return Some(Cow::Borrowed(inner));
+    }
+    let text: serde_json::Result<String> = serde_json::from_str(json);
+    text.or_else(|_| serde_json::from_str(&mend_surrogates(json))).ok().map(Cow::Owned)
+}
+
+/// The whole value. `None` where it is nested more than 128 deep or has a number beyond any double; lone
+/// surrogates become U+FFFD.
+pub fn value(json: &str) -> Option<Value> {
+    let value: serde_json::Result<Value> = serde_json::from_str(json);
+    value.or_else(|_| serde_json::from_str(&mend_surrogates(json))).ok()
+}
+
+/// With each `\uD800`-like escape that has no partner replaced by that of U+FFFD.
+pub(crate) fn mend_surrogates(json: &str) -> Cow<'_, str> {
+    if !json.contains("\\u") {
+        return Cow::Borrowed(json);
+    }
+    let mut mended = String::with_capacity(json.len());
+    let mut rest = json;
+    while let Some(at) = rest.find('\\') {
+        let (before, escape) = rest.split_at(at);
+        mended.push_str(before);
+        let length = match surrogate(escape) {
+            Some(0xD800..=0xDBFF)
+                if escape
+                    .get(6..)
+                    .and_then(surrogate)
+                    .is_some_and(|low| (0xDC00..=0xDFFF).contains(&low)) =>
+            {
+                12
+            }
+            Some(0xD800..=0xDFFF) => {
+                mended.push_str("\\ufffd");
+                rest = escape.get(6..).unwrap_or_default();
+                continue;
+            }
+            _ => 1 + escape.chars().nth(1).map_or(0, char::len_utf8),
+        };
+        let (kept, after) = escape.split_at(length.min(escape.len()));
+        mended.push_str(kept);
+        rest = after;
+    }
+    mended.push_str(rest);
+    Cow::Owned(mended)
+}
+
+/// The number in an escape like `\u12ab` that this starts with.
+fn surrogate(escape: &str) -> Option<u16> {
+    let digits = escape.strip_prefix("\\u")?.get(..4)?;
+    digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| u16::from_str_radix(digits, 16).ok())?
+}
+
+/// Copies `text` to `out`, with control characters in strings escaped. Whether there were any.
+pub(super) fn escape_control(text: &str, out: &mut String) -> bool {
+    use fmt::Write;
+    out.clear();
+    out.reserve(text.len());
+    let (mut in_string, mut escaped, mut found) = (false, false, false);
+    for character in text.chars() {
+        if in_string && character < ' ' {
+            found = true;
+            // A backslash in front of a control character escapes nothing: it stands for itself.
+            if std::mem::take(&mut escaped) {
+                out.push('\\');
+            }
+            // Writing to a string cannot fail.
+            let _ = write!(out, "\\u{:04x}", u32::from(character));
+            continue;
+        }
+        match character {
+            _ if escaped => escaped = false,
+            '\\' if in_string => escaped = true,
+            '"' => in_string = !in_string,
+            _ => {}
+        }
+        out.push(character);
+    }
+    found
+}
