@@ -101,6 +101,11 @@ fn capture(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, payload: Payl
 /// the first request that is no blank: it can begin a message, or this is no MCP.
 #[inline(always)]
 fn admits(entry: *mut Connection, state: u32, source: &Source, walk: &Walk) -> bool {
+    if channel::confirmed(walk.id) {
+        // SAFETY: a live map value.
+        unsafe { (*entry).state = STATE_CONFIRMED };
+        return true;
+    }
     if state == STATE_SUSPECT {
         return walk.offset < SUSPECT_BYTES;
     }
@@ -138,8 +143,7 @@ fn admits(entry: *mut Connection, state: u32, source: &Source, walk: &Walk) -> b
         break;
     }
     if verdict != STATE_CANDIDATE {
-        // SAFETY: a live map value. The agent writes STATE_CONFIRMED here too; should the two cross, it
-        // says so again with the next message.
+        // SAFETY: a live map value.
         unsafe { (*entry).state = verdict };
     }
     true

@@ -21,6 +21,11 @@ static CHANNELS: HashMap<ChannelKey, Channel> = HashMap::with_max_entries(32_768
 #[map(name = "CONNECTIONS")]
 static CONNECTIONS: HashMap<ConnectionId, Connection> = HashMap::with_max_entries(8_192, BPF_F_NO_PREALLOC);
 
+/// Connections that user space knows to be servers. A table of its own: user space must not write into
+/// [`CONNECTIONS`], whose positions move all the time.
+#[map(name = "CONFIRMED")]
+static CONFIRMED: HashMap<ConnectionId, u32> = HashMap::with_max_entries(8_192, BPF_F_NO_PREALLOC);
+
 /// Processes (tgid) that may hold a channel, with the time (boot, ns) at which that was last known.
 /// Inherited on fork; keeps everybody else out of the walk to the inode.
 #[map(name = "PROCESSES")]
@@ -81,11 +86,19 @@ pub fn connection(id: ConnectionId) -> Option<*mut Connection> {
     CONNECTIONS.get_ptr_mut(id)
 }
 
+/// Whether user space knows this connection to be a server.
+#[inline(always)]
+pub fn confirmed(id: ConnectionId) -> bool {
+    CONFIRMED.get_ptr(id).is_some()
+}
+
 /// Adds `bytes` to a position and returns where they begin. Several writers get ranges of their own.
+///
+/// Not relaxed: for that LLVM 22 emits the addition that returns nothing, and the result is garbage.
 #[inline(always)]
 pub fn advance(position: *mut u64, bytes: u64) -> u64 {
     // SAFETY: a field of a live map value.
-    unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(position, bytes) }
+    unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::SeqCst }>(position, bytes) }
 }
 
 /// The connection whose server has these two descriptors as stdin and stdout, if there is one.

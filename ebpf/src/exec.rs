@@ -15,6 +15,9 @@ use crate::{
     kernel::{self, Ptr, load, offset, probe},
 };
 
+/// How many siblings on each side are taken for possible ends of the same pipeline.
+const SIBLINGS: usize = 6;
+
 /// An exec record as it lies in the ring.
 #[repr(C)]
 struct ExecRecord {
@@ -32,10 +35,36 @@ pub fn on_the_way() {
     if channel::register(task, tgid).is_none() {
         return;
     }
+    watch_family(task, tgid);
+}
+
+/// Watches a process that has two channels, its parent, which is the client more often than not, and its nearest
+/// siblings: in `producer | server | consumer` they hold the other ends, and were forked by the same shell.
+#[inline(always)]
+fn watch_family(task: Ptr, tgid: u32) {
     channel::watch(tgid);
     let parent: Ptr = load(task, offset!(task_real_parent));
-    if !parent.is_null() {
-        channel::watch(load(parent, offset!(task_tgid)));
+    if parent.is_null() {
+        return;
+    }
+    channel::watch(load(parent, offset!(task_tgid)));
+    let children = parent.wrapping_add(offset!(task_children));
+    let own = task.wrapping_add(offset!(task_sibling));
+    // `struct list_head { next, prev }`. Read without the lock: a stale entry costs a look at a process too many,
+    // and the next census takes it out again.
+    for link in [0, 8] {
+        let mut at = own;
+        for _ in 0..SIBLINGS {
+            let Some(next) = probe::<Ptr>(at, link) else { break };
+            if next == children || next == own || next.is_null() {
+                break;
+            }
+            let sibling = next.wrapping_sub(offset!(task_sibling));
+            if let Some(tgid) = probe::<u32>(sibling, offset!(task_tgid)) {
+                channel::watch(tgid);
+            }
+            at = next;
+        }
     }
 }
 
@@ -57,11 +86,7 @@ pub fn done() {
 #[inline(always)]
 pub fn adopt(task: Ptr, tgid: u32) {
     let Some(connection) = channel::register(task, tgid) else { return };
-    channel::watch(tgid);
-    let parent: Ptr = load(task, offset!(task_real_parent));
-    if !parent.is_null() {
-        channel::watch(load(parent, offset!(task_tgid)));
-    }
+    watch_family(task, tgid);
     report(task, tgid, connection, true);
 }
 
@@ -126,7 +151,9 @@ fn report(task: Ptr, tgid: u32, connection: ConnectionId, adopted: bool) {
 fn facts(task: Ptr, info: &mut ExecInfo) {
     info.start_ns = load(task, offset!(task_start_boottime));
     let mut parent: Ptr = load(task, offset!(task_real_parent));
-    info.parent_start_ns = probe(parent, offset!(task_start_boottime)).unwrap_or(0);
+    // The parent may be a thread; the process started when its leader did.
+    let leader: Ptr = probe(parent, offset!(task_group_leader)).unwrap_or(core::ptr::null());
+    info.parent_start_ns = probe(leader, offset!(task_start_boottime)).unwrap_or(0);
     for slot in 0..ANCESTORS {
         let tgid: u32 = probe(parent, offset!(task_tgid)).unwrap_or(0);
         info.ancestors[slot] = tgid;

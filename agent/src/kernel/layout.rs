@@ -12,6 +12,9 @@ pub fn resolve(btf: &Btf) -> Result<KernelLayout, BtfError> {
         task_files: at("task_struct", "files")?,
         task_tgid: at("task_struct", "tgid")?,
         task_real_parent: at("task_struct", "real_parent")?,
+        task_group_leader: at("task_struct", "group_leader")?,
+        task_children: at("task_struct", "children")?,
+        task_sibling: at("task_struct", "sibling")?,
         task_signal: at("task_struct", "signal")?,
         task_exit_code: at("task_struct", "exit_code")?,
         // Renamed in 5.5.

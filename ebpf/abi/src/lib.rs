@@ -151,7 +151,7 @@ pub const ARGV_BYTES: usize = 4096;
 pub struct ExecInfo {
     /// Start of the process since boot, nanoseconds (`task_struct.start_boottime`).
     pub start_ns: u64,
-    /// The same of its parent, which is the client unless another process proves to be.
+    /// The same of its parent's thread group leader. The parent is the client of a connection's first process.
     pub parent_start_ns: u64,
     /// cgroup v2 id.
     pub cgroup_id: u64,
@@ -221,6 +221,9 @@ pub struct KernelLayout {
     pub task_files: u32,
     pub task_tgid: u32,
     pub task_real_parent: u32,
+    pub task_group_leader: u32,
+    pub task_children: u32,
+    pub task_sibling: u32,
     pub task_signal: u32,
     pub task_exit_code: u32,
     pub task_start_boottime: u32,
@@ -267,4 +270,10 @@ mod pod {
     unsafe impl aya::Pod for super::Connection {}
     // SAFETY: as above.
     unsafe impl aya::Pod for super::KernelLayout {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for super::RecordHeader {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for super::ExecInfo {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for super::Holder {}
 }

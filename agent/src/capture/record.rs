@@ -1,0 +1,75 @@
+//! Records as they lie in the ring, taken apart with their lengths checked.
+
+use aya::Pod;
+use mcpwarden_abi::{ExecInfo, RECORD_DATA, RECORD_EXEC, RECORD_EXIT, RECORD_GAP, RecordHeader};
+
+/// One record.
+#[derive(Debug)]
+pub enum Record<'a> {
+    /// Bytes of a channel.
+    Data(RecordHeader, &'a [u8]),
+    /// Bytes of a channel went by without being captured; `value` says how many.
+    Gap(RecordHeader),
+    /// A process whose stdin and stdout are a connection runs a program; its argv, NUL-separated.
+    Exec(RecordHeader, ExecInfo, &'a [u8]),
+    /// A watched process ended; `value` is its wait status.
+    Exit(RecordHeader),
+}
+
+/// Takes a record apart; `None` where it is too short for what it says of itself, or of an unknown kind.
+pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
+    let header: RecordHeader = read(bytes)?;
+    let rest = bytes.get(size_of::<RecordHeader>()..)?;
+    match header.kind {
+        RECORD_DATA => Some(Record::Data(header, rest.get(..header.length as usize)?)),
+        RECORD_GAP => Some(Record::Gap(header)),
+        RECORD_EXEC => {
+            let info: ExecInfo = read(rest)?;
+            let argv = rest.get(size_of::<ExecInfo>()..)?.get(..header.length as usize)?;
+            Some(Record::Exec(header, info, argv))
+        }
+        RECORD_EXIT => Some(Record::Exit(header)),
+        _ => None,
+    }
+}
+
+/// Reads a plain value from the start of `bytes`.
+pub fn read<T: Pod>(bytes: &[u8]) -> Option<T> {
+    let source = bytes.get(..size_of::<T>())?;
+    // SAFETY: `source` holds size_of::<T>() bytes, and `Pod` says that any bytes are a T.
+    Some(unsafe { std::ptr::read_unaligned(source.as_ptr().cast()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes_of(header: RecordHeader, payload: &[u8]) -> Vec<u8> {
+        let pointer = (&raw const header).cast::<u8>();
+        // SAFETY: a header is plain bytes without padding.
+        let mut bytes = unsafe { std::slice::from_raw_parts(pointer, size_of::<RecordHeader>()) }.to_vec();
+        bytes.extend(payload);
+        bytes
+    }
+
+    #[test]
+    fn lengths_are_checked() {
+        let header = |kind, length| RecordHeader { kind, length, ..Default::default() };
+        let cases: [(&str, Vec<u8>, bool); 7] = [
+            ("empty", Vec::new(), false),
+            ("half a header", vec![1; 10], false),
+            ("unknown kind", bytes_of(header(99, 0), b""), false),
+            ("data", bytes_of(header(RECORD_DATA, 3), b"abcd"), true),
+            ("data longer than the record", bytes_of(header(RECORD_DATA, 5), b"abcd"), false),
+            ("exec without its facts", bytes_of(header(RECORD_EXEC, 0), b"abcd"), false),
+            ("exit", bytes_of(header(RECORD_EXIT, 0), b""), true),
+        ];
+        for (name, bytes, good) in cases {
+            assert_eq!(parse(&bytes).is_some(), good, "{name}");
+        }
+        match parse(&bytes_of(header(RECORD_DATA, 3), b"abcd")) {
+            Some(Record::Data(_, data)) => assert_eq!(data, b"abc"),
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+use crate::{config::Backend, output::Output};
+
+/// Watches every MCP server on this host from the kernel.
+///
+/// With eBPF it sees each MCP (Model Context Protocol) server start, the tools it offers and the calls it gets,
+/// without a proxy and without a change to any client or server.
+#[derive(Parser, Debug)]
+#[command(name = "mcpwarden", version, max_term_width = 100, after_long_help = EXAMPLES)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  sudo mcpwarden run                      watch the host, one readable line an event
+  sudo mcpwarden run --output json | jq   the same for machines
+  sudo mcpwarden doctor                   what works on this machine, and how to turn on what does not
+  mcpwarden match -- npx -y @modelcontextprotocol/server-filesystem /srv
+";
+
+/// What to do.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Watch this host until a signal ends it.
+    ///
+    /// Prints one event a line: readable on a terminal (NO_COLOR is respected), JSON elsewhere. Arguments and
+    /// results are redacted, leaf by leaf, to type, length and a hash that is keyed with a secret of this host.
+    Run {
+        /// Configuration file (YAML). Without it the embedded defaults apply.
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+        /// How events are printed.
+        #[arg(long, value_enum, default_value_t)]
+        output: Output,
+        /// Report every message, not only tool calls and their results.
+        #[arg(long, short)]
+        verbose: bool,
+        /// Print arguments and results as they are. They may hold secrets.
+        #[arg(long)]
+        show_payloads: bool,
+        /// How bytes are captured; overrides the configuration.
+        #[arg(long, value_enum)]
+        backend: Option<Backend>,
+        /// Bytes of the ring between the kernel and the agent: a power of two; overrides the configuration.
+        #[arg(long, value_name = "BYTES")]
+        ring_bytes: Option<u32>,
+        /// Where the lock lies that keeps a second agent away.
+        #[arg(long, value_name = "DIR", default_value = "/run/mcpwarden")]
+        runtime_dir: PathBuf,
+        /// Where the secret of this host lies.
+        #[arg(long, value_name = "DIR", default_value = "/var/lib/mcpwarden")]
+        state_dir: PathBuf,
+    },
+    /// Say what works on this machine, what does not, why, and how to turn it on.
+    ///
+    /// Exit status 1 where capture is impossible. Leaves nothing behind in the kernel.
+    Doctor,
+    /// Say whether a command counts as an MCP server, by which pattern, and under which id.
+    ///
+    /// A program whose name says nothing still counts once its first request is one of MCP's. Exit status 1 where
+    /// the command does not count by its name.
+    Match {
+        /// Configuration file with patterns and declared servers.
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+        /// The command and its arguments.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+        command: Vec<String>,
+    },
+    /// Print the JSON Schema of events.
+    Schema,
+    /// Print a completion script for a shell.
+    Completions {
+        /// Which shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page (roff): mcpwarden man | man -l -
+    Man,
+}

@@ -1,0 +1,162 @@
+//! `mcpwarden doctor`: what works on this machine, what does not, why, and how to turn it on.
+
+use std::{fs, io::IsTerminal, path::Path};
+
+use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table, presets};
+
+use crate::kernel::{Kernel, surroundings};
+
+/// How a row came out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Works,
+    /// Works not, and capture does without.
+    Off,
+    /// Works not, and capture needs it.
+    Broken,
+    /// Nothing to judge.
+    Fact,
+}
+
+struct Row {
+    name: String,
+    verdict: Verdict,
+    detail: String,
+}
+
+/// Prints the table. Returns whether capture is possible.
+pub fn run() -> bool {
+    let mut rows: Vec<Row> = surroundings::check()
+        .into_iter()
+        .map(|need| Row {
+            name: need.name.into(),
+            verdict: if need.problem.is_some() { Verdict::Broken } else { Verdict::Works },
+            detail: need.problem.unwrap_or(need.found),
+        })
+        .collect();
+    rows.push(security_modules());
+    rows.push(lockdown());
+    if rows.iter().all(|row| row.verdict != Verdict::Broken) {
+        rows.extend(hooks());
+    } else {
+        rows.push(Row {
+            name: "hooks".into(),
+            verdict: Verdict::Broken,
+            detail: "not tried: first mend what is broken above".into(),
+        });
+    }
+    let possible = rows.iter().all(|row| row.verdict != Verdict::Broken);
+    print(&rows);
+    anstream::println!(
+        "\n{}",
+        if possible {
+            "Capture works on this machine: mcpwarden run"
+        } else {
+            "Capture does not work on this machine; the rows marked BROKEN say what to do."
+        }
+    );
+    possible
+}
+
+fn hooks() -> Vec<Row> {
+    match Kernel::probe() {
+        Err(error) => {
+            vec![Row { name: "kernel half".into(), verdict: Verdict::Broken, detail: error.to_string() }]
+        }
+        Ok(report) => {
+            let broken = report.iter().any(|(hook, problem)| problem.is_some() && needed(hook));
+            let mut rows: Vec<Row> = report
+                .into_iter()
+                .map(|(hook, problem)| Row {
+                    verdict: match &problem {
+                        None => Verdict::Works,
+                        Some(_) if needed(&hook) => Verdict::Broken,
+                        Some(_) => Verdict::Off,
+                    },
+                    detail: problem.unwrap_or_else(|| purpose(&hook).into()),
+                    name: hook,
+                })
+                .collect();
+            rows.push(Row {
+                name: "backend tracepoints".into(),
+                verdict: if broken { Verdict::Broken } else { Verdict::Works },
+                detail: "captures at the exit of system calls; in use".into(),
+            });
+            rows
+        }
+    }
+}
+
+fn needed(hook: &str) -> bool {
+    !hook.contains("io_uring")
+}
+
+fn purpose(hook: &str) -> &'static str {
+    match hook.rsplit('/').next().unwrap_or_default() {
+        "sched_prepare_exec" | "sys_enter_execve" | "sys_enter_execveat" => {
+            "sees programs before they run, so that no first message is missed"
+        }
+        "sched_process_exec" => "sees programs and their command lines",
+        "sched_process_fork" => "follows descriptors into children",
+        "sched_process_exit" => "sees servers end",
+        "sys_exit" => "captures what clients write and read",
+        "io_uring_complete" => "captures what goes through io_uring",
+        "task_file" => "finds servers that already run, and who holds which channel",
+        _ => "",
+    }
+}
+
+fn security_modules() -> Row {
+    // Not mounted on every machine, and then nobody can read it.
+    let list = fs::read_to_string("/sys/kernel/security/lsm").ok();
+    let (verdict, detail) = match list.as_deref().map(str::trim) {
+        Some(list) if list.split(',').any(|name| name == "bpf") => (Verdict::Works, list.to_owned()),
+        Some(list) => (
+            Verdict::Off,
+            format!("{list} (without bpf: add lsm={list},bpf to the kernel command line before enforcement is used)"),
+        ),
+        None => (
+            Verdict::Fact,
+            "unknown: securityfs is not mounted (mount -t securityfs none /sys/kernel/security)".to_owned(),
+        ),
+    };
+    Row { name: "security modules".into(), verdict, detail }
+}
+
+fn lockdown() -> Row {
+    let path = Path::new("/sys/kernel/security/lockdown");
+    let (verdict, detail) = match fs::read_to_string(path) {
+        Ok(text) if text.contains("[confidentiality]") => (
+            Verdict::Broken,
+            "confidentiality: the kernel lets nobody read its memory or a program's; boot with lockdown=integrity"
+                .to_owned(),
+        ),
+        Ok(text) => (Verdict::Works, text.trim().to_owned()),
+        Err(_) => (Verdict::Fact, "unknown: securityfs is not mounted".to_owned()),
+    };
+    Row { name: "lockdown".into(), verdict, detail }
+}
+
+fn print(rows: &[Row]) {
+    let colour = anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never;
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+    if !std::io::stdout().is_terminal() {
+        table.set_width(120);
+    }
+    table.set_header(["what", "", "detail"]);
+    for row in rows {
+        let (word, shade) = match row.verdict {
+            Verdict::Works => ("works", Some(Color::Green)),
+            Verdict::Off => ("off", Some(Color::Yellow)),
+            Verdict::Broken => ("BROKEN", Some(Color::Red)),
+            Verdict::Fact => ("–", None),
+        };
+        let mut verdict = Cell::new(word);
+        if let Some(shade) = shade.filter(|_| colour) {
+            verdict = verdict.fg(shade).add_attribute(Attribute::Bold);
+        }
+        table.add_row([Cell::new(&row.name), verdict, Cell::new(&row.detail)]);
+    }
+    anstream::println!("{table}");
+}

@@ -1,0 +1,152 @@
+//! What the agent needs around it, and what to do where it is missing.
+
+use std::{fs, path::Path};
+
+use super::BTF_PATH;
+
+/// The oldest kernel that the kernel half is tested on.
+pub const OLDEST_KERNEL: (u32, u32) = (6, 1);
+
+/// One thing that is needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// What.
+    pub name: &'static str,
+    /// What was found.
+    pub found: String,
+    /// Why it is not enough and what to do, where it is not.
+    pub problem: Option<String>,
+}
+
+/// Looks at everything that capture needs, in the order in which a person would fix it.
+pub fn check() -> Vec<Need> {
+    vec![privileges(), kernel(), btf(), cgroup()]
+}
+
+/// `CAP_…` bits (`linux/capability.h`).
+const NEEDED_CAPABILITIES: [(u32, &str); 4] = [
+    (39, "CAP_BPF"),
+    (38, "CAP_PERFMON"),
+    // /proc/PID/exe and cwd of other users' processes
+    (19, "CAP_SYS_PTRACE"),
+    (2, "CAP_DAC_READ_SEARCH"),
+];
+const CAP_SYS_ADMIN: u32 = 21;
+
+fn privileges() -> Need {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    privileges_of(&status)
+}
+
+fn privileges_of(status: &str) -> Need {
+    let effective = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0);
+    let has = |bit: u32| effective >> bit & 1 == 1;
+    // CAP_SYS_ADMIN stood for the first two before 5.8 and still does.
+    let missing: Vec<&str> = NEEDED_CAPABILITIES
+        .into_iter()
+        .filter(|(bit, _)| !has(*bit) && !(*bit >= 38 && has(CAP_SYS_ADMIN)))
+        .map(|(_, name)| name)
+        .collect();
+    let found = if missing.is_empty() { "all capabilities" } else { "not enough" };
+    let problem =
+        (!missing.is_empty()).then(|| format!("missing {}; run as root (sudo mcpwarden …)", missing.join(", ")));
+    Need { name: "privileges", found: found.into(), problem }
+}
+
+/// Release of the running kernel.
+pub fn release() -> String {
+    nix::sys::utsname::uname().map(|name| name.release().to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+fn kernel() -> Need {
+    kernel_of(&release())
+}
+
+fn kernel_of(release: &str) -> Need {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse::<u32>().ok());
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    let problem = (version < OLDEST_KERNEL).then(|| {
+        let (major, minor) = OLDEST_KERNEL;
+        format!("older than {major}.{minor}, the oldest kernel that mcpwarden supports; install a newer one")
+    });
+    Need { name: "kernel", found: release.to_owned(), problem }
+}
+
+fn btf() -> Need {
+    let there = Path::new(BTF_PATH).exists();
+    Need {
+        name: "BTF",
+        found: if there { BTF_PATH } else { "none" }.into(),
+        problem: (!there)
+            .then(|| format!("{BTF_PATH} is missing; boot a kernel with CONFIG_DEBUG_INFO_BTF=y (every large distribution's is)")),
+    }
+}
+
+/// Where cgroup v2 is mounted, from mountinfo: on hybrid systems it is not /sys/fs/cgroup itself.
+pub fn cgroup_path() -> Option<String> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    cgroup_in(&mounts)
+}
+
+fn cgroup_in(mountinfo: &str) -> Option<String> {
+    mountinfo.lines().find_map(|line| {
+        let (left, right) = line.split_once(" - ")?;
+        right.starts_with("cgroup2 ").then(|| left.split(' ').nth(4).map(str::to_owned))?
+    })
+}
+
+fn cgroup() -> Need {
+    let path = cgroup_path();
+    Need {
+        name: "cgroup v2",
+        found: path.clone().unwrap_or_else(|| "none".into()),
+        problem: path.is_none().then(|| "cgroup v2 is not mounted; mount -t cgroup2 none /sys/fs/cgroup/unified".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels() {
+        for (release, good) in [
+            ("6.1.0-50-cloud-amd64", true),
+            ("6.18.44-fc-v669", true),
+            ("5.15.0-101-generic", false),
+            ("6.0.12", false),
+            ("7.0", true),
+            ("", false),
+        ] {
+            assert_eq!(kernel_of(release).problem.is_none(), good, "{release}");
+        }
+    }
+
+    #[test]
+    fn capabilities() {
+        for (mask, missing) in [
+            ("000001ffffffffff", None),
+            ("0000000000000000", Some("CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH")),
+            ("0000000000280004", None),
+            ("000000c000000004", Some("CAP_SYS_PTRACE")),
+        ] {
+            let need = privileges_of(&format!("Name:\tx\nCapEff:\t{mask}\n"));
+            match missing {
+                None => assert_eq!(need.problem, None, "{mask}"),
+                Some(names) => assert!(need.problem.unwrap().starts_with(&format!("missing {names};")), "{mask}"),
+            }
+        }
+    }
+
+    #[test]
+    fn cgroup_mounts() {
+        let hybrid = "30 24 0:26 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n\
+                      42 30 0:38 / /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw\n";
+        assert_eq!(cgroup_in(hybrid).as_deref(), Some("/sys/fs/cgroup/unified"));
+        assert_eq!(cgroup_in("30 24 0:26 / /sys/fs/cgroup rw - cgroup cgroup rw,cpu\n"), None);
+    }
+}

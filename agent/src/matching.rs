@@ -1,0 +1,44 @@
+//! `mcpwarden match`: whether a command counts as an MCP server, by which pattern, under which id.
+
+use std::path::Path;
+
+use anyhow::Result;
+use mcpwarden_policy::discovery::server_id;
+use serde_json::json;
+
+use crate::config::Config;
+
+/// Prints the answer. Returns whether the command counts by its name or its declaration.
+pub fn run(config: Option<&Path>, json: bool, command: &[String]) -> Result<bool> {
+    let config = config.map_or_else(|| Ok(Config::default()), Config::read)?;
+    let declared = config.servers.iter().find(|server| {
+        command.split_first().is_some_and(|(program, args)| *program == server.command && args == server.args)
+    });
+    let found = config.patterns().map_err(anyhow::Error::msg)?.matches(command);
+    let id = declared.map_or_else(|| server_id(command, None).0, |server| server.id.clone());
+    let counts = declared.is_some() || found.is_some();
+    if json {
+        let answer = json!({
+            "server": counts,
+            "server_id": id,
+            "declared": declared.is_some(),
+            "pattern": found.as_ref().map(|found| &found.pattern),
+            "matched_on": found.as_ref().map(|found| &found.on),
+        });
+        anstream::println!("{answer}");
+        return Ok(counts);
+    }
+    match (declared, found) {
+        (Some(server), _) => anstream::println!("yes: declared in the configuration as {}", server.id),
+        (None, Some(found)) => {
+            anstream::println!("yes: the pattern {} matches {:?}", found.pattern, found.on);
+            anstream::println!("server id: {id}");
+        }
+        (None, None) => {
+            anstream::println!("no pattern matches; it counts once its first request is one of MCP's");
+            anstream::println!("server id then: {id}");
+            anstream::println!("to count it by name, add to the configuration: discovery: {{ custom_servers: [\"…\"] }}");
+        }
+    }
+    Ok(counts)
+}

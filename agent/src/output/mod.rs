@@ -1,0 +1,103 @@
+//! Events for people and for machines.
+
+mod text;
+
+use std::io::{self, IsTerminal, Write};
+
+use mcpwarden_policy::Event;
+use tokio::sync::mpsc;
+
+/// How events are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// One JSON object a line.
+    Json,
+    /// One readable line an event, with colours or without.
+    Text {
+        /// Whether to use ANSI colours.
+        colour: bool,
+    },
+}
+
+/// What `--output` can be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Output {
+    /// Readable lines on a terminal, JSON lines elsewhere.
+    #[default]
+    Auto,
+    /// One readable line an event.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+impl Output {
+    /// Looks at the terminal, `NO_COLOR` and the like.
+    pub fn format(self) -> Format {
+        let stdout = io::stdout();
+        let text = match self {
+            Self::Text => true,
+            Self::Json => false,
+            Self::Auto => stdout.is_terminal(),
+        };
+        if text {
+            Format::Text { colour: anstream::AutoStream::choice(&stdout) != anstream::ColorChoice::Never }
+        } else {
+            Format::Json
+        }
+    }
+}
+
+impl Format {
+    /// Appends an event and a line feed.
+    pub fn write(self, event: &Event, line: &mut Vec<u8>) {
+        match self {
+            // Writing to memory cannot fail, and an event's keys are strings.
+            Self::Json => drop(serde_json::to_writer(&mut *line, event)),
+            Self::Text { colour } => text::write(event, colour, line),
+        }
+        line.push(b'\n');
+    }
+}
+
+/// Chunks of lines that may wait for a slow reader of our output. Beyond that the ring is read more slowly, and
+/// beyond the ring there are gaps that are counted.
+const WAITING_CHUNKS: usize = 64;
+
+/// Writes to standard output from a thread of its own.
+pub struct Writer {
+    sender: mpsc::Sender<Vec<u8>>,
+    thread: std::thread::JoinHandle<io::Result<()>>,
+}
+
+impl Writer {
+    /// Starts the thread.
+    pub fn start() -> io::Result<Self> {
+        let (sender, mut receiver) = mpsc::channel::<Vec<u8>>(WAITING_CHUNKS);
+        let thread = std::thread::Builder::new().name("output".into()).spawn(move || {
+            let mut stdout = io::stdout().lock();
+            while let Some(chunk) = receiver.blocking_recv() {
+                stdout.write_all(&chunk)?;
+                stdout.flush()?;
+            }
+            Ok(())
+        })?;
+        Ok(Self { sender, thread })
+    }
+
+    /// Where chunks go; it is closed when standard output is.
+    pub fn sender(&self) -> mpsc::Sender<Vec<u8>> {
+        self.sender.clone()
+    }
+
+    /// Lets the thread finish, for a while: whoever does not read our output must not keep us from ending.
+    pub fn finish(self) {
+        drop(self.sender);
+        for _ in 0..100 {
+            if self.thread.is_finished() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+}

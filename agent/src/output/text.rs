@@ -1,0 +1,240 @@
+//! One readable line an event.
+//!
+//! Names and texts come from strangers: nothing of theirs reaches the terminal unescaped.
+
+use std::fmt::Write as _;
+
+use anstyle::{AnsiColor, Style};
+use mcpwarden_policy::{Event, EventBody, event::CallStatus};
+use serde_json::Value;
+
+/// Longest text from outside in one field. Characters.
+const FIELD_CHARS: usize = 160;
+
+struct Line {
+    colour: bool,
+    text: String,
+}
+
+/// Appends the line without its line feed.
+pub fn write(event: &Event, colour: bool, out: &mut Vec<u8>) {
+    let mut line = Line { colour, text: String::with_capacity(160) };
+    let time = event.timestamp.to_string();
+    // Hours, minutes, seconds and milliseconds: who needs the date reads JSON.
+    line.styled(Style::new().dimmed(), time.get(11..23).unwrap_or(&time));
+    line.text.push(' ');
+    let (mark, style) = mark(&event.body);
+    line.styled(style.bold(), mark);
+    if let Some(server) = &event.server_id {
+        line.text.push(' ');
+        line.styled(Style::new().bold(), &clean(&server.0));
+        for relay in &event.via {
+            line.styled(Style::new().dimmed(), &format!(" via {}", clean(&relay.0)));
+        }
+    }
+    body(event, &mut line);
+    out.extend_from_slice(line.text.as_bytes());
+}
+
+fn mark(body: &EventBody) -> (&'static str, Style) {
+    let colour = |colour: AnsiColor| Style::new().fg_color(Some(colour.into()));
+    match body {
+        EventBody::AgentStarted(_) => ("agent   ", colour(AnsiColor::Blue)),
+        EventBody::AgentStopped(_) => ("agent   ", colour(AnsiColor::Blue)),
+        EventBody::ServerStarted(_) => ("started ", colour(AnsiColor::Green)),
+        EventBody::ServerInitialized(_) => ("ready   ", colour(AnsiColor::Green)),
+        EventBody::ToolSeen(_) => ("tool    ", colour(AnsiColor::Cyan)),
+        EventBody::ToolCalled(_) => ("call    ", colour(AnsiColor::Yellow)),
+        EventBody::ToolResult(result) if result.status == CallStatus::Error => ("error   ", colour(AnsiColor::Red)),
+        EventBody::ToolResult(_) => ("result  ", colour(AnsiColor::Yellow)),
+        EventBody::Message(_) => ("message ", colour(AnsiColor::BrightBlack)),
+        EventBody::ServerExited(_) => ("exited  ", colour(AnsiColor::Magenta)),
+        EventBody::CaptureGap(_) => ("GAP     ", colour(AnsiColor::Red)),
+    }
+}
+
+fn body(event: &Event, line: &mut Line) {
+    match &event.body {
+        EventBody::AgentStarted(started) => {
+            line.plain(&format!(
+                "  mcpwarden {} watches this host (kernel {}, {} backend, {} servers already running)",
+                started.version, started.kernel, started.backend, started.servers_adopted
+            ));
+        }
+        EventBody::AgentStopped(stopped) => {
+            line.plain(&format!("  stopped: {}", clean(&stopped.reason)));
+            for name in ["servers", "calls", "messages", "gap_bytes"] {
+                if let Some(value) = stopped.counters.get(name) {
+                    line.dim(&format!("  {name} {value}"));
+                }
+            }
+        }
+        EventBody::ServerStarted(started) => {
+            if let Some(pid) = started.pid {
+                line.plain(&format!("  pid {pid}"));
+            }
+            if let Some(client) = &started.client {
+                let program = client.executable.as_deref().or(client.argv.first().map(String::as_str));
+                let name = program.map_or("?", |path| path.rsplit('/').next().unwrap_or(path));
+                line.plain(&format!("  for {} ({})", clean(name), client.pid));
+            }
+            line.dim(&format!("  {}", clean(&started.argv.join(" "))));
+            if started.adopted {
+                line.dim("  (ran before)");
+            }
+        }
+        EventBody::ServerInitialized(ready) => {
+            let text = |field: &Option<String>| clean(field.as_deref().unwrap_or("?"));
+            line.plain(&format!(
+                "  {} {} for {}, protocol {}",
+                text(&ready.server_name),
+                text(&ready.server_version),
+                text(&ready.client_name),
+                text(&ready.protocol_version)
+            ));
+            if let Some(instructions) = &ready.instructions {
+                line.dim(&format!("  {}", clean(instructions)));
+            }
+        }
+        EventBody::ToolSeen(tool) => {
+            line.plain(&format!("  {}", clean(&tool.tool_name)));
+            if let Some(description) = &tool.description {
+                line.dim(&format!("  {}", clean(description)));
+            }
+        }
+        EventBody::ToolCalled(call) => {
+            line.plain(&format!("  {} {}", clean(&call.tool_name), value(&call.input)));
+            line.dim(&format!("  id {}", clean(&call.jsonrpc_id.to_string())));
+        }
+        EventBody::ToolResult(result) => {
+            let millis = result.latency_ns as f64 / 1e6;
+            line.plain(&format!("  {} {} bytes in {millis:.1} ms", clean(&result.tool_name), result.bytes));
+            if let Some(code) = result.error_code {
+                line.plain(&format!("  code {code}"));
+            }
+            line.dim(&format!("  id {}", clean(&result.jsonrpc_id.to_string())));
+        }
+        EventBody::Message(message) => {
+            let kind = serde_json::to_value(message.kind).unwrap_or_default();
+            line.plain(&format!(
+                "  {:?} {} {}",
+                message.direction,
+                kind.as_str().unwrap_or_default(),
+                clean(message.method.as_deref().unwrap_or(""))
+            ));
+            line.dim(&format!("  {} bytes", message.bytes));
+        }
+        EventBody::ServerExited(exited) => {
+            if let Some(pid) = exited.pid {
+                line.plain(&format!("  pid {pid}"));
+            }
+            if let Some(code) = exited.exit_code {
+                line.plain(&format!("  code {code}"));
+            }
+            if let Some(signal) = exited.signal {
+                line.plain(&format!("  signal {signal}"));
+            }
+            line.dim(&format!("  {} calls in {:.1} s", exited.calls, exited.duration_ns as f64 / 1e9));
+            if exited.unanswered > 0 {
+                line.plain(&format!("  {} requests unanswered", exited.unanswered));
+            }
+        }
+        EventBody::CaptureGap(gap) => {
+            let cause = serde_json::to_value(gap.cause).unwrap_or_default();
+            line.plain(&format!(
+                "  {} bytes {:?} not seen: {}",
+                gap.bytes,
+                gap.direction,
+                cause.as_str().unwrap_or_default()
+            ));
+        }
+    }
+}
+
+/// Arguments on one line: redacted leaves as their type and length, everything else as JSON.
+fn value(input: &Value) -> String {
+    let Value::Object(fields) = input else { return clean(&input.to_string()) };
+    let mut text = String::from("{");
+    for (index, (name, field)) in fields.iter().enumerate() {
+        let separator = if index == 0 { "" } else { ", " };
+        let shown = match (field.get("type"), field.get("hash")) {
+            (Some(kind), Some(_)) => match field.get("length") {
+                Some(length) => format!("{}[{length}]", kind.as_str().unwrap_or("?")),
+                None => kind.as_str().unwrap_or("?").to_owned(),
+            },
+            _ => field.to_string(),
+        };
+        let _ = write!(text, "{separator}{name}: {shown}");
+    }
+    text.push('}');
+    clean(&text)
+}
+
+/// Bounded, on one line, and without anything that a terminal would obey.
+fn clean(text: &str) -> String {
+    let mut out = String::with_capacity(text.len().min(FIELD_CHARS * 2));
+    for (index, character) in text.chars().enumerate() {
+        if index == FIELD_CHARS {
+            out.push('…');
+            break;
+        }
+        match character {
+            '\n' | '\r' | '\t' => out.push(' '),
+            // Control characters, and those that turn or hide text: bidi, zero width, tags, variation selectors.
+            c if c.is_control()
+                || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+                    | '\u{feff}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e01ef}') =>
+            {
+                let _ = write!(out, "\\u{{{:x}}}", c as u32);
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+impl Line {
+    fn styled(&mut self, style: Style, text: &str) {
+        if self.colour {
+            let _ = write!(self.text, "{style}{text}{style:#}");
+        } else {
+            self.text.push_str(text);
+        }
+    }
+
+    fn plain(&mut self, text: &str) {
+        self.text.push_str(text);
+    }
+
+    fn dim(&mut self, text: &str) {
+        self.styled(Style::new().dimmed(), text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_reaches_the_terminal_unescaped() {
+        let cases = [
+            ("plain", "plain".to_owned()),
+            ("two\nlines", "two lines".to_owned()),
+            ("\x1b[31mred", "\\u{1b}[31mred".to_owned()),
+            ("a\u{202e}b", "a\\u{202e}b".to_owned()),
+            ("a\u{200b}b", "a\\u{200b}b".to_owned()),
+            ("\u{e0041}", "\\u{e0041}".to_owned()),
+            ("\u{9b}2J", "\\u{9b}2J".to_owned()),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(clean(text), expected);
+        }
+        assert_eq!(clean(&"x".repeat(500)).chars().count(), FIELD_CHARS + 1);
+    }
+
+    #[test]
+    fn redacted_arguments() {
+        let input = serde_json::json!({"path": {"type": "string", "length": 9, "hash": "00"}, "n": 3});
+        assert_eq!(value(&input), "{n: 3, path: string[9]}");
+    }
+}

@@ -1,0 +1,397 @@
+//! `mcpwarden run`: the ring is drained into the policy core, what comes out is carried out.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    path::PathBuf,
+    pin::pin,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail};
+use aya::maps::{MapData, RingBuf};
+use mcpwarden_abi::{self as abi, Counter};
+use mcpwarden_policy::{
+    Engine, EngineConfig, Event, EventBody, Payloads,
+    event::{AgentStarted, AgentStopped},
+};
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    signal::unix::{SignalKind, signal},
+    sync::mpsc,
+    task::JoinHandle,
+};
+
+use crate::{
+    capture::Capture,
+    clock::Clock,
+    config::{self, Config},
+    instance,
+    kernel::{
+        Kernel,
+        census::{self, Census},
+        surroundings,
+    },
+    output::{Format, Output, Writer},
+};
+
+/// After a wake-up the reader waits this long and then drains to the end: half the cost of draining at once.
+const NAP: Duration = Duration::from_millis(2);
+/// Records taken before signals and timers get a turn.
+const BATCH_RECORDS: usize = 4096;
+/// Bytes of events after which they are sent to the writer.
+const CHUNK_BYTES: usize = 64 * 1024;
+/// How often positions are compared with the kernel's.
+const RECONCILE_EVERY: Duration = Duration::from_secs(1);
+/// How often holders are counted when nothing asks for it sooner.
+const CENSUS_EVERY: Duration = Duration::from_secs(5);
+/// How soon after a server was confirmed: somebody else may hold its channels (a client that forked twice).
+const CENSUS_SOON: Duration = Duration::from_millis(10);
+/// How long an ending agent waits for whoever reads its output.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// What the command line says.
+#[derive(Debug)]
+pub struct Options {
+    /// `--config`
+    pub config: Option<PathBuf>,
+    /// `--output`
+    pub output: Output,
+    /// `--verbose`
+    pub verbose: bool,
+    /// `--show-payloads`
+    pub show_payloads: bool,
+    /// `--backend`
+    pub backend: Option<config::Backend>,
+    /// `--ring-bytes`
+    pub ring_bytes: Option<u32>,
+    /// `--runtime-dir`
+    pub runtime_dir: PathBuf,
+    /// `--state-dir`
+    pub state_dir: PathBuf,
+}
+
+/// Runs until a signal or a closed output ends it.
+pub fn run(options: Options) -> Result<()> {
+    let config = match &options.config {
+        Some(path) => Config::read(path)?,
+        None => Config::default(),
+    };
+    if let Some(need) = surroundings::check().into_iter().find(|need| need.problem.is_some()) {
+        bail!("{}: {}", need.name, need.problem.unwrap_or_default());
+    }
+    let ring_bytes = options.ring_bytes.unwrap_or(config.capture.ring_bytes);
+    config::check_ring(ring_bytes).map_err(anyhow::Error::msg)?;
+    let _lock = instance::lock(&options.runtime_dir)?;
+    let engine = EngineConfig {
+        payloads: if options.show_payloads || config.capture.payloads == config::Payloads::Full {
+            Payloads::Full
+        } else {
+            Payloads::Redacted
+        },
+        verbose: options.verbose,
+        patterns: config.patterns().map_err(anyhow::Error::msg)?,
+        declared: config.declared(),
+        ..EngineConfig::new(instance::redaction_key(&options.state_dir)?)
+    };
+    // The tracepoint backend is the only one so far, so `auto` and `tracepoints` are the same.
+    let _ = options.backend.unwrap_or(config.capture.backend);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut kernel = Kernel::attach(ring_bytes)?;
+        // SAFETY: the ring owns its descriptor and keeps it open and the same until it is dropped.
+        let ring = unsafe { AsyncFd::register_with_interest(kernel.ring()?, Interest::READABLE) }.context("cannot wait for the ring")?;
+        let writer = Writer::start().context("cannot start the output thread")?;
+        let mut agent = Agent {
+            kernel,
+            capture: Capture::new(config.limits()),
+            engine: Engine::new(engine),
+            clock: Clock::new(),
+            format: options.output.format(),
+            chunk: Vec::with_capacity(CHUNK_BYTES * 2),
+            outputs: Vec::new(),
+            sender: writer.sender(),
+            census_soon: false,
+            missed_runs: 0,
+        };
+        let result = agent.serve(ring, options.config.as_ref()).await;
+        drop(agent);
+        writer.finish();
+        result
+    })
+}
+
+struct Agent {
+    kernel: Kernel,
+    capture: Capture,
+    engine: Engine,
+    clock: Clock,
+    format: Format,
+    chunk: Vec<u8>,
+    outputs: Vec<mcpwarden_policy::Output>,
+    sender: mpsc::Sender<Vec<u8>>,
+    /// Somebody asked for a census before the next regular one.
+    census_soon: bool,
+    missed_runs: u64,
+}
+
+/// Waits for a census that is being taken; for ever where none is.
+async fn finished(census: &mut Option<JoinHandle<std::io::Result<Census>>>) -> Option<Census> {
+    match census {
+        Some(handle) => handle.await.ok().and_then(Result::ok),
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether the ring was drained to its end.
+#[derive(PartialEq)]
+enum Drained {
+    All,
+    Part,
+}
+
+impl Agent {
+    async fn serve(&mut self, mut ring: AsyncFd<RingBuf<MapData>>, config: Option<&PathBuf>) -> Result<()> {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let adopted = self.adopt(ring.get_mut())?;
+        self.say(EventBody::AgentStarted(AgentStarted {
+            version: env!("CARGO_PKG_VERSION").into(),
+            kernel: surroundings::release(),
+            backend: "tracepoints".into(),
+            boot_id: std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok().map(|id| id.trim().to_owned()),
+            config: config.map(|path| path.display().to_string()),
+            programs: self.kernel.attached().to_vec(),
+            servers_adopted: adopted,
+        }));
+        let mut census: Option<JoinHandle<std::io::Result<Census>>> = None;
+        let start = tokio::time::Instant::now();
+        let (mut next_reconcile, mut next_census) = (start + RECONCILE_EVERY, start + CENSUS_EVERY);
+        let reason = loop {
+            if let Some(reason) = self.flush(&mut interrupt, &mut terminate).await {
+                break reason;
+            }
+            if std::mem::take(&mut self.census_soon) {
+                next_census = next_census.min(tokio::time::Instant::now() + CENSUS_SOON);
+            }
+            let deadline = self.deadline().min(next_reconcile).min(next_census);
+            tokio::select! {
+                biased;
+                _ = interrupt.recv() => break "SIGINT",
+                _ = terminate.recv() => break "SIGTERM",
+                _ = self.sender.closed() => break "output closed",
+                done = finished(&mut census) => {
+                    census = None;
+                    if let Some(found) = done {
+                        while self.drain(ring.get_mut()) == Drained::Part {}
+                        self.collect(&found);
+                    }
+                }
+                () = tokio::time::sleep_until(deadline) => {
+                    let now = tokio::time::Instant::now();
+                    self.tick();
+                    if now >= next_reconcile {
+                        next_reconcile = now + RECONCILE_EVERY;
+                        self.housekeeping(ring.get_mut());
+                    }
+                    if now >= next_census && census.is_none() {
+                        next_census = now + CENSUS_EVERY;
+                        let file = self.kernel.census()?;
+                        census = Some(tokio::task::spawn_blocking(move || census::take(file)));
+                    }
+                }
+                ready = ring.readable_mut() => {
+                    let mut ready = ready?;
+                    tokio::time::sleep(NAP).await;
+                    if self.drain(ready.get_inner_mut()) == Drained::All {
+                        ready.clear_ready();
+                    }
+                }
+            }
+        };
+        self.end(ring, reason, &mut interrupt, &mut terminate).await;
+        Ok(())
+    }
+
+    /// Takes in servers that already run. Returns how many were announced.
+    fn adopt(&mut self, ring: &mut RingBuf<MapData>) -> Result<u64> {
+        self.kernel.adopt(true)?;
+        let found = census::take(self.kernel.census()?).context("cannot read the census of processes")?;
+        self.kernel.adopt(false)?;
+        while self.drain(ring) == Drained::Part {}
+        self.collect(&found);
+        Ok(self.engine.counters().servers)
+    }
+
+    /// When the next thing is due that no record announces.
+    fn deadline(&self) -> tokio::time::Instant {
+        let now = self.clock.now();
+        let next = [self.engine.next_deadline(), self.capture.next_deadline()].into_iter().flatten().min();
+        let wait = next.map_or(RECONCILE_EVERY, |at| Duration::from_nanos(at.nanos_since(now)));
+        // Not sooner than a millisecond: what is due now is done together with what comes until then.
+        tokio::time::Instant::now() + wait.max(Duration::from_millis(1))
+    }
+
+    fn drain(&mut self, ring: &mut RingBuf<MapData>) -> Drained {
+        let mut now = self.clock.now();
+        for count in 0..BATCH_RECORDS {
+            if self.chunk.len() > CHUNK_BYTES * 4 {
+                return Drained::Part;
+            }
+            let Some(record) = ring.next() else {
+                return Drained::All;
+            };
+            if count % 64 == 63 {
+                now = self.clock.now();
+            }
+            let (engine, outputs) = (&mut self.engine, &mut self.outputs);
+            self.capture.record(&record, &self.clock, now, &mut |input| engine.handle(input, now, outputs));
+            drop(record);
+            self.carry_out();
+        }
+        Drained::Part
+    }
+
+    fn tick(&mut self) {
+        let now = self.clock.now();
+        let (engine, outputs) = (&mut self.engine, &mut self.outputs);
+        self.capture.tick(&self.clock, now, &mut |input| engine.handle(input, now, outputs));
+        engine.tick(now, outputs);
+        self.carry_out();
+    }
+
+    /// Does what the policy core asks for.
+    fn carry_out(&mut self) {
+        use mcpwarden_policy::Output;
+        for output in self.outputs.drain(..) {
+            match output {
+                Output::Event(event) => self.format.write(&event, &mut self.chunk),
+                Output::Confirm(id) => {
+                    self.kernel.confirm(id.0);
+                    self.census_soon = true;
+                }
+                Output::Drop(id) => {
+                    self.kernel.remove(id.0);
+                    self.capture.forget(id.0);
+                }
+            }
+        }
+    }
+
+    /// Compares positions with the kernel's, follows the wall clock, looks for missed runs.
+    fn housekeeping(&mut self, ring: &mut RingBuf<MapData>) {
+        self.clock.refresh();
+        // Positions are read before the ring is drained, so whatever they include has been taken in after that.
+        let connections = self.kernel.connections();
+        while self.drain(ring) == Drained::Part {
+            if self.chunk.len() > CHUNK_BYTES * 4 {
+                return;
+            }
+        }
+        for (id, entry) in connections {
+            self.reconcile(id, &entry, false);
+        }
+        self.missed_runs = self.kernel.missed_runs();
+    }
+
+    fn reconcile(&mut self, id: u64, entry: &abi::Connection, last: bool) {
+        let now = self.clock.now();
+        let (engine, outputs) = (&mut self.engine, &mut self.outputs);
+        self.capture.reconcile(id, entry, now, last, &mut |input| engine.handle(input, now, outputs));
+        self.carry_out();
+    }
+
+    /// Ends connections that nobody holds, and stops watching processes that hold none. The ring was drained
+    /// since the census.
+    fn collect(&mut self, census: &Census) {
+        let held: HashSet<abi::ChannelKey> = census.holders.iter().map(|holder| holder.key).collect();
+        for (id, entry) in self.kernel.connections() {
+            let keys = [entry.server_in, entry.server_out, entry.client_out, entry.client_in];
+            if entry.since_ns >= census.began_ns || keys.iter().any(|key| held.contains(key)) {
+                continue;
+            }
+            self.reconcile(id, &entry, true);
+            self.kernel.remove(id);
+            let now = self.clock.now();
+            let (engine, outputs) = (&mut self.engine, &mut self.outputs);
+            self.capture.close(id, &self.clock, now, &mut |input| engine.handle(input, now, outputs));
+            self.carry_out();
+        }
+        let pids: HashSet<u32> = census.holders.iter().map(|holder| holder.pid).collect();
+        self.kernel.prune(&pids, census.began_ns);
+    }
+
+    fn say(&mut self, body: EventBody) {
+        let event = Event::agent(self.clock.now(), body);
+        self.format.write(&event, &mut self.chunk);
+    }
+
+    /// Hands the events to the writer. Waits while it is behind; a signal or a closed output ends the wait, and is
+    /// returned as the reason to stop.
+    async fn flush(
+        &mut self,
+        interrupt: &mut tokio::signal::unix::Signal,
+        terminate: &mut tokio::signal::unix::Signal,
+    ) -> Option<&'static str> {
+        if self.chunk.is_empty() {
+            return None;
+        }
+        let chunk = std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK_BYTES));
+        let sent = pin!(self.sender.send(chunk));
+        tokio::select! {
+            sent = sent => sent.is_err().then_some("output closed"),
+            _ = interrupt.recv() => Some("SIGINT"),
+            _ = terminate.recv() => Some("SIGTERM"),
+        }
+    }
+
+    /// Detaches, takes in what is left, and says what was done.
+    async fn end(
+        &mut self,
+        mut ring: AsyncFd<RingBuf<MapData>>,
+        reason: &str,
+        interrupt: &mut tokio::signal::unix::Signal,
+        terminate: &mut tokio::signal::unix::Signal,
+    ) {
+        let mut counters = self.engine.counters().to_map();
+        self.kernel.detach();
+        let until = tokio::time::Instant::now() + LAST_WORDS;
+        while tokio::time::Instant::now() < until {
+            let drained = self.drain(ring.get_mut());
+            let last = tokio::time::timeout_at(until, self.flush(interrupt, terminate)).await;
+            if drained == Drained::All || last != Ok(None) {
+                break;
+            }
+        }
+        counters.extend(self.engine.counters().to_map());
+        counters.extend(self.counters());
+        self.say(EventBody::AgentStopped(AgentStopped { reason: reason.into(), counters }));
+        let _ = tokio::time::timeout_at(until, self.flush(interrupt, terminate)).await;
+    }
+
+    /// What the kernel half and the capture counted, by name.
+    fn counters(&self) -> BTreeMap<String, u64> {
+        let capture = self.capture.counters();
+        let kernel = |counter| self.kernel.counter(counter);
+        [
+            ("capture_records", capture.records),
+            ("capture_bytes", capture.bytes),
+            ("capture_malformed_records", capture.malformed_records),
+            ("capture_missing_bytes", capture.missing_bytes),
+            ("capture_memory_refused_frames", capture.memory_refused_frames),
+            ("capture_memory_refused_bytes", capture.memory_refused_bytes),
+            ("capture_connections_refused", capture.connections_refused),
+            ("kernel_ring_full_records", kernel(Counter::RingFullRecords)),
+            ("kernel_ring_full_bytes", kernel(Counter::RingFullBytes)),
+            ("kernel_ring_full_facts", kernel(Counter::RingFullFacts)),
+            ("kernel_connections_refused", kernel(Counter::ConnectionsRefused)),
+            ("kernel_channels_refused", kernel(Counter::ChannelsRefused)),
+            ("kernel_processes_refused", kernel(Counter::ProcessesRefused)),
+            ("kernel_suspect_bytes", kernel(Counter::SuspectBytes)),
+            ("kernel_unreadable_bytes", kernel(Counter::UnreadableBytes)),
+            ("kernel_missed_runs", self.missed_runs),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+    }
+}
