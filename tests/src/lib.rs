@@ -2,6 +2,7 @@
 //!
 //! - [`agent::Agent`] starts the real agent as root, collects its events and stops it.
 //! - [`transcript`] says what both sides of a connection really exchanged, and compares it with the events.
+//! - [`replay`] plays recorded transcripts again.
 //! - [`clients`] runs the official MCP clients against real servers.
 //! - [`mini_server`], [`wiring`], [`framing`], [`script`] and [`io_methods`] are what our own small programs in `src/bin`
 //!   are built from: servers, a client, a relay and a sender that writes in every way there is.
@@ -14,6 +15,7 @@ pub mod framing;
 pub mod io_methods;
 pub mod mini_server;
 pub mod places;
+pub mod replay;
 pub mod script;
 pub mod transcript;
 pub mod wiring;
