@@ -1,7 +1,7 @@
 //! The agent under test: started as root, listened to, stopped, and looked after.
 
 use std::fmt;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -27,6 +27,9 @@ const FREE_TIMEOUT: Duration = Duration::from_secs(2);
 pub const EVENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// With no event for so long, all that was going to come has come.
 const QUIET: Duration = Duration::from_millis(400);
+
+/// Where the agent's standard error goes, in its directory.
+const STDERR: &str = "stderr.txt";
 
 /// A running agent and the events it has printed.
 pub struct Agent {
@@ -95,6 +98,11 @@ impl Agent {
         self.directory.path()
     }
 
+    /// What the agent has said on standard error.
+    pub fn stderr(&self) -> String {
+        fs::read_to_string(self.directory.path().join(STDERR)).unwrap_or_default()
+    }
+
     /// All events so far, in the order in which they were printed.
     pub fn events(&self) -> Vec<Value> {
         self.events.lock().events.clone()
@@ -129,7 +137,11 @@ impl Agent {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() || state.ended {
                 let why = if state.ended { "the agent's output ended" } else { "it did not come in time" };
-                bail!("waited for {what}: {why}; events so far:\n{}", Listing(&state));
+                bail!(
+                    "waited for {what}: {why}; events so far:\n{}what the agent said on stderr:\n{}",
+                    Listing(&state),
+                    self.stderr(),
+                );
             }
             state = self.events.wait(state, left);
         }

@@ -1,10 +1,10 @@
 //! The official MCP clients, driving real servers.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ impl Client {
             command.args([&plan_path, &log]).stdin(Stdio::null()).spawn().with_context(|| {
                 format!("cannot start {command:?} (`cargo xtask setup --tests` installs it)")
             })?;
-        Ok(Driven { child, log })
+        Ok(Driven { child, log, stderr })
     }
 }
 
@@ -60,6 +60,7 @@ impl Client {
 pub struct Driven {
     child: Child,
     log: PathBuf,
+    stderr: PathBuf,
 }
 
 impl Driven {
@@ -74,7 +75,10 @@ impl Driven {
     /// It failed: something was not answered.
     pub fn finish(mut self) -> Result<Vec<(Dir, Value)>> {
         let status = self.child.wait().context("cannot wait for the client")?;
-        ensure!(status.success(), "the client ended with {status}; what it said is on stderr");
+        if !status.success() {
+            let said = fs::read_to_string(&self.stderr).unwrap_or_default();
+            bail!("the client ended with {status}; it and its server said:\n{said}");
+        }
         read_log(&self.log)
     }
 }
