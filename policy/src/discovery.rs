@@ -1,19 +1,73 @@
-//! Is this command an MCP server, and what is it called?
+//! Is this command an MCP server, and what is it called? (Seed 000, "server detection" and "Server ID
+//! derivation".)
+//!
+//! A command line is first taken apart into *pieces*: the package, module, script, image or program that it
+//! really runs, behind launchers (`npx`, `uvx`, `docker run`, …), interpreters, wrappers (`env`, `sudo`, …) and
+//! shells. Patterns are matched on pieces, so that `grep -r mcp-server-git .` is no server; ids are the name of
+//! the most telling piece. A command line is as forgeable as anything: a name only says where to look.
 
+mod command;
+mod names;
+
+use globset::{Glob, GlobMatcher};
+use sha2::{Digest, Sha256};
+
+use crate::hash::hex;
 use crate::ids::ServerId;
+use command::{Piece, Role};
+
+/// The patterns that are built in: the first five are seed 000's. The others are what published servers are
+/// called in practice. They are matched on package, module, script, image and program names alone, where hardly
+/// anything else starts or ends in `mcp`; a wrong match costs the capture of one process's standard streams, and
+/// no event, since a server is announced with its first JSON-RPC message.
+pub const BUILT_IN: [&str; 14] = [
+    "@modelcontextprotocol/*",
+    "mcp-server-*",
+    "*-mcp-server",
+    "mcp_server_*",
+    "uvx mcp-server-*",
+    "mcp-*",
+    "*-mcp",
+    "*_mcp",
+    "*_mcp_server",
+    "@*/mcp",
+    "@*/mcp-*",
+    "mcp-server",
+    "mcp/*",
+    "*-mcp-server-*",
+];
+
+/// Longest server id, in bytes.
+const MAX_ID_BYTES: usize = 128;
 
 /// Which command lines are MCP servers.
-#[derive(Clone, Debug, Default)]
-pub struct NamePatterns {}
+///
+/// A pattern is a glob whose `*` crosses `/`. It is matched on the name of every piece of the command (package
+/// without version, `@scope/name` whole; module; script without extension; image without tag; program), on the
+/// path of a script or program, and on the whole command line, arguments joined by one blank and launchers
+/// without their directory. A pattern that starts with `*` and has no blank in it is not matched on the whole
+/// line: `*-mcp-server` must not find `vim notes-about-some-mcp-server`.
+#[derive(Clone, Debug)]
+pub struct NamePatterns {
+    patterns: Vec<Pattern>,
+}
+
+#[derive(Clone, Debug)]
+struct Pattern {
+    text: String,
+    matcher: GlobMatcher,
+    custom: bool,
+    whole_line: bool,
+}
 
 /// Why a command line counts as an MCP server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match {
     /// The pattern, as it was written.
     pub pattern: String,
-    /// What it matched.
+    /// What it matched: the name of a piece, a path or the command line.
     pub on: String,
-    /// Whether the pattern is one of the user's.
+    /// Whether the pattern is one of the user's own servers.
     pub custom: bool,
 }
 
@@ -28,27 +82,124 @@ pub struct PatternError {
 }
 
 impl NamePatterns {
-    /// Compiles patterns.
+    /// Compiles patterns: `server_patterns` take the place of the built-in ones, `custom` come first.
+    ///
+    /// # Errors
+    /// A pattern is no valid glob.
     pub fn new(server_patterns: &[String], custom: &[String]) -> Result<Self, PatternError> {
-        let _ = (server_patterns, custom);
-        Ok(Self {})
+        let custom = custom.iter().map(|text| (text, true));
+        let all = custom.chain(server_patterns.iter().map(|text| (text, false)));
+        let patterns = all.map(|(text, custom)| {
+            let glob = Glob::new(text).map_err(|source| PatternError { pattern: text.clone(), source })?;
+            let whole_line = text.contains(' ') || !text.starts_with('*');
+            Ok(Pattern { text: text.clone(), matcher: glob.compile_matcher(), custom, whole_line })
+        });
+        Ok(Self { patterns: patterns.collect::<Result<_, _>>()? })
     }
 
-    /// The first pattern that matches this command line.
+    /// The first pattern that matches this command line, and on what.
     pub fn matches(&self, argv: &[String]) -> Option<Match> {
-        let _ = argv;
+        let command = command::read(argv);
+        let found = |pattern: &Pattern, on: &str| Match {
+            pattern: pattern.text.clone(),
+            on: on.to_owned(),
+            custom: pattern.custom,
+        };
+        for pattern in &self.patterns {
+            for piece in &command.pieces {
+                // An image's registry and owner are left out too: `*` at the start would reach across them anyway.
+                let image = (piece.role == Role::Image).then(|| names::base(&piece.name));
+                let texts = [Some(piece.name.as_str()), piece.path.as_deref(), image];
+                if let Some(on) = texts.into_iter().flatten().find(|text| pattern.matcher.is_match(text)) {
+                    return Some(found(pattern, on));
+                }
+            }
+            if pattern.whole_line
+                && let Some(line) = command.lines.iter().find(|line| pattern.matcher.is_match(line))
+            {
+                return Some(found(pattern, line));
+            }
+        }
         None
     }
 }
 
-/// The id of the server that this command line runs.
-pub fn server_id(argv: &[String], cwd: Option<&str>) -> ServerId {
-    let _ = (argv, cwd);
-    ServerId(String::new())
+impl Default for NamePatterns {
+    fn default() -> Self {
+        // A test holds that every built-in pattern compiles.
+        Self::new(&BUILT_IN.map(str::to_owned), &[]).unwrap_or(Self { patterns: Vec::new() })
+    }
 }
 
-/// How telling a command line is; higher wins in a chain.
-pub fn specificity(argv: &[String]) -> u8 {
-    let _ = argv;
-    0
+/// The id of the server that this command line runs: the name of its most telling piece, without scope
+/// (`@modelcontextprotocol/server-filesystem` → `server-filesystem`). A name that says nothing (`index`, `main`,
+/// `server`, …) gives way to that of the package, or of the nearest directory that says something, starting
+/// from `cwd` where the path is relative; under a scope it is joined to it (`@playwright/mcp` →
+/// `playwright-mcp`). Where nothing says anything: `mcp-` and 12 hexadecimal digits of the SHA-256 of the
+/// command line. At most 128 bytes; blanks and control characters become `-`.
+pub fn server_id(argv: &[String], cwd: Option<&str>) -> ServerId {
+    match best(argv, cwd) {
+        Some((_, id)) => ServerId(clean(&id)),
+        None => hashed_id(argv.join(" ").as_bytes()),
+    }
 }
+
+/// How telling a command line is; in a chain of programs the first with the highest value gives the id. So
+/// `npx -y @modelcontextprotocol/server-everything` (6: a package) is not overruled by the `sh -c
+/// mcp-server-everything` (3: a program) and `node …/.bin/mcp-server-everything` (4: a script) that it runs.
+///
+/// | value | the id comes from |
+/// |---|---|
+/// | 6 | a package: of a launcher, or in a path under `node_modules` |
+/// | 5 | a module or a container image |
+/// | 4 | a script |
+/// | 3 | a program |
+/// | 2 | a directory |
+/// | 0 | nothing: it is a hash |
+pub fn specificity(argv: &[String], cwd: Option<&str>) -> u8 {
+    best(argv, cwd).map_or(0, |(rank, _)| rank)
+}
+
+/// The id of something without a telling name.
+pub(crate) fn hashed_id(bytes: &[u8]) -> ServerId {
+    let digest = hex(&Sha256::digest(bytes));
+    ServerId(format!("mcp-{}", digest.get(..12).unwrap_or(&digest)))
+}
+
+fn best(argv: &[String], cwd: Option<&str>) -> Option<(u8, String)> {
+    let command = command::read(argv);
+    let cwd = command.directory.as_deref().or(cwd);
+    let mut best: Option<(u8, String)> = None;
+    for piece in &command.pieces {
+        if let Some((rank, id)) = telling(piece, cwd)
+            && best.as_ref().is_none_or(|(highest, _)| rank > *highest)
+        {
+            best = Some((rank, id));
+        }
+    }
+    best
+}
+
+fn telling(piece: &Piece, cwd: Option<&str>) -> Option<(u8, String)> {
+    if let Some(id) = names::telling_part(&piece.name, piece.role) {
+        return Some((piece.role.rank(), id));
+    }
+    let path = piece.path.as_deref()?;
+    names::telling_directory(path, cwd).map(|id| (2, id))
+}
+
+/// An id that can stand in a log line, a metric label and a policy.
+fn clean(id: &str) -> String {
+    let mut clean = String::new();
+    for character in id.chars() {
+        let character = if character.is_whitespace() || character.is_control() { '-' } else { character };
+        if clean.len() + character.len_utf8() > MAX_ID_BYTES {
+            break;
+        }
+        clean.push(character);
+    }
+    clean
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,211 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn argv(line: &str) -> Vec<String> {
+    // Arguments with blanks are written with `_` for them inside `'…'`.
+    line.split(' ')
+        .map(|arg| if arg.starts_with('\'') { arg.trim_matches('\'').replace('_', " ") } else { arg.into() })
+        .collect()
+}
+
+/// Real commands: the line, the id, and whether it counts as a server by name.
+const COMMANDS: &[(&str, &str, bool)] = &[
+    // npm and friends
+    ("npx -y @modelcontextprotocol/server-filesystem /data", "server-filesystem", true),
+    ("npx @modelcontextprotocol/server-everything@2025.9.1 stdio", "server-everything", true),
+    ("npx -y --package=@modelcontextprotocol/server-memory mcp-server-memory", "server-memory", true),
+    ("npx -p @acme/tools acme-mcp", "tools", true),
+    ("npx -y @playwright/mcp@latest --headless", "playwright-mcp", true),
+    ("npx -y @upstash/context7-mcp", "context7-mcp", true),
+    ("npx mcp-remote https://example.com/sse", "mcp-remote", true),
+    ("npx -c 'mcp-server-memory_--x'", "mcp-server-memory", true),
+    ("npm exec -- @modelcontextprotocol/server-memory", "server-memory", true),
+    ("npm exec @modelcontextprotocol/server-memory", "server-memory", true),
+    ("'npm_exec_@modelcontextprotocol/server-memory'", "server-memory", true),
+    ("node /usr/bin/npx -y @modelcontextprotocol/server-memory", "server-memory", true),
+    ("node /usr/lib/node_modules/npm/bin/npx-cli.js -y mcp-server-x", "mcp-server-x", true),
+    ("bunx mcp-server-sqlite", "mcp-server-sqlite", true),
+    ("bun x @acme/mcp", "acme-mcp", true),
+    ("bun run /srv/weather-mcp/index.ts", "weather-mcp", true),
+    ("pnpm dlx figma-developer-mcp --stdio", "figma-developer-mcp", true),
+    ("yarn dlx @acme/acme-mcp-server", "acme-mcp-server", true),
+    (
+        "node /srv/a/node_modules/@modelcontextprotocol/server-everything/dist/index.js",
+        "server-everything",
+        true,
+    ),
+    ("node /srv/a/node_modules/n8n-mcp/dist/mcp/stdio-wrapper.js", "n8n-mcp", true),
+    ("node /root/.npm/_npx/ab/node_modules/.bin/mcp-server-everything", "mcp-server-everything", true),
+    ("node --import x.mjs -r y /srv/mcp-server-weather/build/index.js", "mcp-server-weather", true),
+    ("node /srv/weather/dist/index.js", "weather", false),
+    ("deno run -A jsr:@x/mcp-server", "x-mcp-server", true),
+    ("deno run --allow-net npm:@acme/files-mcp@1.0.0", "files-mcp", true),
+    ("tsx /home/u/notes-mcp/src/index.ts", "notes-mcp", true),
+    // Python
+    ("uvx mcp-server-git --repository /r", "mcp-server-git", true),
+    ("/usr/bin/uvx mcp-server-git@latest", "mcp-server-git", true),
+    ("uvx --from git+https://github.com/x/serena-mcp@v1 serena start", "serena-mcp", true),
+    ("uvx --from mcp-clickhouse[all]==1.2 mcp-clickhouse", "mcp-clickhouse", true),
+    ("uvx --python 3.12 markitdown-mcp", "markitdown-mcp", true),
+    ("uv tool run mcp-server-time", "mcp-server-time", true),
+    ("uv --directory /srv/weather run server.py", "weather", false),
+    ("uv run --directory /srv/weather python -m weather_mcp", "weather_mcp", true),
+    ("uv run mcp-server-fetch", "mcp-server-fetch", true),
+    ("uv run -m mcp_server_time", "mcp_server_time", true),
+    ("pipx run mcp-server-fetch", "mcp-server-fetch", true),
+    ("pipx run --spec mcp-server-fetch fetch", "mcp-server-fetch", true),
+    ("python -m mcp_server_sqlite --db x", "mcp_server_sqlite", true),
+    ("python3.11 -u -m mcp_server_sqlite", "mcp_server_sqlite", true),
+    ("python -um acme.server", "acme", false),
+    ("/usr/bin/python3 /venv/bin/mcp-server-git", "mcp-server-git", true),
+    (
+        "/venv/bin/python /venv/lib/python3.12/site-packages/mcp_server_git/__main__.py",
+        "mcp_server_git",
+        true,
+    ),
+    ("/venv/bin/mcp-server-git --repository /r", "mcp-server-git", true),
+    ("/srv/bin/awslabs.ecs-mcp-server", "awslabs.ecs-mcp-server", true),
+    ("python server.py", "mcp-HASH", false),
+    ("python -c 'print(1)'", "mcp-HASH", false),
+    // containers, others
+    ("docker run -i --rm -e X mcp/git", "git", true),
+    (
+        "docker run -i --rm -e A=1 -v /a:/b --name x ghcr.io/github/github-mcp-server:latest stdio",
+        "github-mcp-server",
+        true,
+    ),
+    ("podman container run -i localhost:5000/acme/mcp-x@sha256:ab", "mcp-x", true),
+    ("java -Xmx1g -jar /opt/x-mcp-server.jar", "x-mcp-server", true),
+    ("java -cp a:b com.acme.Main", "com", false),
+    ("github-mcp-server stdio", "github-mcp-server", true),
+    ("/opt/github/github-mcp-server stdio", "github-mcp-server", true),
+    ("./mcp-grafana", "mcp-grafana", true),
+    ("dotnet /srv/acme-mcp.dll", "acme-mcp", true),
+    ("go run ./cmd/acme-mcp", "acme-mcp", true),
+    // wrappers and shells
+    ("env VAR=1 npx -y @modelcontextprotocol/server-memory", "server-memory", true),
+    ("env -u X A=1 B=2 uvx mcp-server-git", "mcp-server-git", true),
+    ("timeout 60 mcp-server-git", "mcp-server-git", true),
+    ("sudo -u nobody mcp-server-git", "mcp-server-git", true),
+    ("sh -c mcp-server-everything", "mcp-server-everything", true),
+    ("sh -c 'npx_-y_@modelcontextprotocol/server-memory'", "server-memory", true),
+    ("bash -lc 'cd_/srv/weather_&&_X=1_exec_uvx_mcp-server-git'", "mcp-server-git", true),
+    ("bash -lc 'cd_/srv/weather_&&_python_main.py'", "weather", false),
+    ("bash /opt/acme/run-mcp.sh", "run-mcp", true),
+    // no servers
+    ("cat mcp-server-notes.txt", "mcp-HASH", false),
+    ("vim mcp-server-git/README", "mcp-HASH", false),
+    ("grep -r mcp-server-git .", "mcp-HASH", false),
+    ("git clone https://github.com/x/y-mcp-server", "mcp-HASH", false),
+    ("npm install mcp-server-git", "mcp-HASH", false),
+    ("pip install mcp-server-git", "mcp-HASH", false),
+    ("docker build -t mcp/git .", "mcp-HASH", false),
+    ("tail -f /var/log/mcp-server-git", "tail", false),
+    ("node", "mcp-HASH", false),
+    ("npx", "mcp-HASH", false),
+];
+
+#[test]
+fn real_commands_get_the_right_id_and_match() {
+    let patterns = NamePatterns::default();
+    for (line, id, named) in COMMANDS {
+        let argv = argv(line);
+        let got = server_id(&argv, None).0;
+        match *id {
+            "mcp-HASH" => assert!(
+                got.starts_with("mcp-") && got.len() == 16 && specificity(&argv, None) == 0,
+                "{line}: {got}"
+            ),
+            id => assert_eq!(got, id, "{line}"),
+        }
+        assert_eq!(patterns.matches(&argv).is_some(), *named, "{line}: {:?}", patterns.matches(&argv));
+    }
+}
+
+#[test]
+fn every_built_in_pattern_compiles() {
+    assert_eq!(NamePatterns::default().patterns.len(), BUILT_IN.len());
+}
+
+#[test]
+fn the_working_directory_names_generic_scripts() {
+    let cases = [
+        ("python server.py", Some("/srv/weather"), "weather"),
+        ("node dist/index.js", Some("/home/u/code/weather"), "weather"),
+        ("node ../index.js", Some("/srv/weather/x"), "weather"),
+        ("uv --directory /srv/other run main.py", Some("/srv/weather"), "other"),
+    ];
+    for (line, cwd, id) in cases {
+        assert_eq!(server_id(&argv(line), cwd).0, id, "{line}");
+    }
+    let nowhere = server_id(&argv("node index.js"), Some("/home/u")).0;
+    assert!(nowhere.starts_with("mcp-"), "{nowhere}");
+}
+
+#[test]
+fn the_id_does_not_flip_along_a_chain() {
+    let chains: [(&[&str], &str); 3] = [
+        (
+            &["npx -y @modelcontextprotocol/server-everything", "sh -c mcp-server-everything", {
+                "node /root/.npm/_npx/ab/node_modules/.bin/mcp-server-everything"
+            }],
+            "server-everything",
+        ),
+        (&["uvx mcp-server-git", "/c/bin/python /c/bin/mcp-server-git"], "mcp-server-git"),
+        (&["bash /opt/x/start.sh", "node /opt/x/node_modules/@acme/files/dist/index.js"], "files"),
+    ];
+    for (chain, id) in chains {
+        let mut best = (0, ServerId(String::new()));
+        for line in chain {
+            let rank = specificity(&argv(line), None);
+            if rank > best.0 {
+                best = (rank, server_id(&argv(line), None));
+            }
+        }
+        assert_eq!(best.1.0, id, "{chain:?}");
+    }
+}
+
+#[test]
+fn users_have_their_own_patterns() {
+    let custom =
+        ["my-company-mcp-*".to_owned(), "/path/to/internal/thing".to_owned(), "acme serve *".to_owned()];
+    let patterns = NamePatterns::new(&[], &custom).unwrap();
+    let cases = [
+        ("my-company-mcp-x", Some("my-company-mcp-x")),
+        ("node /path/to/internal/thing", Some("/path/to/internal/thing")),
+        ("/usr/bin/acme serve mcp", Some("acme serve mcp")),
+        ("mcp-server-git", None),
+        ("acme serve", None),
+    ];
+    for (line, on) in cases {
+        let found = patterns.matches(&argv(line));
+        assert_eq!(found.as_ref().map(|found| found.on.as_str()), on, "{line}");
+        assert!(found.is_none_or(|found| found.custom));
+    }
+    let error = NamePatterns::new(&[], &["a[".to_owned()]).unwrap_err();
+    assert!(error.to_string().contains("\"a[\""), "{error}");
+}
+
+#[test]
+fn ids_are_bounded_and_clean() {
+    let id = server_id(&[format!("/x/{}", "é".repeat(500))], None).0;
+    assert_eq!(id.len(), MAX_ID_BYTES);
+    assert_eq!(server_id(&["/x/a\nb\u{7} c".to_owned()], None).0, "a-b--c");
+}
+
+proptest! {
+    #[test]
+    fn any_command_line_has_an_id(argv in prop::collection::vec(any::<String>(), 0..8), cwd in any::<Option<String>>()) {
+        let id = server_id(&argv, cwd.as_deref()).0;
+        prop_assert!(!id.is_empty() && id.len() <= MAX_ID_BYTES && !id.contains(char::is_whitespace), "{:?}", id);
+        let _ = NamePatterns::default().matches(&argv);
+    }
+
+    #[test]
+    fn launchers_never_panic(words in prop::collection::vec("npx|-y|--package|-p|=|uv|run|sh|-c|env|A=1|python|-m|docker|--|@|@a/|/|node|node_modules/|bun|x|tool|--directory|deno|jsr:", 0..10)) {
+        let id = server_id(&words, None).0;
+        prop_assert!(!id.is_empty());
+    }
+}
