@@ -75,8 +75,14 @@ impl Agent {
     }
 
     fn spawn(mut command: Command, directory: TempDir) -> Result<Self> {
-        let mut child =
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("cannot start")?;
+        // In a file: it matters only where something fails, and a pipe that nobody reads would fill.
+        let stderr = File::create(directory.path().join(STDERR)).context("cannot create a file")?;
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(stderr)
+            .spawn()
+            .context("cannot start")?;
         let stdout = child.stdout.take().context("no stdout")?;
         let events = Arc::new(Events::default());
         let collector = Arc::clone(&events);

@@ -47,10 +47,15 @@ impl Client {
                 command
             }
         };
-        let child =
-            command.args([&plan_path, &log]).stdin(Stdio::null()).spawn().with_context(|| {
-                format!("cannot start {command:?} (`cargo xtask setup --tests` installs it)")
-            })?;
+        let stderr = directory.join("stderr.txt");
+        command
+            .args([&plan_path, &log])
+            .stdin(Stdio::null())
+            // Servers greet there; it is worth reading only where something failed.
+            .stderr(File::create(&stderr).with_context(|| format!("cannot create {}", stderr.display()))?);
+        let child = command
+            .spawn()
+            .with_context(|| format!("cannot start {command:?} (`cargo xtask setup --tests` installs it)"))?;
         Ok(Driven { child, log, stderr })
     }
 }
