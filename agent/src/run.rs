@@ -27,7 +27,7 @@ use crate::{
     config::{self, Config},
     instance,
     kernel::{
-        Kernel,
+        Kernel, ProgramStats,
         census::{self, Census},
         surroundings,
     },
@@ -111,7 +111,7 @@ pub fn run(options: Options) -> Result<()> {
             outputs: Vec::new(),
             sender: writer.sender(),
             census_soon: false,
-            missed_runs: 0,
+            programs: Vec::new(),
         };
         let result = agent.serve(ring, options.config.as_ref()).await;
         drop(agent);
@@ -131,7 +131,7 @@ struct Agent {
     sender: mpsc::Sender<Vec<u8>>,
     /// Somebody asked for a census before the next regular one.
     census_soon: bool,
-    missed_runs: u64,
+    programs: Vec<ProgramStats>,
 }
 
 /// Waits for a census that is being taken; for ever where none is.
@@ -290,7 +290,7 @@ impl Agent {
         for (id, entry) in connections {
             self.reconcile(id, &entry, false);
         }
-        self.missed_runs = self.kernel.missed_runs();
+        self.programs = self.kernel.program_stats();
     }
 
     fn reconcile(&mut self, id: u64, entry: &abi::Connection, last: bool) {
@@ -352,7 +352,7 @@ impl Agent {
         interrupt: &mut tokio::signal::unix::Signal,
         terminate: &mut tokio::signal::unix::Signal,
     ) {
-        let mut counters = self.engine.counters().to_map();
+        self.programs = self.kernel.program_stats();
         self.kernel.detach();
         let until = tokio::time::Instant::now() + LAST_WORDS;
         while tokio::time::Instant::now() < until {
@@ -362,36 +362,39 @@ impl Agent {
                 break;
             }
         }
-        counters.extend(self.engine.counters().to_map());
-        counters.extend(self.counters());
+        let counters = self.counters();
         self.say(EventBody::AgentStopped(AgentStopped { reason: reason.into(), counters }));
         let _ = tokio::time::timeout_at(until, self.flush(interrupt, terminate)).await;
     }
 
-    /// What the kernel half and the capture counted, by name.
+    /// Everything that is counted anywhere, by name.
     fn counters(&self) -> BTreeMap<String, u64> {
         let capture = self.capture.counters();
         let kernel = |counter| self.kernel.counter(counter);
-        [
-            ("capture_records", capture.records),
-            ("capture_bytes", capture.bytes),
-            ("capture_malformed_records", capture.malformed_records),
-            ("capture_missing_bytes", capture.missing_bytes),
-            ("capture_memory_refused_frames", capture.memory_refused_frames),
-            ("capture_memory_refused_bytes", capture.memory_refused_bytes),
-            ("capture_connections_refused", capture.connections_refused),
-            ("kernel_ring_full_records", kernel(Counter::RingFullRecords)),
-            ("kernel_ring_full_bytes", kernel(Counter::RingFullBytes)),
-            ("kernel_ring_full_facts", kernel(Counter::RingFullFacts)),
-            ("kernel_connections_refused", kernel(Counter::ConnectionsRefused)),
-            ("kernel_channels_refused", kernel(Counter::ChannelsRefused)),
-            ("kernel_processes_refused", kernel(Counter::ProcessesRefused)),
-            ("kernel_suspect_bytes", kernel(Counter::SuspectBytes)),
-            ("kernel_unreadable_bytes", kernel(Counter::UnreadableBytes)),
-            ("kernel_missed_runs", self.missed_runs),
-        ]
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value))
-        .collect()
+        let mut counters = self.engine.counters().to_map();
+        let mut add = |name: &str, value: u64| counters.insert(name.to_owned(), value);
+        add("capture_records", capture.records);
+        add("capture_bytes", capture.bytes);
+        add("capture_malformed_records", capture.malformed_records);
+        add("capture_missing_bytes", capture.missing_bytes);
+        add("capture_memory_refused_frames", capture.memory_refused_frames);
+        add("capture_memory_refused_bytes", capture.memory_refused_bytes);
+        add("capture_connections_refused", capture.connections_refused);
+        add("kernel_ring_full_records", kernel(Counter::RingFullRecords));
+        add("kernel_ring_full_bytes", kernel(Counter::RingFullBytes));
+        add("kernel_ring_full_facts", kernel(Counter::RingFullFacts));
+        add("kernel_connections_refused", kernel(Counter::ConnectionsRefused));
+        add("kernel_channels_refused", kernel(Counter::ChannelsRefused));
+        add("kernel_processes_refused", kernel(Counter::ProcessesRefused));
+        add("kernel_suspect_bytes", kernel(Counter::SuspectBytes));
+        add("kernel_unreadable_bytes", kernel(Counter::UnreadableBytes));
+        add("kernel_missed_runs", self.programs.iter().map(|program| program.missed_runs).sum());
+        for program in &self.programs {
+            if program.runs > 0 {
+                add(&format!("program_runs_{}", program.name), program.runs);
+                add(&format!("program_ns_{}", program.name), program.nanoseconds);
+            }
+        }
+        counters
     }
 }

@@ -303,18 +303,37 @@ impl Kernel {
         self.counters.get(&(counter as u32), 0).map_or(0, |values| values.iter().sum())
     }
 
-    /// Runs that the kernel skipped because a program was already running on that processor.
-    pub fn missed_runs(&self) -> u64 {
-        self.ebpf
-            .programs()
-            .filter_map(|(_, program)| {
-                let fd = program.fd().ok()?.as_fd().as_raw_fd();
-                let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
-                let line = info.lines().find_map(|line| line.strip_prefix("recursion_misses:"))?;
-                line.trim().parse::<u64>().ok()
+    /// What the kernel says of each loaded program.
+    pub fn program_stats(&self) -> Vec<ProgramStats> {
+        let stats_of = |name: &str, program: &Program| {
+            let fd = program.fd().ok()?.as_fd().as_raw_fd();
+            let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
+            let number = |key: &str| {
+                let line = info.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+                line.and_then(|line| line.trim().parse().ok()).unwrap_or(0)
+            };
+            Some(ProgramStats {
+                name: name.to_owned(),
+                missed_runs: number("recursion_misses"),
+                runs: number("run_cnt"),
+                nanoseconds: number("run_time_ns"),
             })
-            .sum()
+        };
+        self.ebpf.programs().filter_map(|(name, program)| stats_of(name, program)).collect()
     }
+}
+
+/// Numbers of one program, from its fdinfo.
+#[derive(Clone, Debug)]
+pub struct ProgramStats {
+    /// Its name.
+    pub name: String,
+    /// Runs that the kernel skipped, because a program was already running on that processor (since 5.12).
+    pub missed_runs: u64,
+    /// Runs, while `kernel.bpf_stats_enabled` is on.
+    pub runs: u64,
+    /// Time in them.
+    pub nanoseconds: u64,
 }
 
 fn program<'a, T>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut T, KernelError>

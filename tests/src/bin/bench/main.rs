@@ -1,0 +1,104 @@
+//! Benchmarks of the kernel half: what watching costs, as ratios of loaded to unloaded in the same run.
+//!
+//! `cargo xtask bench kernel` builds this and runs it as root. Every figure is the median of interleaved rounds,
+//! with the smallest and the largest beside it; nothing here passes or fails.
+
+mod agent;
+mod peer;
+mod report;
+mod workload;
+
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::{Parser, Subcommand};
+
+/// Measures what watching costs.
+#[derive(Parser)]
+struct Cli {
+    #[command(subcommand)]
+    command: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// The kernel half: ratios, throughput, latency, memory, nanoseconds per program
+    Kernel {
+        /// Interleaved rounds of each ratio
+        #[arg(long, default_value_t = 9)]
+        rounds: usize,
+        /// Seconds of the throughput run
+        #[arg(long, default_value_t = 30)]
+        seconds: u64,
+        /// Frames a second of the throughput run
+        #[arg(long, default_value_t = 100_000)]
+        rate: u64,
+    },
+    /// One measurement in a process of its own
+    #[command(hide = true)]
+    Workload { name: workload::Workload, count: u64, rate: u64 },
+    /// The other end of a measurement
+    #[command(hide = true)]
+    Peer { kind: peer::Kind },
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        What::Kernel { rounds, seconds, rate } => kernel(rounds, seconds, rate),
+        What::Workload { name, count, rate } => {
+            workload::run(name, count, rate).map(|nanos| println!("{nanos}"))
+        }
+        What::Peer { kind } => peer::run(kind),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs a workload in a fresh process, so that nothing watched before is watched still. Nanoseconds an operation.
+fn measure(workload: workload::Workload, count: u64) -> Result<f64> {
+    let program = std::env::current_exe().context("no path of this program")?;
+    let output = Command::new(program)
+        .args(["workload", workload.name(), &count.to_string(), "0"])
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot start a workload")?;
+    ensure!(output.status.success(), "the workload {} failed", workload.name());
+    String::from_utf8_lossy(&output.stdout).trim().parse().context("a workload that prints no number")
+}
+
+fn kernel(rounds: usize, seconds: u64, rate: u64) -> Result<()> {
+    report::heading("cost of watching: loaded / unloaded, 200-byte messages, one processor");
+    let plan = workload::ratios();
+    let mut unloaded = vec![Vec::new(); plan.len()];
+    let mut loaded = vec![Vec::new(); plan.len()];
+    for round in 1..=rounds {
+        eprintln!("round {round} of {rounds} …");
+        for (slot, (workload, count, _)) in plan.iter().enumerate() {
+            unloaded[slot].push(measure(*workload, *count)?);
+        }
+        let agent = agent::Agent::start(&[], agent::Sink::Nowhere)?;
+        for (slot, (workload, count, _)) in plan.iter().enumerate() {
+            loaded[slot].push(measure(*workload, *count)?);
+        }
+        agent.stop()?;
+    }
+    for (slot, (workload, _, target)) in plan.iter().enumerate() {
+        report::ratio(workload.name(), &unloaded[slot], &loaded[slot], *target);
+    }
+
+    report::heading("from the client's write to the event");
+    report::latency(&agent::latencies(5_000)?);
+
+    report::heading(&format!("{rate} frames a second for {seconds} s, one write a frame, events to a file"));
+    agent::throughput(seconds, rate)?;
+
+    report::heading("memory with 50 servers watched");
+    agent::memory(50)?;
+    Ok(())
+}

@@ -1,0 +1,212 @@
+//! The client's end of a measurement.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use nix::fcntl::OFlag;
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::{Pid, pipe2};
+
+use crate::peer::Kind;
+
+/// Bytes of a message.
+const MESSAGE_BYTES: usize = 200;
+/// Time for the agent to recognise the server before anything is measured.
+const SETTLE: Duration = Duration::from_millis(80);
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Workload {
+    /// Writes to /dev/null by a process that nobody watches.
+    DevNull,
+    /// Ping-pong over pipes that are nobody's stdin and stdout.
+    UntrackedPipe,
+    /// Ping-pong with a watched server over pipes.
+    TrackedPipe,
+    /// Ping-pong with a watched server over socket pairs.
+    TrackedSocket,
+    /// Calls to a watched server that only reads.
+    TrackedStream,
+    /// Calls at a fixed rate to a watched server that only reads.
+    Paced,
+}
+
+impl Workload {
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::DevNull => "dev-null",
+            Self::UntrackedPipe => "untracked-pipe",
+            Self::TrackedPipe => "tracked-pipe",
+            Self::TrackedSocket => "tracked-socket",
+            Self::TrackedStream => "tracked-stream",
+            Self::Paced => "paced",
+        }
+    }
+}
+
+/// The workloads that are compared, how many operations each takes, and the ratio that was promised.
+pub fn ratios() -> [(Workload, u64, f64); 5] {
+    [
+        (Workload::DevNull, 1_000_000, 1.4),
+        (Workload::UntrackedPipe, 60_000, 1.15),
+        (Workload::TrackedPipe, 60_000, 1.6),
+        (Workload::TrackedSocket, 60_000, 1.4),
+        (Workload::TrackedStream, 200_000, 2.5),
+    ]
+}
+
+/// Runs one; nanoseconds an operation.
+pub fn run(workload: Workload, count: u64, rate: u64) -> Result<f64> {
+    if workload != Workload::Paced {
+        stay_on_one_processor()?;
+    }
+    match workload {
+        Workload::DevNull => dev_null(count),
+        Workload::UntrackedPipe => Line::pipes(Kind::EchoAside)?.ping_pong(count),
+        Workload::TrackedPipe => Line::pipes(Kind::Echo)?.ping_pong(count),
+        Workload::TrackedSocket => Line::sockets(Kind::Echo)?.ping_pong(count),
+        Workload::TrackedStream => Line::pipes(Kind::Sink)?.stream(count),
+        Workload::Paced => Line::pipes(Kind::Sink)?.paced(count, rate),
+    }
+}
+
+/// Both ends on the last processor: a ping-pong is then a switch, and the agent has the others.
+fn stay_on_one_processor() -> Result<()> {
+    let last = std::thread::available_parallelism()?.get() - 1;
+    let mut set = CpuSet::new();
+    set.set(last)?;
+    sched_setaffinity(Pid::from_raw(0), &set).context("cannot pin to a processor")
+}
+
+fn dev_null(count: u64) -> Result<f64> {
+    let mut file = OpenOptions::new().write(true).open("/dev/null")?;
+    let message = call(0);
+    let start = Instant::now();
+    for _ in 0..count {
+        file.write_all(&message)?;
+    }
+    Ok(start.elapsed().as_nanos() as f64 / count as f64)
+}
+
+/// A `tools/call` of exactly [`MESSAGE_BYTES`].
+pub fn call(id: u64) -> Vec<u8> {
+    let head = format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"echo","arguments":{{"text":""#
+    );
+    let tail = "\"}}}\n";
+    let mut message = head.into_bytes();
+    message.resize(MESSAGE_BYTES - tail.len(), b'x');
+    message.extend_from_slice(tail.as_bytes());
+    message
+}
+
+/// A connection to a peer.
+struct Line {
+    child: Child,
+    to: File,
+    from: File,
+}
+
+impl Line {
+    fn pipes(kind: Kind) -> Result<Self> {
+        let (request_read, request_write) = pipe2(OFlag::O_CLOEXEC)?;
+        let (answer_read, answer_write) = pipe2(OFlag::O_CLOEXEC)?;
+        Self::start(kind, request_read, answer_write, request_write, answer_read)
+    }
+
+    fn sockets(kind: Kind) -> Result<Self> {
+        use std::os::unix::net::UnixStream;
+        let (to, request) = UnixStream::pair()?;
+        let (from, answer) = UnixStream::pair()?;
+        Self::start(kind, request.into(), answer.into(), to.into(), from.into())
+    }
+
+    fn start(kind: Kind, stdin: OwnedFd, stdout: OwnedFd, to: OwnedFd, from: OwnedFd) -> Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["peer", kind.name()]);
+        if matches!(kind, Kind::EchoAside) {
+            let (input, output) = (stdin.as_raw_fd(), stdout.as_raw_fd());
+            command.stdin(Stdio::null()).stdout(Stdio::null());
+            // SAFETY: only dup2, which is safe between fork and exec. The descriptors are above 4, or where they
+            // have to be.
+            unsafe {
+                command.pre_exec(move || {
+                    let (input, output) = (libc::dup(input), libc::dup(output));
+                    libc::fcntl(input, libc::F_DUPFD, 10);
+                    if libc::dup2(input, 3) < 0 || libc::dup2(output, 4) < 0 {
+                        return Err(std::io::Error::last_os_error());
+                    }
+                    Ok(())
+                });
+            }
+            let child = command.spawn()?;
+            return Ok(Self { child, to: to.into(), from: from.into() });
+        }
+        let child = command.stdin(stdin).stdout(stdout).spawn()?;
+        drop(command);
+        let mut line = Self { child, to: to.into(), from: from.into() };
+        line.to.write_all(
+            b"{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"2025-06-18\"}}\n",
+        )?;
+        if !matches!(kind, Kind::Sink) {
+            let mut buffer = [0; 4096];
+            let _ = line.from.read(&mut buffer)?;
+        }
+        std::thread::sleep(SETTLE);
+        Ok(line)
+    }
+
+    fn ping_pong(mut self, count: u64) -> Result<f64> {
+        let message = call(1);
+        let mut answer = [0; MESSAGE_BYTES];
+        let start = Instant::now();
+        for _ in 0..count {
+            self.to.write_all(&message)?;
+            self.from.read_exact(&mut answer)?;
+        }
+        let nanos = start.elapsed().as_nanos() as f64 / count as f64;
+        self.end()?;
+        Ok(nanos)
+    }
+
+    fn stream(mut self, count: u64) -> Result<f64> {
+        let message = call(1);
+        let start = Instant::now();
+        for _ in 0..count {
+            self.to.write_all(&message)?;
+        }
+        // Until the peer has read everything.
+        self.end()?;
+        Ok(start.elapsed().as_nanos() as f64 / count as f64)
+    }
+
+    /// `count` calls, `rate` of them a second.
+    fn paced(mut self, count: u64, rate: u64) -> Result<f64> {
+        let start = Instant::now();
+        for id in 1..=count {
+            self.to.write_all(&call(id))?;
+            if id % 100 == 0 {
+                let due = Duration::from_nanos(id * 1_000_000_000 / rate.max(1));
+                if let Some(ahead) = due.checked_sub(start.elapsed()) {
+                    std::thread::sleep(ahead);
+                }
+            }
+        }
+        let nanos = start.elapsed().as_nanos() as f64 / count as f64;
+        self.end()?;
+        Ok(nanos)
+    }
+
+    fn end(self) -> Result<()> {
+        let Self { mut child, to, from } = self;
+        drop((to, from));
+        child.wait()?;
+        Ok(())
+    }
+}
