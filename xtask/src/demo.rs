@@ -30,7 +30,8 @@ const KINDS: [(&str, &str); 3] =
 /// The set-up or the build failed, or the agent does not start.
 pub fn demo() -> Result<ExitCode> {
     setup(false)?;
-    build(&["mcpwarden", "mcpwarden-tests"])?;
+    build("mcpwarden")?;
+    build("mcpwarden-tests")?;
 
     println!("\n→ starting the agent; it watches every MCP server on this host, so others may show up too");
     let mut agent = Agent::start()?;

@@ -14,7 +14,7 @@ use crate::util::{as_root, built, cargo, command_line, run as run_command};
 /// The set-up or the build failed, or the agent cannot be started.
 pub fn run(args: &[String]) -> Result<ExitCode> {
     setup(false)?;
-    build(&["mcpwarden"])?;
+    build("mcpwarden")?;
     let mut agent = as_root(built("mcpwarden"))?;
     agent.arg("run").args(args);
     let line = command_line(&agent);
@@ -22,15 +22,10 @@ pub fn run(args: &[String]) -> Result<ExitCode> {
     Err(agent.exec()).with_context(|| format!("cannot start `{line}`"))
 }
 
-/// Builds packages of the workspace in release mode.
+/// Builds a package of the workspace in release mode.
 ///
 /// # Errors
 /// The build failed.
-pub fn build(packages: &[&str]) -> Result<()> {
-    let mut command = cargo();
-    command.args(["build", "--release"]);
-    for package in packages {
-        command.args(["-p", package]);
-    }
-    run_command(&mut command, "mend what the compiler says above")
+pub fn build(package: &str) -> Result<()> {
+    run_command(cargo().args(["build", "--release", "-p", package]), "mend what the compiler says above")
 }
