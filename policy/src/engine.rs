@@ -2,45 +2,196 @@
 //! and what is to be said of it all.
 //!
 //! [`Engine::handle`] takes one [`Input`] and appends [`Output`]s; [`Engine::tick`] does what only time brings
-//! about. Both take `now`, which must not run backwards by more than the capture's reordering.
+//! about. Both take `now`, which must not run backwards. Times in inputs are those of the capture and may be a
+//! little out of order: an answer can come before its request.
 
 mod config;
+mod connection;
 mod io;
+mod pairing;
+mod passing;
+mod record;
+mod relay;
+mod server;
+mod traffic;
+
+use std::collections::{BTreeSet, HashMap};
 
 pub use config::{Counters, Declared, EngineConfig, EngineLimits, Payloads};
 pub use io::{Exec, ExitStatus, Input, Output, Process};
 
-use crate::ids::Timestamp;
+use crate::event::{CaptureGap, Event, EventBody, ServerType};
+use crate::ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
+use crate::redact::Redactor;
+use connection::{Connection, Stage};
+use record::Recorder;
+use relay::{HeldId, Relays};
+
+/// What time brings about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    /// A held message is said.
+    Held(HeldId),
+    /// An answer without a request is given up.
+    Early(ConnectionId, Direction),
+    /// The end of a server is said.
+    Exit(ConnectionId),
+}
 
 /// The state of everything watched.
+#[derive(Debug)]
 pub struct Engine {
     config: EngineConfig,
+    recorder: Recorder,
     counters: Counters,
+    connections: HashMap<ConnectionId, Connection>,
+    /// Which connection a live process serves.
+    processes: HashMap<u32, ConnectionId>,
+    relays: Relays,
+    /// Bytes of answers that wait for their requests, of all connections.
+    early_bytes: usize,
+    /// What is due when; entries that no longer hold are skipped.
+    due: BTreeSet<(Timestamp, Due)>,
+    scratch: String,
 }
+
+/// Who an event is about.
+struct Place {
+    connection: ConnectionId,
+    session: SessionId,
+    server: ServerId,
+    via: Vec<ServerId>,
+}
+
+/// Most relays one behind the other.
+const MAX_RELAYS: usize = 8;
 
 impl Engine {
     /// An engine that knows of nothing yet.
     pub fn new(config: EngineConfig) -> Self {
-        Self { config, counters: Counters::default() }
+        let recorder = Recorder { redactor: Redactor::new(config.redaction_key), payloads: config.payloads };
+        Self {
+            config,
+            recorder,
+            counters: Counters::default(),
+            connections: HashMap::new(),
+            processes: HashMap::new(),
+            relays: Relays::default(),
+            early_bytes: 0,
+            due: BTreeSet::new(),
+            scratch: String::new(),
+        }
     }
 
-    /// Takes one input in and appends what follows from it to `out`.
+    /// Takes one input in and appends what follows from it to `out`, after what is due.
     pub fn handle(&mut self, input: Input<'_>, now: Timestamp, out: &mut Vec<Output>) {
-        let _ = (input, now, out, &self.config);
+        self.tick(now, out);
+        match input {
+            Input::Exec(exec) => self.exec(exec, now, out),
+            Input::Frame { connection, direction, time, bytes } => {
+                self.counters.frames += 1;
+                if self.known(connection, time, out) {
+                    self.frame(connection, direction, time, bytes, now, out);
+                }
+            }
+            Input::Junk { connection, direction, time, bytes } => {
+                self.counters.junk_bytes = self.counters.junk_bytes.saturating_add(bytes);
+                if self.known(connection, time, out) {
+                    self.junk(connection, direction, bytes, now, out);
+                }
+            }
+            Input::Gap { connection, direction, time, bytes, cause, pid, offset } => {
+                self.counters.gaps += 1;
+                self.counters.gap_bytes = self.counters.gap_bytes.saturating_add(bytes);
+                if self.known(connection, time, out) {
+                    self.gap(connection, time, CaptureGap { direction, bytes, cause, offset, pid }, out);
+                }
+            }
+            Input::Exit { connection, pid, time, status } => self.exit(connection, pid, time, status, now),
+            Input::Closed { connection, time } => self.close(connection, time, out),
+        }
     }
 
-    /// Does what is due at `now`: held requests are released, exits said, late answers given up.
+    /// Does what is due at `now`: held requests are said, ends are said, early answers are given up.
     pub fn tick(&mut self, now: Timestamp, out: &mut Vec<Output>) {
-        let _ = (now, out);
+        while let Some((time, due)) = self.due.first().copied().filter(|(time, _)| *time <= now) {
+            self.due.remove(&(time, due));
+            match due {
+                Due::Held(held) => self.release(held, out),
+                Due::Early(connection, direction) => self.give_up_early(connection, direction, now, out),
+                Due::Exit(connection) => {
+                    let due = |connection: &Connection| connection.exit_at.is_some_and(|at| at <= now);
+                    if self.connections.get(&connection).is_some_and(due) {
+                        self.say_exit(connection, time, out);
+                    }
+                }
+            }
+        }
     }
 
     /// When [`Engine::tick`] has something to do next; `None` when nothing is waiting.
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        None
+        self.due.first().map(|(time, _)| *time)
     }
 
     /// What happened so far, in numbers.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
+
+    fn direct_outer(&self, id: ConnectionId) -> Option<&Connection> {
+        let outer = self.connections.get(&id)?.outer?;
+        self.connections.get(&outer).filter(|outer| matches!(outer.stage, Stage::Server))
+    }
+
+    /// The servers that this connection is inner to, nearest first.
+    fn outers(&self, id: ConnectionId) -> impl Iterator<Item = &Connection> {
+        std::iter::successors(self.direct_outer(id), |outer| self.direct_outer(outer.id)).take(MAX_RELAYS)
+    }
+
+    /// Who an event of this connection is about.
+    fn place(&self, id: ConnectionId) -> Option<Place> {
+        let connection = self.connections.get(&id)?;
+        let mut via: Vec<ServerId> = self.outers(id).map(Connection::server_id).collect();
+        via.reverse();
+        Some(Place { connection: id, session: self.session(connection), server: connection.server_id(), via })
+    }
+
+    /// The session of a connection: that of the outermost client.
+    fn session(&self, connection: &Connection) -> SessionId {
+        if let Some(session) = &connection.session {
+            return session.clone();
+        }
+        if let Some(outer) = self.outers(connection.id).last() {
+            return self.session(outer);
+        }
+        let client = connection.client.as_ref();
+        let text = match client {
+            Some(client) => format!("{} {}", client.pid, client.start_ns),
+            None => format!("connection {} {}", connection.id.0, connection.since.0),
+        };
+        let digest = self.recorder.redactor.digest("session", text.as_bytes());
+        SessionId(format!("sess_{}", digest.get(..12).unwrap_or(&digest)))
+    }
+
+    fn say(&self, place: Place, time: Timestamp, body: impl Into<EventBody>, out: &mut Vec<Output>) {
+        out.push(Output::Event(Event {
+            timestamp: time,
+            session_id: Some(place.session),
+            server_id: Some(place.server),
+            server_type: Some(ServerType::Stdio),
+            via: place.via,
+            connection: Some(place.connection),
+            body: body.into(),
+        }));
+    }
+
+    fn say_of(&self, id: ConnectionId, time: Timestamp, body: impl Into<EventBody>, out: &mut Vec<Output>) {
+        if let Some(place) = self.place(id) {
+            self.say(place, time, body, out);
+        }
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -42,12 +42,16 @@ pub struct EngineLimits {
     pub open_requests: usize,
     /// Answers waiting for their request, for each connection and direction.
     pub early_responses: usize,
+    /// Bytes of those, over all connections.
+    pub early_response_bytes: usize,
     /// How long such an answer waits.
     pub early_response_wait: Duration,
     /// Tools remembered for each connection.
     pub tools: usize,
     /// Requests to a relay that are held to see whether it passes them on, over all connections.
     pub held_requests: usize,
+    /// Bytes of those.
+    pub held_bytes: usize,
     /// How long such a request is held.
     pub relay_hold: Duration,
     /// From the last exit to `mcp_server_exited`: answers may be read after the server died.
@@ -63,9 +67,11 @@ impl Default for EngineLimits {
             candidate_bytes: 256 * 1024,
             open_requests: 10_000,
             early_responses: 256,
+            early_response_bytes: 32 * 1024 * 1024,
             early_response_wait: Duration::from_secs(2),
             tools: 10_000,
             held_requests: 4_096,
+            held_bytes: 32 * 1024 * 1024,
             relay_hold: Duration::from_millis(25),
             exit_linger: Duration::from_secs(1),
         }

@@ -1,0 +1,210 @@
+//! What is known of one connection.
+
+use std::collections::{HashSet, VecDeque};
+
+use super::io::{Exec, ExitStatus, Process};
+use super::pairing::Pairing;
+use crate::discovery::{self, Match};
+use crate::event::{CaptureGap, Identity, MatchedBy, ServerExited};
+use crate::ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
+
+/// Something that came before it was known whether this is a server.
+#[derive(Debug)]
+pub(super) enum Waiting {
+    Frame { direction: Direction, time: Timestamp, bytes: Vec<u8> },
+    Gap { time: Timestamp, gap: CaptureGap },
+}
+
+/// Most gaps remembered of a candidate.
+const MAX_WAITING_GAPS: usize = 16;
+
+/// How far a connection is.
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// Perhaps a server.
+    Candidate { waiting: VecDeque<Waiting>, frames: usize, bytes: usize, gaps: usize },
+    /// A server; it was said.
+    Server,
+    /// A server whose end was said.
+    Exited,
+}
+
+/// One connection, from its first program to its end.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) id: ConnectionId,
+    pub(super) since: Timestamp,
+    pub(super) stage: Stage,
+    pub(super) adopted: bool,
+    /// Programs, in order.
+    pub(super) chain: Vec<Process>,
+    /// Processes of the chain that have not ended.
+    pub(super) live: HashSet<u32>,
+    /// How the last program of the chain ended.
+    pub(super) status: Option<ExitStatus>,
+    /// When the last process ended.
+    pub(super) ended: Option<Timestamp>,
+    /// When the end is to be said, after the last process ended.
+    pub(super) exit_at: Option<Timestamp>,
+    pub(super) client: Option<Process>,
+    pub(super) named: Option<Match>,
+    pub(super) declared: Option<ServerId>,
+    /// Value, id and place in the chain of the most telling program.
+    best: Option<(u8, ServerId, usize)>,
+    /// As announced.
+    pub(super) server: Option<ServerId>,
+    /// As announced, or as will be.
+    pub(super) session: Option<SessionId>,
+    /// The relay that this is inner to, and those that are inner to this.
+    pub(super) outer: Option<ConnectionId>,
+    pub(super) inners: Vec<ConnectionId>,
+    /// Client to server, server to client.
+    requests: [Pairing; 2],
+    /// Digests of names and hashes of tools that were said.
+    pub(super) tools: HashSet<[u8; 16]>,
+    pub(super) totals: ServerExited,
+}
+
+impl Connection {
+    pub(super) fn new(id: ConnectionId, since: Timestamp) -> Self {
+        Self {
+            id,
+            since,
+            stage: Stage::Candidate { waiting: VecDeque::new(), frames: 0, bytes: 0, gaps: 0 },
+            adopted: false,
+            chain: Vec::new(),
+            live: HashSet::new(),
+            status: None,
+            ended: None,
+            exit_at: None,
+            client: None,
+            named: None,
+            declared: None,
+            best: None,
+            server: None,
+            session: None,
+            outer: None,
+            inners: Vec::new(),
+            requests: [Pairing::default(), Pairing::default()],
+            tools: HashSet::new(),
+            totals: ServerExited::default(),
+        }
+    }
+
+    /// Requests that went in this direction.
+    pub(super) fn requests(&mut self, direction: Direction) -> &mut Pairing {
+        let [to_server, to_client] = &mut self.requests;
+        match direction {
+            Direction::ClientToServer => to_server,
+            Direction::ServerToClient => to_client,
+        }
+    }
+
+    pub(super) fn is_candidate(&self) -> bool {
+        matches!(self.stage, Stage::Candidate { .. })
+    }
+
+    /// Whether it may be dropped when it does not behave like a server.
+    pub(super) fn is_unnamed(&self) -> bool {
+        self.named.is_none() && self.declared.is_none()
+    }
+
+    /// Whether its first frame seen need not be the first that was sent, and so proves nothing by itself.
+    pub(super) fn began_late(&self) -> bool {
+        self.adopted
+            || self.chain.is_empty()
+            || matches!(&self.stage, Stage::Candidate { gaps, .. } if *gaps > 0)
+    }
+
+    /// Adds a program to the chain. Whether there was room.
+    pub(super) fn run(&mut self, exec: Exec, limit: usize) -> bool {
+        let Exec { adopted, process, client, .. } = exec;
+        self.adopted = if self.chain.is_empty() { adopted } else { self.adopted && adopted };
+        self.client = self.client.take().or(client);
+        self.live.insert(process.pid);
+        self.ended = None;
+        self.exit_at = None;
+        self.status = None;
+        if self.chain.len() >= limit {
+            // The first programs name the server; the last is the one that serves.
+            self.chain.pop();
+            self.chain.push(process);
+            return false;
+        }
+        let cwd = process.cwd.as_deref();
+        let rank = discovery::specificity(&process.argv, cwd);
+        if self.best.as_ref().is_none_or(|(best, ..)| rank > *best) {
+            self.best = Some((rank, discovery::server_id(&process.argv, cwd), self.chain.len()));
+        }
+        self.chain.push(process);
+        true
+    }
+
+    /// The program that names the server.
+    pub(super) fn naming(&self) -> Option<&Process> {
+        self.best.as_ref().and_then(|(_, _, at)| self.chain.get(*at))
+    }
+
+    /// The id it has, or would have if it were announced now.
+    pub(super) fn server_id(&self) -> ServerId {
+        let derived = || self.best.as_ref().map(|(_, id, _)| id.clone());
+        (self.server.clone())
+            .or_else(|| self.declared.clone())
+            .or_else(derived)
+            .unwrap_or_else(|| discovery::hashed_id(format!("connection {}", self.id.0).as_bytes()))
+    }
+
+    pub(super) fn identity(&self) -> Identity {
+        if self.declared.is_some() { Identity::Declared } else { Identity::Derived }
+    }
+
+    pub(super) fn matched_by(&self) -> MatchedBy {
+        match (&self.declared, &self.named) {
+            (Some(_), _) => MatchedBy::Declared,
+            (None, Some(_)) => MatchedBy::Name,
+            (None, None) => MatchedBy::Behaviour,
+        }
+    }
+
+    /// Keeps a frame until it is known what this is. Whether there was room.
+    pub(super) fn keep_frame(
+        &mut self,
+        direction: Direction,
+        time: Timestamp,
+        frame: &[u8],
+        max_frames: usize,
+        max_bytes: usize,
+    ) -> bool {
+        let Stage::Candidate { waiting, frames, bytes, .. } = &mut self.stage else { return false };
+        if *frames >= max_frames || *bytes + frame.len() > max_bytes {
+            return false;
+        }
+        *frames += 1;
+        *bytes += frame.len();
+        waiting.push_back(Waiting::Frame { direction, time, bytes: frame.to_vec() });
+        true
+    }
+
+    /// Keeps a gap until it is known what this is; beyond a bound they are added to the last.
+    pub(super) fn keep_gap(&mut self, time: Timestamp, gap: CaptureGap) {
+        let Stage::Candidate { waiting, gaps, .. } = &mut self.stage else { return };
+        *gaps += 1;
+        if *gaps <= MAX_WAITING_GAPS {
+            waiting.push_back(Waiting::Gap { time, gap });
+        } else if let Some(Waiting::Gap { gap: last, .. }) =
+            waiting.iter_mut().rev().find(|item| matches!(item, Waiting::Gap { .. }))
+        {
+            last.bytes = last.bytes.saturating_add(gap.bytes);
+        }
+    }
+
+    /// Counts a frame.
+    pub(super) fn count(&mut self, direction: Direction, bytes: u64) {
+        let (frames, total) = match direction {
+            Direction::ClientToServer => (&mut self.totals.frames.c2s, &mut self.totals.bytes.c2s),
+            Direction::ServerToClient => (&mut self.totals.frames.s2c, &mut self.totals.bytes.s2c),
+        };
+        *frames += 1;
+        *total += bytes;
+    }
+}

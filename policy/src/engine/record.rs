@@ -1,0 +1,240 @@
+//! Messages as they are put into events.
+
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::config::Payloads;
+use super::pairing::{Asked, Client};
+use crate::event::{
+    CallStatus, Message as MessageEvent, MessageKind, ServerInitialized, ToolCalled, ToolResult,
+};
+use crate::ids::{Direction, ServerId};
+use crate::protocol::{Id, Kind, Message, Method, decode_str, members, value};
+use crate::redact::Redactor;
+
+/// Longest name (of a tool, a method, a server) in an event, in bytes.
+pub(super) const MAX_NAME_BYTES: usize = 256;
+/// Longest text (a description, an error) in an event, in bytes.
+pub(super) const MAX_TEXT_BYTES: usize = 16 * 1024;
+/// Longest capabilities in an event, in bytes of JSON.
+const MAX_CAPABILITIES_BYTES: usize = 64 * 1024;
+
+/// Puts values into events as they may be put there.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    pub(super) redactor: Redactor,
+    pub(super) payloads: Payloads,
+}
+
+impl Recorder {
+    pub(super) fn is_full(&self) -> bool {
+        self.payloads == Payloads::Full
+    }
+
+    /// A value, whole or redacted. What no [`Value`] can hold is its text, with full payloads.
+    fn payload(&self, json: &str) -> Value {
+        match self.payloads {
+            Payloads::Redacted => self.redactor.redact(json),
+            Payloads::Full => value(json).unwrap_or_else(|| Value::String(json.to_owned())),
+        }
+    }
+
+    fn optional(&self, json: Option<&RawValue>) -> Value {
+        json.map_or(Value::Null, |json| self.payload(json.get()))
+    }
+
+    /// An id as it was sent; a long one may be anything, and is treated so.
+    fn id(&self, raw: &str) -> Value {
+        if raw.len() <= MAX_NAME_BYTES { Id(raw).value() } else { self.payload(raw) }
+    }
+
+    pub(super) fn called(&self, id: &str, params: Option<&RawValue>, server: &ServerId) -> ToolCalled {
+        let params = params.map_or("null", RawValue::get);
+        let [name, arguments] = members(params, ["name", "arguments"]);
+        let tool_name = text(name, MAX_NAME_BYTES).unwrap_or_default();
+        ToolCalled {
+            tool_id: tool_id(server, &tool_name),
+            tool_name,
+            jsonrpc_id: self.id(id),
+            input: self.optional(arguments),
+            meta: if self.is_full() { rest_of_params(params) } else { None },
+        }
+    }
+
+    /// The answer to a call; `id` is that of the request it is said for.
+    pub(super) fn result(
+        &self,
+        tool_name: &str,
+        id: &str,
+        message: &Message<'_>,
+        bytes: u64,
+        latency_ns: u64,
+        server: &ServerId,
+    ) -> ToolResult {
+        let mut result = ToolResult {
+            tool_name: tool_name.to_owned(),
+            tool_id: tool_id(server, tool_name),
+            jsonrpc_id: self.id(id),
+            status: CallStatus::Error,
+            error_code: None,
+            error_message: None,
+            error_message_bytes: None,
+            bytes,
+            latency_ns,
+            result: Value::Null,
+        };
+        match &message.kind {
+            Kind::Response { result: answer, .. } => {
+                let [is_error] = members(answer.get(), ["isError"]);
+                if is_error.is_none_or(|flag| flag.get() != "true") {
+                    result.status = CallStatus::Ok;
+                }
+                result.result = self.payload(answer.get());
+            }
+            Kind::Error { code, message, data, .. } => {
+                result.error_code = Some(*code);
+                result.error_message = self.is_full().then(|| clip(message, MAX_TEXT_BYTES));
+                result.error_message_bytes = Some(message.len() as u64);
+                result.result = self.optional(*data);
+            }
+            _ => {}
+        }
+        result
+    }
+
+    /// Any message. `answers` is the method of the request that an answer is to; `id` stands in for its own
+    /// where it is said for another connection's.
+    pub(super) fn message(
+        &self,
+        direction: Direction,
+        message: &Message<'_>,
+        bytes: u64,
+        answers: Option<&str>,
+        id: Option<&str>,
+    ) -> MessageEvent {
+        let raw = |json: &Option<&RawValue>| self.optional(*json);
+        let (kind, method, own_id, part) = match &message.kind {
+            Kind::Request { id, method, params } => {
+                (MessageKind::Request, Some(method.as_str()), Some(id), raw(params))
+            }
+            Kind::Notification { method, params } => {
+                (MessageKind::Notification, Some(method.as_str()), None, raw(params))
+            }
+            Kind::Response { id, result } => {
+                (MessageKind::Response, answers, Some(id), self.part(result.get()))
+            }
+            Kind::Error { id, .. } => {
+                let [error] = members(message.raw, ["error"]);
+                (MessageKind::Error, answers, Some(id), raw(&error))
+            }
+            Kind::Invalid => (MessageKind::Invalid, None, None, self.part(message.raw)),
+        };
+        let id = id.or(own_id.map(|id| id.0)).map(|id| self.id(id));
+        let payload = if self.is_full() { self.whole(message.raw, id.as_ref()) } else { part };
+        let method = method.map(|method| clip(method, MAX_NAME_BYTES));
+        MessageEvent { direction, kind, method, jsonrpc_id: id, bytes, payload }
+    }
+
+    /// A part of a message that is only wanted redacted: with full payloads the whole message is.
+    fn part(&self, json: &str) -> Value {
+        if self.is_full() { Value::Null } else { self.payload(json) }
+    }
+
+    fn whole(&self, raw: &str, id: Option<&Value>) -> Value {
+        let mut whole = self.payload(raw);
+        if let (Some(object), Some(id)) = (whole.as_object_mut(), id)
+            && object.contains_key("id")
+        {
+            object.insert("id".to_owned(), id.clone());
+        }
+        whole
+    }
+
+    /// Bytes that are no message at all.
+    pub(super) fn invalid(&self, direction: Direction, frame: &[u8]) -> MessageEvent {
+        let text = String::from_utf8_lossy(frame);
+        let payload = match self.payloads {
+            Payloads::Redacted => self.redactor.redact(&text),
+            Payloads::Full => Value::String(text.into_owned()),
+        };
+        let bytes = frame.len() as u64;
+        MessageEvent { direction, kind: MessageKind::Invalid, method: None, jsonrpc_id: None, bytes, payload }
+    }
+}
+
+/// What of a request its answer will be read with.
+pub(super) fn asked(method: &Method<'_>, params: Option<&RawValue>) -> Asked {
+    let params = params.map_or("null", RawValue::get);
+    match method {
+        Method::ToolsCall => {
+            let [name] = members(params, ["name"]);
+            Asked::Call { tool_name: text(name, MAX_NAME_BYTES).unwrap_or_default() }
+        }
+        Method::ToolsList => Asked::ToolsList,
+        Method::Initialize => {
+            let [info, version, capabilities] =
+                members(params, ["clientInfo", "protocolVersion", "capabilities"]);
+            let [name, client_version] = members(info.map_or("null", RawValue::get), ["name", "version"]);
+            Asked::Initialize(Box::new(Client {
+                name: text(name, MAX_NAME_BYTES),
+                version: text(client_version, MAX_NAME_BYTES),
+                protocol_version: text(version, MAX_NAME_BYTES),
+                capabilities: bounded(capabilities),
+            }))
+        }
+        other => Asked::Other { method: clip(other.as_str(), MAX_NAME_BYTES).into() },
+    }
+}
+
+/// What the two sides say of themselves.
+pub(super) fn initialized(client: &Client, result: &RawValue) -> ServerInitialized {
+    let [info, version, capabilities, instructions] =
+        members(result.get(), ["serverInfo", "protocolVersion", "capabilities", "instructions"]);
+    let [name, server_version] = members(info.map_or("null", RawValue::get), ["name", "version"]);
+    ServerInitialized {
+        server_name: text(name, MAX_NAME_BYTES),
+        server_version: text(server_version, MAX_NAME_BYTES),
+        client_name: client.name.clone(),
+        client_version: client.version.clone(),
+        protocol_version: text(version, MAX_NAME_BYTES),
+        requested_protocol_version: client.protocol_version.clone(),
+        capabilities: bounded(capabilities),
+        client_capabilities: client.capabilities.clone(),
+        instructions: text(instructions, MAX_TEXT_BYTES),
+    }
+}
+
+/// `mcp:{server}:{tool}`.
+pub(super) fn tool_id(server: &ServerId, tool_name: &str) -> String {
+    format!("mcp:{server}:{tool_name}")
+}
+
+/// A string, cut off after `limit` bytes.
+pub(super) fn text(json: Option<&RawValue>, limit: usize) -> Option<String> {
+    json.and_then(|json| decode_str(json.get())).map(|text| clip(&text, limit))
+}
+
+/// The beginning of a text, `…` for what was cut off.
+pub(super) fn clip(text: &str, limit: usize) -> String {
+    if text.len() <= limit {
+        return text.to_owned();
+    }
+    let end = (0..=limit).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    format!("{}…", text.get(..end).unwrap_or_default())
+}
+
+fn bounded(json: Option<&RawValue>) -> Value {
+    json.filter(|json| json.get().len() <= MAX_CAPABILITIES_BYTES)
+        .and_then(|json| value(json.get()))
+        .unwrap_or(Value::Null)
+}
+
+fn rest_of_params(params: &str) -> Option<Value> {
+    let rest: Map<String, Value> = match value(params)? {
+        Value::Object(members) => {
+            members.into_iter().filter(|(key, _)| key != "name" && key != "arguments").collect()
+        }
+        _ => return None,
+    };
+    (!rest.is_empty()).then_some(Value::Object(rest))
+}

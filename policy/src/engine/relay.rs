@@ -1,0 +1,188 @@
+//! Relays: a server to one side and a client of the next that passes the same messages on.
+//!
+//! Connection B is *inner* to A when B's client is one of A's processes (or has one as a parent): A's server
+//! started B's. A message from A's client is then held for a moment (25 ms) to see whether the same one goes
+//! over B: then it is one call, said once, as B's with `via` A, in the words and at the time of A's client.
+//! Where nothing comes, it is A's own. What is said of no such pair is never merged: ten servers that get the
+//! same first message are ten servers.
+//!
+//! Messages are the same when method and params are, as canonical JSON without `_meta` (a relay built on an SDK
+//! has progress tokens of its own). Ids are each connection's own.
+//!
+//! What goes the other way by itself, requests and notifications of a server, is said once for each connection
+//! it goes over: B's with `via` A, and A's.
+
+use std::collections::{BTreeMap, HashMap};
+
+use sha2::{Digest, Sha256};
+
+use super::pairing::Asked;
+use crate::ids::{ConnectionId, ServerId, SessionId, Timestamp};
+use crate::protocol::{IdKey, Kind, Message, value};
+
+/// What a message says, whatever its id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Fingerprint([u8; 16]);
+
+/// A held message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct HeldId(pub(super) u64);
+
+/// A request that went over several connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct LinkId(pub(super) u64);
+
+/// One connection that a message went over.
+#[derive(Clone, Debug)]
+pub(super) struct Hop {
+    pub(super) connection: ConnectionId,
+    /// Of a request: under which it is open, and which of those with this id.
+    pub(super) request: Option<(IdKey, u64)>,
+}
+
+/// A message that may be passed on.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) fingerprint: Fingerprint,
+    /// Outermost first.
+    pub(super) path: Vec<Hop>,
+    /// As the outermost client sent it.
+    pub(super) raw: String,
+    pub(super) bytes: u64,
+    pub(super) time: Timestamp,
+}
+
+/// What the answer to a relayed request is said with.
+#[derive(Debug)]
+pub(super) struct Link {
+    /// Whose it is: the innermost.
+    pub(super) connection: ConnectionId,
+    pub(super) session: SessionId,
+    pub(super) server: ServerId,
+    pub(super) via: Vec<ServerId>,
+    /// Of the outermost request.
+    pub(super) id: Box<str>,
+    pub(super) time: Timestamp,
+    pub(super) asked: Asked,
+    /// Connections that have not answered.
+    pub(super) remaining: usize,
+    /// What was answered first.
+    pub(super) answer: Option<Fingerprint>,
+}
+
+/// All that is between connections.
+#[derive(Debug, Default)]
+pub(super) struct Relays {
+    held: BTreeMap<HeldId, Held>,
+    held_bytes: usize,
+    pub(super) links: HashMap<LinkId, Link>,
+    last: u64,
+}
+
+impl Relays {
+    /// A number that was not used before.
+    pub(super) fn next(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.held.len()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    pub(super) fn hold(&mut self, held: Held) -> HeldId {
+        let id = HeldId(self.next());
+        self.held_bytes += held.raw.len();
+        self.held.insert(id, held);
+        id
+    }
+
+    pub(super) fn get_mut(&mut self, id: HeldId) -> Option<&mut Held> {
+        self.held.get_mut(&id)
+    }
+
+    pub(super) fn take(&mut self, id: HeldId) -> Option<Held> {
+        let held = self.held.remove(&id)?;
+        self.held_bytes -= held.raw.len();
+        Some(held)
+    }
+
+    /// The oldest held message that says the same and for which `fits` is true.
+    pub(super) fn find(&self, fingerprint: &Fingerprint, fits: impl Fn(&Held) -> bool) -> Option<HeldId> {
+        self.held.iter().find(|(_, held)| held.fingerprint == *fingerprint && fits(held)).map(|(id, _)| *id)
+    }
+
+    /// Held messages that went over this connection.
+    pub(super) fn over(&self, connection: ConnectionId) -> Vec<HeldId> {
+        let over = |held: &Held| held.path.iter().any(|hop| hop.connection == connection);
+        self.held.iter().filter(|(_, held)| over(held)).map(|(id, _)| *id).collect()
+    }
+
+    /// Takes a message that turned out to be the outer one of a held one into it.
+    pub(super) fn put_in_front(&mut self, id: HeldId, hop: Hop, raw: &str, bytes: u64, time: Timestamp) {
+        let Some(held) = self.held.get_mut(&id) else { return };
+        self.held_bytes = self.held_bytes - held.raw.len() + raw.len();
+        held.path.insert(0, hop);
+        held.raw = raw.to_owned();
+        held.bytes = bytes;
+        held.time = time;
+    }
+
+    /// One connection less will answer.
+    pub(super) fn let_go(&mut self, id: LinkId) {
+        if let Some(link) = self.links.get_mut(&id) {
+            link.remaining = link.remaining.saturating_sub(1);
+            if link.remaining == 0 {
+                self.links.remove(&id);
+            }
+        }
+    }
+}
+
+/// What a request or a notification says.
+pub(super) fn of_request(method: &str, params: Option<&str>) -> Fingerprint {
+    fingerprint(&["request", method], params.unwrap_or("null"))
+}
+
+/// What an answer says.
+pub(super) fn of_answer(message: &Message<'_>) -> Fingerprint {
+    match &message.kind {
+        Kind::Response { result, .. } => fingerprint(&["result"], result.get()),
+        Kind::Error { code, message, data, .. } => {
+            let data = data.map_or("null", |data| data.get());
+            fingerprint(&["error", &code.to_string(), message], data)
+        }
+        _ => fingerprint(&["message"], message.raw),
+    }
+}
+
+fn fingerprint(words: &[&str], json: &str) -> Fingerprint {
+    let mut hash = Sha256::new();
+    for word in words {
+        hash.update((word.len() as u64).to_le_bytes());
+        hash.update(word.as_bytes());
+    }
+    match value(json) {
+        Some(mut value) => {
+            if let Some(object) = value.as_object_mut() {
+                object.remove("_meta");
+                // No params, null and no members are the same to every reader.
+                if object.is_empty() {
+                    value = serde_json::Value::Null;
+                }
+            }
+            let canonical = serde_json_canonicalizer::to_vec(&value);
+            hash.update(canonical.unwrap_or_else(|_| value.to_string().into_bytes()));
+        }
+        None => hash.update(json.as_bytes()),
+    }
+    let mut short = [0; 16];
+    for (slot, byte) in short.iter_mut().zip(hash.finalize()) {
+        *slot = byte;
+    }
+    Fingerprint(short)
+}

@@ -1,0 +1,381 @@
+//! The life of a server: candidates, confirmation, relays found, the end.
+
+use super::connection::{Connection, Stage, Waiting};
+use super::io::{Exec, ExitStatus, Output, Process};
+use super::pairing::Role;
+use super::relay::LinkId;
+use super::{Due, Engine, MAX_RELAYS};
+use crate::event::{CaptureGap, MatchedBy, ProcessInfo, ServerStarted};
+use crate::ids::{ConnectionId, Direction, ServerId, Timestamp};
+use crate::protocol::{self, Kind, Message, is_mcp_opening};
+use crate::redact::redact_argv;
+
+/// What the first messages of a candidate say of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Server,
+    No,
+    /// Nothing yet.
+    Open,
+}
+
+impl Engine {
+    /// Makes sure that a connection is known. Whether it is.
+    pub(super) fn known(&mut self, id: ConnectionId, time: Timestamp, out: &mut Vec<Output>) -> bool {
+        if self.connections.contains_key(&id) {
+            return true;
+        }
+        if self.connections.len() >= self.config.limits.connections && !self.make_room(time, out) {
+            self.counters.connections_refused += 1;
+            out.push(Output::Drop(id));
+            return false;
+        }
+        self.connections.insert(id, Connection::new(id, time));
+        true
+    }
+
+    /// Forgets the connection that is missed least: one that ended, else the oldest of no name.
+    fn make_room(&mut self, time: Timestamp, out: &mut Vec<Output>) -> bool {
+        let ended = |connection: &&Connection| matches!(connection.stage, Stage::Exited);
+        let nameless = |connection: &&Connection| connection.is_candidate() && connection.is_unnamed();
+        let oldest = |choice: &dyn Fn(&&Connection) -> bool| {
+            self.connections
+                .values()
+                .filter(choice)
+                .min_by_key(|connection| connection.since)
+                .map(|found| found.id)
+        };
+        let ended = oldest(&ended);
+        let Some(victim) = ended.or_else(|| oldest(&nameless)) else { return false };
+        if ended.is_none() {
+            self.counters.connections_refused += 1;
+            out.push(Output::Drop(victim));
+        }
+        self.close(victim, time, out);
+        true
+    }
+
+    pub(super) fn exec(&mut self, exec: Exec, now: Timestamp, out: &mut Vec<Output>) {
+        self.counters.execs += 1;
+        let (id, pid, time, adopted) = (exec.connection, exec.process.pid, exec.time, exec.adopted);
+        if !self.known(id, time, out) {
+            return;
+        }
+        let named = self.config.patterns.matches(&exec.process.argv);
+        let declared = self.declared(&exec.process);
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        if connection.is_candidate() {
+            connection.since = connection.since.min(time);
+        }
+        if !connection.run(exec, self.config.limits.chain) {
+            self.counters.chain_overflow += 1;
+        }
+        connection.named = connection.named.take().or(named);
+        connection.declared = connection.declared.take().or(declared);
+        let at_once = connection.is_candidate()
+            && (connection.declared.is_some() || adopted && connection.named.is_some());
+        self.processes.insert(pid, id);
+        self.find_outer(id);
+        if adopted {
+            // Processes are found in no order: this may be the relay of one that is known already.
+            let others: Vec<ConnectionId> = self
+                .connections
+                .values()
+                .filter(|other| other.outer.is_none())
+                .map(|other| other.id)
+                .collect();
+            others.into_iter().for_each(|other| self.find_outer(other));
+        }
+        if at_once {
+            self.start(id, time, now, out);
+        }
+    }
+
+    /// The declared server that this process runs: its command at the start of the command line, or behind the
+    /// interpreters that a script's first line puts there, and exactly its arguments.
+    fn declared(&self, process: &Process) -> Option<ServerId> {
+        /// `#!/usr/bin/env node` puts two words in front.
+        const MAX_INTERPRETER_WORDS: usize = 3;
+        let is = |command: &str, word: &str| {
+            let by_path = process.executable.as_deref() == Some(command) || word == command;
+            by_path || !command.contains('/') && word.rsplit('/').next() == Some(command)
+        };
+        let fits = |command: &str, args: &[String]| {
+            let at = process.argv.len().checked_sub(args.len() + 1)?;
+            let word = process.argv.get(at).filter(|_| at < MAX_INTERPRETER_WORDS)?;
+            (process.argv.get(at + 1..)? == args && is(command, word)).then_some(())
+        };
+        let declared = self.config.declared.iter().find(|entry| fits(&entry.command, &entry.args).is_some());
+        declared.map(|entry| entry.id.clone())
+    }
+
+    /// Finds the relay that a connection is inner to: its client, or the nearest of the parents, is one of the
+    /// relay's processes.
+    fn find_outer(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get(&id).filter(|connection| connection.outer.is_none())
+        else {
+            return;
+        };
+        let client = connection
+            .client
+            .iter()
+            .flat_map(|client| std::iter::once(client.pid).chain(client.ancestors.iter().copied()));
+        let parents = connection.chain.iter().flat_map(|process| process.ancestors.iter().copied());
+        let outer = client
+            .chain(parents)
+            .find_map(|pid| self.processes.get(&pid).copied().filter(|outer| *outer != id));
+        let Some(outer) = outer else { return };
+        let mut above = Some(outer);
+        for _ in 0..MAX_RELAYS {
+            if above == Some(id) {
+                return;
+            }
+            above = above.and_then(|above| self.connections.get(&above)).and_then(|above| above.outer);
+        }
+        if above.is_some() {
+            return;
+        }
+        if let Some(outer) = self.connections.get_mut(&outer) {
+            outer.inners.push(id);
+        }
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.outer = Some(outer);
+        }
+    }
+
+    /// A frame of a candidate: is it a server?
+    pub(super) fn candidate_frame(
+        &mut self,
+        id: ConnectionId,
+        direction: Direction,
+        time: Timestamp,
+        bytes: &[u8],
+        now: Timestamp,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let parsed = protocol::parse(bytes, &mut scratch);
+        let messages = parsed.as_ref().map_or(&[][..], |parsed| &parsed.messages);
+        let verdict = match (direction, connection.is_unnamed()) {
+            (_, false) if messages.iter().any(|message| !matches!(message.kind, Kind::Invalid)) => {
+                Verdict::Server
+            }
+            (_, false) => Verdict::Open,
+            (Direction::ServerToClient, true) => Verdict::Open,
+            (Direction::ClientToServer, true) => unnamed(messages, connection.began_late()),
+        };
+        drop(parsed);
+        self.scratch = scratch;
+        match verdict {
+            Verdict::No => {
+                self.counters.candidates_dropped += 1;
+                self.forget(id);
+                out.push(Output::Drop(id));
+            }
+            Verdict::Open => {
+                let limits = &self.config.limits;
+                if !connection.keep_frame(
+                    direction,
+                    time,
+                    bytes,
+                    limits.candidate_frames,
+                    limits.candidate_bytes,
+                ) {
+                    self.counters.candidate_overflow += 1;
+                }
+            }
+            Verdict::Server => {
+                self.start(id, time, now, out);
+                self.frame(id, direction, time, bytes, now, out);
+            }
+        }
+    }
+
+    pub(super) fn junk(
+        &mut self,
+        id: ConnectionId,
+        direction: Direction,
+        bytes: u64,
+        _now: Timestamp,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        connection.totals.junk_bytes = connection.totals.junk_bytes.saturating_add(bytes);
+        let says_no =
+            direction == Direction::ClientToServer && connection.is_unnamed() && !connection.began_late();
+        if connection.is_candidate() && says_no {
+            self.counters.candidates_dropped += 1;
+            self.forget(id);
+            out.push(Output::Drop(id));
+        }
+    }
+
+    pub(super) fn gap(&mut self, id: ConnectionId, time: Timestamp, gap: CaptureGap, out: &mut Vec<Output>) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        connection.totals.gap_bytes = connection.totals.gap_bytes.saturating_add(gap.bytes);
+        if connection.is_candidate() {
+            connection.keep_gap(time, gap);
+        } else {
+            self.say_of(id, time, gap, out);
+        }
+    }
+
+    /// A candidate is a server: says so, and then all that waited.
+    fn start(&mut self, id: ConnectionId, time: Timestamp, now: Timestamp, out: &mut Vec<Output>) {
+        let Some(connection) = self.connections.get(&id) else { return };
+        let session = self.session(connection);
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let Stage::Candidate { waiting, .. } = std::mem::replace(&mut connection.stage, Stage::Server) else {
+            return;
+        };
+        self.counters.servers += 1;
+        connection.session = Some(session);
+        connection.server = Some(connection.server_id());
+        let matched_by = connection.matched_by();
+        let (naming, last) = (connection.naming(), connection.chain.last());
+        let started = ServerStarted {
+            pid: last.map(|process| process.pid),
+            uid: last.map(|process| process.uid),
+            cgroup_id: last.map(|process| process.cgroup_id),
+            executable: last.and_then(|process| process.executable.clone()),
+            argv: naming.map(|process| redact_argv(&process.argv)).unwrap_or_default(),
+            argv_truncated: naming.is_some_and(|process| process.argv_truncated),
+            cwd: last.and_then(|process| process.cwd.clone()),
+            client: connection.client.as_ref().map(|client| ProcessInfo {
+                pid: client.pid,
+                executable: client.executable.clone(),
+                argv: redact_argv(&client.argv),
+            }),
+            matched_by,
+            pattern: (connection.named.as_ref())
+                .filter(|_| matched_by == MatchedBy::Name)
+                .map(|named| named.pattern.clone()),
+            identity: connection.identity(),
+            adopted: connection.adopted,
+            chain: connection.chain.iter().filter_map(|process| process.argv.first().cloned()).collect(),
+        };
+        out.push(Output::Confirm(id));
+        self.say_of(id, time, started, out);
+        for item in waiting {
+            match item {
+                Waiting::Frame { direction, time, bytes } => {
+                    self.frame(id, direction, time, &bytes, now, out)
+                }
+                Waiting::Gap { time, gap } => self.say_of(id, time, gap, out),
+            }
+        }
+    }
+
+    pub(super) fn exit(
+        &mut self,
+        id: ConnectionId,
+        pid: u32,
+        time: Timestamp,
+        status: Option<ExitStatus>,
+        now: Timestamp,
+    ) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        if !connection.live.remove(&pid) {
+            return;
+        }
+        if self.processes.get(&pid) == Some(&id) {
+            self.processes.remove(&pid);
+        }
+        if connection.chain.last().is_some_and(|process| process.pid == pid) {
+            connection.status = status;
+        }
+        if connection.live.is_empty() {
+            // Answers may still be read from the pipe.
+            let at = now.after(self.config.limits.exit_linger);
+            connection.ended = Some(time);
+            connection.exit_at = Some(at);
+            self.due.insert((at, Due::Exit(id)));
+        }
+    }
+
+    pub(super) fn close(&mut self, id: ConnectionId, time: Timestamp, out: &mut Vec<Output>) {
+        self.say_exit(id, time, out);
+        self.forget(id);
+    }
+
+    /// Says that a server ended, if it is one and this was not said.
+    pub(super) fn say_exit(&mut self, id: ConnectionId, time: Timestamp, out: &mut Vec<Output>) {
+        if !self.connections.get(&id).is_some_and(|connection| matches!(connection.stage, Stage::Server)) {
+            return;
+        }
+        for held in self.relays.over(id) {
+            self.release(held, out);
+        }
+        for direction in [Direction::ClientToServer, Direction::ServerToClient] {
+            self.give_up_early(id, direction, Timestamp(u64::MAX), out);
+        }
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let mut exited = connection.totals.clone();
+        exited.pid = connection.chain.last().map(|process| process.pid);
+        match connection.status {
+            Some(ExitStatus::Code(code)) => exited.exit_code = Some(code),
+            Some(ExitStatus::Signal(signal)) => exited.signal = Some(signal),
+            None => {}
+        }
+        let time = connection.ended.unwrap_or(time);
+        exited.duration_ns = time.nanos_since(connection.since);
+        exited.unanswered = [Direction::ClientToServer, Direction::ServerToClient]
+            .map(|direction| connection.requests(direction).len() as u64)
+            .iter()
+            .sum();
+        self.say_of(id, time, exited, out);
+        // Still known, since frames can come late; forgotten when nobody holds it any more.
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.stage = Stage::Exited;
+        }
+    }
+
+    /// Forgets a connection and all that hangs on it.
+    fn forget(&mut self, id: ConnectionId) {
+        let Some(mut connection) = self.connections.remove(&id) else { return };
+        self.processes.retain(|pid, owner| *owner != id || !connection.live.contains(pid));
+        let mut links: Vec<LinkId> = Vec::new();
+        for direction in [Direction::ClientToServer, Direction::ServerToClient] {
+            let requests = connection.requests(direction);
+            self.early_bytes -= requests.early.iter().map(|early| early.raw.len()).sum::<usize>();
+            links.extend(requests.drain().filter_map(|open| match open.role {
+                Role::Relayed(link) => Some(link),
+                _ => None,
+            }));
+        }
+        links.into_iter().for_each(|link| self.relays.let_go(link));
+        if let Some(outer) = connection.outer.and_then(|outer| self.connections.get_mut(&outer)) {
+            outer.inners.retain(|inner| *inner != id);
+        }
+        for inner in connection.inners {
+            if let Some(inner) = self.connections.get_mut(&inner) {
+                inner.outer = connection.outer;
+            }
+            if let Some(outer) = connection.outer.and_then(|outer| self.connections.get_mut(&outer)) {
+                outer.inners.push(inner);
+            }
+        }
+        for held in self.relays.over(id) {
+            // Only candidates come here with something held, and they have nothing to say.
+            self.relays.take(held);
+        }
+    }
+}
+
+/// What the messages of a frame say of a candidate that no name speaks for.
+fn unnamed(messages: &[Message<'_>], began_late: bool) -> Verdict {
+    let Some(first) = messages.first() else { return if began_late { Verdict::Open } else { Verdict::No } };
+    if is_mcp_opening(first) {
+        return Verdict::Server;
+    }
+    match &first.kind {
+        _ if !began_late => Verdict::No,
+        // In the middle of a session anything may come first; MCP's own names still tell.
+        Kind::Notification { method, .. } if method.is_mcp() => Verdict::Server,
+        Kind::Request { method: protocol::Method::Ping, .. } | Kind::Response { .. } | Kind::Error { .. } => {
+            Verdict::Open
+        }
+        _ => Verdict::No,
+    }
+}

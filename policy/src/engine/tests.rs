@@ -1,0 +1,169 @@
+//! Tables of inputs and what is said of them.
+
+mod bounds;
+mod life;
+mod pairs;
+mod relays;
+
+use serde_json::Value;
+
+use super::*;
+use crate::event::GapCause;
+
+/// One millisecond, the unit of time in these tests.
+pub(super) const MS: u64 = 1_000_000;
+
+pub(super) const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","clientInfo":{"name":"c","version":"1"},"capabilities":{}}}"#;
+
+/// An engine with a clock that tests turn.
+pub(super) struct Bench {
+    pub(super) engine: Engine,
+    pub(super) now: u64,
+    pub(super) out: Vec<Output>,
+}
+
+impl Bench {
+    pub(super) fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    pub(super) fn with(change: impl FnOnce(&mut EngineConfig)) -> Self {
+        let mut config = EngineConfig::new([1; 32]);
+        config.payloads = Payloads::Full;
+        change(&mut config);
+        Self { engine: Engine::new(config), now: 1_000 * MS, out: Vec::new() }
+    }
+
+    pub(super) fn input(&mut self, input: Input<'_>) {
+        self.now += 1;
+        self.engine.handle(input, Timestamp(self.now), &mut self.out);
+    }
+
+    pub(super) fn wait(&mut self, ms: u64) {
+        self.now += ms * MS;
+        self.engine.tick(Timestamp(self.now), &mut self.out);
+    }
+
+    /// A process `pid` runs a command; its client is `client`.
+    pub(super) fn exec(&mut self, connection: u64, pid: u32, command: &str, client: u32) {
+        self.exec_as(connection, pid, command, client, &[], false);
+    }
+
+    pub(super) fn exec_as(
+        &mut self,
+        connection: u64,
+        pid: u32,
+        command: &str,
+        client: u32,
+        ancestors: &[u32],
+        adopted: bool,
+    ) {
+        let process = Process {
+            pid,
+            start_ns: u64::from(pid),
+            argv: command.split(' ').map(str::to_owned).collect(),
+            ancestors: std::iter::once(client).chain(ancestors.iter().copied()).collect(),
+            ..Process::default()
+        };
+        let argv = vec!["client".to_owned()];
+        let client = Process { pid: client, argv, ancestors: ancestors.to_vec(), ..Process::default() };
+        let exec = Exec {
+            connection: ConnectionId(connection),
+            time: Timestamp(self.now),
+            adopted,
+            process,
+            client: Some(client),
+        };
+        self.input(Input::Exec(exec));
+    }
+
+    pub(super) fn c2s(&mut self, connection: u64, text: &str) {
+        self.frame(connection, Direction::ClientToServer, text);
+    }
+
+    pub(super) fn s2c(&mut self, connection: u64, text: &str) {
+        self.frame(connection, Direction::ServerToClient, text);
+    }
+
+    pub(super) fn frame(&mut self, connection: u64, direction: Direction, text: &str) {
+        let (connection, time) = (ConnectionId(connection), Timestamp(self.now));
+        self.input(Input::Frame { connection, direction, time, bytes: text.as_bytes() });
+    }
+
+    pub(super) fn gap(&mut self, connection: u64, direction: Direction, bytes: u64) {
+        let (connection, time) = (ConnectionId(connection), Timestamp(self.now));
+        let cause = GapCause::RingFull;
+        self.input(Input::Gap { connection, direction, time, bytes, cause, pid: None, offset: Some(3) });
+    }
+
+    pub(super) fn exit(&mut self, connection: u64, pid: u32, code: i32) {
+        let (connection, time) = (ConnectionId(connection), Timestamp(self.now));
+        self.input(Input::Exit { connection, pid, time, status: Some(ExitStatus::Code(code)) });
+    }
+
+    pub(super) fn close(&mut self, connection: u64) {
+        self.input(Input::Closed { connection: ConnectionId(connection), time: Timestamp(self.now) });
+    }
+
+    /// What came out since the last time, in short: `kind connection server …`.
+    pub(super) fn said(&mut self) -> Vec<String> {
+        self.out.drain(..).map(|output| short(&output)).collect()
+    }
+
+    /// What came out since the last time, as JSON.
+    pub(super) fn events(&mut self) -> Vec<Value> {
+        let events = self.out.drain(..).filter_map(|output| match output {
+            Output::Event(event) => Some(serde_json::to_value(event).unwrap()),
+            _ => None,
+        });
+        events.collect()
+    }
+
+    /// A server on a connection that has said hello; nothing of it is left in the output.
+    pub(super) fn server(&mut self, connection: u64, pid: u32, command: &str, client: u32) {
+        self.exec(connection, pid, command, client);
+        self.c2s(connection, HELLO);
+        self.s2c(connection, r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25"}}"#);
+        self.wait(30);
+        self.out.clear();
+    }
+}
+
+pub(super) fn short(output: &Output) -> String {
+    let event = match output {
+        Output::Confirm(id) => return format!("confirm {}", id.0),
+        Output::Drop(id) => return format!("drop {}", id.0),
+        Output::Event(event) => event,
+    };
+    let connection = event.connection.map_or(0, |id| id.0);
+    let server = event.server_id.as_ref().map_or("-", |id| id.0.as_str());
+    let via: Vec<&str> = event.via.iter().map(|id| id.0.as_str()).collect();
+    let via = if via.is_empty() { String::new() } else { format!(" via {}", via.join(",")) };
+    let what = match &event.body {
+        EventBody::ServerStarted(started) => format!("started {:?}", started.matched_by),
+        EventBody::ServerInitialized(_) => "initialized".to_owned(),
+        EventBody::ToolSeen(tool) => format!("tool {}", tool.tool_name),
+        EventBody::ToolCalled(call) => format!("called {} {}", call.tool_name, call.jsonrpc_id),
+        EventBody::ToolResult(result) => {
+            format!("result {} {} {:?} {}", result.tool_name, result.jsonrpc_id, result.status, result.result)
+        }
+        EventBody::Message(message) => {
+            let id = message.jsonrpc_id.as_ref().map_or(String::new(), |id| format!(" {id}"));
+            format!("message {:?} {}{id}", message.kind, message.method.as_deref().unwrap_or("-"))
+        }
+        EventBody::ServerExited(exited) => format!("exited {:?} calls {}", exited.exit_code, exited.calls),
+        EventBody::CaptureGap(gap) => format!("gap {}", gap.bytes),
+        EventBody::AgentStarted(_) | EventBody::AgentStopped(_) => "agent".to_owned(),
+    };
+    format!("{connection} {server} {what}{via}")
+}
+
+pub(super) fn call(id: u32, tool: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{{"a":1}}}}}}"#
+    )
+}
+
+pub(super) fn answer(id: u32, result: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
+}

@@ -1,0 +1,155 @@
+//! Whatever comes in, nothing panics and nothing grows.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::wire::{Cut, FrameCutter, Limits};
+
+#[test]
+fn connections_are_bounded() {
+    let mut bench = Bench::with(|config| config.limits.connections = 3);
+    bench.server(1, 5, "a", 9);
+    bench.exec(2, 6, "b", 9);
+    bench.exec(3, 7, "mcp-c", 9);
+    bench.exec(4, 8, "mcp-d", 9);
+    assert_eq!(bench.said(), ["drop 2"], "the candidate without a name goes");
+    bench.exec(5, 9, "mcp-e", 9);
+    assert_eq!(bench.said(), ["drop 5"], "nobody is left to go");
+    assert_eq!(bench.engine.counters().connections_refused, 2);
+    bench.exit(1, 5, 0);
+    bench.wait(1_100);
+    bench.exec(6, 10, "mcp-f", 9);
+    assert_eq!(bench.said(), ["1 a exited Some(0) calls 0"], "an ended one goes quietly");
+}
+
+#[test]
+fn requests_answers_tools_and_candidates_are_bounded() {
+    let mut bench = Bench::with(|config| {
+        config.limits.open_requests = 5;
+        config.limits.early_responses = 2;
+        config.limits.tools = 1;
+        config.limits.candidate_frames = 2;
+        config.limits.held_requests = 1;
+        config.limits.chain = 2;
+    });
+    bench.server(1, 5, "s", 9);
+    for id in 0..10 {
+        bench.c2s(1, &call(id, "t"));
+    }
+    bench.s2c(1, &answer(0, "0"));
+    bench.s2c(1, &answer(100, "0"));
+    bench.s2c(1, &answer(101, "0"));
+    for id in [8, 9] {
+        bench.s2c(1, &answer(id, r#"{"x":1}"#));
+    }
+    let counters = bench.engine.counters();
+    assert_eq!(
+        (counters.open_requests_evicted, counters.early_responses, counters.unmatched_responses),
+        (5, 2, 1)
+    );
+    for id in 20..22 {
+        bench.c2s(1, &format!(r#"{{"id":{id},"method":"tools/list"}}"#));
+        bench.s2c(1, &answer(id, r#"{"tools":[{"name":"a"},{"name":"b"}]}"#));
+    }
+    assert_eq!(bench.engine.counters().tools_overflow, 2);
+    for pid in 50..55 {
+        bench.exec(2, pid, "weather", 9);
+    }
+    assert_eq!(bench.engine.counters().chain_overflow, 3);
+    for _ in 0..3 {
+        bench.s2c(2, "{}");
+    }
+    assert_eq!(bench.engine.counters().candidate_overflow, 1);
+    bench.exec_as(3, 60, "inner", 5, &[9], false);
+    bench.out.clear();
+    bench.c2s(1, &call(30, "x"));
+    bench.c2s(1, &call(31, "x"));
+    assert_eq!(bench.said(), ["1 s called x 31"]);
+    assert_eq!(bench.engine.counters().held_overflow, 1);
+    bench.close(1);
+    assert_eq!(bench.said(), ["1 s called x 30", "1 s exited None calls 12"]);
+    assert_eq!((bench.engine.early_bytes, bench.engine.relays.bytes()), (0, 0));
+}
+
+#[test]
+fn counters_have_names() {
+    let mut bench = Bench::new();
+    bench.server(1, 5, "s", 9);
+    let map = bench.engine.counters().to_map();
+    assert_eq!((map["frames"], map["servers"], map["calls"]), (2, 1, 0));
+}
+
+/// Anything that can happen, on few connections and with few processes, so that they meet.
+fn input() -> impl Strategy<Value = (u8, u64, u32, String)> {
+    let text = prop_oneof![
+        Just(HELLO.to_owned()),
+        Just(call(1, "t")),
+        Just(call(2, "t")),
+        Just(answer(1, "{}")),
+        Just(answer(0, r#"{"tools":[{"name":"a"}]}"#)),
+        Just(r#"{"id":1,"method":"tools/list"}"#.to_owned()),
+        Just(r#"{"id":1,"method":"roots/list"}"#.to_owned()),
+        Just(r#"{"method":"notifications/x"}"#.to_owned()),
+        Just(r#"[{"id":1,"method":"ping"},{"id":1,"result":1}]"#.to_owned()),
+        "[\\[\\]{}\":,a1]{0,12}",
+    ];
+    (0u8..9, 1u64..5, 1u32..7, text)
+}
+
+proptest! {
+    #[test]
+    fn anything_in_any_order_is_survived(inputs in prop::collection::vec(input(), 0..80)) {
+        let mut bench = Bench::with(|config| {
+            config.verbose = true;
+            config.limits.connections = 3;
+            config.limits.open_requests = 3;
+        });
+        for (what, connection, pid, text) in inputs {
+            match what {
+                0 => bench.exec_as(connection, pid, "mcp-x", pid + 1, &[pid + 2], false),
+                1 => bench.exec_as(connection, pid, "weather", pid.saturating_sub(1), &[], true),
+                2 | 3 => bench.c2s(connection, &text),
+                4 | 5 => bench.s2c(connection, &text),
+                6 => bench.gap(connection, Direction::ServerToClient, u64::from(pid)),
+                7 => bench.exit(connection, pid, 0),
+                _ if text.len() % 2 == 0 => bench.wait(u64::from(pid) * 10),
+                _ => bench.close(connection),
+            }
+        }
+        (1..5).for_each(|connection| bench.close(connection));
+        bench.wait(10_000);
+        let engine = &bench.engine;
+        prop_assert!(engine.connections.is_empty());
+        prop_assert!(engine.processes.is_empty(), "{:?}", engine.processes);
+        prop_assert_eq!((engine.early_bytes, engine.relays.bytes(), engine.relays.count()), (0, 0, 0));
+        prop_assert!(engine.relays.links.is_empty());
+        prop_assert_eq!(engine.next_deadline(), None);
+    }
+
+    #[test]
+    fn however_a_stream_is_cut_the_same_is_said(sizes in prop::collection::vec(1usize..60, 1..30)) {
+        let stream: String = [HELLO, "log line", &call(1, "a"), "", &call(2, "é"), "[1]"].map(|line| format!("{line}\r\n")).concat();
+        let run = |sizes: &[usize]| {
+            let mut bench = Bench::with(|config| config.verbose = true);
+            bench.exec(1, 5, "mcp-s", 9);
+            let mut cutter = FrameCutter::new(Limits::default());
+            let mut rest = stream.as_bytes();
+            for size in sizes.iter().cycle() {
+                if rest.is_empty() {
+                    break;
+                }
+                let (piece, after) = rest.split_at((*size).min(rest.len()));
+                rest = after;
+                let mut frames = Vec::new();
+                cutter.push(piece, Timestamp(1), &mut |cut| {
+                    if let Cut::Frame { bytes, .. } = cut {
+                        frames.push(String::from_utf8_lossy(bytes).into_owned());
+                    }
+                });
+                frames.iter().for_each(|frame| bench.c2s(1, frame));
+            }
+            bench.said()
+        };
+        prop_assert_eq!(run(&sizes), run(&[stream.len()]));
+    }
+}

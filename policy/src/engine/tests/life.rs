@@ -1,0 +1,199 @@
+//! Candidates, confirmation, chains, sessions, ends.
+
+use super::*;
+
+/// A step of a table.
+enum Step {
+    Run(u32, &'static str),
+    Adopt(u32, &'static str),
+    C2s(&'static str),
+    S2c(&'static str),
+    JunkC2s,
+    Gap,
+    Exit(u32),
+    Wait(u64),
+    Close,
+}
+use Step::*;
+
+const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+const LSP: &str =
+    r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"processId":1,"capabilities":{}}}"#;
+const HELLO_ANSWER: &str = r#"{"jsonrpc":"2.0","id":0,"result":{"serverInfo":{"name":"s"}}}"#;
+
+fn run(bench: &mut Bench, steps: &[Step]) {
+    for step in steps {
+        match step {
+            Run(pid, command) => bench.exec(1, *pid, command, 9),
+            Adopt(pid, command) => bench.exec_as(1, *pid, command, 9, &[], true),
+            C2s(text) => bench.c2s(1, text),
+            S2c(text) => bench.s2c(1, text),
+            JunkC2s => bench.input(Input::Junk {
+                connection: ConnectionId(1),
+                direction: Direction::ClientToServer,
+                time: Timestamp(bench.now),
+                bytes: 5,
+            }),
+            Gap => bench.gap(1, Direction::ClientToServer, 7),
+            Exit(pid) => bench.exit(1, *pid, 3),
+            Wait(ms) => bench.wait(*ms),
+            Close => bench.close(1),
+        }
+    }
+}
+
+#[test]
+fn candidates_become_servers_or_are_dropped() {
+    let cases: &[(&str, &[Step], &[&str])] = &[
+        ("named: nothing at exec", &[Run(5, "mcp-server-git")], &[]),
+        ("named: with the first message", &[Run(5, "mcp-server-git"), C2s(PING)], {
+            &["confirm 1", "1 mcp-server-git started Name"]
+        }),
+        (
+            "named: invalid frames and junk do not decide",
+            &[Run(5, "mcp-server-git"), JunkC2s, C2s("[x"), C2s("{}")],
+            &[],
+        ),
+        (
+            "named, adopted: at exec",
+            &[Adopt(5, "mcp-server-git")],
+            &["confirm 1", "1 mcp-server-git started Name"],
+        ),
+        ("declared: at exec", &[Run(5, "acme --serve")], &["confirm 1", "1 declared-acme started Declared"]),
+        ("declared, behind an interpreter", &[Run(5, "/usr/bin/env node /opt/bin/acme --serve")], {
+            &["confirm 1", "1 declared-acme started Declared"]
+        }),
+        ("declared, other arguments", &[Run(5, "acme --serve --more")], &[]),
+        (
+            "behaviour: initialize",
+            &[Run(5, "weather"), C2s(HELLO)],
+            &["confirm 1", "1 weather started Behaviour"],
+        ),
+        (
+            "behaviour: tools/list",
+            &[Run(5, "weather"), C2s(LIST)],
+            &["confirm 1", "1 weather started Behaviour"],
+        ),
+        ("a language server", &[Run(5, "gopls"), C2s(LSP)], &["drop 1"]),
+        ("ping proves nothing", &[Run(5, "weather"), C2s(PING)], &["drop 1"]),
+        ("junk from the client", &[Run(5, "weather"), JunkC2s], &["drop 1"]),
+        ("an invalid frame", &[Run(5, "weather"), C2s("{x}")], &["drop 1"]),
+        ("adopted, unnamed: any request of MCP's", &[Adopt(5, "weather"), C2s(PING), C2s(LIST)], {
+            &["confirm 1", "1 weather started Behaviour"]
+        }),
+        ("adopted, unnamed: a stranger", &[Adopt(5, "weather"), C2s(LSP)], &["drop 1"]),
+        ("after a gap the first frame is not the first", &[Run(5, "weather"), Gap, C2s(PING), C2s(LIST)], {
+            &["confirm 1", "1 weather started Behaviour", "1 weather gap 7"]
+        }),
+        ("no record of the exec", &[C2s(LIST)], &["confirm 1", "1 mcp-6f52adb04cf2 started Behaviour"]),
+        ("an answer before its request", &[Run(5, "weather"), S2c(HELLO_ANSWER), C2s(HELLO)], {
+            &["confirm 1", "1 weather started Behaviour", "1 weather initialized"]
+        }),
+        (
+            "a chain is one server, named by the most telling",
+            &[
+                Run(5, "npx -y @modelcontextprotocol/server-everything"),
+                Run(6, "sh -c mcp-server-everything"),
+                Run(7, "node /x/.bin/mcp-server-everything"),
+                C2s(HELLO),
+            ],
+            &["confirm 1", "1 server-everything started Name"],
+        ),
+        ("the id stays once announced", &[Run(5, "weather"), C2s(HELLO), Run(6, "npx -y @acme/x"), Gap], {
+            &["confirm 1", "1 weather started Behaviour", "1 weather gap 7"]
+        }),
+        ("closed: the end is said once", &[Run(5, "weather"), C2s(HELLO), Exit(5), Close], {
+            &["confirm 1", "1 weather started Behaviour", "1 weather exited Some(3) calls 0"]
+        }),
+        (
+            "exited: the end is said a second later",
+            &[Run(5, "weather"), C2s(HELLO), Exit(5), Wait(999), Wait(2), Close],
+            { &["confirm 1", "1 weather started Behaviour", "1 weather exited Some(3) calls 0"] },
+        ),
+        (
+            "the last process of the chain ends it",
+            &[
+                Run(5, "sh -c weather"),
+                Run(6, "weather"),
+                C2s(HELLO),
+                Exit(6),
+                Wait(2_000),
+                Exit(5),
+                Wait(2_000),
+            ],
+            &["confirm 1", "1 weather started Behaviour", "1 weather exited Some(3) calls 0"],
+        ),
+        (
+            "frames after the exit are heard",
+            &[Run(5, "weather"), C2s(HELLO), Exit(5), S2c(HELLO_ANSWER), Close],
+            &[
+                "confirm 1",
+                "1 weather started Behaviour",
+                "1 weather initialized",
+                "1 weather exited Some(3) calls 0",
+            ],
+        ),
+        ("a candidate ends in silence", &[Run(5, "mcp-server-git"), Exit(5), Wait(2_000), Close], &[]),
+    ];
+    for (name, steps, expected) in cases {
+        let mut bench = Bench::with(|config| {
+            let args = vec!["--serve".to_owned()];
+            config.declared =
+                vec![Declared { id: ServerId("declared-acme".into()), command: "acme".into(), args }];
+        });
+        run(&mut bench, steps);
+        assert_eq!(bench.said(), *expected, "{name}");
+    }
+}
+
+#[test]
+fn what_is_said_of_a_server() {
+    let mut bench = Bench::new();
+    bench.exec(1, 5, "npx -y @modelcontextprotocol/server-github --token abc", 9);
+    bench.exec(1, 6, "node /x/.bin/mcp-server-github", 9);
+    bench.c2s(1, HELLO);
+    let result = r#"{"protocolVersion":"2025-06-18","serverInfo":{"name":"gh","version":"2"},"capabilities":{"tools":{}},"instructions":"be nice"}"#;
+    bench.s2c(1, &answer(0, result));
+    bench.exit(1, 6, 0);
+    bench.exit(1, 5, 1);
+    bench.close(1);
+    let events = bench.events();
+    let [started, initialized, exited] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!(started["argv"][4], "***");
+    assert_eq!(started["chain"], serde_json::json!(["npx", "node"]));
+    assert_eq!((&started["pid"], &started["pattern"]), (&6.into(), &"@modelcontextprotocol/*".into()));
+    assert_eq!(started["client"]["pid"], 9);
+    assert_eq!(started["identity"], "derived");
+    assert_eq!(initialized["server_name"], "gh");
+    assert_eq!(initialized["client_name"], "c");
+    assert_eq!(initialized["protocol_version"], "2025-06-18");
+    assert_eq!(initialized["requested_protocol_version"], "2025-11-25");
+    assert_eq!(initialized["capabilities"], serde_json::json!({"tools": {}}));
+    assert_eq!(initialized["instructions"], "be nice");
+    assert_eq!((&exited["exit_code"], &exited["pid"]), (&0.into(), &6.into()));
+    assert_eq!(exited["frames"], serde_json::json!({"c2s": 1, "s2c": 1}));
+    assert_eq!(exited["unanswered"], 0);
+    let line = serde_json::to_string(&crate::event::Event::agent(
+        Timestamp(0),
+        crate::event::AgentStopped::default().into(),
+    ));
+    assert!(line.unwrap().starts_with(r#"{"type":"agent_stopped","timestamp":"1970"#));
+}
+
+#[test]
+fn a_session_is_a_client_process() {
+    let mut bench = Bench::new();
+    bench.exec(1, 5, "mcp-a", 9);
+    bench.exec(2, 6, "mcp-b", 9);
+    bench.exec(3, 7, "mcp-c", 10);
+    for connection in 1..=4 {
+        bench.c2s(connection, HELLO);
+    }
+    let sessions: Vec<String> =
+        bench.events().iter().map(|event| event["session_id"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(sessions.len(), 4);
+    assert_eq!(sessions[0], sessions[1]);
+    assert!(sessions[0] != sessions[2] && sessions[2] != sessions[3] && sessions[0] != sessions[3]);
+    assert!(sessions.iter().all(|session| session.len() == 17 && session.starts_with("sess_")));
+}

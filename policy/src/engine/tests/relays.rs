@@ -1,0 +1,263 @@
+//! A server to one side and a client of the next.
+
+use super::*;
+
+/// Client 9 speaks to relay 5 over connection 1, and that to server 6 over connection 2.
+fn relay() -> Bench {
+    let mut bench = Bench::with(|config| config.verbose = true);
+    bench.exec(1, 5, "relay", 9);
+    bench.exec_as(2, 6, "inner", 5, &[9], false);
+    bench.c2s(1, HELLO);
+    bench.c2s(2, HELLO);
+    bench.s2c(2, &answer(0, "{}"));
+    bench.s2c(1, &answer(0, "{}"));
+    bench.wait(30);
+    bench
+}
+
+#[test]
+fn a_relay_and_its_server_are_both_announced() {
+    let mut bench = relay();
+    assert_eq!(
+        bench.said(),
+        [
+            "confirm 1",
+            "1 relay started Behaviour",
+            "confirm 2",
+            "2 inner started Behaviour via relay",
+            "2 inner message Request initialize 0 via relay",
+            "2 inner initialized via relay",
+            "2 inner message Response initialize 0 via relay",
+            "1 relay initialized",
+        ]
+    );
+}
+
+/// What happens on the two connections, and what is said.
+type Case = (&'static str, &'static [(u64, bool, &'static str)], u64, &'static [&'static str]);
+
+#[test]
+fn a_relayed_call_is_said_once() {
+    const CALL: &str =
+        r#"{"id":7,"method":"tools/call","params":{"name":"t","arguments":{"b":1,"a":2},"_meta":{"p":1}}}"#;
+    const COPY: &str =
+        r#"{"id":"x","method":"tools/call","params":{"arguments":{"a":2.0e0,"b":1},"name":"t"}}"#;
+    const OTHER: &str = r#"{"id":"x","method":"tools/call","params":{"name":"u"}}"#;
+    const YES: &str = r#"{"id":7,"result":{"ok":1}}"#;
+    const YES_X: &str = r#"{"id":"x","result":{"ok":1}}"#;
+    const NO_X: &str = r#"{"id":"x","result":{"ok":0}}"#;
+    let cases: &[Case] = &[
+        ("passed on", &[(1, true, CALL), (2, true, CALL), (2, false, YES), (1, false, YES)], 0, {
+            &["2 inner called t 7 via relay", r#"2 inner result t 7 Ok {"ok":1} via relay"#]
+        }),
+        (
+            "under another id",
+            &[(1, true, OTHER), (2, true, r#"{"id":3,"method":"tools/call","params":{"name":"u"}}"#)],
+            0,
+            { &[r#"2 inner called u "x" via relay"#] },
+        ),
+        (
+            "the copy is recorded first",
+            &[(2, true, CALL), (1, true, CALL), (2, false, YES), (1, false, YES)],
+            0,
+            { &["2 inner called t 7 via relay", r#"2 inner result t 7 Ok {"ok":1} via relay"#] },
+        ),
+        (
+            "the answer is changed",
+            &[(1, true, CALL), (2, true, CALL), (2, false, r#"{"id":7,"result":{"ok":0}}"#), (1, false, YES)],
+            0,
+            {
+                &[
+                    "2 inner called t 7 via relay",
+                    r#"2 inner result t 7 Ok {"ok":0} via relay"#,
+                    r#"1 relay result t 7 Ok {"ok":1}"#,
+                ]
+            },
+        ),
+        (
+            "the answers are recorded the other way round",
+            &[(1, true, CALL), (2, true, CALL), (1, false, YES), (2, false, YES)],
+            0,
+            { &["2 inner called t 7 via relay", r#"2 inner result t 7 Ok {"ok":1} via relay"#] },
+        ),
+        ("not passed on, answered", &[(1, true, CALL), (1, false, YES)], 0, {
+            &["1 relay called t 7", r#"1 relay result t 7 Ok {"ok":1}"#]
+        }),
+        ("not passed on, not answered", &[(1, true, CALL)], 26, &["1 relay called t 7"]),
+        ("the relay's own", &[(2, true, OTHER), (2, false, NO_X)], 0, {
+            &[r#"2 inner called u "x" via relay"#, r#"2 inner result u "x" Ok {"ok":0} via relay"#]
+        }),
+        (
+            "another call",
+            &[(1, true, CALL), (2, true, OTHER)],
+            26,
+            &["1 relay called t 7", r#"2 inner called u "x" via relay"#],
+        ),
+        (
+            "a notification",
+            &[
+                (1, true, r#"{"method":"notifications/initialized"}"#),
+                (2, true, r#"{"method":"notifications/initialized"}"#),
+            ],
+            26,
+            { &["2 inner message Notification notifications/initialized via relay"] },
+        ),
+        (
+            "twice the same",
+            &[
+                (1, true, CALL),
+                (
+                    1,
+                    true,
+                    r#"{"id":8,"method":"tools/call","params":{"name":"t","arguments":{"a":2,"b":1}}}"#,
+                ),
+                (2, true, CALL),
+                (2, true, COPY),
+                (2, false, YES_X),
+                (2, false, YES),
+            ],
+            0,
+            &[
+                "2 inner called t 7 via relay",
+                "2 inner called t 8 via relay",
+                r#"2 inner result t 8 Ok {"ok":1} via relay"#,
+                r#"2 inner result t 7 Ok {"ok":1} via relay"#,
+            ],
+        ),
+        (
+            "a request of the server's goes over both",
+            &[
+                (2, false, r#"{"id":1,"method":"roots/list"}"#),
+                (1, false, r#"{"id":1,"method":"roots/list"}"#),
+            ],
+            0,
+            &["2 inner message Request roots/list 1 via relay", "1 relay message Request roots/list 1"],
+        ),
+    ];
+    for (name, frames, wait, expected) in cases {
+        let mut bench = relay();
+        bench.out.clear();
+        for (connection, to_server, text) in *frames {
+            if *to_server { bench.c2s(*connection, text) } else { bench.s2c(*connection, text) }
+        }
+        bench.wait(*wait);
+        assert_eq!(bench.said(), *expected, "{name}");
+        assert_eq!(
+            bench.engine.relays.links.len(),
+            bench.engine.relays.links.values().filter(|link| link.remaining > 0).count()
+        );
+    }
+}
+
+#[test]
+fn a_copy_that_comes_late_is_left_out() {
+    let mut bench = relay();
+    bench.out.clear();
+    bench.c2s(1, &call(7, "t"));
+    bench.wait(26);
+    bench.c2s(2, &call(3, "t"));
+    bench.s2c(2, &answer(3, "1"));
+    bench.s2c(1, &answer(7, "1"));
+    bench.wait(26);
+    assert_eq!(bench.said(), ["1 relay called t 7", "1 relay result t 7 Ok 1"]);
+}
+
+#[test]
+fn what_a_relay_says_is_of_its_clients_session_and_time() {
+    let mut bench = relay();
+    bench.out.clear();
+    bench.c2s(1, &call(7, "t"));
+    bench.wait(3);
+    bench.c2s(2, &call(3, "t"));
+    bench.wait(3);
+    bench.s2c(2, &answer(3, "1"));
+    bench.c2s(1, &call(8, "u"));
+    bench.wait(26);
+    let events = bench.events();
+    assert_eq!(events.len(), 3, "{events:?}");
+    assert_eq!(events[0]["session_id"], events[2]["session_id"]);
+    assert_eq!(events[0]["jsonrpc_id"], 7);
+    assert_eq!(events[1]["jsonrpc_id"], 7);
+    assert_eq!(events[1]["latency_ns"].as_u64().unwrap() / MS, 6);
+}
+
+#[test]
+fn relays_behind_relays_are_all_named() {
+    let mut bench = Bench::new();
+    bench.exec(1, 5, "a", 9);
+    bench.exec_as(2, 6, "b", 5, &[9], false);
+    bench.exec_as(3, 7, "c", 6, &[5, 9], false);
+    (1..=3).for_each(|connection| bench.c2s(connection, HELLO));
+    (1..=3).rev().for_each(|connection| bench.s2c(connection, &answer(0, "{}")));
+    bench.wait(30);
+    bench.out.clear();
+    for connection in 1..=3 {
+        bench.c2s(connection, &call(connection as u32, "t"));
+    }
+    for connection in [3, 2, 1] {
+        bench.s2c(connection, &answer(connection as u32, "1"));
+    }
+    assert_eq!(bench.said(), ["3 c called t 1 via a,b", "3 c result t 1 Ok 1 via a,b"]);
+    // Not passed on by the second.
+    bench.c2s(1, &call(10, "t"));
+    bench.c2s(2, &call(20, "t"));
+    bench.s2c(2, &answer(20, "1"));
+    bench.s2c(1, &answer(10, "1"));
+    assert_eq!(bench.said(), ["2 b called t 10 via a", "2 b result t 10 Ok 1 via a"]);
+    // The middle one ends: what it stood between stays in order.
+    bench.close(2);
+    bench.out.clear();
+    bench.c2s(1, &call(11, "t"));
+    bench.c2s(3, &call(31, "t"));
+    assert_eq!(bench.said(), ["3 c called t 11 via a"]);
+}
+
+#[test]
+fn tools_behind_a_relay_are_seen_once() {
+    let mut bench = Bench::new();
+    bench.exec(1, 5, "relay", 9);
+    bench.exec_as(2, 6, "inner", 5, &[9], false);
+    let list = r#"{"id":1,"method":"tools/list"}"#;
+    let tools = answer(1, r#"{"tools":[{"name":"t"}]}"#);
+    bench.c2s(1, HELLO);
+    bench.c2s(2, HELLO);
+    bench.c2s(1, list);
+    bench.c2s(2, r#"{"id":1,"method":"tools/list","params":{}}"#);
+    bench.s2c(2, &tools);
+    bench.s2c(1, &tools);
+    let said: Vec<String> = bench.said().into_iter().filter(|line| line.contains("tool")).collect();
+    assert_eq!(said, ["2 inner tool t via relay"]);
+}
+
+#[test]
+fn ten_servers_that_start_alike_are_ten() {
+    let mut bench = Bench::new();
+    for connection in 1..=10u32 {
+        bench.exec(connection.into(), 100 + connection, "s", 9);
+    }
+    for connection in 1..=10 {
+        bench.c2s(connection, HELLO);
+    }
+    for connection in 1..=10 {
+        bench.c2s(connection, &call(1, "t"));
+    }
+    for connection in 1..=10 {
+        bench.s2c(connection, &answer(1, "1"));
+    }
+    let said = bench.said();
+    for what in ["started", "called t 1", "result t 1 Ok 1"] {
+        assert_eq!(said.iter().filter(|line| line.contains(what)).count(), 10, "{what}");
+    }
+    assert!(said.iter().all(|line| !line.contains("via")));
+}
+
+#[test]
+fn adopted_relays_are_found_in_any_order() {
+    let mut bench = Bench::new();
+    bench.exec_as(2, 6, "mcp-inner", 5, &[9], true);
+    bench.exec_as(1, 5, "mcp-relay", 9, &[], true);
+    bench.out.clear();
+    bench.c2s(1, &call(1, "t"));
+    bench.c2s(2, &call(1, "t"));
+    assert_eq!(bench.said(), ["2 mcp-inner called t 1 via mcp-relay"]);
+}

@@ -1,0 +1,374 @@
+//! Messages of servers: said, paired, held for relays.
+
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+
+use super::connection::{Connection, Stage};
+use super::io::Output;
+use super::pairing::{Asked, Early, Open, Role};
+use super::record::{self, MAX_NAME_BYTES, MAX_TEXT_BYTES, asked, clip};
+use super::relay::{self, Fingerprint};
+use super::{Due, Engine, Place};
+use crate::event::{ToolSeen, ToolStatus};
+use crate::hash::{definition_hash, text_hash};
+use crate::ids::{ConnectionId, Direction, Timestamp};
+use crate::protocol::{self, Id, IdKey, Kind, Message, Method, ProtocolError, members, value};
+
+/// Of a young connection requests are remembered by what they say, in case a relay behind it starts only then.
+const YOUNG_FRAMES: u64 = 16;
+
+/// A message and where it was.
+#[derive(Clone, Copy)]
+pub(super) struct Seen {
+    pub(super) connection: ConnectionId,
+    pub(super) direction: Direction,
+    pub(super) time: Timestamp,
+    /// Of the frame.
+    pub(super) bytes: u64,
+    pub(super) now: Timestamp,
+}
+
+impl Engine {
+    pub(super) fn frame(
+        &mut self,
+        id: ConnectionId,
+        direction: Direction,
+        time: Timestamp,
+        bytes: &[u8],
+        now: Timestamp,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        if connection.is_candidate() {
+            return self.candidate_frame(id, direction, time, bytes, now, out);
+        }
+        connection.count(direction, bytes.len() as u64);
+        let mut scratch = std::mem::take(&mut self.scratch);
+        match protocol::parse(bytes, &mut scratch) {
+            Ok(parsed) => {
+                self.counters.lossy_frames += u64::from(parsed.lossy);
+                self.counters.repaired_frames += u64::from(parsed.repaired);
+                let seen = Seen { connection: id, direction, time, bytes: bytes.len() as u64, now };
+                for message in &parsed.messages {
+                    self.counters.messages += 1;
+                    self.counters.unversioned_messages += u64::from(!message.versioned);
+                    self.message(seen, message, out);
+                }
+                if parsed.messages.is_empty() {
+                    self.invalid(id, direction, time, bytes, out);
+                }
+            }
+            Err(error) => {
+                if matches!(error, ProtocolError::TooManyMessages) {
+                    self.counters.oversized_batches += 1;
+                }
+                self.invalid(id, direction, time, bytes, out);
+            }
+        }
+        // A frame of 16 MiB that had to be mended must not be kept for ever.
+        scratch.clear();
+        scratch.shrink_to(64 * 1024);
+        self.scratch = scratch;
+    }
+
+    fn invalid(
+        &mut self,
+        id: ConnectionId,
+        direction: Direction,
+        time: Timestamp,
+        frame: &[u8],
+        out: &mut Vec<Output>,
+    ) {
+        self.counters.invalid_frames += 1;
+        if self.config.verbose {
+            self.say_of(id, time, self.recorder.invalid(direction, frame), out);
+        }
+    }
+
+    fn message(&mut self, seen: Seen, message: &Message<'_>, out: &mut Vec<Output>) {
+        match &message.kind {
+            Kind::Request { id, method, params } => self.request(seen, message, *id, method, *params, out),
+            Kind::Notification { method, params } => {
+                let fingerprint = self.fingerprint(seen, method, *params);
+                if !self.passed_on(seen, message, fingerprint, None, out) {
+                    self.say_message(seen.connection, seen, message, None, out);
+                }
+            }
+            Kind::Response { id, .. } | Kind::Error { id, .. } => self.answer(seen, message, id.key(), out),
+            Kind::Invalid => self.say_message(seen.connection, seen, message, None, out),
+        }
+    }
+
+    fn request(
+        &mut self,
+        seen: Seen,
+        message: &Message<'_>,
+        id: Id<'_>,
+        method: &Method<'_>,
+        params: Option<&RawValue>,
+        out: &mut Vec<Output>,
+    ) {
+        let fingerprint = self.fingerprint(seen, method, params);
+        let (key, seq) = (id.key(), self.relays.next());
+        let limit = self.config.limits.open_requests;
+        let Some(connection) = self.connections.get_mut(&seen.connection) else { return };
+        let open = Open {
+            seq,
+            time: seen.time,
+            id: id.0.into(),
+            asked: asked(method, params),
+            fingerprint,
+            role: Role::Own,
+        };
+        let requests = connection.requests(seen.direction);
+        let (reused, evicted) = requests.insert(key.clone(), open, limit);
+        let early = requests.take_early(&key);
+        self.counters.id_reused += u64::from(reused.is_some());
+        self.counters.open_requests_evicted += u64::from(evicted.is_some());
+        for open in [reused, evicted].into_iter().flatten() {
+            if let Role::Relayed(link) = open.role {
+                self.relays.let_go(link);
+            }
+        }
+        if !self.passed_on(seen, message, fingerprint, Some((key, seq)), out) {
+            self.say_request(seen.connection, &[seen.connection], seen, message, out);
+        }
+        if let Some(early) = early {
+            self.early_bytes -= early.raw.len();
+            let seen =
+                Seen { direction: seen.direction.reversed(), time: early.time, bytes: early.bytes, ..seen };
+            self.answer_text(seen, &early.raw, out);
+        }
+    }
+
+    /// What a message says, where it matters.
+    fn fingerprint(&self, seen: Seen, method: &Method<'_>, params: Option<&RawValue>) -> Option<Fingerprint> {
+        let connection = self.connections.get(&seen.connection)?;
+        let matters = connection.outer.is_some()
+            || !connection.inners.is_empty()
+            || connection.totals.frames.c2s <= YOUNG_FRAMES;
+        let to_server = seen.direction == Direction::ClientToServer;
+        (matters && to_server).then(|| relay::of_request(method.as_str(), params.map(RawValue::get)))
+    }
+
+    fn answer_text(&mut self, seen: Seen, raw: &str, out: &mut Vec<Output>) {
+        let mut scratch = String::new();
+        if let Ok(parsed) = protocol::parse(raw.as_bytes(), &mut scratch) {
+            for message in &parsed.messages {
+                if let Kind::Response { id, .. } | Kind::Error { id, .. } = &message.kind {
+                    self.answer(seen, message, id.key(), out);
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, seen: Seen, message: &Message<'_>, key: IdKey, out: &mut Vec<Output>) {
+        let asking = seen.direction.reversed();
+        let Some(connection) = self.connections.get_mut(&seen.connection) else { return };
+        let Some(found) = connection.requests(asking).find(&key) else {
+            return self.keep_early(seen, message, key, out);
+        };
+        let held = connection.requests(asking).get_mut(&found).map(|open| open.role);
+        if let Some(Role::Held(held)) = held {
+            // Answered, so it was not waiting for another.
+            self.release(held, out);
+        }
+        let connection = self.connections.get_mut(&seen.connection);
+        let Some(open) = connection.and_then(|connection| connection.requests(asking).remove(&found)) else {
+            return;
+        };
+        if let (Asked::Initialize(client), Kind::Response { result, .. }) = (&open.asked, &message.kind) {
+            // Of a relay and of what is behind it alike: each has a name of its own.
+            self.say_of(seen.connection, seen.time, record::initialized(client, result), out);
+        }
+        match open.role {
+            Role::Relayed(link) => self.relayed_answer(seen, message, link, &open, out),
+            Role::Copy => {}
+            Role::Own | Role::Copied | Role::Held(_) => {
+                if let Some(place) = self.place(seen.connection) {
+                    self.say_answer(place, seen, message, &open.asked, &open.id, open.time, out);
+                }
+            }
+        }
+    }
+
+    /// Keeps an answer until its request comes.
+    fn keep_early(&mut self, seen: Seen, message: &Message<'_>, key: IdKey, out: &mut Vec<Output>) {
+        let limits = &self.config.limits;
+        let room = self.early_bytes + message.raw.len() <= limits.early_response_bytes;
+        let until = seen.now.after(limits.early_response_wait);
+        let most = limits.early_responses;
+        let Some(connection) = self.connections.get_mut(&seen.connection) else { return };
+        let serving = matches!(connection.stage, Stage::Server);
+        let early = &mut connection.requests(seen.direction.reversed()).early;
+        if !room || early.len() >= most || !serving {
+            self.counters.unmatched_responses += 1;
+            return self.say_message(seen.connection, seen, message, None, out);
+        }
+        early.push_back(Early {
+            key,
+            raw: message.raw.to_owned(),
+            bytes: seen.bytes,
+            time: seen.time,
+            until,
+        });
+        self.counters.early_responses += 1;
+        self.early_bytes += message.raw.len();
+        self.due.insert((until, Due::Early(seen.connection, seen.direction)));
+    }
+
+    /// Gives up answers whose requests did not come until `now`.
+    pub(super) fn give_up_early(
+        &mut self,
+        id: ConnectionId,
+        direction: Direction,
+        now: Timestamp,
+        out: &mut Vec<Output>,
+    ) {
+        loop {
+            let Some(connection) = self.connections.get_mut(&id) else { return };
+            let early = &mut connection.requests(direction.reversed()).early;
+            if early.front().is_none_or(|first| first.until > now) {
+                return;
+            }
+            let Some(first) = early.pop_front() else { return };
+            self.early_bytes -= first.raw.len();
+            self.counters.unmatched_responses += 1;
+            let mut scratch = String::new();
+            if let Ok(parsed) = protocol::parse(first.raw.as_bytes(), &mut scratch) {
+                let seen = Seen { connection: id, direction, time: first.time, bytes: first.bytes, now };
+                for message in &parsed.messages {
+                    self.say_message(id, seen, message, None, out);
+                }
+            }
+        }
+    }
+
+    /// Says a request as `target`'s; a call is counted for every connection it went over.
+    pub(super) fn say_request(
+        &mut self,
+        target: ConnectionId,
+        over: &[ConnectionId],
+        seen: Seen,
+        message: &Message<'_>,
+        out: &mut Vec<Output>,
+    ) {
+        let Kind::Request { id, method: Method::ToolsCall, params } = &message.kind else {
+            return self.say_message(target, seen, message, None, out);
+        };
+        self.counters.calls += 1;
+        for id in over {
+            if let Some(connection) = self.connections.get_mut(id) {
+                connection.totals.calls += 1;
+            }
+        }
+        if let Some(place) = self.place(target) {
+            let called = self.recorder.called(id.0, *params, &place.server);
+            self.say(place, seen.time, called, out);
+        }
+    }
+
+    /// Says an answer for `place`, whose request had `id` and was sent at `asked_at`.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "an answer is said of its request, and that is what these are"
+    )]
+    pub(super) fn say_answer(
+        &mut self,
+        place: Place,
+        seen: Seen,
+        message: &Message<'_>,
+        asked: &Asked,
+        id: &str,
+        asked_at: Timestamp,
+        out: &mut Vec<Output>,
+    ) {
+        match asked {
+            Asked::Call { tool_name } => {
+                let latency = seen.time.nanos_since(asked_at);
+                let result = self.recorder.result(tool_name, id, message, seen.bytes, latency, &place.server);
+                return self.say(place, seen.time, result, out);
+            }
+            Asked::ToolsList => {
+                if let Kind::Response { result, .. } = &message.kind {
+                    self.tools(&place, seen.time, result, out);
+                }
+            }
+            Asked::Initialize(_) | Asked::Other { .. } => {}
+        }
+        if self.config.verbose {
+            let message =
+                self.recorder.message(seen.direction, message, seen.bytes, Some(asked.method()), Some(id));
+            self.say(place, seen.time, message, out);
+        }
+    }
+
+    pub(super) fn say_message(
+        &mut self,
+        target: ConnectionId,
+        seen: Seen,
+        message: &Message<'_>,
+        answers: Option<&str>,
+        out: &mut Vec<Output>,
+    ) {
+        if self.config.verbose {
+            let message = self.recorder.message(seen.direction, message, seen.bytes, answers, None);
+            self.say_of(target, seen.time, message, out);
+        }
+    }
+
+    /// Says which tools an answer to `tools/list` offers that were not said.
+    fn tools(&mut self, place: &Place, time: Timestamp, result: &RawValue, out: &mut Vec<Output>) {
+        let [tools] = members(result.get(), ["tools"]);
+        let tools: Vec<&RawValue> =
+            tools.and_then(|tools| serde_json::from_str(tools.get()).ok()).unwrap_or_default();
+        for tool in tools {
+            let [name, description] = members(tool.get(), ["name", "description"]);
+            let Some(name) = name.and_then(|name| protocol::decode_str(name.get())) else {
+                self.counters.invalid_tools += 1;
+                continue;
+            };
+            let definition = value(tool.get());
+            let hash = definition.as_ref().map_or_else(|| text_hash(tool.get()), definition_hash);
+            let limit = self.config.limits.tools;
+            let Some(connection) = self.connections.get_mut(&place.connection) else { return };
+            if !is_new(connection, &name, &hash, limit, &mut self.counters.tools_overflow) {
+                continue;
+            }
+            let seen = ToolSeen {
+                tool_name: clip(&name, MAX_NAME_BYTES),
+                tool_hash: hash,
+                description: record::text(description, MAX_TEXT_BYTES),
+                definition: definition.filter(|_| self.recorder.is_full()),
+                status: ToolStatus::New,
+                detections: Vec::new(),
+                max_severity: None,
+            };
+            let place = Place {
+                connection: place.connection,
+                session: place.session.clone(),
+                server: place.server.clone(),
+                via: place.via.clone(),
+            };
+            self.say(place, time, seen, out);
+        }
+    }
+}
+
+/// Whether a tool was not said of this connection; it is then.
+fn is_new(connection: &mut Connection, name: &str, hash: &str, limit: usize, overflow: &mut u64) -> bool {
+    let mut digest = [0; 16];
+    let whole = Sha256::new().chain_update(hash.as_bytes()).chain_update(name.as_bytes()).finalize();
+    for (slot, byte) in digest.iter_mut().zip(whole) {
+        *slot = byte;
+    }
+    if connection.tools.contains(&digest) {
+        return false;
+    }
+    if connection.tools.len() < limit {
+        connection.tools.insert(digest);
+    } else {
+        *overflow += 1;
+    }
+    true
+}
