@@ -20,9 +20,9 @@ const QUIET: Duration = Duration::from_millis(700);
 /// How long the agent may take to end.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a text line of the agent is counted as, by a word that stands in it.
+/// What a text line of the agent is about: the word behind its time, and what it counts.
 const KINDS: [(&str, &str); 3] =
-    [("server_started", "servers started"), ("tool_seen", "tools offered"), ("tool_called", "tools called")];
+    [("started", "servers started"), ("tool", "tools offered"), ("call", "tools called")];
 
 /// Runs the demonstration.
 ///
@@ -49,7 +49,7 @@ pub fn demo() -> Result<ExitCode> {
     agent.stop()?;
     agent.say_what_was_seen();
     println!(
-        "The client and the servers knew nothing of it: no proxy, no wrapper, no changed configuration."
+        "Look at `weather` above: its description, which no user reads, asks the model for a private key."
     );
     println!("Try next: `cargo xtask run`, then use your own MCP client; `target/release/mcpwarden --help`.");
     Ok(ExitCode::SUCCESS)
@@ -148,10 +148,37 @@ impl Agent {
         let counts: Vec<String> = KINDS
             .iter()
             .map(|(word, what)| {
-                let count = self.seen.iter().filter(|line| line.contains(word)).count();
+                let count = self.seen.iter().filter(|line| mark(line).as_deref() == Some(*word)).count();
                 format!("{count} {what}")
             })
             .collect();
         println!("\nSeen from the kernel: {} ({} lines in all).", counts.join(", "), self.seen.len());
+    }
+}
+
+/// The second word of a line, without the colours around it.
+fn mark(line: &str) -> Option<String> {
+    let mut plain = String::with_capacity(line.len());
+    for (index, part) in line.split('\u{1b}').enumerate() {
+        // Behind an escape, what follows up to the `m` is the colour.
+        plain.push_str(if index == 0 { part } else { part.split_once('m').map_or("", |(_, text)| text) });
+    }
+    plain.split_whitespace().nth(1).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mark;
+
+    #[test]
+    fn the_mark_is_found_with_and_without_colours() {
+        let cases = [
+            ("10:30:00.123 started  server  pid 3", Some("started")),
+            ("\u{1b}[2m10:30:00.123\u{1b}[0m \u{1b}[1m\u{1b}[36mtool    \u{1b}[0m x", Some("tool")),
+            ("", None),
+        ];
+        for (line, expected) in cases {
+            assert_eq!(mark(line).as_deref(), expected, "{line:?}");
+        }
     }
 }

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use sha2::{Digest as _, Sha256};
 
 use crate::packages::Packages;
-use crate::util::{doing, done, exists, output_of, root, run, target_dir};
+use crate::util::{doing, done, exists, output_of, root, run_silent, target_dir};
 
 /// The oldest Node.js that the TypeScript SDK supports.
 const NODE_MAJOR_MIN: u32 = 18;
@@ -72,8 +72,11 @@ fn python_servers(venv: &Path) -> Result<()> {
     }
     doing("installing the Python MCP SDK and servers (half a minute): the tests drive real ones");
     remove(venv)?;
-    run(Command::new("python3").args(["-m", "venv"]).arg(venv), "install python3-venv, then try again")?;
-    run(
+    run_silent(
+        Command::new("python3").args(["-m", "venv"]).arg(venv),
+        "install python3-venv, then try again",
+    )?;
+    run_silent(
         Command::new(venv.join("bin/pip"))
             .args(["install", "--quiet", "--disable-pip-version-check", "--no-deps", "-r"])
             .arg(&requirements),
@@ -97,7 +100,7 @@ fn node_servers(directory: &Path) -> Result<()> {
         fs::copy(source, directory.join(name))
             .with_context(|| format!("cannot copy {} to {}", source.display(), directory.display()))?;
     }
-    run(
+    run_silent(
         // No package here needs its install scripts, and what is not run cannot do harm.
         Command::new("npm")
             .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"])

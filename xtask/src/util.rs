@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-/// A step silent for this long says that it still runs.
-const HEARTBEAT: Duration = Duration::from_secs(15);
+/// A silent step says this often that it still runs.
+const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// The root of the checkout.
 pub fn root() -> PathBuf {
@@ -76,12 +76,24 @@ pub fn output_of(command: &mut Command) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Runs `command` to its end with its output on the terminal, and says now and then that it still runs.
+/// Runs `command` to its end with its output on the terminal.
 ///
 /// # Errors
 /// It cannot be started or fails: the error shows the command line, to be tried by hand, and `advice`.
 pub fn run(command: &mut Command, advice: &str) -> Result<()> {
     let line = command_line(command);
+    let status = command.status().with_context(|| format!("cannot start `{line}`; {advice}"))?;
+    if !status.success() {
+        bail!("`{line}` failed ({status}); {advice}");
+    }
+    Ok(())
+}
+
+/// The same for a command that says little while it works: now and then it is said that it still runs.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_silent(command: &mut Command, advice: &str) -> Result<()> {
     let (finished, finish) = mpsc::channel::<()>();
     let started = Instant::now();
     let heartbeat = thread::spawn(move || {
@@ -89,15 +101,11 @@ pub fn run(command: &mut Command, advice: &str) -> Result<()> {
             println!("    … still at it ({} s)", started.elapsed().as_secs());
         }
     });
-    let status = command.status();
+    let outcome = run(command, advice);
     drop(finished);
     // The thread only prints; that it ended badly would change nothing.
     let _ = heartbeat.join();
-    let status = status.with_context(|| format!("cannot start `{line}`; {advice}"))?;
-    if !status.success() {
-        bail!("`{line}` failed ({status}); {advice}");
-    }
-    Ok(())
+    outcome
 }
 
 /// The command as one would type it.
