@@ -296,6 +296,10 @@ impl Engine {
 
     pub(super) fn close(&mut self, id: ConnectionId, time: Timestamp, out: &mut Vec<Output>) {
         self.say_exit(id, time, out);
+        // After an end that was said before, something may be held again.
+        for held in self.relays.over(id) {
+            self.release(held, out);
+        }
         self.forget(id);
     }
 
@@ -357,7 +361,7 @@ impl Engine {
             }
         }
         for held in self.relays.over(id) {
-            // Only candidates come here with something held, and they have nothing to say.
+            // Nothing is held of a candidate, and of a server it was said by now; this keeps the books.
             self.relays.take(held);
         }
     }

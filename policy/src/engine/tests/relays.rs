@@ -261,3 +261,14 @@ fn adopted_relays_are_found_in_any_order() {
     bench.c2s(2, &call(1, "t"));
     assert_eq!(bench.said(), ["2 mcp-inner called t 1 via mcp-relay"]);
 }
+
+#[test]
+fn what_is_held_when_a_connection_ends_is_said() {
+    let mut bench = relay();
+    bench.exit(1, 5, 0);
+    bench.wait(2_000);
+    bench.out.clear();
+    bench.c2s(1, &call(7, "t"));
+    bench.close(1);
+    assert_eq!(bench.said(), ["1 relay called t 7"]);
+}
