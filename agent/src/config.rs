@@ -4,7 +4,7 @@
 
 use std::{fs, path::Path};
 
-use mcpwarden_policy::{Declared, NamePatterns, ServerId};
+use mcpwarden_policy::{Declared, NamePatterns, ServerId, discovery::BUILT_IN};
 use serde::Deserialize;
 
 use crate::capture::CaptureLimits;
@@ -179,13 +179,9 @@ impl Config {
 
     /// The patterns that name MCP servers.
     pub fn patterns(&self) -> Result<NamePatterns, String> {
-        match &self.discovery.server_patterns {
-            None if self.discovery.custom_servers.is_empty() => Ok(NamePatterns::default()),
-            None => NamePatterns::new(&[], &self.discovery.custom_servers).map_err(|error| error.to_string()),
-            Some(patterns) => {
-                NamePatterns::new(patterns, &self.discovery.custom_servers).map_err(|error| error.to_string())
-            }
-        }
+        let built_in = || BUILT_IN.map(str::to_owned).to_vec();
+        let patterns = self.discovery.server_patterns.clone().unwrap_or_else(built_in);
+        NamePatterns::new(&patterns, &self.discovery.custom_servers).map_err(|error| error.to_string())
     }
 
     /// The declared servers, for the policy core.

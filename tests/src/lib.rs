@@ -17,5 +17,6 @@ pub mod mini_server;
 pub mod places;
 pub mod replay;
 pub mod script;
+pub mod sender;
 pub mod transcript;
 pub mod wiring;
