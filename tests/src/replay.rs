@@ -38,15 +38,17 @@ impl Replay {
     /// Puts the lines of the two directions, which were recorded apart, into turns.
     pub fn new(client: Vec<Line>, server: Vec<Line>) -> Self {
         let mut server = VecDeque::from(server);
-        let turns = client
-            .into_iter()
-            .map(|line| {
-                let answered = request_id(&line)
-                    .and_then(|id| server.iter().position(|line| answer_id(line).as_ref() == Some(&id)));
-                let answers = answered.map_or_else(Vec::new, |index| server.drain(..=index).collect());
-                (line, answers)
-            })
-            .collect();
+        let mut turns: Vec<(Line, Vec<Line>)> = Vec::new();
+        for line in client {
+            // A client answers only what it was asked: the server's request belongs to the turn before.
+            let asked = position(&server, answer_id(&line), request_id);
+            if let (Some(index), Some((_, answers))) = (asked, turns.last_mut()) {
+                answers.extend(server.drain(..=index));
+            }
+            let answered = position(&server, request_id(&line), answer_id);
+            let answers = answered.map_or_else(Vec::new, |index| server.drain(..=index).collect());
+            turns.push((line, answers));
+        }
         Self { turns, rest: server.into() }
     }
 
@@ -63,6 +65,16 @@ impl Replay {
 
 fn lines_of(bytes: &[u8]) -> Vec<Line> {
     bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(<[u8]>::to_vec).collect()
+}
+
+/// Where among `lines` the one is whose `id_of` is `id`.
+fn position(
+    lines: &VecDeque<Line>,
+    id: Option<Value>,
+    id_of: impl Fn(&[u8]) -> Option<Value>,
+) -> Option<usize> {
+    let id = id?;
+    lines.iter().position(|line| id_of(line).as_ref() == Some(&id))
 }
 
 fn request_id(line: &[u8]) -> Option<Value> {
@@ -101,6 +113,13 @@ mod tests {
                 lines(&[log, answer_1, asks, answer_2, log]),
                 vec![lines(&[log, answer_1]), lines(&[]), lines(&[asks, answer_2])],
                 lines(&[log]),
+            ),
+            // The server asks in its turn, and with an id that the client also uses.
+            (
+                lines(&[first, r#"{"id":2,"result":{}}"#, second]),
+                lines(&[answer_1, asks, answer_2]),
+                vec![lines(&[answer_1, asks]), lines(&[]), lines(&[answer_2])],
+                lines(&[]),
             ),
             // An answer that never came: nothing is held back for it.
             (lines(&[second, first]), lines(&[answer_1]), vec![lines(&[]), lines(&[answer_1])], lines(&[])),
