@@ -43,6 +43,8 @@ pub struct Agent {
 struct Events {
     state: Mutex<State>,
     changed: Condvar,
+    /// Held while a line is taken.
+    reading: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -59,12 +61,20 @@ impl Agent {
     /// # Errors
     /// It cannot be started, or is not attached in time.
     pub fn start(args: &[&str]) -> Result<Self> {
+        Self::start_plain(&[&["--verbose", "--show-payloads"], args].concat())
+    }
+
+    /// Starts `mcpwarden run` with its defaults and these arguments, and waits until it is attached.
+    ///
+    /// # Errors
+    /// It cannot be started, or is not attached in time.
+    pub fn start_plain(args: &[&str]) -> Result<Self> {
         let directory =
             tempfile::Builder::new().prefix("mcpwarden-").tempdir().context("no temporary directory")?;
         let path = places::agent();
         let mut command = Command::new(&path);
         command
-            .args(["run", "--output", "json", "--verbose", "--show-payloads"])
+            .args(["run", "--output", "json"])
             .arg("--runtime-dir")
             .arg(directory.path().join("run"))
             .arg("--state-dir")
@@ -188,6 +198,37 @@ impl Agent {
         self.events_of(connection).iter().filter_map(|event| message_of(event).transpose()).collect()
     }
 
+    /// Stops reading the agent's output until what this returns is dropped.
+    pub fn stop_reading(&self) -> impl Drop {
+        self.events.reading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends the agent a signal.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        let pid = i32::try_from(self.pid()).context("a process id")?;
+        kill(Pid::from_raw(pid), signal).context("cannot signal the agent")
+    }
+
+    /// Waits until the agent has ended.
+    ///
+    /// # Errors
+    /// It did not end in time, or ended badly.
+    pub fn wait_for_end(&mut self) -> Result<()> {
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().context("cannot wait for the agent")? {
+                break status;
+            }
+            ensure!(Instant::now() < deadline, "the agent did not end within {STOP_TIMEOUT:?} of SIGTERM");
+            thread::sleep(Duration::from_millis(5));
+        };
+        ensure!(status.success(), "the agent ended with {status}");
+        Ok(())
+    }
+
     /// Waits until no event has come for a moment.
     pub fn settle(&self) {
         let mut state = self.events.lock();
@@ -211,17 +252,8 @@ impl Agent {
     /// kernel.
     pub fn stop(mut self) -> Result<Value> {
         let programs = held_programs(self.pid());
-        let pid = i32::try_from(self.pid()).context("a process id")?;
-        kill(Pid::from_raw(pid), Signal::SIGTERM).context("cannot signal the agent")?;
-        let deadline = Instant::now() + STOP_TIMEOUT;
-        let status = loop {
-            if let Some(status) = self.child.try_wait().context("cannot wait for the agent")? {
-                break status;
-            }
-            ensure!(Instant::now() < deadline, "the agent did not end within {STOP_TIMEOUT:?} of SIGTERM");
-            thread::sleep(Duration::from_millis(5));
-        };
-        ensure!(status.success(), "the agent ended with {status}");
+        self.signal(Signal::SIGTERM)?;
+        self.wait_for_end()?;
         let stopped = self.wait_for("the agent's last event", |event| is(event, "agent_stopped"))?;
         let strays = self.events.lock().strays.clone();
         ensure!(strays.is_empty(), "the agent printed lines that are no events: {strays:?}");
@@ -252,6 +284,7 @@ impl Events {
 
     fn collect(&self, stdout: ChildStdout) {
         for line in BufReader::new(stdout).split(b'\n').map_while(Result::ok) {
+            drop(self.reading.lock().unwrap_or_else(PoisonError::into_inner));
             let event = serde_json::from_slice(&line);
             let mut state = self.lock();
             match event {

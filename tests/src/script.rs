@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::io_methods::WriteMethod;
 
 /// One step of a script. In JSON: `{"write": {"text": "…"}}`, `{"await_lines": 2}`, `{"sleep_ms": 5}`,
-/// `"spawn"`, `"close"`.
+/// `{"pause": "/path/of/a/fifo"}`, `"spawn"`, `"close"`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Step {
@@ -17,6 +17,9 @@ pub enum Step {
     AwaitLines(usize),
     /// Do nothing for so many milliseconds.
     SleepMs(u64),
+    /// Read this FIFO to its end: whoever opens it for writing knows that the script is here, and decides when it
+    /// goes on (see [`crate::gate::Gate`]).
+    Pause(PathBuf),
     /// Start the child; before the first step where a script does not say it.
     Spawn,
     /// Close the child's standard input; after the last step where a script does not say it.

@@ -1,10 +1,11 @@
 //! Runs the `sender` against a server under the agent, and holds what both exchanged against the events.
 
 use std::fs;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::agent::{Agent, is};
 use crate::io_methods::{ReadMethod, WriteMethod};
@@ -78,7 +79,14 @@ impl Sending {
         let name = |value: &dyn erased::Named| value.name();
         let mut command = Command::new(places::program("sender"));
         command
-            .args(["--wiring", &name(&self.wiring), "--write", &name(&self.write), "--read", &name(&self.read)])
+            .args([
+                "--wiring",
+                &name(&self.wiring),
+                "--write",
+                &name(&self.write),
+                "--read",
+                &name(&self.read),
+            ])
             .arg("--script")
             .arg(script)
             .arg("--save-sent")
@@ -90,13 +98,55 @@ impl Sending {
         Ok(command)
     }
 
+    /// Starts it.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start(&self) -> Result<Sender> {
+        self.start_as(|_| Ok(()))
+    }
+
+    /// Starts it after a change to its command.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start_as(&self, change: impl FnOnce(&mut Command) -> Result<()>) -> Result<Sender> {
+        let directory = tempfile::tempdir().context("no temporary directory")?;
+        let mut command = self.command(directory.path())?;
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        change(&mut command)?;
+        let child = command.spawn().context("cannot start the sender")?;
+        Ok(Sender { child, directory })
+    }
+
     /// Runs it to its end and waits until the agent has said everything.
     ///
     /// # Errors
     /// The sender failed, or the agent does not announce the server's start and end.
     pub fn run(&self, agent: &Agent) -> Result<Sent> {
-        let directory = tempfile::tempdir().context("no temporary directory")?;
-        let output = self.command(directory.path())?.output().context("cannot start the sender")?;
+        self.start()?.finish(agent)
+    }
+}
+
+/// A sender that runs.
+#[derive(Debug)]
+pub struct Sender {
+    child: Child,
+    directory: TempDir,
+}
+
+impl Sender {
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for its end and until the agent has said everything.
+    ///
+    /// # Errors
+    /// The sender failed, or the agent does not announce the server's start and end.
+    pub fn finish(self, agent: &Agent) -> Result<Sent> {
+        let output = self.child.wait_with_output().context("cannot wait for the sender")?;
         ensure!(
             output.status.success(),
             "the sender failed: {}{}",
@@ -110,8 +160,8 @@ impl Sending {
         })?;
         Ok(Sent {
             report,
-            sent: fs::read(directory.path().join("sent"))?,
-            received: fs::read(directory.path().join("received"))?,
+            sent: fs::read(self.directory.path().join("sent"))?,
+            received: fs::read(self.directory.path().join("received"))?,
             connection,
             events: agent.events_of(connection),
         })

@@ -1,4 +1,4 @@
-//! A raw server: answers each line with the line itself, whatever bytes are in it.
+//! A raw server: answers each line with the line itself, whatever bytes are in it, or with the bytes it is told.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -76,10 +76,17 @@ fn answer(line: &[u8], short: bool) -> Option<Vec<u8>> {
             let definitions: Vec<Value> = benign_tools().into_iter().map(|tool| tool.definition).collect();
             answer(json!({"tools": definitions}).to_string().as_bytes())
         }
+        // The bytes in place of an answer.
+        "test/say" => bytes_of(request["params"]["hex"].as_str()?)?,
         _ if short => {
             let result = json!({"bytes": line.len(), "sha256": hex_digest(line)});
             answer(result.to_string().as_bytes())
         }
         _ => answer(&[br#"{"echo":"#, line, b"}"].concat()),
     })
+}
+
+fn bytes_of(hex: &str) -> Option<Vec<u8>> {
+    let digits = hex.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).ok());
+    digits.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect()
 }

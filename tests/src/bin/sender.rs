@@ -136,6 +136,9 @@ impl<'a> Sender<'a> {
                 thread::sleep(Duration::from_millis(*milliseconds));
                 Ok(())
             }
+            Step::Pause(path) => {
+                fs::read(path).map(drop).with_context(|| format!("cannot read {}", path.display()))
+            }
             Step::Spawn => self.spawn(),
             Step::Close => {
                 self.to_child = None;
