@@ -41,5 +41,6 @@ pub fn boot_ns() -> u64 {
 
 fn read(clock: ClockId) -> i128 {
     // Both clocks exist on every kernel that this runs on.
-    clock_gettime(clock).map_or(0, |time| i128::from(time.tv_sec()) * 1_000_000_000 + i128::from(time.tv_nsec()))
+    clock_gettime(clock)
+        .map_or(0, |time| i128::from(time.tv_sec()) * 1_000_000_000 + i128::from(time.tv_nsec()))
 }

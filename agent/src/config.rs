@@ -149,8 +149,8 @@ impl Config {
             let place = error.location();
             ConfigError::Parse {
                 path: name.to_owned(),
-                line: place.map_or(0, |place| place.line() as u64),
-                column: place.map_or(0, |place| place.column() as u64),
+                line: place.map_or(0, |place| place.line()),
+                column: place.map_or(0, |place| place.column()),
                 reason: error.without_snippet().to_string(),
             }
         })?;
@@ -232,7 +232,11 @@ mod tests {
             }),
             ("servers:\n  - id: files\n    command: npx\n    args: [\"x\"]\n", {
                 let mut config = Config::default();
-                config.servers.push(Server { id: "files".into(), command: "npx".into(), args: vec!["x".into()] });
+                config.servers.push(Server {
+                    id: "files".into(),
+                    command: "npx".into(),
+                    args: vec!["x".into()],
+                });
                 config
             }),
         ];

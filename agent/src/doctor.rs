@@ -113,7 +113,9 @@ fn security_modules() -> Row {
         Some(list) if list.split(',').any(|name| name == "bpf") => (Verdict::Works, list.to_owned()),
         Some(list) => (
             Verdict::Off,
-            format!("{list} (without bpf: add lsm={list},bpf to the kernel command line before enforcement is used)"),
+            format!(
+                "{list} (without bpf: add lsm={list},bpf to the kernel command line before enforcement is used)"
+            ),
         ),
         None => (
             Verdict::Fact,

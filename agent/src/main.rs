@@ -10,6 +10,7 @@ mod config;
 mod doctor;
 mod instance;
 mod kernel;
+mod loss;
 mod matching;
 mod output;
 mod process;

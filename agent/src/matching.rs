@@ -37,7 +37,9 @@ pub fn run(config: Option<&Path>, json: bool, command: &[String]) -> Result<bool
         (None, None) => {
             anstream::println!("no pattern matches; it counts once its first request is one of MCP's");
             anstream::println!("server id then: {id}");
-            anstream::println!("to count it by name, add to the configuration: discovery: {{ custom_servers: [\"…\"] }}");
+            anstream::println!(
+                "to count it by name, add to the configuration: discovery: {{ custom_servers: [\"…\"] }}"
+            );
         }
     }
     Ok(counts)

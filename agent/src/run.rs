@@ -31,6 +31,7 @@ use crate::{
         census::{self, Census},
         surroundings,
     },
+    loss::LossWatch,
     output::{Format, Output, Writer},
 };
 
@@ -99,7 +100,8 @@ pub fn run(options: Options) -> Result<()> {
     runtime.block_on(async {
         let mut kernel = Kernel::attach(ring_bytes)?;
         // SAFETY: the ring owns its descriptor and keeps it open and the same until it is dropped.
-        let ring = unsafe { AsyncFd::register_with_interest(kernel.ring()?, Interest::READABLE) }.context("cannot wait for the ring")?;
+        let ring = unsafe { AsyncFd::register_with_interest(kernel.ring()?, Interest::READABLE) }
+            .context("cannot wait for the ring")?;
         let writer = Writer::start().context("cannot start the output thread")?;
         let mut agent = Agent {
             kernel,
@@ -112,6 +114,7 @@ pub fn run(options: Options) -> Result<()> {
             sender: writer.sender(),
             census_soon: false,
             programs: Vec::new(),
+            loss: LossWatch::default(),
         };
         let result = agent.serve(ring, options.config.as_ref()).await;
         drop(agent);
@@ -132,6 +135,7 @@ struct Agent {
     /// Somebody asked for a census before the next regular one.
     census_soon: bool,
     programs: Vec<ProgramStats>,
+    loss: LossWatch,
 }
 
 /// Waits for a census that is being taken; for ever where none is.
@@ -158,7 +162,9 @@ impl Agent {
             version: env!("CARGO_PKG_VERSION").into(),
             kernel: surroundings::release(),
             backend: "tracepoints".into(),
-            boot_id: std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok().map(|id| id.trim().to_owned()),
+            boot_id: std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
+                .ok()
+                .map(|id| id.trim().to_owned()),
             config: config.map(|path| path.display().to_string()),
             programs: self.kernel.attached().to_vec(),
             servers_adopted: adopted,
@@ -291,6 +297,9 @@ impl Agent {
             self.reconcile(id, &entry, false);
         }
         self.programs = self.kernel.program_stats();
+        for loss in self.loss.look(&self.counters()) {
+            self.say(loss.into());
+        }
     }
 
     fn reconcile(&mut self, id: u64, entry: &abi::Connection, last: bool) {
@@ -363,6 +372,9 @@ impl Agent {
             }
         }
         let counters = self.counters();
+        for loss in self.loss.look(&counters) {
+            self.say(loss.into());
+        }
         self.say(EventBody::AgentStopped(AgentStopped { reason: reason.into(), counters }));
         let _ = tokio::time::timeout_at(until, self.flush(interrupt, terminate)).await;
     }

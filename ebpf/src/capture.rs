@@ -12,8 +12,8 @@ use aya_ebpf::{
 use core::ffi::c_void;
 use mcpwarden_abi::{
     CLIENT_TO_SERVER, Channel, Connection, ConnectionId, Counter, DATA_CLASSES, GAP_TOO_MANY_BUFFERS,
-    GAP_UNREADABLE, RECORD_DATA, RECORD_GAP, RecordHeader, SERVER_TO_CLIENT, STATE_CANDIDATE, STATE_CONFIRMED,
-    STATE_PLAUSIBLE, STATE_SUSPECT, SUSPECT_BYTES, UNASKED_BYTES,
+    GAP_UNREADABLE, RECORD_DATA, RECORD_GAP, RecordHeader, SERVER_TO_CLIENT, STATE_CANDIDATE,
+    STATE_CONFIRMED, STATE_PLAUSIBLE, STATE_SUSPECT, SUSPECT_BYTES, UNASKED_BYTES,
 };
 
 use crate::{
@@ -52,8 +52,11 @@ pub enum Payload {
 pub fn passed(channel: *const Channel, writes: bool, bytes: u64, tgid: u32, payload: Payload) {
     // SAFETY: a live map value.
     let roles = unsafe { &*channel };
-    let (capture_for, count_for) =
-        if writes { (roles.write_capture, roles.write_count) } else { (roles.read_capture, roles.read_count) };
+    let (capture_for, count_for) = if writes {
+        (roles.write_capture, roles.write_count)
+    } else {
+        (roles.read_capture, roles.read_count)
+    };
     if count_for != 0 {
         let direction = if writes { SERVER_TO_CLIENT } else { CLIENT_TO_SERVER };
         if let Some(entry) = channel::connection(count_for) {
@@ -72,8 +75,17 @@ fn capture(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, payload: Payl
     let Some(entry) = channel::connection(id) else { return };
     // SAFETY: a live map value.
     let offset = channel::advance(unsafe { &raw mut (*entry).streams[direction as usize].offset }, bytes);
-    let mut walk =
-        Walk { id, offset, remaining: bytes, address: 0, left: 0, index: 0, source: Source::buffer(0), tgid, direction };
+    let mut walk = Walk {
+        id,
+        offset,
+        remaining: bytes,
+        address: 0,
+        left: 0,
+        index: 0,
+        source: Source::buffer(0),
+        tgid,
+        direction,
+    };
     match payload {
         Payload::Lost(cause) => walk.gap(bytes, cause),
         Payload::At(source) => {
@@ -224,7 +236,8 @@ impl Walk {
         }
         // SAFETY: `bytes` is N long and `size` is no more.
         let failed = unsafe {
-            bpf_probe_read_user((&raw mut (*record).bytes).cast(), size as u32, self.address as *const c_void) != 0
+            bpf_probe_read_user((&raw mut (*record).bytes).cast(), size as u32, self.address as *const c_void)
+                != 0
         };
         let mut header = self.header(RECORD_DATA);
         if failed {

@@ -3,11 +3,7 @@
 //! The agent runs it at start (to adopt servers that already run) and from time to time (to find holders that
 //! came by a descriptor unseen, and channels that nobody holds any more). It reads [`Holder`] entries.
 
-use aya_ebpf::{
-    helpers::generated::bpf_seq_write,
-    macros::map,
-    maps::Array,
-};
+use aya_ebpf::{helpers::generated::bpf_seq_write, macros::map, maps::Array};
 use mcpwarden_abi::Holder;
 
 use crate::{

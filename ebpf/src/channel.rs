@@ -9,7 +9,9 @@ use aya_ebpf::{
     maps::{Array, HashMap, PerCpuArray},
 };
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
-use mcpwarden_abi::{COUNTERS, Channel, ChannelKey, Connection, ConnectionId, Counter, STATE_CANDIDATE, Stream};
+use mcpwarden_abi::{
+    COUNTERS, Channel, ChannelKey, Connection, ConnectionId, Counter, STATE_CANDIDATE, Stream,
+};
 
 use crate::kernel::{self, End, Ptr};
 

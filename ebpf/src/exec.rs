@@ -5,8 +5,8 @@ use aya_ebpf::helpers::{
     generated::{bpf_get_current_cgroup_id, bpf_probe_read_user},
 };
 use mcpwarden_abi::{
-    ANCESTORS, ARGV_BYTES, ConnectionId, Counter, ExecInfo, FLAG_ADOPTED, FLAG_ARGV_TRUNCATED, RECORD_EXEC, RECORD_EXIT,
-    RecordHeader,
+    ANCESTORS, ARGV_BYTES, ConnectionId, Counter, ExecInfo, FLAG_ADOPTED, FLAG_ARGV_TRUNCATED, RECORD_EXEC,
+    RECORD_EXIT, RecordHeader,
 };
 
 use crate::{
@@ -110,7 +110,8 @@ fn report(task: Ptr, tgid: u32, connection: ConnectionId, adopted: bool) {
             flags |= FLAG_ARGV_TRUNCATED;
         }
         // SAFETY: the destination is ARGV_BYTES long and `size` is no more.
-        let read = unsafe { bpf_probe_read_user((&raw mut (*record).argv).cast(), size as u32, start as *const _) };
+        let read =
+            unsafe { bpf_probe_read_user((&raw mut (*record).argv).cast(), size as u32, start as *const _) };
         if read == 0 {
             length = size as u32;
         }

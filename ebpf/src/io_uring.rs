@@ -49,7 +49,8 @@ pub fn completed(request: Ptr, result: i32) {
         return;
     }
     let Some(opcode) = probe::<u8>(request, offset!(kiocb_opcode)) else { return };
-    let writes = matches!(opcode, WRITEV | WRITE_FIXED | SENDMSG | WRITE | SEND | SPLICE | TEE | SEND_ZC | SENDMSG_ZC);
+    let writes =
+        matches!(opcode, WRITEV | WRITE_FIXED | SENDMSG | WRITE | SEND | SPLICE | TEE | SEND_ZC | SENDMSG_ZC);
     if !writes && !matches!(opcode, READV | READ_FIXED | RECVMSG | READ | RECV | READ_MULTISHOT) {
         return;
     }
@@ -65,10 +66,12 @@ pub fn completed(request: Ptr, result: i32) {
             Some(address) => Payload::At(Source::buffer(address)),
             None => Payload::Lost(GAP_UNREADABLE),
         },
-        READV | WRITEV => match (probe::<u64>(request, offset!(rw_addr)), probe::<u32>(request, offset!(rw_len))) {
-            (Some(address), Some(buffers)) => Payload::At(Source::vector(address, buffers as u64, false)),
-            _ => Payload::Lost(GAP_UNREADABLE),
-        },
+        READV | WRITEV => {
+            match (probe::<u64>(request, offset!(rw_addr)), probe::<u32>(request, offset!(rw_len))) {
+                (Some(address), Some(buffers)) => Payload::At(Source::vector(address, buffers as u64, false)),
+                _ => Payload::Lost(GAP_UNREADABLE),
+            }
+        }
         SEND | RECV | SENDMSG | RECVMSG => {
             if opcode == RECV || opcode == RECVMSG {
                 let flags: u32 = probe(request, offset!(msg_flags)).unwrap_or(0);

@@ -293,4 +293,3 @@ fn unseen(task: Ptr, op: u16, call: &Call) {
         passed(channel, true, bytes, tgid, Payload::Lost(cause));
     }
 }
-

@@ -10,7 +10,7 @@ mod traffic;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
-pub use agent::{AgentStarted, AgentStopped};
+pub use agent::{AgentLoss, AgentStarted, AgentStopped};
 pub use server::{
     Identity, MatchedBy, PerDirection, ProcessInfo, ServerExited, ServerInitialized, ServerStarted,
 };
@@ -116,6 +116,8 @@ macro_rules! bodies {
 bodies! {
     /// The agent is attached: from here on nothing is missed.
     AgentStarted = "agent_started",
+    /// Something other than bytes of a stream was refused or lost.
+    AgentLoss = "agent_loss",
     /// The agent ends, and how much it did.
     AgentStopped = "agent_stopped",
     /// An MCP server was recognised.

@@ -49,7 +49,8 @@ fn every_way_to_read() -> Result<()> {
     for wiring in WIRINGS {
         for read in ReadMethod::value_variants() {
             if read.works_on(wiring) && read.is_seen() {
-                let mut sending = Sending { wiring, read: *read, ..Sending::new(conversation(WriteMethod::Write)) };
+                let mut sending =
+                    Sending { wiring, read: *read, ..Sending::new(conversation(WriteMethod::Write)) };
                 if *read != ReadMethod::OneByte {
                     // Whole lines back: large answers.
                     sending.server.retain(|argument| argument != "--short");
@@ -91,7 +92,12 @@ fn what_cannot_be_seen_is_said() -> Result<()> {
             };
             let gaps = sent.gaps();
             let bytes: u64 = gaps.iter().map(|(_, _, bytes)| bytes).sum();
-            ensure!(bytes == hidden.len() as u64 + 1, "{}: {} bytes hidden, gaps {gaps:?}", what(), hidden.len() + 1);
+            ensure!(
+                bytes == hidden.len() as u64 + 1,
+                "{}: {} bytes hidden, gaps {gaps:?}",
+                what(),
+                hidden.len() + 1
+            );
             ensure!(
                 gaps.iter().all(|(direction, found, _)| direction == "c2s" && found == cause),
                 "{}: gaps {gaps:?}",
@@ -109,11 +115,16 @@ fn what_cannot_be_seen_is_said() -> Result<()> {
 fn answers_that_are_spliced_away_are_gaps() -> Result<()> {
     let agent = Agent::start(&[])?;
     for wiring in WIRINGS {
-        let sending = Sending { wiring, read: ReadMethod::Splice, ..Sending::new(conversation(WriteMethod::Write)) };
+        let sending =
+            Sending { wiring, read: ReadMethod::Splice, ..Sending::new(conversation(WriteMethod::Write)) };
         let sent = sending.run(&agent)?;
         let gaps = sent.gaps();
         let bytes: u64 = gaps.iter().map(|(_, _, bytes)| bytes).sum();
-        ensure!(bytes == sent.received.len() as u64, "{wiring:?}: {} bytes read, gaps {gaps:?}", sent.received.len());
+        ensure!(
+            bytes == sent.received.len() as u64,
+            "{wiring:?}: {} bytes read, gaps {gaps:?}",
+            sent.received.len()
+        );
         ensure!(gaps.iter().all(|(direction, cause, _)| direction == "s2c" && cause == "splice"), "{gaps:?}");
         ensure!(sent.count("mcp_tool_called") == 3, "{wiring:?}: the calls were seen");
     }

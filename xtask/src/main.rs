@@ -3,6 +3,7 @@
 //! Everything that a person or a CI job does with this repository goes through here, so that both do the
 //! same. Each subcommand sets up what it needs first; a step that is done already costs a fraction of a second.
 
+mod bench;
 mod demo;
 mod e2e;
 mod packages;
@@ -45,6 +46,15 @@ enum Command {
     },
     /// Show in under a minute what mcpwarden sees: a benign and a poisoned server, driven by a client
     Demo,
+    /// Measure what watching costs: ratios of loaded to unloaded, throughput, latency, memory
+    Bench {
+        /// What to measure
+        #[arg(value_parser = ["kernel"])]
+        what: String,
+        /// Arguments for the benchmark, such as `--rounds 3`
+        #[arg(last = true, value_name = "ARGS")]
+        args: Vec<String>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -53,6 +63,7 @@ fn main() -> ExitCode {
         Command::Run { args } => run::run(&args),
         Command::Test { filter } => test::test(filter.as_deref()),
         Command::Demo => demo::demo(),
+        Command::Bench { what, args } => bench::bench(&what, &args),
     };
     match outcome {
         Ok(code) => code,

@@ -183,7 +183,7 @@ impl Capture {
             let limits = Limits { max_frame_bytes: self.limits.message_bytes, ..Limits::default() };
             let stream = || Stream {
                 order: Order::default(),
-                cutter: FrameCutter::new(limits.clone()),
+                cutter: FrameCutter::new(limits),
                 held: 0,
                 ahead: 0,
                 ahead_reported: 0,
@@ -371,7 +371,10 @@ impl Capture {
     pub fn tick(&mut self, clock: &Clock, now: Timestamp, sink: &mut impl FnMut(Input<'_>)) {
         let mut overdue = Vec::new();
         for (id, connection) in &mut self.connections {
-            if !connection.described && !connection.early.is_empty() && connection.since.after(EXEC_PATIENCE) <= now {
+            if !connection.described
+                && !connection.early.is_empty()
+                && connection.since.after(EXEC_PATIENCE) <= now
+            {
                 overdue.push(*id);
             }
             for (index, Stream { order, cutter, .. }) in connection.streams.iter_mut().enumerate() {
@@ -486,7 +489,9 @@ fn feed(
     sink: &mut impl FnMut(Input<'_>),
 ) {
     match stretch {
-        Stretch::Bytes(bytes, time) => cutter.push(bytes, time, &mut |cut| hand_on(id, index, time, cut, sink)),
+        Stretch::Bytes(bytes, time) => {
+            cutter.push(bytes, time, &mut |cut| hand_on(id, index, time, cut, sink))
+        }
         Stretch::Hole { offset, bytes, cause: code, pid, time } => {
             counters.missing_bytes += bytes;
             cutter.gap(bytes, &mut |cut| hand_on(id, index, time, cut, sink));

@@ -178,7 +178,8 @@ mod tests {
 
     #[test]
     fn order_and_holes() {
-        let cases: [(&str, &[(u64, &str)], bool, &str); 6] = [
+        type Case = (&'static str, &'static [(u64, &'static str)], bool, &'static str);
+        let cases: [Case; 6] = [
             ("in order", &[(0, "ab"), (2, "cd"), (4, "e")], false, "abcde"),
             ("two swapped", &[(2, "cd"), (0, "ab"), (4, "e")], false, "abcde"),
             ("three reversed", &[(4, "e"), (2, "cd"), (0, "ab")], false, "abcde"),

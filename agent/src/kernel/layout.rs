@@ -18,7 +18,8 @@ pub fn resolve(btf: &Btf) -> Result<KernelLayout, BtfError> {
         task_signal: at("task_struct", "signal")?,
         task_exit_code: at("task_struct", "exit_code")?,
         // Renamed in 5.5.
-        task_start_boottime: at("task_struct", "start_boottime").or_else(|_| at("task_struct", "real_start_time"))?,
+        task_start_boottime: at("task_struct", "start_boottime")
+            .or_else(|_| at("task_struct", "real_start_time"))?,
         task_mm: at("task_struct", "mm")?,
         task_thread_status: at("task_struct", "thread_info.status")?,
         signal_live: at("signal_struct", "live")?,

@@ -95,7 +95,9 @@ pub fn tracepoint_hooks(btf: &Btf) -> Vec<Hook> {
         hooks.push(Hook::Btf { program: name, tracepoint: name });
     }
     match btf.tracepoint_arguments("io_uring_complete") {
-        Some(3) => hooks.push(Hook::Btf { program: "io_uring_complete_cqe", tracepoint: "io_uring_complete" }),
+        Some(3) => {
+            hooks.push(Hook::Btf { program: "io_uring_complete_cqe", tracepoint: "io_uring_complete" })
+        }
         Some(7) => hooks.push(Hook::Btf { program: "io_uring_complete", tracepoint: "io_uring_complete" }),
         // No io_uring, or one that this version does not know: what passes through it shows as a gap.
         _ => {}
@@ -203,7 +205,9 @@ impl Kernel {
         let (mut ebpf, hooks, btf) = Self::load(4096)?;
         let mut report: Vec<_> = hooks
             .iter()
-            .map(|hook| (hook.place(), attach_hook(&mut ebpf, hook, &btf).err().map(|error| error.to_string())))
+            .map(|hook| {
+                (hook.place(), attach_hook(&mut ebpf, hook, &btf).err().map(|error| error.to_string()))
+            })
             .collect();
         let census = load_census(&mut ebpf, &btf).err().map(|error| error.to_string());
         report.push(("iter/task_file".to_owned(), census));

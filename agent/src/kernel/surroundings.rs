@@ -48,12 +48,15 @@ fn privileges_of(status: &str) -> Need {
     // CAP_SYS_ADMIN stood for the first two before 5.8 and still does.
     let missing: Vec<&str> = NEEDED_CAPABILITIES
         .into_iter()
-        .filter(|(bit, _)| !has(*bit) && !(*bit >= 38 && has(CAP_SYS_ADMIN)))
+        .filter(|(bit, _)| {
+            let granted = has(*bit) || (*bit >= 38 && has(CAP_SYS_ADMIN));
+            !granted
+        })
         .map(|(_, name)| name)
         .collect();
     let found = if missing.is_empty() { "all capabilities" } else { "not enough" };
-    let problem =
-        (!missing.is_empty()).then(|| format!("missing {}; run as root (sudo mcpwarden …)", missing.join(", ")));
+    let problem = (!missing.is_empty())
+        .then(|| format!("missing {}; run as root (sudo mcpwarden …)", missing.join(", ")));
     Need { name: "privileges", found: found.into(), problem }
 }
 
@@ -67,7 +70,8 @@ fn kernel() -> Need {
 }
 
 fn kernel_of(release: &str) -> Need {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse::<u32>().ok());
+    let mut numbers =
+        release.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse::<u32>().ok());
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     let problem = (version < OLDEST_KERNEL).then(|| {
         let (major, minor) = OLDEST_KERNEL;
@@ -104,7 +108,9 @@ fn cgroup() -> Need {
     Need {
         name: "cgroup v2",
         found: path.clone().unwrap_or_else(|| "none".into()),
-        problem: path.is_none().then(|| "cgroup v2 is not mounted; mount -t cgroup2 none /sys/fs/cgroup/unified".into()),
+        problem: path
+            .is_none()
+            .then(|| "cgroup v2 is not mounted; mount -t cgroup2 none /sys/fs/cgroup/unified".into()),
     }
 }
 
@@ -137,7 +143,9 @@ mod tests {
             let need = privileges_of(&format!("Name:\tx\nCapEff:\t{mask}\n"));
             match missing {
                 None => assert_eq!(need.problem, None, "{mask}"),
-                Some(names) => assert!(need.problem.unwrap().starts_with(&format!("missing {names};")), "{mask}"),
+                Some(names) => {
+                    assert!(need.problem.unwrap().starts_with(&format!("missing {names};")), "{mask}")
+                }
             }
         }
     }

@@ -45,11 +45,14 @@ fn mark(body: &EventBody) -> (&'static str, Style) {
         EventBody::ServerInitialized(_) => ("ready   ", colour(AnsiColor::Green)),
         EventBody::ToolSeen(_) => ("tool    ", colour(AnsiColor::Cyan)),
         EventBody::ToolCalled(_) => ("call    ", colour(AnsiColor::Yellow)),
-        EventBody::ToolResult(result) if result.status == CallStatus::Error => ("error   ", colour(AnsiColor::Red)),
+        EventBody::ToolResult(result) if result.status == CallStatus::Error => {
+            ("error   ", colour(AnsiColor::Red))
+        }
         EventBody::ToolResult(_) => ("result  ", colour(AnsiColor::Yellow)),
         EventBody::Message(_) => ("message ", colour(AnsiColor::BrightBlack)),
         EventBody::ServerExited(_) => ("exited  ", colour(AnsiColor::Magenta)),
         EventBody::CaptureGap(_) => ("GAP     ", colour(AnsiColor::Red)),
+        EventBody::AgentLoss(_) => ("LOSS    ", colour(AnsiColor::Red)),
     }
 }
 
@@ -68,6 +71,9 @@ fn body(event: &Event, line: &mut Line) {
                     line.dim(&format!("  {name} {value}"));
                 }
             }
+        }
+        EventBody::AgentLoss(loss) => {
+            line.plain(&format!("  {} {}: {}", loss.count, clean(&loss.counter), clean(&loss.meaning)));
         }
         EventBody::ServerStarted(started) => {
             if let Some(pid) = started.pid {

@@ -153,7 +153,9 @@ pub(super) fn short(output: &Output) -> String {
         }
         EventBody::ServerExited(exited) => format!("exited {:?} calls {}", exited.exit_code, exited.calls),
         EventBody::CaptureGap(gap) => format!("gap {}", gap.bytes),
-        EventBody::AgentStarted(_) | EventBody::AgentStopped(_) => "agent".to_owned(),
+        EventBody::AgentStarted(_) | EventBody::AgentLoss(_) | EventBody::AgentStopped(_) => {
+            "agent".to_owned()
+        }
     };
     format!("{connection} {server} {what}{via}")
 }

@@ -34,3 +34,17 @@ pub struct AgentStopped {
     /// Every counter of the agent and of the engine, by name.
     pub counters: BTreeMap<String, u64>,
 }
+
+/// Said when something was refused or lost that is no byte of a stream: a full table, a record of an exec for which
+/// the ring had no room, runs of programs that the kernel skipped. What can be told of streams is a gap.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AgentLoss {
+    /// Name of the counter that grew, as in `agent_stopped`.
+    pub counter: String,
+    /// By how much since this was last said.
+    pub count: u64,
+    /// Its value now.
+    pub total: u64,
+    /// What it means and what can be done.
+    pub meaning: String,
+}

@@ -97,11 +97,13 @@ fn examples() -> Vec<Event> {
     };
     let started_agent =
         AgentStarted { boot_id: Some("b".into()), programs: vec!["exec".into()], ..Default::default() };
+    let loss = AgentLoss { counter: "c".into(), count: 1, total: 2, meaning: "m".into() };
     let stopped = AgentStopped { reason: "SIGTERM".into(), counters: [("frames".to_owned(), 1)].into() };
     let exited = ServerExited { exit_code: Some(0), signal: Some(9), ..Default::default() };
     vec![
         Event::agent(Timestamp(1), started_agent.into()),
-        Event::agent(Timestamp(2), stopped.into()),
+        Event::agent(Timestamp(2), loss.into()),
+        Event::agent(Timestamp(3), stopped.into()),
         about(started),
         about(bare),
         about(ServerInitialized::default()),

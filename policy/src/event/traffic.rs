@@ -185,8 +185,6 @@ pub enum GapCause {
     TooLong,
     /// They were in the pipe before the agent (or the candidate) was.
     StartedLate,
-    /// The kernel skipped runs of a program (recursion).
-    MissedRuns,
 }
 
 /// Bytes of a stream were not seen. The stream goes on at the next frame boundary.
