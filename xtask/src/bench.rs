@@ -14,7 +14,8 @@ use crate::util::{as_root, built, run};
 /// The set-up, the build or a benchmark failed.
 pub fn bench(what: &str, args: &[String]) -> Result<ExitCode> {
     setup(false)?;
-    build(&["mcpwarden", "mcpwarden-tests"])?;
+    build("mcpwarden")?;
+    build("mcpwarden-tests")?;
     run(as_root(built("bench"))?.arg(what).args(args), "read what it says above")?;
     Ok(ExitCode::SUCCESS)
 }
