@@ -15,14 +15,13 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::places;
+use crate::programs;
 use crate::transcript::{Dir, message_of};
 
 /// How long loading and attaching may take.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long ending may take after SIGTERM: a promise of the agent.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long the kernel may take to free what a process held.
-const FREE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long an event may take to come.
 pub const EVENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// With no event for so long, all that was going to come has come.
@@ -251,14 +250,14 @@ impl Agent {
     /// It did not end within its 2 seconds, ended badly, printed something that is no event, or left a program in the
     /// kernel.
     pub fn stop(mut self) -> Result<Value> {
-        let programs = held_programs(self.pid());
+        let held = programs::held_by(self.pid());
         self.signal(Signal::SIGTERM)?;
         self.wait_for_end()?;
         let stopped = self.wait_for("the agent's last event", |event| is(event, "agent_stopped"))?;
         let strays = self.events.lock().strays.clone();
         ensure!(strays.is_empty(), "the agent printed lines that are no events: {strays:?}");
-        ensure!(!programs.is_empty(), "the agent held no kernel programs: it cannot have seen anything");
-        gone(&programs)?;
+        ensure!(!held.is_empty(), "the agent held no kernel programs: it cannot have seen anything");
+        programs::await_gone(&held)?;
         Ok(stopped)
     }
 }
@@ -324,45 +323,4 @@ impl fmt::Display for Listing<'_> {
         }
         self.0.strays.iter().try_for_each(|line| writeln!(formatter, "  no event: {line}"))
     }
-}
-
-/// The ids of the kernel programs that a process holds, by itself or through links.
-fn held_programs(pid: u32) -> Vec<u32> {
-    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return Vec::new() };
-    let mut ids: Vec<u32> = entries
-        .filter_map(|entry| fs::read_to_string(entry.ok()?.path()).ok())
-        .filter_map(|text| text.lines().find_map(|line| line.strip_prefix("prog_id:")?.trim().parse().ok()))
-        .collect();
-    ids.sort_unstable();
-    ids.dedup();
-    ids
-}
-
-/// Checks that none of these programs is in the kernel any more. Ids are not given out again for a long time.
-fn gone(programs: &[u32]) -> Result<()> {
-    let deadline = Instant::now() + FREE_TIMEOUT;
-    loop {
-        let left: Vec<u32> = programs.iter().copied().filter(|id| program_exists(*id)).collect();
-        if left.is_empty() {
-            return Ok(());
-        }
-        ensure!(
-            Instant::now() < deadline,
-            "the agent left programs in the kernel: {left:?} (`bpftool prog show`)"
-        );
-        thread::sleep(Duration::from_millis(10));
-    }
-}
-
-/// Whether the kernel has a program with this id: `BPF_PROG_GET_NEXT_ID` from the one before gives it.
-fn program_exists(id: u32) -> bool {
-    /// From `enum bpf_cmd` in `linux/bpf.h`.
-    const BPF_PROG_GET_NEXT_ID: libc::c_long = 11;
-    // `start_id`, `next_id`, `open_flags` of `union bpf_attr`.
-    let mut attributes = [id.saturating_sub(1), 0_u32, 0];
-    // SAFETY: the kernel reads and writes the three words that the size says, and they are alive.
-    let outcome = unsafe {
-        libc::syscall(libc::SYS_bpf, BPF_PROG_GET_NEXT_ID, attributes.as_mut_ptr(), size_of_val(&attributes))
-    };
-    outcome == 0 && attributes[1] == id
 }

@@ -3,7 +3,8 @@
 //! - [`agent::Agent`] starts the real agent as root, collects its events and stops it.
 //! - [`transcript`] says what both sides of a connection really exchanged, and compares it with the events.
 //! - [`replay`] plays recorded transcripts again.
-//! - [`clients`] runs the official MCP clients against real servers.
+//! - [`clients`] runs the official MCP clients against real servers; [`peer`] makes the test itself a client, or runs ours.
+//! - [`gate::Gate`] holds a script up until the test has done what has to be done in between.
 //! - [`mini_server`], [`wiring`], [`framing`], [`script`] and [`io_methods`] are what our own small programs in `src/bin`
 //!   are built from: servers, a client, a relay and a sender that writes in every way there is.
 //!
@@ -12,9 +13,12 @@
 pub mod agent;
 pub mod clients;
 pub mod framing;
+pub mod gate;
 pub mod io_methods;
 pub mod mini_server;
+pub mod peer;
 pub mod places;
+pub mod programs;
 pub mod replay;
 pub mod script;
 pub mod sender;

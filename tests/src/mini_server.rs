@@ -26,6 +26,12 @@ pub struct ServerOptions {
     /// Wait before each answer
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub delay_ms: u64,
+    /// Print N bytes without a newline in them, and then one, before the answer to the first tool call
+    #[arg(long, value_name = "N")]
+    pub junk: Option<usize>,
+    /// Exit with this code when the input ends
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub exit_code: i32,
     /// Change the name of the process (its `comm`)
     #[arg(long, value_name = "NAME")]
     pub rename: Option<String>,
@@ -135,6 +141,7 @@ impl MiniServer {
         }
         let framing = Framing::content_length(self.options.content_length);
         let mut stdin = io::stdin().lock();
+        let mut junk = self.options.junk;
         while let Some(message) = framing.read(&mut stdin).context("cannot read standard input")? {
             let Some(answer) = self.answer_bytes(&message) else { continue };
             thread::sleep(Duration::from_millis(self.options.delay_ms));
@@ -142,8 +149,16 @@ impl MiniServer {
                 let noise = format!("[info] handled a message of {} bytes\n", message.len());
                 send(noise.as_bytes()).context("cannot write standard output")?;
             }
+            if answer["result"]["content"].is_array()
+                && let Some(bytes) = junk.take()
+            {
+                send(&[&vec![b'x'; bytes], &b"\n"[..]].concat()).context("cannot write standard output")?;
+            }
             let bytes = framing.wrap(answer.to_string().as_bytes());
             send(&bytes).context("cannot write standard output")?;
+        }
+        if self.options.exit_code != 0 {
+            std::process::exit(self.options.exit_code);
         }
         Ok(())
     }

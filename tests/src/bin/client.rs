@@ -53,6 +53,9 @@ struct Cli {
     /// Give up on an answer after so long
     #[arg(long, value_name = "N", default_value_t = 30)]
     timeout_s: u64,
+    /// Start the server from a process that was forked twice and has no parent left
+    #[arg(long)]
+    double_fork: bool,
     /// The server
     #[arg(required = true, last = true, value_name = "COMMAND")]
     command: Vec<String>,
@@ -62,9 +65,15 @@ fn main() -> Result<ExitCode> {
     let cli = Cli::parse();
     let (program, arguments) = cli.command.split_first().context("a command is needed")?;
     let wiring = if cli.socketpair { Wiring::Sockets } else { Wiring::Pipes };
+    let mut command = Command::new(program);
+    command.args(arguments);
+    if cli.double_fork {
+        // SAFETY: `fork` and `_exit` are what a child of `fork` may call; nothing else happens there.
+        unsafe { std::os::unix::process::CommandExt::pre_exec(&mut command, fork_again) };
+    }
     let wired = wiring
         .channels()
-        .and_then(|channels| channels.spawn(Command::new(program).args(arguments)))
+        .and_then(|channels| channels.spawn(&mut command))
         .with_context(|| format!("cannot start {program}"))?;
     let log = match &cli.log {
         Some(path) => Some(File::create(path).with_context(|| format!("cannot create {}", path.display()))?),
@@ -74,6 +83,17 @@ fn main() -> Result<ExitCode> {
     session.play(&cli)?;
     session.close()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Goes on in a child, and ends the process that had a parent who knows it.
+fn fork_again() -> std::io::Result<()> {
+    // SAFETY: this process is a fresh child with one thread; both calls may be made there.
+    match unsafe { libc::fork() } {
+        0 => Ok(()),
+        -1 => Err(std::io::Error::last_os_error()),
+        // SAFETY: ends the process at once, without anything that the parent left to be done.
+        _ => unsafe { libc::_exit(0) },
+    }
 }
 
 struct Session {
@@ -95,7 +115,7 @@ impl Session {
         // In a thread, or a long pipeline would block both sides on full pipes.
         thread::spawn(move || {
             let mut from_child = LateReader { inner: from_child, wait: read_after };
-            let mut from_child = BufReader::new(&mut from_child);
+            let mut from_child = BufReader::with_capacity(1 << 20, &mut from_child);
             while let Ok(Some(message)) = framing.read(&mut from_child) {
                 // What is no JSON is a server's log text.
                 if let Ok(message) = serde_json::from_slice(&message)

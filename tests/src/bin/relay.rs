@@ -18,6 +18,9 @@ struct Cli {
     /// Parse the messages and give requests ids of our own, as gateways do; answers get the old ones back
     #[arg(long)]
     reassign_ids: bool,
+    /// Answer calls of this tool itself, in place of passing them on; implies --reassign-ids
+    #[arg(long, value_name = "TOOL")]
+    answer_locally: Option<String>,
     /// What the child's standard input and output are made of
     #[arg(long, value_enum, default_value_t)]
     wiring: Wiring,
@@ -38,17 +41,18 @@ fn main() -> Result<ExitCode> {
     let wired = wire(cli.wiring, program, arguments)?;
     let (mut child, to_child, from_child) = (wired.child, wired.to_child, wired.from_child);
     let ids = Ids::default();
-    let reassign = cli.reassign_ids.then(|| Arc::clone(&ids));
+    let parses = cli.reassign_ids || cli.answer_locally.is_some();
+    let reassign = parses.then(|| (Arc::clone(&ids), cli.answer_locally));
     // Not joined: it ends with the process, and until then may wait for input that never comes.
     thread::spawn(move || {
         let outcome = match reassign {
-            Some(ids) => requests(to_child, &ids),
+            Some((ids, own_tool)) => requests(to_child, &ids, own_tool.as_deref()),
             None => copy(io::stdin().lock(), to_child).map_err(Into::into),
         };
         // The child's input is closed by now. A child that went away first is no news: its output ends too.
         drop(outcome);
     });
-    if cli.reassign_ids {
+    if parses {
         answers(from_child, &ids).context("cannot pass on an answer")?;
     } else {
         copy(from_child, io::stdout()).context("cannot copy the child's output")?;
@@ -77,11 +81,20 @@ fn copy(mut from: impl Read, mut to: impl Write) -> io::Result<()> {
     }
 }
 
-fn requests(mut to: impl Write, ids: &Ids) -> Result<()> {
+fn requests(mut to: impl Write, ids: &Ids, own_tool: Option<&str>) -> Result<()> {
     let mut stdin = io::stdin().lock();
     let mut next = FIRST_ID;
     while let Some(message) = Framing::Lines.read(&mut stdin)? {
         let mut message: Value = serde_json::from_slice(&message)?;
+        if message["method"] == "tools/call"
+            && message["params"]["name"].as_str() == own_tool
+            && own_tool.is_some()
+        {
+            let result = json!({"content": [{"type": "text", "text": "from the relay"}], "isError": false});
+            let answer = json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
+            Framing::Lines.write(&mut io::stdout(), answer.to_string().as_bytes())?;
+            continue;
+        }
         if message.get("method").is_some()
             && let Some(id) = message.get_mut("id")
         {

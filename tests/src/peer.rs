@@ -1,0 +1,266 @@
+//! Clients for tests about something else than bytes: the test itself, or the program `client`.
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::agent::{Agent, is};
+use crate::places;
+use crate::transcript::{Dir, compare, read_log};
+use crate::wiring::{Wired, Wiring};
+
+/// How long a server may take to answer, and a program to end.
+const PATIENCE_MS: u16 = 30_000;
+
+/// A server that the test itself is the client of.
+pub struct Peer {
+    child: Child,
+    to_server: Option<File>,
+    from_server: BufReader<File>,
+    said: Vec<(Dir, Value)>,
+}
+
+impl Peer {
+    /// Starts a server.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start(wiring: Wiring, command: &mut Command) -> Result<Self> {
+        let wired = wiring.channels().and_then(|channels| channels.spawn(command));
+        let Wired { child, to_child, from_child } =
+            wired.with_context(|| format!("cannot start {command:?}"))?;
+        let from_server = BufReader::new(from_child);
+        Ok(Self { child, to_server: Some(to_child), from_server, said: Vec::new() })
+    }
+
+    /// The process id of the program that was started.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Writes bytes as they are; they are no part of the conversation.
+    ///
+    /// # Errors
+    /// The server does not take them.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let to_server = self.to_server.as_mut().context("the server's input is closed")?;
+        to_server.write_all(bytes).context("the server does not take what it is sent")
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// The server does not take it.
+    pub fn say(&mut self, message: &Value) -> Result<()> {
+        self.write(format!("{message}\n").as_bytes())?;
+        self.said.push((Dir::C2s, message.clone()));
+        Ok(())
+    }
+
+    /// The next line of the server, if it says something before its end.
+    ///
+    /// # Errors
+    /// It says nothing for long.
+    pub fn line(&mut self) -> Result<Option<Vec<u8>>> {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\n") {
+            if self.from_server.buffer().is_empty() {
+                let mut ready = [PollFd::new(self.from_server.get_ref().as_fd(), PollFlags::POLLIN)];
+                let count = poll(&mut ready, PollTimeout::from(PATIENCE_MS)).context("cannot wait")?;
+                ensure!(count > 0, "no answer for {PATIENCE_MS} ms");
+            }
+            let part = self.from_server.fill_buf().context("cannot read from the server")?;
+            if part.is_empty() {
+                return Ok((!line.is_empty()).then_some(line));
+            }
+            let end = part.iter().position(|byte| *byte == b'\n').map_or(part.len(), |at| at + 1);
+            line.extend_from_slice(part.get(..end).unwrap_or_default());
+            self.from_server.consume(end);
+        }
+        Ok(Some(line))
+    }
+
+    /// Sends a message and gives the server's next.
+    ///
+    /// # Errors
+    /// No answer came.
+    pub fn ask(&mut self, message: &Value) -> Result<Value> {
+        self.say(message)?;
+        let line = self.line()?.context("the server ended without an answer")?;
+        let answer: Value = serde_json::from_slice(&line).context("an answer that is no JSON")?;
+        self.said.push((Dir::S2c, answer.clone()));
+        Ok(answer)
+    }
+
+    /// What was said so far.
+    pub fn said(&self) -> &[(Dir, Value)] {
+        &self.said
+    }
+
+    /// Closes the server's input, reads what it still says, and waits for its end.
+    ///
+    /// # Errors
+    /// It does not end.
+    pub fn close(&mut self) -> Result<ExitStatus> {
+        self.to_server = None;
+        while self.line()?.is_some() {}
+        self.child.wait().context("cannot wait for the server")
+    }
+
+    /// Ends the server by SIGKILL.
+    ///
+    /// # Errors
+    /// It cannot be signalled.
+    pub fn kill(&mut self) -> Result<()> {
+        self.child.kill().context("cannot signal the server")?;
+        self.child.wait().context("cannot wait for the server")?;
+        Ok(())
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// The first request of a session, with an id of the test's own.
+pub fn initialize(id: u64) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}
+    }})
+}
+
+/// A call of the tool `echo`.
+pub fn echo(id: u64, text: &str) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {
+        "name": "echo", "arguments": {"text": text}
+    }})
+}
+
+/// One of our own programs, to be started.
+pub fn server(name: &str) -> Command {
+    Command::new(places::program(name))
+}
+
+/// A run of the program `client` against a server.
+pub struct Driven {
+    child: Child,
+    directory: TempDir,
+}
+
+impl Driven {
+    /// Starts the client with these options on this server.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start(options: &[&str], server: &[String]) -> Result<Self> {
+        let directory = tempfile::tempdir().context("no temporary directory")?;
+        let stderr = File::create(directory.path().join("stderr")).context("cannot create a file")?;
+        let child = Command::new(places::program("client"))
+            .args(options)
+            .arg("--log")
+            .arg(directory.path().join("log"))
+            .arg("--")
+            .args(server)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(stderr)
+            .spawn()
+            .context("cannot start the client")?;
+        Ok(Self { child, directory })
+    }
+
+    /// The client's process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// A file in a directory of this run's own.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// What the client and its server have said on standard error.
+    pub fn stderr(&self) -> String {
+        fs::read_to_string(self.path("stderr")).unwrap_or_default()
+    }
+
+    /// Waits until the client has logged so many messages.
+    ///
+    /// # Errors
+    /// It does not in time.
+    pub fn await_messages(&self, count: usize) -> Result<()> {
+        wait_until(&format!("{count} messages in the client's log"), || {
+            fs::read_to_string(self.path("log")).is_ok_and(|log| log.matches('\n').count() >= count)
+        })
+        .with_context(|| self.stderr())
+    }
+
+    /// Waits for the client's end and gives what it logged.
+    ///
+    /// # Errors
+    /// It failed.
+    pub fn finish(&mut self) -> Result<Vec<(Dir, Value)>> {
+        let status = self.child.wait().context("cannot wait for the client")?;
+        if !status.success() {
+            bail!("the client ended with {status}; it and its server said:\n{}", self.stderr());
+        }
+        read_log(&self.path("log"))
+    }
+
+    /// Waits for the end, and holds what the client logged against what the agent reports; gives the connection.
+    ///
+    /// # Errors
+    /// The client failed, or both do not say the same.
+    pub fn check(&mut self, agent: &Agent) -> Result<u64> {
+        let said = self.finish()?;
+        let connection = agent.connection_of_client(self.pid())?;
+        await_exit(agent, connection)?;
+        compare(&said, &agent.messages(connection)?)?;
+        Ok(connection)
+    }
+}
+
+impl Drop for Driven {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// Waits for `mcp_server_exited` of a connection: nothing follows it there.
+///
+/// # Errors
+/// It does not come.
+pub fn await_exit(agent: &Agent, connection: u64) -> Result<Value> {
+    agent.wait_for(&format!("the end of connection {connection}"), |event| {
+        is(event, "mcp_server_exited") && event["connection"] == connection
+    })
+}
+
+/// Waits for something that no event tells.
+///
+/// # Errors
+/// It does not come true.
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_millis(u64::from(PATIENCE_MS));
+    while !holds() {
+        ensure!(Instant::now() < deadline, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
+}
