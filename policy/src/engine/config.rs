@@ -66,9 +66,12 @@ impl Default for EngineLimits {
             candidate_frames: 64,
             candidate_bytes: 256 * 1024,
             open_requests: 10_000,
-            early_responses: 256,
+            // A burst is one write, and captured when that returns: as many answers as a pipe holds requests come
+            // before.
+            early_responses: 4_096,
             early_response_bytes: 32 * 1024 * 1024,
-            early_response_wait: Duration::from_secs(2),
+            // As long as a write can be blocked while the server answers what it has of it.
+            early_response_wait: Duration::from_secs(30),
             tools: 10_000,
             held_requests: 4_096,
             held_bytes: 32 * 1024 * 1024,

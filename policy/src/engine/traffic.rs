@@ -166,6 +166,11 @@ impl Engine {
         let asking = seen.direction.reversed();
         let Some(connection) = self.connections.get_mut(&seen.connection) else { return };
         let Some(found) = connection.requests(asking).find(&key) else {
+            if matches!(message.kind, Kind::Error { id: Id("null"), .. }) {
+                // The request could not be read (JSON-RPC 2.0, section 5): none will come for it.
+                self.counters.unmatched_responses += 1;
+                return self.say_message(seen.connection, seen, message, None, out);
+            }
             return self.keep_early(seen, message, key, out);
         };
         let held = connection.requests(asking).get_mut(&found).map(|open| open.role);

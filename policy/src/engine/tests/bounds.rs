@@ -117,7 +117,7 @@ proptest! {
             }
         }
         (1..5).for_each(|connection| bench.close(connection));
-        bench.wait(10_000);
+        bench.wait(31_000);
         let engine = &bench.engine;
         prop_assert!(engine.connections.is_empty());
         prop_assert!(engine.processes.is_empty(), "{:?}", engine.processes);
