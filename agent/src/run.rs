@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeMap, HashSet},
     path::PathBuf,
-    pin::pin,
     time::Duration,
 };
 
@@ -47,8 +46,9 @@ const RECONCILE_EVERY: Duration = Duration::from_secs(1);
 const CENSUS_EVERY: Duration = Duration::from_secs(5);
 /// How soon after a server was confirmed: somebody else may hold its channels (a client that forked twice).
 const CENSUS_SOON: Duration = Duration::from_millis(10);
-/// How long an ending agent waits for whoever reads its output.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long an ending agent waits for whoever reads its output. It ends within 2 seconds, and after this the writer has
+/// `output::PATIENCE`.
+const LAST_WORDS: Duration = Duration::from_millis(800);
 
 /// What the command line says.
 #[derive(Debug)]
@@ -114,6 +114,9 @@ pub fn run(options: Options) -> Result<()> {
             sender: writer.sender(),
             census_soon: false,
             programs: Vec::new(),
+            counted: None,
+            positions: None,
+            census: Census::default(),
             loss: LossWatch::default(),
         };
         let result = agent.serve(ring, options.config.as_ref()).await;
@@ -135,6 +138,12 @@ struct Agent {
     /// Somebody asked for a census before the next regular one.
     census_soon: bool,
     programs: Vec<ProgramStats>,
+    /// A census that was taken and not yet held against the streams.
+    counted: Option<Census>,
+    /// The kernel's positions, read and not yet held against the streams.
+    positions: Option<Vec<(u64, abi::Connection)>>,
+    /// The latest.
+    census: Census,
     loss: LossWatch,
 }
 
@@ -176,6 +185,15 @@ impl Agent {
             if let Some(reason) = self.flush(&mut interrupt, &mut terminate).await {
                 break reason;
             }
+            // What was read from the kernel's tables is held against a ring that was drained since. Events that come
+            // of it are handed on in between, so that they do not pile up.
+            if self.counted.is_some() || self.positions.is_some() {
+                if self.drain(ring.get_mut()) == Drained::Part {
+                    continue;
+                }
+                self.compare();
+                continue;
+            }
             if std::mem::take(&mut self.census_soon) {
                 next_census = next_census.min(tokio::time::Instant::now() + CENSUS_SOON);
             }
@@ -187,17 +205,14 @@ impl Agent {
                 _ = self.sender.closed() => break "output closed",
                 done = finished(&mut census) => {
                     census = None;
-                    if let Some(found) = done {
-                        while self.drain(ring.get_mut()) == Drained::Part {}
-                        self.collect(&found);
-                    }
+                    self.counted = done;
                 }
                 () = tokio::time::sleep_until(deadline) => {
                     let now = tokio::time::Instant::now();
                     self.tick();
                     if now >= next_reconcile {
                         next_reconcile = now + RECONCILE_EVERY;
-                        self.housekeeping(ring.get_mut());
+                        self.housekeeping();
                     }
                     if now >= next_census && census.is_none() {
                         next_census = now + CENSUS_EVERY;
@@ -223,8 +238,15 @@ impl Agent {
         self.kernel.adopt(true)?;
         let found = census::take(self.kernel.census()?).context("cannot read the census of processes")?;
         self.kernel.adopt(false)?;
-        while self.drain(ring) == Drained::Part {}
+        // Nobody reads yet: what is adopted is said at once.
+        let mut said = Vec::new();
+        while self.drain(ring) == Drained::Part {
+            said.append(&mut self.chunk);
+        }
+        said.append(&mut self.chunk);
+        self.chunk = said;
         self.collect(&found);
+        self.census = found;
         Ok(self.engine.counters().servers)
     }
 
@@ -283,29 +305,33 @@ impl Agent {
         }
     }
 
-    /// Compares positions with the kernel's, follows the wall clock, looks for missed runs.
-    fn housekeeping(&mut self, ring: &mut RingBuf<MapData>) {
+    /// Follows the wall clock, reads the kernel's positions, looks for losses.
+    fn housekeeping(&mut self) {
         self.clock.refresh();
-        // Positions are read before the ring is drained, so whatever they include has been taken in after that.
-        let connections = self.kernel.connections();
-        while self.drain(ring) == Drained::Part {
-            if self.chunk.len() > CHUNK_BYTES * 4 {
-                return;
-            }
-        }
-        for (id, entry) in connections {
-            self.reconcile(id, &entry, false);
-        }
+        self.positions = Some(self.kernel.connections());
         self.programs = self.kernel.program_stats();
         for loss in self.loss.look(&self.counters()) {
             self.say(loss.into());
         }
     }
 
+    /// Holds positions and holders against what was captured. The ring was drained since they were read.
+    fn compare(&mut self) {
+        for (id, entry) in self.positions.take().unwrap_or_default() {
+            self.reconcile(id, &entry, false);
+        }
+        if let Some(found) = self.counted.take() {
+            self.collect(&found);
+            self.census = found;
+        }
+    }
+
     fn reconcile(&mut self, id: u64, entry: &abi::Connection, last: bool) {
         let now = self.clock.now();
+        let writing = !last && self.capture.is_behind(id, entry) && self.census.is_written(&entry.client_out);
         let (engine, outputs) = (&mut self.engine, &mut self.outputs);
-        self.capture.reconcile(id, entry, now, last, &mut |input| engine.handle(input, now, outputs));
+        self.capture
+            .reconcile(id, entry, now, last, writing, &mut |input| engine.handle(input, now, outputs));
         self.carry_out();
     }
 
@@ -341,15 +367,21 @@ impl Agent {
         interrupt: &mut tokio::signal::unix::Signal,
         terminate: &mut tokio::signal::unix::Signal,
     ) -> Option<&'static str> {
-        if self.chunk.is_empty() {
-            return None;
-        }
-        let chunk = std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK_BYTES));
-        let sent = pin!(self.sender.send(chunk));
+        // Signals first, so that a flood of records cannot keep them away. The events stay where they are until there is
+        // a place for them: there are last words.
+        let place = async { if self.chunk.is_empty() { None } else { Some(self.sender.reserve().await) } };
         tokio::select! {
-            sent = sent => sent.is_err().then_some("output closed"),
+            biased;
             _ = interrupt.recv() => Some("SIGINT"),
             _ = terminate.recv() => Some("SIGTERM"),
+            place = place => match place {
+                Some(Ok(place)) => {
+                    place.send(std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK_BYTES)));
+                    None
+                }
+                Some(Err(_)) => Some("output closed"),
+                None => self.sender.is_closed().then_some("output closed"),
+            },
         }
     }
 
@@ -369,6 +401,12 @@ impl Agent {
             let last = tokio::time::timeout_at(until, self.flush(interrupt, terminate)).await;
             if drained == Drained::All || last != Ok(None) {
                 break;
+            }
+        }
+        // Twice, since what is missing counts only then. Nothing moves any more.
+        for _ in 0..2 {
+            for (id, entry) in self.kernel.connections() {
+                self.reconcile(id, &entry, false);
             }
         }
         let counters = self.counters();

@@ -258,6 +258,7 @@ impl Walk {
     fn gap(&self, bytes: u64, cause: u8) {
         let Some(mut entry) = RING.reserve::<RecordHeader>(0) else {
             channel::count(Counter::RingFullRecords, 1);
+            channel::count(Counter::RingFullBytes, bytes);
             return;
         };
         let mut header = self.header(RECORD_GAP);

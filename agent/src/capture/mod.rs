@@ -16,7 +16,7 @@ use mcpwarden_policy::{
 
 use crate::{
     clock::Clock,
-    process::{complete, split_argv},
+    process::{client, complete, split_argv},
 };
 use order::{Order, Stretch};
 use record::Record;
@@ -79,6 +79,8 @@ struct Stream {
     cutter: FrameCutter,
     /// Bytes of unfinished frames that are accounted for.
     held: usize,
+    /// The kernel's position when last looked at.
+    position: u64,
     /// How far the server's side was ahead of the client's when last looked at.
     ahead: u64,
     /// How much of that was reported.
@@ -185,6 +187,7 @@ impl Capture {
                 order: Order::default(),
                 cutter: FrameCutter::new(limits),
                 held: 0,
+                position: 0,
                 ahead: 0,
                 ahead_reported: 0,
             };
@@ -234,15 +237,9 @@ impl Capture {
             return;
         }
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        if connection.client.is_none() && info.ancestors[0] != 0 {
-            let mut client = Process {
-                pid: info.ancestors[0],
-                start_ns: info.parent_start_ns,
-                ancestors: process.ancestors.iter().skip(1).copied().collect(),
-                ..Process::default()
-            };
-            complete(&mut client);
-            connection.client = Some(client);
+        if connection.client.is_none() {
+            let is_fork = header.flags & abi::FLAG_PARENT_IS_FORK != 0;
+            connection.client = client(&process.ancestors, info.parent_start_ns, is_fork);
         }
         let first = !connection.described;
         connection.described = true;
@@ -322,36 +319,65 @@ impl Capture {
         self.account(id, index, now, sink);
     }
 
-    /// Keeps the sum of unfinished frames within bounds: who would exceed them gives his frame up.
+    /// Keeps the sum of unfinished frames within bounds: the longest is given up, whosever frame exceeded them. So
+    /// nobody's stream suffers for another's that never ends.
     fn account(&mut self, id: u64, index: usize, now: Timestamp, sink: &mut impl FnMut(Input<'_>)) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let uid = connection.uid;
         let stream = &mut connection.streams[index];
-        let of_uid = self.held_by_uid.entry(uid).or_default();
-        let held = stream.cutter.pending_bytes();
-        self.held = self.held - stream.held + held;
-        *of_uid = *of_uid - stream.held + held;
-        stream.held = held;
-        if self.held > self.limits.reassembly_bytes || *of_uid > self.limits.per_uid_bytes {
-            self.held -= held;
-            *of_uid -= held;
-            stream.held = 0;
-            self.counters.memory_refused_frames += 1;
-            self.counters.memory_refused_bytes += held as u64;
-            stream.cutter.discard_pending(&mut |_| {});
-            sink(Input::Gap {
-                connection: ConnectionId(id),
-                direction: direction(index as u8),
-                time: now,
-                bytes: held as u64,
-                cause: GapCause::Memory,
-                pid: None,
-                offset: None,
-            });
+        let (before, held) = (stream.held, stream.cutter.pending_bytes());
+        if held == before {
+            return;
         }
+        stream.held = held;
+        self.held = self.held - before + held;
+        let of_uid = self.held_by_uid.entry(uid).or_default();
+        *of_uid = *of_uid - before + held;
         if *of_uid == 0 {
             self.held_by_uid.remove(&uid);
+        } else if *of_uid > self.limits.per_uid_bytes {
+            self.refuse(Some(uid), now, sink);
         }
+        if self.held > self.limits.reassembly_bytes {
+            self.refuse(None, now, sink);
+        }
+    }
+
+    /// Gives up the longest unfinished frame, of one user's or of all.
+    fn refuse(&mut self, uid: Option<u32>, now: Timestamp, sink: &mut impl FnMut(Input<'_>)) {
+        let longest = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| uid.is_none_or(|uid| connection.uid == uid))
+            .flat_map(|(id, connection)| [0, 1].map(|index| (connection.streams[index].held, *id, index)))
+            .max();
+        let Some((held, id, index)) = longest else { return };
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        connection.streams[index].held = 0;
+        self.held -= held;
+        if let Some(of_uid) = self.held_by_uid.get_mut(&connection.uid) {
+            *of_uid -= held;
+            if *of_uid == 0 {
+                self.held_by_uid.remove(&connection.uid);
+            }
+        }
+        let mut bytes = 0;
+        connection.streams[index].cutter.discard_pending(&mut |cut| {
+            if let Cut::Lost { bytes: lost } | Cut::Junk { bytes: lost, .. } = cut {
+                bytes += lost;
+            }
+        });
+        self.counters.memory_refused_frames += 1;
+        self.counters.memory_refused_bytes += bytes;
+        sink(Input::Gap {
+            connection: ConnectionId(id),
+            direction: direction(index as u8),
+            time: now,
+            bytes,
+            cause: GapCause::Memory,
+            pid: None,
+            offset: None,
+        });
     }
 
     /// When [`Self::tick`] has something to do.
@@ -387,16 +413,28 @@ impl Capture {
         }
     }
 
+    /// Whether the server took bytes that nobody was seen to give, for longer than a moment. They may still be seen: a
+    /// write of more than fits into the pipe is captured when it returns, and that can take as long as it likes.
+    pub fn is_behind(&self, id: u64, kernel: &abi::Connection) -> bool {
+        let index = usize::from(abi::CLIENT_TO_SERVER);
+        let Some(stream) = self.connections.get(&id).map(|connection| &connection.streams[index]) else {
+            return false;
+        };
+        excess(&kernel.streams[index]).min(stream.ahead) > stream.ahead_reported
+    }
+
     /// Compares with the kernel's positions, when everything in the ring was read: what the kernel counted and
-    /// never sent is missing, and so is what the server took and nobody was seen to give.
+    /// never sent is missing, and so is what the server took and nobody was seen to give, unless somebody is `writing`.
     ///
-    /// The server's side may be ahead for a moment (its call can return first), so it must be so twice.
+    /// Either must be so twice: a position moves when a call begins to be captured, and that takes milliseconds for one
+    /// of megabytes; and the server's call can return before the client's. But not if this is the `last` look.
     pub fn reconcile(
         &mut self,
         id: u64,
         kernel: &abi::Connection,
         now: Timestamp,
         last: bool,
+        writing: bool,
         sink: &mut impl FnMut(Input<'_>),
     ) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
@@ -405,26 +443,28 @@ impl Capture {
         }
         for (index, stream) in connection.streams.iter_mut().enumerate() {
             let positions = kernel.streams[index];
-            let Stream { order, cutter, ahead, ahead_reported, .. } = stream;
+            let Stream { order, cutter, position, ahead, ahead_reported, .. } = stream;
             let counters = &mut self.counters;
             let mut cut = |stretch: Stretch<'_>| feed(id, index as u8, cutter, stretch, counters, sink);
             if last {
                 order.give_up(&mut cut);
             }
+            let settled = if last { positions.offset } else { *position };
+            *position = positions.offset;
             if order.deadline().is_none() {
-                order.skip_to(positions.offset, now, &mut cut);
+                order.skip_to(settled, now, &mut cut);
             }
             if index != usize::from(abi::CLIENT_TO_SERVER) {
                 continue;
             }
-            let excess = positions.far.saturating_sub(positions.offset);
+            let excess = excess(&positions);
             let lasting = if last { excess } else { excess.min(*ahead) };
             *ahead = excess;
-            if lasting > *ahead_reported {
+            if lasting > *ahead_reported && !writing {
                 let bytes = lasting - *ahead_reported;
                 *ahead_reported = lasting;
-                self.counters.missing_bytes += bytes;
-                cutter.gap(bytes, &mut |_| {});
+                counters.missing_bytes += bytes;
+                cutter.gap(bytes, &mut |cut| hand_on(id, index as u8, now, cut, sink));
                 sink(Input::Gap {
                     connection: ConnectionId(id),
                     direction: Direction::ClientToServer,
@@ -435,6 +475,9 @@ impl Capture {
                     offset: None,
                 });
             }
+        }
+        for index in 0..2 {
+            self.account(id, index, now, sink);
         }
     }
 
@@ -452,7 +495,10 @@ impl Capture {
         let held: usize = connection.streams.iter().map(|stream| stream.held).sum();
         self.held -= held;
         if let Some(of_uid) = self.held_by_uid.get_mut(&connection.uid) {
-            *of_uid = of_uid.saturating_sub(held);
+            *of_uid -= held;
+            if *of_uid == 0 {
+                self.held_by_uid.remove(&connection.uid);
+            }
         }
         for pid in connection.pids {
             if let Some(ids) = self.processes.get_mut(&pid) {
@@ -477,6 +523,11 @@ impl Capture {
         }
         self.forget(id);
     }
+}
+
+/// How many bytes the server took that nobody was seen to give.
+fn excess(stream: &abi::Stream) -> u64 {
+    stream.far.saturating_sub(stream.offset)
 }
 
 /// One stretch of a stream, cut into frames.

@@ -2,7 +2,10 @@
 
 mod text;
 
-use std::io::{self, IsTerminal, Write};
+use std::{
+    io::{self, IsTerminal, Write},
+    time::{Duration, Instant},
+};
 
 use mcpwarden_policy::Event;
 use tokio::sync::mpsc;
@@ -64,6 +67,9 @@ impl Format {
 /// beyond the ring there are gaps that are counted.
 const WAITING_CHUNKS: usize = 64;
 
+/// How long an ending agent waits for its output to be taken.
+pub const PATIENCE: Duration = Duration::from_millis(600);
+
 /// Writes to standard output from a thread of its own.
 pub struct Writer {
     sender: mpsc::Sender<Vec<u8>>,
@@ -93,11 +99,13 @@ impl Writer {
     /// Lets the thread finish, for a while: whoever does not read our output must not keep us from ending.
     pub fn finish(self) {
         drop(self.sender);
-        for _ in 0..100 {
-            if self.thread.is_finished() {
+        let until = Instant::now() + PATIENCE;
+        while !self.thread.is_finished() {
+            if Instant::now() > until {
+                anstream::eprintln!("mcpwarden: nobody reads the output: its last events are lost");
                 return;
             }
-            std::thread::sleep(std::time::Duration::from_millis(10));
+            std::thread::sleep(Duration::from_millis(10));
         }
     }
 }
