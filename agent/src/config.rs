@@ -260,4 +260,14 @@ mod tests {
             assert!(error.contains(part), "{text:?} gives {error}");
         }
     }
+
+    #[test]
+    fn the_documented_file_is_one() {
+        let page = include_str!("../../docs/configuration.md");
+        let yaml = page.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+        let config = Config::parse("docs/configuration.md", yaml).unwrap();
+        // What it shows of `capture` are the defaults.
+        assert_eq!(config.capture, Capture::default());
+        assert_eq!(config.servers.len(), 1);
+    }
 }
