@@ -40,6 +40,34 @@ pub fn complete(process: &mut Process) {
     }
 }
 
+/// The kernel tells everybody else when a process started in these. Nanoseconds.
+fn tick_ns() -> u64 {
+    1_000_000_000 / procfs::ticks_per_second().max(1)
+}
+
+/// When a process started, in nanoseconds since boot, as exactly as the kernel tells it to everybody.
+fn started(pid: u32) -> Option<u64> {
+    let stat = procfs::process::Process::new(pid as i32).ok()?.stat().ok()?;
+    // A zombie is no client any more.
+    (stat.state != 'Z').then(|| stat.starttime * tick_ns())
+}
+
+/// The client of a process: its parent, or who is above a parent that `is_fork` and has ended. A client that forks
+/// twice does so to be nobody's parent.
+pub fn client(ancestors: &[u32], parent_start_ns: u64, is_fork: bool) -> Option<Process> {
+    let (parent, above) = ancestors.split_first()?;
+    let (pid, start_ns, ancestors) = match above.split_first() {
+        Some((client, above)) if is_fork && started(*parent).is_none() => {
+            (*client, started(*client).unwrap_or(0), above)
+        }
+        // As coarse as the other, so that both are the same client.
+        _ => (*parent, parent_start_ns / tick_ns() * tick_ns(), above),
+    };
+    let mut client = Process { pid, start_ns, ancestors: ancestors.to_vec(), ..Process::default() };
+    complete(&mut client);
+    Some(client)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,6 +83,25 @@ mod tests {
         ];
         for (bytes, expected) in cases {
             assert_eq!(split_argv(bytes), expected);
+        }
+    }
+
+    #[test]
+    fn clients() {
+        let (own, none) = (std::process::id(), u32::MAX >> 1);
+        let start = started(own).unwrap();
+        // Ancestors, whether the parent is a fork, the client.
+        let cases: [(&[u32], bool, Option<(u32, u64)>); 6] = [
+            (&[], false, None),
+            (&[own, 1], false, Some((own, start))),
+            (&[own, 1], true, Some((own, start))),
+            (&[none, own], true, Some((own, start))),
+            (&[none, own], false, Some((none, start))),
+            (&[none], true, Some((none, start))),
+        ];
+        for (ancestors, is_fork, expected) in cases {
+            let found = client(ancestors, start + 1, is_fork).map(|client| (client.pid, client.start_ns));
+            assert_eq!(found, expected, "{ancestors:?} {is_fork}");
         }
     }
 

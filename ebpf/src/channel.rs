@@ -6,7 +6,7 @@ use aya_ebpf::{
     bindings::{BPF_F_NO_PREALLOC, BPF_NOEXIST},
     helpers::generated::bpf_ktime_get_boot_ns,
     macros::map,
-    maps::{Array, HashMap, PerCpuArray},
+    maps::{Array, HashMap, LruHashMap, PerCpuArray},
 };
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
 use mcpwarden_abi::{
@@ -32,6 +32,23 @@ static CONFIRMED: HashMap<ConnectionId, u32> = HashMap::with_max_entries(8_192, 
 /// Inherited on fork; keeps everybody else out of the walk to the inode.
 #[map(name = "PROCESSES")]
 static PROCESSES: HashMap<u32, u64> = HashMap::with_max_entries(65_536, BPF_F_NO_PREALLOC);
+
+/// Who forked a process. The kernel forgets it when the parent ends, and a server whose parents are gone still has
+/// a client: see [`forebears`]. What this table forgets, the next census finds.
+#[map(name = "FORKED_BY")]
+static FORKED_BY: LruHashMap<u32, Forker> = LruHashMap::with_max_entries(16_384, 0);
+
+/// A process that forked another.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Forker {
+    /// When it started; boot time, nanoseconds.
+    pub start_ns: u64,
+    /// Its process id (tgid).
+    pub tgid: u32,
+    /// Always 0: the verifier wants every byte of a map's value written.
+    pub zero: u32,
+}
 
 /// The next connection's number.
 #[map(name = "NEXT_CONNECTION")]
@@ -74,6 +91,30 @@ pub fn watch(tgid: u32) {
 #[inline(always)]
 pub fn forget(tgid: u32) {
     let _ = PROCESSES.remove(tgid);
+}
+
+/// Remembers who forked a process.
+#[inline(always)]
+pub fn remember_fork(child: u32, forker: Forker) {
+    let _ = FORKED_BY.insert(child, &forker, 0);
+}
+
+/// How many processes above an orphan are looked for: two forks, and the client.
+pub const FOREBEARS: usize = 3;
+
+/// Who forked a process, who forked that one, and so on; whether they still live is not known.
+#[inline(always)]
+pub fn forebears(tgid: u32) -> [Option<Forker>; FOREBEARS] {
+    let mut found = [None; FOREBEARS];
+    let mut at = tgid;
+    for slot in 0..FOREBEARS {
+        let Some(forker) = FORKED_BY.get_ptr(at) else { break };
+        // SAFETY: a live map value.
+        let forker = unsafe { *forker };
+        found[slot] = Some(forker);
+        at = forker.tgid;
+    }
+    found
 }
 
 /// What reads and writes on this inode mean.

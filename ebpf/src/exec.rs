@@ -5,13 +5,13 @@ use aya_ebpf::helpers::{
     generated::{bpf_get_current_cgroup_id, bpf_probe_read_user},
 };
 use mcpwarden_abi::{
-    ANCESTORS, ARGV_BYTES, ConnectionId, Counter, ExecInfo, FLAG_ADOPTED, FLAG_ARGV_TRUNCATED, RECORD_EXEC,
-    RECORD_EXIT, RecordHeader,
+    ANCESTORS, ARGV_BYTES, ConnectionId, Counter, ExecInfo, FLAG_ADOPTED, FLAG_ARGV_TRUNCATED,
+    FLAG_PARENT_IS_FORK, RECORD_EXEC, RECORD_EXIT, RecordHeader,
 };
 
 use crate::{
     capture::RING,
-    channel,
+    channel::{self, FOREBEARS, Forker},
     kernel::{self, Ptr, load, offset, probe},
 };
 
@@ -47,7 +47,19 @@ fn watch_family(task: Ptr, tgid: u32) {
     if parent.is_null() {
         return;
     }
-    channel::watch(load(parent, offset!(task_tgid)));
+    let parent_tgid: u32 = load(parent, offset!(task_tgid));
+    channel::watch(parent_tgid);
+    if is_fork(parent) {
+        let above: Ptr = load(parent, offset!(task_real_parent));
+        if let Some(above) = probe::<u32>(above, offset!(task_tgid)) {
+            channel::watch(above);
+        }
+    }
+    for forker in orphan(tgid, parent_tgid) {
+        if let Some(forker) = forker {
+            channel::watch(forker.tgid);
+        }
+    }
     let children = parent.wrapping_add(offset!(task_children));
     let own = task.wrapping_add(offset!(task_sibling));
     // `struct list_head { next, prev }`. Read without the lock: a stale entry costs a look at a process too many,
@@ -65,6 +77,24 @@ fn watch_family(task: Ptr, tgid: u32) {
             }
             at = next;
         }
+    }
+}
+
+/// Whether a process was forked and never ran a program of its own.
+#[inline(always)]
+fn is_fork(task: Ptr) -> bool {
+    /// `linux/sched.h`
+    const PF_FORKNOEXEC: u32 = 0x40;
+    probe::<u32>(task, offset!(task_flags)).unwrap_or(0) & PF_FORKNOEXEC != 0
+}
+
+/// Of a process whose parent is not the one that forked it: who was above the one that did, nearest first. A client
+/// that forks twice and ends the process between is not its server's parent, but it is here.
+#[inline(always)]
+fn orphan(tgid: u32, parent: u32) -> [Option<Forker>; FOREBEARS - 1] {
+    match channel::forebears(tgid) {
+        [Some(gone), client, above] if gone.tgid != parent => [client, above],
+        _ => [None; FOREBEARS - 1],
     }
 }
 
@@ -98,6 +128,9 @@ fn report(task: Ptr, tgid: u32, connection: ConnectionId, adopted: bool) {
     };
     let record = entry.as_mut_ptr();
     let mut flags = if adopted { FLAG_ADOPTED } else { 0 };
+    if is_fork(load(task, offset!(task_real_parent))) {
+        flags |= FLAG_PARENT_IS_FORK;
+    }
     let mut length = 0u32;
     let mm: Ptr = load(task, offset!(task_mm));
     // Only the current process's memory can be read; of an adopted one the agent asks /proc.
@@ -160,6 +193,16 @@ fn facts(task: Ptr, info: &mut ExecInfo) {
         info.ancestors[slot] = tgid;
         parent = probe(parent, offset!(task_real_parent)).unwrap_or(core::ptr::null());
     }
+    if let [Some(client), above] = orphan(load(task, offset!(task_tgid)), info.ancestors[0]) {
+        info.parent_start_ns = client.start_ns;
+        // The reaper's own parents are none of the client's.
+        info.ancestors = [0; ANCESTORS];
+        info.ancestors[0] = client.tgid;
+        info.ancestors[1] = match above {
+            Some(above) => above.tgid,
+            None => 0,
+        };
+    }
 }
 
 /// A child inherits its parent's descriptors, and with them the parent's place in the set.
@@ -167,7 +210,13 @@ fn facts(task: Ptr, info: &mut ExecInfo) {
 pub fn forked(parent: Ptr, child: Ptr) {
     let from: u32 = load(parent, offset!(task_tgid));
     let to: u32 = load(child, offset!(task_tgid));
-    if from != to && channel::watches(from) {
+    if from == to {
+        return;
+    }
+    let leader: Ptr = load(parent, offset!(task_group_leader));
+    let start_ns = probe(leader, offset!(task_start_boottime)).unwrap_or(0);
+    channel::remember_fork(to, Forker { start_ns, tgid: from, zero: 0 });
+    if channel::watches(from) {
         channel::watch(to);
     }
 }

@@ -11,6 +11,7 @@ use mcpwarden_abi::{ChannelKey, KernelLayout};
 pub static KERNEL_LAYOUT: KernelLayout = KernelLayout {
     task_files: 0,
     task_tgid: 0,
+    task_flags: 0,
     task_real_parent: 0,
     task_group_leader: 0,
     task_children: 0,

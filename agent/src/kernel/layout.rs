@@ -11,6 +11,7 @@ pub fn resolve(btf: &Btf) -> Result<KernelLayout, BtfError> {
     Ok(KernelLayout {
         task_files: at("task_struct", "files")?,
         task_tgid: at("task_struct", "tgid")?,
+        task_flags: at("task_struct", "flags")?,
         task_real_parent: at("task_struct", "real_parent")?,
         task_group_leader: at("task_struct", "group_leader")?,
         task_children: at("task_struct", "children")?,

@@ -113,6 +113,8 @@ pub const GAP_TOO_MANY_BUFFERS: u8 = 7;
 pub const FLAG_ADOPTED: u8 = 1;
 /// The command line was longer than [`ARGV_BYTES`].
 pub const FLAG_ARGV_TRUNCATED: u8 = 2;
+/// The parent was forked and runs no program of its own: perhaps it is there to end, and its parent is the client.
+pub const FLAG_PARENT_IS_FORK: u8 = 4;
 
 /// The start of every record.
 #[repr(C)]
@@ -220,6 +222,7 @@ pub const COUNTERS: u32 = 8;
 pub struct KernelLayout {
     pub task_files: u32,
     pub task_tgid: u32,
+    pub task_flags: u32,
     pub task_real_parent: u32,
     pub task_group_leader: u32,
     pub task_children: u32,
