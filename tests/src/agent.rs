@@ -42,8 +42,6 @@ pub struct Agent {
 struct Events {
     state: Mutex<State>,
     changed: Condvar,
-    /// Held while a line is taken.
-    reading: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -52,6 +50,18 @@ struct State {
     /// Lines that are no JSON: each is a mistake of the agent's.
     strays: Vec<String>,
     ended: bool,
+    /// Nothing is read.
+    paused: bool,
+}
+
+/// While it lives the agent's output is not read.
+pub struct Paused(Arc<Events>);
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        self.0.lock().paused = false;
+        self.0.changed.notify_all();
+    }
 }
 
 impl Agent {
@@ -198,8 +208,9 @@ impl Agent {
     }
 
     /// Stops reading the agent's output until what this returns is dropped.
-    pub fn stop_reading(&self) -> impl Drop {
-        self.events.reading.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn stop_reading(&self) -> Paused {
+        self.events.lock().paused = true;
+        Paused(Arc::clone(&self.events))
     }
 
     /// Sends the agent a signal.
@@ -283,9 +294,11 @@ impl Events {
 
     fn collect(&self, stdout: ChildStdout) {
         for line in BufReader::new(stdout).split(b'\n').map_while(Result::ok) {
-            drop(self.reading.lock().unwrap_or_else(PoisonError::into_inner));
             let event = serde_json::from_slice(&line);
             let mut state = self.lock();
+            while state.paused {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
             match event {
                 Ok(event) => state.events.push(event),
                 Err(_) => state.strays.push(String::from_utf8_lossy(&line).into_owned()),

@@ -1,6 +1,7 @@
 //! Runs the `sender` against a server under the agent, and holds what both exchanged against the events.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -73,7 +74,7 @@ impl Sending {
     }
 
     /// The command to start, with the files that it writes in `directory`.
-    pub fn command(&self, directory: &std::path::Path) -> Result<Command> {
+    pub fn command(&self, directory: &Path) -> Result<Command> {
         let script = directory.join("script.json");
         fs::write(&script, serde_json::to_string(&self.steps)?)?;
         let name = |value: &dyn erased::Named| value.name();
@@ -103,18 +104,18 @@ impl Sending {
     /// # Errors
     /// It cannot be started.
     pub fn start(&self) -> Result<Sender> {
-        self.start_as(|_| Ok(()))
+        self.start_as(|_, _| Ok(()))
     }
 
-    /// Starts it after a change to its command.
+    /// Starts it after a change to its command, with the directory that its files are in.
     ///
     /// # Errors
     /// It cannot be started.
-    pub fn start_as(&self, change: impl FnOnce(&mut Command) -> Result<()>) -> Result<Sender> {
+    pub fn start_as(&self, change: impl FnOnce(&mut Command, &Path) -> Result<()>) -> Result<Sender> {
         let directory = tempfile::tempdir().context("no temporary directory")?;
         let mut command = self.command(directory.path())?;
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        change(&mut command)?;
+        change(&mut command, directory.path())?;
         let child = command.spawn().context("cannot start the sender")?;
         Ok(Sender { child, directory })
     }
