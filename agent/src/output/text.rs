@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
-use mcpwarden_policy::{Event, EventBody, event::CallStatus};
+use mcpwarden_policy::{Direction, Event, EventBody, event::CallStatus};
 use serde_json::Value;
 
 /// Longest text from outside in one field. Characters.
@@ -123,8 +123,8 @@ fn body(event: &Event, line: &mut Line) {
         EventBody::Message(message) => {
             let kind = serde_json::to_value(message.kind).unwrap_or_default();
             line.plain(&format!(
-                "  {:?} {} {}",
-                message.direction,
+                "  {} {} {}",
+                way(message.direction),
                 kind.as_str().unwrap_or_default(),
                 clean(message.method.as_deref().unwrap_or(""))
             ));
@@ -148,12 +148,19 @@ fn body(event: &Event, line: &mut Line) {
         EventBody::CaptureGap(gap) => {
             let cause = serde_json::to_value(gap.cause).unwrap_or_default();
             line.plain(&format!(
-                "  {} bytes {:?} not seen: {}",
+                "  {} bytes {} not seen: {}",
                 gap.bytes,
-                gap.direction,
+                way(gap.direction),
                 cause.as_str().unwrap_or_default()
             ));
         }
+    }
+}
+
+fn way(direction: Direction) -> &'static str {
+    match direction {
+        Direction::ClientToServer => "to the server",
+        Direction::ServerToClient => "to the client",
     }
 }
 
