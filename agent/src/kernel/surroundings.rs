@@ -4,7 +4,8 @@ use std::{fs, path::Path};
 
 use super::BTF_PATH;
 
-/// The oldest kernel that the kernel half is tested on.
+/// The oldest kernel that the kernel half is written for: `bpf_loop` is of 5.17, and 6.1 is the oldest that
+/// distributions still carry.
 pub const OLDEST_KERNEL: (u32, u32) = (6, 1);
 
 /// One thing that is needed.
