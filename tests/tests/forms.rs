@@ -1,6 +1,7 @@
 //! The forms a message can have on the wire: whatever they are, each message is reported once and as it was sent.
 
-use std::sync::Mutex;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use anyhow::{Context as _, Result, ensure};
@@ -20,17 +21,16 @@ const AT_ONCE: usize = 4;
 
 /// Runs `test` on every case, a few at a time.
 fn each<T: Sync>(cases: &[T], test: impl Fn(&T) -> Result<()> + Sync) -> Result<()> {
-    let next = Mutex::new(cases.iter());
+    let next = AtomicUsize::new(0);
     let work = || -> Result<()> {
-        loop {
-            let case = next.lock().expect("no case panics while it holds this").next();
-            let Some(case) = case else { return Ok(()) };
+        while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
             test(case)?;
         }
+        Ok(())
     };
     thread::scope(|scope| {
         let workers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().try_for_each(|worker| worker.join().expect("no case panics"))
+        workers.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)))
     })
 }
 
@@ -103,8 +103,8 @@ struct Form {
     junk: u64,
 }
 
-fn form(name: &'static str, wire: impl Into<Vec<u8>>, messages: &[Value], junk: u64) -> Form {
-    Form { name, wire: wire.into(), messages: messages.to_vec(), junk }
+fn form(name: &'static str, wire: impl Into<Vec<u8>>, messages: &[&Value], junk: u64) -> Form {
+    Form { name, wire: wire.into(), messages: messages.iter().copied().cloned().collect(), junk }
 }
 
 fn forms() -> Vec<Form> {
@@ -112,80 +112,68 @@ fn forms() -> Vec<Form> {
     let framed = |message: &Value| Framing::ContentLength.wrap(message.to_string().as_bytes());
     let with_bytes = |bytes: &[u8]| {
         let line = notification("@").to_string();
-        let (head, tail) = line.split_once('@').expect("it is in there");
-        [head.as_bytes(), bytes, tail.as_bytes(), b"\n"].concat()
+        let parts: Vec<&[u8]> = line.as_bytes().split(|byte| *byte == b'@').collect();
+        [&parts.join(bytes)[..], b"\n"].concat()
     };
     let batch = json!([a, b, {"jsonrpc": "2.0", "method": "notifications/x"}]);
     vec![
-        form("two in one write", format!("{a}\n{b}\n"), &[a.clone(), b.clone()], 0),
-        form("leading blanks", format!(" \t  {a}\n"), &[a.clone()], 0),
-        form("trailing blanks", format!("{a} \t \n"), &[a.clone()], 0),
-        form("blank lines", format!("\n\n \n\t\n{a}\n\n"), &[a.clone()], 0),
-        form("CRLF", format!("{a}\r\n\r\n{b}\r\n"), &[a.clone(), b.clone()], 0),
+        form("two in one write", format!("{a}\n{b}\n"), &[&a, &b], 0),
+        form("leading blanks", format!(" \t  {a}\n"), &[&a], 0),
+        form("trailing blanks", format!("{a} \t \n"), &[&a], 0),
+        form("blank lines", format!("\n\n \n\t\n{a}\n\n"), &[&a], 0),
+        form("CRLF", format!("{a}\r\n\r\n{b}\r\n"), &[&a, &b], 0),
         form(
             "blanks inside",
-            format!(
-                "{{ \"jsonrpc\" :\t\"2.0\", \"method\":\"notifications/message\" , \"params\" : {{\"data\": \"a\"}} }}\n"
-            ),
-            &[a.clone()],
+            "{ \"jsonrpc\" :\t\"2.0\", \"method\":\"notifications/message\" , \"params\" : {\"data\": \"a\"} }\n",
+            &[&a],
             0,
         ),
-        form("a batch", format!("{batch}\n"), &[batch.clone()], 0),
-        form("a batch of one", format!("[{a}]\n"), &[a.clone()], 0),
+        form("a batch", format!("{batch}\n"), &[&batch], 0),
+        form("a batch of one", format!("[{a}]\n"), &[&a], 0),
         form(
             "junk between",
             format!("[info] no\nstarting up…\n{a}\nDEBUG: x\n{b}\n"),
-            &[json!("[info] no"), a.clone(), b.clone()],
+            &[&json!("[info] no"), &a, &b],
             15 + 9,
         ),
-        form("junk that looks like a header", format!("Content-Type of all: none\n{a}\n"), &[a.clone()], 26),
-        form("an object that is no message", "{\"level\":30}\n", &[json!({"level": 30})], 0),
-        form("JSON that breaks off", format!("{{\"jsonrpc\n{a}\n"), &[json!("{\"jsonrpc"), a.clone()], 0),
-        form(
-            "a line of 70,000 bytes of junk",
-            format!("{}\n{a}\n", "x".repeat(70_000)),
-            &[a.clone()],
-            70_001,
-        ),
+        form("junk that looks like a header", format!("Content-Type of all: none\n{a}\n"), &[&a], 26),
+        form("an object that is no message", "{\"level\":30}\n", &[&json!({"level": 30})], 0),
+        form("JSON that breaks off", format!("{{\"jsonrpc\n{a}\n"), &[&json!("{\"jsonrpc"), &a], 0),
+        form("a line of 70,000 bytes of junk", format!("{}\n{a}\n", "x".repeat(70_000)), &[&a], 70_001),
         form(
             "two bytes that are no UTF-8",
             with_bytes(&[0xff, 0xfe]),
-            &[notification("\u{fffd}\u{fffd}")],
+            &[&notification("\u{fffd}\u{fffd}")],
             0,
         ),
-        form("a NUL byte", with_bytes(b"x\0y"), &[notification("x\0y")], 0),
-        form("a raw tab", with_bytes(b"x\ty"), &[notification("x\ty")], 0),
-        form("half a surrogate", with_bytes(b"\\ud800"), &[notification("\u{fffd}")], 0),
-        form("Content-Length", framed(&a), &[a.clone()], 0),
-        form("Content-Length, two", [framed(&a), framed(&b)].concat(), &[a.clone(), b.clone()], 0),
+        form("a NUL byte", with_bytes(b"x\0y"), &[&notification("x\0y")], 0),
+        form("a raw tab", with_bytes(b"x\ty"), &[&notification("x\ty")], 0),
+        form("half a surrogate", with_bytes(b"\\ud800"), &[&notification("\u{fffd}")], 0),
+        form("Content-Length", framed(&a), &[&a], 0),
+        form("Content-Length, two", [framed(&a), framed(&b)].concat(), &[&a, &b], 0),
         form(
             "Content-Length and another header",
             format!("Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{a}", a.to_string().len()),
-            &[a.clone()],
+            &[&a],
             0,
         ),
-        form(
-            "Content-Length that lies",
-            format!("Content-Length: 9999\r\n\r\n{a}\n{b}\n"),
-            &[a.clone(), b.clone()],
-            0,
-        ),
+        form("Content-Length that lies", format!("Content-Length: 9999\r\n\r\n{a}\n{b}\n"), &[&a, &b], 0),
         form(
             "an unknown method",
             "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/of-tomorrow\"}\n",
-            &[json!({"jsonrpc": "2.0", "method": "notifications/of-tomorrow"})],
+            &[&json!({"jsonrpc": "2.0", "method": "notifications/of-tomorrow"})],
             0,
         ),
         form(
             "no version",
             "{\"method\":\"notifications/message\"}\n",
-            &[json!({"method": "notifications/message"})],
+            &[&json!({"method": "notifications/message"})],
             0,
         ),
         form(
             "an error without an id",
             "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32700,\"message\":\"Parse error\"}}\n",
-            &[json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": "Parse error"}})],
+            &[&json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": "Parse error"}})],
             0,
         ),
     ]

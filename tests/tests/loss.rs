@@ -207,7 +207,8 @@ fn messages_over_the_bound() -> Result<()> {
 #[test]
 fn memory_is_bounded() -> Result<()> {
     // Name, the bounds, who holds how much, whether something is refused.
-    let cases: [(&str, &str, &[(u32, usize)], bool); 3] = [
+    type Case<'a> = (&'a str, &'a str, &'a [(u32, usize)], bool);
+    let cases: [Case<'_>; 3] = [
         (
             "one user over his bound",
             "{ reassembly_bytes: 400000, per_uid_bytes: 200000 }",
