@@ -34,6 +34,8 @@ enum Due {
     Held(HeldId),
     /// An answer without a request is given up.
     Early(ConnectionId, Direction),
+    /// A server that has not answered is said nonetheless.
+    Start(ConnectionId),
     /// The end of a server is said.
     Exit(ConnectionId),
 }
@@ -119,6 +121,12 @@ impl Engine {
             match due {
                 Due::Held(held) => self.release(held, out),
                 Due::Early(connection, direction) => self.give_up_early(connection, direction, now, out),
+                Due::Start(connection) => {
+                    let pending = |connection: &Connection| connection.is_pending();
+                    if self.connections.get(&connection).is_some_and(pending) {
+                        self.start(connection, time, now, out);
+                    }
+                }
                 Due::Exit(connection) => {
                     let due = |connection: &Connection| connection.exit_at.is_some_and(|at| at <= now);
                     if self.connections.get(&connection).is_some_and(due) {

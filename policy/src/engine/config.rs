@@ -54,6 +54,9 @@ pub struct EngineLimits {
     pub held_bytes: usize,
     /// How long such a request is held.
     pub relay_hold: Duration,
+    /// From a server's first request to `mcp_server_started`, where it does not answer before: until it does, the
+    /// program that serves may not be running yet (`npx`, then `sh`, then `node`).
+    pub start_wait: Duration,
     /// From the last exit to `mcp_server_exited`: answers may be read after the server died.
     pub exit_linger: Duration,
 }
@@ -76,6 +79,7 @@ impl Default for EngineLimits {
             held_requests: 4_096,
             held_bytes: 32 * 1024 * 1024,
             relay_hold: Duration::from_millis(25),
+            start_wait: Duration::from_secs(2),
             exit_linger: Duration::from_secs(1),
         }
     }

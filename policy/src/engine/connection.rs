@@ -36,6 +36,8 @@ pub(super) struct Connection {
     pub(super) since: Timestamp,
     pub(super) stage: Stage,
     pub(super) adopted: bool,
+    /// Of a candidate: it is a server, first asked then, and is announced when it answers.
+    pub(super) asked: Option<Timestamp>,
     /// Programs, in order.
     pub(super) chain: Vec<Process>,
     /// Processes of the chain that have not ended.
@@ -72,6 +74,7 @@ impl Connection {
             since,
             stage: Stage::Candidate { waiting: VecDeque::new(), frames: 0, bytes: 0, gaps: 0 },
             adopted: false,
+            asked: None,
             chain: Vec::new(),
             live: HashSet::new(),
             status: None,
@@ -102,6 +105,18 @@ impl Connection {
 
     pub(super) fn is_candidate(&self) -> bool {
         matches!(self.stage, Stage::Candidate { .. })
+    }
+
+    /// Whether it is a server that is to be announced when it answers: its chain of programs may go on until then.
+    pub(super) fn is_pending(&self) -> bool {
+        self.is_candidate() && self.asked.is_some()
+    }
+
+    /// Whether a candidate has said something already.
+    pub(super) fn heard(&self) -> bool {
+        let from_server =
+            |item: &Waiting| matches!(item, Waiting::Frame { direction: Direction::ServerToClient, .. });
+        matches!(&self.stage, Stage::Candidate { waiting, .. } if waiting.iter().any(from_server))
     }
 
     /// Whether it may be dropped when it does not behave like a server.

@@ -37,7 +37,9 @@ impl Engine {
     /// Forgets the connection that is missed least: one that ended, else the oldest of no name.
     fn make_room(&mut self, time: Timestamp, out: &mut Vec<Output>) -> bool {
         let ended = |connection: &&Connection| matches!(connection.stage, Stage::Exited);
-        let nameless = |connection: &&Connection| connection.is_candidate() && connection.is_unnamed();
+        let nameless = |connection: &&Connection| {
+            connection.is_candidate() && connection.is_unnamed() && !connection.is_pending()
+        };
         let oldest = |choice: &dyn Fn(&&Connection) -> bool| {
             self.connections
                 .values()
@@ -157,10 +159,11 @@ impl Engine {
         let mut scratch = std::mem::take(&mut self.scratch);
         let parsed = protocol::parse(bytes, &mut scratch);
         let messages = parsed.as_ref().map_or(&[][..], |parsed| &parsed.messages);
+        let speaks = messages.iter().any(|message| !matches!(message.kind, Kind::Invalid));
         let verdict = match (direction, connection.is_unnamed()) {
-            (_, false) if messages.iter().any(|message| !matches!(message.kind, Kind::Invalid)) => {
-                Verdict::Server
-            }
+            (Direction::ServerToClient, _) if speaks && connection.is_pending() => Verdict::Server,
+            _ if connection.is_pending() => Verdict::Open,
+            (_, false) if speaks => Verdict::Server,
             (_, false) => Verdict::Open,
             (Direction::ServerToClient, true) => Verdict::Open,
             (Direction::ClientToServer, true) => unnamed(messages, connection.began_late()),
@@ -175,17 +178,39 @@ impl Engine {
             }
             Verdict::Open => {
                 let limits = &self.config.limits;
-                if !connection.keep_frame(
+                let kept = connection.keep_frame(
                     direction,
                     time,
                     bytes,
                     limits.candidate_frames,
                     limits.candidate_bytes,
-                ) {
+                );
+                if !kept && connection.is_pending() {
+                    self.start(id, time, now, out);
+                    self.frame(id, direction, time, bytes, now, out);
+                } else if !kept {
                     self.counters.candidate_overflow += 1;
                 }
             }
             Verdict::Server => {
+                let limits = &self.config.limits;
+                let waits = direction == Direction::ClientToServer
+                    && !connection.adopted
+                    && !connection.heard()
+                    && !limits.start_wait.is_zero()
+                    && connection.keep_frame(
+                        direction,
+                        time,
+                        bytes,
+                        limits.candidate_frames,
+                        limits.candidate_bytes,
+                    );
+                if waits {
+                    connection.asked = Some(time);
+                    self.due.insert((now.after(limits.start_wait), Due::Start(id)));
+                    out.push(Output::Confirm(id));
+                    return;
+                }
                 self.start(id, time, now, out);
                 self.frame(id, direction, time, bytes, now, out);
             }
@@ -204,7 +229,7 @@ impl Engine {
         connection.totals.junk_bytes = connection.totals.junk_bytes.saturating_add(bytes);
         let says_no =
             direction == Direction::ClientToServer && connection.is_unnamed() && !connection.began_late();
-        if connection.is_candidate() && says_no {
+        if connection.is_candidate() && !connection.is_pending() && says_no {
             self.counters.candidates_dropped += 1;
             self.forget(id);
             out.push(Output::Drop(id));
@@ -222,7 +247,9 @@ impl Engine {
     }
 
     /// A candidate is a server: says so, and then all that waited.
-    fn start(&mut self, id: ConnectionId, time: Timestamp, now: Timestamp, out: &mut Vec<Output>) {
+    pub(super) fn start(&mut self, id: ConnectionId, time: Timestamp, now: Timestamp, out: &mut Vec<Output>) {
+        // What this one was asked may have come through a relay, which is to be known by then.
+        self.start_outer(id, now, out);
         let Some(connection) = self.connections.get(&id) else { return };
         let session = self.session(connection);
         let Some(connection) = self.connections.get_mut(&id) else { return };
@@ -230,6 +257,8 @@ impl Engine {
             return;
         };
         self.counters.servers += 1;
+        let asked = connection.asked.take();
+        let time = asked.unwrap_or(time);
         connection.session = Some(session);
         connection.server = Some(connection.server_id());
         let matched_by = connection.matched_by();
@@ -255,7 +284,9 @@ impl Engine {
             adopted: connection.adopted,
             chain: connection.chain.iter().filter_map(|process| process.argv.first().cloned()).collect(),
         };
-        out.push(Output::Confirm(id));
+        if asked.is_none() {
+            out.push(Output::Confirm(id));
+        }
         self.say_of(id, time, started, out);
         for item in waiting {
             match item {
@@ -264,6 +295,16 @@ impl Engine {
                 }
                 Waiting::Gap { time, gap } => self.say_of(id, time, gap, out),
             }
+        }
+    }
+
+    /// Announces the relay that a connection is inner to, if it waits for its first answer.
+    pub(super) fn start_outer(&mut self, id: ConnectionId, now: Timestamp, out: &mut Vec<Output>) {
+        let outer = self.connections.get(&id).and_then(|connection| connection.outer);
+        if let Some(outer) = outer
+            && self.connections.get(&outer).is_some_and(Connection::is_pending)
+        {
+            self.start(outer, now, now, out);
         }
     }
 
@@ -305,6 +346,9 @@ impl Engine {
 
     /// Says that a server ended, if it is one and this was not said.
     pub(super) fn say_exit(&mut self, id: ConnectionId, time: Timestamp, out: &mut Vec<Output>) {
+        if self.connections.get(&id).is_some_and(Connection::is_pending) {
+            self.start(id, time, time, out);
+        }
         if !self.connections.get(&id).is_some_and(|connection| matches!(connection.stage, Stage::Server)) {
             return;
         }

@@ -43,6 +43,7 @@ impl Engine {
             return self.candidate_frame(id, direction, time, bytes, now, out);
         }
         connection.count(direction, bytes.len() as u64);
+        self.start_outer(id, now, out);
         let mut scratch = std::mem::take(&mut self.scratch);
         match protocol::parse(bytes, &mut scratch) {
             Ok(parsed) => {

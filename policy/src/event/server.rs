@@ -39,7 +39,8 @@ pub struct ProcessInfo {
     pub argv: Vec<String>,
 }
 
-/// Said with a server's first MCP message, or at its exec where it is declared or adopted by name.
+/// Said when a server first answers, so that its chain of programs is complete, or when it has not answered its
+/// first request for 2 seconds; at its exec where it is declared, or adopted by name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerStarted {
     /// Process id in the root pid namespace. Absent where the record of its exec was lost.

@@ -197,3 +197,68 @@ fn a_session_is_a_client_process() {
     assert!(sessions[0] != sessions[2] && sessions[2] != sessions[3] && sessions[0] != sessions[3]);
     assert!(sessions.iter().all(|session| session.len() == 17 && session.starts_with("sess_")));
 }
+
+#[test]
+fn a_server_is_announced_when_it_answers() {
+    const LOG: &str = r#"{"level":"info"}"#;
+    let cases: &[(&str, &[Step], &[&str])] = &[
+        ("asked, not yet answered", &[Run(5, "./run.sh"), C2s(HELLO), Wait(1_900)], &["confirm 1"]),
+        (
+            "the chain goes on until it answers",
+            &[Run(5, "./run.sh"), C2s(HELLO), Run(5, "/usr/bin/mcp-server-git"), S2c(LOG), S2c(HELLO_ANSWER)],
+            &["confirm 1", "1 mcp-server-git started Name", "1 mcp-server-git initialized"],
+        ),
+        (
+            "it does not answer",
+            &[Run(5, "mcp-server-git"), C2s(HELLO), Wait(2_001)],
+            &["confirm 1", "1 mcp-server-git started Name"],
+        ),
+        (
+            "it ends without an answer",
+            &[Run(5, "mcp-server-git"), C2s(HELLO), Exit(5), Wait(1_001)],
+            &["confirm 1", "1 mcp-server-git started Name", "1 mcp-server-git exited Some(3) calls 0"],
+        ),
+        (
+            "it is closed without an answer",
+            &[Run(5, "mcp-server-git"), C2s(HELLO), Close],
+            &["confirm 1", "1 mcp-server-git started Name", "1 mcp-server-git exited None calls 0"],
+        ),
+        (
+            "the answer was recorded first",
+            &[Run(5, "weather"), S2c(HELLO_ANSWER), C2s(HELLO)],
+            &["confirm 1", "1 weather started Behaviour", "1 weather initialized"],
+        ),
+        (
+            "what it was asked before is a server's, whatever comes then",
+            &[Run(5, "weather"), C2s(HELLO), JunkC2s, C2s("{x}"), Gap, S2c(HELLO_ANSWER)],
+            &["confirm 1", "1 weather started Behaviour", "1 weather gap 7", "1 weather initialized"],
+        ),
+        ("nothing that it says makes it no server", &[Run(5, "weather"), C2s(HELLO), S2c(LSP)], {
+            &["confirm 1", "1 weather started Behaviour"]
+        }),
+        ("adopted: its chain is known", &[Adopt(5, "weather"), C2s(LIST)], {
+            &["confirm 1", "1 weather started Behaviour"]
+        }),
+    ];
+    for (name, steps, expected) in cases {
+        let mut bench = Bench::with(|config| config.limits.start_wait = EngineLimits::default().start_wait);
+        run(&mut bench, steps);
+        assert_eq!(bench.said(), *expected, "{name}");
+    }
+}
+
+#[test]
+fn what_waits_for_the_announcement_is_bounded() {
+    let mut bench = Bench::with(|config| {
+        config.limits.start_wait = EngineLimits::default().start_wait;
+        config.limits.candidate_frames = 3;
+    });
+    bench.exec(1, 5, "weather", 9);
+    for id in 0..5 {
+        bench.c2s(1, &call(id, "t"));
+    }
+    let mut expected = vec!["confirm 1".to_owned(), "1 weather started Behaviour".to_owned()];
+    expected.extend((0..5).map(|id| format!("1 weather called t {id}")));
+    assert_eq!(bench.said(), expected);
+    assert_eq!(bench.engine.counters().candidate_overflow, 0);
+}

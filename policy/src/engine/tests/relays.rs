@@ -33,6 +33,36 @@ fn a_relay_and_its_server_are_both_announced() {
     );
 }
 
+/// The inner one answers first, and the relay it is behind is known by then.
+#[test]
+fn a_relay_is_announced_before_what_is_behind_it() {
+    let mut bench = Bench::with(|config| {
+        config.verbose = true;
+        config.limits.start_wait = EngineLimits::default().start_wait;
+    });
+    bench.exec(1, 5, "relay", 9);
+    bench.c2s(1, HELLO);
+    bench.exec_as(2, 6, "inner", 5, &[9], false);
+    bench.c2s(2, HELLO);
+    bench.wait(300);
+    bench.s2c(2, &answer(0, "{}"));
+    bench.s2c(1, &answer(0, "{}"));
+    bench.wait(30);
+    assert_eq!(
+        bench.said(),
+        [
+            "confirm 1",
+            "confirm 2",
+            "1 relay started Behaviour",
+            "2 inner started Behaviour via relay",
+            "2 inner message Request initialize 0 via relay",
+            "2 inner initialized via relay",
+            "2 inner message Response initialize 0 via relay",
+            "1 relay initialized",
+        ]
+    );
+}
+
 /// What happens on the two connections, and what is said.
 type Case = (&'static str, &'static [(u64, bool, &'static str)], u64, &'static [&'static str]);
 
