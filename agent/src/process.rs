@@ -91,7 +91,8 @@ mod tests {
         let (own, none) = (std::process::id(), u32::MAX >> 1);
         let start = started(own).unwrap();
         // Ancestors, whether the parent is a fork, the client.
-        let cases: [(&[u32], bool, Option<(u32, u64)>); 6] = [
+        type Case<'a> = (&'a [u32], bool, Option<(u32, u64)>);
+        let cases: [Case<'_>; 6] = [
             (&[], false, None),
             (&[own, 1], false, Some((own, start))),
             (&[own, 1], true, Some((own, start))),
