@@ -161,3 +161,43 @@ fn many_calls_through_a_relay() -> Result<()> {
     agent.stop()?;
     Ok(())
 }
+
+/// A relay from npm in front of a server from npm.
+#[test]
+fn a_real_relay_and_a_real_server() -> Result<()> {
+    let node = places::real_servers().join("node");
+    let server = node.join("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
+    if !node.join("node_modules/mcp-proxy").is_dir() {
+        places::skipped(
+            "a_real_relay_and_a_real_server",
+            "mcp-proxy is missing (`cargo xtask setup --tests`)",
+        );
+        return Ok(());
+    }
+    let agent = Agent::start(&[])?;
+    let relay = places::sources().join("clients/relay.mjs");
+    let command = [
+        "env".to_owned(),
+        format!("MCPWARDEN_NODE={}", node.display()),
+        "node".to_owned(),
+        relay.display().to_string(),
+        "node".to_owned(),
+        server.display().to_string(),
+    ];
+    let options = ["--socketpair", "--call", "echo", "{\"message\":\"through npm\"}"];
+    let mut driven = Driven::start(&options, &command)?;
+    driven.finish()?;
+    let events = session(&agent, driven.pid())?;
+    let through = [("server-everything".to_owned(), json!(["relay"]), "echo".to_owned())];
+    for kind in ["mcp_tool_called", "mcp_tool_result"] {
+        let found = said(&events, kind, "tool_name");
+        ensure!(found == through, "{kind}: {found:#?}");
+    }
+    // Both shake hands, each in its own name.
+    let mut clients: Vec<_> =
+        said(&events, "mcp_server_initialized", "client_name").into_iter().map(|(.., name)| name).collect();
+    clients.sort();
+    ensure!(clients == ["mcp-proxy", "mcpwarden-client"], "{clients:?}");
+    agent.stop()?;
+    Ok(())
+}
