@@ -276,7 +276,9 @@ fn memory_is_bounded() -> Result<()> {
         }
         ensure!((lost > 0) == refused, "{name}: {lost} bytes refused");
         let counters = &agent.stop()?["counters"];
-        ensure!(counters["capture_memory_refused_bytes"] == lost, "{name}: {lost} bytes, {counters}");
+        // Others on this host may have been refused something too.
+        let counted = counters["capture_memory_refused_bytes"].as_u64();
+        ensure!(counted >= Some(lost), "{name}: {lost} bytes were refused, {counted:?} counted");
     }
     Ok(())
 }
