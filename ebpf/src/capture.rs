@@ -70,6 +70,12 @@ pub fn passed(channel: *const Channel, writes: bool, bytes: u64, tgid: u32, payl
     }
 }
 
+/// `bytes` of a channel are known to have gone by without being seen.
+#[inline(always)]
+pub fn lost(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, cause: u8) {
+    capture(id, direction, bytes, tgid, Payload::Lost(cause));
+}
+
 #[inline(always)]
 fn capture(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, payload: Payload) {
     let Some(entry) = channel::connection(id) else { return };

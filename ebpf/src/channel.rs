@@ -10,10 +10,14 @@ use aya_ebpf::{
 };
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
 use mcpwarden_abi::{
-    COUNTERS, Channel, ChannelKey, Connection, ConnectionId, Counter, STATE_CANDIDATE, Stream,
+    CLIENT_TO_SERVER, COUNTERS, Channel, ChannelKey, Connection, ConnectionId, Counter, GAP_STARTED_LATE,
+    STATE_CANDIDATE, Stream,
 };
 
-use crate::kernel::{self, End, Ptr};
+use crate::{
+    capture,
+    kernel::{self, End, Ptr},
+};
 
 /// The only thing a hook looks up for a descriptor.
 #[map(name = "CHANNELS")]
@@ -204,6 +208,13 @@ pub fn register(task: Ptr, tgid: u32) -> Option<ConnectionId> {
     assign(&input.far, id, 0, 0, 0);
     assign(&output.near, 0, 0, id, 0);
     assign(&output.far, 0, id, 0, 0);
+    // What its parent wrote before there was anybody to look: the server will read it, and nobody saw it go in.
+    if let Some(file) = kernel::file_of(task, 0)
+        && let Some(bytes) = kernel::bytes_in_pipe(file)
+        && bytes > 0
+    {
+        capture::lost(id, CLIENT_TO_SERVER, bytes, tgid, GAP_STARTED_LATE);
+    }
     Some(id)
 }
 

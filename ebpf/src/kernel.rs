@@ -33,6 +33,13 @@ pub static KERNEL_LAYOUT: KernelLayout = KernelLayout {
     inode_mode: 0,
     inode_ino: 0,
     inode_sb: 0,
+    inode_pipe: 0,
+    pipe_head: 0,
+    pipe_tail: 0,
+    pipe_ring_size: 0,
+    pipe_bufs: 0,
+    pipe_buffer_len: 0,
+    pipe_buffer_size: 0,
     sb_dev: 0,
     socket_sk: 0,
     socket_type: 0,
@@ -138,6 +145,38 @@ pub struct End {
     pub near: ChannelKey,
     /// The inode of the peer's descriptor; the same for a pipe.
     pub far: ChannelKey,
+}
+
+/// How many buffers of a pipe are looked at; a pipe has 16 unless somebody enlarged it.
+const PIPE_BUFFERS: u32 = 32;
+
+/// How many bytes lie in the pipe behind a file; 0 where it is none.
+///
+/// Read without the pipe's lock: its writer may add to it meanwhile, and what is counted too little shows as taken and
+/// never given.
+#[inline(always)]
+pub fn bytes_in_pipe(file: Ptr) -> Option<u64> {
+    let inode = inode_of(file)?;
+    let mode: u16 = probe(inode, offset!(inode_mode))?;
+    if mode & S_IFMT != S_IFIFO {
+        return None;
+    }
+    let pipe: Ptr = probe(inode, offset!(inode_pipe))?;
+    let head: u32 = probe(pipe, offset!(pipe_head))?;
+    let tail: u32 = probe(pipe, offset!(pipe_tail))?;
+    let ring_size: u32 = probe(pipe, offset!(pipe_ring_size))?;
+    let buffers: Ptr = probe(pipe, offset!(pipe_bufs))?;
+    let mut bytes = 0;
+    for index in 0..PIPE_BUFFERS {
+        let at = tail.wrapping_add(index);
+        if at == head {
+            break;
+        }
+        let slot = (at & ring_size.wrapping_sub(1)) as usize;
+        let length: u32 = probe(buffers, slot * offset!(pipe_buffer_size) + offset!(pipe_buffer_len))?;
+        bytes += length as u64;
+    }
+    Some(bytes)
 }
 
 /// The channel behind a file: a pipe, or a connected Unix stream socket.

@@ -153,6 +153,12 @@ impl Btf {
         Ok(total)
     }
 
+    /// Bytes of `struct name`.
+    pub fn size(&self, name: &str) -> Result<u32, BtfError> {
+        // For a struct this word is its size.
+        self.named(name, KIND_STRUCT).map(|ty| ty.target).ok_or_else(|| BtfError::NoType(name.to_owned()))
+    }
+
     fn member(&self, ty: &Type<'_>, name: &[u8], depth: usize) -> Option<(u32, u32)> {
         if depth > MAX_DEPTH || !matches!(ty.kind, KIND_STRUCT | KIND_UNION) {
             return None;
@@ -230,6 +236,7 @@ mod tests {
         for (member, expected) in [("a", 0), ("b", 4), ("c", 8), ("d", 12), ("d.e", 12), ("d.f", 16)] {
             assert_eq!(btf.offset("outer", member).unwrap(), expected, "{member}");
         }
+        assert_eq!(btf.size("outer").unwrap(), 20);
         assert!(matches!(btf.offset("outer", "x"), Err(BtfError::NoMember(..))));
         assert!(matches!(btf.offset("nobody", "x"), Err(BtfError::NoType(..))));
     }

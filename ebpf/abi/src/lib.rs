@@ -109,6 +109,9 @@ pub const GAP_UNREADABLE: u8 = 6;
 /// More buffers in one call than one run of the program can walk.
 pub const GAP_TOO_MANY_BUFFERS: u8 = 7;
 
+/// They lay in the pipe before the server was started.
+pub const GAP_STARTED_LATE: u8 = 8;
+
 /// The server ran before the agent: what it said earlier is unknown.
 pub const FLAG_ADOPTED: u8 = 1;
 /// The command line was longer than [`ARGV_BYTES`].
@@ -245,6 +248,13 @@ pub struct KernelLayout {
     pub inode_mode: u32,
     pub inode_ino: u32,
     pub inode_sb: u32,
+    pub inode_pipe: u32,
+    pub pipe_head: u32,
+    pub pipe_tail: u32,
+    pub pipe_ring_size: u32,
+    pub pipe_bufs: u32,
+    pub pipe_buffer_len: u32,
+    pub pipe_buffer_size: u32,
     pub sb_dev: u32,
     pub socket_sk: u32,
     pub socket_type: u32,

@@ -19,6 +19,9 @@ enum Verdict {
     Open,
 }
 
+/// How much junk a nameless connection may begin with whose start was not seen: the rest of a long message, perhaps.
+const LATE_JUNK_BYTES: u64 = 64 * 1024;
+
 impl Engine {
     /// Makes sure that a connection is known. Whether it is.
     pub(super) fn known(&mut self, id: ConnectionId, time: Timestamp, out: &mut Vec<Output>) -> bool {
@@ -188,6 +191,15 @@ impl Engine {
                 if !kept && connection.is_pending() {
                     self.start(id, time, now, out);
                     self.frame(id, direction, time, bytes, now, out);
+                } else if !kept
+                    && direction == Direction::ClientToServer
+                    && connection.is_unnamed()
+                    && !connection.adopted
+                {
+                    // So much was asked, and nothing of MCP's in it. What the server says never decides.
+                    self.counters.candidates_dropped += 1;
+                    self.forget(id);
+                    out.push(Output::Drop(id));
                 } else if !kept {
                     self.counters.candidate_overflow += 1;
                 }
@@ -227,8 +239,8 @@ impl Engine {
     ) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.totals.junk_bytes = connection.totals.junk_bytes.saturating_add(bytes);
-        let says_no =
-            direction == Direction::ClientToServer && connection.is_unnamed() && !connection.began_late();
+        let so_far = connection.began_late() && connection.totals.junk_bytes <= LATE_JUNK_BYTES;
+        let says_no = direction == Direction::ClientToServer && connection.is_unnamed() && !so_far;
         if connection.is_candidate() && !connection.is_pending() && says_no {
             self.counters.candidates_dropped += 1;
             self.forget(id);
