@@ -1,5 +1,5 @@
-//! Is this command an MCP server, and what is it called? (Seed 000, "server detection" and "Server ID
-//! derivation".)
+//! Is this command an MCP server, and what is it called? (Requirements: docs/requirements.md,
+//! "tool inspection".)
 //!
 //! A command line is first taken apart into *pieces*: the package, module, script, image or program that it
 //! really runs, behind launchers (`npx`, `uvx`, `docker run`, …), interpreters, wrappers (`env`, `sudo`, …) and
@@ -16,7 +16,7 @@ use crate::hash::hex;
 use crate::ids::ServerId;
 use command::{Piece, Role};
 
-/// The patterns that are built in: the first five are seed 000's. The others are what published servers are
+/// The patterns that are built in: the first five are the requirements'. The others are what published servers are
 /// called in practice. They are matched on package, module, script, image and program names alone, where hardly
 /// anything else starts or ends in `mcp`; a wrong match costs the capture of one process's standard streams, and
 /// no event, since a server is announced with its first JSON-RPC message.
