@@ -75,13 +75,10 @@ pub fn redaction_key(directory: &Path) -> Result<[u8; 32], InstanceError> {
     File::open(random).and_then(|mut file| file.read_exact(&mut key)).map_err(at(random))?;
     // Whole or not at all: a key cut short would be another key.
     let fresh = directory.join("redaction.key.new");
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&fresh)
-        .map_err(at(&fresh))?;
+    // A left-over, or something that somebody put there to be written through.
+    let _ = fs::remove_file(&fresh);
+    let mut file =
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh).map_err(at(&fresh))?;
     file.write_all(&key).and_then(|()| file.sync_all()).map_err(at(&fresh))?;
     fs::rename(&fresh, &path).map_err(at(&path))?;
     Ok(key)

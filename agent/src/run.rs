@@ -118,6 +118,7 @@ pub fn run(options: Options) -> Result<()> {
             positions: None,
             census: Census::default(),
             loss: LossWatch::default(),
+            censuses_failed: 0,
         };
         let result = agent.serve(ring, options.config.as_ref()).await;
         drop(agent);
@@ -145,9 +146,10 @@ struct Agent {
     /// The latest.
     census: Census,
     loss: LossWatch,
+    censuses_failed: u64,
 }
 
-/// Waits for a census that is being taken; for ever where none is.
+/// Waits for a census that is being taken, `None` where it failed; for ever where none is.
 async fn finished(census: &mut Option<JoinHandle<std::io::Result<Census>>>) -> Option<Census> {
     match census {
         Some(handle) => handle.await.ok().and_then(Result::ok),
@@ -205,6 +207,8 @@ impl Agent {
                 _ = self.sender.closed() => break "output closed",
                 done = finished(&mut census) => {
                     census = None;
+                    // Without one nothing is collected and nobody new is found until the next.
+                    self.censuses_failed += u64::from(done.is_none());
                     self.counted = done;
                 }
                 () = tokio::time::sleep_until(deadline) => {
@@ -216,12 +220,14 @@ impl Agent {
                     }
                     if now >= next_census && census.is_none() {
                         next_census = now + CENSUS_EVERY;
-                        let file = self.kernel.census()?;
-                        census = Some(tokio::task::spawn_blocking(move || census::take(file)));
+                        match self.kernel.census() {
+                            Ok(file) => census = Some(tokio::task::spawn_blocking(move || census::take(file))),
+                            Err(_) => self.censuses_failed += 1,
+                        }
                     }
                 }
                 ready = ring.readable_mut() => {
-                    let mut ready = ready?;
+                    let Ok(mut ready) = ready else { break "the ring cannot be waited for" };
                     tokio::time::sleep(NAP).await;
                     if self.drain(ready.get_inner_mut()) == Drained::All {
                         ready.clear_ready();
@@ -423,6 +429,7 @@ impl Agent {
         let kernel = |counter| self.kernel.counter(counter);
         let mut counters = self.engine.counters().to_map();
         let mut add = |name: &str, value: u64| counters.insert(name.to_owned(), value);
+        add("censuses_failed", self.censuses_failed);
         add("capture_records", capture.records);
         add("capture_bytes", capture.bytes);
         add("capture_malformed_records", capture.malformed_records);

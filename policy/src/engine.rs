@@ -47,6 +47,7 @@ pub struct Engine {
     recorder: Recorder,
     counters: Counters,
     connections: HashMap<ConnectionId, Connection>,
+    dropped: server::Dropped,
     /// Which connection a live process serves.
     processes: HashMap<u32, ConnectionId>,
     relays: Relays,
@@ -77,6 +78,7 @@ impl Engine {
             recorder,
             counters: Counters::default(),
             connections: HashMap::new(),
+            dropped: server::Dropped::default(),
             processes: HashMap::new(),
             relays: Relays::default(),
             early_bytes: 0,
@@ -96,10 +98,10 @@ impl Engine {
                     self.frame(connection, direction, time, bytes, now, out);
                 }
             }
-            Input::Junk { connection, direction, time, bytes } => {
+            Input::Junk { connection, direction, time, bytes, broken } => {
                 self.counters.junk_bytes = self.counters.junk_bytes.saturating_add(bytes);
                 if self.known(connection, time, out) {
-                    self.junk(connection, direction, bytes, now, out);
+                    self.junk(connection, direction, bytes, broken, out);
                 }
             }
             Input::Gap { connection, direction, time, bytes, cause, pid, offset } => {

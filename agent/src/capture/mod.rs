@@ -465,7 +465,6 @@ impl Capture {
                 let bytes = lasting - *ahead_reported;
                 *ahead_reported = lasting;
                 counters.missing_bytes += bytes;
-                cutter.gap(bytes, &mut |cut| hand_on(id, index as u8, now, cut, sink));
                 sink(Input::Gap {
                     connection: ConnectionId(id),
                     direction: Direction::ClientToServer,
@@ -475,6 +474,7 @@ impl Capture {
                     pid: None,
                     offset: None,
                 });
+                cutter.gap(bytes, &mut |cut| hand_on(id, index as u8, now, cut, sink));
             }
         }
         for index in 0..2 {
@@ -546,7 +546,6 @@ fn feed(
         }
         Stretch::Hole { offset, bytes, cause: code, pid, time } => {
             counters.missing_bytes += bytes;
-            cutter.gap(bytes, &mut |cut| hand_on(id, index, time, cut, sink));
             sink(Input::Gap {
                 connection: ConnectionId(id),
                 direction: direction(index),
@@ -556,6 +555,7 @@ fn feed(
                 pid,
                 offset: Some(offset),
             });
+            cutter.gap(bytes, &mut |cut| hand_on(id, index, time, cut, sink));
         }
     }
 }
@@ -566,7 +566,7 @@ fn hand_on(id: u64, index: u8, time: Timestamp, cut: Cut<'_>, sink: &mut impl Fn
     let direction = direction(index);
     match cut {
         Cut::Frame { bytes, time } => sink(Input::Frame { connection, direction, time, bytes }),
-        Cut::Junk { bytes, .. } => sink(Input::Junk { connection, direction, time, bytes }),
+        Cut::Junk { bytes, .. } => sink(Input::Junk { connection, direction, time, bytes, broken: false }),
         Cut::TooLong { bytes } => sink(Input::Gap {
             connection,
             direction,
@@ -577,6 +577,6 @@ fn hand_on(id: u64, index: u8, time: Timestamp, cut: Cut<'_>, sink: &mut impl Fn
             offset: None,
         }),
         // The captured part of a frame whose rest is missing: the hole itself is reported where it is found.
-        Cut::Lost { bytes } => sink(Input::Junk { connection, direction, time, bytes }),
+        Cut::Lost { bytes } => sink(Input::Junk { connection, direction, time, bytes, broken: true }),
     }
 }

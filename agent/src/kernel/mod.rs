@@ -252,6 +252,8 @@ impl Kernel {
 
     /// Stops watching a connection and forgets its channels.
     pub fn remove(&mut self, id: u64) {
+        // Whether it is known there or not: what was confirmed must not stay.
+        let _ = self.confirmed.remove(&id);
         let Ok(entry) = self.connections.get(&id, 0) else { return };
         for key in keys(&entry) {
             let Ok(mut channel) = self.channels.get(&key, 0) else { continue };
@@ -272,7 +274,6 @@ impl Kernel {
             }
         }
         let _ = self.connections.remove(&id);
-        let _ = self.confirmed.remove(&id);
     }
 
     /// Stops watching processes that hold no channel: `known_at` is when the census began (boot time, ns).

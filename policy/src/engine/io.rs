@@ -31,6 +31,8 @@ pub enum Input<'a> {
         time: Timestamp,
         /// How many.
         bytes: u64,
+        /// Whether they are a piece of a frame whose rest is missing, which says nothing of what this is.
+        broken: bool,
     },
     /// Bytes were not captured, or had to be given up.
     Gap {

@@ -1,5 +1,7 @@
 //! The life of a server: candidates, confirmation, relays found, the end.
 
+use std::collections::{HashSet, VecDeque};
+
 use super::connection::{Connection, Stage, Waiting};
 use super::io::{Exec, ExitStatus, Output, Process};
 use super::pairing::Role;
@@ -22,19 +24,59 @@ enum Verdict {
 /// How much junk a nameless connection may begin with whose start was not seen: the rest of a long message, perhaps.
 const LATE_JUNK_BYTES: u64 = 64 * 1024;
 
+/// Connections that were dropped lately: what was captured of them before that may still come.
+#[derive(Debug, Default)]
+pub(super) struct Dropped {
+    ids: HashSet<ConnectionId>,
+    order: VecDeque<ConnectionId>,
+}
+
+impl Dropped {
+    /// How many are remembered.
+    const MOST: usize = 4096;
+
+    fn add(&mut self, id: ConnectionId) {
+        if self.ids.insert(id) {
+            self.order.push_back(id);
+        }
+        if self.order.len() > Self::MOST
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.ids.remove(&oldest);
+        }
+    }
+
+    fn contains(&self, id: ConnectionId) -> bool {
+        self.ids.contains(&id)
+    }
+}
+
 impl Engine {
     /// Makes sure that a connection is known. Whether it is.
     pub(super) fn known(&mut self, id: ConnectionId, time: Timestamp, out: &mut Vec<Output>) -> bool {
         if self.connections.contains_key(&id) {
             return true;
         }
+        // The rest of the record that it was dropped for. Taken for something new it would never end.
+        if self.dropped.contains(id) {
+            return false;
+        }
         if self.connections.len() >= self.config.limits.connections && !self.make_room(time, out) {
             self.counters.connections_refused += 1;
+            self.dropped.add(id);
             out.push(Output::Drop(id));
             return false;
         }
         self.connections.insert(id, Connection::new(id, time));
         true
+    }
+
+    /// This is no server: forgets it, and has it captured no more.
+    fn drop_candidate(&mut self, id: ConnectionId, out: &mut Vec<Output>) {
+        self.counters.candidates_dropped += 1;
+        self.forget(id);
+        self.dropped.add(id);
+        out.push(Output::Drop(id));
     }
 
     /// Forgets the connection that is missed least: one that ended, else the oldest of no name.
@@ -54,6 +96,7 @@ impl Engine {
         let Some(victim) = ended.or_else(|| oldest(&nameless)) else { return false };
         if ended.is_none() {
             self.counters.connections_refused += 1;
+            self.dropped.add(victim);
             out.push(Output::Drop(victim));
         }
         self.close(victim, time, out);
@@ -175,9 +218,7 @@ impl Engine {
         self.scratch = scratch;
         match verdict {
             Verdict::No => {
-                self.counters.candidates_dropped += 1;
-                self.forget(id);
-                out.push(Output::Drop(id));
+                self.drop_candidate(id, out);
             }
             Verdict::Open => {
                 let limits = &self.config.limits;
@@ -197,9 +238,7 @@ impl Engine {
                     && !connection.adopted
                 {
                     // So much was asked, and nothing of MCP's in it. What the server says never decides.
-                    self.counters.candidates_dropped += 1;
-                    self.forget(id);
-                    out.push(Output::Drop(id));
+                    self.drop_candidate(id, out);
                 } else if !kept {
                     self.counters.candidate_overflow += 1;
                 }
@@ -234,17 +273,15 @@ impl Engine {
         id: ConnectionId,
         direction: Direction,
         bytes: u64,
-        _now: Timestamp,
+        broken: bool,
         out: &mut Vec<Output>,
     ) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.totals.junk_bytes = connection.totals.junk_bytes.saturating_add(bytes);
         let so_far = connection.began_late() && connection.totals.junk_bytes <= LATE_JUNK_BYTES;
-        let says_no = direction == Direction::ClientToServer && connection.is_unnamed() && !so_far;
+        let says_no = direction == Direction::ClientToServer && connection.is_unnamed() && !broken && !so_far;
         if connection.is_candidate() && !connection.is_pending() && says_no {
-            self.counters.candidates_dropped += 1;
-            self.forget(id);
-            out.push(Output::Drop(id));
+            self.drop_candidate(id, out);
         }
     }
 

@@ -9,6 +9,7 @@ enum Step {
     C2s(&'static str),
     S2c(&'static str),
     JunkC2s,
+    BrokenC2s,
     Gap,
     Exit(u32),
     Wait(u64),
@@ -29,11 +30,12 @@ fn run(bench: &mut Bench, steps: &[Step]) {
             Adopt(pid, command) => bench.exec_as(1, *pid, command, 9, &[], true),
             C2s(text) => bench.c2s(1, text),
             S2c(text) => bench.s2c(1, text),
-            JunkC2s => bench.input(Input::Junk {
+            JunkC2s | BrokenC2s => bench.input(Input::Junk {
                 connection: ConnectionId(1),
                 direction: Direction::ClientToServer,
                 time: Timestamp(bench.now),
-                bytes: 5,
+                bytes: if matches!(step, JunkC2s) { 5 } else { 1 << 20 },
+                broken: matches!(step, BrokenC2s),
             }),
             Gap => bench.gap(1, Direction::ClientToServer, 7),
             Exit(pid) => bench.exit(1, *pid, 3),
@@ -69,6 +71,16 @@ fn candidates_become_servers_or_are_dropped() {
             "behaviour: initialize",
             &[Run(5, "weather"), C2s(HELLO)],
             &["confirm 1", "1 weather started Behaviour"],
+        ),
+        (
+            "dropped, and more of the same record",
+            &[Run(5, "weather"), C2s(r#"{"jsonrpc":"2.0","id":0,"method":"x"}"#), C2s(LIST), Gap, JunkC2s],
+            &["drop 1"],
+        ),
+        (
+            "the first message is broken by a gap",
+            &[Run(5, "weather"), Gap, BrokenC2s, C2s(LIST)],
+            &["confirm 1", "1 weather started Behaviour", "1 weather gap 7"],
         ),
         (
             "behaviour: tools/list",
