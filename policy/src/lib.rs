@@ -9,8 +9,8 @@
 //! | module | job |
 //! |---|---|
 //! | [`ids`] | newtypes: connections, servers, sessions, time, direction |
-//! | [`wire`] | bytes of one direction into frames |
 //! | [`protocol`] | a frame into JSON-RPC messages; which methods are MCP |
+//! | [`wire`] | bytes of one direction into frames |
 //! | [`discovery`] | a command line into "an MCP server, called …" |
 //! | [`redact`], [`hash`] | what may be recorded of values; identity of definitions |
 //! | [`event`] | the schema of everything that is said |

@@ -1,8 +1,5 @@
 //! Small scanners over bytes; none of them believes that they are JSON.
 
-use serde::Deserialize;
-use serde::de::IgnoredAny;
-
 /// Where the first line feed is.
 pub(super) fn line_feed(bytes: &[u8]) -> Option<usize> {
     // Blocks of a fixed size let the compiler compare many bytes at once.
@@ -64,15 +61,13 @@ pub(super) fn value_end(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-/// Whether this line is a whole JSON-RPC message by itself.
+/// Whether this line is a whole message, or batch, by itself: whatever the parser would take for one. Were this stricter
+/// than the parser, a false length could hide such lines.
 pub(super) fn is_message(line: &[u8]) -> bool {
-    #[derive(Deserialize)]
-    struct Versioned {
-        #[serde(rename = "jsonrpc")]
-        _jsonrpc: IgnoredAny,
-    }
     let line = trim(line);
-    line.first() == Some(&b'{')
-        && line.last() == Some(&b'}')
-        && serde_json::from_str::<Versioned>(&String::from_utf8_lossy(line)).is_ok()
+    let bounds = (line.first(), line.last());
+    matches!(bounds, (Some(b'{'), Some(b'}')) | (Some(b'['), Some(b']')))
+        && crate::protocol::parse(line, &mut String::new()).is_ok_and(|parsed| {
+            parsed.messages.iter().any(|message| !matches!(message.kind, crate::protocol::Kind::Invalid))
+        })
 }

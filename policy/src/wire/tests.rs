@@ -96,6 +96,16 @@ fn streams_are_cut_into_frames_wherever_they_are_split() {
             format!("Content-Length: 26\r\n\r\n{m}\r\n{m}\n"),
             vec![frame(m), frame(m)],
         ),
+        (
+            "a false length, a message with a key twice",
+            { "Content-Length: 39\r\n\r\n{\"id\":1,\"id\":2,\"result\":{}}\n{}\n".into() },
+            { vec![frame("{\"id\":1,\"id\":2,\"result\":{}}"), frame("{}")] },
+        ),
+        (
+            "a false length, a batch",
+            { "Content-Length: 39\r\n\r\n[{\"id\":2,\"result\":{}}]\n{}\n".into() },
+            { vec![frame("[{\"id\":2,\"result\":{}}]"), frame("{}")] },
+        ),
         ("length not a number", format!("Content-Length: 2x\r\n\r\n{m}\n"), {
             vec![junk("Content-Length: 2x\r\n"), frame(m)]
         }),
