@@ -1,5 +1,10 @@
 //! Small scanners over bytes; none of them believes that they are JSON.
 
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use crate::protocol::Kind;
+
 /// Where the first line feed is.
 pub(super) fn line_feed(bytes: &[u8]) -> Option<usize> {
     // Blocks of a fixed size let the compiler compare many bytes at once.
@@ -61,13 +66,22 @@ pub(super) fn value_end(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-/// Whether this line is a whole message, or batch, by itself: whatever the parser would take for one. Were this stricter
-/// than the parser, a false length could hide such lines.
+/// Whether this line is a whole message, or batch, by itself: whatever the parser would take for one, or what calls
+/// itself JSON-RPC. Were this stricter than the parser, a false length could hide such lines.
 pub(super) fn is_message(line: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Versioned {
+        #[serde(rename = "jsonrpc")]
+        _jsonrpc: IgnoredAny,
+    }
     let line = trim(line);
-    let bounds = (line.first(), line.last());
-    matches!(bounds, (Some(b'{'), Some(b'}')) | (Some(b'['), Some(b']')))
-        && crate::protocol::parse(line, &mut String::new()).is_ok_and(|parsed| {
-            parsed.messages.iter().any(|message| !matches!(message.kind, crate::protocol::Kind::Invalid))
-        })
+    match (line.first(), line.last()) {
+        (Some(b'{'), Some(b'}')) | (Some(b'['), Some(b']')) => {}
+        _ => return false,
+    }
+    let parsed = |line| {
+        crate::protocol::parse(line, &mut String::new())
+            .is_ok_and(|parsed| parsed.messages.iter().any(|message| !matches!(message.kind, Kind::Invalid)))
+    };
+    parsed(line) || serde_json::from_slice::<Versioned>(line).is_ok()
 }
