@@ -7,8 +7,9 @@ const MAX_ARGS: usize = 64;
 /// Longest argument kept, in bytes.
 const MAX_ARG_BYTES: usize = 1_024;
 /// Words that make a flag or variable name one of a secret.
-const SECRET_WORDS: [&str; 14] = [
+const SECRET_WORDS: [&str; 15] = [
     "token",
+    "cookie",
     "secret",
     "password",
     "passwd",
@@ -81,14 +82,24 @@ fn mask_words(arg: &str) -> String {
         return format!("{name}: {MASK}");
     }
     let mut flag_before = false;
+    // Behind `"Authorization:` everything up to the closing quote, or to the end.
+    let mut in_header = false;
     let words = arg.split(' ').map(|word| {
+        if in_header {
+            let closing = word.chars().next_back().filter(|last| matches!(last, '"' | '\''));
+            in_header = closing.is_none();
+            return closing.map_or(MASK.to_owned(), |quote| format!("{MASK}{quote}"));
+        }
+        in_header = word.strip_suffix(':').is_some_and(is_secret_name);
         let masked = if flag_before && !word.is_empty() && !word.starts_with('-') {
             flag_before = false;
             return MASK.to_owned();
         } else {
             mask_word(word)
         };
-        flag_before = word.starts_with('-') && !word.contains('=') && is_secret_name(word);
+        let scheme = word.trim_matches(['"', '\'']);
+        flag_before = ["bearer", "basic"].contains(&scheme.to_ascii_lowercase().as_str())
+            || word.starts_with('-') && !word.contains('=') && is_secret_name(word);
         masked
     });
     words.collect::<Vec<_>>().join(" ")

@@ -64,7 +64,7 @@ fn long_keys_are_hashed() {
 
 #[test]
 fn command_lines_lose_their_secrets() {
-    let cases: [(&[&str], &[&str]); 16] = [
+    let cases: [(&[&str], &[&str]); 19] = [
         (&["npx", "-y", "pkg", "/data"], &["npx", "-y", "pkg", "/data"]),
         (&["s", "--token", "abc", "x"], &["s", "--token", "***", "x"]),
         (&["s", "--token=abc"], &["s", "--token=***"]),
@@ -85,6 +85,11 @@ fn command_lines_lose_their_secrets() {
             &["sh", "-c", "X_SECRET=abc npx y --password zz q"],
             &["sh", "-c", "X_SECRET=*** npx y --password *** q"],
         ),
+        (&["sh", "-c", "npx mcp-remote https://x --header \"Authorization: Bearer abc\" --debug"], {
+            &["sh", "-c", "npx mcp-remote https://x --header \"Authorization: *** ***\" --debug"]
+        }),
+        (&["s", "Cookie: a=b; c=d"], &["s", "Cookie: ***"]),
+        (&["sh", "-c", "curl -H Bearer abc"], &["sh", "-c", "curl -H Bearer ***"]),
         (&["s", "--max-tokens", "5"], &["s", "--max-tokens", "5"]),
         (&["git", "--author", "me"], &["git", "--author", "me"]),
         (&["s", "--model=x"], &["s", "--model=x"]),
