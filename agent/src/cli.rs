@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
 use crate::{config::Backend, output::Output};
 
@@ -32,32 +32,7 @@ pub enum Command {
     ///
     /// Prints one event a line: readable on a terminal (NO_COLOR is respected), JSON elsewhere. Arguments and
     /// results are redacted, leaf by leaf, to type, length and a hash that is keyed with a secret of this host.
-    Run {
-        /// Configuration file (YAML). Without it the embedded defaults apply.
-        #[arg(long, value_name = "FILE")]
-        config: Option<PathBuf>,
-        /// How events are printed.
-        #[arg(long, value_enum, default_value_t)]
-        output: Output,
-        /// Report every message, not only tool calls and their results.
-        #[arg(long, short)]
-        verbose: bool,
-        /// Print arguments and results as they are. They may hold secrets.
-        #[arg(long)]
-        show_payloads: bool,
-        /// How bytes are captured; overrides the configuration.
-        #[arg(long, value_enum)]
-        backend: Option<Backend>,
-        /// Bytes of the ring between the kernel and the agent: a power of two; overrides the configuration.
-        #[arg(long, value_name = "BYTES")]
-        ring_bytes: Option<u32>,
-        /// Where the lock lies that keeps a second agent away.
-        #[arg(long, value_name = "DIR", default_value = "/run/mcpwarden")]
-        runtime_dir: PathBuf,
-        /// Where the secret of this host lies.
-        #[arg(long, value_name = "DIR", default_value = "/var/lib/mcpwarden")]
-        state_dir: PathBuf,
-    },
+    Run(RunOptions),
     /// Say what works on this machine, what does not, why, and how to turn it on.
     ///
     /// Exit status 1 where capture is impossible. Leaves nothing behind in the kernel.
@@ -86,4 +61,33 @@ pub enum Command {
     },
     /// Print the manual page (roff): mcpwarden man | man -l -
     Man,
+}
+
+/// What `mcpwarden run` is told.
+#[derive(Args, Debug)]
+pub struct RunOptions {
+    /// Configuration file (YAML). Without it the embedded defaults apply.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// How events are printed.
+    #[arg(long, value_enum, default_value_t)]
+    pub output: Output,
+    /// Report every message, not only tool calls and their results.
+    #[arg(long, short)]
+    pub verbose: bool,
+    /// Print arguments and results as they are. They may hold secrets.
+    #[arg(long)]
+    pub show_payloads: bool,
+    /// How bytes are captured; overrides the configuration.
+    #[arg(long, value_enum)]
+    pub backend: Option<Backend>,
+    /// Bytes of the ring between the kernel and the agent: a power of two; overrides the configuration.
+    #[arg(long, value_name = "BYTES")]
+    pub ring_bytes: Option<u32>,
+    /// Where the lock lies that keeps a second agent away.
+    #[arg(long, value_name = "DIR", default_value = "/run/mcpwarden")]
+    pub runtime_dir: PathBuf,
+    /// Where the secret of this host lies.
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/mcpwarden")]
+    pub state_dir: PathBuf,
 }

@@ -35,26 +35,7 @@ fn main() -> ExitCode {
 fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     let verdict = |good: bool| if good { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     match cli.command {
-        Command::Run {
-            config,
-            output,
-            verbose,
-            show_payloads,
-            backend,
-            ring_bytes,
-            runtime_dir,
-            state_dir,
-        } => run::run(run::Options {
-            config,
-            output,
-            verbose,
-            show_payloads,
-            backend,
-            ring_bytes,
-            runtime_dir,
-            state_dir,
-        })
-        .map(|()| ExitCode::SUCCESS),
+        Command::Run(options) => run::run(options).map(|()| ExitCode::SUCCESS),
         Command::Doctor => Ok(verdict(doctor::run())),
         Command::Match { config, json, command } => {
             matching::run(config.as_deref(), json, &command).map(verdict)

@@ -22,6 +22,7 @@ use tokio::{
 
 use crate::{
     capture::Capture,
+    cli::RunOptions,
     clock::Clock,
     config::{self, Config},
     instance,
@@ -31,7 +32,7 @@ use crate::{
         surroundings,
     },
     loss::LossWatch,
-    output::{Format, Output, Writer},
+    output::{Format, Writer},
 };
 
 /// After a wake-up the reader waits this long and then drains to the end: half the cost of draining at once.
@@ -50,29 +51,8 @@ const CENSUS_SOON: Duration = Duration::from_millis(10);
 /// `output::PATIENCE`.
 const LAST_WORDS: Duration = Duration::from_millis(800);
 
-/// What the command line says.
-#[derive(Debug)]
-pub struct Options {
-    /// `--config`
-    pub config: Option<PathBuf>,
-    /// `--output`
-    pub output: Output,
-    /// `--verbose`
-    pub verbose: bool,
-    /// `--show-payloads`
-    pub show_payloads: bool,
-    /// `--backend`
-    pub backend: Option<config::Backend>,
-    /// `--ring-bytes`
-    pub ring_bytes: Option<u32>,
-    /// `--runtime-dir`
-    pub runtime_dir: PathBuf,
-    /// `--state-dir`
-    pub state_dir: PathBuf,
-}
-
 /// Runs until a signal or a closed output ends it.
-pub fn run(options: Options) -> Result<()> {
+pub fn run(options: RunOptions) -> Result<()> {
     let config = match &options.config {
         Some(path) => Config::read(path)?,
         None => Config::default(),

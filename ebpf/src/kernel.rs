@@ -49,12 +49,10 @@ pub static KERNEL_LAYOUT: KernelLayout = KernelLayout {
     unix_peer: 0,
     kiocb_file: 0,
     kiocb_opcode: 0,
-    kiocb_flags: 0,
     rw_addr: 0,
     rw_len: 0,
     msg_buf: 0,
     msg_flags: 0,
-    io_uring_cqe: 0,
 };
 
 /// The offset of one field, as a constant for the verifier.

@@ -51,12 +51,10 @@ pub fn resolve(btf: &Btf) -> Result<KernelLayout, BtfError> {
         unix_peer: at("unix_sock", "peer")?,
         kiocb_file: optional("io_kiocb", "file"),
         kiocb_opcode: optional("io_kiocb", "opcode"),
-        kiocb_flags: optional("io_kiocb", "flags"),
         rw_addr: optional("io_rw", "addr"),
         rw_len: optional("io_rw", "len"),
         msg_buf: optional("io_sr_msg", "umsg"),
         msg_flags: optional("io_sr_msg", "msg_flags"),
-        io_uring_cqe: u32::from(btf.tracepoint_arguments("io_uring_complete") == Some(3)),
     })
 }
 

@@ -264,13 +264,10 @@ pub struct KernelLayout {
     pub unix_peer: u32,
     pub kiocb_file: u32,
     pub kiocb_opcode: u32,
-    pub kiocb_flags: u32,
     pub rw_addr: u32,
     pub rw_len: u32,
     pub msg_buf: u32,
     pub msg_flags: u32,
-    /// How many arguments `io_uring_complete` has: before 6.16 the result is its fourth, then it is in the cqe.
-    pub io_uring_cqe: u32,
 }
 
 #[cfg(feature = "user")]
