@@ -8,6 +8,7 @@
 mod config;
 mod connection;
 mod io;
+mod memory;
 mod pairing;
 mod passing;
 mod record;
@@ -26,6 +27,7 @@ use crate::redact::Redactor;
 use connection::{Connection, Stage};
 use record::Recorder;
 use relay::{HeldId, Relays};
+use traffic::Seen;
 
 /// What time brings about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,8 +53,7 @@ pub struct Engine {
     /// Which connection a live process serves.
     processes: HashMap<u32, ConnectionId>,
     relays: Relays,
-    /// Bytes of answers that wait for their requests, of all connections.
-    early_bytes: usize,
+    memory: memory::Memory,
     /// What is due when; entries that no longer hold are skipped.
     due: BTreeSet<(Timestamp, Due)>,
     scratch: String,
@@ -81,7 +82,7 @@ impl Engine {
             dropped: server::Dropped::default(),
             processes: HashMap::new(),
             relays: Relays::default(),
-            early_bytes: 0,
+            memory: memory::Memory::default(),
             due: BTreeSet::new(),
             scratch: String::new(),
         }
@@ -91,11 +92,17 @@ impl Engine {
     pub fn handle(&mut self, input: Input<'_>, now: Timestamp, out: &mut Vec<Output>) {
         self.tick(now, out);
         match input {
-            Input::Exec(exec) => self.exec(exec, now, out),
+            Input::Exec(exec) => {
+                let connection = exec.connection;
+                self.exec(exec, now, out);
+                self.book(connection, now, out);
+            }
             Input::Frame { connection, direction, time, bytes } => {
                 self.counters.frames += 1;
                 if self.known(connection, time, out) {
-                    self.frame(connection, direction, time, bytes, now, out);
+                    let seen = Seen { connection, direction, time, bytes: bytes.len() as u64, now };
+                    self.frame(seen, bytes, out);
+                    self.book(connection, now, out);
                 }
             }
             Input::Junk { connection, direction, time, bytes, broken } => {
@@ -122,11 +129,15 @@ impl Engine {
             self.due.remove(&(time, due));
             match due {
                 Due::Held(held) => self.release(held, out),
-                Due::Early(connection, direction) => self.give_up_early(connection, direction, now, out),
+                Due::Early(connection, direction) => {
+                    self.give_up_early(connection, direction, now, out);
+                    self.book(connection, now, out);
+                }
                 Due::Start(connection) => {
                     let pending = |connection: &Connection| connection.is_pending();
                     if self.connections.get(&connection).is_some_and(pending) {
                         self.start(connection, time, now, out);
+                        self.book(connection, now, out);
                     }
                 }
                 Due::Exit(connection) => {

@@ -15,6 +15,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
 
 pub use method::Method;
 pub(crate) use value::mend_surrogates;
@@ -119,7 +120,13 @@ pub enum IdKey {
     Text(Box<str>),
     /// Null, or something that is no id at all, as it was sent.
     Other(Box<str>),
+    /// A digest of what is longer than [`MAX_ID_BYTES`]: an id is kept for as long as its request is open, and
+    /// thousands of them can be.
+    Long([u8; 32]),
 }
+
+/// Longest id that is kept as it was sent, in bytes.
+pub const MAX_ID_BYTES: usize = 256;
 
 impl Id<'_> {
     /// The form in which ids are compared.
@@ -129,14 +136,15 @@ impl Id<'_> {
             return IdKey::Integer(integer.into());
         }
         if raw.starts_with('"') {
-            return IdKey::Text(decode_str(raw).unwrap_or_default().into());
+            let text = decode_str(raw).unwrap_or_default();
+            return IdKey::long(&text).unwrap_or_else(|| IdKey::Text(text.into()));
         }
         match raw.parse::<f64>() {
             Ok(number) if number.fract() == 0.0 && number.abs() <= 2f64.powi(64) => {
                 IdKey::Integer(number as i128)
             }
             Ok(number) if number.is_finite() => IdKey::Float(number.to_bits()),
-            _ => IdKey::Other(raw.into()),
+            _ => IdKey::long(raw).unwrap_or_else(|| IdKey::Other(raw.into())),
         }
     }
 
@@ -147,6 +155,18 @@ impl Id<'_> {
 }
 
 impl IdKey {
+    fn long(text: &str) -> Option<Self> {
+        (text.len() > MAX_ID_BYTES).then(|| Self::Long(Sha256::digest(text.as_bytes()).into()))
+    }
+
+    /// Bytes kept beside the value itself.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        match self {
+            Self::Text(text) | Self::Other(text) => text.len(),
+            Self::Integer(_) | Self::Float(_) | Self::Long(_) => 0,
+        }
+    }
+
     /// The number that this string spells. Both official SDKs take `"id": "1"` as the answer to 1.
     pub fn as_number(&self) -> Option<IdKey> {
         match self {

@@ -84,7 +84,7 @@ impl Redactor {
         hex(mac.finalize().into_bytes().get(..HASH_BYTES).unwrap_or_default())
     }
 
-    fn leaf(&self, kind: &str, bytes: &[u8], length: Option<usize>) -> Value {
+    pub(crate) fn leaf(&self, kind: &str, bytes: &[u8], length: Option<usize>) -> Value {
         let mut map = Map::new();
         map.insert("type".to_owned(), kind.into());
         if let Some(length) = length {

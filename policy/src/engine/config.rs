@@ -32,6 +32,13 @@ pub struct Declared {
 pub struct EngineLimits {
     /// Connections known at once, candidates included.
     pub connections: usize,
+    /// Those of one user.
+    pub connections_per_user: usize,
+    /// Bytes kept of all connections: what waits to be recognised, requests without an answer, answers without a
+    /// request, programs, tools.
+    pub bytes: usize,
+    /// Those of one user's connections.
+    pub bytes_per_user: usize,
     /// Programs remembered for one connection's chain.
     pub chain: usize,
     /// Frames of a candidate kept until it is known to be a server.
@@ -42,8 +49,6 @@ pub struct EngineLimits {
     pub open_requests: usize,
     /// Answers waiting for their request, for each connection and direction.
     pub early_responses: usize,
-    /// Bytes of those, over all connections.
-    pub early_response_bytes: usize,
     /// How long such an answer waits.
     pub early_response_wait: Duration,
     /// Tools remembered for each connection.
@@ -54,6 +59,10 @@ pub struct EngineLimits {
     pub held_bytes: usize,
     /// How long such a request is held.
     pub relay_hold: Duration,
+    /// How much later a relay may pass on what was said as its own by then, and not be taken to ask by itself.
+    pub relay_late: Duration,
+    /// Frames from the client in which a connection of no name must get to MCP.
+    pub opening_frames: usize,
     /// From a server's first request to `mcp_server_started`, where it does not answer before: until it does, the
     /// program that serves may not be running yet (`npx`, then `sh`, then `node`).
     pub start_wait: Duration,
@@ -65,6 +74,9 @@ impl Default for EngineLimits {
     fn default() -> Self {
         Self {
             connections: 4_096,
+            connections_per_user: 1_024,
+            bytes: 64 << 20,
+            bytes_per_user: 32 << 20,
             chain: 32,
             candidate_frames: 64,
             candidate_bytes: 256 * 1024,
@@ -72,13 +84,15 @@ impl Default for EngineLimits {
             // A burst is one write, and captured when that returns: as many answers as a pipe holds requests come
             // before.
             early_responses: 4_096,
-            early_response_bytes: 32 * 1024 * 1024,
             // As long as a write can be blocked while the server answers what it has of it.
             early_response_wait: Duration::from_secs(30),
             tools: 10_000,
             held_requests: 4_096,
             held_bytes: 32 * 1024 * 1024,
             relay_hold: Duration::from_millis(25),
+            // A gateway may start what is behind it when it is first asked.
+            relay_late: Duration::from_secs(30),
+            opening_frames: 8,
             start_wait: Duration::from_secs(2),
             exit_linger: Duration::from_secs(1),
         }

@@ -2,8 +2,11 @@
 
 use std::collections::{HashSet, VecDeque};
 
+use super::config::EngineLimits;
 use super::io::{Exec, ExitStatus, Process};
+use super::memory::Account;
 use super::pairing::Pairing;
+use super::traffic::Seen;
 use crate::discovery::{self, Match};
 use crate::event::{CaptureGap, Identity, MatchedBy, ServerExited};
 use crate::ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
@@ -33,6 +36,7 @@ pub(super) enum Stage {
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) id: ConnectionId,
+    pub(super) account: Account,
     pub(super) since: Timestamp,
     pub(super) stage: Stage,
     pub(super) adopted: bool,
@@ -40,6 +44,7 @@ pub(super) struct Connection {
     pub(super) asked: Option<Timestamp>,
     /// Programs, in order.
     pub(super) chain: Vec<Process>,
+    pub(super) chain_bytes: usize,
     /// Processes of the chain that have not ended.
     pub(super) live: HashSet<u32>,
     /// How the last program of the chain ended.
@@ -68,14 +73,16 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(id: ConnectionId, since: Timestamp) -> Self {
+    pub(super) fn new(id: ConnectionId, account: Account, since: Timestamp) -> Self {
         Self {
             id,
+            account,
             since,
             stage: Stage::Candidate { waiting: VecDeque::new(), frames: 0, bytes: 0, gaps: 0 },
             adopted: false,
             asked: None,
             chain: Vec::new(),
+            chain_bytes: 0,
             live: HashSet::new(),
             status: None,
             ended: None,
@@ -103,6 +110,14 @@ impl Connection {
         }
     }
 
+    pub(super) fn take_pairings(&mut self) -> [Pairing; 2] {
+        std::mem::take(&mut self.requests)
+    }
+
+    pub(super) fn pairings(&self) -> &[Pairing; 2] {
+        &self.requests
+    }
+
     pub(super) fn is_candidate(&self) -> bool {
         matches!(self.stage, Stage::Candidate { .. })
     }
@@ -114,9 +129,18 @@ impl Connection {
 
     /// Whether a candidate has said something already.
     pub(super) fn heard(&self) -> bool {
-        let from_server =
-            |item: &Waiting| matches!(item, Waiting::Frame { direction: Direction::ServerToClient, .. });
-        matches!(&self.stage, Stage::Candidate { waiting, .. } if waiting.iter().any(from_server))
+        self.waiting_frames(Direction::ServerToClient) > 0
+    }
+
+    /// How many frames a candidate was sent that say nothing of what it is.
+    pub(super) fn asked_frames(&self) -> usize {
+        self.waiting_frames(Direction::ClientToServer)
+    }
+
+    fn waiting_frames(&self, way: Direction) -> usize {
+        let Stage::Candidate { waiting, .. } = &self.stage else { return 0 };
+        let goes = |item: &&Waiting| matches!(item, Waiting::Frame { direction, .. } if *direction == way);
+        waiting.iter().filter(goes).count()
     }
 
     /// Whether it may be dropped when it does not behave like a server.
@@ -143,7 +167,7 @@ impl Connection {
         if self.chain.len() >= limit {
             // The first programs name the server; the last is the one that serves.
             self.chain.pop();
-            self.chain.push(process);
+            self.push(process);
             return false;
         }
         let cwd = process.cwd.as_deref();
@@ -151,8 +175,30 @@ impl Connection {
         if self.best.as_ref().is_none_or(|(best, ..)| rank > *best) {
             self.best = Some((rank, discovery::server_id(&process.argv, cwd), self.chain.len()));
         }
-        self.chain.push(process);
+        self.push(process);
         true
+    }
+
+    fn push(&mut self, process: Process) {
+        self.chain.push(process);
+        self.chain_bytes = self.chain.iter().map(Process::bytes).sum();
+    }
+
+    /// Forgets the programs that neither name the server nor serve. How many.
+    pub(super) fn shorten_chain(&mut self) -> usize {
+        let before = self.chain.len();
+        let Some(last) = self.chain.pop() else { return 0 };
+        if let Some((_, _, at)) = &mut self.best
+            && *at < self.chain.len()
+        {
+            self.chain = vec![self.chain.swap_remove(*at)];
+            *at = 0;
+        } else {
+            self.chain.clear();
+            self.best = self.best.take().map(|(rank, id, _)| (rank, id, 0));
+        }
+        self.push(last);
+        before - self.chain.len()
     }
 
     /// The program that names the server.
@@ -182,20 +228,14 @@ impl Connection {
     }
 
     /// Keeps a frame until it is known what this is. Whether there was room.
-    pub(super) fn keep_frame(
-        &mut self,
-        direction: Direction,
-        time: Timestamp,
-        frame: &[u8],
-        max_frames: usize,
-        max_bytes: usize,
-    ) -> bool {
+    pub(super) fn keep_frame(&mut self, seen: Seen, frame: &[u8], limits: &EngineLimits) -> bool {
         let Stage::Candidate { waiting, frames, bytes, .. } = &mut self.stage else { return false };
-        if *frames >= max_frames || *bytes + frame.len() > max_bytes {
+        if *frames >= limits.candidate_frames || *bytes + frame.len() > limits.candidate_bytes {
             return false;
         }
         *frames += 1;
         *bytes += frame.len();
+        let Seen { direction, time, .. } = seen;
         waiting.push_back(Waiting::Frame { direction, time, bytes: frame.to_vec() });
         true
     }

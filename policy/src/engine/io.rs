@@ -109,6 +109,15 @@ pub struct Process {
     pub ancestors: Vec<u32>,
 }
 
+impl Process {
+    /// Memory that it takes, about.
+    pub(crate) fn bytes(&self) -> usize {
+        let argv: usize = self.argv.iter().map(|word| size_of::<String>() + word.len()).sum();
+        let path = |path: &Option<String>| path.as_ref().map_or(0, String::len);
+        size_of::<Self>() + argv + path(&self.cwd) + path(&self.executable) + size_of_val(&*self.ancestors)
+    }
+}
+
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitStatus {

@@ -3,7 +3,9 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::relay::{Fingerprint, HeldId, LinkId};
+use serde_json::Value;
+
+use super::relay::{Fingerprint, HeldId, Link, LinkId};
 use crate::ids::Timestamp;
 use crate::protocol::IdKey;
 
@@ -13,8 +15,8 @@ pub(super) struct Open {
     /// Distinguishes it from a later request with the same id.
     pub(super) seq: u64,
     pub(super) time: Timestamp,
-    /// The id as it was sent.
-    pub(super) id: Box<str>,
+    /// The id as it is recorded.
+    pub(super) id: Value,
     pub(super) asked: Asked,
     /// What it asks for, if a relay may pass it on.
     pub(super) fingerprint: Option<Fingerprint>,
@@ -30,7 +32,35 @@ pub(super) enum Asked {
     Other { method: Box<str> },
 }
 
+impl Open {
+    /// Memory that it takes under `key`, about: itself, its place in the order, its share of a link between relays.
+    fn bytes(&self, key: &IdKey) -> usize {
+        let id = match &self.id {
+            Value::Number(_) | Value::Null | Value::Bool(_) => 0,
+            Value::String(text) => text.len(),
+            // Redacted, which is a small object.
+            Value::Array(_) | Value::Object(_) => 512,
+        };
+        let fixed = size_of::<Self>() + size_of::<Link>() + 3 * size_of::<IdKey>();
+        fixed + 2 * key.heap_bytes() + id + self.asked.heap_bytes()
+    }
+}
+
 impl Asked {
+    fn heap_bytes(&self) -> usize {
+        let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        match self {
+            Self::Call { tool_name } => tool_name.len(),
+            Self::ToolsList => 0,
+            Self::Initialize(client) => {
+                let capabilities = client.capabilities.as_ref().map_or(0, |json| json.len());
+                let names = length(&client.name) + length(&client.version) + length(&client.protocol_version);
+                size_of::<Client>() + capabilities + names
+            }
+            Self::Other { method } => method.len(),
+        }
+    }
+
     pub(super) fn method(&self) -> &str {
         match self {
             Self::Call { .. } => "tools/call",
@@ -47,7 +77,8 @@ pub(super) struct Client {
     pub(super) name: Option<String>,
     pub(super) version: Option<String>,
     pub(super) protocol_version: Option<String>,
-    pub(super) capabilities: serde_json::Value,
+    /// As JSON: read, it would be up to a hundred times as large.
+    pub(super) capabilities: Option<Box<str>>,
 }
 
 /// Where a request is said, and so its answer.
@@ -81,7 +112,14 @@ pub(super) struct Pairing {
     open: HashMap<IdKey, Open>,
     /// In order of arrival; what is no longer open is skipped.
     order: VecDeque<(u64, IdKey)>,
-    pub(super) early: VecDeque<Early>,
+    early: VecDeque<Early>,
+    bytes: usize,
+}
+
+impl Early {
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.raw.len() + self.key.heap_bytes()
+    }
 }
 
 impl Pairing {
@@ -90,16 +128,20 @@ impl Pairing {
         self.open.len()
     }
 
+    /// Memory that all of it takes, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Opens a request. Gives back the one that had the same id, and the one that was put out for room.
     pub(super) fn insert(&mut self, key: IdKey, open: Open, limit: usize) -> (Option<Open>, Option<Open>) {
+        let reused = self.remove(&key);
+        self.bytes += open.bytes(&key);
         self.order.push_back((open.seq, key.clone()));
-        let reused = self.open.insert(key, open);
+        self.open.insert(key, open);
         let mut evicted = None;
         while self.open.len() > limit {
-            let Some((seq, key)) = self.order.pop_front() else { break };
-            if self.open.get(&key).is_some_and(|open| open.seq == seq) {
-                evicted = self.open.remove(&key);
-            }
+            evicted = self.evict_oldest();
         }
         // One request without an answer at the front must not keep all those behind it.
         if self.order.len() > 2 * self.open.len() + 64 {
@@ -107,6 +149,16 @@ impl Pairing {
             self.order.retain(|(seq, key)| open.get(key).is_some_and(|open| open.seq == *seq));
         }
         (reused, evicted)
+    }
+
+    /// Gives up the request that is open for longest.
+    pub(super) fn evict_oldest(&mut self) -> Option<Open> {
+        while let Some((seq, key)) = self.order.pop_front() {
+            if self.open.get(&key).is_some_and(|open| open.seq == seq) {
+                return self.remove(&key);
+            }
+        }
+        None
     }
 
     /// The key under which the request of this answer is open.
@@ -122,15 +174,15 @@ impl Pairing {
     }
 
     pub(super) fn remove(&mut self, key: &IdKey) -> Option<Open> {
-        self.open.remove(key)
+        let open = self.open.remove(key)?;
+        self.bytes -= open.bytes(key);
+        Some(open)
     }
 
-    /// A request that asks for the same, was said here, and of which no copy was seen.
-    pub(super) fn own_like(&mut self, fingerprint: &Fingerprint) -> Option<&mut Open> {
-        self.open
-            .values_mut()
-            .filter(|open| open.role == Role::Own && open.fingerprint.as_ref() == Some(fingerprint))
-            .min_by_key(|open| open.seq)
+    /// A request that asks for the same, was said here since `since`, and of which no copy was seen.
+    pub(super) fn own_like(&mut self, fingerprint: &Fingerprint, since: Timestamp) -> Option<&mut Open> {
+        let same = |open: &Open| open.role == Role::Own && open.fingerprint.as_ref() == Some(fingerprint);
+        self.open.values_mut().filter(|open| open.time >= since && same(open)).min_by_key(|open| open.seq)
     }
 
     /// The answer to a request with this id, if it came already.
@@ -139,12 +191,30 @@ impl Pairing {
             return None;
         }
         let found = |early: &Early| early.key == *key || early.key.as_number().as_ref() == Some(key);
-        self.early.iter().position(found).and_then(|at| self.early.remove(at))
+        let early = self.early.iter().position(found).and_then(|at| self.early.remove(at))?;
+        self.bytes -= early.bytes();
+        Some(early)
+    }
+
+    /// Keeps an answer until its request comes, of at most `limit`. Whether there was room.
+    pub(super) fn keep_early(&mut self, early: Early, limit: usize) -> bool {
+        if self.early.len() >= limit {
+            return false;
+        }
+        self.bytes += early.bytes();
+        self.early.push_back(early);
+        true
+    }
+
+    /// The next answer whose request did not come until `now`.
+    pub(super) fn overdue_early(&mut self, now: Timestamp) -> Option<Early> {
+        let early = self.early.pop_front_if(|early| early.until <= now)?;
+        self.bytes -= early.bytes();
+        Some(early)
     }
 
     /// Everything that is open, for the end of a connection.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = Open> + '_ {
-        self.order.clear();
-        self.open.drain().map(|(_, open)| open)
+    pub(super) fn into_open(self) -> impl Iterator<Item = Open> {
+        self.open.into_values()
     }
 }

@@ -1,12 +1,19 @@
 //! Messages that a relay passes on: held, matched, said once (see [`super::relay`] for the rules).
 
+use std::time::Duration;
+
+use serde_json::Value;
+
 use super::io::Output;
 use super::pairing::{Asked, Open, Role};
 use super::relay::{self, Fingerprint, Held, HeldId, Hop, Link, LinkId};
 use super::traffic::Seen;
-use super::{Due, Engine, Place};
-use crate::ids::{ConnectionId, Direction};
+use super::{Due, Engine, Place, Stage};
+use crate::ids::{ConnectionId, Direction, Timestamp};
 use crate::protocol::{self, IdKey, Kind, Message};
+
+/// Within which a server that a relay starts is asked something.
+const FIRST_WORDS: Duration = Duration::from_secs(1);
 
 impl Engine {
     /// Deals with a message that is, or may become, one of several copies. Whether it needs no more saying now.
@@ -21,7 +28,7 @@ impl Engine {
         let Some(fingerprint) = fingerprint else { return false };
         let id = seen.connection;
         let outer = self.direct_outer(id).map(|outer| outer.id);
-        let has_inners = self.connections.get(&id).is_some_and(|connection| !connection.inners.is_empty());
+        let has_inners = self.has_inners(id, seen.time);
         if outer.is_none() && !has_inners {
             return false;
         }
@@ -40,7 +47,10 @@ impl Engine {
             }
             // Said as the relay's own a moment ago: then this is the same, late.
             let said = hop.request.is_some().then(|| self.connections.get_mut(&outer)).flatten();
-            if let Some(open) = said.and_then(|said| said.requests(seen.direction).own_like(&fingerprint)) {
+            let since = seen.time.before(self.config.limits.relay_late);
+            if let Some(open) =
+                said.and_then(|said| said.requests(seen.direction).own_like(&fingerprint, since))
+            {
                 open.role = Role::Copied;
                 self.counters.relayed_requests += 1;
                 self.mark(&hop, Role::Copy);
@@ -79,6 +89,19 @@ impl Engine {
         self.mark(&hop, Role::Held(held));
         self.due.insert((until, Due::Held(held)));
         true
+    }
+
+    /// Whether something behind this connection may get what is passed on. What is no server by name and was asked
+    /// nothing for a while is some other child of the server's (`git cat-file --batch`), and nobody waits for it.
+    fn has_inners(&self, id: ConnectionId, time: Timestamp) -> bool {
+        let inners = self.connections.get(&id).map_or(&[][..], |connection| &connection.inners);
+        inners.iter().filter_map(|inner| self.connections.get(inner)).any(|inner| match inner.stage {
+            Stage::Candidate { .. } => {
+                inner.is_pending() || !inner.is_unnamed() || inner.since.after(FIRST_WORDS) > time
+            }
+            Stage::Server => true,
+            Stage::Exited => false,
+        })
     }
 
     /// Notes at an open request where it is said.
@@ -125,7 +148,7 @@ impl Engine {
     fn link(&mut self, held: &Held, target: ConnectionId) {
         let Some(Place { session, server, via, .. }) = self.place(target) else { return };
         let link = LinkId(self.relays.next());
-        let mut first: Option<(Box<str>, Asked)> = None;
+        let mut first: Option<(Value, Asked)> = None;
         let mut remaining = 0;
         for hop in &held.path {
             if let Some(open) = self.mark(hop, Role::Relayed(link)) {

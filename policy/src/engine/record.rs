@@ -9,7 +9,7 @@ use crate::event::{
     CallStatus, Message as MessageEvent, MessageKind, ServerInitialized, ToolCalled, ToolResult,
 };
 use crate::ids::{Direction, ServerId};
-use crate::protocol::{Id, Kind, Message, Method, decode_str, members, value};
+use crate::protocol::{Id, Kind, MAX_ID_BYTES, Message, Method, decode_str, members, value};
 use crate::redact::Redactor;
 
 /// Longest name (of a tool, a method, a server) in an event, in bytes.
@@ -43,19 +43,24 @@ impl Recorder {
         json.map_or(Value::Null, |json| self.payload(json.get()))
     }
 
-    /// An id as it was sent; a long one may be anything, and is treated so.
-    fn id(&self, raw: &str) -> Value {
-        if raw.len() <= MAX_NAME_BYTES { Id(raw).value() } else { self.payload(raw) }
+    /// An id as it was sent; a long one may be anything, and is redacted to one leaf.
+    pub(super) fn id(&self, id: Id<'_>) -> Value {
+        let Id(raw) = id;
+        match raw.as_bytes().first() {
+            _ if raw.len() <= MAX_ID_BYTES => id.value(),
+            Some(b'"') => self.redactor.redact(raw),
+            _ => self.redactor.leaf("truncated", raw.as_bytes(), Some(raw.len())),
+        }
     }
 
-    pub(super) fn called(&self, id: &str, params: Option<&RawValue>, server: &ServerId) -> ToolCalled {
+    pub(super) fn called(&self, id: Value, params: Option<&RawValue>, server: &ServerId) -> ToolCalled {
         let params = params.map_or("null", RawValue::get);
         let [name, arguments] = members(params, ["name", "arguments"]);
         let tool_name = text(name, MAX_NAME_BYTES).unwrap_or_default();
         ToolCalled {
             tool_id: tool_id(server, &tool_name),
             tool_name,
-            jsonrpc_id: self.id(id),
+            jsonrpc_id: id,
             input: self.optional(arguments),
             meta: if self.is_full() { rest_of_params(params) } else { None },
         }
@@ -65,7 +70,7 @@ impl Recorder {
     pub(super) fn result(
         &self,
         tool_name: &str,
-        id: &str,
+        id: Value,
         message: &Message<'_>,
         bytes: u64,
         latency_ns: u64,
@@ -74,7 +79,7 @@ impl Recorder {
         let mut result = ToolResult {
             tool_name: tool_name.to_owned(),
             tool_id: tool_id(server, tool_name),
-            jsonrpc_id: self.id(id),
+            jsonrpc_id: id,
             status: CallStatus::Error,
             error_code: None,
             error_message: None,
@@ -110,7 +115,7 @@ impl Recorder {
         message: &Message<'_>,
         bytes: u64,
         answers: Option<&str>,
-        id: Option<&str>,
+        id: Option<&Value>,
     ) -> MessageEvent {
         let raw = |json: &Option<&RawValue>| self.optional(*json);
         let (kind, method, own_id, part) = match &message.kind {
@@ -129,7 +134,7 @@ impl Recorder {
             }
             Kind::Invalid => (MessageKind::Invalid, None, None, self.part(message.raw)),
         };
-        let id = id.or(own_id.map(|id| id.0)).map(|id| self.id(id));
+        let id = id.cloned().or_else(|| own_id.map(|id| self.id(*id)));
         let payload = if self.is_full() { self.whole(message.raw, id.as_ref()) } else { part };
         let method = method.map(|method| clip(method, MAX_NAME_BYTES));
         MessageEvent { direction, kind, method, jsonrpc_id: id, bytes, payload }
@@ -179,7 +184,7 @@ pub(super) fn asked(method: &Method<'_>, params: Option<&RawValue>) -> Asked {
                 name: text(name, MAX_NAME_BYTES),
                 version: text(client_version, MAX_NAME_BYTES),
                 protocol_version: text(version, MAX_NAME_BYTES),
-                capabilities: bounded(capabilities),
+                capabilities: bounded(capabilities).map(Into::into),
             }))
         }
         other => Asked::Other { method: clip(other.as_str(), MAX_NAME_BYTES).into() },
@@ -198,8 +203,8 @@ pub(super) fn initialized(client: &Client, result: &RawValue) -> ServerInitializ
         client_version: client.version.clone(),
         protocol_version: text(version, MAX_NAME_BYTES),
         requested_protocol_version: client.protocol_version.clone(),
-        capabilities: bounded(capabilities),
-        client_capabilities: client.capabilities.clone(),
+        capabilities: bounded(capabilities).and_then(value).unwrap_or_default(),
+        client_capabilities: client.capabilities.as_deref().and_then(value).unwrap_or_default(),
         instructions: text(instructions, MAX_TEXT_BYTES),
     }
 }
@@ -223,10 +228,8 @@ pub(super) fn clip(text: &str, limit: usize) -> String {
     format!("{}…", text.get(..end).unwrap_or_default())
 }
 
-fn bounded(json: Option<&RawValue>) -> Value {
-    json.filter(|json| json.get().len() <= MAX_CAPABILITIES_BYTES)
-        .and_then(|json| value(json.get()))
-        .unwrap_or(Value::Null)
+fn bounded(json: Option<&RawValue>) -> Option<&str> {
+    json.map(RawValue::get).filter(|json| json.len() <= MAX_CAPABILITIES_BYTES)
 }
 
 fn rest_of_params(params: &str) -> Option<Value> {

@@ -14,6 +14,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::pairing::Asked;
@@ -60,8 +61,8 @@ pub(super) struct Link {
     pub(super) session: SessionId,
     pub(super) server: ServerId,
     pub(super) via: Vec<ServerId>,
-    /// Of the outermost request.
-    pub(super) id: Box<str>,
+    /// Of the outermost request, as it is recorded.
+    pub(super) id: Value,
     pub(super) time: Timestamp,
     pub(super) asked: Asked,
     /// Connections that have not answered.
@@ -172,7 +173,7 @@ fn fingerprint(words: &[&str], json: &str) -> Fingerprint {
                 object.remove("_meta");
                 // No params, null and no members are the same to every reader.
                 if object.is_empty() {
-                    value = serde_json::Value::Null;
+                    value = Value::Null;
                 }
             }
             let canonical = serde_json_canonicalizer::to_vec(&value);

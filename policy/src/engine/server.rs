@@ -4,8 +4,9 @@ use std::collections::{HashSet, VecDeque};
 
 use super::connection::{Connection, Stage, Waiting};
 use super::io::{Exec, ExitStatus, Output, Process};
-use super::pairing::Role;
-use super::relay::LinkId;
+use super::memory::User;
+use super::pairing::Pairing;
+use super::traffic::Seen;
 use super::{Due, Engine, MAX_RELAYS};
 use crate::event::{CaptureGap, MatchedBy, ProcessInfo, ServerStarted};
 use crate::ids::{ConnectionId, Direction, ServerId, Timestamp};
@@ -61,13 +62,36 @@ impl Engine {
         if self.dropped.contains(id) {
             return false;
         }
-        if self.connections.len() >= self.config.limits.connections && !self.make_room(time, out) {
-            self.counters.connections_refused += 1;
-            self.dropped.add(id);
-            out.push(Output::Drop(id));
+        if self.connections.len() >= self.config.limits.connections && !self.make_room(None, time, out) {
+            self.refuse(id, out);
             return false;
         }
-        self.connections.insert(id, Connection::new(id, time));
+        self.connections.insert(id, Connection::new(id, self.memory.open(), time));
+        true
+    }
+
+    /// There is no room for this connection.
+    fn refuse(&mut self, id: ConnectionId, out: &mut Vec<Output>) {
+        self.counters.connections_refused += 1;
+        self.dropped.add(id);
+        out.push(Output::Drop(id));
+    }
+
+    /// The first program of a connection says whose it is. Whether there is room for one more of this user's.
+    fn assign(&mut self, id: ConnectionId, user: User, time: Timestamp, out: &mut Vec<Output>) -> bool {
+        let Some(connection) = self.connections.get_mut(&id) else { return false };
+        if !connection.chain.is_empty() {
+            return true;
+        }
+        let full = self.memory.connections(user) >= self.config.limits.connections_per_user;
+        if full && !self.make_room(Some(user), time, out) {
+            self.refuse(id, out);
+            self.forget(id);
+            return false;
+        }
+        if let Some(connection) = self.connections.get_mut(&id) {
+            self.memory.assign(&mut connection.account, user);
+        }
         true
     }
 
@@ -79,25 +103,24 @@ impl Engine {
         out.push(Output::Drop(id));
     }
 
-    /// Forgets the connection that is missed least: one that ended, else the oldest of no name.
-    fn make_room(&mut self, time: Timestamp, out: &mut Vec<Output>) -> bool {
-        let ended = |connection: &&Connection| matches!(connection.stage, Stage::Exited);
-        let nameless = |connection: &&Connection| {
-            connection.is_candidate() && connection.is_unnamed() && !connection.is_pending()
+    /// Forgets the connection that is missed least, of one user's or of all: one that ended, else the oldest that was
+    /// asked nothing yet, and rather one of no name.
+    fn make_room(&mut self, user: Option<User>, time: Timestamp, out: &mut Vec<Output>) -> bool {
+        let rank = |connection: &Connection| match connection.stage {
+            Stage::Exited => Some(0),
+            Stage::Candidate { .. } if connection.is_pending() => None,
+            Stage::Candidate { .. } => Some(if connection.is_unnamed() { 1 } else { 2 }),
+            Stage::Server => None,
         };
-        let oldest = |choice: &dyn Fn(&&Connection) -> bool| {
-            self.connections
-                .values()
-                .filter(choice)
-                .min_by_key(|connection| connection.since)
-                .map(|found| found.id)
-        };
-        let ended = oldest(&ended);
-        let Some(victim) = ended.or_else(|| oldest(&nameless)) else { return false };
-        if ended.is_none() {
-            self.counters.connections_refused += 1;
-            self.dropped.add(victim);
-            out.push(Output::Drop(victim));
+        let victim = self
+            .connections
+            .values()
+            .filter(|connection| user.is_none_or(|user| connection.account.user == user))
+            .filter_map(|connection| Some((rank(connection)?, connection.since, connection.id)))
+            .min();
+        let Some((rank, _, victim)) = victim else { return false };
+        if rank > 0 {
+            self.refuse(victim, out);
         }
         self.close(victim, time, out);
         true
@@ -106,7 +129,7 @@ impl Engine {
     pub(super) fn exec(&mut self, exec: Exec, now: Timestamp, out: &mut Vec<Output>) {
         self.counters.execs += 1;
         let (id, pid, time, adopted) = (exec.connection, exec.process.pid, exec.time, exec.adopted);
-        if !self.known(id, time, out) {
+        if !self.known(id, time, out) || !self.assign(id, Some(exec.process.uid), time, out) {
             return;
         }
         let named = self.config.patterns.matches(&exec.process.argv);
@@ -192,18 +215,11 @@ impl Engine {
     }
 
     /// A frame of a candidate: is it a server?
-    pub(super) fn candidate_frame(
-        &mut self,
-        id: ConnectionId,
-        direction: Direction,
-        time: Timestamp,
-        bytes: &[u8],
-        now: Timestamp,
-        out: &mut Vec<Output>,
-    ) {
+    pub(super) fn candidate_frame(&mut self, seen: Seen, frame: &[u8], out: &mut Vec<Output>) {
+        let Seen { connection: id, direction, time, now, .. } = seen;
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let mut scratch = std::mem::take(&mut self.scratch);
-        let parsed = protocol::parse(bytes, &mut scratch);
+        let parsed = protocol::parse(frame, &mut scratch);
         let messages = parsed.as_ref().map_or(&[][..], |parsed| &parsed.messages);
         let speaks = messages.iter().any(|message| !matches!(message.kind, Kind::Invalid));
         let verdict = match (direction, connection.is_unnamed()) {
@@ -212,7 +228,10 @@ impl Engine {
             (_, false) if speaks => Verdict::Server,
             (_, false) => Verdict::Open,
             (Direction::ServerToClient, true) => Verdict::Open,
-            (Direction::ClientToServer, true) => unnamed(messages, connection.began_late()),
+            (Direction::ClientToServer, true) => {
+                let patient = connection.asked_frames() + 1 < self.config.limits.opening_frames;
+                unnamed(messages, connection.began_late(), patient)
+            }
         };
         drop(parsed);
         self.scratch = scratch;
@@ -222,16 +241,10 @@ impl Engine {
             }
             Verdict::Open => {
                 let limits = &self.config.limits;
-                let kept = connection.keep_frame(
-                    direction,
-                    time,
-                    bytes,
-                    limits.candidate_frames,
-                    limits.candidate_bytes,
-                );
+                let kept = connection.keep_frame(seen, frame, limits);
                 if !kept && connection.is_pending() {
                     self.start(id, time, now, out);
-                    self.frame(id, direction, time, bytes, now, out);
+                    self.frame(seen, frame, out);
                 } else if !kept
                     && direction == Direction::ClientToServer
                     && connection.is_unnamed()
@@ -249,13 +262,7 @@ impl Engine {
                     && !connection.adopted
                     && !connection.heard()
                     && !limits.start_wait.is_zero()
-                    && connection.keep_frame(
-                        direction,
-                        time,
-                        bytes,
-                        limits.candidate_frames,
-                        limits.candidate_bytes,
-                    );
+                    && connection.keep_frame(seen, frame, limits);
                 if waits {
                     connection.asked = Some(time);
                     self.due.insert((now.after(limits.start_wait), Due::Start(id)));
@@ -263,7 +270,7 @@ impl Engine {
                     return;
                 }
                 self.start(id, time, now, out);
-                self.frame(id, direction, time, bytes, now, out);
+                self.frame(seen, frame, out);
             }
         }
     }
@@ -340,7 +347,8 @@ impl Engine {
         for item in waiting {
             match item {
                 Waiting::Frame { direction, time, bytes } => {
-                    self.frame(id, direction, time, &bytes, now, out)
+                    let seen = Seen { connection: id, direction, time, bytes: bytes.len() as u64, now };
+                    self.frame(seen, &bytes, out);
                 }
                 Waiting::Gap { time, gap } => self.say_of(id, time, gap, out),
             }
@@ -432,16 +440,10 @@ impl Engine {
     fn forget(&mut self, id: ConnectionId) {
         let Some(mut connection) = self.connections.remove(&id) else { return };
         self.processes.retain(|pid, owner| *owner != id || !connection.live.contains(pid));
-        let mut links: Vec<LinkId> = Vec::new();
-        for direction in [Direction::ClientToServer, Direction::ServerToClient] {
-            let requests = connection.requests(direction);
-            self.early_bytes -= requests.early.iter().map(|early| early.raw.len()).sum::<usize>();
-            links.extend(requests.drain().filter_map(|open| match open.role {
-                Role::Relayed(link) => Some(link),
-                _ => None,
-            }));
+        self.memory.close(std::mem::take(&mut connection.account));
+        for open in connection.take_pairings().into_iter().flat_map(Pairing::into_open) {
+            self.let_go(&open);
         }
-        links.into_iter().for_each(|link| self.relays.let_go(link));
         if let Some(outer) = connection.outer.and_then(|outer| self.connections.get_mut(&outer)) {
             outer.inners.retain(|inner| *inner != id);
         }
@@ -460,19 +462,20 @@ impl Engine {
     }
 }
 
-/// What the messages of a frame say of a candidate that no name speaks for.
-fn unnamed(messages: &[Message<'_>], began_late: bool) -> Verdict {
+/// What the messages of a frame say of a candidate that no name speaks for. `patient` while it may still come to
+/// MCP: a client may say something else first.
+fn unnamed(messages: &[Message<'_>], began_late: bool, patient: bool) -> Verdict {
+    use protocol::Method;
     let Some(first) = messages.first() else { return if began_late { Verdict::Open } else { Verdict::No } };
-    if is_mcp_opening(first) {
+    if messages.iter().any(is_mcp_opening) {
         return Verdict::Server;
     }
     match &first.kind {
-        _ if !began_late => Verdict::No,
         // In the middle of a session anything may come first; MCP's own names still tell.
-        Kind::Notification { method, .. } if method.is_mcp() => Verdict::Server,
-        Kind::Request { method: protocol::Method::Ping, .. } | Kind::Response { .. } | Kind::Error { .. } => {
-            Verdict::Open
-        }
-        _ => Verdict::No,
+        Kind::Notification { method, .. } if began_late && method.is_mcp() => Verdict::Server,
+        // A language server's.
+        Kind::Request { method: Method::Initialize, .. } | Kind::Invalid => Verdict::No,
+        Kind::Request { .. } | Kind::Notification { .. } if !patient => Verdict::No,
+        _ => Verdict::Open,
     }
 }

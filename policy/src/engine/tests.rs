@@ -79,6 +79,19 @@ impl Bench {
         self.input(Input::Exec(exec));
     }
 
+    /// A process of this user.
+    pub(super) fn exec_of(&mut self, connection: u64, pid: u32, command: &str, uid: u32) {
+        let argv = command.split(' ').map(str::to_owned).collect();
+        let process = Process { pid, uid, argv, ..Process::default() };
+        let (connection, time) = (ConnectionId(connection), Timestamp(self.now));
+        self.input(Input::Exec(Exec { connection, time, adopted: false, process, client: None }));
+    }
+
+    /// What all connections say that they keep.
+    pub(super) fn booked(&self) -> usize {
+        self.engine.connections.values().map(Connection::bytes).sum()
+    }
+
     pub(super) fn c2s(&mut self, connection: u64, text: &str) {
         self.frame(connection, Direction::ClientToServer, text);
     }

@@ -1,5 +1,6 @@
 //! Messages of servers: said, paired, held for relays.
 
+use serde_json::Value;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
@@ -29,41 +30,32 @@ pub(super) struct Seen {
 }
 
 impl Engine {
-    pub(super) fn frame(
-        &mut self,
-        id: ConnectionId,
-        direction: Direction,
-        time: Timestamp,
-        bytes: &[u8],
-        now: Timestamp,
-        out: &mut Vec<Output>,
-    ) {
-        let Some(connection) = self.connections.get_mut(&id) else { return };
+    pub(super) fn frame(&mut self, seen: Seen, frame: &[u8], out: &mut Vec<Output>) {
+        let Some(connection) = self.connections.get_mut(&seen.connection) else { return };
         if connection.is_candidate() {
-            return self.candidate_frame(id, direction, time, bytes, now, out);
+            return self.candidate_frame(seen, frame, out);
         }
-        connection.count(direction, bytes.len() as u64);
-        self.start_outer(id, now, out);
+        connection.count(seen.direction, seen.bytes);
+        self.start_outer(seen.connection, seen.now, out);
         let mut scratch = std::mem::take(&mut self.scratch);
-        match protocol::parse(bytes, &mut scratch) {
+        match protocol::parse(frame, &mut scratch) {
             Ok(parsed) => {
                 self.counters.lossy_frames += u64::from(parsed.lossy);
                 self.counters.repaired_frames += u64::from(parsed.repaired);
-                let seen = Seen { connection: id, direction, time, bytes: bytes.len() as u64, now };
                 for message in &parsed.messages {
                     self.counters.messages += 1;
                     self.counters.unversioned_messages += u64::from(!message.versioned);
                     self.message(seen, message, out);
                 }
                 if parsed.messages.is_empty() {
-                    self.invalid(id, direction, time, bytes, out);
+                    self.invalid(seen, frame, out);
                 }
             }
             Err(error) => {
                 if matches!(error, ProtocolError::TooManyMessages) {
                     self.counters.oversized_batches += 1;
                 }
-                self.invalid(id, direction, time, bytes, out);
+                self.invalid(seen, frame, out);
             }
         }
         // A frame of 16 MiB that had to be mended must not be kept for ever.
@@ -72,17 +64,10 @@ impl Engine {
         self.scratch = scratch;
     }
 
-    fn invalid(
-        &mut self,
-        id: ConnectionId,
-        direction: Direction,
-        time: Timestamp,
-        frame: &[u8],
-        out: &mut Vec<Output>,
-    ) {
+    fn invalid(&mut self, seen: Seen, frame: &[u8], out: &mut Vec<Output>) {
         self.counters.invalid_frames += 1;
         if self.config.verbose {
-            self.say_of(id, time, self.recorder.invalid(direction, frame), out);
+            self.say_of(seen.connection, seen.time, self.recorder.invalid(seen.direction, frame), out);
         }
     }
 
@@ -116,7 +101,7 @@ impl Engine {
         let open = Open {
             seq,
             time: seen.time,
-            id: id.0.into(),
+            id: self.recorder.id(id),
             asked: asked(method, params),
             fingerprint,
             role: Role::Own,
@@ -127,15 +112,12 @@ impl Engine {
         self.counters.id_reused += u64::from(reused.is_some());
         self.counters.open_requests_evicted += u64::from(evicted.is_some());
         for open in [reused, evicted].into_iter().flatten() {
-            if let Role::Relayed(link) = open.role {
-                self.relays.let_go(link);
-            }
+            self.let_go(&open);
         }
         if !self.passed_on(seen, message, fingerprint, Some((key, seq)), out) {
             self.say_request(seen.connection, &[seen.connection], seen, message, out);
         }
         if let Some(early) = early {
-            self.early_bytes -= early.raw.len();
             let seen =
                 Seen { direction: seen.direction.reversed(), time: early.time, bytes: early.bytes, ..seen };
             self.answer_text(seen, &early.raw, out);
@@ -201,25 +183,16 @@ impl Engine {
     /// Keeps an answer until its request comes.
     fn keep_early(&mut self, seen: Seen, message: &Message<'_>, key: IdKey, out: &mut Vec<Output>) {
         let limits = &self.config.limits;
-        let room = self.early_bytes + message.raw.len() <= limits.early_response_bytes;
         let until = seen.now.after(limits.early_response_wait);
-        let most = limits.early_responses;
         let Some(connection) = self.connections.get_mut(&seen.connection) else { return };
         let serving = matches!(connection.stage, Stage::Server);
-        let early = &mut connection.requests(seen.direction.reversed()).early;
-        if !room || early.len() >= most || !serving {
+        let early = Early { key, raw: message.raw.to_owned(), bytes: seen.bytes, time: seen.time, until };
+        let requests = connection.requests(seen.direction.reversed());
+        if !serving || !requests.keep_early(early, limits.early_responses) {
             self.counters.unmatched_responses += 1;
             return self.say_message(seen.connection, seen, message, None, out);
         }
-        early.push_back(Early {
-            key,
-            raw: message.raw.to_owned(),
-            bytes: seen.bytes,
-            time: seen.time,
-            until,
-        });
         self.counters.early_responses += 1;
-        self.early_bytes += message.raw.len();
         self.due.insert((until, Due::Early(seen.connection, seen.direction)));
     }
 
@@ -233,12 +206,7 @@ impl Engine {
     ) {
         loop {
             let Some(connection) = self.connections.get_mut(&id) else { return };
-            let early = &mut connection.requests(direction.reversed()).early;
-            if early.front().is_none_or(|first| first.until > now) {
-                return;
-            }
-            let Some(first) = early.pop_front() else { return };
-            self.early_bytes -= first.raw.len();
+            let Some(first) = connection.requests(direction.reversed()).overdue_early(now) else { return };
             self.counters.unmatched_responses += 1;
             let mut scratch = String::new();
             if let Ok(parsed) = protocol::parse(first.raw.as_bytes(), &mut scratch) {
@@ -269,7 +237,7 @@ impl Engine {
             }
         }
         if let Some(place) = self.place(target) {
-            let called = self.recorder.called(id.0, *params, &place.server);
+            let called = self.recorder.called(self.recorder.id(*id), *params, &place.server);
             self.say(place, seen.time, called, out);
         }
     }
@@ -285,14 +253,15 @@ impl Engine {
         seen: Seen,
         message: &Message<'_>,
         asked: &Asked,
-        id: &str,
+        id: &Value,
         asked_at: Timestamp,
         out: &mut Vec<Output>,
     ) {
         match asked {
             Asked::Call { tool_name } => {
                 let latency = seen.time.nanos_since(asked_at);
-                let result = self.recorder.result(tool_name, id, message, seen.bytes, latency, &place.server);
+                let result =
+                    self.recorder.result(tool_name, id.clone(), message, seen.bytes, latency, &place.server);
                 return self.say(place, seen.time, result, out);
             }
             Asked::ToolsList => {

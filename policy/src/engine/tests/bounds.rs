@@ -14,11 +14,16 @@ fn connections_are_bounded() {
     bench.exec(4, 8, "mcp-d", 9);
     assert_eq!(bench.said(), ["drop 2"], "the candidate without a name goes");
     bench.exec(5, 9, "mcp-e", 9);
-    assert_eq!(bench.said(), ["drop 5"], "nobody is left to go");
-    assert_eq!(bench.engine.counters().connections_refused, 2);
+    assert_eq!(bench.said(), ["drop 3"], "then the oldest that was asked nothing");
+    bench.c2s(4, HELLO);
+    bench.c2s(5, HELLO);
+    bench.out.clear();
+    bench.exec(6, 10, "mcp-f", 9);
+    assert_eq!(bench.said(), ["drop 6"], "servers stay");
+    assert_eq!(bench.engine.counters().connections_refused, 3);
     bench.exit(1, 5, 0);
     bench.wait(1_100);
-    bench.exec(6, 10, "mcp-f", 9);
+    bench.exec(7, 11, "mcp-g", 9);
     assert_eq!(bench.said(), ["1 a exited Some(0) calls 0"], "an ended one goes quietly");
 }
 
@@ -68,7 +73,83 @@ fn requests_answers_tools_and_candidates_are_bounded() {
     assert_eq!(bench.engine.counters().held_overflow, 1);
     bench.close(1);
     assert_eq!(bench.said(), ["1 s called x 30", "1 s exited None calls 12"]);
-    assert_eq!((bench.engine.early_bytes, bench.engine.relays.bytes()), (0, 0));
+    assert_eq!((bench.engine.memory.bytes(), bench.engine.relays.bytes()), (bench.booked(), 0));
+}
+
+/// A user who starts servers without end has no more than a share; others still find room.
+#[test]
+fn connections_of_one_user_are_bounded() {
+    let mut bench = Bench::with(|config| config.limits.connections_per_user = 2);
+    let run = |bench: &mut Bench, connection: u64, uid: u32, command: &str| {
+        bench.exec_of(connection, 100 + connection as u32, command, uid);
+        bench.said()
+    };
+    assert!(run(&mut bench, 1, 1000, "mcp-a").is_empty());
+    assert!(run(&mut bench, 2, 1000, "b").is_empty());
+    assert_eq!(run(&mut bench, 3, 1000, "mcp-c"), ["drop 2"], "no name");
+    assert_eq!(run(&mut bench, 4, 1000, "mcp-d"), ["drop 1"], "asked nothing, and the oldest");
+    bench.c2s(3, HELLO);
+    bench.c2s(4, HELLO);
+    bench.out.clear();
+    assert_eq!(run(&mut bench, 5, 1000, "mcp-e"), ["drop 5"], "servers stay");
+    assert!(run(&mut bench, 6, 1001, "mcp-f").is_empty(), "another user");
+    assert_eq!(bench.engine.counters().connections_refused, 3);
+}
+
+/// What one connection keeps can be made to grow in each of these ways; it gives way, and nobody else does.
+#[test]
+fn memory_of_one_user_is_bounded() {
+    const BOUND: usize = 300_000;
+    let long = "x".repeat(20_000);
+    type Step<'a> = &'a dyn Fn(&mut Bench, u32);
+    let fill: [(&str, Step<'_>); 6] = [
+        ("open requests", &|bench, at| bench.c2s(1, &call(at, "t"))),
+        ("long ids", &|bench, at| {
+            bench.c2s(1, &format!(r#"{{"id":"{long}{at}","method":"tools/call","params":{{"name":"t"}}}}"#));
+        }),
+        ("capabilities", &|bench, at| {
+            let capabilities = format!(r#"{{"a":"{long}"}}"#);
+            let params = format!(r#"{{"protocolVersion":"1","capabilities":{capabilities}}}"#);
+            bench.c2s(1, &format!(r#"{{"id":{at},"method":"initialize","params":{params}}}"#));
+        }),
+        ("answers without a request", &|bench, at| bench.s2c(1, &answer(at, &format!("\"{long}\"")))),
+        ("tools", &|bench, at| {
+            let tools: Vec<String> = (0..100).map(|tool| format!(r#"{{"name":"t{at}.{tool}"}}"#)).collect();
+            bench.c2s(1, &format!(r#"{{"id":{at},"method":"tools/list"}}"#));
+            bench.s2c(1, &answer(at, &format!(r#"{{"tools":[{}]}}"#, tools.join(","))));
+        }),
+        ("programs", &|bench, at| bench.exec_of(1, 200 + at, &format!("mcp-a {long}"), 1000)),
+    ];
+    for (name, step) in fill {
+        let mut bench = Bench::with(|config| {
+            config.limits.bytes_per_user = BOUND;
+            config.limits.chain = 1_000;
+        });
+        for (connection, uid) in [(1, 1000), (2, 1000), (3, 1001)] {
+            bench.exec_of(connection, 100 + connection as u32, "mcp-a", uid);
+            bench.c2s(connection, HELLO);
+            bench.s2c(connection, &answer(0, "{}"));
+        }
+        bench.c2s(2, &call(1, "kept"));
+        bench.c2s(3, &call(1, "kept"));
+        for at in 0..1_000 {
+            step(&mut bench, at);
+            let kept = bench.engine.memory.bytes();
+            assert!(kept < BOUND + 100_000, "{name}: {kept} bytes after {at}");
+        }
+        assert_eq!(bench.engine.memory.bytes(), bench.booked(), "{name}");
+        let counters = bench.engine.counters();
+        let given_up = counters.open_requests_evicted
+            + counters.unmatched_responses
+            + counters.tools_overflow
+            + counters.chain_overflow;
+        // Long ids cost no more than short ones.
+        assert!(given_up > 0 || name == "long ids" && counters.calls == 1_002, "{name}");
+        bench.out.clear();
+        bench.s2c(2, &answer(1, "1"));
+        bench.s2c(3, &answer(1, "1"));
+        assert_eq!(bench.said(), ["2 mcp-a result kept 1 Ok 1", "3 mcp-a result kept 1 Ok 1"], "{name}");
+    }
 }
 
 #[test]
@@ -102,6 +183,8 @@ proptest! {
         let mut bench = Bench::with(|config| {
             config.verbose = true;
             config.limits.connections = 3;
+            config.limits.connections_per_user = 2;
+            config.limits.bytes_per_user = 6_000;
             config.limits.open_requests = 3;
         });
         for (what, connection, pid, text) in inputs {
@@ -121,7 +204,8 @@ proptest! {
         let engine = &bench.engine;
         prop_assert!(engine.connections.is_empty());
         prop_assert!(engine.processes.is_empty(), "{:?}", engine.processes);
-        prop_assert_eq!((engine.early_bytes, engine.relays.bytes(), engine.relays.count()), (0, 0, 0));
+        prop_assert_eq!((engine.memory.bytes(), engine.relays.bytes(), engine.relays.count()), (0, 0, 0));
+        prop_assert_eq!((engine.memory.users(), engine.memory.connections(None)), (0, 0));
         prop_assert!(engine.relays.links.is_empty());
         prop_assert_eq!(engine.next_deadline(), None);
     }

@@ -19,6 +19,7 @@ use Step::*;
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+const X: Step = C2s(r#"{"jsonrpc":"2.0","method":"x/y"}"#);
 const LSP: &str =
     r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"processId":1,"capabilities":{}}}"#;
 const HELLO_ANSWER: &str = r#"{"jsonrpc":"2.0","id":0,"result":{"serverInfo":{"name":"s"}}}"#;
@@ -74,7 +75,7 @@ fn candidates_become_servers_or_are_dropped() {
         ),
         (
             "dropped, and more of the same record",
-            &[Run(5, "weather"), C2s(r#"{"jsonrpc":"2.0","id":0,"method":"x"}"#), C2s(LIST), Gap, JunkC2s],
+            &[Run(5, "weather"), C2s(LSP), C2s(LIST), Gap, JunkC2s],
             &["drop 1"],
         ),
         (
@@ -88,7 +89,15 @@ fn candidates_become_servers_or_are_dropped() {
             &["confirm 1", "1 weather started Behaviour"],
         ),
         ("a language server", &[Run(5, "gopls"), C2s(LSP)], &["drop 1"]),
-        ("ping proves nothing", &[Run(5, "weather"), C2s(PING)], &["drop 1"]),
+        ("ping proves nothing", &[Run(5, "weather"), C2s(PING)], &[]),
+        ("ping first", &[Run(5, "weather"), C2s(PING), S2c(HELLO_ANSWER), C2s(HELLO)], {
+            &["confirm 1", "1 weather started Behaviour", "1 weather initialized"]
+        }),
+        ("seven times something else first", &[Run(5, "weather"), X, X, X, X, X, X, X, C2s(LIST)], {
+            &["confirm 1", "1 weather started Behaviour"]
+        }),
+        ("eight times something else", &[Run(5, "weather"), X, X, X, X, X, X, X, X, C2s(LIST)], &["drop 1"]),
+        ("JSON that is no JSON-RPC", &[Run(5, "jq"), C2s(r#"{"a":1}"#)], &["drop 1"]),
         ("junk from the client", &[Run(5, "weather"), JunkC2s], &["drop 1"]),
         ("an invalid frame", &[Run(5, "weather"), C2s("{x}")], &["drop 1"]),
         ("adopted, unnamed: any request of MCP's", &[Adopt(5, "weather"), C2s(PING), C2s(LIST)], {
