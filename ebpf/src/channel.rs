@@ -103,6 +103,16 @@ pub fn remember_fork(child: u32, forker: Forker) {
     let _ = FORKED_BY.insert(child, &forker, 0);
 }
 
+/// Who forked a process; 0 where that is not known.
+#[inline(always)]
+pub fn forker(tgid: u32) -> u32 {
+    match FORKED_BY.get_ptr(tgid) {
+        // SAFETY: a live map value.
+        Some(forker) => unsafe { (*forker).tgid },
+        None => 0,
+    }
+}
+
 /// How many processes above an orphan are looked for: two forks, and the client.
 pub const FOREBEARS: usize = 3;
 

@@ -188,10 +188,17 @@ fn facts(task: Ptr, info: &mut ExecInfo) {
     // The parent may be a thread; the process started when its leader did.
     let leader: Ptr = probe(parent, offset!(task_group_leader)).unwrap_or(core::ptr::null());
     info.parent_start_ns = probe(leader, offset!(task_start_boottime)).unwrap_or(0);
+    // A process above may have lost its parent too (`podman run` leaves behind what holds the container's pipes): from
+    // there on, whoever forked.
+    let mut forked = false;
+    let mut tgid: u32 = probe(parent, offset!(task_tgid)).unwrap_or(0);
     for slot in 0..ANCESTORS {
-        let tgid: u32 = probe(parent, offset!(task_tgid)).unwrap_or(0);
         info.ancestors[slot] = tgid;
         parent = probe(parent, offset!(task_real_parent)).unwrap_or(core::ptr::null());
+        let above: u32 = probe(parent, offset!(task_tgid)).unwrap_or(0);
+        let forker = channel::forker(tgid);
+        forked |= forker != 0 && forker != above;
+        tgid = if forked { forker } else { above };
     }
     if let [Some(client), above] = orphan(load(task, offset!(task_tgid)), info.ancestors[0]) {
         info.parent_start_ns = client.start_ns;

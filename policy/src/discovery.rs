@@ -160,6 +160,17 @@ pub fn specificity(argv: &[String], cwd: Option<&str>) -> u8 {
     best(argv, cwd).map_or(0, |(rank, _)| rank)
 }
 
+/// Whether a command line has a container engine run a server: it is a relay then, and the server in the container is
+/// none of its children.
+pub fn runs_in_container(argv: &[String]) -> bool {
+    command::read(argv).in_container
+}
+
+/// Whether this executable stands between a container engine's daemon and the programs in its containers.
+pub fn is_container_shim(executable: &str) -> bool {
+    names::base(executable).starts_with("containerd-shim")
+}
+
 /// The id of something without a telling name.
 pub(crate) fn hashed_id(bytes: &[u8]) -> ServerId {
     let digest = hex(&Sha256::digest(bytes));

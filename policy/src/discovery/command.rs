@@ -6,6 +6,8 @@ use super::names;
 const MAX_LEVELS: usize = 6;
 /// Arguments that are looked at.
 const MAX_ARGS: usize = 256;
+/// Arguments of a container engine in front of `run` or `exec`.
+const MAX_ENGINE_ARGS: usize = 16;
 
 /// What part a piece plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +49,8 @@ pub(super) struct Command {
     pub(super) lines: Vec<String>,
     /// The directory that it says it works in.
     pub(super) directory: Option<String>,
+    /// Whether that is in a container: whose processes are not this one's children.
+    pub(super) in_container: bool,
 }
 
 /// Options of a launcher: which take a value, and what a value means.
@@ -221,17 +225,15 @@ impl Command {
             "uvx" => self.package(args, &UVX, level),
             "uv" => self.uv(args, level),
             "pipx" => self.sub(args, &["run"], |this, rest| this.package(rest, &PIPX, level)),
-            "docker" | "podman" | "nerdctl" => {
-                self.sub(args, &["run"], |this, rest| {
-                    let image = split(rest, &DOCKER).positional.first().map(|image| names::image(image));
-                    this.pieces.extend(image.map(|name| Piece { role: Role::Image, name, path: None }));
-                });
-            }
+            "docker" | "podman" | "nerdctl" => self.container(args, level),
             "java" => self.java(args),
             "ruby" | "perl" | "php" | "dotnet" | "lua" => self.interpreted(args, &PYTHON, level),
             "go" => self.sub(args, &["run"], |this, rest| this.interpreted(rest, &NODE, level)),
             "cat" | "less" | "vim" | "vi" | "nano" | "grep" | "rg" | "git" | "pip" | "pip3" | "cargo"
             | "make" => {}
+            // What runs between a container engine and the program in the container.
+            "runc" | "crun" | "youki" | "runsc" | "conmon" | "docker-init" | "catatonit" => {}
+            _ if plain.starts_with("containerd-shim") => {}
             _ if is_python(plain) => self.python(args, level),
             _ => self.program(program),
         }
@@ -239,7 +241,7 @@ impl Command {
 
     /// Behind a wrapper: options, `skip` arguments of its own, assignments, then the command.
     fn wrapped(&mut self, args: &[&str], level: usize, skip: usize) {
-        let rest = split(args, &WRAPPER).rest;
+        let rest = behind(args, &WRAPPER);
         let mut rest = rest.get(skip..).unwrap_or_default();
         while let Some((first, after)) = rest.split_first()
             && first.split_once('=').is_some_and(|(name, _)| is_variable(name))
@@ -305,13 +307,13 @@ impl Command {
     fn interpreted(&mut self, args: &[&str], options: &Options, level: usize) {
         let inline = args.first().is_some_and(|arg| matches!(*arg, "-e" | "--eval" | "-p" | "--print"));
         if !inline {
-            self.script(split(args, options).rest, level);
+            self.script(behind(args, options), level);
         }
     }
 
     fn deno(&mut self, args: &[&str], level: usize) {
         self.sub(args, &["run"], |this, rest| {
-            let rest = split(rest, &DENO).rest;
+            let rest = behind(rest, &DENO);
             match rest.first() {
                 Some(spec)
                     if spec.starts_with("npm:") || spec.starts_with("jsr:") || spec.contains("://") =>
@@ -324,9 +326,9 @@ impl Command {
     }
 
     fn python(&mut self, args: &[&str], level: usize) {
-        let split = split(args, &PYTHON);
+        let rest = behind(args, &PYTHON);
         // `-m` ends the options; `-um` is `-u -m`. The rest belongs to the module.
-        let before = args.len() - split.rest.len();
+        let before = args.len() - rest.len();
         let module =
             args.iter().position(|arg| !arg.starts_with("--") && arg.starts_with('-') && arg.ends_with('m'));
         if let Some(at) = module.filter(|at| *at < before) {
@@ -338,14 +340,14 @@ impl Command {
                 None => {}
             }
         } else if args.first().is_none_or(|arg| *arg != "-c") {
-            self.script(split.rest, level);
+            self.script(rest, level);
         }
     }
 
     fn java(&mut self, args: &[&str]) {
         if let Some(jar) = args.iter().position(|arg| *arg == "-jar").and_then(|at| args.get(at + 1)) {
             self.file(Role::Script, jar);
-        } else if let Some(class) = split(args, &JAVA).rest.first() {
+        } else if let Some(class) = behind(args, &JAVA).first() {
             self.pieces.push(Piece { role: Role::Module, name: (*class).to_owned(), path: None });
         }
     }
@@ -354,7 +356,7 @@ impl Command {
         if let Some(directory) = option(args, &["--directory", "--project"]) {
             self.directory = Some(directory.to_owned());
         }
-        let top = split(args, &UV_RUN).rest;
+        let top = behind(args, &UV_RUN);
         match top {
             ["tool", "run", rest @ ..] | ["x", rest @ ..] => self.package(rest, &UVX, level),
             ["run", rest @ ..] => {
@@ -368,7 +370,7 @@ impl Command {
                         path: None,
                     });
                 }
-                let command = split(rest, &UV_RUN).rest;
+                let command = behind(rest, &UV_RUN);
                 match command.first() {
                     Some(script) if script.ends_with(".py") => self.script(command, level),
                     _ => self.read(command, level + 1),
@@ -392,7 +394,7 @@ impl Command {
         {
             return self.read(&line.split_whitespace().collect::<Vec<_>>(), level + 1);
         }
-        let rest = split(args, options).rest;
+        let rest = behind(args, options);
         match rest.first() {
             // With a package given, the command is a program in it, or an interpreter (`uvx --from x python -m y`).
             Some(_) if from.is_some() => self.read(rest, level + 1),
@@ -406,6 +408,22 @@ impl Command {
         self.pieces.push(Piece { role: Role::Package, name: names::package(spec), path: None });
     }
 
+    /// `docker run` an image, or `docker exec` in a container.
+    fn container(&mut self, args: &[&str], level: usize) {
+        // Options of the engine's own stand in front (`--context`, `--runtime`).
+        let Some(at) = args.iter().take(MAX_ENGINE_ARGS).position(|arg| matches!(*arg, "run" | "exec"))
+        else {
+            return;
+        };
+        let rest = args.get(at + 1..).unwrap_or_default();
+        self.in_container = true;
+        let Some((first, command)) = behind(rest, &DOCKER).split_first() else { return };
+        if args.get(at) == Some(&"exec") || args.contains(&"--rootfs") {
+            return self.read(command, level + 1);
+        }
+        self.pieces.push(Piece { role: Role::Image, name: names::image(first), path: None });
+    }
+
     /// Goes on behind a subcommand, wherever the launcher's own options put it (`docker container run`).
     fn sub(&mut self, args: &[&str], names: &[&str], go_on: impl FnOnce(&mut Self, &[&str])) {
         if let Some(at) = args.iter().take(4).position(|arg| names.contains(arg)) {
@@ -414,15 +432,8 @@ impl Command {
     }
 }
 
-/// Arguments behind the options.
-struct Split<'a, 'b> {
-    /// Everything from the first argument that is no option.
-    rest: &'b [&'a str],
-    /// The same; its first is what is run.
-    positional: &'b [&'a str],
-}
-
-fn split<'a, 'b>(args: &'b [&'a str], options: &Options) -> Split<'a, 'b> {
+/// Everything from the first argument that is no option.
+fn behind<'a, 'b>(args: &'b [&'a str], options: &Options) -> &'b [&'a str] {
     let mut at = 0;
     while let Some(arg) = args.get(at) {
         if *arg == "--" {
@@ -434,13 +445,12 @@ fn split<'a, 'b>(args: &'b [&'a str], options: &Options) -> Split<'a, 'b> {
         }
         at += if options.with_value.contains(arg) { 2 } else { 1 };
     }
-    let rest = args.get(at..).unwrap_or_default();
-    Split { rest, positional: rest }
+    args.get(at..).unwrap_or_default()
 }
 
 /// The options in front of the command.
 fn before_command<'a, 'b>(args: &'b [&'a str], options: &Options) -> &'b [&'a str] {
-    args.get(..args.len() - split(args, options).rest.len()).unwrap_or(args)
+    args.get(..args.len() - behind(args, options).len()).unwrap_or(args)
 }
 
 /// The value of an option: `--name value` or `--name=value`.

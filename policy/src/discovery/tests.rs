@@ -76,6 +76,12 @@ const COMMANDS: &[(&str, &str, bool)] = &[
         true,
     ),
     ("podman container run -i localhost:5000/acme/mcp-x@sha256:ab", "mcp-x", true),
+    ("podman --runtime runc --log-level debug run --rm -i mcp/time", "time", true),
+    ("docker exec -i box uvx mcp-server-git", "mcp-server-git", true),
+    ("podman run -i --rootfs /srv/box /bin/weather", "weather", false),
+    ("/usr/bin/runc --log x create --bundle /b 0caf", "mcp-HASH", false),
+    ("/usr/bin/conmon -c 0caf", "mcp-HASH", false),
+    ("/usr/bin/containerd-shim-runc-v2 -namespace moby", "mcp-HASH", false),
     ("java -Xmx1g -jar /opt/x-mcp-server.jar", "x-mcp-server", true),
     ("java -cp a:b com.acme.Main", "com", false),
     ("github-mcp-server stdio", "github-mcp-server", true),
@@ -105,6 +111,22 @@ const COMMANDS: &[(&str, &str, bool)] = &[
     ("node", "mcp-HASH", false),
     ("npx", "mcp-HASH", false),
 ];
+
+#[test]
+fn container_engines_are_known() {
+    let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let cases = [
+        ("docker run -i mcp/git", true),
+        ("sudo docker --context x run -i mcp/git", true),
+        ("docker ps", false),
+        ("npx -y docker-mcp run", false),
+    ];
+    for (line, expected) in cases {
+        assert_eq!(runs_in_container(&words(line)), expected, "{line}");
+    }
+    assert!(runs_in_container(&["sh".to_owned(), "-c".to_owned(), "exec docker exec -i box srv".to_owned()]));
+    assert!(is_container_shim("/usr/bin/containerd-shim-runc-v2") && !is_container_shim("/usr/bin/dockerd"));
+}
 
 #[test]
 fn real_commands_get_the_right_id_and_match() {

@@ -54,6 +54,8 @@ pub(super) struct Connection {
     /// When the end is to be said, after the last process ended.
     pub(super) exit_at: Option<Timestamp>,
     pub(super) client: Option<Process>,
+    /// Whether a program of the chain has a container engine run the server: [`discovery::runs_in_container`].
+    pub(super) runs_container: bool,
     pub(super) named: Option<Match>,
     pub(super) declared: Option<ServerId>,
     /// Value, id and place in the chain of the most telling program.
@@ -88,6 +90,7 @@ impl Connection {
             ended: None,
             exit_at: None,
             client: None,
+            runs_container: false,
             named: None,
             declared: None,
             best: None,
@@ -143,6 +146,21 @@ impl Connection {
         waiting.iter().filter(goes).count()
     }
 
+    /// Whether its client stands between a container engine's daemon and the programs in its containers.
+    pub(super) fn is_in_container(&self) -> bool {
+        let executable = self.client.as_ref().and_then(|client| client.executable.as_deref());
+        executable.is_some_and(discovery::is_container_shim)
+    }
+
+    /// The first that a candidate was asked.
+    pub(super) fn first_words(&self) -> Option<&[u8]> {
+        let Stage::Candidate { waiting, .. } = &self.stage else { return None };
+        waiting.iter().find_map(|item| match item {
+            Waiting::Frame { direction: Direction::ClientToServer, bytes, .. } => Some(bytes.as_slice()),
+            _ => None,
+        })
+    }
+
     /// Whether it may be dropped when it does not behave like a server.
     pub(super) fn is_unnamed(&self) -> bool {
         self.named.is_none() && self.declared.is_none()
@@ -170,6 +188,7 @@ impl Connection {
             self.push(process);
             return false;
         }
+        self.runs_container |= discovery::runs_in_container(&process.argv);
         let cwd = process.cwd.as_deref();
         let rank = discovery::specificity(&process.argv, cwd);
         if self.best.as_ref().is_none_or(|(best, ..)| rank > *best) {

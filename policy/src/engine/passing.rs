@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::connection::{Connection, Stage};
 use super::io::Output;
 use super::pairing::{Asked, Open, Role};
 use super::relay::{self, Fingerprint, Held, HeldId, Hop, Link, LinkId};
 use super::traffic::Seen;
-use super::{Due, Engine, Place, Stage};
+use super::{Due, Engine, Place};
 use crate::ids::{ConnectionId, Direction, Timestamp};
 use crate::protocol::{self, IdKey, Kind, Message};
 
@@ -89,6 +90,30 @@ impl Engine {
         self.mark(&hop, Role::Held(held));
         self.due.insert((until, Due::Held(held)));
         true
+    }
+
+    /// Finds the relay of a server that runs in a container: no process of the one is a child of the other's, since
+    /// the engine's daemon is between them. It is a command that has an engine run something, has nothing behind it
+    /// yet, and was asked the same a moment ago; of several, the first.
+    pub(super) fn find_engine(&mut self, id: ConnectionId, fingerprint: &Fingerprint, time: Timestamp) {
+        let inner = self.connections.get(&id);
+        if !inner.is_some_and(|inner| inner.outer.is_none() && inner.is_in_container()) {
+            return;
+        }
+        let since = time.before(self.config.limits.relay_late);
+        let asked_the_same = |relay: &mut Connection| match relay.first_words() {
+            Some(words) => relay.since >= since && relay::of_frame(words).as_ref() == Some(fingerprint),
+            None => relay.requests(Direction::ClientToServer).own_like(fingerprint, since).is_some(),
+        };
+        let relay = self
+            .connections
+            .values_mut()
+            .filter(|relay| relay.runs_container && relay.inners.is_empty() && relay.id != id)
+            .filter_map(|relay| asked_the_same(relay).then_some((relay.since, relay.id)))
+            .min();
+        if let Some((_, relay)) = relay {
+            self.link_relay(id, relay);
+        }
     }
 
     /// Whether something behind this connection may get what is passed on. What is no server by name and was asked

@@ -9,6 +9,9 @@
 //! Messages are the same when method and params are, as canonical JSON without `_meta` (a relay built on an SDK
 //! has progress tokens of its own). Ids are each connection's own.
 //!
+//! A server in a container is a child of the engine's daemon, not of `docker run`: the two are found to belong
+//! together by the first request that went over both.
+//!
 //! What goes the other way by itself, requests and notifications of a server, is said once for each connection
 //! it goes over: B's with `via` A, and A's.
 
@@ -19,7 +22,7 @@ use sha2::{Digest, Sha256};
 
 use super::pairing::Asked;
 use crate::ids::{ConnectionId, ServerId, SessionId, Timestamp};
-use crate::protocol::{IdKey, Kind, Message, value};
+use crate::protocol::{self, IdKey, Kind, Message, value};
 
 /// What a message says, whatever its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -147,6 +150,18 @@ impl Relays {
 /// What a request or a notification says.
 pub(super) fn of_request(method: &str, params: Option<&str>) -> Fingerprint {
     fingerprint(&["request", method], params.unwrap_or("null"))
+}
+
+/// What a frame says that is one request.
+pub(super) fn of_frame(frame: &[u8]) -> Option<Fingerprint> {
+    let mut scratch = String::new();
+    let parsed = protocol::parse(frame, &mut scratch).ok()?;
+    match parsed.messages.as_slice() {
+        [Message { kind: Kind::Request { method, params, .. }, .. }] => {
+            Some(of_request(method.as_str(), params.map(|params| params.get())))
+        }
+        _ => None,
+    }
 }
 
 /// What an answer says.

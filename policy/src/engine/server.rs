@@ -7,7 +7,7 @@ use super::io::{Exec, ExitStatus, Output, Process};
 use super::memory::User;
 use super::pairing::Pairing;
 use super::traffic::Seen;
-use super::{Due, Engine, MAX_RELAYS};
+use super::{Due, Engine, MAX_RELAYS, relay};
 use crate::event::{CaptureGap, MatchedBy, ProcessInfo, ServerStarted};
 use crate::ids::{ConnectionId, Direction, ServerId, Timestamp};
 use crate::protocol::{self, Kind, Message, is_mcp_opening};
@@ -203,14 +203,17 @@ impl Engine {
             }
             above = above.and_then(|above| self.connections.get(&above)).and_then(|above| above.outer);
         }
-        if above.is_some() {
-            return;
+        if above.is_none() {
+            self.link_relay(id, outer);
         }
+    }
+
+    pub(super) fn link_relay(&mut self, inner: ConnectionId, outer: ConnectionId) {
         if let Some(outer) = self.connections.get_mut(&outer) {
-            outer.inners.push(id);
+            outer.inners.push(inner);
         }
-        if let Some(connection) = self.connections.get_mut(&id) {
-            connection.outer = Some(outer);
+        if let Some(inner) = self.connections.get_mut(&inner) {
+            inner.outer = Some(outer);
         }
     }
 
@@ -305,6 +308,10 @@ impl Engine {
     /// A candidate is a server: says so, and then all that waited.
     pub(super) fn start(&mut self, id: ConnectionId, time: Timestamp, now: Timestamp, out: &mut Vec<Output>) {
         // What this one was asked may have come through a relay, which is to be known by then.
+        let first = self.connections.get(&id).and_then(Connection::first_words);
+        if let Some(fingerprint) = first.and_then(relay::of_frame) {
+            self.find_engine(id, &fingerprint, time);
+        }
         self.start_outer(id, now, out);
         let Some(connection) = self.connections.get(&id) else { return };
         let session = self.session(connection);

@@ -87,6 +87,23 @@ impl Bench {
         self.input(Input::Exec(Exec { connection, time, adopted: false, process, client: None }));
     }
 
+    /// A process whose client is known by its executable alone.
+    pub(super) fn exec_by(
+        &mut self,
+        connection: u64,
+        pid: u32,
+        command: &str,
+        client: u32,
+        executable: &str,
+    ) {
+        let argv = command.split(' ').map(str::to_owned).collect();
+        let process = Process { pid, argv, ancestors: vec![client], ..Process::default() };
+        let executable = Some(executable.to_owned());
+        let client = Some(Process { pid: client, executable, ..Process::default() });
+        let (connection, time) = (ConnectionId(connection), Timestamp(self.now));
+        self.input(Input::Exec(Exec { connection, time, adopted: false, process, client }));
+    }
+
     /// What all connections say that they keep.
     pub(super) fn booked(&self) -> usize {
         self.engine.connections.values().map(Connection::bytes).sum()

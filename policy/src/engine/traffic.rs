@@ -95,6 +95,10 @@ impl Engine {
         out: &mut Vec<Output>,
     ) {
         let fingerprint = self.fingerprint(seen, method, params);
+        if let Some(fingerprint) = &fingerprint {
+            self.find_engine(seen.connection, fingerprint, seen.time);
+            self.start_outer(seen.connection, seen.now, out);
+        }
         let (key, seq) = (id.key(), self.relays.next());
         let limit = self.config.limits.open_requests;
         let Some(connection) = self.connections.get_mut(&seen.connection) else { return };
@@ -129,6 +133,8 @@ impl Engine {
         let connection = self.connections.get(&seen.connection)?;
         let matters = connection.outer.is_some()
             || !connection.inners.is_empty()
+            || connection.runs_container
+            || connection.is_in_container()
             || connection.totals.frames.c2s <= YOUNG_FRAMES;
         let to_server = seen.direction == Direction::ClientToServer;
         (matters && to_server).then(|| relay::of_request(method.as_str(), params.map(RawValue::get)))

@@ -302,3 +302,41 @@ fn what_is_held_when_a_connection_ends_is_said() {
     bench.close(1);
     assert_eq!(bench.said(), ["1 relay called t 7"]);
 }
+
+/// Client 9 runs `docker` 5 over connection 1; the daemon's shim 50 runs the server 60 over connection 2.
+#[test]
+fn a_server_in_a_container_is_behind_what_runs_it() {
+    const SHIM: &str = "/usr/bin/containerd-shim-runc-v2";
+    let start_wait = EngineLimits::default().start_wait;
+    // Who the client of the inner one is, what it is asked, how much later, and what is said of a call over both.
+    let cases: [(&str, &str, &str, u64, &[&str]); 4] = [
+        ("behind it", SHIM, HELLO, 300, &["2 weather called t 7 via git"]),
+        ("the image is fetched first", SHIM, HELLO, 29_000, &["2 weather called t 7 via git"]),
+        ("another client", "/usr/bin/node", HELLO, 300, &["1 git called t 7", "2 weather called t 7"]),
+        (
+            "asked something else first: found by the call itself",
+            SHIM,
+            r#"{"id":0,"method":"initialize","params":{"protocolVersion":"x"}}"#,
+            300,
+            &["1 git called t 7"],
+        ),
+    ];
+    for (name, client, hello, wait, expected) in cases {
+        let mut bench = Bench::with(|config| config.limits.start_wait = start_wait);
+        bench.exec(1, 5, "docker run -i mcp/git", 9);
+        bench.c2s(1, HELLO);
+        bench.wait(wait);
+        bench.exec_by(2, 60, "/usr/bin/runc create 0caf", 50, client);
+        bench.exec_by(2, 60, "/app/weather", 50, client);
+        bench.c2s(2, hello);
+        bench.s2c(2, &answer(0, "{}"));
+        bench.s2c(1, &answer(0, "{}"));
+        bench.out.clear();
+        bench.c2s(1, &call(7, "t"));
+        bench.c2s(2, &call(7, "t"));
+        bench.wait(30);
+        let mut said = bench.said();
+        said.sort();
+        assert_eq!(said, expected, "{name}");
+    }
+}
