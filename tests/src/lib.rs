@@ -4,6 +4,7 @@
 //! - [`transcript`] says what both sides of a connection really exchanged, and compares it with the events.
 //! - [`replay`] plays recorded transcripts again.
 //! - [`clients`] runs the official MCP clients against real servers; [`peer`] makes the test itself a client, or runs ours.
+//! - [`containers`] has a container engine.
 //! - [`gate::Gate`] holds a script up until the test has done what has to be done in between.
 //! - [`mini_server`], [`wiring`], [`framing`], [`script`] and [`io_methods`] are what our own small programs in `src/bin`
 //!   are built from: servers, a client, a relay and a sender that writes in every way there is.
@@ -12,6 +13,7 @@
 
 pub mod agent;
 pub mod clients;
+pub mod containers;
 pub mod framing;
 pub mod gate;
 pub mod io_methods;

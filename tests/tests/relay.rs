@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
+use mcpwarden_tests::containers::Docker;
 use mcpwarden_tests::peer::{Driven, await_exit};
 use mcpwarden_tests::places;
 use serde_json::{Value, json};
@@ -68,9 +69,10 @@ fn each_call_is_one_call_of_the_innermost_server() -> Result<()> {
     type Calls<'a> = &'a [(&'a str, &'a str, &'a [&'a str])];
     const INNER: &str = "benign-server";
     const BOTH: Calls<'_> = &[("add", INNER, &["relay-a"]), ("echo", INNER, &["relay-a"])];
-    let cases: [(&str, Relays<'_>, Calls<'_>); 7] = [
+    let cases: [(&str, Relays<'_>, Calls<'_>); 8] = [
         ("a copy", &[("relay-a", &[])], BOTH),
         ("a copy, sockets behind", &[("relay-a", &["--wiring", "sockets"])], BOTH),
+        ("a helper without a parent", &[("relay-a", &["--helper"])], BOTH),
         ("ids of its own", &[("relay-a", &["--reassign-ids"])], BOTH),
         ("ids of its own, sockets behind", &[("relay-a", &["--reassign-ids", "--wiring", "sockets"])], BOTH),
         (
@@ -129,6 +131,32 @@ fn each_call_is_one_call_of_the_innermost_server() -> Result<()> {
             ensure!(servers == relays.len() + 1, "{}: {servers} servers", what());
         }
     }
+    agent.stop()?;
+    Ok(())
+}
+
+/// Behind a daemon no process is a child of the command's that the client started.
+#[test]
+fn a_server_in_a_container() -> Result<()> {
+    let Some(docker) = Docker::start()? else {
+        places::skipped("a_server_in_a_container", "Docker is missing (`cargo xtask setup --tests`)");
+        return Ok(());
+    };
+    docker.image("mcp/benign", &places::program("benign-server"))?;
+    let command = docker.run("mcp/benign")?;
+    let agent = Agent::start(&[])?;
+    let options = calls(&["add", "echo"]);
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let mut driven = Driven::start(&options, &command)?;
+    driven.finish()?;
+    let events = session(&agent, driven.pid())?;
+    let wanted = ["add", "echo"].map(|tool| ("weather".to_owned(), json!(["benign"]), tool.to_owned()));
+    for kind in ["mcp_tool_seen", "mcp_tool_called", "mcp_tool_result"] {
+        let found = said(&events, kind, "tool_name");
+        ensure!(found == wanted, "{kind}: {found:#?}");
+    }
+    let servers = events.iter().filter(|event| is(event, "mcp_server_started")).count();
+    ensure!(servers == 2, "{servers} servers: {events:#?}");
     agent.stop()?;
     Ok(())
 }

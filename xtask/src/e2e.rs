@@ -28,7 +28,23 @@ pub fn install(packages: &Packages) -> Result<()> {
     let directory = directory();
     fs::create_dir_all(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
     python_servers(&directory.join("venv"))?;
-    node_servers(&directory.join("node"))
+    node_servers(&directory.join("node"))?;
+    docker(packages, &directory.join("docker"))
+}
+
+/// Unpacked, not installed: nobody gets a daemon for having run the tests.
+fn docker(packages: &Packages, directory: &Path) -> Result<()> {
+    let root = directory.join("root");
+    if root.join("usr/sbin/dockerd").exists() {
+        done("Docker, unpacked");
+        return Ok(());
+    }
+    doing("unpacking Docker below the target directory (60 MB): a test runs a server in a container");
+    remove(directory)?;
+    fs::create_dir_all(&root).with_context(|| format!("cannot create {}", root.display()))?;
+    // The last two are one package on Debian 12; what is looked for above is in the very last.
+    let names = ["libdevmapper1.02.1", "libseccomp2", "runc", "containerd", "docker-cli", "docker.io"];
+    packages.unpack(&names, &root)
 }
 
 fn interpreters(packages: &Packages) -> Result<()> {

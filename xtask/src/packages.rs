@@ -1,11 +1,13 @@
 //! Packages of the distribution: only Debian's tools are known here; elsewhere the error says what to install.
 
 use std::cell::Cell;
+use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Result, bail};
 
-use crate::util::{as_root, exists, output_of, run};
+use crate::util::{as_root, done, exists, output_of, run, run_silent};
 
 /// Installs Debian packages, and refreshes their lists at most once.
 #[derive(Default)]
@@ -19,6 +21,29 @@ impl Packages {
         names.iter().copied().filter(|name| !is_installed(name)).collect()
     }
 
+    /// Unpacks `names` below a directory without installing them; those that do not exist here are left out.
+    ///
+    /// # Errors
+    /// No network, or the disk is full.
+    pub fn unpack(&self, names: &[&str], into: &Path) -> Result<()> {
+        if !exists("apt-get") || !exists("dpkg") {
+            done("nothing to unpack: there is no apt-get here");
+            return Ok(());
+        }
+        self.refresh()?;
+        names.iter().filter(|name| is_known(name)).try_for_each(|name| fetch(name, into))
+    }
+
+    fn refresh(&self) -> Result<()> {
+        if self.lists_are_fresh.replace(true) {
+            return Ok(());
+        }
+        run(
+            as_root("apt-get")?.args(["update", "-q"]),
+            "check the network and the package sources, then try again",
+        )
+    }
+
     /// Installs `names`; `otherwise` says what to do where a package does not exist.
     ///
     /// # Errors
@@ -28,12 +53,7 @@ impl Packages {
         if !exists("apt-get") {
             bail!("{list} cannot be installed: there is no apt-get here; install what corresponds by hand");
         }
-        if !self.lists_are_fresh.replace(true) {
-            run(
-                as_root("apt-get")?.args(["update", "-q"]),
-                "check the network and the package sources, then try again",
-            )?;
-        }
+        self.refresh()?;
         let unknown: Vec<&str> = names.iter().copied().filter(|name| !is_known(name)).collect();
         if !unknown.is_empty() {
             bail!("the package sources of this machine have no {}; {otherwise}", unknown.join(" "));
@@ -46,6 +66,22 @@ impl Packages {
             "read what apt says above, mend it, then try again",
         )
     }
+}
+
+/// Downloads a package into a directory and unpacks it there.
+fn fetch(name: &str, into: &Path) -> Result<()> {
+    run_silent(
+        Command::new("apt-get").args(["download", "-qq", name]).current_dir(into),
+        "check the network and the package sources, then try again",
+    )?;
+    for entry in fs::read_dir(into)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "deb") {
+            run_silent(Command::new("dpkg").arg("-x").arg(&path).arg(into), "is the disk full?")?;
+            fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
 }
 
 fn is_installed(name: &str) -> bool {

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::io::{self, BufReader, Read, Write};
-use std::process::{Command, ExitCode};
+use std::os::fd::IntoRawFd;
+use std::process::{Command, ExitCode, exit};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -10,6 +11,8 @@ use anyhow::{Context as _, Result};
 use clap::Parser;
 use mcpwarden_tests::framing::Framing;
 use mcpwarden_tests::wiring::Wiring;
+use nix::sys::wait::waitpid;
+use nix::unistd::{ForkResult, fork};
 use serde_json::{Value, json};
 
 /// Copies standard input to a child and the child's output to standard output.
@@ -24,6 +27,9 @@ struct Cli {
     /// What the child's standard input and output are made of
     #[arg(long, value_enum, default_value_t)]
     wiring: Wiring,
+    /// Have all of this done by a helper that was forked twice and has no parent left, as Podman does
+    #[arg(long)]
+    helper: bool,
     /// The server behind
     #[arg(required = true, last = true, value_name = "COMMAND")]
     command: Vec<String>,
@@ -38,6 +44,9 @@ const FIRST_ID: u64 = 1_000_000;
 fn main() -> Result<ExitCode> {
     let cli = Cli::parse();
     let (program, arguments) = cli.command.split_first().context("a command is needed")?;
+    if cli.helper {
+        become_helper()?;
+    }
     let wired = wire(cli.wiring, program, arguments)?;
     let (mut child, to_child, from_child) = (wired.child, wired.to_child, wired.from_child);
     let ids = Ids::default();
@@ -59,6 +68,29 @@ fn main() -> Result<ExitCode> {
     }
     let status = child.wait().context("cannot wait for the child")?;
     Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
+}
+
+/// Goes on in a process whose parent ends at once; this one waits until that one is done.
+fn become_helper() -> Result<()> {
+    let (done, working) = io::pipe().context("no pipe")?;
+    // SAFETY: there is one thread, so nothing that a child may not touch is held.
+    match unsafe { fork() }.context("cannot fork")? {
+        ForkResult::Parent { child } => {
+            drop(working);
+            waitpid(child, None)?;
+            io::copy(&mut { done }, &mut io::sink())?;
+            exit(0);
+        }
+        // SAFETY: as above.
+        ForkResult::Child => match unsafe { fork() }.context("cannot fork")? {
+            ForkResult::Parent { .. } => exit(0),
+            ForkResult::Child => {
+                // Open until this process ends.
+                let _ = working.into_raw_fd();
+                Ok(())
+            }
+        },
+    }
 }
 
 fn wire(wiring: Wiring, program: &str, arguments: &[String]) -> Result<mcpwarden_tests::wiring::Wired> {
