@@ -71,7 +71,9 @@ impl Packages {
 /// Downloads a package into a directory and unpacks it there.
 fn fetch(name: &str, into: &Path) -> Result<()> {
     run_silent(
-        Command::new("apt-get").args(["download", "-qq", name]).current_dir(into),
+        Command::new("apt-get")
+            .args(["-o", "APT::Sandbox::User=root", "-qq", "download", name])
+            .current_dir(into),
         "check the network and the package sources, then try again",
     )?;
     for entry in fs::read_dir(into)? {
