@@ -283,10 +283,10 @@ fn match_says_what_counts() -> Result<()> {
     let config = directory.path().join("config.yaml");
     fs::write(
         &config,
-        "discovery: { custom_servers: [\"weather\"] }\nservers: [ { id: files, command: /opt/files, args: [\"--all\"] } ]\n",
+        "discovery: { custom_servers: [\"weather\"] }\nservers: [ { id: files, command: /opt/files, args: [\"--all\"] }, { id: notes, command: notes } ]\n",
     )?;
     let config = config.display().to_string();
-    let cases: [(&[&str], bool, &str, Value, bool); 8] = [
+    let cases: [(&[&str], bool, &str, Value, bool); 11] = [
         (
             &["npx", "-y", "@modelcontextprotocol/server-filesystem", "/srv"],
             true,
@@ -299,6 +299,9 @@ fn match_says_what_counts() -> Result<()> {
         (&["sh", "-c", "exec mcp-server-git"], true, "mcp-server-git", json!("mcp-server-*"), false),
         (&["weather"], true, "weather", json!("weather"), false),
         (&["/opt/files", "--all"], true, "files", Value::Null, true),
+        (&["python3", "/opt/files", "--all"], true, "files", Value::Null, true),
+        (&["/usr/local/bin/notes"], true, "notes", Value::Null, true),
+        (&["notes", "--more"], false, "notes", Value::Null, false),
         (&["/opt/files"], false, "files", Value::Null, false),
         (&["vim", "mcp-server-git"], false, "", Value::Null, false),
     ];
