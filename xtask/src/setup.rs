@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 
 use crate::e2e;
 use crate::packages::Packages;
-use crate::util::{cargo, doing, done, exists, output_of, run};
+use crate::util::{cargo, doing, done, output_of, run};
 
 const BPF_LINKER_VERSION: &str = "0.13.0";
 
@@ -76,10 +76,7 @@ fn llvm(packages: &Packages, major: u32) -> Result<()> {
         return Ok(());
     }
     let (llvm, polly) = (format!("llvm-{major}-dev"), format!("libpolly-{major}-dev"));
-    let mut wanted = packages.missing(&[&llvm, &polly, "libzstd-dev", "zlib1g-dev"]);
-    if !exists("cc") {
-        wanted.extend(["gcc", "libc6-dev"]);
-    }
+    let wanted = packages.missing(&[&llvm, &polly, "libzstd-dev", "zlib1g-dev"]);
     if wanted.is_empty() {
         done(&format!("LLVM {major} for bpf-linker"));
         return Ok(());

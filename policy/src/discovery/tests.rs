@@ -170,7 +170,8 @@ fn the_id_does_not_flip_along_a_chain() {
 /// Declared command, its arguments, command line, executable, whether it is that server.
 #[test]
 fn declared_servers_are_recognised() {
-    let cases: [(&str, &[&str], &str, Option<&str>, bool); 17] = [
+    type Case<'a> = (&'a str, &'a [&'a str], &'a str, Option<&'a str>, bool);
+    let cases: [Case<'_>; 17] = [
         ("acme", &["--all"], "acme --all", None, true),
         ("acme", &["--all"], "/opt/bin/acme --all", None, true),
         ("acme", &["--all"], "/opt/bin/acme --all", Some("/opt/bin/acme"), true),
