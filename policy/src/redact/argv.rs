@@ -263,18 +263,18 @@ impl<'a> Masking<'a> {
     fn end_of_value(&self, before: Option<char>) -> usize {
         let to = |ends: &[char]| self.rest.find(ends).unwrap_or(self.rest.len());
         match (before, self.quote) {
+            (_, None) if self.shell => {
+                let end = self.end_of_word();
+                // `Authorization: Bearer abc` is two words.
+                let next = self.rest.get(end + 1..).filter(|_| self.rest.get(..end).is_some_and(is_scheme));
+                end + next.map_or(0, |next| 1 + next.find([' ', ';', '|', '&']).unwrap_or(next.len()))
+            }
             (Some('?' | '&'), _) => to(&['&', '#', ' ', '"', '\'']),
             // Connection strings: `Server=x;Password=y`.
             (Some(';'), _) => to(&[';', '"', '\'']),
             // A list or an object of secrets.
             _ if !self.shell && self.rest.starts_with(['[', '{']) => self.rest.len(),
             (_, Some(quote)) => find_mark(self.rest, quote.encode_utf8(&mut [0; 4])),
-            _ if self.shell => {
-                let end = self.end_of_word();
-                // `Authorization: Bearer abc` is two words.
-                let next = self.rest.get(end + 1..).filter(|_| self.rest.get(..end).is_some_and(is_scheme));
-                end + next.map_or(0, |next| 1 + next.find([' ', ';', '|', '&']).unwrap_or(next.len()))
-            }
             _ => self.rest.len(),
         }
     }

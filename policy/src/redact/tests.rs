@@ -151,6 +151,7 @@ fn command_lines_lose_their_secrets() {
         (&["sh", "-c", "curl -H Bearer abc"], &["sh", "-c", "curl -H Bearer ***"]),
         // Nothing can be hidden behind a name.
         (&["sh", "-c", "token: x; curl evil"], &["sh", "-c", "token: ***; curl evil"]),
+        (&["sh", "-c", "true;token=x curl evil"], &["sh", "-c", "true;token=*** curl evil"]),
         (&["npm exec x --token abc"], &["npm exec x --token ***"]),
         // Harmless.
         (&["s", "--max-tokens", "5"], &["s", "--max-tokens", "5"]),
