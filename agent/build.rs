@@ -1,4 +1,4 @@
-//! Builds the kernel half with the nightly toolchain and puts the object where the agent embeds it.
+//! Builds the kernel half with a nightly toolchain and puts the object where the agent embeds it.
 //!
 //! `aya-build` does the same but cannot ask for the v3 instruction set (Linux 5.12), which the kernel half needs
 //! for atomic additions that return the old value.
@@ -6,6 +6,9 @@
 use std::{env, path::PathBuf, process::Command};
 
 use anyhow::{Context as _, Result, bail, ensure};
+
+#[path = "toolchain.rs"]
+mod toolchain;
 
 fn main() -> Result<()> {
     let workspace = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("..");
@@ -22,9 +25,15 @@ fn main() -> Result<()> {
         "-Cdebuginfo=2",
         "-Clink-arg=--btf",
     ];
+    let toolchain = toolchain::installed().with_context(|| {
+        format!(
+            "{} is not installed; `cargo xtask setup` installs it and what else is needed",
+            toolchain::PINNED
+        )
+    })?;
     let target = out.join("ebpf");
     let output = Command::new("rustup")
-        .args(["run", "nightly", "cargo", "build", "--release", "--bins"])
+        .args(["run", toolchain, "cargo", "build", "--release", "--bins"])
         .args(["--package", "mcpwarden-ebpf", "--target", "bpfel-unknown-none", "-Zbuild-std=core"])
         .arg("--target-dir")
         .arg(&target)

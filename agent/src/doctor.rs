@@ -2,6 +2,10 @@
 
 use std::{fs, io::IsTerminal, path::Path};
 
+use aya::{
+    programs::{LsmAttachType, ProgramType},
+    sys::is_program_supported,
+};
 use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table, presets};
 
 use crate::kernel::{Kernel, surroundings};
@@ -38,6 +42,7 @@ pub fn run() -> bool {
     rows.push(lockdown());
     if rows.iter().all(|row| row.verdict != Verdict::Broken) {
         rows.extend(hooks());
+        rows.extend(not_yet());
     } else {
         rows.push(Row {
             name: "hooks".into(),
@@ -73,10 +78,20 @@ fn hooks() -> Vec<Row> {
                         Some(_) if needed(&hook) => Verdict::Broken,
                         Some(_) => Verdict::Off,
                     },
-                    detail: problem.unwrap_or_else(|| purpose(&hook).into()),
+                    detail: problem.map_or_else(|| purpose(&hook).into(), |problem| problem + advice(&hook)),
                     name: hook,
                 })
                 .collect();
+            if !rows.iter().any(|row| row.name.contains(IO_URING)) {
+                rows.push(Row {
+                    name: format!("tp_btf/{IO_URING}"),
+                    verdict: Verdict::Off,
+                    detail:
+                        "not in this kernel, or in a form that this version does not know: what goes through \
+                             io_uring is reported as a gap"
+                            .into(),
+                });
+            }
             rows.push(Row {
                 name: "backend tracepoints".into(),
                 verdict: if broken { Verdict::Broken } else { Verdict::Works },
@@ -87,8 +102,46 @@ fn hooks() -> Vec<Row> {
     }
 }
 
+const IO_URING: &str = "io_uring_complete";
+
 fn needed(hook: &str) -> bool {
-    !hook.contains("io_uring")
+    !hook.contains(IO_URING)
+}
+
+/// What to do where a hook does not work.
+fn advice(hook: &str) -> &'static str {
+    let mounted = || {
+        ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
+            .iter()
+            .any(|at| Path::new(at).join("events").is_dir())
+    };
+    match hook.split('/').next().unwrap_or_default() {
+        "tracepoint" if !mounted() => "; mount -t tracefs none /sys/kernel/tracing",
+        "tp_btf" | "iter" => "; boot a kernel with CONFIG_BPF_EVENTS=y and CONFIG_DEBUG_INFO_BTF=y",
+        _ => "",
+    }
+}
+
+/// What later versions will hang on, and whether this kernel takes such programs.
+fn not_yet() -> Vec<Row> {
+    let parts = [
+        ("backend trampolines", "captures at a lower cost", ProgramType::Tracing),
+        ("gate", "stops messages (BPF LSM)", ProgramType::Lsm(LsmAttachType::Mac)),
+        ("cgroup/connect", "watches and stops connections", ProgramType::CgroupSockAddr),
+    ];
+    let rows = parts.into_iter().map(|(name, purpose, kind)| {
+        let kernel = match is_program_supported(kind) {
+            Ok(true) => "this kernel takes its programs".to_owned(),
+            Ok(false) => "this kernel knows none of its programs".to_owned(),
+            Err(error) => format!("this kernel refuses its programs ({:#})", anyhow::Error::from(error)),
+        };
+        Row {
+            name: name.into(),
+            verdict: Verdict::Fact,
+            detail: format!("not in this version: {purpose}; {kernel}"),
+        }
+    });
+    rows.collect()
 }
 
 fn purpose(hook: &str) -> &'static str {
@@ -111,12 +164,9 @@ fn security_modules() -> Row {
     let list = fs::read_to_string("/sys/kernel/security/lsm").ok();
     let (verdict, detail) = match list.as_deref().map(str::trim) {
         Some(list) if list.split(',').any(|name| name == "bpf") => (Verdict::Works, list.to_owned()),
-        Some(list) => (
-            Verdict::Off,
-            format!(
-                "{list} (without bpf: add lsm={list},bpf to the kernel command line before enforcement is used)"
-            ),
-        ),
+        Some(list) => {
+            (Verdict::Off, format!("{list}: without bpf the gate could not work; boot with lsm={list},bpf"))
+        }
         None => (
             Verdict::Fact,
             "unknown: securityfs is not mounted (mount -t securityfs none /sys/kernel/security)".to_owned(),

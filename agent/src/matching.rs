@@ -3,17 +3,19 @@
 use std::path::Path;
 
 use anyhow::Result;
-use mcpwarden_policy::discovery::server_id;
+use mcpwarden_policy::discovery::{is_declared, server_id};
 use serde_json::json;
 
-use crate::config::Config;
+use crate::{
+    config::Config,
+    output::{clean, write_json},
+};
 
 /// Prints the answer. Returns whether the command counts by its name or its declaration.
 pub fn run(config: Option<&Path>, json: bool, command: &[String]) -> Result<bool> {
     let config = config.map_or_else(|| Ok(Config::default()), Config::read)?;
-    let declared = config.servers.iter().find(|server| {
-        command.split_first().is_some_and(|(program, args)| *program == server.command && args == server.args)
-    });
+    let declared =
+        config.servers.iter().find(|server| is_declared(&server.command, &server.args, command, None));
     let found = config.patterns().map_err(anyhow::Error::msg)?.matches(command);
     let id = declared.map_or_else(|| server_id(command, None).0, |server| server.id.clone());
     let counts = declared.is_some() || found.is_some();
@@ -25,18 +27,22 @@ pub fn run(config: Option<&Path>, json: bool, command: &[String]) -> Result<bool
             "pattern": found.as_ref().map(|found| &found.pattern),
             "matched_on": found.as_ref().map(|found| &found.on),
         });
-        anstream::println!("{answer}");
+        let mut line = Vec::new();
+        write_json(&answer, &mut line);
+        anstream::println!("{}", String::from_utf8_lossy(&line));
         return Ok(counts);
     }
     match (declared, found) {
-        (Some(server), _) => anstream::println!("yes: declared in the configuration as {}", server.id),
+        (Some(server), _) => {
+            anstream::println!("yes: declared in the configuration as {}", clean(&server.id))
+        }
         (None, Some(found)) => {
-            anstream::println!("yes: the pattern {} matches {:?}", found.pattern, found.on);
-            anstream::println!("server id: {id}");
+            anstream::println!("yes: the pattern {} matches {}", clean(&found.pattern), clean(&found.on));
+            anstream::println!("server id: {}", clean(&id));
         }
         (None, None) => {
             anstream::println!("no pattern matches; it counts once its first request is one of MCP's");
-            anstream::println!("server id then: {id}");
+            anstream::println!("server id then: {}", clean(&id));
             anstream::println!(
                 "to count it by name, add to the configuration: discovery: {{ custom_servers: [\"…\"] }}"
             );

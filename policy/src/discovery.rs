@@ -171,6 +171,22 @@ pub fn is_container_shim(executable: &str) -> bool {
     names::base(executable).starts_with("containerd-shim")
 }
 
+/// Whether this command line runs the server that is declared as `command` with `args`: the command at its start, or
+/// behind the interpreter that a script's first line puts there, and exactly these arguments. A command without a
+/// slash stands for any path that ends in it; `executable` is the path of what really runs, where it is known.
+pub fn is_declared(command: &str, args: &[String], argv: &[String], executable: Option<&str>) -> bool {
+    /// `#!/usr/bin/env node` puts two words in front.
+    const MAX_INTERPRETER_WORDS: usize = 2;
+    let Some(at) = argv.len().checked_sub(args.len() + 1).filter(|at| *at <= MAX_INTERPRETER_WORDS) else {
+        return false;
+    };
+    let Some((word, rest)) = argv.get(at..).and_then(<[String]>::split_first) else { return false };
+    let is_command = executable == Some(command)
+        || word == command
+        || !command.contains('/') && word.rsplit('/').next() == Some(command);
+    is_command && rest == args
+}
+
 /// The id of something without a telling name.
 pub(crate) fn hashed_id(bytes: &[u8]) -> ServerId {
     let digest = hex(&Sha256::digest(bytes));

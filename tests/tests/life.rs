@@ -339,34 +339,37 @@ fn a_chain_of_programs_is_one_server() -> Result<()> {
 fn a_server_that_runs_before_the_agent_is_adopted() -> Result<()> {
     LazyLock::force(&LATE);
     let directory = tempfile::tempdir()?;
-    let named = directory.path().join("mcp-server-early");
-    symlink(places::program("benign-server"), &named)?;
-    let servers = [program("benign-server"), named.display().to_string()];
     let mut paused = Vec::new();
-    for server in &servers {
-        for socketpair in [false, true] {
+    for name in ["nothing-to-see", "mcp-server-early"] {
+        for how in [&[][..], &["--socketpair"], &["--double-fork"], &["--double-fork", "--socketpair"]] {
+            // A path of its own: nobody is the parent of what was forked twice, so that only this tells which it is.
+            let path = directory.path().join(format!("{name}-{}", paused.len()));
+            symlink(places::program("benign-server"), &path)?;
+            let path = path.display().to_string();
             let go = directory.path().join("go").display().to_string();
-            let mut options = vec!["--pause-until", &go, "--call", "echo", "{\"text\":\"after\"}"];
-            if socketpair {
-                options.push("--socketpair");
-            }
-            let driven = Driven::start(&options, std::slice::from_ref(server))?;
+            let call = ["--pause-until", &go, "--call", "echo", "{\"text\":\"after\"}"];
+            let driven = Driven::start(&[&call, how].concat(), std::slice::from_ref(&path))?;
             // `initialize`, its answer, `initialized`, `tools/list` and its answer.
             driven.await_messages(5)?;
-            paused.push((format!("{server}, sockets: {socketpair}"), driven));
+            paused.push((path, how, driven));
         }
     }
     let agent = Agent::start(&[])?;
     fs::write(directory.path().join("go"), "")?;
-    for (name, driven) in &mut paused {
+    for (path, how, driven) in &mut paused {
+        let what = || format!("{path} {how:?}");
         let said = driven.finish()?;
-        let connection = agent.connection_of_client(driven.pid()).with_context(|| name.clone())?;
+        let started = agent.wait_for(&what(), |event| {
+            is(event, "mcp_server_started") && event["argv"][0] == path.as_str()
+        })?;
+        let connection = started["connection"].as_u64().with_context(what)?;
         await_exit(&agent, connection)?;
-        compare(said.get(5..).unwrap_or_default(), &agent.messages(connection)?)
-            .with_context(|| name.clone())?;
-        let started = started(&agent, connection)?;
-        ensure!(started["adopted"] == true, "{name}: {started}");
-        ensure!(!text(&started, "server_id").is_empty(), "{name}: {started}");
+        compare(said.get(5..).unwrap_or_default(), &agent.messages(connection)?).with_context(what)?;
+        ensure!(started["adopted"] == true, "{}: {started}", what());
+        ensure!(!text(&started, "server_id").is_empty(), "{}: {started}", what());
+        if !how.contains(&"--double-fork") {
+            ensure!(started["client"]["pid"] == driven.pid(), "{}: {started}", what());
+        }
     }
     agent.stop()?;
     Ok(())

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::os::fd::{FromRawFd as _, OwnedFd};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -170,6 +170,56 @@ fn who_is_not_root_is_told_what_is_missing() -> Result<()> {
     Ok(())
 }
 
+/// What was done to the state directory and the key in it, and what is said.
+#[test]
+fn a_state_that_others_can_change_is_refused() -> Result<()> {
+    type Change = fn(&Path, &Path) -> std::io::Result<()>;
+    let cases: [(&str, Change, &[&str]); 5] = [
+        (
+            "a directory of somebody else's",
+            |state, _| chown(state, Some(NOBODY), None),
+            &["belongs to user 65534"],
+        ),
+        (
+            "a directory that all may write to",
+            |state, _| set_mode(state, 0o777),
+            &["mode 0777", "chmod go-w"],
+        ),
+        (
+            "a key of somebody else's",
+            |_, key| chown(key, Some(NOBODY), None),
+            &["redaction.key", "user 65534"],
+        ),
+        (
+            "a key that all may read",
+            |_, key| set_mode(key, 0o644),
+            &["redaction.key", "mode 0644", "chmod 0600"],
+        ),
+        ("half a key", |_, key| fs::write(key, [1; 16]), &["redaction.key", "16 bytes", "backup"]),
+    ];
+    for (name, change, parts) in cases {
+        let directory = directory()?;
+        let state = directory.path().join("state");
+        fs::DirBuilder::new().mode(0o750).create(&state)?;
+        let key = state.join("redaction.key");
+        fs::write(&key, [7; 32])?;
+        set_mode(&key, 0o600)?;
+        change(&state, &key)?;
+        let before = fs::read(&key)?;
+        refuses(name, &mut run(directory.path(), &[]), parts)?;
+        ensure!(fs::read(&key)? == before, "{name}: the key was replaced");
+    }
+    // The lock's directory is held to the same.
+    let directory = directory()?;
+    fs::create_dir(directory.path().join("run"))?;
+    chown(directory.path().join("run"), Some(NOBODY), None)?;
+    refuses("a foreign lock", &mut run(directory.path(), &[]), &["run", "belongs to user 65534"])
+}
+
+fn set_mode(path: &Path, mode: u32) -> std::io::Result<()> {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+}
+
 #[test]
 fn a_second_agent_is_refused() -> Result<()> {
     let agent = Agent::start(&[])?;
@@ -268,10 +318,15 @@ fn doctor_proves_every_hook_and_leaves_nothing() -> Result<()> {
         "tp_btf/sched_process_exit",
         "tp_btf/sys_exit",
         "iter/task_file",
+        "tp_btf/io_uring_complete",
         "backend tracepoints",
+        "backend trampolines",
+        "gate",
+        "cgroup/connect",
     ] {
         ensure!(text.lines().any(|line| line.trim_start().starts_with(row)), "no row {row}:\n{text}");
     }
+    ensure!(text.matches("not in this version").count() == 3, "{text}");
     ensure!(!text.contains('\u{1b}'), "no colours without a terminal:\n{text}");
     Ok(())
 }
@@ -283,10 +338,10 @@ fn match_says_what_counts() -> Result<()> {
     let config = directory.path().join("config.yaml");
     fs::write(
         &config,
-        "discovery: { custom_servers: [\"weather\"] }\nservers: [ { id: files, command: /opt/files, args: [\"--all\"] } ]\n",
+        "discovery: { custom_servers: [\"weather\"] }\nservers: [ { id: files, command: /opt/files, args: [\"--all\"] }, { id: notes, command: notes } ]\n",
     )?;
     let config = config.display().to_string();
-    let cases: [(&[&str], bool, &str, Value, bool); 8] = [
+    let cases: [(&[&str], bool, &str, Value, bool); 11] = [
         (
             &["npx", "-y", "@modelcontextprotocol/server-filesystem", "/srv"],
             true,
@@ -299,6 +354,9 @@ fn match_says_what_counts() -> Result<()> {
         (&["sh", "-c", "exec mcp-server-git"], true, "mcp-server-git", json!("mcp-server-*"), false),
         (&["weather"], true, "weather", json!("weather"), false),
         (&["/opt/files", "--all"], true, "files", Value::Null, true),
+        (&["python3", "/opt/files", "--all"], true, "files", Value::Null, true),
+        (&["/usr/local/bin/notes"], true, "notes", Value::Null, true),
+        (&["notes", "--more"], false, "notes", Value::Null, false),
         (&["/opt/files"], false, "files", Value::Null, false),
         (&["vim", "mcp-server-git"], false, "", Value::Null, false),
     ];

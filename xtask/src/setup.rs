@@ -5,11 +5,16 @@ use std::env;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 use crate::e2e;
 use crate::packages::Packages;
-use crate::util::{cargo, doing, done, exists, output_of, run};
+use crate::util::{cargo, doing, done, output_of, run};
+
+#[path = "../../agent/toolchain.rs"]
+mod toolchain;
+
+use toolchain::{LLVM_MAJOR, PINNED};
 
 const BPF_LINKER_VERSION: &str = "0.13.0";
 
@@ -27,71 +32,60 @@ pub fn setup(tests: bool) -> Result<ExitCode> {
 }
 
 fn build_tools(packages: &Packages) -> Result<()> {
-    nightly()?;
-    nightly_sources()?;
-    let llvm_major = nightly_llvm_major()?;
-    llvm(packages, llvm_major)?;
-    bpf_linker(llvm_major)
+    let nightly = nightly()?;
+    nightly_sources(nightly)?;
+    llvm(packages)?;
+    bpf_linker()
 }
 
-fn nightly() -> Result<()> {
-    if output_of(Command::new("rustc").args(["+nightly", "--version"])).is_some() {
-        done("nightly Rust");
-        return Ok(());
+/// Gives the name of the nightly.
+fn nightly() -> Result<&'static str> {
+    if let Some(name) = toolchain::installed() {
+        done(&format!("nightly Rust with LLVM {LLVM_MAJOR} ({name})"));
+        return Ok(name);
     }
-    doing("installing nightly Rust: the kernel half needs `-Z build-std`, which stable lacks");
+    doing(&format!("installing {PINNED}: the kernel half needs `-Z build-std`, which stable Rust lacks"));
     run(
-        Command::new("rustup").args(["toolchain", "install", "nightly", "--profile", "minimal"]),
+        Command::new("rustup").args(["toolchain", "install", PINNED, "--profile", "minimal"]),
         "rustup comes from https://rustup.rs; check the network, then try again",
-    )
+    )?;
+    Ok(PINNED)
 }
 
-fn nightly_sources() -> Result<()> {
-    let present = output_of(Command::new("rustc").args(["+nightly", "--print", "sysroot"]))
+fn nightly_sources(nightly: &str) -> Result<()> {
+    let present = output_of(Command::new("rustup").args(["run", nightly, "rustc", "--print", "sysroot"]))
         .is_some_and(|sysroot| Path::new(&sysroot).join("lib/rustlib/src/rust/library/core").is_dir());
     if present {
-        done("rust-src for nightly");
+        done(&format!("rust-src for {nightly}"));
         return Ok(());
     }
-    doing("adding rust-src to nightly: `core` is compiled from it for the BPF target");
+    doing(&format!("adding rust-src to {nightly}: `core` is compiled from it for the BPF target"));
     run(
-        Command::new("rustup").args(["component", "add", "rust-src", "--toolchain", "nightly"]),
+        Command::new("rustup").args(["component", "add", "rust-src", "--toolchain", nightly]),
         "check the network, then try again",
     )
 }
 
-/// The nightly's LLVM: bpf-linker reads the bitcode that it writes, so both must be of one major version.
-fn nightly_llvm_major() -> Result<u32> {
-    let text = output_of(Command::new("rustc").args(["+nightly", "-vV"]))
-        .context("`rustc +nightly -vV` failed; try `rustup toolchain install nightly`")?;
-    text.lines()
-        .find_map(|line| line.strip_prefix("LLVM version: ")?.split('.').next()?.parse().ok())
-        .with_context(|| format!("`rustc +nightly -vV` names no LLVM version; it printed:\n{text}"))
-}
-
-fn llvm(packages: &Packages, major: u32) -> Result<()> {
+fn llvm(packages: &Packages) -> Result<()> {
     if has_bpf_linker() {
         // It is linked statically: LLVM's headers and archives were needed to build it only.
-        done(&format!("LLVM {major} for bpf-linker"));
+        done(&format!("LLVM {LLVM_MAJOR} for bpf-linker"));
         return Ok(());
     }
-    let (llvm, polly) = (format!("llvm-{major}-dev"), format!("libpolly-{major}-dev"));
-    let mut wanted = packages.missing(&[&llvm, &polly, "libzstd-dev", "zlib1g-dev"]);
-    if !exists("cc") {
-        wanted.extend(["gcc", "libc6-dev"]);
-    }
+    let (llvm, polly) = (format!("llvm-{LLVM_MAJOR}-dev"), format!("libpolly-{LLVM_MAJOR}-dev"));
+    let wanted = packages.missing(&[&llvm, &polly, "libzstd-dev", "zlib1g-dev"]);
     if wanted.is_empty() {
-        done(&format!("LLVM {major} for bpf-linker"));
+        done(&format!("LLVM {LLVM_MAJOR} for bpf-linker"));
         return Ok(());
     }
     doing(&format!(
-        "installing {}: bpf-linker is built on the LLVM of the nightly, {major}",
+        "installing {}: bpf-linker is built on the LLVM of the nightly, {LLVM_MAJOR}",
         wanted.join(" ")
     ));
     packages.install(
         &wanted,
         &format!(
-            "add the LLVM project's packages as https://apt.llvm.org says (`sudo bash llvm.sh {major}`), then try again"
+            "add the LLVM project's packages as https://apt.llvm.org says (`sudo bash llvm.sh {LLVM_MAJOR}`), then try again"
         ),
     )
 }
@@ -101,13 +95,13 @@ fn has_bpf_linker() -> bool {
         .is_some_and(|text| text.split_whitespace().any(|word| word == BPF_LINKER_VERSION))
 }
 
-fn bpf_linker(llvm_major: u32) -> Result<()> {
+fn bpf_linker() -> Result<()> {
     if has_bpf_linker() {
         done(&format!("bpf-linker {BPF_LINKER_VERSION}"));
         return Ok(());
     }
     doing(&format!("building bpf-linker {BPF_LINKER_VERSION} (a minute): it links the kernel half"));
-    let prefix = format!("/usr/lib/llvm-{llvm_major}");
+    let prefix = format!("/usr/lib/llvm-{LLVM_MAJOR}");
     let path = env::var_os("PATH").unwrap_or_default();
     let mut with_llvm = std::ffi::OsString::from(format!("{prefix}/bin:"));
     with_llvm.push(&path);
@@ -121,7 +115,7 @@ fn bpf_linker(llvm_major: u32) -> Result<()> {
                 "--locked",
                 "--no-default-features",
             ])
-            .args(["--features", &format!("llvm-{llvm_major}"), "--force"])
+            .args(["--features", &format!("llvm-{LLVM_MAJOR}"), "--force"])
             // The checkout's own target directory is not the place for somebody else's build.
             .env_remove("CARGO_TARGET_DIR")
             .env("LLVM_PREFIX", &prefix)

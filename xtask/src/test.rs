@@ -34,6 +34,7 @@ pub fn test(filter: Option<&str>) -> Result<ExitCode> {
                     .args(["--", "-D", "warnings"]),
             )
         });
+        stages.run("dependencies", dependencies);
     }
     stages.run("unit tests", || {
         let mut command = cargo();
@@ -60,6 +61,18 @@ pub fn test(filter: Option<&str>) -> Result<ExitCode> {
         });
     }
     Ok(stages.summary())
+}
+
+/// Licences, sources and doubles of dependencies, by `deny.toml`. Not the advisories: their database is fetched, and
+/// what it says of tomorrow must not fail a change of today.
+fn dependencies() -> Result<Report> {
+    if exists("cargo-deny") {
+        return checked(cargo().args(["deny", "--locked", "check", "bans", "licenses", "sources"]));
+    }
+    println!(
+        "{SKIPPED}dependencies: there is no cargo-deny; `cargo install cargo-deny --locked` builds it (minutes)"
+    );
+    Ok(Report { counts: Counts { skipped: 1, ..Counts::default() }, problem: None })
 }
 
 /// Lets cargo itself run as the user, whose files it writes, and only what it starts as root.

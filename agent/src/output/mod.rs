@@ -1,5 +1,6 @@
 //! Events for people and for machines.
 
+mod escape;
 mod text;
 
 use std::{
@@ -9,6 +10,9 @@ use std::{
 
 use mcpwarden_policy::Event;
 use tokio::sync::mpsc;
+
+pub use escape::write_json;
+pub use text::clean;
 
 /// How events are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +59,7 @@ impl Format {
     /// Appends an event and a line feed.
     pub fn write(self, event: &Event, line: &mut Vec<u8>) {
         match self {
-            // Writing to memory cannot fail, and an event's keys are strings.
-            Self::Json => drop(serde_json::to_writer(&mut *line, event)),
+            Self::Json => write_json(event, line),
             Self::Text { colour } => text::write(event, colour, line),
         }
         line.push(b'\n');

@@ -8,6 +8,8 @@ use anstyle::{AnsiColor, Style};
 use mcpwarden_policy::{Direction, Event, EventBody, event::CallStatus};
 use serde_json::Value;
 
+use super::escape::is_deceptive;
+
 /// Longest text from outside in one field. Characters.
 const FIELD_CHARS: usize = 160;
 
@@ -144,6 +146,9 @@ fn body(event: &Event, line: &mut Line) {
             if exited.unanswered > 0 {
                 line.plain(&format!("  {} requests unanswered", exited.unanswered));
             }
+            if exited.junk_bytes > 0 {
+                line.plain(&format!("  {} bytes that were no message", exited.junk_bytes));
+            }
         }
         EventBody::CaptureGap(gap) => {
             let cause = serde_json::to_value(gap.cause).unwrap_or_default();
@@ -183,8 +188,8 @@ fn value(input: &Value) -> String {
     clean(&text)
 }
 
-/// Bounded, on one line, and without anything that a terminal would obey.
-fn clean(text: &str) -> String {
+/// Bounded, on one line, and without anything that a terminal would obey or a reader would not see.
+pub fn clean(text: &str) -> String {
     let mut out = String::with_capacity(text.len().min(FIELD_CHARS * 2));
     for (index, character) in text.chars().enumerate() {
         if index == FIELD_CHARS {
@@ -193,11 +198,7 @@ fn clean(text: &str) -> String {
         }
         match character {
             '\n' | '\r' | '\t' => out.push(' '),
-            // Control characters, and those that turn or hide text: bidi, zero width, tags, variation selectors.
-            c if c.is_control()
-                || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-                    | '\u{feff}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e01ef}') =>
-            {
+            c if is_deceptive(c) => {
                 let _ = write!(out, "\\u{{{:x}}}", c as u32);
             }
             c => out.push(c),
@@ -235,6 +236,7 @@ mod tests {
             ("two\nlines", "two lines".to_owned()),
             ("\x1b[31mred", "\\u{1b}[31mred".to_owned()),
             ("a\u{202e}b", "a\\u{202e}b".to_owned()),
+            ("a\u{61c}b", "a\\u{61c}b".to_owned()),
             ("a\u{200b}b", "a\\u{200b}b".to_owned()),
             ("\u{e0041}", "\\u{e0041}".to_owned()),
             ("\u{9b}2J", "\\u{9b}2J".to_owned()),

@@ -189,6 +189,40 @@ fn the_id_does_not_flip_along_a_chain() {
     }
 }
 
+/// Declared command, its arguments, command line, executable, whether it is that server.
+#[test]
+fn declared_servers_are_recognised() {
+    type Case<'a> = (&'a str, &'a [&'a str], &'a str, Option<&'a str>, bool);
+    let cases: [Case<'_>; 17] = [
+        ("acme", &["--all"], "acme --all", None, true),
+        ("acme", &["--all"], "/opt/bin/acme --all", None, true),
+        ("acme", &["--all"], "/opt/bin/acme --all", Some("/opt/bin/acme"), true),
+        ("acme", &["--all"], "sh /opt/bin/acme --all", Some("/bin/sh"), true),
+        ("acme", &["--all"], "/usr/bin/env node /opt/bin/acme --all", None, true),
+        ("acme", &["--all"], "a b c acme --all", None, false),
+        ("acme", &["--all"], "acme", None, false),
+        ("acme", &["--all"], "acme --all --more", None, false),
+        ("acme", &["--all"], "acme --more --all", None, false),
+        ("acme", &[], "acme", None, true),
+        ("acme", &[], "acme --all", None, false),
+        ("acme", &[], "other-acme", None, false),
+        ("/opt/acme", &[], "/opt/acme", None, true),
+        ("/opt/acme", &[], "acme", None, false),
+        ("/opt/acme", &[], "acme", Some("/opt/acme"), true),
+        ("/opt/acme", &[], "/else/opt/acme", None, false),
+        ("npx", &["-y", "x"], "npx -y x", Some("/usr/bin/node"), true),
+    ];
+    for (command, args, line, executable, expected) in cases {
+        let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        assert_eq!(
+            is_declared(command, &args, &argv(line), executable),
+            expected,
+            "{command} {args:?}: {line}"
+        );
+    }
+    assert!(!is_declared("acme", &[], &[], None));
+}
+
 #[test]
 fn users_have_their_own_patterns() {
     let custom =

@@ -2,12 +2,14 @@
 
 use std::collections::{HashSet, VecDeque};
 
+use super::config::Declared;
 use super::connection::{Connection, Stage, Waiting};
 use super::io::{Exec, ExitStatus, Output, Process};
 use super::memory::User;
 use super::pairing::Pairing;
 use super::traffic::Seen;
 use super::{Due, Engine, MAX_RELAYS, relay};
+use crate::discovery;
 use crate::event::{CaptureGap, MatchedBy, ProcessInfo, ServerStarted};
 use crate::ids::{ConnectionId, Direction, ServerId, Timestamp};
 use crate::protocol::{self, Kind, Message, is_mcp_opening};
@@ -162,22 +164,11 @@ impl Engine {
         }
     }
 
-    /// The declared server that this process runs: its command at the start of the command line, or behind the
-    /// interpreters that a script's first line puts there, and exactly its arguments.
+    /// The declared server that this process runs.
     fn declared(&self, process: &Process) -> Option<ServerId> {
-        /// `#!/usr/bin/env node` puts two words in front.
-        const MAX_INTERPRETER_WORDS: usize = 3;
-        let is = |command: &str, word: &str| {
-            let by_path = process.executable.as_deref() == Some(command) || word == command;
-            by_path || !command.contains('/') && word.rsplit('/').next() == Some(command)
-        };
-        let fits = |command: &str, args: &[String]| {
-            let at = process.argv.len().checked_sub(args.len() + 1)?;
-            let word = process.argv.get(at).filter(|_| at < MAX_INTERPRETER_WORDS)?;
-            (process.argv.get(at + 1..)? == args && is(command, word)).then_some(())
-        };
-        let declared = self.config.declared.iter().find(|entry| fits(&entry.command, &entry.args).is_some());
-        declared.map(|entry| entry.id.clone())
+        let (argv, executable) = (&process.argv, process.executable.as_deref());
+        let is = |entry: &&Declared| discovery::is_declared(&entry.command, &entry.args, argv, executable);
+        self.config.declared.iter().find(is).map(|entry| entry.id.clone())
     }
 
     /// Finds the relay that a connection is inner to: its client, or the nearest of the parents, is one of the

@@ -1,3 +1,4 @@
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
@@ -64,43 +65,130 @@ fn long_keys_are_hashed() {
 
 #[test]
 fn command_lines_lose_their_secrets() {
-    let cases: [(&[&str], &[&str]); 19] = [
+    let cases: &[(&[&str], &[&str])] = &[
         (&["npx", "-y", "pkg", "/data"], &["npx", "-y", "pkg", "/data"]),
+        // Flags and their values.
         (&["s", "--token", "abc", "x"], &["s", "--token", "***", "x"]),
         (&["s", "--token=abc"], &["s", "--token=***"]),
+        (&["s", "--token=a b&c;d"], &["s", "--token=***"]),
+        (&["s", "--token=", "x"], &["s", "--token=", "x"]),
         (&["s", "--api-key", "abc"], &["s", "--api-key", "***"]),
+        (&["s", "--apiKey", "abc"], &["s", "--apiKey", "***"]),
+        (&["s", "--license-key", "abc"], &["s", "--license-key", "***"]),
+        (&["s", "--github-pat", "abc"], &["s", "--github-pat", "***"]),
+        (&["s", "-Dapp.token=abc"], &["s", "-Dapp.token=***"]),
+        (&["s", "--token", "-abc"], &["s", "--token", "***"]),
+        (&["s", "--token", "--aBc9", "x"], &["s", "--token", "***", "x"]),
         (&["s", "--token", "--verbose"], &["s", "--token", "--verbose"]),
+        (&["s", "--token", "-v", "x"], &["s", "--token", "-v", "x"]),
+        (&["s", "--token", "--api-key", "abc"], &["s", "--token", "--api-key", "***"]),
+        (&["s", "--token"], &["s", "--token"]),
+        (&["curl", "-u", "me:abc", "x"], &["curl", "-u", "me:***", "x"]),
+        (&["docker", "run", "-u", "1000:1000"], &["docker", "run", "-u", "1000:1000"]),
+        // Variables.
         (&["env", "GITHUB_TOKEN=abc", "s"], &["env", "GITHUB_TOKEN=***", "s"]),
+        (&["env", "GITHUB_TOKEN=a b c", "s"], &["env", "GITHUB_TOKEN=***", "s"]),
+        (&["env", "MAXMIND_LICENSE_KEY=abc", "s"], &["env", "MAXMIND_LICENSE_KEY=***", "s"]),
         (&["docker", "run", "-e", "GITHUB_PERSONAL_ACCESS_TOKEN", "i"], {
             &["docker", "run", "-e", "GITHUB_PERSONAL_ACCESS_TOKEN", "i"]
         }),
         (&["docker", "-e", "OPENAI_API_KEY=abc"], &["docker", "-e", "OPENAI_API_KEY=***"]),
+        (&["docker", "--env=OPENAI_API_KEY=abc"], &["docker", "--env=OPENAI_API_KEY=***"]),
+        (&["s", "Server=x;Password=a b;Timeout=3"], &["s", "Server=x;Password=***;Timeout=3"]),
+        // Headers.
         (&["mcp-remote", "https://x/sse", "--header", "Authorization: Bearer abc"], {
             &["mcp-remote", "https://x/sse", "--header", "Authorization: ***"]
         }),
+        (&["s", "--header", "X-Api-Key: abc"], &["s", "--header", "X-Api-Key: ***"]),
+        (&["s", "--header=X-Api-Key:abc"], &["s", "--header=X-Api-Key:***"]),
+        (&["s", "-HOcp-Subscription-Key: abc"], &["s", "-HOcp-Subscription-Key: ***"]),
+        (&["s", "--header", "X-Else: Bearer abc"], &["s", "--header", "X-Else: Bearer ***"]),
+        (
+            &["s", "-H", "Authorization:", "Bearer", "abc", "x"],
+            &["s", "-H", "Authorization:", "***", "***", "x"],
+        ),
+        (&["s", "Cookie: a=b; c=d"], &["s", "Cookie: ***"]),
+        // URLs.
         (&["s", "postgresql://u:p@h/db"], &["s", "postgresql://u:***@h/db"]),
-        (&["s", "https://h/p?a=1&api_key=2"], &["s", "https://h/p?a=1&api_key=***"]),
+        (&["s", "postgresql://u:p/q@h/db"], &["s", "postgresql://u:***@h/db"]),
+        (&["s", "--db=postgresql://u:p@h/db"], &["s", "--db=postgresql://u:***@h/db"]),
+        (&["s", "https://abc@h/p"], &["s", "https://***@h/p"]),
+        (&["s", "https://h:8080/@scope/p"], &["s", "https://h:8080/@scope/p"]),
+        (&["s", "https://h/p?a=1&api_key=2&b=3"], &["s", "https://h/p?a=1&api_key=***&b=3"]),
+        (&["s", "https://h/p?key=2#access_token=3"], &["s", "https://h/p?key=***#access_token=***"]),
+        (&["s", "https://h/s/Zm9vYmFyYmF6cXV4MTIz/sse"], &["s", "https://h/s/***/sse"]),
+        // JSON.
+        (&["s", r#"{"apiKey":"abc","x":1}"#], &["s", r#"{"apiKey":"***","x":1}"#]),
+        (&["s", r#"{"token" : "a\"b", "x": 1}"#], &["s", r#"{"token" : "***", "x": 1}"#]),
+        (&["s", r#"{"h":{"Authorization":"Bearer abc"}}"#], &["s", r#"{"h":{"Authorization":"***"}}"#]),
+        (&["s", r#"{"s":"{\"token\":\"abc\",\"x\":1}"}"#], &["s", r#"{"s":"{\"token\":\"***\",\"x\":1}"}"#]),
+        (&["s", r#"{"args":["--token","abc"]}"#], &["s", r#"{"args":["--token","***"]}"#]),
+        (&["s", r#"{"tokens":["abc","def"]}"#], &["s", r#"{"tokens":***"#]),
+        (&["s", r#"{"s":"{\"tokens\":[\"abc\",\"def\"]}","x":1}"#], &["s", r#"{"s":"{\"tokens\":***"#]),
+        // What is a secret by itself.
         (&["s", "ghp_abcdef"], &["s", "***"]),
+        (&["s", "ya29.a0Ab_c-d"], &["s", "***"]),
+        (&["s", "--x=ghp_abcdef"], &["s", "--x=***"]),
+        (&["s", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIx.ab-c"], &["s", "***"]),
+        (&["s", "-t", "0123456789abcdef0123456789abcdef"], &["s", "-t", "***"]),
+        (&["s", "aB3-dE5_gH7-jK9-mN1"], &["s", "aB3-dE5_gH7-jK9-mN1"]),
+        (&["s", "aB3-dE5_gH7-jK9-mN1p"], &["s", "***"]),
+        // A shell's line.
         (
             &["sh", "-c", "X_SECRET=abc npx y --password zz q"],
             &["sh", "-c", "X_SECRET=*** npx y --password *** q"],
         ),
-        (&["sh", "-c", "npx mcp-remote https://x --header \"Authorization: Bearer abc\" --debug"], {
-            &["sh", "-c", "npx mcp-remote https://x --header \"Authorization: *** ***\" --debug"]
+        (&["sh", "-c", "T_TOKEN=a'b c'\"d\" npx y --password \"z z\" q"], {
+            &["sh", "-c", "T_TOKEN=*** npx y --password *** q"]
         }),
-        (&["s", "Cookie: a=b; c=d"], &["s", "Cookie: ***"]),
+        (&["sh", "-c", "X_TOKEN= curl x --token -abc --key --verbose"], {
+            &["sh", "-c", "X_TOKEN= curl x --token *** --key --verbose"]
+        }),
+        (&["sh", "-c", "npx mcp-remote https://x --header \"Authorization: Bearer abc\" --debug"], {
+            &["sh", "-c", "npx mcp-remote https://x --header \"Authorization: ***\" --debug"]
+        }),
+        (&["sh", "-c", "curl -H Authorization: Bearer abc x"], &["sh", "-c", "curl -H Authorization: *** x"]),
         (&["sh", "-c", "curl -H Bearer abc"], &["sh", "-c", "curl -H Bearer ***"]),
+        // Nothing can be hidden behind a name.
+        (&["sh", "-c", "token: x; curl evil"], &["sh", "-c", "token: ***; curl evil"]),
+        (&["sh", "-c", "true;token=x curl evil"], &["sh", "-c", "true;token=*** curl evil"]),
+        (&["npm exec x --token abc"], &["npm exec x --token ***"]),
+        // Harmless.
         (&["s", "--max-tokens", "5"], &["s", "--max-tokens", "5"]),
         (&["git", "--author", "me"], &["git", "--author", "me"]),
         (&["s", "--model=x"], &["s", "--model=x"]),
+        (&["s", "ghcr.io/acme/auth:latest"], &["s", "ghcr.io/acme/auth:latest"]),
+        (&["node", "/root/.npm/_npx/0123456789abcdef0123/x.js"], {
+            &["node", "/root/.npm/_npx/0123456789abcdef0123/x.js"]
+        }),
+        (&["docker", "mcp/git@sha256:0123456789abcdef0123456789"], {
+            &["docker", "mcp/git@sha256:0123456789abcdef0123456789"]
+        }),
+        (&["npx", "@modelcontextprotocol/server-everything@2025.9.1"], {
+            &["npx", "@modelcontextprotocol/server-everything@2025.9.1"]
+        }),
     ];
     for (argv, expected) in cases {
         let argv: Vec<String> = argv.iter().map(|arg| (*arg).to_owned()).collect();
-        assert_eq!(redact_argv(&argv), expected, "{argv:?}");
+        assert_eq!(redact_argv(&argv), *expected, "{argv:?}");
     }
     let long: Vec<String> = vec!["é".repeat(5_000); 100];
     let kept = redact_argv(&long);
     assert_eq!(kept.len(), 65);
     assert_eq!(kept[64], "… 36 more");
     assert!(kept.iter().all(|arg| arg.len() <= 1_024 + 3));
+}
+
+proptest! {
+    #[test]
+    fn any_command_line_can_be_redacted(argv in prop::collection::vec("[-_a\\\\\"' =:,;?&#@/{}\\[\\]é]{0,12}|--token|Bearer|x://u:p@h|\\PC*", 0..6)) {
+        prop_assert_eq!(redact_argv(&argv).len(), argv.len());
+    }
+
+    #[test]
+    fn a_value_is_never_shown(before in "([a-z {,;&?]{0,6}[ {,;&?])?", name in "--token=|apiKey\": \"|GITHUB_TOKEN=|\\?key=|\"token\":\\[\"|\\{\\\\\"token\\\\\":\\[\\\\\"|\"--token\", *\"", shell: bool) {
+        let argv = ["sh".to_owned(), if shell { "-c" } else { "-x" }.to_owned(), format!("{before}{name}hunter2")];
+        let shown = redact_argv(&argv).join(" ");
+        prop_assert!(!shown.contains("hunter2"), "{argv:?}: {shown}");
+    }
 }
