@@ -4,6 +4,7 @@
 //! against that. Field names are those of docs/requirements.md wherever it lists one.
 
 mod agent;
+mod detection;
 mod server;
 mod traffic;
 
@@ -11,12 +12,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
 pub use agent::{AgentLoss, AgentStarted, AgentStopped};
+pub use detection::{Category, Detection, Form, Match, Severity};
 pub use server::{
     Identity, MatchedBy, PerDirection, ProcessInfo, ServerExited, ServerInitialized, ServerStarted,
 };
 pub use traffic::{
-    CallStatus, CaptureGap, Detection, GapCause, Message, MessageKind, Severity, ToolCalled, ToolResult,
-    ToolSeen, ToolStatus,
+    CallStatus, CaptureGap, GapCause, Message, MessageKind, ToolCalled, ToolResult, ToolSeen, ToolStatus,
 };
 
 use crate::ids::{ConnectionId, ServerId, SessionId, Timestamp};

@@ -14,8 +14,10 @@
 //! | [`discovery`] | a command line into "an MCP server, called …" |
 //! | [`redact`], [`hash`] | what may be recorded of values; identity of definitions |
 //! | [`event`] | the schema of everything that is said |
+//! | [`detect`] | what in a text is written to misuse the model that reads it |
 //! | [`engine`] | state per connection: confirmation, pairing, relays, sessions |
 
+pub mod detect;
 pub mod discovery;
 pub mod engine;
 pub mod event;

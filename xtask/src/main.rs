@@ -6,6 +6,7 @@
 mod bench;
 mod demo;
 mod e2e;
+mod eval;
 mod packages;
 mod run;
 mod setup;
@@ -46,6 +47,8 @@ enum Command {
     },
     /// Show in under a minute what mcpwarden sees: a benign and a poisoned server, driven by a client
     Demo,
+    /// Measure what the detector finds in a corpus of attacks, and what it says of honest tools
+    Eval(eval::Args),
     /// Measure what watching costs: ratios of loaded to unloaded, throughput, latency, memory
     Bench {
         /// What to measure
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Command::Run { args } => run::run(&args),
         Command::Test { filter } => test::test(filter.as_deref()),
         Command::Demo => demo::demo(),
+        Command::Eval(args) => eval::eval(&args),
         Command::Bench { what, args } => bench::bench(&what, &args),
     };
     match outcome {

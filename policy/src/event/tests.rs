@@ -74,9 +74,12 @@ fn examples() -> Vec<Event> {
         status: ToolStatus::New,
         detections: vec![Detection {
             pattern: "p".into(),
-            category: "c".into(),
+            category: Category::CredentialTheft,
             severity: Severity::High,
-            field: "description".into(),
+            field: "/description".into(),
+            matches: vec![Match { text: "m".into(), position: 3, context: "a m b".into() }],
+            score: 100,
+            form: Form::Raw,
         }],
         max_severity: Some(Severity::High),
     };

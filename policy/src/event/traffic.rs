@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::{Detection, Severity};
 use crate::ids::Direction;
 
 /// What is known of a tool definition, compared with what was seen before.
@@ -16,33 +17,6 @@ pub enum ToolStatus {
     Unchanged,
     /// Other than pinned.
     Changed,
-}
-
-/// How bad a detection is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Severity {
-    /// Worth a look when there is time.
-    Low,
-    /// Suspicious.
-    Medium,
-    /// Likely an attack.
-    High,
-    /// An attack.
-    Critical,
-}
-
-/// One match of one rule in one field.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Detection {
-    /// Name of the rule.
-    pub pattern: String,
-    /// What kind of attack the rule looks for.
-    pub category: String,
-    /// How bad it is.
-    pub severity: Severity,
-    /// Path of the field it matched in, such as `inputSchema.properties.path.description`.
-    pub field: String,
 }
 
 /// A server offers a tool. Said once for each connection, tool name and hash.

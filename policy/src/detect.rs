@@ -1,0 +1,241 @@
+//! The detector: what in a definition, a result, a call's arguments or a server's request is written to misuse
+//! the model that reads it.
+//!
+//! It is pure: texts in, [`Detection`]s out, the same ones every time. Its two most important types are
+//! [`RuleSet`], what is looked for, and [`Detector`], the rules compiled. docs/detection.md explains the method.
+//!
+//! | module | job |
+//! |---|---|
+//! | `walk` | every string and key of a JSON text |
+//! | `fold`, `decode`, `view` | other forms of a text, and the way back to the original |
+//! | `rules`, `pattern` | what a rule file says; a pattern compiled |
+//! | `probe` | a text in, hits out |
+//! | `window` | hits of two sentences added up |
+//! | `inspect` | all of it for one field after the other |
+
+mod cache;
+mod decode;
+mod evidence;
+mod fold;
+mod inspect;
+mod names;
+mod pattern;
+mod probe;
+mod rules;
+mod view;
+mod walk;
+mod window;
+
+use std::collections::BTreeSet;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use cache::DetectionCache;
+pub use names::ToolNames;
+pub use probe::GAP_BYTES;
+pub use rules::{Examples, Rule, RuleError, RuleSet, Scope, Structure, score_of, severity_of};
+
+use crate::event::{Category, Detection, Severity};
+use inspect::{Inspector, Joined};
+use probe::Matcher;
+use walk::{Leaf, walk};
+
+/// Longest name that the model providers take for a tool or a parameter. Bytes.
+const MAX_NAME: usize = 64;
+
+/// What is looked for besides the built-in rules, and what is not.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct DetectConfig {
+    /// Categories that are switched off.
+    pub disabled: BTreeSet<Category>,
+    /// Patterns of the user's own.
+    pub custom_patterns: Vec<CustomPattern>,
+}
+
+/// A pattern of the user's own: a regular expression of the crate `regex`, without regard to case, on every text of
+/// definitions, results and arguments.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CustomPattern {
+    /// Its name, which is the `pattern` of its detections.
+    pub name: String,
+    /// The expression. `…` stands for the rest of a sentence, and a blank for any white space.
+    pub pattern: String,
+    /// How bad a match is.
+    pub severity: Severity,
+    /// What it is for.
+    #[serde(default)]
+    pub description: String,
+}
+
+/// What was found in one message, and what was not looked at.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Inspection {
+    /// What was found, field by field, the worst of a field first (bounded).
+    pub detections: Vec<Detection>,
+    /// Bounds that were reached.
+    pub bounds: Bounds,
+}
+
+impl Inspection {
+    /// The severity of the worst detection.
+    pub fn max_severity(&self) -> Option<Severity> {
+        self.detections.iter().map(|detection| detection.severity).max()
+    }
+}
+
+/// Bounds that an inspection reached, for the counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Bounds {
+    /// Detections beyond the most that one message may have.
+    pub detections_dropped: u64,
+    /// Matches beyond the most that one detection may have.
+    pub matches_dropped: u64,
+    /// 1 where there was more suspicious text than is looked at; a detection says so as well.
+    pub budget_exceeded: u64,
+    /// 1 where there were more keys than are compared.
+    pub keys_dropped: u64,
+}
+
+/// What a text is that no JSON definition holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// `instructions` of a server.
+    Instructions,
+    /// A prompt, or its description.
+    Prompt,
+    /// A resource or a resource template, or its description.
+    Resource,
+    /// The message of an error, which reaches the model as a result does.
+    Error,
+}
+
+/// The rules, compiled. Making one takes tens of milliseconds; using one takes no lock and no memory that stays.
+#[derive(Debug)]
+pub struct Detector {
+    definition: Matcher,
+    name: Matcher,
+    result: Matcher,
+    argument: Matcher,
+    request: Matcher,
+}
+
+impl Detector {
+    /// Compiles `rules` and the user's patterns, without the categories that are switched off.
+    ///
+    /// # Errors
+    /// A custom pattern does not compile, or has the name of another rule.
+    pub fn new(rules: RuleSet, config: &DetectConfig) -> Result<Self, Vec<RuleError>> {
+        let rules = rules.with(RuleSet::custom(&config.custom_patterns)?)?;
+        let kept: Vec<Rule> =
+            rules.rules.into_iter().filter(|rule| !config.disabled.contains(&rule.category)).collect();
+        let matcher = |scope| {
+            Matcher::new(&kept, scope).map_err(|what| {
+                vec![RuleError { line: 0, column: 0, what, expected: "rules that compile".into() }]
+            })
+        };
+        Ok(Self {
+            definition: matcher(Scope::Definition)?,
+            name: matcher(Scope::Name)?,
+            result: matcher(Scope::Result)?,
+            argument: matcher(Scope::Argument)?,
+            request: matcher(Scope::Request)?,
+        })
+    }
+
+    /// Inspects the JSON text of a definition: every string and name in it, `_meta` left out, as it is from the
+    /// definition's hash. The texts of neighbouring parameters are read as one as well.
+    pub fn tool(&self, json: &str) -> Inspection {
+        let mut inspector = Inspector::default();
+        let mut joined = Joined::default();
+        let complete = walk(json, |path, leaf, text| {
+            if path.root() == "_meta" {
+                return;
+            }
+            if leaf == Leaf::Text && !path.is("name") {
+                inspector.text(&self.definition, &text, || path.pointer());
+                joined.push(path, &text);
+                return;
+            }
+            if leaf == Leaf::DuplicateKey {
+                inspector.structure(&self.definition, Structure::DuplicateKey, &text, || path.pointer());
+            }
+            let mut above = path.keys().skip(1);
+            if text.len() > MAX_NAME && (path.is("name") || above.next() == Some("properties")) {
+                inspector.structure(&self.name, Structure::LongName, &text, || path.pointer());
+            }
+            let names = (path.root() != "outputSchema").then_some(&self.name);
+            inspector.name(names, &self.definition, &text, || path.pointer());
+        });
+        joined.inspect(&mut inspector, &self.definition);
+        inspector.finish(&self.definition, complete)
+    }
+
+    /// Inspects one text, which `field` names.
+    pub fn text(&self, subject: Subject, field: &str, text: &str) -> Inspection {
+        let matcher = if subject == Subject::Error { &self.result } else { &self.definition };
+        let mut inspector = Inspector::default();
+        inspector.text(matcher, text, || field.to_owned());
+        inspector.finish(matcher, true)
+    }
+
+    /// Inspects the JSON text of a tool's result, by rules that are stricter than those of definitions: a result
+    /// may be any document. `tools` are the names of the session's tools.
+    pub fn result(&self, json: &str, tools: &ToolNames) -> Inspection {
+        let mut inspector = Inspector::default();
+        let complete = walk(json, |path, leaf, text| match leaf {
+            Leaf::Text if is_blob(path) => {}
+            Leaf::Text => inspector.result_text(&self.result, tools, &text, || path.pointer()),
+            // A key of a few words is a key; one of a sentence is a text.
+            _ if text.len() > MAX_NAME => inspector.name(None, &self.result, &text, || path.pointer()),
+            _ => {}
+        });
+        inspector.finish(&self.result, complete)
+    }
+
+    /// Inspects the JSON text of a call's arguments for secrets and sensitive paths. Evidence is masked.
+    pub fn arguments(&self, json: &str) -> Inspection {
+        let mut inspector = Inspector::masking();
+        let complete = walk(json, |path, leaf, text| {
+            if leaf == Leaf::DuplicateKey {
+                inspector.structure(&self.argument, Structure::DuplicateKey, &text, || path.pointer());
+            }
+            inspector.text(&self.argument, &text, || path.pointer());
+        });
+        inspector.finish(&self.argument, complete)
+    }
+
+    /// Inspects the JSON text of the parameters of `sampling/createMessage` or `elicitation/create`: what a server
+    /// says to the model, or asks of the user.
+    pub fn sampling(&self, json: &str) -> Inspection {
+        let mut inspector = Inspector::default();
+        let complete = walk(json, |path, leaf, text| {
+            if leaf == Leaf::Text {
+                if path.is("includeContext") && text == "allServers" {
+                    inspector.structure(&self.request, Structure::ForeignContext, &text, || path.pointer());
+                }
+                inspector.text(&self.definition, &text, || path.pointer());
+                inspector.text(&self.request, &text, || path.pointer());
+            } else {
+                inspector.name(Some(&self.request), &self.definition, &text, || path.pointer());
+            }
+        });
+        inspector.finish(&self.definition, complete)
+    }
+}
+
+/// Whether a string is an image, a sound or a file in base64, which no model reads as text
+/// (`content[].data`, `contents[].blob`, `content[].resource.blob`).
+fn is_blob(path: &walk::Path<'_>) -> bool {
+    let mut keys = path.keys();
+    match keys.next() {
+        Some("data") => keys.next() == Some("content") && keys.next().is_none(),
+        Some("blob") => matches!(keys.next(), Some("contents" | "resource")),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,391 @@
+//! Encodings that a model undoes on reading, and so does this: each gives more views of a text.
+
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use aho_corasick::{AhoCorasick, AhoCorasickBuilder, AhoCorasickKind};
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
+use super::fold::invisible;
+use super::probe::Budget;
+use super::rules::Structure;
+use super::view::{Mapped, View};
+use crate::event::Form;
+
+/// Shortest run of base64 or hexadecimal digits that is tried. Bytes.
+const MIN_RUN: usize = 24;
+/// Most bytes of one run that are decoded; the rest of a longer one is data, not text.
+const MAX_RUN: usize = 64 << 10;
+/// Most text that is read in another alphabet or spelling. Bytes.
+const MAX_RESPELT: usize = 256 << 10;
+
+/// Words that nearly every instruction has one of. Spelt otherwise, they say how a text is to be read.
+const TELLING: &[&str] = &[
+    "ignore",
+    "instruction",
+    "important",
+    "previous",
+    "system",
+    "you must",
+    "this tool",
+    "do not",
+    "before",
+    "password",
+    "secret",
+    "always",
+    "prompt",
+    "user",
+];
+
+/// A way to spell a text that leaves its words recognisable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spelling {
+    Rot13,
+    Leetspeak,
+    Spaced,
+    Reversed,
+    Escapes,
+}
+
+struct Signs {
+    automaton: AhoCorasick,
+    spellings: Vec<Spelling>,
+}
+
+static SIGNS: LazyLock<Option<Signs>> = LazyLock::new(|| {
+    let mut signs: Vec<(String, Spelling)> = Vec::new();
+    for word in TELLING {
+        signs.push((word.chars().map(rot13).collect(), Spelling::Rot13));
+        signs.extend(leet_variants(word).into_iter().map(|text| (text, Spelling::Leetspeak)));
+        if word.len() > 5 {
+            signs.push((word.chars().rev().collect(), Spelling::Reversed));
+            for separator in [" ", "-", ".", "_", "*"] {
+                let letters: Vec<String> = word.replace(' ', "").chars().map(String::from).collect();
+                signs.push((letters.join(separator), Spelling::Spaced));
+            }
+        }
+    }
+    for escape in ["%20", "&#", "&lt;", "\\u00", "\\x", "\\n"] {
+        signs.push((escape.to_owned(), Spelling::Escapes));
+    }
+    let automaton = AhoCorasickBuilder::new()
+        .ascii_case_insensitive(true)
+        .kind(Some(AhoCorasickKind::DFA))
+        .build(signs.iter().map(|(text, _)| text))
+        .ok()?;
+    Some(Signs { automaton, spellings: signs.into_iter().map(|(_, spelling)| spelling).collect() })
+});
+
+/// The text in every other spelling that it shows signs of.
+pub(super) fn respelt<'a>(view: &View<'a>) -> Vec<View<'a>> {
+    let Some(signs) = &*SIGNS else { return Vec::new() };
+    let text: &str = &view.text;
+    let mut seen = [0_u8; 5];
+    for found in signs.automaton.find_overlapping_iter(text) {
+        let count = &mut seen[signs.spellings[found.pattern().as_usize()] as usize];
+        *count = count.saturating_add(1);
+    }
+    if text.len() > MAX_RESPELT {
+        return Vec::new();
+    }
+    let all = [
+        // One word may be an accident, two are a message.
+        (Spelling::Rot13, 2, Form::Rot13),
+        (Spelling::Leetspeak, 2, Form::Leetspeak),
+        (Spelling::Spaced, 1, Form::Spaced),
+        (Spelling::Reversed, 2, Form::Reversed),
+        (Spelling::Escapes, 1, Form::Escapes),
+    ];
+    all.into_iter()
+        .filter(|(spelling, least, _)| seen[*spelling as usize] >= *least)
+        .filter_map(|(spelling, _, form)| {
+            if spelling == Spelling::Reversed {
+                return Some(View::decoded(text.chars().rev().collect(), form, view.original(0..text.len())));
+            }
+            let mapped = match spelling {
+                Spelling::Rot13 => each(text, rot13),
+                Spelling::Leetspeak => each(text, unleet),
+                Spelling::Spaced => close_up(text),
+                _ => unescape(text),
+            };
+            (mapped.text != text).then(|| view.derive(mapped, form))
+        })
+        .collect()
+}
+
+fn each(text: &str, with: impl Fn(char) -> char) -> Mapped {
+    let mut mapped = Mapped::with_capacity(text.len());
+    for (at, c) in text.char_indices() {
+        mapped.push(with(c), at);
+    }
+    mapped
+}
+
+fn rot13(c: char) -> char {
+    match c {
+        'a'..='m' | 'A'..='M' => char::from(c as u8 + 13),
+        'n'..='z' | 'N'..='Z' => char::from(c as u8 - 13),
+        _ => c,
+    }
+}
+
+fn unleet(c: char) -> char {
+    match c {
+        '0' => 'o',
+        '1' => 'i',
+        '3' => 'e',
+        '4' => 'a',
+        '5' => 's',
+        '7' => 't',
+        _ => c,
+    }
+}
+
+/// Every way to write `word` with at least one letter as a digit.
+fn leet_variants(word: &str) -> Vec<String> {
+    let mut variants = vec![String::new()];
+    for c in word.chars() {
+        let digit = "0134570".chars().find(|digit| unleet(*digit) == c);
+        variants = variants
+            .into_iter()
+            .flat_map(|text| [Some(c), digit].into_iter().flatten().map(move |c| format!("{text}{c}")))
+            .collect();
+    }
+    variants.retain(|text| text != word);
+    variants
+}
+
+/// With single letters that are set apart by one blank or mark each closed up, from four letters on.
+fn close_up(text: &str) -> Mapped {
+    const LEAST: usize = 4;
+    let bytes = text.as_bytes();
+    let mut mapped = Mapped::with_capacity(text.len());
+    let mut at = 0;
+    let letter = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_alphabetic);
+    let mark = |at: usize| bytes.get(at).copied().filter(|byte| b" -._*".contains(byte));
+    while at < bytes.len() {
+        let starts = letter(at) && !at.checked_sub(1).is_some_and(letter) && !letter(at + 1);
+        let run = if starts {
+            let separator = mark(at + 1);
+            let pairs = (1..)
+                .take_while(|n| {
+                    separator.is_some() && mark(at + 2 * n - 1) == separator && letter(at + 2 * n)
+                })
+                .count();
+            // The last letter must stand alone as well.
+            pairs - usize::from(pairs > 0 && letter(at + 2 * pairs + 1))
+        } else {
+            0
+        };
+        if run + 1 >= LEAST {
+            for n in 0..=run {
+                mapped.push_str(&text[at + 2 * n..=at + 2 * n], at + 2 * n);
+            }
+            at += 2 * run + 1;
+        } else {
+            let next = text[at..].chars().next().map_or(1, char::len_utf8);
+            mapped.push_str(&text[at..at + next], at);
+            at += next;
+        }
+    }
+    mapped
+}
+
+/// With percent escapes, HTML entities and backslash escapes resolved.
+fn unescape(text: &str) -> Mapped {
+    let mut mapped = Mapped::with_capacity(text.len());
+    let mut at = 0;
+    while at < text.len() {
+        let plain = text[at..].find(['%', '&', '\\']).unwrap_or(text.len() - at);
+        if plain > 0 {
+            mapped.push_str(&text[at..at + plain], at);
+            at += plain;
+            continue;
+        }
+        match escape(&text[at..]) {
+            Some((c, length)) => {
+                mapped.push(c, at);
+                at += length;
+            }
+            None => {
+                mapped.push_str(&text[at..=at], at);
+                at += 1;
+            }
+        }
+    }
+    mapped
+}
+
+/// The character that the escape at the start of `text` stands for, and the escape's length.
+fn escape(text: &str) -> Option<(char, usize)> {
+    let number = |digits: Option<&str>, radix| u32::from_str_radix(digits?, radix).ok();
+    let ascii = |code: u32| char::from_u32(code).filter(char::is_ascii);
+    if text.starts_with('%') {
+        return Some((number(text.get(1..3), 16).and_then(ascii)?, 3));
+    }
+    if let Some(rest) = text.strip_prefix("&#") {
+        let end = rest.bytes().take(9).position(|byte| byte == b';')?;
+        let digits = &rest[..end];
+        let code = match digits.strip_prefix(['x', 'X']) {
+            Some(hex) => number(Some(hex), 16),
+            None => number(Some(digits), 10),
+        };
+        return Some((char::from_u32(code?)?, end + 3));
+    }
+    for (entity, c) in [("&lt;", '<'), ("&gt;", '>'), ("&amp;", '&'), ("&quot;", '"'), ("&nbsp;", ' ')] {
+        if text.starts_with(entity) {
+            return Some((c, entity.len()));
+        }
+    }
+    match text.as_bytes().get(1)? {
+        _ if !text.starts_with('\\') => None,
+        b'n' | b'r' => Some(('\n', 2)),
+        b't' => Some(('\t', 2)),
+        b'"' => Some(('"', 2)),
+        b'x' => Some((number(text.get(2..4), 16).and_then(ascii)?, 4)),
+        b'u' => Some((char::from_u32(number(text.get(2..6), 16)?)?, 6)),
+        _ => None,
+    }
+}
+
+/// What was decoded out of a part of a text.
+pub(super) struct Run {
+    /// The part. Bytes.
+    pub(super) at: Range<usize>,
+    /// What it stands for.
+    pub(super) view: View<'static>,
+}
+
+/// What is hidden in runs of characters that stand for bytes or letters: invisible ones, base64, hexadecimal.
+pub(super) fn runs(view: &View<'_>, budget: &mut Budget) -> Vec<Run> {
+    let mut found = Vec::new();
+    let text: &str = &view.text;
+    let mut take = |decoded: Option<String>, form, range: Range<usize>| {
+        let Some(decoded) = decoded else { return };
+        match budget.decoded.checked_sub(decoded.len()) {
+            Some(left) => budget.decoded = left,
+            None => {
+                budget.exceeded = true;
+                return;
+            }
+        }
+        found.push(Run { at: range.clone(), view: View::decoded(decoded, form, view.original(range)) });
+    };
+    for range in tokens(text.as_bytes()) {
+        let run = &text[range.start..range.end.min(range.start + MAX_RUN)];
+        if run.len() % 2 == 0 && run.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            take(from_hex(run).and_then(prose), Form::Hex, range);
+        } else {
+            take(from_base64(run).and_then(prose), Form::Base64, range);
+        }
+    }
+    if !text.is_ascii() {
+        for (range, kind) in hidden_runs(text) {
+            let hidden = text[range.clone()].chars();
+            match kind {
+                Structure::TagCharacters => {
+                    let letters = hidden.filter_map(|c| char::from_u32(u32::from(c) - 0xe0000));
+                    take(Some(letters.filter(|c| !c.is_control()).collect()), Form::TagCharacters, range);
+                }
+                Structure::VariationSelectors => {
+                    let bytes: Vec<u8> = hidden.filter_map(selected_byte).collect();
+                    take(prose(bytes), Form::VariationSelectors, range);
+                }
+                // A right-to-left override shows what follows backwards, up to the end of it or of the text.
+                _ => take(Some(hidden.rev().collect()), Form::Reversed, range),
+            }
+        }
+    }
+    found
+}
+
+/// Runs of [`MIN_RUN`] or more base64 digits (which the hexadecimal ones are among). Looks at every
+/// [`MIN_RUN`]th byte only.
+fn tokens(text: &[u8]) -> impl Iterator<Item = Range<usize>> + '_ {
+    let digit = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_');
+    let (mut at, mut done) = (MIN_RUN - 1, 0);
+    std::iter::from_fn(move || {
+        while let Some(byte) = text.get(at) {
+            if !digit(byte) {
+                at += MIN_RUN;
+                continue;
+            }
+            let before = text[done..at].iter().rev().take_while(|byte| digit(byte)).count();
+            let after = text[at..].iter().take_while(|byte| digit(byte)).count();
+            let range = at - before..at + after;
+            done = range.end;
+            at = range.end + MIN_RUN - 1;
+            if range.len() >= MIN_RUN {
+                return Some(range);
+            }
+        }
+        None
+    })
+}
+
+/// Runs of invisible characters that stand for something, and what stands behind a right-to-left override.
+fn hidden_runs(text: &str) -> Vec<(Range<usize>, Structure)> {
+    let mut runs: Vec<(Range<usize>, Structure)> = Vec::new();
+    for (at, c) in text.char_indices().filter(|(_, c)| !c.is_ascii()) {
+        let end = at + c.len_utf8();
+        match invisible(c) {
+            Some(kind @ (Structure::TagCharacters | Structure::VariationSelectors)) => {
+                match runs.last_mut() {
+                    Some((range, last)) if *last == kind && range.end == at => range.end = end,
+                    _ => runs.push((at..end, kind)),
+                }
+            }
+            Some(Structure::BidiOverride) if c == '\u{202e}' => {
+                let length = text[end..].find('\u{202c}').unwrap_or(text.len() - end);
+                runs.push((end..end + length, Structure::BidiOverride));
+            }
+            _ => {}
+        }
+    }
+    // One or two are part of an emoji.
+    runs.retain(|(range, kind)| *kind == Structure::BidiOverride || range.len() > 8);
+    runs.truncate(256);
+    runs
+}
+
+/// The byte that a variation selector stands for (VS1 to VS256).
+fn selected_byte(c: char) -> Option<u8> {
+    match u32::from(c) {
+        code @ 0xfe00..=0xfe0f => u8::try_from(code - 0xfe00).ok(),
+        code @ 0xe0100..=0xe01ef => u8::try_from(code - 0xe0100 + 16).ok(),
+        _ => None,
+    }
+}
+
+fn from_hex(run: &str) -> Option<Vec<u8>> {
+    (0..run.len()).step_by(2).map(|at| u8::from_str_radix(run.get(at..at + 2)?, 16).ok()).collect()
+}
+
+fn from_base64(run: &str) -> Option<Vec<u8>> {
+    const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true);
+    static STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
+    static URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
+    let engine = if run.contains(['-', '_']) { &URL_SAFE } else { &STANDARD };
+    // A single digit too many is no byte.
+    let run = if run.len() % 4 == 1 { run.get(..run.len() - 1)? } else { run };
+    // Data shows in its first bytes that it is no text.
+    let head = engine.decode(run.get(..MIN_RUN)?).ok()?;
+    if head.iter().any(|byte| *byte < 0x20 && !byte.is_ascii_whitespace()) {
+        return None;
+    }
+    engine.decode(run).ok()
+}
+
+/// The bytes as text, if they are one: valid, printable, and with white space as prose has it.
+fn prose(bytes: Vec<u8>) -> Option<String> {
+    let text = String::from_utf8(bytes).ok()?;
+    let printable = text.chars().all(|c| !c.is_control() || c.is_ascii_whitespace());
+    (printable && text.split_ascii_whitespace().nth(1).is_some()).then_some(text)
+}
+
+#[cfg(test)]
+mod tests;

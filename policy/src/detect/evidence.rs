@@ -1,0 +1,94 @@
+//! What of a text goes into a detection: enough to judge it by, bounded, and no secret.
+
+use std::ops::Range;
+
+use crate::event::Match;
+
+/// Longest text of a match. Bytes.
+const TEXT_BYTES: usize = 200;
+/// Text on either side of it. Bytes.
+const CONTEXT_BYTES: usize = 60;
+/// From this length on a run of letters and digits may be a secret. Bytes.
+const TOKEN_BYTES: usize = 20;
+/// What is shown of a secret. Bytes.
+const SHOWN_BYTES: usize = 4;
+
+/// How much of the evidence is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Masking {
+    /// All of it: a definition is no secret.
+    Nothing,
+    /// Not what looks like a secret around the match: results and arguments may hold some.
+    Tokens,
+    /// Nor the match itself.
+    Match,
+}
+
+/// The evidence for a match at `range` of `text`.
+pub(super) fn evidence(text: &str, range: Range<usize>, masking: Masking) -> Match {
+    let start = text.floor_char_boundary(range.start);
+    let end = text.ceil_char_boundary(range.end.max(start));
+    let shown_end = if end - start > TEXT_BYTES { text.floor_char_boundary(start + TEXT_BYTES) } else { end };
+    let from = text.floor_char_boundary(start.saturating_sub(CONTEXT_BYTES));
+    let to = text.ceil_char_boundary((shown_end + CONTEXT_BYTES).min(text.len()));
+    let (before, found, after) = (&text[from..start], &text[start..shown_end], &text[shown_end..to]);
+    let (found, context) = match masking {
+        Masking::Nothing => (found.to_owned(), text[from..to].to_owned()),
+        Masking::Tokens => (mask_tokens(found), mask_tokens(&text[from..to])),
+        Masking::Match => {
+            let found = mask(found, end - start);
+            let context = format!("{}{found}{}", mask_tokens(before), mask_tokens(after));
+            (found, context)
+        }
+    };
+    Match { text: found, position: start as u64, context }
+}
+
+/// The beginning of a secret, and its length.
+fn mask(secret: &str, bytes: usize) -> String {
+    let shown = if secret.len() > 2 * SHOWN_BYTES { secret.floor_char_boundary(SHOWN_BYTES) } else { 0 };
+    format!("{}…({bytes} bytes)", &secret[..shown])
+}
+
+/// With every run that is long and mixes letters and digits masked.
+fn mask_tokens(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for piece in text.split_inclusive(|c: char| c.is_whitespace() || "\"'`<>()[]{},;=:".contains(c)) {
+        let token = piece.trim_end_matches(|c: char| !c.is_alphanumeric());
+        let mixed = token.bytes().any(|byte| byte.is_ascii_digit())
+            && token.bytes().any(|byte| byte.is_ascii_alphabetic());
+        if token.len() >= TOKEN_BYTES && mixed {
+            out.push_str(&mask(token, token.len()));
+            out.push_str(&piece[token.len()..]);
+        } else {
+            out.push_str(piece);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn evidence_is_bounded_and_keeps_secrets() {
+        let key = "key=AKIAABCDEFGHIJ234567 end";
+        let cases = [
+            ("plain words here", 6..11, Masking::Nothing, "words", "plain words here"),
+            ("äöü", 1..3, Masking::Nothing, "äö", "äöü"),
+            (key, 4..24, Masking::Match, "AKIA…(20 bytes)", "key=AKIA…(20 bytes) end"),
+            (key, 25..28, Masking::Tokens, "end", "key=AKIA…(20 bytes) end"),
+            ("pin 1234", 4..8, Masking::Match, "…(4 bytes)", "pin …(4 bytes)"),
+            ("", 0..0, Masking::Nothing, "", ""),
+        ];
+        for (text, range, masking, found, context) in cases {
+            let evidence = evidence(text, range, masking);
+            assert_eq!((evidence.text.as_str(), evidence.context.as_str()), (found, context), "{text}");
+        }
+        let long = "ä".repeat(10_000);
+        let long = evidence(&long, 1..15_001, Masking::Nothing);
+        assert!(long.text.len() <= TEXT_BYTES && long.context.len() <= TEXT_BYTES + 2 * CONTEXT_BYTES + 4);
+        assert_eq!(long.position, 0);
+    }
+}

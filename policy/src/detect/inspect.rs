@@ -1,0 +1,262 @@
+//! One field after the other: all forms of its text, all hits, the worst of them as detections.
+
+use std::ops::Range;
+
+use super::decode;
+use super::evidence::{Masking, evidence};
+use super::fold::fold;
+use super::names::{ToolNames, words};
+use super::probe::{Budget, Hit, Matcher};
+use super::rules::{Structure, severity_of};
+use super::view::View;
+use super::walk::Path;
+use super::window;
+use super::{Bounds, Inspection};
+use crate::event::{Detection, Form};
+
+/// Most detections of one message.
+const MAX_DETECTIONS: usize = 64;
+/// Most matches of one detection.
+const MAX_MATCHES: usize = 8;
+/// How many encodings one inside the other are undone.
+const MAX_DEPTH: usize = 2;
+/// What a score gains where the text was hidden in an encoding: nobody does that by accident.
+const HIDDEN_BONUS: u32 = 50;
+/// A name of this many words is a sentence. Words.
+const SENTENCE_WORDS: usize = 5;
+/// Most bytes of neighbouring texts that are read as one.
+const JOINED_BYTES: usize = 64 << 10;
+
+/// The inspection of one message.
+#[derive(Default)]
+pub(super) struct Inspector {
+    detections: Vec<Detection>,
+    bounds: Bounds,
+    budget: Budget,
+    masking: bool,
+}
+
+/// What one rule found in one field so far.
+struct Draft {
+    rule: u16,
+    score: u32,
+    form: Form,
+    places: Vec<Range<usize>>,
+}
+
+impl Inspector {
+    /// One whose evidence may hold secrets.
+    pub(super) fn masking() -> Self {
+        Self { masking: true, ..Self::default() }
+    }
+
+    /// Inspects a text in all its forms.
+    pub(super) fn text(&mut self, matcher: &Matcher, text: &str, field: impl Fn() -> String) {
+        self.view(matcher, text, View::raw(text), None, field);
+    }
+
+    /// The same for a text of a result, which may command the use of tools.
+    pub(super) fn result_text(
+        &mut self,
+        matcher: &Matcher,
+        tools: &ToolNames,
+        text: &str,
+        field: impl Fn() -> String,
+    ) {
+        self.masking = true;
+        self.view(matcher, text, View::raw(text), Some(tools), field);
+    }
+
+    /// Inspects a name: as words by the rules for names, and where it is a whole sentence, by those for texts.
+    pub(super) fn name(
+        &mut self,
+        names: Option<&Matcher>,
+        texts: &Matcher,
+        name: &str,
+        field: impl Fn() -> String,
+    ) {
+        let sentence = name.split(['_', '-', ' ', '.']).nth(SENTENCE_WORDS - 1).is_some();
+        if let Some(names) = names {
+            self.view(names, name, words(name), None, &field);
+        }
+        if sentence {
+            self.view(texts, name, words(name), None, &field);
+        } else if !name.is_ascii() {
+            self.view(texts, name, View::raw(name), None, &field);
+        }
+    }
+
+    /// Says that `text` has, or is, such a thing.
+    pub(super) fn structure(
+        &mut self,
+        matcher: &Matcher,
+        structure: Structure,
+        text: &str,
+        field: impl Fn() -> String,
+    ) {
+        if let Some(rule) = matcher.structure(structure) {
+            let score = matcher.probes[usize::from(rule)].weight;
+            let draft = Draft { rule, score, form: Form::Raw, places: vec![0..text.len()] };
+            self.keep(matcher, text, vec![draft], field);
+        }
+    }
+
+    /// Inspects `first` and every form that can be made of it. `text` is the original.
+    fn view(
+        &mut self,
+        matcher: &Matcher,
+        text: &str,
+        first: View<'_>,
+        tools: Option<&ToolNames>,
+        field: impl Fn() -> String,
+    ) {
+        let mut drafts = Vec::new();
+        let mut queue = vec![(first, 0)];
+        while let Some((view, depth)) = queue.pop() {
+            let (normal, marks) = fold(&view);
+            let found = if depth < MAX_DEPTH { decode::runs(&view, &mut self.budget) } else { Vec::new() };
+            let mut hits = Vec::new();
+            let mark = |hits: &mut Vec<Hit>, kind, range: Range<usize>| {
+                hits.extend(matcher.structure(kind).map(|rule| Hit {
+                    rule,
+                    start: range.start,
+                    end: range.end,
+                }));
+            };
+            for seen in &marks {
+                mark(&mut hits, seen.kind, seen.at..seen.end);
+            }
+            for run in &found {
+                if matches!(run.view.form, Form::Base64 | Form::Hex) {
+                    mark(&mut hits, Structure::EncodedText, run.at.clone());
+                }
+            }
+            if let Some(tools) = tools {
+                tools.commanded(&view.text).for_each(|range| mark(&mut hits, Structure::SessionTool, range));
+            }
+            self.scan(matcher, &view, hits, &mut drafts);
+            if let Some(normal) = &normal {
+                self.scan(matcher, normal, Vec::new(), &mut drafts);
+            }
+            // What was spelt otherwise is spelt so once.
+            let respelt = matches!(
+                view.form,
+                Form::Spaced | Form::Leetspeak | Form::Rot13 | Form::Escapes | Form::Reversed
+            );
+            if depth < MAX_DEPTH && !respelt {
+                let plain = normal.as_ref().unwrap_or(&view);
+                queue.extend(decode::respelt(plain).into_iter().map(|view| (view, depth + 1)));
+            }
+            queue.extend(found.into_iter().map(|run| (run.view, depth + 1)));
+        }
+        self.keep(matcher, text, drafts, field);
+    }
+
+    fn scan(&mut self, matcher: &Matcher, view: &View<'_>, mut hits: Vec<Hit>, drafts: &mut Vec<Draft>) {
+        matcher.scan(&view.text, &mut self.budget, &mut hits);
+        if hits.is_empty() {
+            return;
+        }
+        let scores = window::score(matcher, &view.text, &mut hits);
+        let hidden =
+            !matches!(view.form, Form::Raw | Form::Normal | Form::Words | Form::Joined | Form::Escapes);
+        for (hit, score) in hits.iter().zip(scores) {
+            if !window::counts(matcher, hit, score) {
+                continue;
+            }
+            let score = score + if hidden { HIDDEN_BONUS } else { 0 };
+            let place = view.original(hit.start..hit.end);
+            match drafts.iter_mut().find(|draft| draft.rule == hit.rule) {
+                Some(draft) if draft.form == view.form => {
+                    draft.score = draft.score.max(score);
+                    if draft.places.len() < MAX_MATCHES {
+                        draft.places.push(place);
+                    } else {
+                        self.bounds.matches_dropped += 1;
+                    }
+                }
+                Some(draft) if draft.score >= score => {}
+                Some(draft) => *draft = Draft { rule: hit.rule, score, form: view.form, places: vec![place] },
+                None => drafts.push(Draft { rule: hit.rule, score, form: view.form, places: vec![place] }),
+            }
+        }
+    }
+
+    fn keep(&mut self, matcher: &Matcher, text: &str, mut drafts: Vec<Draft>, field: impl Fn() -> String) {
+        drafts.sort_by_key(|draft| (std::cmp::Reverse(draft.score), draft.rule));
+        for draft in drafts {
+            let rule = &matcher.probes[usize::from(draft.rule)].rule;
+            let Some(severity) = severity_of(draft.score) else { continue };
+            if self.detections.len() >= MAX_DETECTIONS {
+                self.bounds.detections_dropped += 1;
+                continue;
+            }
+            let masking = match (rule.secret, self.masking) {
+                (true, _) => Masking::Match,
+                (false, true) => Masking::Tokens,
+                (false, false) => Masking::Nothing,
+            };
+            self.detections.push(Detection {
+                pattern: rule.id.clone(),
+                category: rule.category,
+                severity,
+                field: field(),
+                matches: draft.places.into_iter().map(|range| evidence(text, range, masking)).collect(),
+                score: draft.score,
+                form: draft.form,
+            });
+        }
+    }
+
+    /// The inspection, with a word on what was too much.
+    pub(super) fn finish(mut self, matcher: &Matcher, complete: bool) -> Inspection {
+        if self.budget.exceeded {
+            self.bounds.budget_exceeded = 1;
+            // Said whatever else there is: a flood must not hide that something was not looked at.
+            self.detections.truncate(MAX_DETECTIONS - 1);
+            self.structure(matcher, Structure::Budget, "", String::new);
+        }
+        self.bounds.keys_dropped = u64::from(!complete);
+        Inspection { detections: self.detections, bounds: self.bounds }
+    }
+}
+
+/// The texts of a definition's parameters, one after the other: a sentence may run over several.
+#[derive(Default)]
+pub(super) struct Joined {
+    text: String,
+    pieces: usize,
+}
+
+impl Joined {
+    /// Adds the text at `path`, if it is a parameter's.
+    pub(super) fn push(&mut self, path: &Path<'_>, text: &str) {
+        let parameter = path.keys().any(|key| key == "properties");
+        let telling = path.in_array() || path.keys().next().is_some_and(|key| key == "description");
+        if parameter && telling && self.text.len() + text.len() < JOINED_BYTES {
+            self.text.push_str(text);
+            self.text.push(' ');
+            self.pieces += 1;
+        }
+    }
+
+    /// Inspects the texts as one. What one of them has by itself is not said again.
+    pub(super) fn inspect(&self, inspector: &mut Inspector, matcher: &Matcher) {
+        if self.pieces < 2 {
+            return;
+        }
+        let mut drafts = Vec::new();
+        let mut view = View::raw(&self.text);
+        view.form = Form::Joined;
+        let (normal, _) = fold(&view);
+        inspector.scan(matcher, normal.as_ref().unwrap_or(&view), Vec::new(), &mut drafts);
+        drafts.retain(|draft| {
+            let id = &matcher.probes[usize::from(draft.rule)].rule.id;
+            !inspector
+                .detections
+                .iter()
+                .any(|found| found.pattern == *id && Some(found.severity) >= severity_of(draft.score))
+        });
+        inspector.keep(matcher, &self.text, drafts, || "/inputSchema/properties".to_owned());
+    }
+}

@@ -1,0 +1,115 @@
+//! Names: of parameters as words, and of a session's tools in texts.
+
+use aho_corasick::{AhoCorasick, AhoCorasickBuilder};
+
+use super::view::{Mapped, View};
+use crate::event::Form;
+
+/// Shortest name that is looked for in texts: shorter ones are words.
+const MIN_NAME: usize = 4;
+/// Most names that are looked for.
+const MAX_NAMES: usize = 10_000;
+/// How far before a name the command to use it may stand. Bytes.
+const COMMAND_BYTES: usize = 32;
+/// What commands the use of a tool.
+const COMMANDS: &[&str] = &["use", "call", "invoke", "run", "execute", "trigger", "using", "calling", "with"];
+
+/// The names of the tools that a session offers, to be found in what its servers answer.
+#[derive(Debug, Default)]
+pub struct ToolNames {
+    automaton: Option<AhoCorasick>,
+}
+
+impl ToolNames {
+    /// These names. Those of under 4 bytes are left out, and all beyond the 10,000th.
+    pub fn new<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
+        let names: Vec<&str> =
+            names.into_iter().filter(|name| name.len() >= MIN_NAME).take(MAX_NAMES).collect();
+        let built = AhoCorasickBuilder::new().ascii_case_insensitive(true).build(&names);
+        Self { automaton: built.ok().filter(|_| !names.is_empty()) }
+    }
+
+    /// Where `text` commands the use of one of them. Ranges of the names.
+    pub(super) fn commanded<'t>(
+        &'t self,
+        text: &'t str,
+    ) -> impl Iterator<Item = std::ops::Range<usize>> + 't {
+        self.automaton.iter().flat_map(move |automaton| {
+            automaton
+                .find_iter(text)
+                .map(|found| found.range())
+                .filter(move |range| is_commanded(text, range.clone()))
+        })
+    }
+}
+
+fn is_commanded(text: &str, range: std::ops::Range<usize>) -> bool {
+    let part = |c: u8| c.is_ascii_alphanumeric() || c == b'_' || c == b'-';
+    let bytes = text.as_bytes();
+    let whole = !range.start.checked_sub(1).is_some_and(|at| part(bytes[at]))
+        && !bytes.get(range.end).copied().is_some_and(part);
+    let from = text.floor_char_boundary(range.start.saturating_sub(COMMAND_BYTES));
+    let before = text[from..range.start].to_ascii_lowercase();
+    let mut words = before.split(|c: char| !c.is_ascii_alphabetic()).rev().filter(|word| !word.is_empty());
+    whole
+        && words
+            .find(|word| !matches!(*word, "the" | "tool" | "function" | "your" | "also"))
+            .is_some_and(|word| COMMANDS.contains(&word))
+}
+
+/// A name as the words in it: `getUserName`, `get_user-name` and `get.user.name` are "get user name".
+pub(super) fn words(name: &str) -> View<'_> {
+    let mut mapped = Mapped::with_capacity(name.len() + 8);
+    let mut previous = ' ';
+    for (at, c) in name.char_indices() {
+        if matches!(c, '_' | '-' | '.' | '/' | ':') {
+            if previous != ' ' {
+                mapped.push(' ', at);
+            }
+            previous = ' ';
+            continue;
+        }
+        if c.is_uppercase() && (previous.is_lowercase() || previous.is_ascii_digit()) {
+            mapped.push(' ', at);
+        }
+        mapped.push(c, at);
+        previous = c;
+    }
+    View::raw(name).derive(mapped, Form::Words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_words() {
+        for (name, expected) in [
+            ("getUserName", "get User Name"),
+            ("get_user-name", "get user name"),
+            ("mcp__server__do.it", "mcp server do it"),
+            ("URL", "URL"),
+            ("v2Api", "v2 Api"),
+            ("", ""),
+        ] {
+            assert_eq!(words(name).text, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_tool_is_commanded_where_it_is_called_for() {
+        let names = ToolNames::new(["send_email", "read", "fs.read", "of"]);
+        for (text, expected) in [
+            ("now call send_email", 1),
+            ("use the `send_email` tool", 1),
+            ("Use the tool \"Send_Email\"", 1),
+            ("send_email was used", 0),
+            ("call resend_emails", 0),
+            ("run fs.read and use read", 2),
+            ("part of it", 0),
+        ] {
+            assert_eq!(names.commanded(text).count(), expected, "{text}");
+        }
+        assert_eq!(ToolNames::default().commanded("call send_email").count(), 0);
+    }
+}

@@ -1,0 +1,359 @@
+//! The rules: what they say, read from YAML and checked.
+//!
+//! A rule has a weight in each scope that it looks at. A window of two sentences scores the sum of the weights of
+//! all rules that match in it, and that sum decides the severity: see [`severity_of`]. So a rule that is sure of
+//! itself weighs 100, and one that only adds to others weighs less than 25 and is marked as `support`.
+//!
+//! A pattern is a regular expression with three conveniences: a blank is any run of white space, `…` is the rest
+//! of a sentence up to [`GAP_BYTES`](super::probe::GAP_BYTES), and `{{name}}` is a fragment. Letters match either
+//! case. Patterns run on the normal form of a text, in time linear in its length.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+use serde_saphyr::Spanned;
+
+use super::{CustomPattern, pattern};
+use crate::event::{Category, Severity};
+
+/// The rules that are built in.
+const BUILT_IN: &[(&str, &str)] = &[
+    ("definitions.yaml", include_str!("../../defaults/definitions.yaml")),
+    ("languages.yaml", include_str!("../../defaults/languages.yaml")),
+    ("results.yaml", include_str!("../../defaults/results.yaml")),
+    ("names.yaml", include_str!("../../defaults/names.yaml")),
+    ("arguments.yaml", include_str!("../../defaults/arguments.yaml")),
+    ("structure.yaml", include_str!("../../defaults/structure.yaml")),
+];
+
+/// What a pattern should be.
+const EXPRESSION: &str = "a regular expression of the crate `regex`";
+
+/// What a rule looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// Texts of a definition, of a server's instructions, prompts and resource templates, and of what a server
+    /// asks of the model or the user.
+    Definition,
+    /// Names in a definition: of the tool and of its properties.
+    Name,
+    /// Texts of a tool's result.
+    Result,
+    /// Values and keys of a call's arguments.
+    Argument,
+    /// What a server asks of the user, and names in it.
+    Request,
+}
+
+/// What a rule without patterns looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Structure {
+    /// Unicode tag characters.
+    TagCharacters,
+    /// Characters of no width beside ASCII letters.
+    ZeroWidth,
+    /// Variation selectors that vary nothing.
+    VariationSelectors,
+    /// Controls of the writing direction.
+    BidiOverride,
+    /// Terminal sequences.
+    AnsiEscape,
+    /// Other control characters.
+    ControlCharacter,
+    /// A word of Latin letters and of some that only look so.
+    MixedScript,
+    /// Letters in mathematical, circled, squared or full-width form.
+    StyledLetters,
+    /// Prose in base64, hexadecimal digits or the like.
+    EncodedText,
+    /// A name that is longer than any model provider takes.
+    LongName,
+    /// A key that an object has twice.
+    DuplicateKey,
+    /// More suspicious text than the budget allows to look at.
+    Budget,
+    /// A tool of this session, named with a command to use it.
+    SessionTool,
+    /// A request for the contexts of all servers.
+    ForeignContext,
+}
+
+/// A set of rules, checked.
+#[derive(Clone, Debug, Default)]
+pub struct RuleSet {
+    pub(super) rules: Vec<Rule>,
+}
+
+/// One rule, checked: its patterns are known to compile.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// Its id, unique among all rules.
+    pub id: String,
+    /// What it finds, in a few words.
+    pub title: String,
+    /// Why that is suspicious.
+    pub why: String,
+    /// Where one can read about it.
+    pub references: Vec<String>,
+    /// The kind of attack.
+    pub category: Category,
+    /// What it weighs where.
+    pub weights: BTreeMap<Scope, u32>,
+    /// Whether it only adds to others and is never reported by itself.
+    pub support: bool,
+    /// Whether what it matches is a secret, to be masked.
+    pub secret: bool,
+    /// What it looks for; empty where `structure` says that.
+    pub patterns: Vec<String>,
+    /// What it looks for, where that is no pattern.
+    pub structure: Option<Structure>,
+    /// Texts that it must match, and texts that it must not.
+    pub examples: Examples,
+}
+
+/// Texts to try a rule with.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Examples {
+    /// It must match each of these.
+    pub matches: Vec<String>,
+    /// It must match none of these.
+    pub passes: Vec<String>,
+}
+
+/// What is wrong with a rule file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{line}:{column}: {what}; expected {expected}")]
+pub struct RuleError {
+    /// Line, from 1; 0 where it is not known.
+    pub line: u64,
+    /// Column, from 1; 0 where it is not known.
+    pub column: u64,
+    /// What was found.
+    pub what: String,
+    /// What should have been there.
+    pub expected: String,
+}
+
+impl RuleError {
+    fn at<T>(place: &Spanned<T>, what: impl Into<String>, expected: impl Into<String>) -> Self {
+        let (line, column) = (place.referenced.line(), place.referenced.column());
+        Self { line, column, what: what.into(), expected: expected.into() }
+    }
+}
+
+/// The score from which on a detection has this severity.
+pub const fn score_of(severity: Severity) -> u32 {
+    match severity {
+        Severity::Low => 25,
+        Severity::Medium => 50,
+        Severity::High => 100,
+        Severity::Critical => 200,
+    }
+}
+
+/// The severity of a score; `None` where it is too little to be said.
+pub fn severity_of(score: u32) -> Option<Severity> {
+    [Severity::Critical, Severity::High, Severity::Medium, Severity::Low]
+        .into_iter()
+        .find(|severity| score >= score_of(*severity))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    fragments: BTreeMap<String, Spanned<String>>,
+    rules: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    id: Spanned<String>,
+    title: String,
+    why: String,
+    #[serde(default)]
+    references: Vec<String>,
+    category: Category,
+    #[serde(default)]
+    weight: BTreeMap<Scope, u32>,
+    severity: Option<Severity>,
+    #[serde(default)]
+    support: bool,
+    #[serde(default)]
+    secret: bool,
+    #[serde(default)]
+    patterns: Vec<Spanned<String>>,
+    structure: Option<Structure>,
+    #[serde(default)]
+    examples: Examples,
+}
+
+impl RuleSet {
+    /// The built-in rules.
+    ///
+    /// # Errors
+    /// None in a release: a test parses them.
+    pub fn built_in() -> Result<Self, Vec<RuleError>> {
+        Self::parse_all(BUILT_IN.iter().map(|(_, text)| *text))
+    }
+
+    /// The names and texts of the built-in rule files.
+    pub fn built_in_files() -> &'static [(&'static str, &'static str)] {
+        BUILT_IN
+    }
+
+    /// Reads one rule file.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, in order; where it is no YAML, or not of this shape, the first thing.
+    pub fn parse(yaml: &str) -> Result<Self, Vec<RuleError>> {
+        Self::parse_all([yaml])
+    }
+
+    /// Reads several rule files. Fragments are shared among them, and an id must be unique in all.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse), of all files.
+    pub fn parse_all<'a>(files: impl IntoIterator<Item = &'a str>) -> Result<Self, Vec<RuleError>> {
+        let (mut errors, mut fragments, mut entries) = (Vec::new(), BTreeMap::new(), Vec::new());
+        for yaml in files {
+            match serde_saphyr::from_str::<File>(yaml) {
+                Ok(file) => {
+                    fragments.extend(file.fragments);
+                    entries.extend(file.rules);
+                }
+                Err(error) => {
+                    let place = error.location();
+                    errors.push(RuleError {
+                        line: place.map_or(0, |place| place.line()),
+                        column: place.map_or(0, |place| place.column()),
+                        what: error.without_snippet().to_string(),
+                        expected: "a rule file: docs/detection.md shows one".into(),
+                    });
+                }
+            }
+        }
+        let fragments = fragments.iter().map(|(name, text)| (name.as_str(), text.value.as_str())).collect();
+        let mut seen = BTreeSet::new();
+        let mut rules = Vec::new();
+        for entry in entries {
+            if !seen.insert(entry.id.value.clone()) {
+                errors.push(RuleError::at(
+                    &entry.id,
+                    format!("second rule {:?}", entry.id.value),
+                    "unique ids",
+                ));
+            }
+            rules.push(entry.check(&fragments, &mut errors));
+        }
+        if errors.is_empty() { Ok(Self { rules }) } else { Err(errors) }
+    }
+
+    /// The user's patterns as rules.
+    pub(super) fn custom(patterns: &[CustomPattern]) -> Result<Self, Vec<RuleError>> {
+        let (mut rules, mut errors) = (Vec::new(), Vec::new());
+        for custom in patterns {
+            if let Err(reason) = pattern::check(&custom.pattern) {
+                let what = format!("custom pattern {:?}: {reason}", custom.name);
+                errors.push(RuleError { line: 0, column: 0, what, expected: EXPRESSION.into() });
+            }
+            let everywhere = [Scope::Definition, Scope::Result, Scope::Argument];
+            rules.push(Rule {
+                id: custom.name.clone(),
+                title: custom.description.clone(),
+                why: String::new(),
+                references: Vec::new(),
+                category: Category::Custom,
+                weights: everywhere.map(|scope| (scope, score_of(custom.severity))).into(),
+                support: false,
+                secret: false,
+                patterns: vec![custom.pattern.clone()],
+                structure: None,
+                examples: Examples::default(),
+            });
+        }
+        if errors.is_empty() { Ok(Self { rules }) } else { Err(errors) }
+    }
+
+    /// These rules and those.
+    ///
+    /// # Errors
+    /// Both have a rule of the same id.
+    pub fn with(mut self, more: Self) -> Result<Self, Vec<RuleError>> {
+        let twice = |rule: &&Rule| self.rules.iter().any(|other| other.id == rule.id);
+        let errors: Vec<_> = more
+            .rules
+            .iter()
+            .filter(twice)
+            .map(|rule| RuleError {
+                line: 0,
+                column: 0,
+                what: format!("second rule {:?}", rule.id),
+                expected: "unique ids".into(),
+            })
+            .collect();
+        self.rules.extend(more.rules);
+        if errors.is_empty() { Ok(self) } else { Err(errors) }
+    }
+
+    /// The rules, in order.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+}
+
+impl Entry {
+    fn check(self, fragments: &BTreeMap<&str, &str>, errors: &mut Vec<RuleError>) -> Rule {
+        let id = &self.id;
+        let mut wrong = |what: &str, expected: &str| errors.push(RuleError::at(id, what, expected));
+        let simple = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+        if id.value.is_empty() || !id.value.chars().all(simple) {
+            wrong("an id with other characters", "small letters, digits, - and _");
+        }
+        if self.patterns.is_empty() == self.structure.is_none() {
+            wrong("both or neither of patterns and structure", "one of them");
+        }
+        let weights = match (self.severity, self.weight.is_empty()) {
+            (Some(severity), true) => {
+                let everywhere = [Scope::Definition, Scope::Result, Scope::Argument];
+                everywhere.map(|scope| (scope, score_of(severity))).into()
+            }
+            (None, false) => self.weight,
+            _ => {
+                wrong("both or neither of weight and severity", "one of them");
+                BTreeMap::new()
+            }
+        };
+        if weights.values().any(|weight| !(1..=400).contains(weight)) {
+            wrong("a weight out of range", "1 to 400");
+        }
+        let mut patterns = Vec::new();
+        for source in &self.patterns {
+            match pattern::expand(&source.value, fragments)
+                .and_then(|text| pattern::check(&text).map(|()| text))
+            {
+                Ok(text) => patterns.push(text),
+                Err(reason) => {
+                    errors.push(RuleError::at(source, reason, EXPRESSION));
+                }
+            }
+        }
+        Rule {
+            id: self.id.value,
+            title: self.title,
+            why: self.why,
+            references: self.references,
+            category: self.category,
+            weights,
+            support: self.support,
+            secret: self.secret,
+            patterns,
+            structure: self.structure,
+            examples: self.examples,
+        }
+    }
+}
