@@ -21,6 +21,7 @@ pub mod detect;
 pub mod discovery;
 pub mod engine;
 pub mod event;
+pub mod guard;
 pub mod hash;
 pub mod ids;
 pub mod protocol;

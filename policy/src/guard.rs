@@ -1,0 +1,348 @@
+//! Guards: everything that judges an operation is one, in the phases and with the answers of one contract.
+//!
+//! A [`Guard`] sees an [`Operation`] with the [`Facts`] about it and answers with a [`Decision`]. It has no clock and
+//! no network; what it keeps between operations is its own. This program does not sit in the stream, so a guard that
+//! must stop something denies, and [`Decision::Modify`] changes what is recorded.
+
+use std::collections::BTreeSet;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::event::{Detection, Identity, Severity};
+use crate::ids::{ServerId, SessionId, Timestamp};
+
+/// When a guard is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Any request, before the phase of its method.
+    Request,
+    /// Any response, after the phase of its method.
+    Response,
+    /// An answer to `tools/list`.
+    ToolsList,
+    /// `tools/call`.
+    ToolInvoke,
+    /// An answer to `tools/call`.
+    ToolResult,
+    /// `prompts/get`.
+    PromptRequest,
+    /// `resources/read`.
+    ResourceRequest,
+}
+
+/// Which guard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum GuardKind {
+    /// A tool's name was taken over from another server's.
+    ToolShadowing,
+    /// What several servers of a session do together.
+    CrossServer,
+    /// Which servers may be used.
+    #[serde(alias = "server_whitelist")]
+    ServerAccess,
+    /// Which tools may be called.
+    ToolAccess,
+    /// A definition changed since it was pinned.
+    RugPull,
+    /// How often may be called.
+    RateLimit,
+    /// A definition is written to misuse the model.
+    ToolPoisoning,
+    /// A result is.
+    ResultInjection,
+    /// A server asks the client's model, or its user, for something.
+    Sampling,
+    /// A tool is switched off.
+    DisabledTool,
+    /// No side effects while planning.
+    Mode,
+    /// No risks without a frozen specification.
+    SpecFrozen,
+    /// No risks without a project.
+    ProjectBinding,
+    /// Side effects that are forbidden.
+    SideEffects,
+    /// Tools that need an administrator's token.
+    AdminToken,
+}
+
+/// What is judged. Texts are JSON as it was sent.
+#[derive(Clone, Copy, Debug)]
+pub enum Operation<'a> {
+    /// A request, of the client's or of the server's (`sampling/createMessage`).
+    Request { method: &'a str, params: Option<&'a RawValue> },
+    /// An answer to one.
+    Response { method: &'a str, result: Option<&'a RawValue> },
+    /// The tools that a server lists: one whole list, however many pages it came in.
+    ToolsList { tools: &'a [ToolFacts] },
+    /// A tool is called.
+    ToolInvoke { tool_name: &'a str, arguments: Option<&'a RawValue> },
+    /// A call is answered.
+    ToolResult { tool_name: &'a str, result: Option<&'a RawValue> },
+    /// A prompt is asked for.
+    PromptRequest { name: &'a str, arguments: Option<&'a RawValue> },
+    /// A resource is asked for.
+    ResourceRequest { uri: &'a str },
+}
+
+impl Operation<'_> {
+    /// The phase that it belongs to.
+    pub fn phase(&self) -> Phase {
+        match self {
+            Self::Request { .. } => Phase::Request,
+            Self::Response { .. } => Phase::Response,
+            Self::ToolsList { .. } => Phase::ToolsList,
+            Self::ToolInvoke { .. } => Phase::ToolInvoke,
+            Self::ToolResult { .. } => Phase::ToolResult,
+            Self::PromptRequest { .. } => Phase::PromptRequest,
+            Self::ResourceRequest { .. } => Phase::ResourceRequest,
+        }
+    }
+}
+
+/// What a tool does, by its name (see the module `classify`).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolCategory {
+    /// Gets at data.
+    Read,
+    /// Changes data.
+    Write,
+    /// Sends data elsewhere.
+    Send,
+    /// Runs code.
+    Compute,
+    /// None of these can be told.
+    #[default]
+    Unknown,
+}
+
+/// How risky a tool is, by the words in its name and description.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum RiskLevel {
+    /// It reads.
+    #[default]
+    Low,
+    /// It speaks to a network.
+    Medium,
+    /// It changes something.
+    High,
+    /// It destroys, or pays.
+    Critical,
+}
+
+/// How far a server is trusted: `trust` of its declaration.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Trust {
+    /// Each of its tools needs approval.
+    Low,
+    /// As any other.
+    #[default]
+    Medium,
+    /// Findings about it are reported and never block.
+    High,
+}
+
+/// How a tool's definition stands to what was pinned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PinState {
+    /// It is not pinned.
+    #[default]
+    Unpinned,
+    /// It is what was pinned.
+    Pinned,
+    /// It is something else, and nobody approved that.
+    Changed,
+}
+
+/// What is known of a tool.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ToolFacts {
+    /// As it is listed.
+    pub name: String,
+    /// SHA-256 of the canonical definition, `sha256:` and 64 hexadecimal digits.
+    pub hash: String,
+    /// How that stands to the pin.
+    pub pin: PinState,
+    /// Whether somebody approved this definition.
+    pub approved: bool,
+    /// What it does.
+    pub category: ToolCategory,
+    /// How risky it is.
+    pub risk: RiskLevel,
+    /// Such as `fs.write`.
+    pub side_effects: BTreeSet<String>,
+    /// What was found in the definition.
+    pub detections: Vec<Detection>,
+    /// The worst of it.
+    pub max_severity: Option<Severity>,
+    /// The server whose tool of this name was there first, where that is another one.
+    pub shadows: Option<ServerId>,
+}
+
+/// Whether a server's tools are known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Listing {
+    /// It has not listed them since this moment, when it was first seen.
+    #[default]
+    Unknown,
+    /// It has not listed them; it was first seen then.
+    Pending {
+        /// First seen.
+        since: Timestamp,
+    },
+    /// It has.
+    Listed,
+}
+
+/// A client's place in the configuration: the first entry of `sessions:` that matches it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Profile {
+    /// Whether it plans, which has no side effects.
+    pub planning: bool,
+    /// Whether the specification that it works on is frozen, and the hash of it.
+    pub spec_frozen: bool,
+    /// The hash of that specification.
+    pub spec_hash: Option<String>,
+    /// The project that it works on.
+    pub project_id: Option<String>,
+    /// Side effects that it must not have.
+    pub policy_blacklist: BTreeSet<String>,
+    /// Whether a token of an administrator is there.
+    pub admin_token: bool,
+}
+
+/// Everything that is known about an operation, besides the operation itself.
+#[derive(Clone, Debug)]
+pub struct Facts<'a> {
+    /// Which server.
+    pub server: &'a ServerId,
+    /// Whether it is declared.
+    pub identity: Identity,
+    /// Whether its declaration says that it may be used.
+    pub enabled: bool,
+    /// How far it is trusted.
+    pub trust: Trust,
+    /// Whether its tools are known.
+    pub listing: Listing,
+    /// Whose session.
+    pub session: &'a SessionId,
+    /// User id of the client, where that is known.
+    pub uid: Option<u32>,
+    /// The turn of the model that this belongs to, where something tells; else it is told by time.
+    pub turn: Option<&'a str>,
+    /// The tool that is called, where the server lists it.
+    pub tool: Option<&'a ToolFacts>,
+    /// The client's place in the configuration.
+    pub profile: &'a Profile,
+    /// Anything else, for guards that are not in this process.
+    pub metadata: &'a Value,
+}
+
+/// Why something is denied.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Denial {
+    /// For machines, such as `tool_denied`.
+    pub code: String,
+    /// For people: which rule, on what.
+    pub message: String,
+    /// More, for machines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Value>,
+}
+
+/// How what is recorded is changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Modification {
+    /// Only these tools of the list are registered, by name.
+    ReplaceTools(Vec<String>),
+    /// What these JSONPath expressions select is replaced.
+    RedactFields {
+        /// Expressions (RFC 9535).
+        paths: Vec<String>,
+        /// What stands in place.
+        replacement: String,
+    },
+    /// A warning stands beside it.
+    AddWarning {
+        /// The warning.
+        message: String,
+    },
+}
+
+/// What a guard answers.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Decision {
+    /// It has no objection.
+    Allow,
+    /// It must not be.
+    Deny(Denial),
+    /// It may be, but is recorded otherwise.
+    Modify(Modification),
+}
+
+/// A guard could not answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GuardError {
+    /// What it was configured with makes no sense.
+    #[error("configuration: {0}")]
+    Config(String),
+    /// It took longer than it may.
+    #[error("no answer in time")]
+    Timeout,
+    /// Anything else.
+    #[error("internal error: {0}")]
+    Internal(String),
+}
+
+/// What all guards together said of an operation, in the end.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Verdict {
+    /// Who denied it, and why. `None`: it is allowed.
+    pub denied: Option<(GuardKind, Denial)>,
+    /// How what is recorded is changed, in order.
+    pub modifications: Vec<(GuardKind, Modification)>,
+    /// Guards that failed and let it pass, and why.
+    pub failed_open: Vec<(GuardKind, GuardError)>,
+    /// Whether a denial really stopped it.
+    pub enforced: bool,
+}
+
+/// Something that judges.
+pub trait Guard: std::fmt::Debug + Send {
+    /// Which it is.
+    fn kind(&self) -> GuardKind;
+
+    /// The phases that it has something to say in, where the configuration names none.
+    fn phases(&self) -> &'static [Phase];
+
+    /// Judges an operation.
+    ///
+    /// # Errors
+    /// It cannot; its `failure_mode` says what that means.
+    fn check(
+        &mut self,
+        operation: &Operation<'_>,
+        facts: &Facts<'_>,
+        now: Timestamp,
+    ) -> Result<Decision, GuardError>;
+
+    /// Takes note of what became of an operation, whoever decided.
+    fn settled(&mut self, operation: &Operation<'_>, facts: &Facts<'_>, verdict: &Verdict, now: Timestamp) {
+        let _ = (operation, facts, verdict, now);
+    }
+}
