@@ -52,6 +52,11 @@ pub enum Command {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
         command: Vec<String>,
     },
+    /// Put recorded frames through the policy core and print the events.
+    ///
+    /// One JSON object a line: {"t": seconds, "session": "s1", "server": "a", "dir": "c2s" or "s2c", "frame": "…"}, or
+    /// {"t": …, "server": "a", "event": "exec", "argv": […]}. The same input gives the same output, byte for byte.
+    Replay(ReplayOptions),
     /// Print the JSON Schema of events.
     Schema,
     /// Print a completion script for a shell.
@@ -90,4 +95,23 @@ pub struct RunOptions {
     /// Where the secret of this host lies.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/mcpwarden")]
     pub state_dir: PathBuf,
+}
+
+/// What `mcpwarden replay` is told.
+#[derive(Args, Debug)]
+pub struct ReplayOptions {
+    /// The recording; `-` is standard input.
+    pub file: PathBuf,
+    /// Configuration file (YAML). Without it the embedded defaults apply.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// How events are printed.
+    #[arg(long, value_enum, default_value_t = Output::Json)]
+    pub output: Output,
+    /// Report every message, not only tool calls and their results.
+    #[arg(long, short)]
+    pub verbose: bool,
+    /// Print arguments and results as they are.
+    #[arg(long)]
+    pub show_payloads: bool,
 }

@@ -14,6 +14,7 @@ mod loss;
 mod matching;
 mod output;
 mod process;
+mod replay;
 mod run;
 
 use std::process::ExitCode;
@@ -40,6 +41,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Match { config, json, command } => {
             matching::run(config.as_deref(), json, &command).map(verdict)
         }
+        Command::Replay(options) => replay::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Schema => {
             anstream::println!("{:#}", mcpwarden_policy::event::schema());
             Ok(ExitCode::SUCCESS)

@@ -97,6 +97,9 @@ impl Engine {
                 self.exec(exec, now, out);
                 self.book(connection, now, out);
             }
+            Input::Open { connection, time, session, server } => {
+                self.open(connection, time, session, server, now, out);
+            }
             Input::Frame { connection, direction, time, bytes } => {
                 self.counters.frames += 1;
                 if self.known(connection, time, out) {

@@ -239,10 +239,11 @@ impl Connection {
     }
 
     pub(super) fn matched_by(&self) -> MatchedBy {
-        match (&self.declared, &self.named) {
-            (Some(_), _) => MatchedBy::Declared,
-            (None, Some(_)) => MatchedBy::Name,
-            (None, None) => MatchedBy::Behaviour,
+        match (&self.declared, &self.server, &self.named) {
+            (Some(_), ..) => MatchedBy::Declared,
+            (None, Some(_), _) => MatchedBy::Given,
+            (None, None, Some(_)) => MatchedBy::Name,
+            (None, None, None) => MatchedBy::Behaviour,
         }
     }
 

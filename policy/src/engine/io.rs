@@ -1,7 +1,7 @@
 //! The two enums that the whole program can be read off.
 
 use crate::event::{Event, GapCause};
-use crate::ids::{ConnectionId, Direction, Timestamp};
+use crate::ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
 
 /// Something that happened.
 #[allow(clippy::large_enum_variant, reason = "an input is handed on once; a box for each would cost more")]
@@ -10,6 +10,17 @@ pub enum Input<'a> {
     /// A process whose standard input and output are this connection ran a program. A chain (`npx`, `sh`,
     /// `node`) gives several for one connection.
     Exec(Exec),
+    /// A connection whose server and session are known by name: of a recording.
+    Open {
+        /// Which.
+        connection: ConnectionId,
+        /// When.
+        time: Timestamp,
+        /// Whose session it belongs to.
+        session: SessionId,
+        /// Which server it is; it counts as one at once.
+        server: ServerId,
+    },
     /// A whole frame was captured.
     Frame {
         /// On which connection.

@@ -11,7 +11,7 @@ use super::traffic::Seen;
 use super::{Due, Engine, MAX_RELAYS, relay};
 use crate::discovery;
 use crate::event::{CaptureGap, MatchedBy, ProcessInfo, ServerStarted};
-use crate::ids::{ConnectionId, Direction, ServerId, Timestamp};
+use crate::ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
 use crate::protocol::{self, Kind, Message, is_mcp_opening};
 use crate::redact::redact_argv;
 
@@ -171,6 +171,32 @@ impl Engine {
         self.config.declared.iter().find(is).map(|entry| entry.id.clone())
     }
 
+    /// A connection of which it is known what it is.
+    pub(super) fn open(
+        &mut self,
+        id: ConnectionId,
+        time: Timestamp,
+        session: SessionId,
+        server: ServerId,
+        now: Timestamp,
+        out: &mut Vec<Output>,
+    ) {
+        if !self.known(id, time, out) {
+            return;
+        }
+        let Some(connection) = self.connections.get_mut(&id).filter(|connection| connection.is_candidate())
+        else {
+            return;
+        };
+        connection.session = Some(session);
+        if self.config.declared.iter().any(|declared| declared.id == server) {
+            connection.declared = Some(server);
+        } else {
+            connection.server = Some(server);
+        }
+        self.start(id, time, now, out);
+    }
+
     /// Finds the relay that a connection is inner to: its client, or the nearest of the parents, is one of the
     /// relay's processes.
     fn find_outer(&mut self, id: ConnectionId) {
@@ -313,9 +339,9 @@ impl Engine {
         self.counters.servers += 1;
         let asked = connection.asked.take();
         let time = asked.unwrap_or(time);
+        let matched_by = connection.matched_by();
         connection.session = Some(session);
         connection.server = Some(connection.server_id());
-        let matched_by = connection.matched_by();
         let (naming, last) = (connection.naming(), connection.chain.last());
         let started = ServerStarted {
             pid: last.map(|process| process.pid),

@@ -14,6 +14,8 @@ pub enum MatchedBy {
     Behaviour,
     /// The configuration declares it.
     Declared,
+    /// A recording says so.
+    Given,
 }
 
 /// Where a server's id comes from.

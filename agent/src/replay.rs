@@ -1,0 +1,244 @@
+//! `mcpwarden replay`: recorded frames through the same policy core, events out.
+//!
+//! One JSON object a line comes in: `{"t": seconds, "session": "s1", "server": "a", "dir": "c2s" | "s2c", "frame": "…"}`
+//! or `{"t": seconds, "session": "s1", "server": "a", "event": "exec", "argv": […]}`. The same input gives the same
+//! bytes: nothing is read but the input and the configuration.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use mcpwarden_policy::{
+    ConnectionId, Direction, Engine, EngineConfig, Exec, Input, Output, Payloads, Process, ServerId,
+    SessionId, Timestamp,
+};
+use serde::Deserialize;
+
+use crate::cli::ReplayOptions;
+use crate::config::Config;
+use crate::output::Format;
+
+/// Longest line. A frame of 16 MiB can be six times as long when every byte of it is escaped.
+const MAX_LINE_BYTES: u64 = 128 << 20;
+
+/// One line of a recording.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    /// Seconds since the beginning, or since the epoch.
+    t: f64,
+    #[serde(default)]
+    session: Option<String>,
+    server: String,
+    #[serde(default)]
+    dir: Option<Dir>,
+    #[serde(default)]
+    frame: Option<String>,
+    #[serde(default)]
+    event: Option<Event>,
+    #[serde(default)]
+    argv: Vec<String>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Dir {
+    C2s,
+    S2c,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Event {
+    Exec,
+}
+
+/// Replays a file, or standard input for `-`.
+///
+/// # Errors
+/// The file cannot be read, or a line of it is no record; what came before was printed.
+pub fn run(options: &ReplayOptions) -> Result<()> {
+    let config = options.config.as_deref().map_or_else(|| Ok(Config::default()), Config::read)?;
+    // Hashes are keyed with a secret of the host; here the same input has to give the same bytes on every host.
+    let engine = EngineConfig {
+        payloads: if options.show_payloads { Payloads::Full } else { Payloads::Redacted },
+        verbose: options.verbose,
+        patterns: config.patterns().map_err(anyhow::Error::msg)?,
+        declared: config.declared(),
+        ..EngineConfig::new([0; 32])
+    };
+    let name = options.file.display().to_string();
+    let input: Box<dyn Read> = if options.file == Path::new("-") {
+        Box::new(std::io::stdin())
+    } else {
+        Box::new(File::open(&options.file).with_context(|| format!("cannot open {name}"))?)
+    };
+    let stdout = std::io::BufWriter::new(std::io::stdout().lock());
+    Replay::new(engine, options.output.format(), stdout).run(&name, BufReader::new(input))
+}
+
+struct Replay<W> {
+    engine: Engine,
+    format: Format,
+    to: W,
+    outputs: Vec<Output>,
+    line: Vec<u8>,
+    now: Timestamp,
+    connections: HashMap<(String, String), ConnectionId>,
+}
+
+impl<W: Write> Replay<W> {
+    fn new(config: EngineConfig, format: Format, to: W) -> Self {
+        Self {
+            engine: Engine::new(config),
+            format,
+            to,
+            outputs: Vec::new(),
+            line: Vec::new(),
+            now: Timestamp(0),
+            connections: HashMap::new(),
+        }
+    }
+
+    fn run(mut self, name: &str, mut input: impl BufRead) -> Result<()> {
+        let mut text = Vec::new();
+        for number in 1_u64.. {
+            text.clear();
+            let place = || format!("{name}:{number}");
+            (&mut input).take(MAX_LINE_BYTES).read_until(b'\n', &mut text).with_context(place)?;
+            if text.is_empty() {
+                break;
+            }
+            ensure!(
+                text.ends_with(b"\n") || (text.len() as u64) < MAX_LINE_BYTES,
+                "{}: longer than {} MiB",
+                place(),
+                MAX_LINE_BYTES >> 20
+            );
+            if text.trim_ascii().is_empty() {
+                continue;
+            }
+            let outcome = serde_json::from_slice(&text).map_err(Into::into).and_then(|line| self.step(line));
+            // What was said until then stays said.
+            self.print()?;
+            outcome.with_context(place)?;
+        }
+        while let Some(due) = self.engine.next_deadline() {
+            self.now = self.now.max(due);
+            self.engine.tick(self.now, &mut self.outputs);
+            self.print()?;
+        }
+        self.to.flush().context("cannot write")
+    }
+
+    fn step(&mut self, line: Line) -> Result<()> {
+        ensure!(line.t >= 0.0 && line.t < 1e10, "`t` must be seconds, not negative: {}", line.t);
+        let time = Timestamp((line.t * 1e9) as u64);
+        // Records may be a little out of order; time is not.
+        self.now = self.now.max(time);
+        let session = line.session.unwrap_or_else(|| "replay".to_owned());
+        let next = ConnectionId(self.connections.len() as u64 + 1);
+        let key = (session, line.server);
+        let known = self.connections.get(&key).copied();
+        let connection = known.unwrap_or(next);
+        match (line.event, line.dir, &line.frame) {
+            (Some(Event::Exec), None, None) => self.exec(connection, time, line.argv),
+            (None, Some(_), Some(_)) => {}
+            _ => bail!("either `dir` and `frame`, or `event` is needed"),
+        }
+        if known.is_none() {
+            let (session, server) = (SessionId(key.0.clone()), ServerId(key.1.clone()));
+            self.hand_in(Input::Open { connection, time, session, server });
+            self.connections.insert(key, connection);
+        }
+        if let (Some(dir), Some(frame)) = (line.dir, &line.frame) {
+            let direction = match dir {
+                Dir::C2s => Direction::ClientToServer,
+                Dir::S2c => Direction::ServerToClient,
+            };
+            self.hand_in(Input::Frame { connection, direction, time, bytes: frame.as_bytes() });
+        }
+        Ok(())
+    }
+
+    fn exec(&mut self, connection: ConnectionId, time: Timestamp, argv: Vec<String>) {
+        let process = Process { pid: connection.0 as u32, argv, ..Process::default() };
+        self.hand_in(Input::Exec(Exec { connection, time, adopted: false, process, client: None }));
+    }
+
+    fn hand_in(&mut self, input: Input<'_>) {
+        self.engine.handle(input, self.now, &mut self.outputs);
+    }
+
+    fn print(&mut self) -> Result<()> {
+        for output in self.outputs.drain(..) {
+            if let Output::Event(event) = output {
+                self.line.clear();
+                self.format.write(&event, &mut self.line);
+                self.to.write_all(&self.line).context("cannot write")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replay(text: &str) -> (String, Result<()>) {
+        let mut out = Vec::new();
+        let outcome =
+            Replay::new(EngineConfig::new([0; 32]), Format::Json, &mut out).run("x", text.as_bytes());
+        (String::from_utf8(out).unwrap(), outcome)
+    }
+
+    const LINES: &str = r#"{"t": 1, "session": "s1", "server": "a", "event": "exec", "argv": ["a", "b"]}
+{"t": 1.5, "session": "s1", "server": "a", "dir": "c2s", "frame": "{\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"t\"}}"}
+
+{"t": 1.25, "session": "s1", "server": "a", "dir": "s2c", "frame": "{\"id\":1,\"result\":{}}"}
+{"t": 2, "server": "b", "dir": "c2s", "frame": "{\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"t\"}}"}"#;
+
+    #[test]
+    fn the_same_bytes_each_time() {
+        let (first, outcome) = replay(LINES);
+        outcome.unwrap();
+        assert_eq!(first, replay(LINES).0);
+        let said: Vec<(String, String, String)> = first
+            .lines()
+            .map(|line| {
+                let event: serde_json::Value = serde_json::from_str(line).unwrap();
+                let text = |name: &str| event[name].as_str().unwrap().to_owned();
+                (text("type"), text("session_id"), text("server_id"))
+            })
+            .collect();
+        let expected = [
+            ("mcp_server_started", "s1", "a"),
+            ("mcp_tool_called", "s1", "a"),
+            ("mcp_tool_result", "s1", "a"),
+            ("mcp_server_started", "replay", "b"),
+            ("mcp_tool_called", "replay", "b"),
+        ];
+        let expected = expected.map(|(kind, session, server)| (kind.into(), session.into(), server.into()));
+        assert_eq!(said, expected);
+        assert!(first.contains(r#""argv":["a","b"]"#), "{first}");
+    }
+
+    #[test]
+    fn a_line_that_is_no_record_is_named() {
+        let cases = [
+            ("{", "x:1"),
+            ("\n{\"t\":1}", "x:2: missing field `server`"),
+            (r#"{"t":1,"server":"a"}"#, "either `dir` and `frame`"),
+            (r#"{"t":-1,"server":"a","event":"exec"}"#, "not negative"),
+            (r#"{"t":1,"server":"a","dir":"up","frame":""}"#, "unknown variant `up`"),
+            (r#"{"t":1,"server":"a","what":1}"#, "unknown field `what`"),
+        ];
+        for (text, expected) in cases {
+            let error = format!("{:#}", replay(text).1.unwrap_err());
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+}
