@@ -4,7 +4,7 @@
 
 use std::{fs, path::Path};
 
-use mcpwarden_policy::{Declared, NamePatterns, ServerId, discovery::BUILT_IN};
+use mcpwarden_policy::{Declared, Inspect, NamePatterns, ServerId, discovery::BUILT_IN};
 use serde::Deserialize;
 
 use crate::capture::CaptureLimits;
@@ -205,6 +205,17 @@ impl Config {
             ..CaptureLimits::default()
         }
     }
+}
+
+/// What is looked for in definitions, arguments and results.
+///
+/// # Errors
+/// A rule does not compile.
+pub fn inspection() -> anyhow::Result<Inspect> {
+    Inspect::built_in().map_err(|errors| {
+        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        anyhow::anyhow!("the detection rules cannot be used: {}", errors.join("; "))
+    })
 }
 
 /// A ring's size is a power of two and at least a page.

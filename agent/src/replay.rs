@@ -17,7 +17,7 @@ use mcpwarden_policy::{
 use serde::Deserialize;
 
 use crate::cli::ReplayOptions;
-use crate::config::Config;
+use crate::config::{Config, inspection};
 use crate::output::Format;
 
 /// Longest line. A frame of 16 MiB can be six times as long when every byte of it is escaped.
@@ -67,6 +67,7 @@ pub fn run(options: &ReplayOptions) -> Result<()> {
         verbose: options.verbose,
         patterns: config.patterns().map_err(anyhow::Error::msg)?,
         declared: config.declared(),
+        inspection: Some(inspection()?),
         ..EngineConfig::new([0; 32])
     };
     let name = options.file.display().to_string();

@@ -24,7 +24,7 @@ use crate::{
     capture::Capture,
     cli::RunOptions,
     clock::Clock,
-    config::{self, Config},
+    config::{self, Config, inspection},
     instance,
     kernel::{
         Kernel, ProgramStats,
@@ -72,6 +72,7 @@ pub fn run(options: RunOptions) -> Result<()> {
         verbose: options.verbose,
         patterns: config.patterns().map_err(anyhow::Error::msg)?,
         declared: config.declared(),
+        inspection: Some(inspection()?),
         ..EngineConfig::new(instance::redaction_key(&options.state_dir)?)
     };
     // The tracepoint backend is the only one so far, so `auto` and `tracepoints` are the same.

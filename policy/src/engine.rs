@@ -7,6 +7,7 @@
 
 mod config;
 mod connection;
+mod inspect;
 mod io;
 mod memory;
 mod pairing;
@@ -18,9 +19,10 @@ mod traffic;
 
 use std::collections::{BTreeSet, HashMap};
 
-pub use config::{Counters, Declared, EngineConfig, EngineLimits, Payloads};
+pub use config::{Counters, Declared, EngineConfig, EngineLimits, Inspect, Payloads};
 pub use io::{Exec, ExitStatus, Input, Output, Process};
 
+use crate::detect::DetectionCache;
 use crate::event::{CaptureGap, Event, EventBody, ServerType};
 use crate::ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
 use crate::redact::Redactor;
@@ -53,6 +55,8 @@ pub struct Engine {
     /// Which connection a live process serves.
     processes: HashMap<u32, ConnectionId>,
     relays: Relays,
+    sessions: inspect::Sessions,
+    definitions: DetectionCache,
     memory: memory::Memory,
     /// What is due when; entries that no longer hold are skipped.
     due: BTreeSet<(Timestamp, Due)>,
@@ -60,6 +64,7 @@ pub struct Engine {
 }
 
 /// Who an event is about.
+#[derive(Clone, Debug)]
 struct Place {
     connection: ConnectionId,
     session: SessionId,
@@ -67,6 +72,8 @@ struct Place {
     via: Vec<ServerId>,
 }
 
+/// Definitions of which it is remembered what was found in them.
+const CACHED_DEFINITIONS: usize = 4_096;
 /// Most relays one behind the other.
 const MAX_RELAYS: usize = 8;
 
@@ -82,6 +89,8 @@ impl Engine {
             dropped: server::Dropped::default(),
             processes: HashMap::new(),
             relays: Relays::default(),
+            sessions: inspect::Sessions::default(),
+            definitions: DetectionCache::new(CACHED_DEFINITIONS),
             memory: memory::Memory::default(),
             due: BTreeSet::new(),
             scratch: String::new(),

@@ -5,6 +5,7 @@
 
 mod agent;
 mod detection;
+mod judgement;
 mod server;
 mod traffic;
 
@@ -13,6 +14,10 @@ use serde::{Deserialize, Serialize, Serializer};
 
 pub use agent::{AgentLoss, AgentStarted, AgentStopped};
 pub use detection::{Category, Detection, Form, Match, Severity};
+pub use judgement::{
+    Action, CrossServerBlocked, Detected, FieldChange, ListChanged, ListKind, RelatedCall, RequestBlocked,
+    Subject, ToolChanged, ToolRemoved,
+};
 pub use server::{
     Identity, MatchedBy, PerDirection, ProcessInfo, ServerExited, ServerInitialized, ServerStarted,
 };
@@ -127,8 +132,20 @@ bodies! {
     ServerInitialized = "mcp_server_initialized",
     /// A server offers a tool; once for each connection, name and definition.
     ToolSeen = "mcp_tool_seen",
+    /// A tool's definition is not what was pinned.
+    ToolChanged = "mcp_tool_changed",
+    /// A server lists a tool no more.
+    ToolRemoved = "mcp_tool_removed",
+    /// A server says that one of its lists is another now.
+    ListChanged = "mcp_list_changed",
+    /// A rule found something that is written to misuse the model.
+    Detected = "mcp_detection",
     /// A client asked for a tool call.
     ToolCalled = "mcp_tool_called",
+    /// A rule about several servers of a session objects to a call.
+    CrossServerBlocked = "mcp_cross_server_blocked",
+    /// Guards object to something that is no tool call.
+    RequestBlocked = "mcp_request_blocked",
     /// A tool call was answered.
     ToolResult = "mcp_tool_result",
     /// Any other message; only when asked for (`--verbose`).

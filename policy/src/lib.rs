@@ -30,8 +30,8 @@ pub mod wire;
 
 pub use discovery::NamePatterns;
 pub use engine::{
-    Counters, Declared, Engine, EngineConfig, EngineLimits, Exec, ExitStatus, Input, Output, Payloads,
-    Process,
+    Counters, Declared, Engine, EngineConfig, EngineLimits, Exec, ExitStatus, Input, Inspect, Output,
+    Payloads, Process,
 };
 pub use event::{Event, EventBody, GapCause};
 pub use ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};

@@ -5,7 +5,10 @@
 use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
-use mcpwarden_policy::{Direction, Event, EventBody, event::CallStatus};
+use mcpwarden_policy::{
+    Direction, Event, EventBody,
+    event::{CallStatus, Severity},
+};
 use serde_json::Value;
 
 use super::escape::is_deceptive;
@@ -47,6 +50,15 @@ fn mark(body: &EventBody) -> (&'static str, Style) {
         EventBody::ServerInitialized(_) => ("ready   ", colour(AnsiColor::Green)),
         EventBody::ToolSeen(_) => ("tool    ", colour(AnsiColor::Cyan)),
         EventBody::ToolCalled(_) => ("call    ", colour(AnsiColor::Yellow)),
+        EventBody::ToolChanged(_) => ("CHANGED ", colour(AnsiColor::Red)),
+        EventBody::ToolRemoved(_) | EventBody::ListChanged(_) => ("changed ", colour(AnsiColor::Cyan)),
+        EventBody::Detected(found) if found.detection.severity < Severity::High => {
+            ("found   ", colour(AnsiColor::Yellow))
+        }
+        EventBody::Detected(_) => ("FOUND   ", colour(AnsiColor::Red)),
+        EventBody::CrossServerBlocked(_) | EventBody::RequestBlocked(_) => {
+            ("BLOCKED ", colour(AnsiColor::Red))
+        }
         EventBody::ToolResult(result) if result.status == CallStatus::Error => {
             ("error   ", colour(AnsiColor::Red))
         }
@@ -110,6 +122,32 @@ fn body(event: &Event, line: &mut Line) {
                 line.dim(&format!("  {}", clean(description)));
             }
         }
+        EventBody::ToolChanged(changed) => {
+            line.plain(&format!("  {}", clean(&changed.tool_name)));
+            for change in &changed.changes {
+                line.dim(&format!("  {}", clean(&change.path)));
+            }
+        }
+        EventBody::ToolRemoved(removed) => line.plain(&format!("  {}", clean(&removed.tool_name))),
+        EventBody::ListChanged(changed) => line.plain(&format!("  {}", word(&changed.list))),
+        EventBody::Detected(found) => {
+            let detection = &found.detection;
+            line.plain(&format!("  {} {}", word(&detection.severity), clean(&detection.pattern)));
+            line.plain(&format!(" in {}", word(&found.subject)));
+            if let Some(tool) = &found.tool_name {
+                line.plain(&format!(" of {}", clean(tool)));
+            }
+            line.dim(&format!(" {}", clean(&detection.field)));
+            if let Some(first) = detection.matches.first() {
+                line.plain(&format!("  {:?}", clean(&first.text)));
+            }
+        }
+        EventBody::CrossServerBlocked(blocked) => {
+            line.plain(&format!("  {} {}", clean(&blocked.blocked_tool_name), clean(&blocked.reason)));
+        }
+        EventBody::RequestBlocked(blocked) => {
+            line.plain(&format!("  {} {}", clean(&blocked.method), clean(&blocked.reason)));
+        }
         EventBody::ToolCalled(call) => {
             line.plain(&format!("  {} {}", clean(&call.tool_name), value(&call.input)));
             line.dim(&format!("  id {}", clean(&call.jsonrpc_id.to_string())));
@@ -123,11 +161,10 @@ fn body(event: &Event, line: &mut Line) {
             line.dim(&format!("  id {}", clean(&result.jsonrpc_id.to_string())));
         }
         EventBody::Message(message) => {
-            let kind = serde_json::to_value(message.kind).unwrap_or_default();
             line.plain(&format!(
                 "  {} {} {}",
                 way(message.direction),
-                kind.as_str().unwrap_or_default(),
+                word(&message.kind),
                 clean(message.method.as_deref().unwrap_or(""))
             ));
             line.dim(&format!("  {} bytes", message.bytes));
@@ -151,15 +188,19 @@ fn body(event: &Event, line: &mut Line) {
             }
         }
         EventBody::CaptureGap(gap) => {
-            let cause = serde_json::to_value(gap.cause).unwrap_or_default();
             line.plain(&format!(
                 "  {} bytes {} not seen: {}",
                 gap.bytes,
                 way(gap.direction),
-                cause.as_str().unwrap_or_default()
+                word(&gap.cause)
             ));
         }
     }
+}
+
+/// The word that stands for a value in JSON.
+fn word(value: &impl serde::Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 fn way(direction: Direction) -> &'static str {

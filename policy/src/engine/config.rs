@@ -1,9 +1,12 @@
 //! What the engine is told at start, and what it counts.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::detect::{DetectConfig, Detector, RuleError, RuleSet};
 use crate::discovery::NamePatterns;
+use crate::event::Severity;
 use crate::ids::ServerId;
 
 /// How much of arguments and results is put into events.
@@ -112,8 +115,30 @@ pub struct EngineConfig {
     pub patterns: NamePatterns,
     /// Servers that the configuration declares.
     pub declared: Vec<Declared>,
+    /// What is looked for in definitions, arguments and results. `None`: nothing is.
+    pub inspection: Option<Inspect>,
     /// Bounds.
     pub limits: EngineLimits,
+}
+
+/// What is looked for, and from when on that is an event.
+#[derive(Clone, Debug)]
+pub struct Inspect {
+    /// The compiled rules.
+    pub detector: Arc<Detector>,
+    /// Detections of this severity and worse are events of their own.
+    pub alert_threshold: Severity,
+}
+
+impl Inspect {
+    /// The built-in rules, with the default threshold.
+    ///
+    /// # Errors
+    /// A built-in rule does not compile, which a test rules out.
+    pub fn built_in() -> Result<Self, Vec<RuleError>> {
+        let detector = Detector::new(RuleSet::built_in()?, &DetectConfig::default())?;
+        Ok(Self { detector: Arc::new(detector), alert_threshold: Severity::High })
+    }
 }
 
 impl EngineConfig {
@@ -125,6 +150,7 @@ impl EngineConfig {
             redaction_key,
             patterns: NamePatterns::default(),
             declared: Vec::new(),
+            inspection: None,
             limits: EngineLimits::default(),
         }
     }
@@ -192,6 +218,10 @@ counters! {
     id_reused,
     /// Tools that were not remembered since there were too many; each sight of one is said again.
     tools_overflow,
+    /// Things found that are bad enough to be events.
+    detections,
+    /// Bounds that an inspection reached: something was not looked at, or not said.
+    inspection_bounds,
     /// Entries of a `tools/list` answer that are no tool definition.
     invalid_tools,
     /// Requests that a relay passed on and that were said once.

@@ -275,11 +275,7 @@ impl Connection {
 
     /// Counts a frame.
     pub(super) fn count(&mut self, direction: Direction, bytes: u64) {
-        let (frames, total) = match direction {
-            Direction::ClientToServer => (&mut self.totals.frames.c2s, &mut self.totals.bytes.c2s),
-            Direction::ServerToClient => (&mut self.totals.frames.s2c, &mut self.totals.bytes.s2c),
-        };
-        *frames += 1;
-        *total += bytes;
+        *self.totals.frames.of(direction) += 1;
+        *self.totals.bytes.of(direction) += bytes;
     }
 }

@@ -33,6 +33,10 @@ pub(super) enum Asked {
 }
 
 impl Open {
+    pub(super) fn answered(&self) -> Answered<'_> {
+        Answered { asked: &self.asked, id: &self.id, time: self.time }
+    }
+
     /// Memory that it takes under `key`, about: itself, its place in the order, its share of a link between relays.
     fn bytes(&self, key: &IdKey) -> usize {
         let id = match &self.id {
@@ -69,6 +73,16 @@ impl Asked {
             Self::Other { method } => method,
         }
     }
+}
+
+/// What an answer is an answer to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answered<'a> {
+    pub(super) asked: &'a Asked,
+    /// The id of the request, as it is recorded.
+    pub(super) id: &'a Value,
+    /// When it was asked.
+    pub(super) time: Timestamp,
 }
 
 /// What a client says of itself in `initialize`.

@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use super::connection::{Connection, Stage};
 use super::io::Output;
-use super::pairing::{Asked, Open, Role};
+use super::pairing::{Answered, Asked, Open, Role};
 use super::relay::{self, Fingerprint, Held, HeldId, Hop, Link, LinkId};
 use super::traffic::Seen;
-use super::{Due, Engine, Place};
+use super::{Due, Engine};
 use crate::ids::{ConnectionId, Direction, Timestamp};
 use crate::protocol::{self, IdKey, Kind, Message};
 
@@ -171,7 +171,7 @@ impl Engine {
 
     /// Ties the requests of one held message together, so that their answers are said once.
     fn link(&mut self, held: &Held, target: ConnectionId) {
-        let Some(Place { session, server, via, .. }) = self.place(target) else { return };
+        let Some(place) = self.place(target) else { return };
         let link = LinkId(self.relays.next());
         let mut first: Option<(Value, Asked)> = None;
         let mut remaining = 0;
@@ -184,17 +184,7 @@ impl Engine {
             }
         }
         if let Some((id, asked)) = first {
-            let link_of = Link {
-                connection: target,
-                session,
-                server,
-                via,
-                id,
-                time: held.time,
-                asked,
-                remaining,
-                answer: None,
-            };
+            let link_of = Link { place, id, time: held.time, asked, remaining, answer: None };
             self.relays.links.insert(link, link_of);
         }
     }
@@ -211,13 +201,7 @@ impl Engine {
         let first = match self.relays.links.get_mut(&id) {
             Some(link) if link.answer.is_none() => {
                 link.answer = Some(fingerprint);
-                let place = Place {
-                    connection: link.connection,
-                    session: link.session.clone(),
-                    server: link.server.clone(),
-                    via: link.via.clone(),
-                };
-                Some((place, link.asked.clone(), link.id.clone(), link.time))
+                Some((link.place.clone(), link.asked.clone(), link.id.clone(), link.time))
             }
             // The relay passed on what it got.
             Some(link) if link.answer == Some(fingerprint) => return self.relays.let_go(id),
@@ -225,13 +209,13 @@ impl Engine {
         };
         self.relays.let_go(id);
         match first {
-            Some((place, asked, id, asked_at)) => {
-                self.say_answer(place, seen, message, &asked, &id, asked_at, out)
+            Some((place, asked, id, time)) => {
+                self.say_answer(place, seen, message, Answered { asked: &asked, id: &id, time }, out);
             }
             // It made something else of it, and that is what the client got.
             None => {
                 if let Some(place) = self.place(seen.connection) {
-                    self.say_answer(place, seen, message, &open.asked, &open.id, open.time, out);
+                    self.say_answer(place, seen, message, open.answered(), out);
                 }
             }
         }

@@ -63,6 +63,7 @@ impl Recorder {
             jsonrpc_id: id,
             input: self.optional(arguments),
             meta: if self.is_full() { rest_of_params(params) } else { None },
+            detections: Vec::new(),
         }
     }
 

@@ -20,8 +20,9 @@ use std::collections::{BTreeMap, HashMap};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use super::Place;
 use super::pairing::Asked;
-use crate::ids::{ConnectionId, ServerId, SessionId, Timestamp};
+use crate::ids::{ConnectionId, Timestamp};
 use crate::protocol::{self, IdKey, Kind, Message, value};
 
 /// What a message says, whatever its id.
@@ -59,11 +60,8 @@ pub(super) struct Held {
 /// What the answer to a relayed request is said with.
 #[derive(Debug)]
 pub(super) struct Link {
-    /// Whose it is: the innermost.
-    pub(super) connection: ConnectionId,
-    pub(super) session: SessionId,
-    pub(super) server: ServerId,
-    pub(super) via: Vec<ServerId>,
+    /// Whose it is: the innermost's.
+    pub(super) place: Place,
     /// Of the outermost request, as it is recorded.
     pub(super) id: Value,
     pub(super) time: Timestamp,

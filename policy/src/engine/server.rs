@@ -362,7 +362,11 @@ impl Engine {
                 .map(|named| named.pattern.clone()),
             identity: connection.identity(),
             adopted: connection.adopted,
-            chain: connection.chain.iter().filter_map(|process| process.argv.first().cloned()).collect(),
+            chain: connection
+                .chain
+                .iter()
+                .filter_map(|process| redact_argv(process.argv.get(..1)?).pop())
+                .collect(),
         };
         if asked.is_none() {
             out.push(Output::Confirm(id));
@@ -465,6 +469,9 @@ impl Engine {
         let Some(mut connection) = self.connections.remove(&id) else { return };
         self.processes.retain(|pid, owner| *owner != id || !connection.live.contains(pid));
         self.memory.close(std::mem::take(&mut connection.account));
+        if let Some(session) = &connection.session {
+            self.forget_session(session);
+        }
         for open in connection.take_pairings().into_iter().flat_map(Pairing::into_open) {
             self.let_go(&open);
         }

@@ -1,6 +1,7 @@
 //! Tables of inputs and what is said of them.
 
 mod bounds;
+mod inspect;
 mod life;
 mod pairs;
 mod relays;
@@ -185,6 +186,15 @@ pub(super) fn short(output: &Output) -> String {
         }
         EventBody::ServerExited(exited) => format!("exited {:?} calls {}", exited.exit_code, exited.calls),
         EventBody::CaptureGap(gap) => format!("gap {}", gap.bytes),
+        EventBody::ToolChanged(changed) => format!("changed {}", changed.tool_name),
+        EventBody::ToolRemoved(removed) => format!("removed {}", removed.tool_name),
+        EventBody::ListChanged(changed) => format!("list changed {:?}", changed.list),
+        EventBody::Detected(found) => {
+            let of = found.tool_name.as_deref().unwrap_or("-");
+            format!("found {} in {:?} of {of}", found.detection.pattern, found.subject)
+        }
+        EventBody::CrossServerBlocked(blocked) => format!("blocked by {}", blocked.rule),
+        EventBody::RequestBlocked(blocked) => format!("blocked {} {:?}", blocked.method, blocked.guard),
         EventBody::AgentStarted(_) | EventBody::AgentLoss(_) | EventBody::AgentStopped(_) => {
             "agent".to_owned()
         }

@@ -5,12 +5,13 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use super::connection::{Connection, Stage};
+use super::inspect::About;
 use super::io::Output;
-use super::pairing::{Asked, Early, Open, Role};
+use super::pairing::{Answered, Asked, Early, Open, Role};
 use super::record::{self, MAX_NAME_BYTES, MAX_TEXT_BYTES, asked, clip};
 use super::relay::{self, Fingerprint};
 use super::{Due, Engine, Place};
-use crate::event::{ToolSeen, ToolStatus};
+use crate::event::{Subject, ToolSeen, ToolStatus};
 use crate::hash::{definition_hash, text_hash};
 use crate::ids::{ConnectionId, Direction, Timestamp};
 use crate::protocol::{self, Id, IdKey, Kind, Message, Method, ProtocolError, members, value};
@@ -66,6 +67,9 @@ impl Engine {
 
     fn invalid(&mut self, seen: Seen, frame: &[u8], out: &mut Vec<Output>) {
         self.counters.invalid_frames += 1;
+        if let Some(connection) = self.connections.get_mut(&seen.connection) {
+            *connection.totals.invalid_frames.of(seen.direction) += 1;
+        }
         if self.config.verbose {
             self.say_of(seen.connection, seen.time, self.recorder.invalid(seen.direction, frame), out);
         }
@@ -180,7 +184,7 @@ impl Engine {
             Role::Copy => {}
             Role::Own | Role::Copied | Role::Held(_) => {
                 if let Some(place) = self.place(seen.connection) {
-                    self.say_answer(place, seen, message, &open.asked, &open.id, open.time, out);
+                    self.say_answer(place, seen, message, open.answered(), out);
                 }
             }
         }
@@ -234,6 +238,11 @@ impl Engine {
         out: &mut Vec<Output>,
     ) {
         let Kind::Request { id, method: Method::ToolsCall, params } = &message.kind else {
+            if let Some(place) = self.place(target)
+                && seen.direction == Direction::ServerToClient
+            {
+                self.inspect_server_request(&place, seen.time, message, out);
+            }
             return self.say_message(target, seen, message, None, out);
         };
         self.counters.calls += 1;
@@ -243,32 +252,36 @@ impl Engine {
             }
         }
         if let Some(place) = self.place(target) {
-            let called = self.recorder.called(self.recorder.id(*id), *params, &place.server);
-            self.say(place, seen.time, called, out);
+            let found = self.inspect_arguments(*params);
+            let mut called = self.recorder.called(self.recorder.id(*id), *params, &place.server);
+            called.detections.clone_from(&found.detections);
+            let about = About {
+                tool_name: Some(called.tool_name.clone()),
+                id: Some(called.jsonrpc_id.clone()),
+                ..About::of(Subject::Arguments)
+            };
+            self.say(place.clone(), seen.time, called, out);
+            self.say_found(&place, seen.time, &about, &found, out);
         }
     }
 
-    /// Says an answer for `place`, whose request had `id` and was sent at `asked_at`.
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "an answer is said of its request, and that is what these are"
-    )]
+    /// Says an answer for `place`, and what was found in it.
     pub(super) fn say_answer(
         &mut self,
         place: Place,
         seen: Seen,
         message: &Message<'_>,
-        asked: &Asked,
-        id: &Value,
-        asked_at: Timestamp,
+        to: Answered<'_>,
         out: &mut Vec<Output>,
     ) {
+        let Answered { asked, id, time: asked_at } = to;
         match asked {
             Asked::Call { tool_name } => {
                 let latency = seen.time.nanos_since(asked_at);
                 let result =
                     self.recorder.result(tool_name, id.clone(), message, seen.bytes, latency, &place.server);
-                return self.say(place, seen.time, result, out);
+                self.say(place.clone(), seen.time, result, out);
+                return self.inspect_answer(&place, seen.time, message, to, out);
             }
             Asked::ToolsList => {
                 if let Kind::Response { result, .. } = &message.kind {
@@ -277,6 +290,7 @@ impl Engine {
             }
             Asked::Initialize(_) | Asked::Other { .. } => {}
         }
+        self.inspect_answer(&place, seen.time, message, to, out);
         if self.config.verbose {
             let message =
                 self.recorder.message(seen.direction, message, seen.bytes, Some(asked.method()), Some(id));
@@ -316,22 +330,27 @@ impl Engine {
             if !is_new(connection, &name, &hash, limit, &mut self.counters.tools_overflow) {
                 continue;
             }
+            self.session_tool(&place.session, &name);
+            let found = match &self.config.inspection {
+                Some(inspection) => self.definitions.tool(&inspection.detector, tool.get()),
+                None => Default::default(),
+            };
+            let about = About {
+                tool_name: Some(name.clone().into_owned()),
+                tool_hash: Some(hash.clone()),
+                ..About::of(Subject::Definition)
+            };
             let seen = ToolSeen {
                 tool_name: clip(&name, MAX_NAME_BYTES),
                 tool_hash: hash,
                 description: record::text(description, MAX_TEXT_BYTES),
                 definition: definition.filter(|_| self.recorder.is_full()),
                 status: ToolStatus::New,
-                detections: Vec::new(),
-                max_severity: None,
+                detections: found.detections.clone(),
+                max_severity: found.max_severity(),
             };
-            let place = Place {
-                connection: place.connection,
-                session: place.session.clone(),
-                server: place.server.clone(),
-                via: place.via.clone(),
-            };
-            self.say(place, time, seen, out);
+            self.say(place.clone(), time, seen, out);
+            self.say_found(place, time, &about, &found, out);
         }
     }
 }

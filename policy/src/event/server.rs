@@ -4,6 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::ids::Direction;
+
 /// How it was found out that a program is an MCP server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -77,7 +79,8 @@ pub struct ServerStarted {
     pub identity: Identity,
     /// Whether it ran before the agent did.
     pub adopted: bool,
-    /// First argument of each program of the chain, in order: `["npx", "sh", "node"]`.
+    /// First argument of each program of the chain, in order: `["npx", "sh", "node"]`. A program can put anything
+    /// there (npm: its whole command line), so what looks like a secret is replaced by `***`.
     pub chain: Vec<String>,
 }
 
@@ -122,6 +125,20 @@ pub struct PerDirection {
     pub s2c: u64,
 }
 
+impl PerDirection {
+    fn is_zero(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// That of one direction.
+    pub fn of(&mut self, direction: Direction) -> &mut u64 {
+        match direction {
+            Direction::ClientToServer => &mut self.c2s,
+            Direction::ServerToClient => &mut self.s2c,
+        }
+    }
+}
+
 /// Said once, when the last process of a server ended or nobody holds its connection any more.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerExited {
@@ -142,6 +159,9 @@ pub struct ServerExited {
     pub frames: PerDirection,
     /// Bytes of those frames.
     pub bytes: PerDirection,
+    /// Frames that were no JSON-RPC. Absent when there were none.
+    #[serde(default, skip_serializing_if = "PerDirection::is_zero")]
+    pub invalid_frames: PerDirection,
     /// Bytes that were no message, such as log text on standard output.
     pub junk_bytes: u64,
     /// Bytes that were not captured.
@@ -150,6 +170,6 @@ pub struct ServerExited {
     pub unanswered: u64,
 }
 
-fn is_false(value: &bool) -> bool {
+pub(super) fn is_false(value: &bool) -> bool {
     !value
 }

@@ -1,6 +1,9 @@
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::*;
+use crate::guard::{GuardKind, ToolCategory};
 use crate::ids::Direction;
 
 fn about(body: impl Into<EventBody>) -> Event {
@@ -53,6 +56,7 @@ fn examples() -> Vec<Event> {
         jsonrpc_id: json!("a"),
         input: json!({"path": {"type": "string", "length": 3, "hash": "0"}}),
         meta: Some(json!({"_meta": {}})),
+        detections: vec![],
     };
     let result = ToolResult {
         tool_name: "read".into(),
@@ -103,7 +107,75 @@ fn examples() -> Vec<Event> {
     let loss = AgentLoss { counter: "c".into(), count: 1, total: 2, meaning: "m".into() };
     let stopped = AgentStopped { reason: "SIGTERM".into(), counters: [("frames".to_owned(), 1)].into() };
     let exited = ServerExited { exit_code: Some(0), signal: Some(9), ..Default::default() };
+    let detection = tool.detections[0].clone();
+    let found = Detected {
+        subject: Subject::Definition,
+        tool_name: Some("read".into()),
+        tool_id: Some("mcp:server-git:read".into()),
+        tool_hash: Some("ab".into()),
+        jsonrpc_id: Some(json!(1)),
+        action: Action::Alert,
+        detection: detection.clone(),
+    };
+    let instructions = Detected {
+        subject: Subject::Instructions,
+        tool_name: None,
+        tool_id: None,
+        tool_hash: None,
+        jsonrpc_id: None,
+        ..found.clone()
+    };
+    let changed = ToolChanged {
+        tool_name: "read".into(),
+        tool_id: "mcp:server-git:read".into(),
+        previous_hash: "ab".into(),
+        new_hash: "cd".into(),
+        changes: vec![
+            FieldChange { path: "/description".into(), previous: Some(json!("a")), new: Some(json!("b")) },
+            FieldChange { path: "/title".into(), previous: None, new: Some(json!("b")) },
+        ],
+        truncated: true,
+        detections: vec![detection],
+        max_severity: Some(Severity::High),
+        action: Action::Alert,
+    };
+    let removed = ToolRemoved {
+        tool_name: "read".into(),
+        tool_id: "mcp:server-git:read".into(),
+        tool_hash: "ab".into(),
+    };
+    let related = RelatedCall {
+        timestamp: Timestamp(5),
+        server_id: ServerId("files".into()),
+        tool_name: "read".into(),
+        category: ToolCategory::Read,
+        action: Action::Allow,
+    };
+    let cross = CrossServerBlocked {
+        rule: "read_then_send".into(),
+        severity: Severity::Critical,
+        reason: "r".into(),
+        blocked_server_id: ServerId("mail".into()),
+        blocked_tool_name: "send".into(),
+        related_calls: vec![related],
+        enforced: false,
+    };
+    let blocked = RequestBlocked {
+        method: "prompts/get".into(),
+        jsonrpc_id: None,
+        guard: GuardKind::ServerAccess,
+        code: "server_denied".into(),
+        reason: "r".into(),
+        enforced: true,
+    };
     vec![
+        about(found),
+        about(instructions),
+        about(changed),
+        about(removed),
+        about(ListChanged { list: ListKind::Tools }),
+        about(cross),
+        about(blocked),
         Event::agent(Timestamp(1), started_agent.into()),
         Event::agent(Timestamp(2), loss.into()),
         Event::agent(Timestamp(3), stopped.into()),
@@ -138,22 +210,22 @@ fn examples() -> Vec<Event> {
 #[test]
 fn every_event_is_as_the_schema_says() {
     let schema = jsonschema::validator_for(&schema()).unwrap();
-    let mut kinds: Vec<&str> = Vec::new();
+    let mut kinds: BTreeSet<&str> = BTreeSet::new();
     for event in examples() {
         let json = serde_json::to_value(&event).unwrap();
         if let Err(error) = schema.validate(&json) {
             panic!("{json}: {error}");
         }
-        kinds.push(event.kind());
+        kinds.insert(event.kind());
     }
-    kinds.dedup();
-    assert_eq!(kinds, EventBody::KINDS, "each kind has an example");
+    assert_eq!(kinds, EventBody::KINDS.iter().copied().collect(), "each kind has an example");
 }
 
 #[test]
 fn the_schema_refuses_what_is_no_event() {
     let schema = jsonschema::validator_for(&schema()).unwrap();
-    let good = serde_json::to_value(&examples()[8]).unwrap();
+    let good = examples().into_iter().find(|event| event.kind() == "mcp_tool_seen").unwrap();
+    let good = serde_json::to_value(&good).unwrap();
     assert!(schema.is_valid(&good));
     let cases = [
         ("type", json!("mcp_unknown")),

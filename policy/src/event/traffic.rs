@@ -54,6 +54,9 @@ pub struct ToolCalled {
     /// Whatever else `params` holds (`_meta`, `task`); only with full payloads, absent when there is nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
+    /// What the rules found in the arguments; secrets are masked. Absent when there is nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub detections: Vec<Detection>,
 }
 
 /// How a call ended.

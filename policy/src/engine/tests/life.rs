@@ -269,6 +269,18 @@ fn a_server_is_announced_when_it_answers() {
 }
 
 #[test]
+fn what_was_no_message_is_counted_to_the_end() {
+    let mut bench = Bench::new();
+    bench.server(1, 5, "npm\u{20}exec\u{20}x\u{20}--token\u{20}abc", 9);
+    bench.s2c(1, "{x}");
+    bench.s2c(1, "[1");
+    bench.c2s(1, "{}");
+    bench.close(1);
+    let exited = bench.events().pop().unwrap();
+    assert_eq!(exited["invalid_frames"], serde_json::json!({"c2s": 0, "s2c": 2}), "{exited}");
+}
+
+#[test]
 fn what_waits_for_the_announcement_is_bounded() {
     let mut bench = Bench::with(|config| {
         config.limits.start_wait = EngineLimits::default().start_wait;

@@ -1,0 +1,182 @@
+//! What the detector finds in what goes by, and who is told.
+
+use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::io::Output;
+use super::pairing::{Answered, Asked};
+use super::record::{MAX_NAME_BYTES, clip, tool_id};
+use super::{Engine, Place};
+use crate::detect::{self, Inspection, ToolNames};
+use crate::event::{Action, Detected, Subject};
+use crate::ids::{SessionId, Timestamp};
+use crate::protocol::{Kind, Message, Method, decode_str, members};
+
+/// Most tool names that are remembered of a session.
+const MAX_SESSION_TOOLS: usize = 10_000;
+/// Longest such name.
+const MAX_TOOL_NAME_BYTES: usize = 256;
+
+/// The tools that a session's servers offer: their names are what an instruction in a result would speak of.
+#[derive(Debug, Default)]
+pub(super) struct SessionTools {
+    names: BTreeSet<Box<str>>,
+    /// Built when it is needed next.
+    matcher: Option<Rc<ToolNames>>,
+}
+
+/// What is inspected, and what it is named by in events.
+#[derive(Clone, Debug)]
+pub(super) struct About {
+    pub(super) subject: Subject,
+    pub(super) tool_name: Option<String>,
+    pub(super) tool_hash: Option<String>,
+    pub(super) id: Option<Value>,
+}
+
+impl About {
+    pub(super) fn of(subject: Subject) -> Self {
+        Self { subject, tool_name: None, tool_hash: None, id: None }
+    }
+}
+
+impl Engine {
+    /// Notes a tool that a session's servers offer.
+    pub(super) fn session_tool(&mut self, session: &SessionId, name: &str) {
+        if self.config.inspection.is_none() || name.len() > MAX_TOOL_NAME_BYTES {
+            return;
+        }
+        let tools = self.sessions.entry(session.clone()).or_default();
+        if tools.names.len() < MAX_SESSION_TOOLS && tools.names.insert(name.into()) {
+            tools.matcher = None;
+        }
+    }
+
+    /// Forgets the sessions that no connection is part of.
+    pub(super) fn forget_session(&mut self, session: &SessionId) {
+        let used = self.connections.values().any(|connection| connection.session.as_ref() == Some(session));
+        if !used {
+            self.sessions.remove(session);
+        }
+    }
+
+    fn session_names(&mut self, session: &SessionId) -> Rc<ToolNames> {
+        let Some(tools) = self.sessions.get_mut(session) else { return Rc::new(ToolNames::default()) };
+        let names = &tools.names;
+        let built =
+            tools.matcher.get_or_insert_with(|| Rc::new(ToolNames::new(names.iter().map(AsRef::as_ref))));
+        Rc::clone(built)
+    }
+
+    /// Says what was found, where it is bad enough.
+    pub(super) fn say_found(
+        &mut self,
+        place: &Place,
+        time: Timestamp,
+        about: &About,
+        found: &Inspection,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(inspection) = &self.config.inspection else { return };
+        let bounds = &found.bounds;
+        self.counters.inspection_bounds +=
+            bounds.detections_dropped + bounds.matches_dropped + bounds.budget_exceeded + bounds.keys_dropped;
+        let threshold = inspection.alert_threshold;
+        for detection in found.detections.iter().filter(|detection| detection.severity >= threshold) {
+            self.counters.detections += 1;
+            let detected = Detected {
+                subject: about.subject,
+                tool_name: about.tool_name.as_deref().map(|name| clip(name, MAX_NAME_BYTES)),
+                tool_id: about.tool_name.as_deref().map(|name| tool_id(&place.server, name)),
+                tool_hash: about.tool_hash.clone(),
+                jsonrpc_id: about.id.clone(),
+                action: Action::Alert,
+                detection: detection.clone(),
+            };
+            self.say(place.clone(), time, detected, out);
+        }
+    }
+
+    /// Inspects the arguments of a call.
+    pub(super) fn inspect_arguments(&self, params: Option<&RawValue>) -> Inspection {
+        let [arguments] = members(params.map_or("null", RawValue::get), ["arguments"]);
+        match (&self.config.inspection, arguments) {
+            (Some(inspection), Some(arguments)) => inspection.detector.arguments(arguments.get()),
+            _ => Inspection::default(),
+        }
+    }
+
+    /// Inspects an answer, by what was asked. Tool definitions are inspected one by one where they are registered.
+    pub(super) fn inspect_answer(
+        &mut self,
+        place: &Place,
+        time: Timestamp,
+        message: &Message<'_>,
+        to: Answered<'_>,
+        out: &mut Vec<Output>,
+    ) {
+        let Answered { asked, id, .. } = to;
+        let Some(detector) = self.config.inspection.as_ref().map(|inspection| inspection.detector.clone())
+        else {
+            return;
+        };
+        let (subject, tool_name) = match asked {
+            Asked::Call { tool_name } => (Subject::Result, Some(tool_name.clone())),
+            Asked::Initialize(_) => (Subject::Instructions, None),
+            Asked::ToolsList => (Subject::Definition, None),
+            Asked::Other { method } if method.starts_with("prompts/") => (Subject::Prompt, None),
+            Asked::Other { method } if method.starts_with("resources/") => (Subject::Resource, None),
+            Asked::Other { .. } => return,
+        };
+        let about = About { subject, tool_name, tool_hash: None, id: Some(id.clone()) };
+        let found = match (&message.kind, asked) {
+            (Kind::Error { message, .. }, _) => {
+                detector.text(detect::Subject::Error, "/error/message", message)
+            }
+            (Kind::Response { result, .. }, Asked::Initialize(_)) => {
+                let [instructions] = members(result.get(), ["instructions"]);
+                let text = instructions.and_then(|text| decode_str(text.get())).unwrap_or_default();
+                detector.text(detect::Subject::Instructions, "/instructions", &text)
+            }
+            // Tools are inspected one by one, where they are listed.
+            (Kind::Response { .. }, Asked::ToolsList) => return,
+            (Kind::Response { result, .. }, Asked::Other { method }) if method.ends_with("list") => {
+                // Lists of prompts, resources and templates are definitions as those of tools are.
+                let found = self.definitions.tool(&detector, result.get());
+                return self.say_found(place, time, &about, &found, out);
+            }
+            (Kind::Response { result, .. }, Asked::Call { .. } | Asked::Other { .. }) => {
+                let names = self.session_names(&place.session);
+                detector.result(result.get(), &names)
+            }
+            _ => return,
+        };
+        self.say_found(place, time, &about, &found, out);
+    }
+
+    /// Inspects what a server asks of the model or the user.
+    pub(super) fn inspect_server_request(
+        &mut self,
+        place: &Place,
+        time: Timestamp,
+        message: &Message<'_>,
+        out: &mut Vec<Output>,
+    ) {
+        let Kind::Request { id, method, params: Some(params) } = &message.kind else { return };
+        let subject = match method {
+            Method::SamplingCreateMessage => Subject::Sampling,
+            Method::ElicitationCreate => Subject::Elicitation,
+            _ => return,
+        };
+        let Some(inspection) = &self.config.inspection else { return };
+        let found = inspection.detector.sampling(params.get());
+        let about = About { id: Some(self.recorder.id(*id)), ..About::of(subject) };
+        self.say_found(place, time, &about, &found, out);
+    }
+}
+
+/// The tools of each session.
+pub(super) type Sessions = HashMap<SessionId, SessionTools>;

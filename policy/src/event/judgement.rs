@@ -1,0 +1,189 @@
+//! Events about what was found and what was decided.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::server::is_false;
+use super::{Detection, Severity};
+use crate::guard::{GuardKind, ToolCategory};
+use crate::ids::{ServerId, Timestamp};
+
+/// What came of something that guards looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Nobody objected.
+    #[default]
+    Allow,
+    /// It may be, and is worth a look.
+    Alert,
+    /// It must not be. `enforced` says whether it really was stopped.
+    Block,
+}
+
+/// Which text a detection is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Subject {
+    /// The definition of a tool.
+    Definition,
+    /// What a server says of itself in `initialize`.
+    Instructions,
+    /// A prompt, or the list of them.
+    Prompt,
+    /// A resource template, or the list of resources.
+    Resource,
+    /// The arguments of a call.
+    Arguments,
+    /// The result of a call.
+    Result,
+    /// What a server asks the client's model.
+    Sampling,
+    /// What a server asks the user.
+    Elicitation,
+}
+
+/// A rule found something at or above `inspection.alert_threshold`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Detected {
+    /// Where.
+    pub subject: Subject,
+    /// The tool, where it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_name: Option<String>,
+    /// `mcp:{server_id}:{tool_name}`, where it is about a tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_id: Option<String>,
+    /// Hash of the definition, where it is in one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_hash: Option<String>,
+    /// Id of the request, where it is in one or in an answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jsonrpc_id: Option<Value>,
+    /// What came of it.
+    pub action: Action,
+    /// What was found.
+    #[serde(flatten)]
+    pub detection: Detection,
+}
+
+/// One field of a definition that is not what it was.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FieldChange {
+    /// JSON Pointer (RFC 6901) into the definition.
+    pub path: String,
+    /// What stood there (bounded). Absent where there was nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous: Option<Value>,
+    /// What stands there (bounded). Absent where there is nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new: Option<Value>,
+}
+
+/// A tool's definition is not what was pinned. Said once for each new definition; the pin stays until somebody
+/// approves.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ToolChanged {
+    /// The tool's name.
+    pub tool_name: String,
+    /// `mcp:{server_id}:{tool_name}`.
+    pub tool_id: String,
+    /// Hash of the pinned definition.
+    pub previous_hash: String,
+    /// Hash of this one.
+    pub new_hash: String,
+    /// What differs (bounded).
+    pub changes: Vec<FieldChange>,
+    /// Whether there is more that differs. Absent when false.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub truncated: bool,
+    /// What the rules found in the new definition.
+    pub detections: Vec<Detection>,
+    /// The worst of them; null when there is none.
+    pub max_severity: Option<Severity>,
+    /// What came of it.
+    pub action: Action,
+}
+
+/// A server lists a tool no more.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ToolRemoved {
+    /// The tool's name.
+    pub tool_name: String,
+    /// `mcp:{server_id}:{tool_name}`.
+    pub tool_id: String,
+    /// Hash of the definition that it had.
+    pub tool_hash: String,
+}
+
+/// Which list of a server's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ListKind {
+    /// Its tools.
+    Tools,
+    /// Its prompts.
+    Prompts,
+    /// Its resources.
+    Resources,
+}
+
+/// A server says that one of its lists is another now.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ListChanged {
+    /// Which list.
+    pub list: ListKind,
+}
+
+/// A call as it is named in the events of others.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RelatedCall {
+    /// When it was made.
+    pub timestamp: Timestamp,
+    /// On which server.
+    pub server_id: ServerId,
+    /// Which tool.
+    pub tool_name: String,
+    /// What the tool does.
+    pub category: ToolCategory,
+    /// What came of it.
+    pub action: Action,
+}
+
+/// A rule about several servers of a session objects to a call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CrossServerBlocked {
+    /// `read_then_send`, `burst`, `cross_server_flow` or `shadow_tool`.
+    pub rule: String,
+    /// How bad that is.
+    pub severity: Severity,
+    /// In words.
+    pub reason: String,
+    /// The server of the call.
+    pub blocked_server_id: ServerId,
+    /// The tool of the call.
+    pub blocked_tool_name: String,
+    /// The calls before it that the rule is about.
+    pub related_calls: Vec<RelatedCall>,
+    /// Whether it really was stopped.
+    pub enforced: bool,
+}
+
+/// Guards object to something that is no tool call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RequestBlocked {
+    /// The method.
+    pub method: String,
+    /// Id of the request, as it was sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jsonrpc_id: Option<Value>,
+    /// Who objects.
+    pub guard: GuardKind,
+    /// For machines, such as `server_denied`.
+    pub code: String,
+    /// In words.
+    pub reason: String,
+    /// Whether it really was stopped.
+    pub enforced: bool,
+}
