@@ -223,8 +223,11 @@ impl Agent {
     /// Takes in servers that already run. Returns how many were announced.
     fn adopt(&mut self, ring: &mut RingBuf<MapData>) -> Result<u64> {
         self.kernel.adopt(true)?;
-        let found = census::take(self.kernel.census()?).context("cannot read the census of processes")?;
+        let census = "cannot read the census of processes";
+        census::take(self.kernel.census()?).context(census)?;
         self.kernel.adopt(false)?;
+        // Once more: a client that is nobody's parent was passed before its server's channels were known.
+        let found = census::take(self.kernel.census()?).context(census)?;
         // Nobody reads yet: what is adopted is said at once.
         let mut said = Vec::new();
         while self.drain(ring) == Drained::Part {
