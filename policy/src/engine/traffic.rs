@@ -1,6 +1,5 @@
 //! Messages of servers: said, paired, held for relays.
 
-use serde_json::Value;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
