@@ -314,8 +314,8 @@ impl Engine {
         let (naming, last) = (connection.naming(), connection.chain.last());
         let started = ServerStarted {
             pid: last.map(|process| process.pid),
-            uid: last.map(|process| process.uid),
-            cgroup_id: last.map(|process| process.cgroup_id),
+            uid: last.and_then(|process| process.uid),
+            cgroup_id: last.and_then(|process| process.cgroup_id),
             executable: last.and_then(|process| process.executable.clone()),
             argv: naming.map(|process| redact_argv(&process.argv)).unwrap_or_default(),
             argv_truncated: naming.is_some_and(|process| process.argv_truncated),
