@@ -300,7 +300,7 @@ impl Capture {
         now: Timestamp,
         sink: &mut dyn FnMut(Input<'_>),
     ) {
-        let owner = self.connections.get(&id).map_or(None, |connection| connection.account.owner());
+        let owner = self.connections.get(&id).and_then(|connection| connection.account.owner());
         // Each turn ends a hold, and a turn that ends records' waiting begins an unfinished frame at most.
         while let Some(over) = self.memory.over(owner) {
             let largest = self

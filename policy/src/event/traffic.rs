@@ -186,7 +186,7 @@ pub enum GapCause {
     /// What is captured of a candidate whose first request has not been seen, or begins with what no message does, is
     /// bounded. They were beyond.
     CandidateBudget,
-    /// The bound on unfinished frames was reached.
+    /// The bound on what waits to be whole (unfinished frames, records that wait for an earlier one) was reached.
     Memory,
     /// A frame is longer than `capture.max_message_bytes`.
     TooLong,
