@@ -23,7 +23,7 @@ use tokio::{
 use crate::{
     capture::Capture,
     cli::RunOptions,
-    clock::Clock,
+    clock::{Clock, boot_ns},
     config::{self, Config},
     instance,
     kernel::{
@@ -96,6 +96,7 @@ pub fn run(options: RunOptions) -> Result<()> {
             programs: Vec::new(),
             counted: None,
             positions: None,
+            read_ns: 0,
             loss: LossWatch::default(),
             censuses_failed: 0,
             tasks_skipped: 0,
@@ -123,6 +124,8 @@ struct Agent {
     counted: Option<Census>,
     /// The kernel's positions, read and not yet held against the streams.
     positions: Option<Vec<(u64, abi::Connection)>>,
+    /// When the later of the two was read; nanoseconds since boot.
+    read_ns: u64,
     loss: LossWatch,
     censuses_failed: u64,
     tasks_skipped: u64,
@@ -185,10 +188,10 @@ impl Agent {
             if let Some(reason) = self.flush(&mut interrupt, &mut terminate).await {
                 break reason;
             }
-            // What was read from the kernel's tables is held against a ring that was drained since. Events that come
-            // of it are handed on in between, so that they do not pile up.
+            // What was read from the kernel's tables is held against a ring that was drained since, up to what came
+            // later. Events that come of it are handed on in between, so that they do not pile up.
             if self.counted.is_some() || self.positions.is_some() {
-                if self.drain(ring.get_mut()) == Drained::Part {
+                if self.drain(ring.get_mut()) == Drained::Part && self.capture.latest_ns() <= self.read_ns {
                     continue;
                 }
                 self.compare();
@@ -208,6 +211,7 @@ impl Agent {
                     // Without one nothing is collected and nobody new is found until the next.
                     self.censuses_failed += u64::from(done.is_none());
                     self.counted = done;
+                    self.read_ns = boot_ns();
                 }
                 () = tokio::time::sleep_until(deadline) => {
                     let now = tokio::time::Instant::now();
@@ -307,13 +311,15 @@ impl Agent {
     fn housekeeping(&mut self) {
         self.clock.refresh();
         self.positions = Some(self.kernel.connections());
+        self.read_ns = boot_ns();
         self.programs = self.kernel.program_stats();
         for loss in self.loss.look(&self.counters()) {
             self.say(loss.into());
         }
     }
 
-    /// Holds positions and holders against what was captured. The ring was drained since they were read.
+    /// Holds positions and holders against what was captured. What was in the ring when they were read is taken in, but
+    /// for a record that a writer finished late, for which whatever counts must be so twice.
     fn compare(&mut self) {
         for (id, entry) in self.positions.take().unwrap_or_default() {
             self.with_capture(|capture, _, now, sink| capture.look(id, &entry, now, sink));
