@@ -420,7 +420,13 @@ impl Capture {
         now: Timestamp,
         sink: &mut dyn FnMut(Input<'_>),
     ) {
-        self.each_stream(id, sink, |index, stream, out| stream.settle(&kernel.streams[index], now, out));
+        let spoken = self
+            .connections
+            .get(&id)
+            .is_some_and(|connection| connection.streams.iter().any(Stream::has_frames));
+        self.each_stream(id, sink, |index, stream, out| {
+            stream.settle(&kernel.streams[index], spoken, now, out);
+        });
     }
 
     /// Does something with both streams of a connection whose exec record came.

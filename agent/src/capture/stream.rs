@@ -33,6 +33,8 @@ struct Frames {
     connection: ConnectionId,
     direction: Direction,
     cutter: FrameCutter,
+    /// Whether there was a frame.
+    any: bool,
 }
 
 impl Stream {
@@ -40,7 +42,7 @@ impl Stream {
     pub fn new(connection: ConnectionId, direction: Direction, limits: Limits) -> Self {
         Self {
             order: Order::default(),
-            frames: Frames { connection, direction, cutter: FrameCutter::new(limits) },
+            frames: Frames { connection, direction, cutter: FrameCutter::new(limits), any: false },
             seen: abi::Stream::default(),
             is_still: false,
             said: 0,
@@ -55,6 +57,11 @@ impl Stream {
     /// Bytes of the unfinished frame, and bytes that records take which wait for others.
     pub fn held(&self) -> (usize, usize) {
         (self.frames.cutter.pending_bytes(), self.order.held())
+    }
+
+    /// Whether a frame went by.
+    pub fn has_frames(&self) -> bool {
+        self.frames.any
     }
 
     /// Bytes came.
@@ -116,13 +123,15 @@ impl Stream {
         }
     }
 
-    /// Nobody holds the connection any more: what has not come will not.
-    pub fn settle(&mut self, positions: &abi::Stream, now: Timestamp, out: &mut Outlet<'_>) {
+    /// Nobody holds the connection any more: what has not come will not. What nobody read is worth a word only where
+    /// messages are `spoken`: any program in a pipeline can end without reading all.
+    pub fn settle(&mut self, positions: &abi::Stream, spoken: bool, now: Timestamp, out: &mut Outlet<'_>) {
         self.order.give_up(GapCause::RingFull, &mut |stretch| self.frames.take(stretch, out));
         self.skip_to(positions.offset, positions.refused, now, out);
         let cause = match self.frames.direction {
             Direction::ClientToServer => GapCause::Unseen,
-            Direction::ServerToClient => GapCause::Unread,
+            Direction::ServerToClient if spoken => GapCause::Unread,
+            Direction::ServerToClient => return,
         };
         self.say_surplus(positions, 0, cause, now, out);
     }
@@ -130,7 +139,7 @@ impl Stream {
     /// The stream ended.
     pub fn finish(&mut self, now: Timestamp, out: &mut Outlet<'_>) {
         self.order.give_up(GapCause::RingFull, &mut |stretch| self.frames.take(stretch, out));
-        let Frames { connection, direction, cutter } = &mut self.frames;
+        let Frames { connection, direction, cutter, .. } = &mut self.frames;
         cutter.finish(&mut |cut| hand_on(*connection, *direction, now, cut, out.sink));
     }
 
@@ -171,8 +180,11 @@ impl Frames {
     fn take(&mut self, stretch: Stretch<'_>, out: &mut Outlet<'_>) {
         match stretch {
             Stretch::Bytes(bytes, time) => {
-                let Self { connection, direction, cutter } = self;
-                cutter.push(bytes, time, &mut |cut| hand_on(*connection, *direction, time, cut, out.sink));
+                let Self { connection, direction, cutter, any } = self;
+                cutter.push(bytes, time, &mut |cut| {
+                    *any |= matches!(cut, Cut::Frame { .. });
+                    hand_on(*connection, *direction, time, cut, out.sink);
+                });
             }
             Stretch::Hole(Hole { offset, bytes, cause, pid, time }) => {
                 out.counters.missing_bytes += bytes;
@@ -186,7 +198,7 @@ impl Frames {
 
     /// The frame in progress is broken off.
     fn gap(&mut self, bytes: u64, time: Timestamp, out: &mut Outlet<'_>) {
-        let Self { connection, direction, cutter } = self;
+        let Self { connection, direction, cutter, .. } = self;
         cutter.gap(bytes, &mut |cut| hand_on(*connection, *direction, time, cut, out.sink));
     }
 
@@ -228,6 +240,8 @@ mod tests {
         /// So many bytes wait to be read.
         Judge(u64, u64, u64),
         Settle(u64, u64),
+        /// The same of a connection without messages.
+        SettleSilent(u64, u64),
     }
 
     fn positions(offset: u64, far: u64) -> abi::Stream {
@@ -253,7 +267,10 @@ mod tests {
                 Step::Judge(offset, far, waiting) => {
                     stream.judge(&positions(*offset, *far), *waiting, now, out);
                 }
-                Step::Settle(offset, far) => stream.settle(&positions(*offset, *far), now, out),
+                Step::Settle(offset, far) => stream.settle(&positions(*offset, *far), true, now, out),
+                Step::SettleSilent(offset, far) => {
+                    stream.settle(&positions(*offset, *far), false, now, out);
+                }
             }
         }
         let total: u64 = gaps.iter().map(|(bytes, _)| bytes).sum();
@@ -265,9 +282,9 @@ mod tests {
     fn what_is_missing() {
         use Direction::{ClientToServer, ServerToClient};
         use GapCause::{RingFull, Unread, Unseen};
-        use Step::{Data, Judge, Look, Settle};
+        use Step::{Data, Judge, Look, Settle, SettleSilent};
         type Case = (&'static str, Direction, &'static [Step], &'static [(u64, GapCause)]);
-        let cases: [Case; 14] = [
+        let cases: [Case; 16] = [
             ("all there", ClientToServer, &[Data(0, b"ab"), Look(2, 2), Look(2, 2), Settle(2, 2)], &[]),
             ("not read yet", ClientToServer, &[Data(0, b"ab"), Look(2, 0), Look(2, 0), Judge(2, 0, 0)], &[]),
             ("lost, seen once", ClientToServer, &[Look(5, 5)], &[]),
@@ -297,6 +314,8 @@ mod tests {
                 &[Look(0, 7), Look(0, 7), Judge(0, 7, 3), Settle(0, 7)],
                 &[(4, Unseen), (3, Unread)],
             ),
+            ("never read, and no messages", ServerToClient, &[SettleSilent(0, 7)], &[]),
+            ("taken and not given, and no messages", ClientToServer, &[SettleSilent(0, 7)], &[(7, Unseen)]),
         ];
         for (name, direction, steps, expected) in cases {
             assert_eq!(gaps(direction, steps), expected, "{name}");

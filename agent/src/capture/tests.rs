@@ -14,6 +14,8 @@ enum Sent {
     Exec(u64, u32),
     /// It ran before the agent did.
     Adopted(u64),
+    /// A message that is whole, at the start.
+    Line(u64, &'static str),
     /// Bytes from an offset on: an unfinished frame where it begins one, which is at 0 and 100.
     Data(u64, u64, usize),
     /// Time goes by.
@@ -31,20 +33,28 @@ fn exec(connection: u64, uid: u32, flags: u8) -> Vec<u8> {
     [bytes_of(&header), bytes_of(&abi::ExecInfo { uid, ..Default::default() })].concat()
 }
 
-fn data(connection: u64, offset: u64, length: usize) -> Vec<u8> {
+fn captured(connection: u64, offset: u64, bytes: &[u8]) -> Vec<u8> {
     let header = abi::RecordHeader {
         kind: abi::RECORD_DATA,
         connection,
         offset,
-        length: length as u32,
+        length: bytes.len() as u32,
         pid: NOBODY,
         ..Default::default()
     };
+    [&bytes_of(&header), bytes].concat()
+}
+
+fn line(connection: u64, text: &str) -> Vec<u8> {
+    captured(connection, 0, format!("{text}\n").as_bytes())
+}
+
+fn data(connection: u64, offset: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![b'x'; length];
     if matches!(offset, 0 | 100) {
         bytes[0] = b'{';
     }
-    [bytes_of(&header), bytes].concat()
+    captured(connection, offset, &bytes)
 }
 
 /// Feeds records, and says which gaps come of them: connection, bytes, cause.
@@ -59,6 +69,7 @@ fn gaps(capture: &mut Capture, sent: &[Sent]) -> Vec<(u64, u64, GapCause)> {
         let record = match *sent {
             Sent::Exec(connection, uid) => exec(connection, uid, 0),
             Sent::Adopted(connection) => exec(connection, 0, abi::FLAG_ADOPTED),
+            Sent::Line(connection, text) => line(connection, text),
             Sent::Data(connection, offset, length) => data(connection, offset, length),
             Sent::Wait => {
                 now = now.after(EXEC_PATIENCE);
@@ -155,14 +166,15 @@ fn empty_records_before_the_exec_are_bounded() {
 
 #[test]
 fn what_the_kernel_counted() {
-    // Name, records, whether the exec is known: suspects after two looks at 9 bytes taken and none given, each way.
-    for (name, sent, known) in
-        [("known", &[Sent::Exec(1, 5)][..], true), ("not known yet", &[Sent::Data(1, 0, 5)], false)]
-    {
+    // Name, records, whether the exec is known: suspects after two looks at 9 bytes more that passed the server, each way.
+    for (name, sent, known) in [
+        ("known", &[Sent::Exec(1, 5), Sent::Line(1, "{}")][..], true),
+        ("not known yet", &[Sent::Line(1, "{}")], false),
+    ] {
         let mut capture = capture();
         gaps(&mut capture, sent);
-        let stream = abi::Stream { offset: 0, far: 9, refused: 0 };
-        let kernel = abi::Connection { streams: [stream; 2], ..Default::default() };
+        let streams = [(3, 12), (0, 9)].map(|(offset, far)| abi::Stream { offset, far, refused: 0 });
+        let kernel = abi::Connection { streams, ..Default::default() };
         let (now, mut said) = (Timestamp(2), Vec::new());
         let mut sink = |input: Input<'_>| {
             if let Input::Gap { direction, bytes, cause, .. } = input {
