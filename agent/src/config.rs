@@ -109,9 +109,9 @@ pub struct Capture {
     pub ring_bytes: u32,
     /// Longest message. Bytes.
     pub max_message_bytes: usize,
-    /// Unfinished messages of all servers together. Bytes.
+    /// Unfinished messages of all servers together, and all else that waits to be whole. Bytes.
     pub reassembly_bytes: usize,
-    /// Unfinished messages of one user's servers. Bytes.
+    /// The same of one user's servers. Bytes.
     pub per_uid_bytes: usize,
     /// See [`Payloads`].
     pub payloads: Payloads,

@@ -32,11 +32,9 @@ pub fn complete(process: &mut Process) {
             room -= arg.len() + 1;
             process.argv.push(arg);
         }
-        if process.uid == 0
-            && let Ok(status) = entry.status()
-        {
-            process.uid = status.ruid;
-        }
+    }
+    if process.uid.is_none() {
+        process.uid = entry.status().ok().map(|status| status.ruid);
     }
 }
 
@@ -112,5 +110,10 @@ mod tests {
         complete(&mut process);
         assert!(process.executable.is_some() && process.cwd.is_some());
         assert!(!process.argv.is_empty());
+        assert_eq!(process.uid, Some(nix::unistd::getuid().as_raw()));
+        // One that is gone has none, and is not taken for root's.
+        let mut gone = Process { pid: u32::MAX >> 1, ..Default::default() };
+        complete(&mut gone);
+        assert_eq!((gone.uid, gone.cgroup_id), (None, None));
     }
 }

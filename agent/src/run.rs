@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use aya::maps::{MapData, RingBuf};
 use mcpwarden_abi::{self as abi, Counter};
 use mcpwarden_policy::{
-    Engine, EngineConfig, Event, EventBody, Payloads,
+    Engine, EngineConfig, Event, EventBody, Input, Payloads, Timestamp,
     event::{AgentStarted, AgentStopped},
 };
 use tokio::{
@@ -23,12 +23,12 @@ use tokio::{
 use crate::{
     capture::Capture,
     cli::RunOptions,
-    clock::Clock,
+    clock::{Clock, boot_ns},
     config::{self, Config, inspection},
     instance,
     kernel::{
         Kernel, ProgramStats,
-        census::{self, Census},
+        census::{self, Census, Side},
         surroundings,
     },
     loss::LossWatch,
@@ -97,9 +97,10 @@ pub fn run(options: RunOptions) -> Result<()> {
             programs: Vec::new(),
             counted: None,
             positions: None,
-            census: Census::default(),
+            read_ns: 0,
             loss: LossWatch::default(),
             censuses_failed: 0,
+            tasks_skipped: 0,
         };
         let result = agent.serve(ring, options.config.as_ref()).await;
         drop(agent);
@@ -124,10 +125,16 @@ struct Agent {
     counted: Option<Census>,
     /// The kernel's positions, read and not yet held against the streams.
     positions: Option<Vec<(u64, abi::Connection)>>,
-    /// The latest.
-    census: Census,
+    /// When the later of the two was read; nanoseconds since boot.
+    read_ns: u64,
     loss: LossWatch,
     censuses_failed: u64,
+    tasks_skipped: u64,
+}
+
+/// Where the client writes, and where it reads.
+fn client_sides(entry: &abi::Connection) -> [Side; 2] {
+    [Side { key: entry.client_out, writes: true }, Side { key: entry.client_in, writes: false }]
 }
 
 /// Waits for a census that is being taken, `None` where it failed; for ever where none is.
@@ -145,11 +152,23 @@ enum Drained {
     Part,
 }
 
+/// What went wrong where a census at start fails.
+const NO_CENSUS: &str = "cannot read the census of processes";
+
 impl Agent {
     async fn serve(&mut self, mut ring: AsyncFd<RingBuf<MapData>>, config: Option<&PathBuf>) -> Result<()> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
-        let adopted = self.adopt(ring.get_mut())?;
+        let found = self.adopt()?;
+        // What existed when the census ended is taken in first; what comes meanwhile does not hold the start up.
+        let mut ended = None;
+        while ended.is_none()
+            && self.drain(ring.get_mut()) == Drained::Part
+            && self.capture.latest_ns() <= found.ended_ns
+        {
+            ended = self.flush(&mut interrupt, &mut terminate).await;
+        }
+        self.collect(&found);
         self.say(EventBody::AgentStarted(AgentStarted {
             version: env!("CARGO_PKG_VERSION").into(),
             kernel: surroundings::release(),
@@ -159,19 +178,24 @@ impl Agent {
                 .map(|id| id.trim().to_owned()),
             config: config.map(|path| path.display().to_string()),
             programs: self.kernel.attached().to_vec(),
-            servers_adopted: adopted,
+            blind_spots: self.kernel.blind_spots().to_vec(),
+            servers_adopted: self.engine.counters().servers,
         }));
         let mut census: Option<JoinHandle<std::io::Result<Census>>> = None;
         let start = tokio::time::Instant::now();
         let (mut next_reconcile, mut next_census) = (start + RECONCILE_EVERY, start + CENSUS_EVERY);
         let reason = loop {
+            // Not asked again after the first word to end.
+            if let Some(reason) = ended.take() {
+                break reason;
+            }
             if let Some(reason) = self.flush(&mut interrupt, &mut terminate).await {
                 break reason;
             }
-            // What was read from the kernel's tables is held against a ring that was drained since. Events that come
-            // of it are handed on in between, so that they do not pile up.
+            // What was read from the kernel's tables is held against a ring that was drained since, up to what came
+            // later. Events that come of it are handed on in between, so that they do not pile up.
             if self.counted.is_some() || self.positions.is_some() {
-                if self.drain(ring.get_mut()) == Drained::Part {
+                if self.drain(ring.get_mut()) == Drained::Part && self.capture.latest_ns() <= self.read_ns {
                     continue;
                 }
                 self.compare();
@@ -191,6 +215,7 @@ impl Agent {
                     // Without one nothing is collected and nobody new is found until the next.
                     self.censuses_failed += u64::from(done.is_none());
                     self.counted = done;
+                    self.read_ns = boot_ns();
                 }
                 () = tokio::time::sleep_until(deadline) => {
                     let now = tokio::time::Instant::now();
@@ -202,7 +227,10 @@ impl Agent {
                     if now >= next_census && census.is_none() {
                         next_census = now + CENSUS_EVERY;
                         match self.kernel.census() {
-                            Ok(file) => census = Some(tokio::task::spawn_blocking(move || census::take(file))),
+                            Ok(file) => {
+                                let asked = self.suspects();
+                                census = Some(tokio::task::spawn_blocking(move || census::take(file, &asked)));
+                            }
                             Err(_) => self.censuses_failed += 1,
                         }
                     }
@@ -220,24 +248,14 @@ impl Agent {
         Ok(())
     }
 
-    /// Takes in servers that already run. Returns how many were announced.
-    fn adopt(&mut self, ring: &mut RingBuf<MapData>) -> Result<u64> {
+    /// Has the kernel half register servers that already run.
+    fn adopt(&mut self) -> Result<Census> {
         self.kernel.adopt(true)?;
-        let census = "cannot read the census of processes";
-        census::take(self.kernel.census()?).context(census)?;
+        let first = census::take(self.kernel.census()?, &HashSet::new());
         self.kernel.adopt(false)?;
+        first.context(NO_CENSUS)?;
         // Once more: a client that is nobody's parent was passed before its server's channels were known.
-        let found = census::take(self.kernel.census()?).context(census)?;
-        // Nobody reads yet: what is adopted is said at once.
-        let mut said = Vec::new();
-        while self.drain(ring) == Drained::Part {
-            said.append(&mut self.chunk);
-        }
-        said.append(&mut self.chunk);
-        self.chunk = said;
-        self.collect(&found);
-        self.census = found;
-        Ok(self.engine.counters().servers)
+        census::take(self.kernel.census()?, &HashSet::new()).context(NO_CENSUS)
     }
 
     /// When the next thing is due that no record announces.
@@ -299,47 +317,63 @@ impl Agent {
     fn housekeeping(&mut self) {
         self.clock.refresh();
         self.positions = Some(self.kernel.connections());
+        self.read_ns = boot_ns();
         self.programs = self.kernel.program_stats();
         for loss in self.loss.look(&self.counters()) {
             self.say(loss.into());
         }
     }
 
-    /// Holds positions and holders against what was captured. The ring was drained since they were read.
+    /// Holds positions and holders against what was captured. What was in the ring when they were read is taken in, but
+    /// for a record that a writer finished late, for which whatever counts must be so twice.
     fn compare(&mut self) {
         for (id, entry) in self.positions.take().unwrap_or_default() {
-            self.reconcile(id, &entry, false);
+            self.with_capture(|capture, _, now, sink| capture.look(id, &entry, now, sink));
         }
         if let Some(found) = self.counted.take() {
+            self.tasks_skipped += found.tasks_skipped;
             self.collect(&found);
-            self.census = found;
         }
     }
 
-    fn reconcile(&mut self, id: u64, entry: &abi::Connection, last: bool) {
+    /// Hands on what capture finds.
+    fn with_capture(
+        &mut self,
+        body: impl FnOnce(&mut Capture, &Clock, Timestamp, &mut dyn FnMut(Input<'_>)),
+    ) {
         let now = self.clock.now();
-        let writing = !last && self.capture.is_behind(id, entry) && self.census.is_written(&entry.client_out);
         let (engine, outputs) = (&mut self.engine, &mut self.outputs);
-        self.capture
-            .reconcile(id, entry, now, last, writing, &mut |input| engine.handle(input, now, outputs));
+        body(&mut self.capture, &self.clock, now, &mut |input| engine.handle(input, now, outputs));
         self.carry_out();
     }
 
-    /// Ends connections that nobody holds, and stops watching processes that hold none. The ring was drained
-    /// since the census.
+    /// The sides of channels of which the next census is to tell what is being done there.
+    fn suspects(&self) -> HashSet<Side> {
+        let mut sides = HashSet::new();
+        for (id, entry) in self.kernel.connections() {
+            let [asking, answering] = self.capture.suspects(id);
+            let [asks, answers] = client_sides(&entry);
+            sides.extend(asking.then_some(asks).into_iter().chain(answering.then_some(answers)));
+        }
+        sides
+    }
+
+    /// Ends connections that nobody holds, says what went by unseen of the others, and stops watching processes that
+    /// hold none. The ring was drained since the census.
     fn collect(&mut self, census: &Census) {
         let held: HashSet<abi::ChannelKey> = census.holders.iter().map(|holder| holder.key).collect();
         for (id, entry) in self.kernel.connections() {
             let keys = [entry.server_in, entry.server_out, entry.client_out, entry.client_in];
             if entry.since_ns >= census.began_ns || keys.iter().any(|key| held.contains(key)) {
+                let waiting = client_sides(&entry).map(|side| census.idle.get(&side).copied());
+                self.with_capture(|capture, _, now, sink| capture.judge(id, &entry, waiting, now, sink));
                 continue;
             }
-            self.reconcile(id, &entry, true);
             self.kernel.remove(id);
-            let now = self.clock.now();
-            let (engine, outputs) = (&mut self.engine, &mut self.outputs);
-            self.capture.close(id, &self.clock, now, &mut |input| engine.handle(input, now, outputs));
-            self.carry_out();
+            self.with_capture(|capture, clock, now, sink| {
+                capture.settle(id, &entry, now, sink);
+                capture.close(id, clock, now, sink);
+            });
         }
         let pids: HashSet<u32> = census.holders.iter().map(|holder| holder.pid).collect();
         self.kernel.prune(&pids, census.began_ns);
@@ -396,7 +430,7 @@ impl Agent {
         // Twice, since what is missing counts only then. Nothing moves any more.
         for _ in 0..2 {
             for (id, entry) in self.kernel.connections() {
-                self.reconcile(id, &entry, false);
+                self.with_capture(|capture, _, now, sink| capture.look(id, &entry, now, sink));
             }
         }
         let counters = self.counters();
@@ -414,6 +448,7 @@ impl Agent {
         let mut counters = self.engine.counters().to_map();
         let mut add = |name: &str, value: u64| counters.insert(name.to_owned(), value);
         add("censuses_failed", self.censuses_failed);
+        add("tasks_skipped", self.tasks_skipped);
         add("capture_records", capture.records);
         add("capture_bytes", capture.bytes);
         add("capture_malformed_records", capture.malformed_records);
@@ -421,6 +456,7 @@ impl Agent {
         add("capture_memory_refused_frames", capture.memory_refused_frames);
         add("capture_memory_refused_bytes", capture.memory_refused_bytes);
         add("capture_connections_refused", capture.connections_refused);
+        add("capture_execs_not_awaited", capture.execs_not_awaited);
         add("kernel_ring_full_records", kernel(Counter::RingFullRecords));
         add("kernel_ring_full_bytes", kernel(Counter::RingFullBytes));
         add("kernel_ring_full_facts", kernel(Counter::RingFullFacts));
@@ -429,6 +465,7 @@ impl Agent {
         add("kernel_processes_refused", kernel(Counter::ProcessesRefused));
         add("kernel_suspect_bytes", kernel(Counter::SuspectBytes));
         add("kernel_unreadable_bytes", kernel(Counter::UnreadableBytes));
+        add("kernel_io_uring_untold", kernel(Counter::IoUringUntold));
         add("kernel_missed_runs", self.programs.iter().map(|program| program.missed_runs).sum());
         for program in &self.programs {
             if program.runs > 0 {

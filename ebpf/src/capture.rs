@@ -90,6 +90,7 @@ fn capture(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, payload: Payl
         index: 0,
         source: Source::buffer(0),
         tgid,
+        refused: 0,
         direction,
     };
     match payload {
@@ -99,8 +100,13 @@ fn capture(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, payload: Payl
             let state = unsafe { (*entry).state };
             if state != STATE_CONFIRMED && state != STATE_PLAUSIBLE && !admits(entry, state, &source, &walk) {
                 channel::count(Counter::SuspectBytes, bytes);
+                // SAFETY: a live map value.
+                channel::advance(unsafe { &raw mut (*entry).streams[direction as usize].refused }, bytes);
                 return;
             }
+            // SAFETY: a live map value.
+            let refused = unsafe { (*entry).streams[direction as usize].refused };
+            walk.refused = if refused > u32::MAX as u64 { u32::MAX } else { refused as u32 };
             walk.source = source;
             if source.buffers == 0 {
                 walk.address = source.address;
@@ -182,6 +188,8 @@ struct Walk {
     index: u64,
     source: Source,
     tgid: u32,
+    /// Bytes of the stream that were refused so far.
+    refused: u32,
     direction: u8,
 }
 
@@ -253,6 +261,7 @@ impl Walk {
             header.value = size as u32;
         } else {
             header.length = size as u32;
+            header.value = self.refused;
         }
         // SAFETY: `record` is the reserved memory.
         unsafe { (&raw mut (*record).header).write(header) };

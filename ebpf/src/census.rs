@@ -4,7 +4,7 @@
 //! came by a descriptor unseen, and channels that nobody holds any more). It reads [`Holder`] entries.
 
 use aya_ebpf::{helpers::generated::bpf_seq_write, macros::map, maps::Array};
-use mcpwarden_abi::Holder;
+use mcpwarden_abi::{Holder, PENDING_UNKNOWN};
 
 use crate::{
     channel, exec,
@@ -34,11 +34,16 @@ pub fn visit(ctx: *const u64) {
     }
     let Some(inode) = kernel::inode_of(file) else { return };
     let Some(key) = kernel::key_of(inode) else { return };
-    if channel::channel(&key).is_none() {
-        return;
-    }
+    let Some(roles) = channel::channel(&key) else { return };
     channel::watch(tgid);
-    let holder = Holder { key, pid: tgid, fd };
+    let mut pending = PENDING_UNKNOWN;
+    // SAFETY: a live map value.
+    if unsafe { (*roles).read_capture } != 0
+        && let Some(bytes) = kernel::pending(file)
+    {
+        pending = bytes;
+    }
+    let holder = Holder { key, pid: tgid, fd, pending };
     // SAFETY: `meta->seq` is the first field of `struct bpf_iter_meta`; the buffer is `holder`.
     unsafe {
         bpf_seq_write(*meta as *mut _, (&raw const holder).cast(), size_of::<Holder>() as u32);

@@ -204,7 +204,7 @@ pub fn register(task: Ptr, tgid: u32) -> Option<ConnectionId> {
         state: STATE_CANDIDATE,
         pid: tgid,
         since_ns: now(),
-        streams: [Stream { offset: 0, far: 0 }; 2],
+        streams: [Stream { offset: 0, far: 0, refused: 0 }; 2],
         server_in: input.near,
         server_out: output.near,
         client_out: input.far,
@@ -220,10 +220,10 @@ pub fn register(task: Ptr, tgid: u32) -> Option<ConnectionId> {
     assign(&output.far, 0, id, 0, 0);
     // What its parent wrote before there was anybody to look: the server will read it, and nobody saw it go in.
     if let Some(file) = kernel::file_of(task, 0)
-        && let Some(bytes) = kernel::bytes_in_pipe(file)
-        && bytes > 0
+        && let Some(waiting) = kernel::bytes_in_pipe(file)
+        && waiting.bytes > 0
     {
-        capture::lost(id, CLIENT_TO_SERVER, bytes, tgid, GAP_STARTED_LATE);
+        capture::lost(id, CLIENT_TO_SERVER, waiting.bytes, tgid, GAP_STARTED_LATE);
     }
     Some(id)
 }
@@ -236,10 +236,13 @@ fn assign(key: &ChannelKey, write_capture: u64, read_capture: u64, write_count: 
         return;
     }
     let Some(entry) = CHANNELS.get_ptr_mut(key) else {
-        count(Counter::ChannelsRefused, 1);
+        // It was there a moment ago: the agent has just taken it, and puts back what others need of it.
+        if CHANNELS.insert(key, &fresh, BPF_NOEXIST as u64).is_err() {
+            count(Counter::ChannelsRefused, 1);
+        }
         return;
     };
-    // SAFETY: a live map value; roles are only ever set here and cleared by the agent.
+    // SAFETY: a live map value; roles are set here alone, and the agent takes an entry out as a whole.
     unsafe {
         if write_capture != 0 {
             (*entry).write_capture = write_capture;

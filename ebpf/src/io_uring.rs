@@ -3,7 +3,7 @@
 //! Opcodes and layouts: `linux/io_uring.h`, `struct io_kiocb`, `struct io_rw`, `struct io_sr_msg`.
 
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;
-use mcpwarden_abi::{GAP_IO_URING, GAP_UNREADABLE};
+use mcpwarden_abi::{Counter, GAP_IO_URING, GAP_UNREADABLE};
 
 use crate::{
     capture::{Payload, passed},
@@ -41,11 +41,17 @@ pub fn completed_cqe(request: Ptr, cqe: Ptr) {
 /// A request completed with `result` bytes.
 #[inline(always)]
 pub fn completed(request: Ptr, result: i32) {
-    if result <= 0 || request.is_null() {
+    if result <= 0 {
         return;
     }
     let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
     if !channel::watches(tgid) {
+        return;
+    }
+    if request.is_null() {
+        // All but the last completion of a multishot request. Whether it moved bytes of a channel shows when what the
+        // server wrote is held against what the client read.
+        channel::count(Counter::IoUringUntold, 1);
         return;
     }
     let Some(opcode) = probe::<u8>(request, offset!(kiocb_opcode)) else { return };

@@ -46,6 +46,7 @@ pub static KERNEL_LAYOUT: KernelLayout = KernelLayout {
     socket_alloc_inode: 0,
     sock_family: 0,
     sock_socket: 0,
+    sock_wmem_alloc: 0,
     unix_peer: 0,
     kiocb_file: 0,
     kiocb_opcode: 0,
@@ -153,15 +154,23 @@ pub struct End {
     pub far: ChannelKey,
 }
 
-/// How many buffers of a pipe are looked at; a pipe has 16 unless somebody enlarged it.
-const PIPE_BUFFERS: u32 = 32;
+/// How many buffers of a pipe are looked at: a pipe has 16, and 256 where its user enlarged it as far as he may.
+const PIPE_BUFFERS: u32 = 256;
 
-/// How many bytes lie in the pipe behind a file; 0 where it is none.
+/// What lies in a pipe.
+pub struct InPipe {
+    /// Bytes in the buffers that were looked at.
+    pub bytes: u64,
+    /// Whether these were all.
+    pub all: bool,
+}
+
+/// How many bytes lie in the pipe behind a file; `None` where it is none.
 ///
 /// Read without the pipe's lock: its writer may add to it meanwhile, and what is counted too little shows as taken and
 /// never given.
 #[inline(always)]
-pub fn bytes_in_pipe(file: Ptr) -> Option<u64> {
+pub fn bytes_in_pipe(file: Ptr) -> Option<InPipe> {
     let inode = inode_of(file)?;
     let mode: u16 = probe(inode, offset!(inode_mode))?;
     if mode & S_IFMT != S_IFIFO {
@@ -173,16 +182,31 @@ pub fn bytes_in_pipe(file: Ptr) -> Option<u64> {
     let ring_size: u32 = probe(pipe, offset!(pipe_ring_size))?;
     let buffers: Ptr = probe(pipe, offset!(pipe_bufs))?;
     let mut bytes = 0;
-    for index in 0..PIPE_BUFFERS {
+    let mut all = false;
+    for index in 0..=PIPE_BUFFERS {
         let at = tail.wrapping_add(index);
         if at == head {
+            all = true;
             break;
         }
         let slot = (at & ring_size.wrapping_sub(1)) as usize;
         let length: u32 = probe(buffers, slot * offset!(pipe_buffer_size) + offset!(pipe_buffer_len))?;
         bytes += length as u64;
     }
-    Some(bytes)
+    Some(InPipe { bytes, all })
+}
+
+/// How many bytes wait to be read behind the file of a channel, at most: exactly in a pipe; in a socket 0 where none
+/// do, else the memory that they occupy (`sk_wmem_alloc_get` of the peer, as `SIOCOUTQ` tells it).
+#[inline(always)]
+pub fn pending(file: Ptr) -> Option<u64> {
+    if let Some(InPipe { bytes, all }) = bytes_in_pipe(file) {
+        return all.then_some(bytes);
+    }
+    let peer = unix_peer(file)?;
+    let memory: u32 = probe(peer, offset!(sock_wmem_alloc))?;
+    // The socket itself counts as one.
+    Some((memory as u64).saturating_sub(1))
 }
 
 /// The channel behind a file: a pipe, or a connected Unix stream socket.
@@ -198,6 +222,19 @@ pub fn end_of(file: Ptr) -> Option<End> {
     if kind != S_IFSOCK {
         return None;
     }
+    let peer = unix_peer(file)?;
+    let peer_socket: Ptr = probe(peer, offset!(sock_socket))?;
+    if peer_socket.is_null() {
+        return None;
+    }
+    // `struct socket_alloc { struct socket; struct inode }`: the socket is the first member.
+    let peer_inode = peer_socket.wrapping_add(offset!(socket_alloc_inode));
+    Some(End { near: key_of(inode)?, far: key_of(peer_inode)? })
+}
+
+/// The peer (`struct sock`) of the Unix stream socket behind the file of a socket.
+#[inline(always)]
+fn unix_peer(file: Ptr) -> Option<Ptr> {
     let socket: Ptr = probe(file, offset!(file_private_data))?;
     let socket_type: u16 = probe(socket, offset!(socket_type))?;
     let sock: Ptr = probe(socket, offset!(socket_sk))?;
@@ -206,14 +243,5 @@ pub fn end_of(file: Ptr) -> Option<End> {
         return None;
     }
     let peer: Ptr = probe(sock, offset!(unix_peer))?;
-    if peer.is_null() {
-        return None;
-    }
-    let peer_socket: Ptr = probe(peer, offset!(sock_socket))?;
-    if peer_socket.is_null() {
-        return None;
-    }
-    // `struct socket_alloc { struct socket; struct inode }`: the socket is the first member.
-    let peer_inode = peer_socket.wrapping_add(offset!(socket_alloc_inode));
-    Some(End { near: key_of(inode)?, far: key_of(peer_inode)? })
+    (!peer.is_null()).then_some(peer)
 }

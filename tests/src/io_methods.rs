@@ -174,6 +174,10 @@ pub enum ReadMethod {
     UringRead,
     /// io_uring: `RECV`.
     UringRecv,
+    /// io_uring: `READ_MULTISHOT`. A gap.
+    UringReadMultishot,
+    /// io_uring: `RECV` that completes more than once. A gap.
+    UringRecvMultishot,
     /// `splice(2)` into another pipe. A gap.
     Splice,
 }
@@ -187,16 +191,20 @@ impl ReadMethod {
     /// Whether it works on `wiring`'s kind of descriptor.
     pub fn works_on(self, wiring: crate::wiring::Wiring) -> bool {
         match self {
-            Self::Recv | Self::Recvfrom | Self::Recvmsg | Self::Recvmmsg | Self::Peek | Self::UringRecv => {
-                wiring == crate::wiring::Wiring::Sockets
-            }
+            Self::Recv
+            | Self::Recvfrom
+            | Self::Recvmsg
+            | Self::Recvmmsg
+            | Self::Peek
+            | Self::UringRecv
+            | Self::UringRecvMultishot => wiring == crate::wiring::Wiring::Sockets,
             _ => true,
         }
     }
 
     /// Whether the agent can see the bytes; where it cannot, it reports a gap of their size.
     pub fn is_seen(self) -> bool {
-        self != Self::Splice
+        !matches!(self, Self::UringReadMultishot | Self::UringRecvMultishot | Self::Splice)
     }
 }
 

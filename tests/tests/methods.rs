@@ -1,14 +1,19 @@
 //! Every way to write and to read: what goes through is reported message for message, and what cannot be seen is
 //! reported as a gap of its exact size.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum as _;
-use mcpwarden_tests::agent::Agent;
+use mcpwarden_tests::agent::{Agent, is};
+use mcpwarden_tests::gate::Gate;
 use mcpwarden_tests::io_methods::{ReadMethod, WriteMethod};
 use mcpwarden_tests::script::Step;
 use mcpwarden_tests::sender::{Sending, call, initialize};
 use mcpwarden_tests::wiring::Wiring;
 
+/// Streams are looked at every few seconds, and what is missing must be so twice.
+const NOTICED: Duration = Duration::from_secs(15);
 const WIRINGS: [Wiring; 2] = [Wiring::Pipes, Wiring::Sockets];
 
 /// A short call, one larger than a page, one larger than a pipe.
@@ -129,5 +134,43 @@ fn answers_that_are_spliced_away_are_gaps() -> Result<()> {
         ensure!(sent.count("mcp_tool_called") == 3, "{wiring:?}: the calls were seen");
     }
     agent.stop()?;
+    Ok(())
+}
+
+/// The kernel does not tell which request such a completion is of. What the server wrote tells how much it was.
+#[test]
+fn answers_that_are_taken_unseen_are_gaps() -> Result<()> {
+    let agent = Agent::start(&[])?;
+    let cases = [
+        (Wiring::Pipes, ReadMethod::UringReadMultishot),
+        (Wiring::Sockets, ReadMethod::UringReadMultishot),
+        (Wiring::Sockets, ReadMethod::UringRecvMultishot),
+    ];
+    for (wiring, read) in cases {
+        let gate = Gate::new()?;
+        let steps = [conversation(WriteMethod::Write), vec![gate.step()]].concat();
+        let mut sending = Sending { wiring, read, ..Sending::new(steps) };
+        sending.server.retain(|argument| argument != "--short");
+        let sender = sending.start()?;
+        let reached = gate.reached()?;
+        let connection = agent.connection_of_client(sender.pid())?;
+        // While the connection lives, when it is still: what the pipe holds is known.
+        agent.wait_for_within(NOTICED, "a gap", |event| {
+            is(event, "mcp_capture_gap") && event["connection"] == connection && event["cause"] == "unseen"
+        })?;
+        drop(reached);
+        let sent = sender.finish(&agent)?;
+        let what = || format!("{read:?} over {wiring:?}: {:?}", sent.gaps());
+        let bytes: u64 = sent.gaps().iter().map(|(_, _, bytes)| bytes).sum();
+        ensure!(bytes == sent.received.len() as u64, "{}, not {} bytes", what(), sent.received.len());
+        ensure!(
+            sent.gaps().iter().all(|(direction, cause, _)| direction == "s2c" && cause == "unseen"),
+            "{}",
+            what()
+        );
+        ensure!(sent.count("mcp_tool_called") == 3, "{}: the calls were seen", what());
+    }
+    let counters = &agent.stop()?["counters"];
+    ensure!(counters["kernel_io_uring_untold"].as_u64() >= Some(9), "{}", counters["kernel_io_uring_untold"]);
     Ok(())
 }

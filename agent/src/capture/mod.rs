@@ -4,22 +4,26 @@
 //! read from the kernel's tables, its output the policy core's [`Input`]s. Every backend ends in the same
 //! records, so nothing here depends on how they were captured.
 
+mod memory;
 mod order;
 pub mod record;
+mod stream;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use mcpwarden_abi as abi;
-use mcpwarden_policy::{
-    ConnectionId, Cut, Direction, Exec, ExitStatus, FrameCutter, GapCause, Input, Limits, Process, Timestamp,
-};
+use mcpwarden_policy::{ConnectionId, Direction, Exec, Input, Limits, Process, Timestamp};
 
 use crate::{
     clock::Clock,
     process::{client, complete, split_argv},
 };
-use order::{Order, Stretch};
+use memory::{Account, Hold, Memory};
+use order::{Hole, Place, RECORD_BYTES};
 use record::Record;
+use stream::{Outlet, Stream};
 
 /// How long records wait for the exec record of their connection: a parent can write before it comes.
 const EXEC_PATIENCE: std::time::Duration = std::time::Duration::from_millis(200);
@@ -34,9 +38,9 @@ const FORGOTTEN: usize = 4096;
 pub struct CaptureLimits {
     /// Longest frame.
     pub message_bytes: usize,
-    /// Unfinished frames of all streams together.
+    /// All that waits to be whole, of all streams together.
     pub reassembly_bytes: usize,
-    /// Unfinished frames of one user's servers.
+    /// The same of one user's servers. What is not known to be anybody's yet counts as one user's.
     pub per_uid_bytes: usize,
     /// Connections known at once.
     pub connections: usize,
@@ -65,30 +69,18 @@ pub struct CaptureCounters {
     pub malformed_records: u64,
     /// Bytes declared missing.
     pub missing_bytes: u64,
-    /// Unfinished frames given up because memory was short.
+    /// How often an unfinished frame was given up, or waiting for a record, because memory was short.
     pub memory_refused_frames: u64,
-    /// Bytes in them.
+    /// Bytes that are missing for it.
     pub memory_refused_bytes: u64,
+    /// Connections whose bytes were taken in before the record of their exec: it did not come, or too much waited.
+    pub execs_not_awaited: u64,
     /// Connections refused because there were too many.
     pub connections_refused: u64,
 }
 
-/// One direction of one connection.
-struct Stream {
-    order: Order,
-    cutter: FrameCutter,
-    /// Bytes of unfinished frames that are accounted for.
-    held: usize,
-    /// The kernel's position when last looked at.
-    position: u64,
-    /// How far the server's side was ahead of the client's when last looked at.
-    ahead: u64,
-    /// How much of that was reported.
-    ahead_reported: u64,
-}
-
 struct Connection {
-    uid: u32,
+    account: Account,
     /// Known once the first exec record came.
     client: Option<Process>,
     described: bool,
@@ -108,48 +100,24 @@ pub struct Capture {
     processes: HashMap<u32, Vec<u64>>,
     forgotten: HashSet<u64>,
     forgotten_order: VecDeque<u64>,
-    held: usize,
-    held_by_uid: HashMap<u32, usize>,
+    memory: Memory,
     counters: CaptureCounters,
-}
-
-fn direction(index: u8) -> Direction {
-    if index == abi::SERVER_TO_CLIENT { Direction::ServerToClient } else { Direction::ClientToServer }
-}
-
-fn cause(code: u8) -> GapCause {
-    match code {
-        abi::GAP_SPLICE => GapCause::Splice,
-        abi::GAP_VMSPLICE => GapCause::Vmsplice,
-        abi::GAP_TEE => GapCause::Tee,
-        abi::GAP_SENDFILE => GapCause::Sendfile,
-        abi::GAP_IO_URING => GapCause::IoUringFixed,
-        abi::GAP_STARTED_LATE => GapCause::StartedLate,
-        abi::GAP_UNREADABLE | abi::GAP_TOO_MANY_BUFFERS => GapCause::Unreadable,
-        _ => GapCause::RingFull,
-    }
-}
-
-/// `wait(2)`: the low seven bits are the signal, the next byte the code.
-fn exit_status(status: u32) -> ExitStatus {
-    match status & 0x7f {
-        0 => ExitStatus::Code((status >> 8 & 0xff) as i32),
-        signal => ExitStatus::Signal(signal as i32),
-    }
+    /// When the latest record was made; nanoseconds since boot.
+    latest_ns: u64,
 }
 
 impl Capture {
     /// Nothing captured yet.
     pub fn new(limits: CaptureLimits) -> Self {
         Self {
+            memory: Memory::new(limits.reassembly_bytes, limits.per_uid_bytes),
             limits,
             connections: HashMap::new(),
             processes: HashMap::new(),
             forgotten: HashSet::new(),
             forgotten_order: VecDeque::new(),
-            held: 0,
-            held_by_uid: HashMap::new(),
             counters: CaptureCounters::default(),
+            latest_ns: 0,
         }
     }
 
@@ -158,19 +126,30 @@ impl Capture {
         &self.counters
     }
 
+    /// When the latest record was made, in nanoseconds since boot. Records come nearly in order.
+    pub fn latest_ns(&self) -> u64 {
+        self.latest_ns
+    }
+
     /// Takes one record in.
-    pub fn record(&mut self, bytes: &[u8], clock: &Clock, now: Timestamp, sink: &mut impl FnMut(Input<'_>)) {
+    pub fn record(&mut self, bytes: &[u8], clock: &Clock, now: Timestamp, sink: &mut dyn FnMut(Input<'_>)) {
         self.counters.records += 1;
-        match record::parse(bytes) {
-            None => self.counters.malformed_records += 1,
-            Some(Record::Exec(header, info, argv)) => self.exec(header, &info, argv, clock, now, sink),
-            Some(Record::Exit(header)) => self.exit(&header, clock, sink),
-            Some(Record::Data(header, data)) => {
+        let Some(record) = record::parse(bytes) else {
+            self.counters.malformed_records += 1;
+            return;
+        };
+        let header = *record.header();
+        self.latest_ns = header.time_ns;
+        match record {
+            Record::Exec(_, info, argv) => self.exec(header, &info, argv, clock, now, sink),
+            Record::Exit(_) => self.exit(&header, clock, sink),
+            Record::Data(_, data) => {
                 self.counters.bytes += data.len() as u64;
                 self.bytes(header, data, clock, now, sink);
             }
-            Some(Record::Gap(header)) => self.bytes(header, &[], clock, now, sink),
+            Record::Gap(_) => self.bytes(header, &[], clock, now, sink),
         }
+        self.keep_within_bounds(header.connection, clock, now, sink);
     }
 
     /// Makes sure that the connection is known; false where it is refused.
@@ -184,22 +163,15 @@ impl Capture {
                 return false;
             }
             let limits = Limits { max_frame_bytes: self.limits.message_bytes, ..Limits::default() };
-            let stream = || Stream {
-                order: Order::default(),
-                cutter: FrameCutter::new(limits),
-                held: 0,
-                position: 0,
-                ahead: 0,
-                ahead_reported: 0,
-            };
+            let stream = |direction| Stream::new(ConnectionId(id), direction, limits);
             let fresh = Connection {
-                uid: 0,
+                account: Account::default(),
                 client: None,
                 described: false,
                 since: now,
                 early: Vec::new(),
                 early_bytes: 0,
-                streams: [stream(), stream()],
+                streams: [stream(Direction::ClientToServer), stream(Direction::ServerToClient)],
                 pids: Vec::new(),
             };
             self.connections.insert(id, fresh);
@@ -214,7 +186,7 @@ impl Capture {
         argv: &[u8],
         clock: &Clock,
         now: Timestamp,
-        sink: &mut impl FnMut(Input<'_>),
+        sink: &mut dyn FnMut(Input<'_>),
     ) {
         // The agent itself, run with pipes by somebody: its output must not become its input.
         if header.pid == std::process::id() {
@@ -224,8 +196,9 @@ impl Capture {
         let mut process = Process {
             pid: header.pid,
             start_ns: info.start_ns,
-            uid: info.uid,
-            cgroup_id: info.cgroup_id,
+            // Of an adopted process the kernel half tells neither.
+            uid: (!adopted).then_some(info.uid),
+            cgroup_id: (!adopted).then_some(info.cgroup_id),
             argv: split_argv(argv),
             argv_truncated: header.flags & abi::FLAG_ARGV_TRUNCATED != 0,
             cwd: None,
@@ -242,10 +215,8 @@ impl Capture {
             let is_fork = header.flags & abi::FLAG_PARENT_IS_FORK != 0;
             connection.client = client(&process.ancestors, info.parent_start_ns, is_fork);
         }
-        let first = !connection.described;
-        connection.described = true;
-        if first {
-            connection.uid = process.uid;
+        if connection.account.owner().is_none() {
+            self.memory.assign(&mut connection.account, process.uid);
         }
         if !connection.pids.contains(&header.pid) {
             connection.pids.push(header.pid);
@@ -259,27 +230,26 @@ impl Capture {
             process,
             client,
         }));
-        if first {
-            self.release_early(id, clock, now, sink);
-        }
+        self.release_early(id, clock, now, sink);
     }
 
     /// Takes in what came before the exec record.
-    fn release_early(&mut self, id: u64, clock: &Clock, now: Timestamp, sink: &mut impl FnMut(Input<'_>)) {
+    fn release_early(&mut self, id: u64, clock: &Clock, now: Timestamp, sink: &mut dyn FnMut(Input<'_>)) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.described = true;
         connection.early_bytes = 0;
+        self.memory.set(&mut connection.account, Hold::Early, 0);
         for (header, data) in std::mem::take(&mut connection.early) {
             self.bytes(header, &data, clock, now, sink);
         }
     }
 
-    fn exit(&mut self, header: &abi::RecordHeader, clock: &Clock, sink: &mut impl FnMut(Input<'_>)) {
+    fn exit(&mut self, header: &abi::RecordHeader, clock: &Clock, sink: &mut dyn FnMut(Input<'_>)) {
         let time = clock.wall(header.time_ns);
         for id in self.processes.remove(&header.pid).unwrap_or_default() {
             if let Some(connection) = self.connections.get_mut(&id) {
                 connection.pids.retain(|pid| *pid != header.pid);
-                let status = Some(exit_status(header.value));
+                let status = Some(record::exit_status(header.value));
                 sink(Input::Exit { connection: ConnectionId(id), pid: header.pid, time, status });
             }
         }
@@ -291,7 +261,7 @@ impl Capture {
         data: &[u8],
         clock: &Clock,
         now: Timestamp,
-        sink: &mut impl FnMut(Input<'_>),
+        sink: &mut dyn FnMut(Input<'_>),
     ) {
         let id = header.connection;
         if !self.open(id, now) {
@@ -299,86 +269,74 @@ impl Capture {
         }
         let Some(connection) = self.connections.get_mut(&id) else { return };
         if !connection.described {
-            connection.early_bytes += data.len();
+            connection.early_bytes += data.len() + RECORD_BYTES;
             connection.early.push((header, data.to_vec()));
+            self.memory.set(&mut connection.account, Hold::Early, connection.early_bytes);
             if connection.early_bytes > EXEC_WAITING_BYTES {
+                self.counters.execs_not_awaited += 1;
                 self.release_early(id, clock, now, sink);
             }
             return;
         }
-        let index = usize::from(header.direction & 1);
-        let time = clock.wall(header.time_ns);
-        let Stream { order, cutter, .. } = &mut connection.streams[index];
-        let counters = &mut self.counters;
-        let mut cut = |stretch: Stretch<'_>| feed(id, index as u8, cutter, stretch, counters, sink);
-        if header.kind == abi::RECORD_GAP {
-            let lost = u64::from(header.value);
-            order.hole(header.offset, lost, header.cause, header.pid, time, now, &mut cut);
-        } else {
-            order.data(header.offset, data, time, now, &mut cut);
-        }
-        self.account(id, index, now, sink);
-    }
-
-    /// Keeps the sum of unfinished frames within bounds: the longest is given up, whosever frame exceeded them. So
-    /// nobody's stream suffers for another's that never ends.
-    fn account(&mut self, id: u64, index: usize, now: Timestamp, sink: &mut impl FnMut(Input<'_>)) {
-        let Some(connection) = self.connections.get_mut(&id) else { return };
-        let uid = connection.uid;
+        let (index, offset, time) =
+            (usize::from(header.direction & 1), header.offset, clock.wall(header.time_ns));
         let stream = &mut connection.streams[index];
-        let (before, held) = (stream.held, stream.cutter.pending_bytes());
-        if held == before {
-            return;
+        let out = &mut Outlet { counters: &mut self.counters, sink };
+        if header.kind == abi::RECORD_GAP {
+            let (bytes, cause) = (u64::from(header.value), record::cause(header.cause));
+            stream.hole(Hole { offset, bytes, cause, pid: Some(header.pid), time }, now, out);
+        } else {
+            let refused = u64::from(header.value);
+            stream.data(Place { offset, time, refused }, data, now, out);
         }
-        stream.held = held;
-        self.held = self.held - before + held;
-        let of_uid = self.held_by_uid.entry(uid).or_default();
-        *of_uid = *of_uid - before + held;
-        if *of_uid == 0 {
-            self.held_by_uid.remove(&uid);
-        } else if *of_uid > self.limits.per_uid_bytes {
-            self.refuse(Some(uid), now, sink);
-        }
-        if self.held > self.limits.reassembly_bytes {
-            self.refuse(None, now, sink);
+        account(&mut self.memory, connection, index);
+    }
+
+    /// Gives up what is held, largest first, until everybody is within his bound: `id` may hold more than before.
+    fn keep_within_bounds(
+        &mut self,
+        id: u64,
+        clock: &Clock,
+        now: Timestamp,
+        sink: &mut dyn FnMut(Input<'_>),
+    ) {
+        let owner = self.connections.get(&id).and_then(|connection| connection.account.owner());
+        // Each turn ends a hold, and a turn that ends records' waiting begins an unfinished frame at most.
+        while let Some(over) = self.memory.over(owner) {
+            let largest = self
+                .connections
+                .iter()
+                .filter(|(_, connection)| connection.account.owner() == over)
+                .filter_map(|(id, connection)| Some((connection.account.largest()?, *id)))
+                .max();
+            let Some(((_, hold), id)) = largest else { return };
+            self.give_up(id, hold, clock, now, sink);
         }
     }
 
-    /// Gives up the longest unfinished frame, of one user's or of all.
-    fn refuse(&mut self, uid: Option<u32>, now: Timestamp, sink: &mut impl FnMut(Input<'_>)) {
-        let longest = self
-            .connections
-            .iter()
-            .filter(|(_, connection)| uid.is_none_or(|uid| connection.uid == uid))
-            .flat_map(|(id, connection)| [0, 1].map(|index| (connection.streams[index].held, *id, index)))
-            .max();
-        let Some((held, id, index)) = longest else { return };
+    /// Gives up one thing that is held. Only a gap says so, or nothing where nothing is missing for it.
+    fn give_up(
+        &mut self,
+        id: u64,
+        hold: Hold,
+        clock: &Clock,
+        now: Timestamp,
+        sink: &mut dyn FnMut(Input<'_>),
+    ) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        connection.streams[index].held = 0;
-        self.held -= held;
-        if let Some(of_uid) = self.held_by_uid.get_mut(&connection.uid) {
-            *of_uid -= held;
-            if *of_uid == 0 {
-                self.held_by_uid.remove(&connection.uid);
+        let out = &mut Outlet { counters: &mut self.counters, sink };
+        let (index, missing) = match hold {
+            Hold::Early => {
+                self.counters.execs_not_awaited += 1;
+                self.release_early(id, clock, now, sink);
+                return;
             }
-        }
-        let mut bytes = 0;
-        connection.streams[index].cutter.discard_pending(&mut |cut| {
-            if let Cut::Lost { bytes: lost } | Cut::Junk { bytes: lost, .. } = cut {
-                bytes += lost;
-            }
-        });
+            Hold::Frame(index) => (index, connection.streams[index].discard_frame(now, out)),
+            Hold::Waiting(index) => (index, connection.streams[index].stop_waiting(out)),
+        };
         self.counters.memory_refused_frames += 1;
-        self.counters.memory_refused_bytes += bytes;
-        sink(Input::Gap {
-            connection: ConnectionId(id),
-            direction: direction(index as u8),
-            time: now,
-            bytes,
-            cause: GapCause::Memory,
-            pid: None,
-            offset: None,
-        });
+        self.counters.memory_refused_bytes += missing;
+        account(&mut self.memory, connection, index);
     }
 
     /// When [`Self::tick`] has something to do.
@@ -388,14 +346,14 @@ impl Capture {
             .flat_map(|connection| {
                 let early = (!connection.early.is_empty()).then(|| connection.since.after(EXEC_PATIENCE));
                 let [a, b] = &connection.streams;
-                [early, a.order.deadline(), b.order.deadline()]
+                [early, a.deadline(), b.deadline()]
             })
             .flatten()
             .min()
     }
 
     /// Gives up waiting where the time is over.
-    pub fn tick(&mut self, clock: &Clock, now: Timestamp, sink: &mut impl FnMut(Input<'_>)) {
+    pub fn tick(&mut self, clock: &Clock, now: Timestamp, sink: &mut dyn FnMut(Input<'_>)) {
         let mut overdue = Vec::new();
         for (id, connection) in &mut self.connections {
             if !connection.described
@@ -404,81 +362,88 @@ impl Capture {
             {
                 overdue.push(*id);
             }
-            for (index, Stream { order, cutter, .. }) in connection.streams.iter_mut().enumerate() {
-                let counters = &mut self.counters;
-                order.tick(now, &mut |stretch| feed(*id, index as u8, cutter, stretch, counters, sink));
+            for index in 0..2 {
+                let out = &mut Outlet { counters: &mut self.counters, sink };
+                connection.streams[index].tick(now, out);
+                account(&mut self.memory, connection, index);
             }
         }
         for id in overdue {
+            self.counters.execs_not_awaited += 1;
             self.release_early(id, clock, now, sink);
         }
+        // What waited is frames by now, whosever they are.
+        self.keep_within_bounds(0, clock, now, sink);
     }
 
-    /// Whether the server took bytes that nobody was seen to give, for longer than a moment. They may still be seen: a
-    /// write of more than fits into the pipe is captured when it returns, and that can take as long as it likes.
-    pub fn is_behind(&self, id: u64, kernel: &abi::Connection) -> bool {
-        let index = usize::from(abi::CLIENT_TO_SERVER);
-        let Some(stream) = self.connections.get(&id).map(|connection| &connection.streams[index]) else {
-            return false;
-        };
-        excess(&kernel.streams[index]).min(stream.ahead) > stream.ahead_reported
-    }
-
-    /// Compares with the kernel's positions, when everything in the ring was read: what the kernel counted and
-    /// never sent is missing, and so is what the server took and nobody was seen to give, unless somebody is `writing`.
-    ///
-    /// Either must be so twice: a position moves when a call begins to be captured, and that takes milliseconds for one
-    /// of megabytes; and the server's call can return before the client's. But not if this is the `last` look.
-    pub fn reconcile(
+    /// Compares with the kernel's positions, when everything in the ring was read. See [`Stream::look`].
+    pub fn look(
         &mut self,
         id: u64,
         kernel: &abi::Connection,
         now: Timestamp,
-        last: bool,
-        writing: bool,
-        sink: &mut impl FnMut(Input<'_>),
+        sink: &mut dyn FnMut(Input<'_>),
+    ) {
+        self.each_stream(id, sink, |index, stream, out| stream.look(&kernel.streams[index], now, out));
+    }
+
+    /// The directions of a connection of which it is to be found out whether bytes went by unseen: whether somebody on
+    /// the client's side is in the middle of a call, and how much waits to be read.
+    pub fn suspects(&self, id: u64) -> [bool; 2] {
+        let described = self.connections.get(&id).filter(|connection| connection.described);
+        let streams = described.map(|connection| &connection.streams);
+        [0, 1].map(|index| streams.is_some_and(|streams| streams[index].is_suspect()))
+    }
+
+    /// Nobody on the client's side is in the middle of a call in the directions that have a number: how many bytes wait
+    /// to be read there, at most. See [`Stream::judge`].
+    pub fn judge(
+        &mut self,
+        id: u64,
+        kernel: &abi::Connection,
+        waiting: [Option<u64>; 2],
+        now: Timestamp,
+        sink: &mut dyn FnMut(Input<'_>),
+    ) {
+        self.each_stream(id, sink, |index, stream, out| {
+            if let Some(waiting) = waiting[index] {
+                stream.judge(&kernel.streams[index], waiting, now, out);
+            }
+        });
+    }
+
+    /// Nobody holds the connection any more, and everything in the ring was read. See [`Stream::settle`].
+    pub fn settle(
+        &mut self,
+        id: u64,
+        kernel: &abi::Connection,
+        now: Timestamp,
+        sink: &mut dyn FnMut(Input<'_>),
+    ) {
+        let spoken = self
+            .connections
+            .get(&id)
+            .is_some_and(|connection| connection.streams.iter().any(Stream::has_frames));
+        self.each_stream(id, sink, |index, stream, out| {
+            stream.settle(&kernel.streams[index], spoken, now, out);
+        });
+    }
+
+    /// Does something with both streams of a connection whose exec record came.
+    fn each_stream(
+        &mut self,
+        id: u64,
+        sink: &mut dyn FnMut(Input<'_>),
+        mut body: impl FnMut(usize, &mut Stream, &mut Outlet<'_>),
     ) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         if !connection.described {
             return;
         }
-        for (index, stream) in connection.streams.iter_mut().enumerate() {
-            let positions = kernel.streams[index];
-            let Stream { order, cutter, position, ahead, ahead_reported, .. } = stream;
-            let counters = &mut self.counters;
-            let mut cut = |stretch: Stretch<'_>| feed(id, index as u8, cutter, stretch, counters, sink);
-            if last {
-                order.give_up(&mut cut);
-            }
-            let settled = if last { positions.offset } else { *position };
-            *position = positions.offset;
-            if order.deadline().is_none() {
-                order.skip_to(settled, now, &mut cut);
-            }
-            if index != usize::from(abi::CLIENT_TO_SERVER) {
-                continue;
-            }
-            let excess = excess(&positions);
-            let lasting = if last { excess } else { excess.min(*ahead) };
-            *ahead = excess;
-            if lasting > *ahead_reported && !writing {
-                let bytes = lasting - *ahead_reported;
-                *ahead_reported = lasting;
-                counters.missing_bytes += bytes;
-                sink(Input::Gap {
-                    connection: ConnectionId(id),
-                    direction: Direction::ClientToServer,
-                    time: now,
-                    bytes,
-                    cause: GapCause::Unseen,
-                    pid: None,
-                    offset: None,
-                });
-                cutter.gap(bytes, &mut |cut| hand_on(id, index as u8, now, cut, sink));
-            }
-        }
         for index in 0..2 {
-            self.account(id, index, now, sink);
+            let out = &mut Outlet { counters: &mut self.counters, sink };
+            body(index, &mut connection.streams[index], out);
+            account(&mut self.memory, connection, index);
         }
     }
 
@@ -493,14 +458,7 @@ impl Capture {
             }
         }
         let Some(connection) = self.connections.remove(&id) else { return };
-        let held: usize = connection.streams.iter().map(|stream| stream.held).sum();
-        self.held -= held;
-        if let Some(of_uid) = self.held_by_uid.get_mut(&connection.uid) {
-            *of_uid -= held;
-            if *of_uid == 0 {
-                self.held_by_uid.remove(&connection.uid);
-            }
-        }
+        self.memory.release(&connection.account);
         for pid in connection.pids {
             if let Some(ids) = self.processes.get_mut(&pid) {
                 ids.retain(|known| *known != id);
@@ -512,13 +470,11 @@ impl Capture {
     }
 
     /// Nobody holds the connection any more: finishes its streams and says so.
-    pub fn close(&mut self, id: u64, clock: &Clock, now: Timestamp, sink: &mut impl FnMut(Input<'_>)) {
+    pub fn close(&mut self, id: u64, clock: &Clock, now: Timestamp, sink: &mut dyn FnMut(Input<'_>)) {
         self.release_early(id, clock, now, sink);
         if let Some(connection) = self.connections.get_mut(&id) {
-            for (index, Stream { order, cutter, .. }) in connection.streams.iter_mut().enumerate() {
-                let counters = &mut self.counters;
-                order.give_up(&mut |stretch| feed(id, index as u8, cutter, stretch, counters, sink));
-                cutter.finish(&mut |cut| hand_on(id, index as u8, now, cut, sink));
+            for stream in &mut connection.streams {
+                stream.finish(now, &mut Outlet { counters: &mut self.counters, sink });
             }
             sink(Input::Closed { connection: ConnectionId(id), time: now });
         }
@@ -526,57 +482,9 @@ impl Capture {
     }
 }
 
-/// How many bytes the server took that nobody was seen to give.
-fn excess(stream: &abi::Stream) -> u64 {
-    stream.far.saturating_sub(stream.offset)
-}
-
-/// One stretch of a stream, cut into frames.
-fn feed(
-    id: u64,
-    index: u8,
-    cutter: &mut FrameCutter,
-    stretch: Stretch<'_>,
-    counters: &mut CaptureCounters,
-    sink: &mut impl FnMut(Input<'_>),
-) {
-    match stretch {
-        Stretch::Bytes(bytes, time) => {
-            cutter.push(bytes, time, &mut |cut| hand_on(id, index, time, cut, sink))
-        }
-        Stretch::Hole { offset, bytes, cause: code, pid, time } => {
-            counters.missing_bytes += bytes;
-            sink(Input::Gap {
-                connection: ConnectionId(id),
-                direction: direction(index),
-                time,
-                bytes,
-                cause: cause(code),
-                pid,
-                offset: Some(offset),
-            });
-            cutter.gap(bytes, &mut |cut| hand_on(id, index, time, cut, sink));
-        }
-    }
-}
-
-/// What was cut out, as the policy core wants it.
-fn hand_on(id: u64, index: u8, time: Timestamp, cut: Cut<'_>, sink: &mut impl FnMut(Input<'_>)) {
-    let connection = ConnectionId(id);
-    let direction = direction(index);
-    match cut {
-        Cut::Frame { bytes, time } => sink(Input::Frame { connection, direction, time, bytes }),
-        Cut::Junk { bytes, .. } => sink(Input::Junk { connection, direction, time, bytes, broken: false }),
-        Cut::TooLong { bytes } => sink(Input::Gap {
-            connection,
-            direction,
-            time,
-            bytes,
-            cause: GapCause::TooLong,
-            pid: None,
-            offset: None,
-        }),
-        // The captured part of a frame whose rest is missing: the hole itself is reported where it is found.
-        Cut::Lost { bytes } => sink(Input::Junk { connection, direction, time, bytes, broken: true }),
-    }
+/// What a direction of a connection holds now.
+fn account(memory: &mut Memory, connection: &mut Connection, index: usize) {
+    let (frame, waiting) = connection.streams[index].held();
+    memory.set(&mut connection.account, Hold::Frame(index), frame);
+    memory.set(&mut connection.account, Hold::Waiting(index), waiting);
 }

@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use mcpwarden_policy::Timestamp;
+use mcpwarden_policy::{GapCause, Timestamp};
 
 /// How long a record waits for the ones before it. A writer that was preempted between taking its position and
 /// its place in the ring has this long.
@@ -15,21 +15,48 @@ pub const PATIENCE: Duration = Duration::from_millis(50);
 const WAITING_BYTES: usize = 1 << 20;
 /// How many records may wait in one stream.
 const WAITING_RECORDS: usize = 1024;
+/// What a record that waits takes beside its bytes.
+pub const RECORD_BYTES: usize = 96;
+
+/// Where a record lies in its stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Offset of the first byte.
+    pub offset: u64,
+    /// When it was captured.
+    pub time: Timestamp,
+    /// How many bytes of the stream the kernel half had not admitted by then.
+    pub refused: u64,
+}
+
+/// Bytes that are known to be missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hole {
+    /// Offset of the first of them.
+    pub offset: u64,
+    /// How many.
+    pub bytes: u64,
+    /// Why.
+    pub cause: GapCause,
+    /// The process that moved them, where a record tells.
+    pub pid: Option<u32>,
+    /// When they went by, or when it was noticed.
+    pub time: Timestamp,
+}
 
 /// A stretch of a stream.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Stretch<'a> {
     /// Captured.
     Bytes(&'a [u8], Timestamp),
-    /// Known to be missing: `bytes` from `offset` on, because of `cause` (a `GAP_…` of the kernel, or 0 where no
-    /// record tells).
-    Hole { offset: u64, bytes: u64, cause: u8, pid: Option<u32>, time: Timestamp },
+    /// Not captured.
+    Hole(Hole),
 }
 
 #[derive(Debug)]
 enum Piece {
-    Bytes(Vec<u8>),
-    Hole { bytes: u64, cause: u8, pid: u32 },
+    Bytes(Vec<u8>, Timestamp),
+    Hole(Hole),
 }
 
 /// One direction of one connection.
@@ -37,63 +64,50 @@ enum Piece {
 pub struct Order {
     /// Where the next record should lie.
     next: u64,
-    waiting: BTreeMap<u64, (Piece, Timestamp)>,
+    waiting: BTreeMap<u64, Piece>,
     waiting_bytes: usize,
+    /// Bytes that the kernel half did not admit, and how many of them were said.
+    refused: u64,
+    refused_said: u64,
     /// When to stop waiting.
     deadline: Option<Timestamp>,
 }
 
 impl Order {
-    /// Whether records wait for others.
+    /// Whether records wait for others, and until when.
     pub fn deadline(&self) -> Option<Timestamp> {
         self.deadline
     }
 
+    /// What the records take that wait for others. Bytes.
+    pub fn held(&self) -> usize {
+        self.waiting_bytes + self.waiting.len() * RECORD_BYTES
+    }
+
     /// Bytes came.
-    pub fn data(
-        &mut self,
-        offset: u64,
-        bytes: &[u8],
-        time: Timestamp,
-        now: Timestamp,
-        sink: &mut impl FnMut(Stretch<'_>),
-    ) {
-        if offset == self.next && self.waiting.is_empty() {
+    pub fn data(&mut self, place: Place, bytes: &[u8], now: Timestamp, sink: &mut impl FnMut(Stretch<'_>)) {
+        self.refused = self.refused.max(place.refused);
+        if place.offset == self.next && self.waiting.is_empty() {
             self.next += bytes.len() as u64;
-            sink(Stretch::Bytes(bytes, time));
+            sink(Stretch::Bytes(bytes, place.time));
             return;
         }
         self.waiting_bytes += bytes.len();
-        self.put(offset, Piece::Bytes(bytes.to_vec()), time, now, sink);
+        self.put(place.offset, Piece::Bytes(bytes.to_vec(), place.time), now, sink);
     }
 
     /// The kernel says that bytes were not captured.
-    #[allow(clippy::too_many_arguments, reason = "the fields of one record")]
-    pub fn hole(
-        &mut self,
-        offset: u64,
-        bytes: u64,
-        cause: u8,
-        pid: u32,
-        time: Timestamp,
-        now: Timestamp,
-        sink: &mut impl FnMut(Stretch<'_>),
-    ) {
-        self.put(offset, Piece::Hole { bytes, cause, pid }, time, now, sink);
+    pub fn hole(&mut self, hole: Hole, now: Timestamp, sink: &mut impl FnMut(Stretch<'_>)) {
+        self.put(hole.offset, Piece::Hole(hole), now, sink);
     }
 
-    fn put(
-        &mut self,
-        offset: u64,
-        piece: Piece,
-        time: Timestamp,
-        now: Timestamp,
-        sink: &mut impl FnMut(Stretch<'_>),
-    ) {
-        self.waiting.insert(offset, (piece, time));
+    fn put(&mut self, offset: u64, piece: Piece, now: Timestamp, sink: &mut impl FnMut(Stretch<'_>)) {
+        if let Some(Piece::Bytes(bytes, _)) = self.waiting.insert(offset, piece) {
+            self.waiting_bytes -= bytes.len();
+        }
         self.hand_on(sink);
         if self.waiting_bytes > WAITING_BYTES || self.waiting.len() > WAITING_RECORDS {
-            self.give_up(sink);
+            self.give_up(GapCause::RingFull, sink);
         } else if self.waiting.is_empty() {
             self.deadline = None;
         } else {
@@ -107,20 +121,20 @@ impl Order {
             if *entry.key() > self.next {
                 return;
             }
-            let (offset, (piece, time)) = entry.remove_entry();
+            let (offset, piece) = entry.remove_entry();
+            // A record from before the position would be a repetition; it cannot be, and is not shown twice.
             match piece {
-                Piece::Bytes(bytes) => {
+                Piece::Bytes(bytes, time) => {
                     self.waiting_bytes -= bytes.len();
-                    // A record from before the position would be a repetition; it cannot be, and is not shown twice.
                     if offset == self.next {
                         self.next += bytes.len() as u64;
                         sink(Stretch::Bytes(&bytes, time));
                     }
                 }
-                Piece::Hole { bytes, cause, pid } => {
+                Piece::Hole(hole) => {
                     if offset == self.next {
-                        self.next += bytes;
-                        sink(Stretch::Hole { offset, bytes, cause, pid: Some(pid), time });
+                        self.next += hole.bytes;
+                        sink(Stretch::Hole(hole));
                     }
                 }
             }
@@ -131,25 +145,39 @@ impl Order {
     /// What has not come by now will not come.
     pub fn tick(&mut self, now: Timestamp, sink: &mut impl FnMut(Stretch<'_>)) {
         if self.deadline.is_some_and(|deadline| deadline <= now) {
-            self.give_up(sink);
+            self.give_up(GapCause::RingFull, sink);
         }
     }
 
-    /// Declares everything missing that records wait for.
-    pub fn give_up(&mut self, sink: &mut impl FnMut(Stretch<'_>)) {
-        while let Some((&offset, (_, time))) = self.waiting.first_key_value() {
-            let time = *time;
-            self.skip_to(offset, time, sink);
+    /// Declares everything missing that records wait for, because of `cause`.
+    pub fn give_up(&mut self, cause: GapCause, sink: &mut impl FnMut(Stretch<'_>)) {
+        while let Some((&offset, piece)) = self.waiting.first_key_value() {
+            let time = match piece {
+                Piece::Bytes(_, time) => *time,
+                Piece::Hole(hole) => hole.time,
+            };
+            self.skip(offset, time, cause, sink);
             self.hand_on(sink);
         }
     }
 
-    /// The kernel's position is `offset` and nothing is on its way: what lies between is missing.
-    pub fn skip_to(&mut self, offset: u64, time: Timestamp, sink: &mut impl FnMut(Stretch<'_>)) {
-        if offset > self.next {
-            let (from, bytes) = (self.next, offset - self.next);
-            self.next = offset;
-            sink(Stretch::Hole { offset: from, bytes, cause: 0, pid: None, time });
+    /// The kernel's position is at `place` and nothing is on its way: what lies before it is missing.
+    pub fn skip_to(&mut self, place: Place, sink: &mut impl FnMut(Stretch<'_>)) {
+        self.refused = self.refused.max(place.refused);
+        self.skip(place.offset, place.time, GapCause::RingFull, sink);
+    }
+
+    /// What no record tells of was not admitted, as far as the kernel half says so; the rest is missing because of
+    /// `cause`.
+    fn skip(&mut self, to: u64, time: Timestamp, cause: GapCause, sink: &mut impl FnMut(Stretch<'_>)) {
+        let missing = to.saturating_sub(self.next);
+        let refused = missing.min(self.refused - self.refused_said);
+        self.refused_said += refused;
+        for (bytes, cause) in [(refused, GapCause::CandidateBudget), (missing - refused, cause)] {
+            if bytes > 0 {
+                sink(Stretch::Hole(Hole { offset: self.next, bytes, cause, pid: None, time }));
+                self.next += bytes;
+            }
         }
     }
 }
@@ -158,16 +186,20 @@ impl Order {
 mod tests {
     use super::*;
 
+    fn at(offset: u64, refused: u64) -> Place {
+        Place { offset, refused, ..Place::default() }
+    }
+
     /// Feeds records (offset, bytes) and says what comes out, holes as `<n>`.
     fn run(records: &[(u64, &str)], give_up: bool) -> String {
         let mut order = Order::default();
         let mut out = String::new();
         let mut sink = |stretch: Stretch<'_>| match stretch {
             Stretch::Bytes(bytes, _) => out.push_str(std::str::from_utf8(bytes).unwrap()),
-            Stretch::Hole { bytes, .. } => out.push_str(&format!("<{bytes}>")),
+            Stretch::Hole(hole) => out.push_str(&format!("<{}>", hole.bytes)),
         };
         for (offset, bytes) in records {
-            order.data(*offset, bytes.as_bytes(), Timestamp(0), Timestamp(0), &mut sink);
+            order.data(at(*offset, 0), bytes.as_bytes(), Timestamp(0), &mut sink);
         }
         if give_up {
             order.tick(Timestamp(0).after(PATIENCE), &mut sink);
@@ -197,11 +229,51 @@ mod tests {
         let mut order = Order::default();
         let mut holes = 0;
         let big = vec![b'x'; WAITING_BYTES / 2 + 1];
-        let mut sink = |stretch: Stretch<'_>| holes += u64::from(matches!(stretch, Stretch::Hole { .. }));
-        order.data(10, &big, Timestamp(0), Timestamp(0), &mut sink);
-        order.data(10 + big.len() as u64 + 5, &big, Timestamp(0), Timestamp(0), &mut sink);
+        let mut sink = |stretch: Stretch<'_>| holes += u64::from(matches!(stretch, Stretch::Hole(_)));
+        order.data(at(10, 0), &big, Timestamp(0), &mut sink);
+        assert_eq!(order.held(), big.len() + RECORD_BYTES);
+        // The same place again replaces it, and counts once.
+        order.data(at(10, 0), &big, Timestamp(0), &mut sink);
+        assert_eq!(order.held(), big.len() + RECORD_BYTES);
+        order.data(at(10 + big.len() as u64 + 5, 0), &big, Timestamp(0), &mut sink);
         assert_eq!(holes, 2);
-        assert_eq!(order.waiting_bytes, 0);
+        assert_eq!(order.held(), 0);
+    }
+
+    /// What the kernel half did not admit is told from what the ring had no room for.
+    #[test]
+    fn causes_of_holes() {
+        use GapCause::{CandidateBudget, Memory, RingFull};
+        // Name, records of one byte (offset, refused so far), position in the end (offset, refused), holes.
+        type Case = (&'static str, &'static [(u64, u64)], (u64, u64), &'static [(u64, u64, GapCause)]);
+        let cases: [Case; 6] = [
+            ("nothing missing", &[(0, 0), (1, 0)], (2, 0), &[]),
+            ("lost", &[(0, 0), (5, 0)], (6, 0), &[(1, 4, Memory)]),
+            ("refused", &[(0, 0), (5, 4)], (6, 4), &[(1, 4, CandidateBudget)]),
+            ("both", &[(0, 0), (5, 3)], (6, 3), &[(1, 3, CandidateBudget), (4, 1, Memory)]),
+            (
+                "refused before, then lost",
+                &[(2, 2), (5, 2)],
+                (6, 2),
+                &[(0, 2, CandidateBudget), (3, 2, Memory)],
+            ),
+            ("at the end", &[(0, 0)], (9, 5), &[(1, 5, CandidateBudget), (6, 3, RingFull)]),
+        ];
+        for (name, records, end, expected) in cases {
+            let mut order = Order::default();
+            let mut holes = Vec::new();
+            let mut sink = |stretch: Stretch<'_>| {
+                if let Stretch::Hole(hole) = stretch {
+                    holes.push((hole.offset, hole.bytes, hole.cause));
+                }
+            };
+            for (offset, refused) in records {
+                order.data(at(*offset, *refused), b"x", Timestamp(0), &mut sink);
+                order.give_up(Memory, &mut sink);
+            }
+            order.skip_to(at(end.0, end.1), &mut sink);
+            assert_eq!(holes, expected, "{name}");
+        }
     }
 
     #[test]
@@ -209,13 +281,13 @@ mod tests {
         let mut order = Order::default();
         let mut seen = Vec::new();
         let mut sink = |stretch: Stretch<'_>| {
-            if let Stretch::Hole { offset, bytes, .. } = stretch {
-                seen.push((offset, bytes));
+            if let Stretch::Hole(hole) = stretch {
+                seen.push((hole.offset, hole.bytes));
             }
         };
-        order.data(0, b"abc", Timestamp(0), Timestamp(0), &mut sink);
-        order.skip_to(3, Timestamp(0), &mut sink);
-        order.skip_to(9, Timestamp(0), &mut sink);
+        order.data(at(0, 0), b"abc", Timestamp(0), &mut sink);
+        order.skip_to(at(3, 0), &mut sink);
+        order.skip_to(at(9, 0), &mut sink);
         assert_eq!(seen, [(3, 6)]);
     }
 }

@@ -1,7 +1,8 @@
 //! Records as they lie in the ring, taken apart with their lengths checked.
 
 use aya::Pod;
-use mcpwarden_abi::{ExecInfo, RECORD_DATA, RECORD_EXEC, RECORD_EXIT, RECORD_GAP, RecordHeader};
+use mcpwarden_abi::{self as abi, ExecInfo, RECORD_DATA, RECORD_EXEC, RECORD_EXIT, RECORD_GAP, RecordHeader};
+use mcpwarden_policy::{ExitStatus, GapCause};
 
 /// One record.
 #[derive(Debug)]
@@ -14,6 +15,15 @@ pub enum Record<'a> {
     Exec(RecordHeader, ExecInfo, &'a [u8]),
     /// A watched process ended; `value` is its wait status.
     Exit(RecordHeader),
+}
+
+impl Record<'_> {
+    /// What every record begins with.
+    pub fn header(&self) -> &RecordHeader {
+        match self {
+            Self::Data(header, _) | Self::Gap(header) | Self::Exec(header, ..) | Self::Exit(header) => header,
+        }
+    }
 }
 
 /// Takes a record apart; `None` where it is too short for what it says of itself, or of an unknown kind.
@@ -38,6 +48,28 @@ pub fn read<T: Pod>(bytes: &[u8]) -> Option<T> {
     let source = bytes.get(..size_of::<T>())?;
     // SAFETY: `source` holds size_of::<T>() bytes, and `Pod` says that any bytes are a T.
     Some(unsafe { std::ptr::read_unaligned(source.as_ptr().cast()) })
+}
+
+/// Why a gap record says that bytes were not captured.
+pub fn cause(code: u8) -> GapCause {
+    match code {
+        abi::GAP_SPLICE => GapCause::Splice,
+        abi::GAP_VMSPLICE => GapCause::Vmsplice,
+        abi::GAP_TEE => GapCause::Tee,
+        abi::GAP_SENDFILE => GapCause::Sendfile,
+        abi::GAP_IO_URING => GapCause::IoUringFixed,
+        abi::GAP_STARTED_LATE => GapCause::StartedLate,
+        abi::GAP_UNREADABLE | abi::GAP_TOO_MANY_BUFFERS => GapCause::Unreadable,
+        _ => GapCause::RingFull,
+    }
+}
+
+/// `wait(2)`: the low seven bits are the signal, the next byte the code.
+pub fn exit_status(status: u32) -> ExitStatus {
+    match status & 0x7f {
+        0 => ExitStatus::Code((status >> 8 & 0xff) as i32),
+        signal => ExitStatus::Signal(signal as i32),
+    }
 }
 
 #[cfg(test)]

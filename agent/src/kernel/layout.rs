@@ -48,6 +48,7 @@ pub fn resolve(btf: &Btf) -> Result<KernelLayout, BtfError> {
         socket_alloc_inode: at("socket_alloc", "vfs_inode")?,
         sock_family: at("sock", "__sk_common.skc_family")?,
         sock_socket: at("sock", "sk_socket")?,
+        sock_wmem_alloc: at("sock", "sk_wmem_alloc")?,
         unix_peer: at("unix_sock", "peer")?,
         kiocb_file: optional("io_kiocb", "file"),
         kiocb_opcode: optional("io_kiocb", "opcode"),

@@ -4,6 +4,7 @@ pub mod btf;
 pub mod census;
 pub mod layout;
 pub mod surroundings;
+mod table;
 
 use std::{
     fs::File,
@@ -18,7 +19,7 @@ use aya::{
 };
 use mcpwarden_abi as abi;
 
-use self::btf::Btf;
+use self::{btf::Btf, table::Table};
 
 /// Wrapped so that the object's ELF header is aligned as its reader wants it.
 #[repr(C, align(8))]
@@ -82,8 +83,15 @@ fn brief(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// The hooks of the tracepoint backend on this kernel: program name and tracepoint.
-pub fn tracepoint_hooks(btf: &Btf) -> Vec<Hook> {
+/// The hooks of the tracepoint backend on this kernel.
+#[derive(Debug)]
+struct Hooks {
+    hooks: Vec<Hook>,
+    /// Places that cannot be hooked here, and what follows from it.
+    blind_spots: Vec<(String, String)>,
+}
+
+fn tracepoint_hooks(btf: &Btf) -> Hooks {
     let mut hooks = Vec::new();
     if btf.tracepoint_arguments("sched_prepare_exec").is_some() {
         hooks.push(Hook::Btf { program: "sched_prepare_exec", tracepoint: "sched_prepare_exec" });
@@ -94,15 +102,27 @@ pub fn tracepoint_hooks(btf: &Btf) -> Vec<Hook> {
     for name in ["sched_process_exec", "sched_process_fork", "sched_process_exit", "sys_exit"] {
         hooks.push(Hook::Btf { program: name, tracepoint: name });
     }
-    match btf.tracepoint_arguments("io_uring_complete") {
-        Some(3) => {
-            hooks.push(Hook::Btf { program: "io_uring_complete_cqe", tracepoint: "io_uring_complete" })
-        }
-        Some(7) => hooks.push(Hook::Btf { program: "io_uring_complete", tracepoint: "io_uring_complete" }),
-        // No io_uring, or one that this version does not know: what passes through it shows as a gap.
-        _ => {}
+    let mut blind_spots = Vec::new();
+    match io_uring_program(btf.tracepoint_arguments("io_uring_complete")) {
+        Ok(Some(program)) => hooks.push(Hook::Btf { program, tracepoint: "io_uring_complete" }),
+        // A kernel without io_uring.
+        Ok(None) => {}
+        Err(reason) => blind_spots.push(("tp_btf/io_uring_complete".to_owned(), reason)),
     }
-    hooks
+    Hooks { hooks, blind_spots }
+}
+
+/// The program for a tracepoint with so many arguments, if there is one.
+fn io_uring_program(arguments: Option<usize>) -> Result<Option<&'static str>, String> {
+    match arguments {
+        None => Ok(None),
+        Some(3) => Ok(Some("io_uring_complete_cqe")),
+        Some(7) => Ok(Some("io_uring_complete")),
+        Some(other) => Err(format!(
+            "not used: it has {other} arguments on this kernel, and this version knows it with 3 or 7; what clients \
+             write and read through io_uring shows as gaps"
+        )),
+    }
 }
 
 /// One hook.
@@ -143,23 +163,56 @@ fn keys(connection: &abi::Connection) -> Vec<abi::ChannelKey> {
     keys
 }
 
+/// Takes a connection's roles from an inode and leaves those of others.
+///
+/// For the microsecond between taking the entry out and putting it back, an inode that plays a part in another
+/// connection too is none, and a call that returns in it is not seen; its bytes show as a gap. What the kernel half puts
+/// there meanwhile stays.
+fn remove_roles(channels: &mut Table<abi::ChannelKey, abi::Channel>, key: &abi::ChannelKey, id: u64) {
+    let mut others = abi::Channel::default();
+    while let Some(found) = channels.take(key) {
+        let other = |found: u64, known: u64| if found == id || found == 0 { known } else { found };
+        others = abi::Channel {
+            write_capture: other(found.write_capture, others.write_capture),
+            read_capture: other(found.read_capture, others.read_capture),
+            write_count: other(found.write_count, others.write_count),
+            read_count: other(found.read_count, others.read_count),
+        };
+        // Again where the kernel half was faster: it registers an inode once or twice, so this ends.
+        if others == abi::Channel::default() || channels.put_back(key, &others) {
+            return;
+        }
+    }
+}
+
+/// Stops watching a process, unless the kernel half has begun to watch it anew since `known_at`.
+fn prune_one(processes: &mut Table<u32, u64>, pid: u32, known_at: u64) {
+    if let Some(since) = processes.take(&pid)
+        && since >= known_at
+    {
+        // Not there for a microsecond. Where it was put there anew, that is as good.
+        let _ = processes.put_back(&pid, &since);
+    }
+}
+
 /// An attached kernel half. Dropping it detaches everything.
 pub struct Kernel {
     // The programs' links live in here.
     ebpf: Ebpf,
     connections: HashMap<MapData, u64, abi::Connection>,
     confirmed: HashMap<MapData, u64, u32>,
-    channels: HashMap<MapData, abi::ChannelKey, abi::Channel>,
-    processes: HashMap<MapData, u32, u64>,
+    channels: Table<abi::ChannelKey, abi::Channel>,
+    processes: Table<u32, u64>,
     counters: PerCpuArray<MapData, u64>,
     adopt: Array<MapData, u32>,
     attached: Vec<String>,
+    blind_spots: Vec<String>,
 }
 
 impl Kernel {
     /// Loads and attaches the tracepoint backend, with a ring of `ring_bytes` (a power of two, at least a page).
     pub fn attach(ring_bytes: u32) -> Result<Self, KernelError> {
-        let (mut ebpf, hooks, btf) = Self::load(ring_bytes)?;
+        let (mut ebpf, Hooks { hooks, blind_spots }, btf) = Self::load(ring_bytes)?;
         let mut attached = Vec::new();
         for hook in hooks {
             attach_hook(&mut ebpf, &hook, &btf)?;
@@ -182,11 +235,12 @@ impl Kernel {
             counters: take(&mut ebpf, "COUNTERS")?,
             adopt: take(&mut ebpf, "ADOPT")?,
             attached,
+            blind_spots: blind_spots.iter().map(|(place, why)| format!("{place}: {why}")).collect(),
             ebpf,
         })
     }
 
-    fn load(ring_bytes: u32) -> Result<(Ebpf, Vec<Hook>, aya::Btf), KernelError> {
+    fn load(ring_bytes: u32) -> Result<(Ebpf, Hooks, aya::Btf), KernelError> {
         let btf = Btf::from_file(Path::new(BTF_PATH))?;
         let layout = [layout::resolve(&btf)?];
         let hooks = tracepoint_hooks(&btf);
@@ -202,7 +256,7 @@ impl Kernel {
 
     /// Tries every hook by itself, for `doctor`: place, and why it does not work.
     pub fn probe() -> Result<Vec<(String, Option<String>)>, KernelError> {
-        let (mut ebpf, hooks, btf) = Self::load(4096)?;
+        let (mut ebpf, Hooks { hooks, blind_spots }, btf) = Self::load(4096)?;
         let mut report: Vec<_> = hooks
             .iter()
             .map(|hook| {
@@ -211,6 +265,7 @@ impl Kernel {
             .collect();
         let census = load_census(&mut ebpf, &btf).err().map(|error| error.to_string());
         report.push(("iter/task_file".to_owned(), census));
+        report.extend(blind_spots.into_iter().map(|(place, why)| (place, Some(why))));
         Ok(report)
     }
 
@@ -223,6 +278,11 @@ impl Kernel {
     /// Where the programs are attached.
     pub fn attached(&self) -> &[String] {
         &self.attached
+    }
+
+    /// What this kernel keeps from being seen, and what follows from it.
+    pub fn blind_spots(&self) -> &[String] {
+        &self.blind_spots
     }
 
     /// Opens a census; [`census::take`] reads it, on whatever thread.
@@ -256,37 +316,17 @@ impl Kernel {
         let _ = self.confirmed.remove(&id);
         let Ok(entry) = self.connections.get(&id, 0) else { return };
         for key in keys(&entry) {
-            let Ok(mut channel) = self.channels.get(&key, 0) else { continue };
-            for role in [
-                &mut channel.write_capture,
-                &mut channel.read_capture,
-                &mut channel.write_count,
-                &mut channel.read_count,
-            ] {
-                if *role == id {
-                    *role = 0;
-                }
-            }
-            if channel == abi::Channel::default() {
-                let _ = self.channels.remove(&key);
-            } else {
-                let _ = self.channels.insert(key, channel, 0);
-            }
+            remove_roles(&mut self.channels, &key, id);
         }
         let _ = self.connections.remove(&id);
     }
 
     /// Stops watching processes that hold no channel: `known_at` is when the census began (boot time, ns).
     pub fn prune(&mut self, holders: &std::collections::HashSet<u32>, known_at: u64) {
-        let stale: Vec<u32> = self
-            .processes
-            .iter()
-            .filter_map(Result::ok)
-            .filter(|(pid, since)| *since < known_at && !holders.contains(pid))
-            .map(|(pid, _)| pid)
-            .collect();
+        let is_stale = |(pid, since): &(u32, u64)| *since < known_at && !holders.contains(pid);
+        let stale: Vec<u32> = self.processes.entries().filter(is_stale).map(|(pid, _)| pid).collect();
         for pid in stale {
-            let _ = self.processes.remove(&pid);
+            prune_one(&mut self.processes, pid, known_at);
         }
     }
 
@@ -379,4 +419,56 @@ fn load_census(ebpf: &mut Ebpf, btf: &aya::Btf) -> Result<(), KernelError> {
         hook: "iter/task_file".into(),
         reason: brief(&error),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn io_uring_by_the_number_of_arguments() {
+        let cases = [
+            (None, Ok(None)),
+            (Some(3), Ok(Some("io_uring_complete_cqe"))),
+            (Some(7), Ok(Some("io_uring_complete"))),
+        ];
+        for (arguments, expected) in cases {
+            assert_eq!(io_uring_program(arguments), expected);
+        }
+        assert!(io_uring_program(Some(4)).unwrap_err().contains("4 arguments"));
+    }
+
+    #[test]
+    fn roles_of_others_stay() {
+        let Some(mut channels) = Table::create() else { return };
+        let roles = |write_capture, read_capture, write_count, read_count| abi::Channel {
+            write_capture,
+            read_capture,
+            write_count,
+            read_count,
+        };
+        let key = abi::ChannelKey { inode: 7, ..Default::default() };
+        for (name, before, after) in [
+            ("nothing there", None, None),
+            ("its own", Some(roles(1, 0, 0, 1)), None),
+            ("another's too", Some(roles(1, 0, 2, 1)), Some(roles(0, 0, 2, 0))),
+            ("another's only", Some(roles(0, 2, 0, 3)), Some(roles(0, 2, 0, 3))),
+        ] {
+            if let Some(before) = before {
+                assert!(channels.put_back(&key, &before));
+            }
+            remove_roles(&mut channels, &key, 1);
+            assert_eq!(channels.take(&key), after, "{name}");
+        }
+    }
+
+    #[test]
+    fn processes_watched_anew_stay() {
+        let Some(mut processes) = Table::create() else { return };
+        for (name, since, left) in [("before", 9, None), ("since", 10, Some(10))] {
+            assert!(processes.put_back(&1, &since));
+            prune_one(&mut processes, 1, 10);
+            assert_eq!(processes.take(&1), left, "{name}");
+        }
+    }
 }

@@ -77,6 +77,9 @@ fn body(event: &Event, line: &mut Line) {
                 "  mcpwarden {} watches this host (kernel {}, {} backend, {} servers already running)",
                 started.version, started.kernel, started.backend, started.servers_adopted
             ));
+            for blind_spot in &started.blind_spots {
+                line.plain(&format!("; {}", clean(blind_spot)));
+            }
         }
         EventBody::AgentStopped(stopped) => {
             line.plain(&format!("  stopped: {}", clean(&stopped.reason)));

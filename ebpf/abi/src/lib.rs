@@ -47,6 +47,8 @@ pub struct Stream {
     pub offset: u64,
     /// Bytes that passed the server's side.
     pub far: u64,
+    /// Of `offset`: bytes that were not captured, because the budget of a candidate was spent.
+    pub refused: u64,
 }
 
 /// A process with two channels that nothing is known of yet.
@@ -141,7 +143,7 @@ pub struct RecordHeader {
     pub offset: u64,
     /// The process (tgid) that did it.
     pub pid: u32,
-    /// What `kind` says.
+    /// What `kind` says. Of [`RECORD_DATA`]: [`Stream::refused`] so far, `u32::MAX` at most.
     pub value: u32,
 }
 
@@ -190,7 +192,13 @@ pub struct Holder {
     pub pid: u32,
     /// Its descriptor.
     pub fd: u32,
+    /// Where the client listens here: bytes that wait to be read, at most. [`PENDING_UNKNOWN`] elsewhere, and where
+    /// they could not be counted.
+    pub pending: u64,
 }
+
+/// See [`Holder::pending`].
+pub const PENDING_UNKNOWN: u64 = u64::MAX;
 
 /// What the kernel half refused or could not do, by index into the `COUNTERS` map.
 #[repr(u32)]
@@ -212,9 +220,11 @@ pub enum Counter {
     SuspectBytes = 6,
     /// Bytes that lay in memory that could not be read.
     UnreadableBytes = 7,
+    /// Completions of io_uring requests that the kernel does not name (multishot), in watched processes.
+    IoUringUntold = 8,
 }
 /// How many counters there are.
-pub const COUNTERS: u32 = 8;
+pub const COUNTERS: u32 = 9;
 
 /// Where the running kernel keeps what the programs read: byte offsets, resolved from its BTF.
 ///
@@ -261,6 +271,7 @@ pub struct KernelLayout {
     pub socket_alloc_inode: u32,
     pub sock_family: u32,
     pub sock_socket: u32,
+    pub sock_wmem_alloc: u32,
     pub unix_peer: u32,
     pub kiocb_file: u32,
     pub kiocb_opcode: u32,

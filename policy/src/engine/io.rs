@@ -104,10 +104,10 @@ pub struct Process {
     pub pid: u32,
     /// When it started, in nanoseconds since boot: with `pid` this is unique.
     pub start_ns: u64,
-    /// User id.
-    pub uid: u32,
-    /// Id of its cgroup (v2).
-    pub cgroup_id: u64,
+    /// User id, if known.
+    pub uid: Option<u32>,
+    /// Id of its cgroup (v2), if known.
+    pub cgroup_id: Option<u64>,
     /// Command line, bounded by the capture.
     pub argv: Vec<String>,
     /// Whether `argv` was cut off.

@@ -131,7 +131,7 @@ impl Engine {
     pub(super) fn exec(&mut self, exec: Exec, now: Timestamp, out: &mut Vec<Output>) {
         self.counters.execs += 1;
         let (id, pid, time, adopted) = (exec.connection, exec.process.pid, exec.time, exec.adopted);
-        if !self.known(id, time, out) || !self.assign(id, Some(exec.process.uid), time, out) {
+        if !self.known(id, time, out) || !self.assign(id, exec.process.uid, time, out) {
             return;
         }
         let named = self.config.patterns.matches(&exec.process.argv);
@@ -345,8 +345,8 @@ impl Engine {
         let (naming, last) = (connection.naming(), connection.chain.last());
         let started = ServerStarted {
             pid: last.map(|process| process.pid),
-            uid: last.map(|process| process.uid),
-            cgroup_id: last.map(|process| process.cgroup_id),
+            uid: last.and_then(|process| process.uid),
+            cgroup_id: last.and_then(|process| process.cgroup_id),
             executable: last.and_then(|process| process.executable.clone()),
             argv: naming.map(|process| redact_argv(&process.argv)).unwrap_or_default(),
             argv_truncated: naming.is_some_and(|process| process.argv_truncated),

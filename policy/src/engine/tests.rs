@@ -83,7 +83,7 @@ impl Bench {
     /// A process of this user.
     pub(super) fn exec_of(&mut self, connection: u64, pid: u32, command: &str, uid: u32) {
         let argv = command.split(' ').map(str::to_owned).collect();
-        let process = Process { pid, uid, argv, ..Process::default() };
+        let process = Process { pid, uid: Some(uid), argv, ..Process::default() };
         let (connection, time) = (ConnectionId(connection), Timestamp(self.now));
         self.input(Input::Exec(Exec { connection, time, adopted: false, process, client: None }));
     }

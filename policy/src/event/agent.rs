@@ -22,6 +22,9 @@ pub struct AgentStarted {
     pub config: Option<String>,
     /// Names of the kernel programs that are attached.
     pub programs: Vec<String>,
+    /// What this kernel keeps from being seen, and what follows from it. Absent where there is nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blind_spots: Vec<String>,
     /// How many running servers were adopted.
     pub servers_adopted: u64,
 }

@@ -50,10 +50,11 @@ pub struct ServerStarted {
     /// Process id in the root pid namespace. Absent where the record of its exec was lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// User id it runs as. Absent where the record of its exec was lost.
+    /// User id it runs as. Absent where the record of its exec was lost, and where it ran before the agent did and
+    /// /proc does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
-    /// Id of its cgroup (v2). Absent where the record of its exec was lost.
+    /// Id of its cgroup (v2). Absent where the record of its exec was lost, and where it ran before the agent did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroup_id: Option<u64>,
     /// Path of the executable of the last program in the chain.

@@ -102,8 +102,12 @@ fn examples() -> Vec<Event> {
         offset: Some(1),
         pid: Some(2),
     };
-    let started_agent =
-        AgentStarted { boot_id: Some("b".into()), programs: vec!["exec".into()], ..Default::default() };
+    let started_agent = AgentStarted {
+        boot_id: Some("b".into()),
+        programs: vec!["exec".into()],
+        blind_spots: vec!["io_uring".into()],
+        ..Default::default()
+    };
     let loss = AgentLoss { counter: "c".into(), count: 1, total: 2, meaning: "m".into() };
     let stopped = AgentStopped { reason: "SIGTERM".into(), counters: [("frames".to_owned(), 1)].into() };
     let exited = ServerExited { exit_code: Some(0), signal: Some(9), ..Default::default() };

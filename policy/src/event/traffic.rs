@@ -154,9 +154,16 @@ pub enum GapCause {
     IoUringFixed,
     /// The memory they were in could not be read.
     Unreadable,
-    /// The reader took more than was seen going in; nobody knows how they got there.
+    /// The server took more than was seen going in, or wrote more than was seen coming out and does not wait to be
+    /// read: nobody knows how they got there.
     Unseen,
-    /// The bound on unfinished frames was reached.
+    /// The server wrote them, and at the end of the connection nobody was seen to have read them: they were thrown
+    /// away with it, or taken in a way that cannot be seen.
+    Unread,
+    /// What is captured of a candidate whose first request has not been seen, or begins with what no message does, is
+    /// bounded. They were beyond.
+    CandidateBudget,
+    /// The bound on what waits to be whole (unfinished frames, records that wait for an earlier one) was reached.
     Memory,
     /// A frame is longer than `capture.max_message_bytes`.
     TooLong,

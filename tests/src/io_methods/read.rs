@@ -49,6 +49,8 @@ impl Read for MethodReader<'_> {
             ReadMethod::Read32 => Err(io::ErrorKind::Unsupported.into()),
             ReadMethod::UringRead => ring::read(fd, buffer),
             ReadMethod::UringRecv => ring::recv(fd, buffer),
+            ReadMethod::UringReadMultishot => ring::read_multishot(fd, buffer),
+            ReadMethod::UringRecvMultishot => ring::recv_multishot(fd, buffer),
             ReadMethod::Splice => splice(fd, buffer),
         }
     }

@@ -79,3 +79,24 @@ pub fn read(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
 pub fn recv(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
     submit_alone(&opcode::Recv::new(Fd(fd), buffer.as_mut_ptr(), length(buffer.len())).build())
 }
+
+/// `READ_MULTISHOT`.
+pub fn read_multishot(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
+    multishot(&opcode::ReadMulti::new(Fd(fd), 0, GROUP).offset(NO_POSITION).build(), buffer)
+}
+
+/// `RECV` with `IORING_RECV_MULTISHOT`.
+pub fn recv_multishot(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
+    multishot(&opcode::RecvMulti::new(Fd(fd), GROUP).build(), buffer)
+}
+
+/// The group of the one buffer that the kernel may choose.
+const GROUP: u16 = 0;
+
+/// Submits a request that could complete again and again; there is one buffer, so that it completes once with bytes.
+fn multishot(entry: &squeue::Entry, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut ring = IoUring::new(2)?;
+    let bytes = i32::try_from(buffer.len()).map_err(io::Error::other)?;
+    submit(&mut ring, &opcode::ProvideBuffers::new(buffer.as_mut_ptr(), bytes, 1, GROUP, 0).build())?;
+    submit(&mut ring, entry)
+}

@@ -1,0 +1,324 @@
+//! One direction of one connection: its records in order, cut into frames, and held against what the kernel counted.
+
+use mcpwarden_abi as abi;
+use mcpwarden_policy::{ConnectionId, Cut, Direction, FrameCutter, GapCause, Input, Limits, Timestamp};
+
+use super::{
+    CaptureCounters,
+    order::{Hole, Order, Place, Stretch},
+};
+
+/// Where what comes of a stream goes.
+pub struct Outlet<'a> {
+    /// What is counted on the way.
+    pub counters: &'a mut CaptureCounters,
+    /// The policy core.
+    pub sink: &'a mut dyn FnMut(Input<'_>),
+}
+
+/// One direction of one connection.
+pub struct Stream {
+    order: Order,
+    frames: Frames,
+    /// The kernel's positions when last looked at.
+    seen: abi::Stream,
+    /// Whether they were the same the time before: then no call has returned since.
+    is_still: bool,
+    /// How much of the server's surplus was said.
+    said: u64,
+}
+
+/// What is in order, on its way to the policy core.
+struct Frames {
+    connection: ConnectionId,
+    direction: Direction,
+    cutter: FrameCutter,
+    /// Whether there was a frame.
+    any: bool,
+}
+
+impl Stream {
+    /// Nothing captured yet.
+    pub fn new(connection: ConnectionId, direction: Direction, limits: Limits) -> Self {
+        Self {
+            order: Order::default(),
+            frames: Frames { connection, direction, cutter: FrameCutter::new(limits), any: false },
+            seen: abi::Stream::default(),
+            is_still: false,
+            said: 0,
+        }
+    }
+
+    /// Until when records wait for others.
+    pub fn deadline(&self) -> Option<Timestamp> {
+        self.order.deadline()
+    }
+
+    /// Bytes of the unfinished frame, and bytes that records take which wait for others.
+    pub fn held(&self) -> (usize, usize) {
+        (self.frames.cutter.pending_bytes(), self.order.held())
+    }
+
+    /// Whether a frame went by.
+    pub fn has_frames(&self) -> bool {
+        self.frames.any
+    }
+
+    /// Bytes came.
+    pub fn data(&mut self, place: Place, bytes: &[u8], now: Timestamp, out: &mut Outlet<'_>) {
+        self.order.data(place, bytes, now, &mut |stretch| self.frames.take(stretch, out));
+    }
+
+    /// The kernel says that bytes were not captured.
+    pub fn hole(&mut self, hole: Hole, now: Timestamp, out: &mut Outlet<'_>) {
+        self.order.hole(hole, now, &mut |stretch| self.frames.take(stretch, out));
+    }
+
+    /// Gives up waiting where the time is over.
+    pub fn tick(&mut self, now: Timestamp, out: &mut Outlet<'_>) {
+        self.order.tick(now, &mut |stretch| self.frames.take(stretch, out));
+    }
+
+    /// Waits no longer for records that others wait for: memory is short. Returns how many bytes are missing for it.
+    pub fn stop_waiting(&mut self, out: &mut Outlet<'_>) -> u64 {
+        let before = out.counters.missing_bytes;
+        self.order.give_up(GapCause::Memory, &mut |stretch| self.frames.take(stretch, out));
+        out.counters.missing_bytes - before
+    }
+
+    /// Gives up the unfinished frame: memory is short. Returns how many bytes it had.
+    pub fn discard_frame(&mut self, now: Timestamp, out: &mut Outlet<'_>) -> u64 {
+        let mut bytes = 0;
+        self.frames.cutter.discard_pending(&mut |cut| {
+            if let Cut::Lost { bytes: lost } | Cut::Junk { bytes: lost, .. } = cut {
+                bytes += lost;
+            }
+        });
+        self.frames.say(now, bytes, GapCause::Memory, out);
+        bytes
+    }
+
+    /// The kernel's positions, when everything in the ring was read: what it counted and never sent is missing, if it
+    /// was so the time before too. A position moves when a call begins to be captured, and that takes milliseconds for
+    /// one of megabytes.
+    pub fn look(&mut self, positions: &abi::Stream, now: Timestamp, out: &mut Outlet<'_>) {
+        if self.order.deadline().is_none() {
+            self.skip_to(self.seen.offset, positions.refused, now, out);
+        }
+        self.is_still = self.is_same(positions);
+        self.seen = *positions;
+    }
+
+    /// Whether the server's side passed bytes that nobody saw on the client's, and neither side has moved between the
+    /// last two looks. They may still be seen, or wait to be read: [`Self::judge`] tells.
+    pub fn is_suspect(&self) -> bool {
+        self.is_still && surplus(&self.seen, 0) > self.said
+    }
+
+    /// Nobody is in the middle of a call on the client's side, and at most `waiting` bytes wait for him to be read:
+    /// what the server's side passed beyond is missing, if nothing has moved since the last look.
+    pub fn judge(&mut self, positions: &abi::Stream, waiting: u64, now: Timestamp, out: &mut Outlet<'_>) {
+        if self.is_still && self.is_same(positions) {
+            self.say_surplus(positions, waiting, GapCause::Unseen, now, out);
+        }
+    }
+
+    /// Nobody holds the connection any more: what has not come will not. What nobody read is worth a word only where
+    /// messages are `spoken`: any program in a pipeline can end without reading all.
+    pub fn settle(&mut self, positions: &abi::Stream, spoken: bool, now: Timestamp, out: &mut Outlet<'_>) {
+        self.order.give_up(GapCause::RingFull, &mut |stretch| self.frames.take(stretch, out));
+        self.skip_to(positions.offset, positions.refused, now, out);
+        let cause = match self.frames.direction {
+            Direction::ClientToServer => GapCause::Unseen,
+            Direction::ServerToClient if spoken => GapCause::Unread,
+            Direction::ServerToClient => return,
+        };
+        self.say_surplus(positions, 0, cause, now, out);
+    }
+
+    /// The stream ended.
+    pub fn finish(&mut self, now: Timestamp, out: &mut Outlet<'_>) {
+        self.order.give_up(GapCause::RingFull, &mut |stretch| self.frames.take(stretch, out));
+        let Frames { connection, direction, cutter, .. } = &mut self.frames;
+        cutter.finish(&mut |cut| hand_on(*connection, *direction, now, cut, out.sink));
+    }
+
+    fn is_same(&self, positions: &abi::Stream) -> bool {
+        (positions.offset, positions.far) == (self.seen.offset, self.seen.far)
+    }
+
+    fn skip_to(&mut self, offset: u64, refused: u64, time: Timestamp, out: &mut Outlet<'_>) {
+        let place = Place { offset, time, refused };
+        self.order.skip_to(place, &mut |stretch| self.frames.take(stretch, out));
+    }
+
+    fn say_surplus(
+        &mut self,
+        positions: &abi::Stream,
+        waiting: u64,
+        cause: GapCause,
+        now: Timestamp,
+        out: &mut Outlet<'_>,
+    ) {
+        let surplus = surplus(positions, waiting);
+        let bytes = surplus.saturating_sub(self.said);
+        if bytes > 0 {
+            self.said = surplus;
+            out.counters.missing_bytes += bytes;
+            self.frames.say(now, bytes, cause, out);
+            self.frames.gap(bytes, now, out);
+        }
+    }
+}
+
+/// How many bytes passed the server's side that neither passed the client's nor wait for it.
+fn surplus(positions: &abi::Stream, waiting: u64) -> u64 {
+    positions.far.saturating_sub(positions.offset).saturating_sub(waiting)
+}
+
+impl Frames {
+    fn take(&mut self, stretch: Stretch<'_>, out: &mut Outlet<'_>) {
+        match stretch {
+            Stretch::Bytes(bytes, time) => {
+                let Self { connection, direction, cutter, any } = self;
+                cutter.push(bytes, time, &mut |cut| {
+                    *any |= matches!(cut, Cut::Frame { .. });
+                    hand_on(*connection, *direction, time, cut, out.sink);
+                });
+            }
+            Stretch::Hole(Hole { offset, bytes, cause, pid, time }) => {
+                out.counters.missing_bytes += bytes;
+                let Self { connection, direction, .. } = *self;
+                let offset = Some(offset);
+                (out.sink)(Input::Gap { connection, direction, time, bytes, cause, pid, offset });
+                self.gap(bytes, time, out);
+            }
+        }
+    }
+
+    /// The frame in progress is broken off.
+    fn gap(&mut self, bytes: u64, time: Timestamp, out: &mut Outlet<'_>) {
+        let Self { connection, direction, cutter, .. } = self;
+        cutter.gap(bytes, &mut |cut| hand_on(*connection, *direction, time, cut, out.sink));
+    }
+
+    /// Says that bytes are missing of which neither the place nor who moved them is known.
+    fn say(&self, time: Timestamp, bytes: u64, cause: GapCause, out: &mut Outlet<'_>) {
+        let Self { connection, direction, .. } = *self;
+        (out.sink)(Input::Gap { connection, direction, time, bytes, cause, pid: None, offset: None });
+    }
+}
+
+/// What was cut out, as the policy core wants it.
+fn hand_on(
+    connection: ConnectionId,
+    direction: Direction,
+    time: Timestamp,
+    cut: Cut<'_>,
+    sink: &mut dyn FnMut(Input<'_>),
+) {
+    sink(match cut {
+        Cut::Frame { bytes, time } => Input::Frame { connection, direction, time, bytes },
+        Cut::Junk { bytes, .. } => Input::Junk { connection, direction, time, bytes, broken: false },
+        // The captured part of a frame whose rest is missing: the hole itself is reported where it is found.
+        Cut::Lost { bytes } => Input::Junk { connection, direction, time, bytes, broken: true },
+        Cut::TooLong { bytes } => {
+            let cause = GapCause::TooLong;
+            Input::Gap { connection, direction, time, bytes, cause, pid: None, offset: None }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is done with a stream: the kernel's positions (offset, far), and what is known beside them.
+    enum Step {
+        Data(u64, &'static [u8]),
+        Look(u64, u64),
+        /// So many bytes wait to be read.
+        Judge(u64, u64, u64),
+        Settle(u64, u64),
+        /// The same of a connection without messages.
+        SettleSilent(u64, u64),
+    }
+
+    fn positions(offset: u64, far: u64) -> abi::Stream {
+        abi::Stream { offset, far, refused: 0 }
+    }
+
+    /// The gaps that a stream says.
+    fn gaps(direction: Direction, steps: &[Step]) -> Vec<(u64, GapCause)> {
+        let mut stream = Stream::new(ConnectionId(1), direction, Limits::default());
+        let (mut counters, mut gaps, now) = (CaptureCounters::default(), Vec::new(), Timestamp(0));
+        let mut sink = |input: Input<'_>| {
+            if let Input::Gap { bytes, cause, .. } = input {
+                gaps.push((bytes, cause));
+            }
+        };
+        let out = &mut Outlet { counters: &mut counters, sink: &mut sink };
+        for step in steps {
+            match step {
+                Step::Data(offset, bytes) => {
+                    stream.data(Place { offset: *offset, ..Place::default() }, bytes, now, out);
+                }
+                Step::Look(offset, far) => stream.look(&positions(*offset, *far), now, out),
+                Step::Judge(offset, far, waiting) => {
+                    stream.judge(&positions(*offset, *far), *waiting, now, out);
+                }
+                Step::Settle(offset, far) => stream.settle(&positions(*offset, *far), true, now, out),
+                Step::SettleSilent(offset, far) => {
+                    stream.settle(&positions(*offset, *far), false, now, out);
+                }
+            }
+        }
+        let total: u64 = gaps.iter().map(|(bytes, _)| bytes).sum();
+        assert_eq!(counters.missing_bytes, total);
+        gaps
+    }
+
+    #[test]
+    fn what_is_missing() {
+        use Direction::{ClientToServer, ServerToClient};
+        use GapCause::{RingFull, Unread, Unseen};
+        use Step::{Data, Judge, Look, Settle, SettleSilent};
+        type Case = (&'static str, Direction, &'static [Step], &'static [(u64, GapCause)]);
+        let cases: [Case; 16] = [
+            ("all there", ClientToServer, &[Data(0, b"ab"), Look(2, 2), Look(2, 2), Settle(2, 2)], &[]),
+            ("not read yet", ClientToServer, &[Data(0, b"ab"), Look(2, 0), Look(2, 0), Judge(2, 0, 0)], &[]),
+            ("lost, seen once", ClientToServer, &[Look(5, 5)], &[]),
+            ("lost, seen twice", ClientToServer, &[Look(5, 5), Look(9, 9)], &[(5, RingFull)]),
+            ("lost, at the end", ClientToServer, &[Look(5, 5), Settle(9, 9)], &[(9, RingFull)]),
+            (
+                "taken and not given",
+                ClientToServer,
+                &[Look(0, 7), Look(0, 7), Judge(0, 7, 0)],
+                &[(7, Unseen)],
+            ),
+            ("looked at once", ClientToServer, &[Look(0, 7), Judge(0, 7, 0)], &[]),
+            ("moved between looks", ClientToServer, &[Look(0, 5), Look(0, 7), Judge(0, 7, 0)], &[]),
+            ("moved since", ClientToServer, &[Look(0, 7), Look(0, 7), Judge(7, 7, 0)], &[]),
+            (
+                "said once",
+                ClientToServer,
+                &[Look(0, 7), Look(0, 7), Judge(0, 7, 0), Look(0, 7), Judge(0, 7, 0), Settle(0, 9)],
+                &[(7, Unseen), (2, Unseen)],
+            ),
+            ("waits to be read", ServerToClient, &[Look(0, 7), Look(0, 7), Judge(0, 7, 7)], &[]),
+            ("may wait to be read", ServerToClient, &[Look(0, 7), Look(0, 7), Judge(0, 7, 512)], &[]),
+            ("some waits", ServerToClient, &[Look(0, 7), Look(0, 7), Judge(0, 7, 3)], &[(4, Unseen)]),
+            (
+                "never read",
+                ServerToClient,
+                &[Look(0, 7), Look(0, 7), Judge(0, 7, 3), Settle(0, 7)],
+                &[(4, Unseen), (3, Unread)],
+            ),
+            ("never read, and no messages", ServerToClient, &[SettleSilent(0, 7)], &[]),
+            ("taken and not given, and no messages", ClientToServer, &[SettleSilent(0, 7)], &[(7, Unseen)]),
+        ];
+        for (name, direction, steps, expected) in cases {
+            assert_eq!(gaps(direction, steps), expected, "{name}");
+        }
+    }
+}
