@@ -27,6 +27,7 @@ mod store;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use config::Kept;
 pub use config::{RegistryCounters, RegistryError, RegistryLimits, RegistrySettings};
 pub use diff::{Diff, FieldChange};
 pub use page::{Change, ChangeKind, Offer, Outcome, Page};
@@ -77,7 +78,7 @@ pub struct Registry {
     connections: BTreeMap<ConnectionId, Connection>,
     sessions: BTreeMap<SessionId, Session>,
     /// Pins, items and names in memory.
-    entries: usize,
+    kept: Kept,
     counters: RegistryCounters,
 }
 
@@ -123,6 +124,8 @@ struct Listed {
 /// The servers of one client, in the order in which they came.
 #[derive(Debug, Default)]
 struct Session {
+    /// User id of its first server: whom its names are counted to.
+    user: Option<u32>,
     owners: Vec<(PinKey, Identity)>,
     connections: BTreeSet<ConnectionId>,
     tools: Names,
@@ -149,7 +152,7 @@ impl Registry {
             servers: BTreeMap::new(),
             connections: BTreeMap::new(),
             sessions: BTreeMap::new(),
-            entries: 0,
+            kept: Kept::default(),
             counters: RegistryCounters::default(),
         }
     }
@@ -165,7 +168,8 @@ impl Registry {
             self.counters.connections_refused += 1;
             return Err(RegistryError::Connections(self.connections.len()));
         }
-        let session = self.sessions.entry(peer.session.clone()).or_default();
+        let session = self.sessions.entry(peer.session.clone());
+        let session = session.or_insert_with(|| Session { user: peer.key.uid, ..Session::default() });
         session.connections.insert(id);
         let known = session.owners.iter().position(|(key, _)| *key == peer.key);
         let room = session.owners.len() < self.settings.limits.servers_per_session;
@@ -177,7 +181,7 @@ impl Registry {
                 let core = core_of_server(&peer.key.server.0);
                 let before = session.servers.len();
                 let claim = session.servers.claim(owner, &core, 0, self.settings.similarity_threshold, true);
-                self.entries += session.servers.len() - before;
+                self.kept.add(session.user, session.servers.len() - before);
                 if let Claim::Later(first, likeness) = claim
                     && let (Some(first), Some(later)) =
                         (session.side(first.owner, &first.name), session.side(owner, &core))
@@ -200,31 +204,29 @@ impl Registry {
     /// The store could not take what it did not have yet; that is lost.
     pub fn disconnect(&mut self, id: ConnectionId) -> Result<(), StoreError> {
         let Some(connection) = self.connections.remove(&id) else { return Ok(()) };
-        let listed: usize = connection.lists.values().map(|list| list.items.len()).sum();
-        let mut freed = listed;
+        let (key, lists) = (&connection.peer.key, connection.lists.values());
+        self.kept.remove(key.uid, lists.map(|list| list.items.len()).sum());
         if let Some(session) = self.sessions.get_mut(&connection.peer.session) {
             session.connections.remove(&id);
             if session.connections.is_empty() {
-                freed += session.names();
+                self.kept.remove(session.user, session.names());
                 self.sessions.remove(&connection.peer.session);
             }
         }
-        let key = &connection.peer.key;
         let flushed = self.flush(key, &[]);
         if let Some(server) = self.servers.get_mut(key) {
             server.connections -= 1;
             if server.connections == 0 {
-                freed += server.records.len();
+                self.kept.remove(key.uid, server.records.len());
                 self.servers.remove(key);
             }
         }
-        self.entries -= freed;
         flushed
     }
 
     /// A server announced that a list of its changed (`notifications/tools/list_changed` and the like). What changed
     /// is known when the client asks for the list again, and until then the old one holds.
-    pub fn list_changed(&mut self, _id: ConnectionId, _kind: ItemKind) {
+    pub fn list_changed(&mut self) {
         self.counters.list_changes += 1;
     }
 
@@ -306,7 +308,7 @@ impl Registry {
         self.stored(|store| store.remove(key, &pins))?;
         if let Some(server) = self.servers.get_mut(key).filter(|server| server.loaded) {
             for item in &pins {
-                self.entries -= usize::from(server.records.remove(item).is_some());
+                self.kept.remove(key.uid, usize::from(server.records.remove(item).is_some()));
                 server.dirty.remove(item);
             }
         }

@@ -12,8 +12,11 @@ pub struct RegistryLimits {
     /// Pins of one server, tools that it removed included: they are never forgotten for newer ones, or a server could
     /// lose its own pins.
     pub items_per_server: usize,
-    /// Pins of all servers that are connected, items of all connections, and names of all sessions, together.
+    /// Pins of all servers that are connected, items of all connections, and names of all sessions, together. One
+    /// takes a few hundred bytes, and 2 KiB at worst.
     pub entries: usize,
+    /// Those of one user's servers, so that nobody can have others' servers go without pins.
+    pub entries_per_user: usize,
     /// Servers of one session that are told apart.
     pub servers_per_session: usize,
     /// Longest definition that is kept for diffs. Bytes.
@@ -25,7 +28,8 @@ impl Default for RegistryLimits {
         Self {
             connections: 4_096,
             items_per_server: 4_096,
-            entries: 200_000,
+            entries: 100_000,
+            entries_per_user: 50_000,
             servers_per_session: 256,
             definition_bytes: 256 * 1024,
         }
@@ -48,6 +52,38 @@ pub struct RegistrySettings {
 impl Default for RegistrySettings {
     fn default() -> Self {
         Self { pin_on_first_use: true, similarity_threshold: 0.85, limits: RegistryLimits::default() }
+    }
+}
+
+/// How much is kept, in entries (see [`RegistryLimits`]), of each user and of all.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    pub(super) all: usize,
+    users: BTreeMap<Option<u32>, usize>,
+}
+
+impl Kept {
+    /// Whether so many more of a user's fit. Nothing more always does.
+    pub(super) fn fit(&self, user: Option<u32>, more: usize, limits: &RegistryLimits) -> bool {
+        let of_user = self.users.get(&user).copied().unwrap_or(0);
+        more == 0 || (self.all + more <= limits.entries && of_user + more <= limits.entries_per_user)
+    }
+
+    /// So many more of a user's are kept.
+    pub(super) fn add(&mut self, user: Option<u32>, more: usize) {
+        self.all += more;
+        *self.users.entry(user).or_default() += more;
+    }
+
+    /// So many fewer.
+    pub(super) fn remove(&mut self, user: Option<u32>, fewer: usize) {
+        self.all = self.all.saturating_sub(fewer);
+        if let Some(entries) = self.users.get_mut(&user) {
+            *entries = entries.saturating_sub(fewer);
+            if *entries == 0 {
+                self.users.remove(&user);
+            }
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 use crate::protocol::value;
 
@@ -90,6 +90,7 @@ impl Builder {
                     self.member(at, &index.to_string(), left.get(index), right.get(index));
                 }
             }
+            (Value::Number(left), Value::Number(right)) if is_same(left, right) => {}
             _ => self.leaf(at, Some(previous), Some(new)),
         }
     }
@@ -154,6 +155,12 @@ impl Builder {
         self.bytes += change.field.len() + length(&change.previous) + length(&change.new);
         self.diff.changes.push(change);
     }
+}
+
+/// Whether two numbers are one in another spelling.
+fn is_same(left: &Number, right: &Number) -> bool {
+    let integers = (left.as_i128(), right.as_i128());
+    if let (Some(left), Some(right)) = integers { left == right } else { left.as_f64() == right.as_f64() }
 }
 
 /// Of two long texts what is in the one and not in the other, sentence by sentence: in linear time, and whatever
@@ -234,7 +241,12 @@ mod tests {
     #[test]
     fn fields_are_named_by_pointers() {
         let cases = [
-            (json!({"a": 1}), json!({"a": 1.0}), vec![("/a", Some("1"), Some("1.0"))]),
+            (json!({"a": 1, "b": [1e3]}), json!({"a": 1.0, "b": [1000]}), vec![]),
+            (
+                json!({"a": i64::MAX}),
+                json!({"a": i64::MAX - 1}),
+                vec![("/a", Some("9223372036854775807"), Some("9223372036854775806"))],
+            ),
             (json!({"a": "x"}), json!({"a": "y"}), vec![("/a", Some("x"), Some("y"))]),
             (json!({"a": "x"}), json!({}), vec![("/a", Some("x"), None)]),
             (json!({}), json!({"a": {"b": [1]}}), vec![("/a", None, Some(r#"{"b":[1]}"#))]),

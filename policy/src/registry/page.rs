@@ -142,13 +142,13 @@ impl Registry {
         }
         let loaded = self.stored(|store| store.load(key));
         let Some(records) = outcome.note(loaded) else { return };
-        if self.entries + records.len() > self.settings.limits.entries {
+        if !self.kept.fit(key.uid, records.len(), &self.settings.limits) {
             self.counters.items_refused += records.len() as u64;
             outcome.refused += records.len();
             return;
         }
         if let Some(server) = self.servers.get_mut(key) {
-            self.entries += records.len();
+            self.kept.add(key.uid, records.len());
             server.records = records;
             server.loaded = true;
         }
@@ -185,7 +185,7 @@ impl Registry {
         if let Some(before) = list.items.remove(&item.name) {
             listed.finding = before.finding;
         } else {
-            self.entries += 1;
+            self.kept.add(key.uid, 1);
             if item.kind == ItemKind::Tool {
                 listed.finding =
                     self.claim(&connection.peer.session, connection.owner, &item.name, since, turn);
@@ -221,7 +221,7 @@ impl Registry {
         let more = usize::from(new_pin) + usize::from(new_entry);
         (!new_pin || server.records.len() < limits.items_per_server)
             && (!new_entry || list.items.len() < limits.items_per_server)
-            && (more == 0 || self.entries + more <= limits.entries)
+            && self.kept.fit(key.uid, more, limits)
     }
 
     /// Compares a definition with its pin, and makes one where there is none.
@@ -240,7 +240,7 @@ impl Registry {
             let pinned = self.settings.pin_on_first_use;
             server.records.insert(item.clone(), PinRecord::new(hash, pinned, offer.max_severity, turn.now));
             server.dirty.insert(item.clone());
-            self.entries += 1;
+            self.kept.add(key.uid, 1);
             self.keep(hash, offer.json, turn);
             return ChangeKind::New;
         };
@@ -288,10 +288,10 @@ impl Registry {
     ) -> Option<Box<Finding>> {
         let owner = owner?;
         let session = self.sessions.get_mut(session)?;
-        let (before, room) = (session.tools.len(), self.entries < self.settings.limits.entries);
+        let (before, room) = (session.tools.len(), self.kept.fit(session.user, 1, &self.settings.limits));
         let skipped = session.tools.not_compared;
         let claim = session.tools.claim(owner, name, since.0, self.settings.similarity_threshold, room);
-        self.entries += session.tools.len() - before;
+        self.kept.add(session.user, session.tools.len() - before);
         self.counters.names_not_compared += session.tools.not_compared - skipped;
         match claim {
             Claim::Free => None,
@@ -335,7 +335,7 @@ impl Registry {
         list.complete = true;
         let before = list.items.len();
         list.items.retain(|name, _| seen.contains(name));
-        self.entries -= before - list.items.len();
+        self.kept.remove(connection.peer.key.uid, before - list.items.len());
         let key = &connection.peer.key;
         let Some(server) = self.servers.get_mut(key).filter(|server| server.loaded) else { return };
         let others: Vec<&List> = self

@@ -30,7 +30,7 @@ fn each_bound_refuses_and_counts() {
     let outcome = world.page(A, ItemKind::Tool, (true, true), &many(0..6));
     assert_eq!(outcome.refused, 3);
     assert!(outcome.changes.iter().all(|change| change.kind == ChangeKind::New));
-    assert!(world.registry.entries <= 11);
+    assert!(world.registry.kept.all <= 11);
     let outcome = world.page(A, ItemKind::Tool, (true, true), &many(0..6));
     assert!(outcome.changes.iter().all(|change| change.kind == ChangeKind::Seen), "{outcome:?}");
 
@@ -63,11 +63,22 @@ fn each_bound_refuses_and_counts() {
     let mut world = limited(|_| {});
     world.page(B, ItemKind::Tool, (true, true), &[]);
     world.page(A, ItemKind::Tool, (false, true), &[]);
-    world.registry.list_changed(A, ItemKind::Tool);
+    world.registry.list_changed();
     let counters = world.registry.counters().to_map();
     for name in ["unknown_pages", "loose_pages", "list_changes", "pages"] {
         assert_eq!(counters[name], 1, "{name}");
     }
+}
+
+/// Nobody can have the servers of others go without pins.
+#[test]
+fn one_user_cannot_take_all_the_room() {
+    let mut world = limited(|limits| limits.entries_per_user = 5);
+    assert_eq!(world.page(A, ItemKind::Tool, (true, true), &many(0..6)).refused, 5);
+    let mut other = peer("other", Identity::Derived);
+    (other.key.uid, other.session) = (Some(0), SessionId("sess_2".into()));
+    world.registry.connect(B, other).unwrap();
+    assert_eq!(names(&world.list(B, &many(0..1))), ["new tool_0_"]);
 }
 
 /// No room for names: nothing is compared with the new ones, and that is counted.
@@ -75,7 +86,7 @@ fn each_bound_refuses_and_counts() {
 fn names_have_a_bound() {
     let mut world = limited(|limits| limits.entries = 3);
     world.list(A, &[tool("read_file", "")]);
-    assert_eq!((world.registry.counters().names_refused, world.registry.entries), (1, 3));
+    assert_eq!((world.registry.counters().names_refused, world.registry.kept.all), (1, 3));
 }
 
 /// A definition that flickers is remembered so often, and then said again: too often rather than never.

@@ -161,7 +161,8 @@ fn a_record_has_when_who_and_how_bad() {
 /// Pins belong to (uid, server, program): a look-alike neither poisons nor flip-flops a pin.
 #[test]
 fn pins_of_others_are_not_touched() {
-    let cases: [(&str, fn(&mut PinKey)); 4] = [
+    type Case<'a> = (&'a str, fn(&mut PinKey));
+    let cases: [Case<'_>; 4] = [
         ("another user", |key| key.uid = Some(1001)),
         ("user not known", |key| key.uid = None),
         ("another server", |key| key.server = ServerId("other".into())),
@@ -334,8 +335,8 @@ proptest! {
         }
         let listed: usize = world.registry.tools(A).count();
         let names = world.registry.sessions.values().map(Session::names).sum::<usize>();
-        prop_assert_eq!(world.registry.entries, listed + names + world.registry.pins(&key("files")).unwrap().len());
+        prop_assert_eq!(world.registry.kept.all, listed + names + world.registry.pins(&key("files")).unwrap().len());
         world.registry.disconnect(A).unwrap();
-        prop_assert_eq!(world.registry.entries, 0);
+        prop_assert_eq!(world.registry.kept.all, 0);
     }
 }
