@@ -32,6 +32,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use cache::DetectionCache;
+pub(crate) use fold::folded;
 pub use names::ToolNames;
 pub use probe::GAP_BYTES;
 pub use rules::{Examples, Rule, RuleError, RuleSet, Scope, Structure, score_of, severity_of};

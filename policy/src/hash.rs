@@ -1,38 +1,76 @@
-//! Identity of tool definitions.
+//! Identity of what a server tells the model: tool definitions, prompts, resource templates, instructions.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
-use serde_json::Value;
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-/// Lowercase hexadecimal SHA-256 of a tool definition: over its RFC 8785 canonical JSON, `_meta` left out (it is
-/// the transport's, and may change with every answer). So a reordered key changes nothing, and a changed
-/// `title`, `annotations` or `outputSchema` does.
+use crate::protocol::decode_str;
+
+/// The key that no hash covers: it is the transport's, and may change with every answer.
+const META: &str = "_meta";
+
+/// Lowercase hexadecimal SHA-256 of the JSON text of a definition, a prompt, a resource template, or (a JSON string)
+/// a server's instructions: over its RFC 8785 canonical form, `_meta` left out. Neither the order of keys nor the
+/// spelling of a number changes it; anything else does.
 ///
-/// Where a definition has no canonical form (a number that is no IEEE 754 double), the hash is that of
-/// [`text_hash`] over its compact JSON with sorted keys.
-pub fn definition_hash(tool: &Value) -> String {
-    let canonical = match tool {
-        Value::Object(members) => {
-            let kept: BTreeMap<&str, &Value> = members
-                .iter()
-                .filter(|(key, _)| *key != "_meta")
-                .map(|(key, value)| (key.as_str(), value))
-                .collect();
-            serde_json_canonicalizer::to_vec(&kept)
-        }
-        other => serde_json_canonicalizer::to_vec(other),
-    };
-    match canonical {
-        Ok(bytes) => hex(&Sha256::digest(bytes)),
-        Err(_) => text_hash(&tool.to_string()),
+/// What has no canonical form hashes as text, so that no change of it goes unseen:
+///
+/// | | hashed |
+/// |---|---|
+/// | an integer of 64 bits that is no IEEE 754 double | [`text_hash`] of the compact JSON with sorted keys |
+/// | a number beyond 2^64, a duplicate key, a lone surrogate, a depth over 128 | [`text_hash`] of it as it was sent |
+pub fn json_hash(json: &str) -> String {
+    let mut reader = serde_json::Deserializer::from_str(json);
+    let value = Strict { top: true }.deserialize(&mut reader);
+    match value.and_then(|value| reader.end().map(|()| value)) {
+        Ok(value) => definition_hash(&value),
+        Err(_) => text_hash(json),
     }
 }
 
-/// Lowercase hexadecimal SHA-256 of a definition that could not be read as JSON values (nested too deeply, or
-/// with numbers beyond any double): over the word `text`, a zero byte and its text as it was sent. It can never
-/// be the hash of a canonical form.
+/// As [`json_hash`], of a value that was read already; so duplicate keys and lone surrogates are lost.
+pub fn definition_hash(tool: &Value) -> String {
+    match tool {
+        Value::Object(members) => {
+            let kept: BTreeMap<&str, &Value> = members
+                .iter()
+                .filter(|(key, _)| *key != META)
+                .map(|(key, value)| (key.as_str(), value))
+                .collect();
+            let exact = kept.values().all(|value| is_exact(value));
+            canonical_hash(&kept, exact)
+        }
+        other => canonical_hash(other, is_exact(other)),
+    }
+}
+
+fn canonical_hash(value: &impl serde::Serialize, exact: bool) -> String {
+    match serde_json_canonicalizer::to_vec(value) {
+        Ok(bytes) if exact => hex(&Sha256::digest(bytes)),
+        // Values of JSON can be written as JSON.
+        _ => text_hash(&serde_json::to_string(value).unwrap_or_default()),
+    }
+}
+
+/// Whether all integers in it are doubles: the canonical form would make one of two neighbours.
+fn is_exact(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => {
+            let unsigned = number.as_u64().is_none_or(|n| (n as f64) as u128 == u128::from(n));
+            let signed = number.as_i64().is_none_or(|n| (n as f64) as i128 == i128::from(n));
+            unsigned && signed
+        }
+        Value::Array(items) => items.iter().all(is_exact),
+        Value::Object(members) => members.values().all(is_exact),
+        Value::Null | Value::Bool(_) | Value::String(_) => true,
+    }
+}
+
+/// Lowercase hexadecimal SHA-256 of what has no canonical form: over the word `text`, a zero byte and its text as it
+/// was sent. It can never be the hash of a canonical form.
 pub fn text_hash(text: &str) -> String {
     let mut hash = Sha256::new();
     hash.update(b"text\0");
@@ -50,10 +88,100 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     text
 }
 
+/// Reads a JSON value, and refuses what one reader takes otherwise than the next: duplicate keys, and numbers of
+/// which only a double is left. At the top, `_meta` is left out.
+struct Strict {
+    top: bool,
+}
+
+impl<'de> DeserializeSeed<'de> for Strict {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Strict {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON without duplicate keys and huge numbers")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        if value.abs() >= 2f64.powi(64) {
+            return Err(E::custom("number beyond 2^64"));
+        }
+        Ok(value.into())
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element_seed(Strict { top: false })? {
+            items.push(item);
+        }
+        Ok(Value::Array(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut members = Map::new();
+        while let Some(key) = map.next_key::<String>()? {
+            if self.top && key == META {
+                map.next_value::<IgnoredAny>()?;
+            } else if members.contains_key(&key) {
+                return Err(A::Error::custom("duplicate key"));
+            } else {
+                members.insert(key, map.next_value_seed(Strict { top: false })?);
+            }
+        }
+        Ok(Value::Object(members))
+    }
+}
+
+/// A name as it is kept: whole up to 256 bytes; of a longer one the beginning and a hash, so that two of them are
+/// never taken for one. `json` is the JSON string; `None` where it is none.
+pub fn name_of(json: &str) -> Option<String> {
+    decode_str(json).map(|name| bounded_name(&name))
+}
+
+/// As [`name_of`], of a name that was decoded already.
+pub fn bounded_name(name: &str) -> String {
+    const MAX_BYTES: usize = 256;
+    const HASH_DIGITS: usize = 64;
+    if name.len() <= MAX_BYTES {
+        return name.to_owned();
+    }
+    let kept = name.floor_char_boundary(MAX_BYTES - HASH_DIGITS - '…'.len_utf8());
+    format!("{}…{}", &name[..kept], text_hash(name))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use proptest::prelude::*;
     use serde_json::json;
+
+    use super::*;
 
     #[test]
     fn the_hash_is_that_of_the_canonical_form() {
@@ -61,6 +189,7 @@ mod tests {
         // printf '{"inputSchema":{"a":"é","b":1,"type":"object"},"name":"add"}' | sha256sum
         let canonical = r#"{"inputSchema":{"a":"é","b":1,"type":"object"},"name":"add"}"#;
         assert_eq!(definition_hash(&tool), hex(&Sha256::digest(canonical)));
+        assert_eq!(json_hash(&tool.to_string()), definition_hash(&tool));
     }
 
     #[test]
@@ -76,12 +205,116 @@ mod tests {
             ("title", json!("T"), false),
             ("annotations", json!({"readOnlyHint": true}), false),
             ("outputSchema", json!({}), false),
+            ("inputSchema", json!({"type": "object", "_meta": 1}), false),
+            ("x-unknown", json!(null), false),
             ("description", json!("d "), false),
             ("description", json!("d"), true),
         ];
         for (key, value, same) in cases {
-            assert_eq!(definition_hash(&with(key, value)) == definition_hash(&base), same, "{key}");
+            let changed = with(key, value);
+            assert_eq!(definition_hash(&changed) == definition_hash(&base), same, "{key}");
+            assert_eq!(json_hash(&changed.to_string()) == definition_hash(&base), same, "{key}");
         }
         assert_ne!(text_hash("{}"), definition_hash(&json!({})));
+    }
+
+    /// Two texts, and whether they are one definition.
+    #[test]
+    fn spelling_does_not_change_the_hash_and_content_does() {
+        let deep = |depth: usize, inner: &str| format!("{}{inner}{}", "[".repeat(depth), "]".repeat(depth));
+        let cases = [
+            (r#"{"a":1,"b":2}"#, r#"{ "b" : 2.0 , "a" : 1e0 }"#, true),
+            (r#"{"a":"é"}"#, r#"{"a":"\u00e9"}"#, true),
+            (r#"{"a":-0.0}"#, r#"{"a":0}"#, true),
+            (r#"{"a":100000000000000000}"#, r#"{"a":1e17}"#, true),
+            (r#"{"a":0.1}"#, r#"{"a":1E-1}"#, true),
+            (r#"{"a":"é"}"#, "{\"a\":\"e\u{301}\"}", false),
+            (r#"{"a":[1,2]}"#, r#"{"a":[2,1]}"#, false),
+            // Neighbours that are one double.
+            (r#"{"a":9007199254740992}"#, r#"{"a":9007199254740993}"#, false),
+            (r#"{"a":18446744073709551615,"b":1}"#, r#"{"b":1,"a":18446744073709551615}"#, true),
+            (r#"{"a":-9223372036854775807}"#, r#"{"a":-9223372036854775806}"#, false),
+            (r#"{"a":36893488147419103232}"#, r#"{"a":36893488147419103233}"#, false),
+            (r#"{"a":1e999}"#, r#"{"a":1e998}"#, false),
+            // Lone surrogates, which would all become U+FFFD.
+            (r#"{"a":"\ud800"}"#, r#"{"a":"\ud801"}"#, false),
+            (r#"{"a":"\ud800"}"#, r#"{"a":"\ufffd"}"#, false),
+            // Whoever takes the first of two keys reads something else than whoever takes the last.
+            (r#"{"a":1,"a":2}"#, r#"{"a":3,"a":2}"#, false),
+            (r#"{"a":1,"a":2}"#, r#"{"a":2}"#, false),
+            // `_meta`, whatever is in it.
+            (r#"{"a":1,"_meta":{"x":1,"x":2}}"#, r#"{"_meta":"\ud800","a":1}"#, true),
+            (r#""instructions""#, r#""\u0069nstructions""#, true),
+            (r#""instructions""#, r#""instructions ""#, false),
+            (&deep(1_000, "1"), &deep(1_000, "2"), false),
+            (&deep(1_000, "1"), &deep(1_000, "1"), true),
+        ];
+        for (left, right, same) in cases {
+            assert_eq!(json_hash(left) == json_hash(right), same, "{left} {right}");
+        }
+    }
+
+    #[test]
+    fn long_names_are_cut_and_stay_apart() {
+        let long = "ä".repeat(1_000);
+        let other = format!("{long}b");
+        assert_eq!(bounded_name("read_file"), "read_file");
+        assert!(bounded_name(&long).len() <= 256 && bounded_name(&other).len() <= 256);
+        assert_ne!(bounded_name(&long), bounded_name(&other));
+        assert_eq!((name_of(r#""a\u0062""#).as_deref(), name_of("1")), (Some("ab"), None));
+    }
+
+    fn values() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            (-1e15..1e15f64).prop_map(Value::from),
+            ".{0,8}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 32, 6, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+                prop::collection::btree_map(".{0,6}", inner, 0..6)
+                    .prop_map(|members| Value::Object(members.into_iter().collect())),
+            ]
+        })
+    }
+
+    /// The same value in another spelling: keys backwards, numbers that are small integers as floats, blanks.
+    fn respelt(value: &Value) -> String {
+        match value {
+            Value::Array(items) => {
+                format!("[ {} ]", items.iter().map(respelt).collect::<Vec<_>>().join(" , "))
+            }
+            Value::Object(members) => {
+                let members: Vec<String> = members
+                    .iter()
+                    .rev()
+                    .map(|(key, value)| format!("{} :\n{}", Value::from(key.as_str()), respelt(value)))
+                    .collect();
+                format!("{{ {} }}", members.join(","))
+            }
+            Value::Number(number) => match number.as_i64() {
+                Some(n) if n.unsigned_abs() < 1 << 53 => format!("{n}.0e0"),
+                _ => number.to_string(),
+            },
+            other => other.to_string(),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_hash_is_invariant_under_key_order_and_number_spelling(value in values()) {
+            prop_assert_eq!(json_hash(&respelt(&value)), json_hash(&value.to_string()));
+        }
+
+        #[test]
+        fn different_values_have_different_hashes(left in values(), right in values()) {
+            let (left, right) = (json!({"v": left}), json!({"v": right}));
+            let same = json_hash(&left.to_string()) == json_hash(&right.to_string());
+            // 1 and 1.0 are one number and two values.
+            prop_assert_eq!(same, left == right || respelt(&left) == respelt(&right));
+        }
     }
 }

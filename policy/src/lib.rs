@@ -15,6 +15,7 @@
 //! | [`redact`], [`hash`] | what may be recorded of values; identity of definitions |
 //! | [`event`] | the schema of everything that is said |
 //! | [`detect`] | what in a text is written to misuse the model that reads it |
+//! | [`registry`] | what servers offered before, and what of it is pinned |
 //! | [`engine`] | state per connection: confirmation, pairing, relays, sessions |
 
 pub mod detect;
@@ -26,6 +27,7 @@ pub mod hash;
 pub mod ids;
 pub mod protocol;
 pub mod redact;
+pub mod registry;
 pub mod wire;
 
 pub use discovery::NamePatterns;

@@ -5,6 +5,7 @@
 //! its own: a [`Mark`]. Case is left alone, since the rules do not mind it. ASCII text is its own normal form,
 //! which is what makes most texts free.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
@@ -50,6 +51,11 @@ pub(super) fn fold<'a>(view: &View<'a>) -> (Option<View<'a>>, Vec<Mark>) {
         view.derive(folder.out, form)
     });
     (normal, marks)
+}
+
+/// The normal form of a text by itself, where the way back is not needed.
+pub(crate) fn folded(text: &str) -> Cow<'_, str> {
+    fold(&View::raw(text)).0.map_or(Cow::Borrowed(text), |view| Cow::Owned(view.text.into_owned()))
 }
 
 /// Whether a byte begins something that the normal form may change.

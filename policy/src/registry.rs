@@ -1,0 +1,382 @@
+//! The registry: what servers offered before, what of it is pinned, and who was first with a name.
+//!
+//! A definition is pinned when it is first seen (trust on first use, `registry.pin_on_first_use`) and compared ever
+//! after. A pin does not move by itself: a changed definition stays [`PinState::Changed`] until somebody approves it,
+//! and is said once, however often it is listed, also by the next run of this program. When the pinned definition
+//! returns, that is said once as well ([`ChangeKind::Restored`]). Its two most important types are [`Registry`] and
+//! [`PinRecord`], what a [`Store`] keeps of each tool, prompt, resource template and server's instructions.
+//!
+//! It does not read messages: the engine hands in the pages of lists, and says the events that follow from the
+//! [`Change`]s that it gets back.
+//!
+//! | module | job |
+//! |---|---|
+//! | `page` | a page of a list into changes |
+//! | `pin`, `store` | one pin; where pins are kept |
+//! | `diff` | what changed |
+//! | `names`, `shadow` | names that are taken for one another; what that means |
+//! | `config` | settings, bounds, counters, errors |
+
+mod config;
+mod diff;
+mod names;
+mod page;
+mod pin;
+mod shadow;
+mod store;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use config::Kept;
+pub use config::{RegistryCounters, RegistryError, RegistryLimits, RegistrySettings};
+pub use diff::{Diff, FieldChange};
+pub use page::{Change, ChangeKind, Offer, Outcome, Page};
+pub use pin::{PinRecord, Said};
+pub use shadow::Finding;
+pub use store::{Approval, Item, ItemKind, MemoryStore, PinKey, Store, StoreError};
+
+use crate::event::{Detection, Identity};
+use crate::guard::PinState;
+use crate::hash::bounded_name;
+use crate::ids::{ConnectionId, ServerId, SessionId, Timestamp};
+use names::{Claim, Names, core_of_server};
+use shadow::Side;
+
+/// A connection to a server, as far as the registry wants to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Whose session. Names are compared within it.
+    pub session: SessionId,
+    /// Whose pins.
+    pub key: PinKey,
+    /// Whether the server is declared.
+    pub identity: Identity,
+}
+
+/// How a tool that a connection offers stands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Standing<'a> {
+    /// Hash of its definition: see [`crate::hash::json_hash`].
+    pub hash: &'a str,
+    /// How that stands to the pin.
+    pub pin: PinState,
+    /// Whether somebody approved this definition.
+    pub approved: bool,
+    /// What its name has against it.
+    pub detection: Option<&'a Detection>,
+    /// The server that was first with that name. `None` where two declared servers share a plain name.
+    pub shadows: Option<&'a ServerId>,
+}
+
+/// What servers offer, and offered before. See the module.
+#[derive(Debug)]
+pub struct Registry {
+    settings: RegistrySettings,
+    store: Box<dyn Store>,
+    /// Of the servers that are connected; the others' pins are in the store only.
+    servers: BTreeMap<PinKey, Server>,
+    connections: BTreeMap<ConnectionId, Connection>,
+    sessions: BTreeMap<SessionId, Session>,
+    /// Pins, items and names in memory.
+    kept: Kept,
+    counters: RegistryCounters,
+}
+
+/// The pins of one server.
+#[derive(Debug, Default)]
+struct Server {
+    records: BTreeMap<Item, PinRecord>,
+    /// Whether those of the store are among them. Until then no pin is made.
+    loaded: bool,
+    /// What the store does not have yet.
+    dirty: BTreeSet<Item>,
+    connections: usize,
+}
+
+#[derive(Debug)]
+struct Connection {
+    id: ConnectionId,
+    peer: Peer,
+    /// Its server among those of the session; `None` where there were too many.
+    owner: Option<usize>,
+    lists: BTreeMap<ItemKind, List>,
+}
+
+/// What a connection lists of one kind.
+#[derive(Debug, Default)]
+struct List {
+    items: BTreeMap<String, Listed>,
+    /// Whether it was whole at least once.
+    complete: bool,
+    /// The names so far, while pages come; `None` between lists.
+    seen: Option<BTreeSet<String>>,
+}
+
+/// One of the items listed.
+#[derive(Debug)]
+struct Listed {
+    hash: String,
+    pin: PinState,
+    approved: bool,
+    finding: Option<Box<Finding>>,
+}
+
+/// The servers of one client, in the order in which they came.
+#[derive(Debug, Default)]
+struct Session {
+    /// User id of its first server: whom its names are counted to.
+    user: Option<u32>,
+    owners: Vec<(PinKey, Identity)>,
+    connections: BTreeSet<ConnectionId>,
+    tools: Names,
+    servers: Names,
+}
+
+impl Session {
+    fn side<'a>(&'a self, owner: usize, name: &'a str) -> Option<Side<'a>> {
+        let (key, identity) = self.owners.get(owner)?;
+        Some(Side { server: &key.server, identity: *identity, name })
+    }
+
+    fn names(&self) -> usize {
+        self.tools.len() + self.servers.len()
+    }
+}
+
+impl Registry {
+    /// A registry over the pins of `store`.
+    pub fn new(settings: RegistrySettings, store: Box<dyn Store>) -> Self {
+        Self {
+            settings,
+            store,
+            servers: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            kept: Kept::default(),
+            counters: RegistryCounters::default(),
+        }
+    }
+
+    /// A server is connected, and its identity is known. What its name has against it beside those of the session's
+    /// other servers. A connection that is known already is begun anew.
+    ///
+    /// # Errors
+    /// There are too many connections; or there was one with this id, whose pins the store could not take.
+    pub fn connect(&mut self, id: ConnectionId, peer: Peer) -> Result<Option<Detection>, RegistryError> {
+        self.disconnect(id)?;
+        if self.connections.len() >= self.settings.limits.connections {
+            self.counters.connections_refused += 1;
+            return Err(RegistryError::Connections(self.connections.len()));
+        }
+        let session = self.sessions.entry(peer.session.clone());
+        let session = session.or_insert_with(|| Session { user: peer.key.uid, ..Session::default() });
+        session.connections.insert(id);
+        let known = session.owners.iter().position(|(key, _)| *key == peer.key);
+        let room = session.owners.len() < self.settings.limits.servers_per_session;
+        let (owner, mut detection) = (known.or(room.then_some(session.owners.len())), None);
+        match owner {
+            None => self.counters.servers_refused += 1,
+            Some(owner) if known.is_none() => {
+                session.owners.push((peer.key.clone(), peer.identity));
+                let core = core_of_server(&peer.key.server.0);
+                let before = session.servers.len();
+                let claim = session.servers.claim(owner, &core, 0, self.settings.similarity_threshold, true);
+                self.kept.add(session.user, session.servers.len() - before);
+                if let Claim::Later(first, likeness) = claim
+                    && let (Some(first), Some(later)) =
+                        (session.side(first.owner, &first.name), session.side(owner, &core))
+                    // Another program of the same name: its tools' names tell.
+                    && first.server != later.server
+                {
+                    detection = Some(shadow::of_server(first, later, likeness));
+                }
+            }
+            Some(_) => {}
+        }
+        self.servers.entry(peer.key.clone()).or_default().connections += 1;
+        self.connections.insert(id, Connection { id, peer, owner, lists: BTreeMap::new() });
+        Ok(detection)
+    }
+
+    /// A connection ended. Who was first with a name stays so until the last connection of the session ends.
+    ///
+    /// # Errors
+    /// The store could not take what it did not have yet; that is lost.
+    pub fn disconnect(&mut self, id: ConnectionId) -> Result<(), StoreError> {
+        let Some(connection) = self.connections.remove(&id) else { return Ok(()) };
+        let (key, lists) = (&connection.peer.key, connection.lists.values());
+        self.kept.remove(key.uid, lists.map(|list| list.items.len()).sum());
+        if let Some(session) = self.sessions.get_mut(&connection.peer.session) {
+            session.connections.remove(&id);
+            if session.connections.is_empty() {
+                self.kept.remove(session.user, session.names());
+                self.sessions.remove(&connection.peer.session);
+            }
+        }
+        let flushed = self.flush(key, &[]);
+        if let Some(server) = self.servers.get_mut(key) {
+            server.connections -= 1;
+            if server.connections == 0 {
+                self.kept.remove(key.uid, server.records.len());
+                self.servers.remove(key);
+            }
+        }
+        flushed
+    }
+
+    /// A server announced that a list of its changed (`notifications/tools/list_changed` and the like). What changed
+    /// is known when the client asks for the list again, and until then the old one holds.
+    pub fn list_changed(&mut self) {
+        self.counters.list_changes += 1;
+    }
+
+    /// Whether a connection's tools are known: it listed them once to the end.
+    pub fn is_listed(&self, id: ConnectionId) -> bool {
+        self.list(id).is_some_and(|list| list.complete)
+    }
+
+    /// How the tool of this name stands, which a connection offers; `None` where it does not.
+    pub fn tool(&self, id: ConnectionId, name: &str) -> Option<Standing<'_>> {
+        let items = &self.list(id)?.items;
+        let listed = items.get(name).or_else(|| items.get(&bounded_name(name)))?;
+        Some(listed.standing())
+    }
+
+    /// All tools that a connection offers, by name.
+    pub fn tools(&self, id: ConnectionId) -> impl Iterator<Item = (&str, Standing<'_>)> {
+        let items = self.list(id).into_iter().flat_map(|list| &list.items);
+        items.map(|(name, listed)| (name.as_str(), listed.standing()))
+    }
+
+    fn list(&self, id: ConnectionId) -> Option<&List> {
+        self.connections.get(&id)?.lists.get(&ItemKind::Tool)
+    }
+
+    /// All pins of a server, connected or not.
+    ///
+    /// # Errors
+    /// The store cannot read them.
+    pub fn pins(&mut self, key: &PinKey) -> Result<BTreeMap<Item, PinRecord>, StoreError> {
+        match self.servers.get(key).filter(|server| server.loaded) {
+            Some(server) => Ok(server.records.clone()),
+            None => self.store.load(key),
+        }
+    }
+
+    /// Pins the definition of `item` with this hash, whatever was pinned before. Nothing is said to have changed for
+    /// it any more, on any connection.
+    ///
+    /// # Errors
+    /// It was never seen, or not with this hash, so that nobody approves what they did not look at; or the store
+    /// failed, and nothing is approved.
+    pub fn approve(
+        &mut self,
+        key: &PinKey,
+        item: &Item,
+        hash: &str,
+        by: &str,
+        at: Timestamp,
+    ) -> Result<(), RegistryError> {
+        let (server, name) = (key.server.to_string(), item.name.clone());
+        let Some(mut record) = self.pins(key)?.remove(item) else {
+            return Err(RegistryError::Unknown { server, name });
+        };
+        if !record.knows(hash) {
+            let (hash, current) = (hash.to_owned(), record.current);
+            return Err(RegistryError::OtherHash { server, name, hash, current });
+        }
+        record.approve(hash, by, at);
+        let update = [(item.clone(), record)];
+        self.stored(|store| store.put(key, &update, &[]))?;
+        if let Some(server) = self.servers.get_mut(key).filter(|server| server.loaded) {
+            server.records.extend(update);
+            server.dirty.remove(item);
+        }
+        self.refresh(key);
+        Ok(())
+    }
+
+    /// Forgets the pins of these items, or with none named of all that the server has, and returns how many. The next
+    /// list that it sends is first use again.
+    ///
+    /// # Errors
+    /// The store failed, and nothing is forgotten.
+    pub fn reset(&mut self, key: &PinKey, items: &[Item]) -> Result<usize, StoreError> {
+        let mut pins = self.pins(key)?;
+        pins.retain(|item, _| items.is_empty() || items.contains(item));
+        let pins: Vec<Item> = pins.into_keys().collect();
+        self.stored(|store| store.remove(key, &pins))?;
+        if let Some(server) = self.servers.get_mut(key).filter(|server| server.loaded) {
+            for item in &pins {
+                self.kept.remove(key.uid, usize::from(server.records.remove(item).is_some()));
+                server.dirty.remove(item);
+            }
+        }
+        self.refresh(key);
+        Ok(pins.len())
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> &RegistryCounters {
+        &self.counters
+    }
+
+    /// Has all connections of a server see what became of its pins.
+    fn refresh(&mut self, key: &PinKey) {
+        let Some(server) = self.servers.get(key) else { return };
+        for connection in self.connections.values_mut().filter(|connection| connection.peer.key == *key) {
+            for (kind, list) in &mut connection.lists {
+                for (name, listed) in &mut list.items {
+                    listed.compare(server.records.get(&Item { kind: *kind, name: name.clone() }));
+                }
+            }
+        }
+    }
+
+    /// Hands the store what it does not have yet.
+    fn flush(&mut self, key: &PinKey, definitions: &[(String, String)]) -> Result<(), StoreError> {
+        let Some(server) = self.servers.get(key) else { return Ok(()) };
+        let pins =
+            server.dirty.iter().filter_map(|item| Some((item.clone(), server.records.get(item)?.clone())));
+        let pins: Vec<(Item, PinRecord)> = pins.collect();
+        if pins.is_empty() && definitions.is_empty() {
+            return Ok(());
+        }
+        self.stored(|store| store.put(key, &pins, definitions))?;
+        if let Some(server) = self.servers.get_mut(key) {
+            server.dirty.clear();
+        }
+        Ok(())
+    }
+
+    /// What the store answers; failures are counted.
+    fn stored<T>(
+        &mut self,
+        ask: impl FnOnce(&mut dyn Store) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let answer = ask(self.store.as_mut());
+        self.counters.store_errors += u64::from(answer.is_err());
+        answer
+    }
+}
+
+impl Listed {
+    fn compare(&mut self, record: Option<&PinRecord>) {
+        self.pin = record.map_or(PinState::Unpinned, |record| record.state_of(&self.hash));
+        self.approved = record.is_some_and(|record| record.approved.is_some() && record.hash == self.hash);
+    }
+
+    fn standing(&self) -> Standing<'_> {
+        let finding = self.finding.as_deref();
+        Standing {
+            hash: &self.hash,
+            pin: self.pin,
+            approved: self.approved,
+            detection: finding.map(|finding| &finding.detection),
+            shadows: finding.and_then(|finding| finding.shadows.as_ref()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

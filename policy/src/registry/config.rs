@@ -1,0 +1,167 @@
+//! What the registry is told at start, what it counts, and how it refuses.
+
+use std::collections::BTreeMap;
+
+use super::store::StoreError;
+
+/// Bounds of everything that servers can make grow. What is refused is counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegistryLimits {
+    /// Connections known at once.
+    pub connections: usize,
+    /// Pins of one server, tools that it removed included: they are never forgotten for newer ones, or a server could
+    /// lose its own pins.
+    pub items_per_server: usize,
+    /// Pins of all servers that are connected, items of all connections, and names of all sessions, together. One
+    /// takes a few hundred bytes, and 2 KiB at worst.
+    pub entries: usize,
+    /// Those of one user's servers, so that nobody can have others' servers go without pins.
+    pub entries_per_user: usize,
+    /// Servers of one session that are told apart.
+    pub servers_per_session: usize,
+    /// Longest definition that is kept for diffs. Bytes.
+    pub definition_bytes: usize,
+}
+
+impl Default for RegistryLimits {
+    fn default() -> Self {
+        Self {
+            connections: 4_096,
+            items_per_server: 4_096,
+            entries: 100_000,
+            entries_per_user: 50_000,
+            servers_per_session: 256,
+            definition_bytes: 256 * 1024,
+        }
+    }
+}
+
+/// What the registry is told at start.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RegistrySettings {
+    /// Whether a definition is pinned when it is first seen (`registry.pin_on_first_use`). Else each is compared with
+    /// the one before, until somebody approves one.
+    pub pin_on_first_use: bool,
+    /// From which similarity on names are near-duplicates: the share of letters that are the same, 0.5 to 1; 1 means
+    /// that nearly the same is not the same.
+    pub similarity_threshold: f64,
+    /// Bounds.
+    pub limits: RegistryLimits,
+}
+
+impl Default for RegistrySettings {
+    fn default() -> Self {
+        Self { pin_on_first_use: true, similarity_threshold: 0.85, limits: RegistryLimits::default() }
+    }
+}
+
+/// How much is kept, in entries (see [`RegistryLimits`]), of each user and of all.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    pub(super) all: usize,
+    users: BTreeMap<Option<u32>, usize>,
+}
+
+impl Kept {
+    /// Whether so many more of a user's fit. Nothing more always does.
+    pub(super) fn fit(&self, user: Option<u32>, more: usize, limits: &RegistryLimits) -> bool {
+        let of_user = self.users.get(&user).copied().unwrap_or(0);
+        more == 0 || (self.all + more <= limits.entries && of_user + more <= limits.entries_per_user)
+    }
+
+    /// So many more of a user's are kept.
+    pub(super) fn add(&mut self, user: Option<u32>, more: usize) {
+        self.all += more;
+        *self.users.entry(user).or_default() += more;
+    }
+
+    /// So many fewer.
+    pub(super) fn remove(&mut self, user: Option<u32>, fewer: usize) {
+        self.all = self.all.saturating_sub(fewer);
+        if let Some(entries) = self.users.get_mut(&user) {
+            *entries = entries.saturating_sub(fewer);
+            if *entries == 0 {
+                self.users.remove(&user);
+            }
+        }
+    }
+}
+
+/// The registry could not do what it was asked to.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RegistryError {
+    /// As many connections as may be are known.
+    #[error("the registry knows {0} connections, and no more fit: their tools are not compared with pins")]
+    Connections(usize),
+    /// Nobody ever offered this.
+    #[error("{server} never offered {name}")]
+    Unknown {
+        /// The server.
+        server: String,
+        /// The tool, or whatever it is.
+        name: String,
+    },
+    /// The definition with this hash was not seen: what is to be approved is not what is offered.
+    #[error("{name} of {server} was never seen with the hash {hash}; it was last seen with {current}")]
+    OtherHash {
+        /// The server.
+        server: String,
+        /// The tool, or whatever it is.
+        name: String,
+        /// The hash that was to be approved.
+        hash: String,
+        /// The hash that it was last seen with.
+        current: String,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What happened so far, in numbers. They only grow.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct RegistryCounters {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl RegistryCounters {
+            /// All of them by name, for `agent_stopped` and metrics.
+            pub fn to_map(&self) -> BTreeMap<String, u64> {
+                BTreeMap::from([$((stringify!($name).to_owned(), self.$name),)*])
+            }
+        }
+    };
+}
+
+counters! {
+    /// Pages of lists taken.
+    pages,
+    /// Pages of connections that are not known.
+    unknown_pages,
+    /// Pages that continue a list whose beginning was not seen: nothing is taken to be removed for them.
+    loose_pages,
+    /// Notifications that a list changed.
+    list_changes,
+    /// Definitions other than the pinned ones.
+    changed,
+    /// Items that a server no longer lists.
+    removed,
+    /// Items that were in one list twice with different definitions.
+    contradictions,
+    /// Connections refused since there were too many.
+    connections_refused,
+    /// Items that are not kept since there were too many.
+    items_refused,
+    /// Names that are not compared with others' since there were too many.
+    names_refused,
+    /// Comparisons of a name with nearly the same ones left out since there were too many.
+    names_not_compared,
+    /// Servers that are not told apart in a session since there were too many: their names are not compared.
+    servers_refused,
+    /// Definitions that are not kept for diffs since they are too long.
+    definitions_not_kept,
+    /// Failures of the store.
+    store_errors,
+}

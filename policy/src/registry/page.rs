@@ -1,0 +1,367 @@
+//! A page of a list, compared with the pins and with the other servers of the session.
+
+use std::collections::BTreeSet;
+
+use super::diff::Diff;
+use super::names::Claim;
+use super::pin::{PinRecord, Sight};
+use super::shadow::{self, Finding};
+use super::store::{Item, ItemKind, PinKey, StoreError};
+use super::{Connection, List, Listed, Registry};
+use crate::event::Severity;
+use crate::guard::PinState;
+use crate::hash::{bounded_name, json_hash};
+use crate::ids::{ConnectionId, SessionId, Timestamp};
+
+/// One entry of a list.
+#[derive(Clone, Copy, Debug)]
+pub struct Offer<'a> {
+    /// Its name; empty for instructions.
+    pub name: &'a str,
+    /// The definition, as it was sent.
+    pub json: &'a str,
+    /// The worst that was found in it.
+    pub max_severity: Option<Severity>,
+}
+
+/// One answer to a request for a list. Instructions are a list of one, or of none, on a page that is first and last.
+#[derive(Clone, Copy, Debug)]
+pub struct Page<'a> {
+    /// What is listed.
+    pub kind: ItemKind,
+    /// Whether a list begins with it: the request had no `cursor`.
+    pub first: bool,
+    /// Whether the list ends with it: the answer has no `nextCursor`.
+    pub last: bool,
+    /// What is on it, in order.
+    pub offers: &'a [Offer<'a>],
+}
+
+/// What a page shows of one item.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// The connection that offers it: another one than the page's where [`ChangeKind::Shadowing`].
+    pub connection: ConnectionId,
+    /// What it is about.
+    pub item: Item,
+    /// Hash of its definition; that seen last where it was removed.
+    pub hash: String,
+    /// What is to be said.
+    pub kind: ChangeKind,
+    /// How it stands to its pin now.
+    pub pin: PinState,
+    /// What its name has against it, where that was not said on this connection.
+    pub finding: Option<Finding>,
+}
+
+/// What happened to an item.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ChangeKind {
+    /// It was never seen before, by anyone with these pins.
+    New,
+    /// It was, and what there is to say was said. `pin` of the [`Change`] tells whether it is as it should be.
+    Seen,
+    /// Its definition is another one than the pinned one, for the first time; where nothing is pinned, than the one
+    /// before.
+    Changed {
+        /// Hash of that one.
+        previous_hash: String,
+        /// What is different.
+        diff: Diff,
+    },
+    /// Its definition is the pinned one again, after a changed one; once for each of those.
+    Restored {
+        /// Hash of that one.
+        previous_hash: String,
+    },
+    /// A whole list lacks it, and no other connection to the same server has it.
+    Removed,
+    /// A server whose pin is older has come with its name.
+    Shadowing,
+}
+
+/// What follows from a page.
+#[derive(Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// One for each item, in the order of the page; those that were removed after it, by name.
+    pub changes: Vec<Change>,
+    /// Items that are not kept since there were too many: nothing of them is compared.
+    pub refused: usize,
+    /// The store failed. What is in `changes` holds; what the store did not take is handed in again with the next
+    /// page. Where pins could not be read, every item is unpinned until they can.
+    pub error: Option<StoreError>,
+}
+
+impl Outcome {
+    fn note<T>(&mut self, answer: Result<T, StoreError>) -> Option<T> {
+        answer.map_err(|error| self.error.get_or_insert(error).clone()).ok()
+    }
+}
+
+/// One page being taken.
+struct Turn {
+    now: Timestamp,
+    outcome: Outcome,
+    /// What is about to be handed to the store: hashes and definitions.
+    definitions: Vec<(String, String)>,
+}
+
+impl Registry {
+    /// Takes a page of a list. Items are compared at once, since they can be called at once; what was removed is known
+    /// with the last page. A first page begins a new list, and one that was not finished is forgotten.
+    pub fn page(&mut self, id: ConnectionId, page: &Page<'_>, now: Timestamp) -> Outcome {
+        let mut turn = Turn { now, outcome: Outcome::default(), definitions: Vec::new() };
+        let Some(mut connection) = self.connections.remove(&id) else {
+            self.counters.unknown_pages += 1;
+            return turn.outcome;
+        };
+        self.counters.pages += 1;
+        self.load(&connection.peer.key, &mut turn.outcome);
+        let list = connection.lists.entry(page.kind).or_default();
+        if page.first {
+            list.seen = Some(BTreeSet::new());
+        } else if list.seen.is_none() {
+            self.counters.loose_pages += 1;
+        }
+        for offer in page.offers {
+            self.offer(&mut connection, page.kind, offer, &mut turn);
+        }
+        if page.last {
+            self.complete(&mut connection, page.kind, &mut turn.outcome);
+        }
+        let flushed = self.flush(&connection.peer.key, &turn.definitions);
+        turn.outcome.note(flushed);
+        self.connections.insert(id, connection);
+        turn.outcome
+    }
+
+    /// Has the pins of a server in memory, if they can be read and fit.
+    fn load(&mut self, key: &PinKey, outcome: &mut Outcome) {
+        if self.servers.get(key).is_none_or(|server| server.loaded) {
+            return;
+        }
+        let loaded = self.stored(|store| store.load(key));
+        let Some(records) = outcome.note(loaded) else { return };
+        if !self.kept.fit(key.uid, records.len(), &self.settings.limits) {
+            self.counters.items_refused += records.len() as u64;
+            outcome.refused += records.len();
+            return;
+        }
+        if let Some(server) = self.servers.get_mut(key) {
+            self.kept.add(key.uid, records.len());
+            server.records = records;
+            server.loaded = true;
+        }
+    }
+
+    fn offer(&mut self, connection: &mut Connection, kind: ItemKind, offer: &Offer<'_>, turn: &mut Turn) {
+        let item = Item { kind, name: bounded_name(offer.name) };
+        let hash = json_hash(offer.json);
+        let key = &connection.peer.key;
+        let list = connection.lists.entry(kind).or_default();
+        let again = list.seen.as_ref().is_some_and(|seen| seen.contains(&item.name));
+        if again && self.contradicts(key, list, &item, &hash) {
+            return;
+        }
+        let has_room = self.has_room(key, list, &item);
+        // Listed it is, room or not, if it has a pin: else that would be taken to be removed.
+        if (has_room || self.record(key, &item).is_some())
+            && let Some(seen) = &mut list.seen
+        {
+            seen.insert(item.name.clone());
+        }
+        if !has_room {
+            self.counters.items_refused += 1;
+            turn.outcome.refused += 1;
+            return;
+        }
+        let kind = self.compare(key, &item, &hash, offer, turn);
+        let record = self.record(key, &item);
+        let since = record.map_or(turn.now, |record| record.first_seen);
+        let mut listed =
+            Listed { hash: hash.clone(), pin: PinState::Unpinned, approved: false, finding: None };
+        listed.compare(record);
+        let mut finding = None;
+        if let Some(before) = list.items.remove(&item.name) {
+            listed.finding = before.finding;
+        } else {
+            self.kept.add(key.uid, 1);
+            if item.kind == ItemKind::Tool {
+                listed.finding =
+                    self.claim(&connection.peer.session, connection.owner, &item.name, since, turn);
+                finding = listed.finding.as_deref().cloned();
+            }
+        }
+        let pin = listed.pin;
+        list.items.insert(item.name.clone(), listed);
+        turn.outcome.changes.push(Change { connection: connection.id, item, hash, kind, pin, finding });
+    }
+
+    fn record(&self, key: &PinKey, item: &Item) -> Option<&PinRecord> {
+        self.servers.get(key)?.records.get(item)
+    }
+
+    /// Whether one list has two definitions of one name, and this is the harmless one of them: nobody knows which of
+    /// them the client takes, so that the changed one counts.
+    fn contradicts(&mut self, key: &PinKey, list: &List, item: &Item, hash: &str) -> bool {
+        let Some(before) = list.items.get(&item.name).filter(|before| before.hash != hash) else {
+            return false;
+        };
+        self.counters.contradictions += 1;
+        let record = self.record(key, item);
+        before.pin == PinState::Changed
+            && record.is_some_and(|record| record.state_of(hash) == PinState::Pinned)
+    }
+
+    fn has_room(&self, key: &PinKey, list: &List, item: &Item) -> bool {
+        let limits = &self.settings.limits;
+        let Some(server) = self.servers.get(key) else { return false };
+        let new_pin = server.loaded && !server.records.contains_key(item);
+        let new_entry = !list.items.contains_key(&item.name);
+        let more = usize::from(new_pin) + usize::from(new_entry);
+        (!new_pin || server.records.len() < limits.items_per_server)
+            && (!new_entry || list.items.len() < limits.items_per_server)
+            && self.kept.fit(key.uid, more, limits)
+    }
+
+    /// Compares a definition with its pin, and makes one where there is none.
+    fn compare(
+        &mut self,
+        key: &PinKey,
+        item: &Item,
+        hash: &str,
+        offer: &Offer<'_>,
+        turn: &mut Turn,
+    ) -> ChangeKind {
+        let Some(server) = self.servers.get_mut(key).filter(|server| server.loaded) else {
+            return ChangeKind::Seen;
+        };
+        let Some(record) = server.records.get_mut(item) else {
+            let pinned = self.settings.pin_on_first_use;
+            server.records.insert(item.clone(), PinRecord::new(hash, pinned, offer.max_severity, turn.now));
+            server.dirty.insert(item.clone());
+            self.kept.add(key.uid, 1);
+            self.keep(hash, offer.json, turn);
+            return ChangeKind::New;
+        };
+        let before = (record.last_seen, record.max_severity, record.listed, record.current == hash);
+        let sight = record.see(hash, offer.max_severity, turn.now);
+        if before != (record.last_seen, record.max_severity, record.listed, true) {
+            server.dirty.insert(item.clone());
+        }
+        match sight {
+            Sight::Same => ChangeKind::Seen,
+            Sight::Restored { previous } => ChangeKind::Restored { previous_hash: previous },
+            Sight::Changed { previous } => {
+                self.counters.changed += 1;
+                let diff = self.diff(&previous, offer.json, turn);
+                self.keep(hash, offer.json, turn);
+                ChangeKind::Changed { previous_hash: previous, diff }
+            }
+        }
+    }
+
+    fn keep(&mut self, hash: &str, json: &str, turn: &mut Turn) {
+        if json.len() > self.settings.limits.definition_bytes {
+            self.counters.definitions_not_kept += 1;
+        } else {
+            turn.definitions.push((hash.to_owned(), json.to_owned()));
+        }
+    }
+
+    fn diff(&mut self, previous: &str, new: &str, turn: &mut Turn) -> Diff {
+        if let Some((_, json)) = turn.definitions.iter().find(|(hash, _)| hash == previous) {
+            return Diff::of(json, new);
+        }
+        let kept = self.stored(|store| store.definition(previous));
+        turn.outcome.note(kept).flatten().map_or_else(Diff::unknown, |json| Diff::of(&json, new))
+    }
+
+    /// Takes a tool's name in its session. What is found against it; what is found against whoever had it is said.
+    fn claim(
+        &mut self,
+        session: &SessionId,
+        owner: Option<usize>,
+        name: &str,
+        since: Timestamp,
+        turn: &mut Turn,
+    ) -> Option<Box<Finding>> {
+        let owner = owner?;
+        let session = self.sessions.get_mut(session)?;
+        let (before, room) = (session.tools.len(), self.kept.fit(session.user, 1, &self.settings.limits));
+        let skipped = session.tools.not_compared;
+        let claim = session.tools.claim(owner, name, since.0, self.settings.similarity_threshold, room);
+        self.kept.add(session.user, session.tools.len() - before);
+        self.counters.names_not_compared += session.tools.not_compared - skipped;
+        match claim {
+            Claim::Free => None,
+            Claim::Refused => {
+                self.counters.names_refused += 1;
+                None
+            }
+            Claim::Later(first, likeness) => {
+                let (first, later) = (session.side(first.owner, &first.name)?, session.side(owner, name)?);
+                Some(Box::new(shadow::of_tool(first, later, likeness)))
+            }
+            Claim::Earlier(later, likeness) => {
+                let side = session.side(later.owner, &later.name)?;
+                let finding = shadow::of_tool(session.side(owner, name)?, side, likeness);
+                for id in &session.connections {
+                    let listed =
+                        self.connections.get_mut(id).filter(|other| other.owner == Some(later.owner));
+                    let lists = listed.and_then(|other| other.lists.get_mut(&ItemKind::Tool));
+                    let Some(listed) = lists.and_then(|list| list.items.get_mut(&later.name)) else {
+                        continue;
+                    };
+                    listed.finding = Some(Box::new(finding.clone()));
+                    turn.outcome.changes.push(Change {
+                        connection: *id,
+                        item: Item { kind: ItemKind::Tool, name: later.name.clone() },
+                        hash: listed.hash.clone(),
+                        kind: ChangeKind::Shadowing,
+                        pin: listed.pin,
+                        finding: Some(finding.clone()),
+                    });
+                }
+                None
+            }
+        }
+    }
+
+    /// A list is whole: what it lacks was removed.
+    fn complete(&mut self, connection: &mut Connection, kind: ItemKind, outcome: &mut Outcome) {
+        let list = connection.lists.entry(kind).or_default();
+        let Some(seen) = list.seen.take() else { return };
+        list.complete = true;
+        let before = list.items.len();
+        list.items.retain(|name, _| seen.contains(name));
+        self.kept.remove(connection.peer.key.uid, before - list.items.len());
+        let key = &connection.peer.key;
+        let Some(server) = self.servers.get_mut(key).filter(|server| server.loaded) else { return };
+        let others: Vec<&List> = self
+            .connections
+            .values()
+            .filter(|other| other.peer.key == *key)
+            .filter_map(|other| other.lists.get(&kind))
+            .collect();
+        for (item, record) in
+            server.records.iter_mut().filter(|(item, record)| item.kind == kind && record.listed)
+        {
+            let offered = |list: &&List| list.items.contains_key(&item.name);
+            if seen.contains(&item.name) || others.iter().any(offered) {
+                continue;
+            }
+            record.listed = false;
+            server.dirty.insert(item.clone());
+            self.counters.removed += 1;
+            outcome.changes.push(Change {
+                connection: connection.id,
+                item: item.clone(),
+                hash: record.current.clone(),
+                kind: ChangeKind::Removed,
+                pin: record.state_of(&record.current),
+                finding: None,
+            });
+        }
+    }
+}

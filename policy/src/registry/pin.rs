@@ -1,0 +1,145 @@
+//! One pin, and what a sight of a definition makes of it.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::store::Approval;
+use crate::event::Severity;
+use crate::guard::PinState;
+use crate::ids::Timestamp;
+
+/// How exactly it is known when something was last seen: a list that is sent every second is not written as often.
+const LAST_SEEN_STEP: Duration = Duration::from_secs(60);
+/// Most changed definitions remembered as said, for each item. With more, the oldest is said again when it returns.
+const MAX_SAID: usize = 16;
+
+/// What is remembered of a tool, a prompt, a resource template, or of instructions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PinRecord {
+    /// When it was first seen. Among servers that offer one name, the earliest is the first.
+    pub first_seen: Timestamp,
+    /// When it was last seen, to the minute.
+    pub last_seen: Timestamp,
+    /// Hash of the definition that it is compared with.
+    pub hash: String,
+    /// Whether that stays so until somebody approves another one. Else it is compared with the one before.
+    pub pinned: bool,
+    /// Who approved the definition with that hash.
+    pub approved: Option<Approval>,
+    /// The worst that was found in the definition seen last.
+    pub max_severity: Option<Severity>,
+    /// Hash of the definition seen last.
+    pub current: String,
+    /// Whether the server's last whole list had it.
+    pub listed: bool,
+    /// Other definitions than the pinned one that were said, oldest first (bounded).
+    pub said: Vec<Said>,
+}
+
+/// A changed definition that was said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Said {
+    /// Its hash.
+    pub hash: String,
+    /// Whether it was said, too, that it gave way to the pinned definition.
+    pub restored: bool,
+}
+
+/// What a sight of a definition is, compared with the pin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Sight {
+    /// Nothing that was not said.
+    Same,
+    /// Another definition than `previous`.
+    Changed { previous: String },
+    /// The pinned definition again, after `previous`.
+    Restored { previous: String },
+}
+
+impl PinRecord {
+    /// The first sight of it.
+    pub(super) fn new(hash: &str, pinned: bool, severity: Option<Severity>, now: Timestamp) -> Self {
+        Self {
+            first_seen: now,
+            last_seen: now,
+            hash: hash.to_owned(),
+            pinned,
+            approved: None,
+            max_severity: severity,
+            current: hash.to_owned(),
+            listed: true,
+            said: Vec::new(),
+        }
+    }
+
+    /// Takes note of a sight, as a table:
+    ///
+    /// | seen | pinned | not pinned |
+    /// |---|---|---|
+    /// | the hash compared with | `Same`; `Restored` after a change, once for each changed hash | `Same` |
+    /// | another one, for the first time | `Changed` | `Changed`; it is what is compared with now |
+    /// | another one that was said | `Same` (and not as pinned, whatever is said) | `Same`, and so is this |
+    pub(super) fn see(&mut self, hash: &str, severity: Option<Severity>, now: Timestamp) -> Sight {
+        if now > self.last_seen.after(LAST_SEEN_STEP) {
+            self.last_seen = now;
+        }
+        self.listed = true;
+        self.max_severity = severity;
+        if self.current == hash {
+            return Sight::Same;
+        }
+        let before = std::mem::replace(&mut self.current, hash.to_owned());
+        if self.hash == hash {
+            return match self.said.iter_mut().find(|said| said.hash == before && !said.restored) {
+                Some(said) => {
+                    said.restored = true;
+                    Sight::Restored { previous: before }
+                }
+                None => Sight::Same,
+            };
+        }
+        let previous =
+            if self.pinned { self.hash.clone() } else { std::mem::replace(&mut self.hash, hash.to_owned()) };
+        if self.said.iter().any(|said| said.hash == hash) {
+            return Sight::Same;
+        }
+        if self.said.len() >= MAX_SAID {
+            self.said.remove(0);
+        }
+        self.said.push(Said { hash: hash.to_owned(), restored: false });
+        Sight::Changed { previous }
+    }
+
+    /// Pins the definition with this hash for good. What was said before counts no more: compared with another pin it
+    /// is another change.
+    pub(super) fn approve(&mut self, hash: &str, by: &str, at: Timestamp) {
+        hash.clone_into(&mut self.hash);
+        self.pinned = true;
+        self.approved = Some(Approval { by: by.to_owned(), at });
+        self.said.clear();
+    }
+
+    /// Whether a definition with this hash is one that somebody can have looked at: the pinned one, the one seen
+    /// last, or one that was said to have changed.
+    pub(super) fn knows(&self, hash: &str) -> bool {
+        self.hash == hash || self.current == hash || self.said.iter().any(|said| said.hash == hash)
+    }
+
+    /// How a definition with this hash stands to the pin.
+    pub fn state_of(&self, hash: &str) -> PinState {
+        match (self.pinned, self.hash == hash) {
+            (false, _) => PinState::Unpinned,
+            (true, true) => PinState::Pinned,
+            (true, false) => PinState::Changed,
+        }
+    }
+
+    /// Memory that it takes, about.
+    pub(super) fn bytes(&self) -> usize {
+        let said: usize = self.said.iter().map(|said| size_of::<Said>() + said.hash.len()).sum();
+        let by = self.approved.as_ref().map_or(0, |approval| approval.by.len());
+        size_of::<Self>() + self.hash.len() + self.current.len() + said + by
+    }
+}

@@ -1,0 +1,155 @@
+//! Names across the servers of a session: seed 001, rule `shadow_tool`; name similarity.
+
+use super::*;
+
+/// Servers with one tool each, in the order in which they list them; what is found about the last one.
+fn last_of(servers: &[(&str, Identity, &str)]) -> (Vec<Change>, World) {
+    let mut world = World::new(RegistrySettings::default());
+    let mut changes = Vec::new();
+    for (number, (server, identity, name)) in servers.iter().enumerate() {
+        let id = ConnectionId(number as u64);
+        world.registry.connect(id, peer(server, *identity)).unwrap();
+        changes = world.list(id, &[tool(name, server)]);
+    }
+    (changes, world)
+}
+
+/// Seed 001, 4: a tool whose name was another server's is found, of the later one, whatever it is spelt like.
+#[test]
+fn shadow_tool() {
+    use Identity::{Declared, Derived};
+    use Severity::{Critical, High, Low, Medium};
+    type Server<'a> = (&'a str, Identity, &'a str);
+    type Found<'a> = Option<(&'a str, Severity, Option<&'a str>)>;
+    let cases: &[(Server<'_>, Server<'_>, Found<'_>)] = &[
+        (("a", Derived, "read_file"), ("b", Derived, "read_file"), Some(("shadow_tool", High, Some("a")))),
+        (("a", Declared, "read_file"), ("b", Derived, "read_file"), Some(("shadow_tool", High, Some("a")))),
+        (("a", Derived, "read_file"), ("b", Declared, "read_file"), Some(("shadow_tool", High, Some("a")))),
+        // Two declared servers that both offer `search`: no attack.
+        (("a", Declared, "search"), ("b", Declared, "search"), Some(("shadow_tool", Low, None))),
+        (
+            ("a", Derived, "read_file"),
+            ("b", Derived, "readFile"),
+            Some(("shadow_tool_spelling", High, Some("a"))),
+        ),
+        (
+            ("a", Derived, "read_file"),
+            ("b", Derived, "re\u{430}d_file"),
+            Some(("shadow_tool_confusable", Critical, Some("a"))),
+        ),
+        (
+            ("a", Declared, "read_file"),
+            ("b", Declared, "re\u{430}d_file"),
+            Some(("shadow_tool_confusable", High, Some("a"))),
+        ),
+        (("a", Declared, "list_issues"), ("b", Derived, "list_issuse"), Some(("similar_tool", Medium, None))),
+        (("a", Derived, "list_issues"), ("b", Derived, "list_issuse"), Some(("similar_tool", Low, None))),
+        (("a", Derived, "read_file"), ("b", Derived, "send_mail"), None),
+    ];
+    for (first, later, expected) in cases {
+        let (changes, world) = last_of(&[*first, *later]);
+        let finding = changes[0].finding.as_ref();
+        let found = finding.map(|finding| {
+            let detection = &finding.detection;
+            let shadows = finding.shadows.as_ref().map(|server| server.0.as_str());
+            (detection.pattern.as_str(), detection.severity, shadows)
+        });
+        assert_eq!(found, *expected, "{first:?} {later:?}");
+        let standing = world.registry.tool(ConnectionId(1), later.2).unwrap();
+        assert_eq!(standing.detection, finding.map(|finding| &finding.detection));
+        assert_eq!(standing.shadows, finding.and_then(|finding| finding.shadows.as_ref()));
+        // Never the first one.
+        let first = world.registry.tool(ConnectionId(0), first.2).unwrap();
+        assert_eq!((first.detection, first.shadows), (None, None));
+    }
+}
+
+/// A finding is said once, and holds for as long as the tool is listed.
+#[test]
+fn a_finding_is_said_once_and_holds() {
+    let (_, mut world) = last_of(&[("a", Identity::Derived, "x_tool"), ("b", Identity::Derived, "x_tool")]);
+    let again = world.list(ConnectionId(1), &[tool("x_tool", "b")]);
+    assert_eq!(again[0].finding, None);
+    assert!(world.registry.tool(ConnectionId(1), "x_tool").unwrap().shadows.is_some());
+}
+
+/// What a server offers in several places, or twice itself, shadows nothing; another session is another matter.
+#[test]
+fn only_other_servers_of_the_session_count() {
+    let mut world = World::with_server();
+    world.connect(B, "files");
+    let other = Peer { session: SessionId("sess_2".into()), ..peer("other", Identity::Derived) };
+    world.registry.connect(ConnectionId(3), other).unwrap();
+    for id in [A, B, ConnectionId(3)] {
+        let changes = world.list(id, &[tool("read_file", ""), tool("readFile", "")]);
+        assert!(changes.iter().all(|change| change.finding.is_none()), "{changes:?}");
+    }
+}
+
+/// A server that ends and comes back is still the first one.
+#[test]
+fn the_first_one_stays_first() {
+    let servers = [("a", Identity::Derived, "read_file"), ("b", Identity::Derived, "read_file")];
+    let (_, mut world) = last_of(&servers);
+    world.registry.disconnect(ConnectionId(0)).unwrap();
+    world.connect(ConnectionId(7), "a");
+    assert_eq!(world.list(ConnectionId(7), &[tool("read_file", "a")])[0].finding, None);
+    world.connect(ConnectionId(8), "b");
+    assert!(world.list(ConnectionId(8), &[tool("read_file", "b")])[0].finding.is_some());
+}
+
+/// Clients start their servers at once: a look-alike that is quicker in a later session is not first for it.
+#[test]
+fn who_has_the_older_pin_is_first() {
+    let mut world = World::new(RegistrySettings::default());
+    world.connect(A, "old");
+    world.list(A, &[tool("read_file", "")]);
+    world.registry.disconnect(A).unwrap();
+
+    world.connect(B, "new");
+    assert_eq!(world.list(B, &[tool("Read_File", "")])[0].finding, None);
+    world.connect(A, "old");
+    let changes = world.list(A, &[tool("read_file", "")]);
+    let told: Vec<_> = changes
+        .iter()
+        .map(|change| (change.connection, word(&change.kind), change.finding.is_some()))
+        .collect();
+    assert_eq!(told, [(B, "shadowing", true), (A, "seen", false)]);
+    let shadows = world.registry.tool(B, "Read_File").unwrap().shadows;
+    assert_eq!(shadows, Some(&ServerId("old".into())));
+    assert_eq!(world.registry.tool(A, "read_file").unwrap().shadows, None);
+}
+
+/// Names of servers: first, later, severity of what is found.
+#[test]
+fn name_similarity_of_servers() {
+    use Identity::{Declared, Derived};
+    let cases = [
+        (("github", Declared), ("githab", Derived), Some(Severity::High)),
+        (("github", Derived), ("githab", Derived), Some(Severity::Medium)),
+        (("github", Declared), ("githab", Declared), Some(Severity::Low)),
+        (("mcp-server-github", Derived), ("mcp_server_gihtub", Derived), Some(Severity::Medium)),
+        (("github", Declared), ("g\u{456}thub", Derived), Some(Severity::High)),
+        (("filesystem", Declared), ("mcp-server-filesystem", Derived), Some(Severity::High)),
+        (("mcp-server-git", Derived), ("mcp-server-time", Derived), None),
+        (("github", Derived), ("gitlab", Derived), None),
+        (("github", Derived), ("github", Derived), None),
+    ];
+    for ((first, first_identity), (later, later_identity), expected) in cases {
+        let mut world = World::new(RegistrySettings::default());
+        assert_eq!(world.registry.connect(A, peer(first, first_identity)), Ok(None));
+        let found = world.registry.connect(B, peer(later, later_identity)).unwrap();
+        assert_eq!(found.as_ref().map(|found| found.severity), expected, "{first} {later}");
+        assert!(found.is_none_or(|found| found.category == crate::event::Category::NameSimilarity));
+    }
+}
+
+#[test]
+fn the_threshold_is_a_setting() {
+    for (similarity_threshold, found) in [(0.85, true), (0.95, false), (1.0, false), (0.7, true)] {
+        let settings = RegistrySettings { similarity_threshold, ..RegistrySettings::default() };
+        let mut world = World::new(settings);
+        world.connect(A, "github");
+        assert_eq!(world.connect(B, "githab").is_some(), found, "{similarity_threshold}");
+    }
+}
