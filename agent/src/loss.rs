@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use mcpwarden_policy::event::AgentLoss;
 
 /// Counter, and what it means when it grows.
-const WATCHED: [(&str, &str); 17] = [
+const WATCHED: [(&str, &str); 20] = [
     ("kernel_missed_runs", "the kernel skipped programs that were already running: traffic may be missing"),
     (
         "kernel_ring_full_facts",
@@ -37,6 +37,12 @@ const WATCHED: [(&str, &str); 17] = [
     ("candidate_overflow", "messages before a server was recognised were dropped"),
     ("open_requests_evicted", "too many open requests: answers to the oldest cannot be told"),
     ("tools_overflow", "a server offers more tools than are remembered"),
+    ("registry_refused", "too many servers at once: definitions of some are not compared with their pins"),
+    ("store_errors", "pins could not be read or kept: changed definitions may go unnoticed"),
+    (
+        "inspection_bounds",
+        "more was found than is reported, or there was more suspicious text than is looked at",
+    ),
     ("held_overflow", "too many requests to relays at once: some calls may be reported twice"),
 ];
 

@@ -187,6 +187,19 @@ pub fn is_declared(command: &str, args: &[String], argv: &[String], executable: 
     is_command && rest == args
 }
 
+/// What a command line really runs: the script, below `cwd` where its path is relative, or the executable. Empty where
+/// neither is known.
+pub fn program(argv: &[String], cwd: Option<&str>, executable: Option<&str>) -> String {
+    let command = command::read(argv);
+    let script = command.pieces.iter().rev().find(|piece| piece.role == Role::Script && piece.path.is_some());
+    let path = script.and_then(|piece| piece.path.as_deref());
+    match (path, command.directory.as_deref().or(cwd)) {
+        (Some(path), Some(cwd)) if !path.starts_with('/') => format!("{cwd}/{path}"),
+        (Some(path), _) => path.to_owned(),
+        (None, _) => executable.or(argv.first().map(String::as_str)).unwrap_or_default().to_owned(),
+    }
+}
+
 /// The id of something without a telling name.
 pub(crate) fn hashed_id(bytes: &[u8]) -> ServerId {
     let digest = hex(&Sha256::digest(bytes));

@@ -9,6 +9,7 @@ mod config;
 mod connection;
 mod inspect;
 mod io;
+mod listing;
 mod memory;
 mod pairing;
 mod passing;
@@ -26,6 +27,7 @@ use crate::detect::DetectionCache;
 use crate::event::{CaptureGap, Event, EventBody, ServerType};
 use crate::ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
 use crate::redact::Redactor;
+use crate::registry::{MemoryStore, Registry};
 use connection::{Connection, Stage};
 use record::Recorder;
 use relay::{HeldId, Relays};
@@ -57,6 +59,7 @@ pub struct Engine {
     relays: Relays,
     sessions: inspect::Sessions,
     definitions: DetectionCache,
+    registry: Registry,
     memory: memory::Memory,
     /// What is due when; entries that no longer hold are skipped.
     due: BTreeSet<(Timestamp, Due)>,
@@ -80,6 +83,8 @@ const MAX_RELAYS: usize = 8;
 impl Engine {
     /// An engine that knows of nothing yet.
     pub fn new(config: EngineConfig) -> Self {
+        let registry =
+            Registry::new(config.registry.clone(), Box::new(MemoryStore::new(config.limits.pin_bytes)));
         let recorder = Recorder { redactor: Redactor::new(config.redaction_key), payloads: config.payloads };
         Self {
             config,
@@ -91,6 +96,7 @@ impl Engine {
             relays: Relays::default(),
             sessions: inspect::Sessions::default(),
             definitions: DetectionCache::new(CACHED_DEFINITIONS),
+            registry,
             memory: memory::Memory::default(),
             due: BTreeSet::new(),
             scratch: String::new(),

@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize, Serializer};
 pub use agent::{AgentLoss, AgentStarted, AgentStopped};
 pub use detection::{Category, Detection, Form, Match, Severity};
 pub use judgement::{
-    Action, CrossServerBlocked, Detected, FieldChange, ListChanged, ListKind, RelatedCall, RequestBlocked,
-    Subject, ToolChanged, ToolRemoved,
+    Action, CrossServerBlocked, DefinitionChanged, Detected, ListChanged, ListKind, RelatedCall,
+    RequestBlocked, Subject, ToolChanged, ToolRemoved,
 };
 pub use server::{
     Identity, MatchedBy, PerDirection, ProcessInfo, ServerExited, ServerInitialized, ServerStarted,
@@ -134,6 +134,8 @@ bodies! {
     ToolSeen = "mcp_tool_seen",
     /// A tool's definition is not what was pinned.
     ToolChanged = "mcp_tool_changed",
+    /// Instructions, a prompt or a resource template are not what was pinned.
+    DefinitionChanged = "mcp_definition_changed",
     /// A server lists a tool no more.
     ToolRemoved = "mcp_tool_removed",
     /// A server says that one of its lists is another now.

@@ -8,6 +8,7 @@ use anstyle::{AnsiColor, Style};
 use mcpwarden_policy::{
     Direction, Event, EventBody,
     event::{CallStatus, Severity},
+    registry::Diff,
 };
 use serde_json::Value;
 
@@ -50,7 +51,7 @@ fn mark(body: &EventBody) -> (&'static str, Style) {
         EventBody::ServerInitialized(_) => ("ready   ", colour(AnsiColor::Green)),
         EventBody::ToolSeen(_) => ("tool    ", colour(AnsiColor::Cyan)),
         EventBody::ToolCalled(_) => ("call    ", colour(AnsiColor::Yellow)),
-        EventBody::ToolChanged(_) => ("CHANGED ", colour(AnsiColor::Red)),
+        EventBody::ToolChanged(_) | EventBody::DefinitionChanged(_) => ("CHANGED ", colour(AnsiColor::Red)),
         EventBody::ToolRemoved(_) | EventBody::ListChanged(_) => ("changed ", colour(AnsiColor::Cyan)),
         EventBody::Detected(found) if found.detection.severity < Severity::High => {
             ("found   ", colour(AnsiColor::Yellow))
@@ -127,9 +128,11 @@ fn body(event: &Event, line: &mut Line) {
         }
         EventBody::ToolChanged(changed) => {
             line.plain(&format!("  {}", clean(&changed.tool_name)));
-            for change in &changed.changes {
-                line.dim(&format!("  {}", clean(&change.path)));
-            }
+            fields(&changed.diff, line);
+        }
+        EventBody::DefinitionChanged(changed) => {
+            line.plain(&format!("  {} {}", word(&changed.kind), clean(&changed.name)));
+            fields(&changed.diff, line);
         }
         EventBody::ToolRemoved(removed) => line.plain(&format!("  {}", clean(&removed.tool_name))),
         EventBody::ListChanged(changed) => line.plain(&format!("  {}", word(&changed.list))),
@@ -197,6 +200,16 @@ fn body(event: &Event, line: &mut Line) {
                 way(gap.direction),
                 word(&gap.cause)
             ));
+        }
+    }
+}
+
+/// Which fields changed, and what stands there now.
+fn fields(diff: &Diff, line: &mut Line) {
+    for change in &diff.changes {
+        line.plain(&format!("  {}", clean(&change.field)));
+        if let Some(new) = &change.new {
+            line.dim(&format!(" {:?}", clean(new)));
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::detect::{DetectConfig, Detector, RuleError, RuleSet};
 use crate::discovery::NamePatterns;
 use crate::event::Severity;
 use crate::ids::ServerId;
+use crate::registry::RegistrySettings;
 
 /// How much of arguments and results is put into events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,6 +55,8 @@ pub struct EngineLimits {
     pub early_responses: usize,
     /// How long such an answer waits.
     pub early_response_wait: Duration,
+    /// Bytes of pins that are kept.
+    pub pin_bytes: usize,
     /// Tools remembered for each connection.
     pub tools: usize,
     /// Requests to a relay that are held to see whether it passes them on, over all connections.
@@ -89,6 +92,7 @@ impl Default for EngineLimits {
             early_responses: 4_096,
             // As long as a write can be blocked while the server answers what it has of it.
             early_response_wait: Duration::from_secs(30),
+            pin_bytes: 16 << 20,
             tools: 10_000,
             held_requests: 4_096,
             held_bytes: 32 * 1024 * 1024,
@@ -117,6 +121,8 @@ pub struct EngineConfig {
     pub declared: Vec<Declared>,
     /// What is looked for in definitions, arguments and results. `None`: nothing is.
     pub inspection: Option<Inspect>,
+    /// What is pinned, and when names are nearly the same.
+    pub registry: RegistrySettings,
     /// Bounds.
     pub limits: EngineLimits,
 }
@@ -151,6 +157,7 @@ impl EngineConfig {
             patterns: NamePatterns::default(),
             declared: Vec::new(),
             inspection: None,
+            registry: RegistrySettings::default(),
             limits: EngineLimits::default(),
         }
     }
@@ -218,6 +225,10 @@ counters! {
     id_reused,
     /// Tools that were not remembered since there were too many; each sight of one is said again.
     tools_overflow,
+    /// Servers whose definitions are not compared since there were too many.
+    registry_refused,
+    /// Pins that could not be read or kept.
+    store_errors,
     /// Things found that are bad enough to be events.
     detections,
     /// Bounds that an inspection reached: something was not looked at, or not said.

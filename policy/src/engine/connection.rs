@@ -234,6 +234,12 @@ impl Connection {
             .unwrap_or_else(|| discovery::hashed_id(format!("connection {}", self.id.0).as_bytes()))
     }
 
+    /// The script or the executable that serves, as far as it is known: part of whose pins these are.
+    pub(super) fn program(&self) -> String {
+        let Some(last) = self.chain.last() else { return String::new() };
+        discovery::program(&last.argv, last.cwd.as_deref(), last.executable.as_deref())
+    }
+
     pub(super) fn identity(&self) -> Identity {
         if self.declared.is_some() { Identity::Declared } else { Identity::Derived }
     }

@@ -126,7 +126,7 @@ impl Engine {
         let (subject, tool_name) = match asked {
             Asked::Call { tool_name } => (Subject::Result, Some(tool_name.clone())),
             Asked::Initialize(_) => (Subject::Instructions, None),
-            Asked::ToolsList => (Subject::Definition, None),
+            Asked::List { .. } => (Subject::Definition, None),
             Asked::Other { method } if method.starts_with("prompts/") => (Subject::Prompt, None),
             Asked::Other { method } if method.starts_with("resources/") => (Subject::Resource, None),
             Asked::Other { .. } => return,
@@ -141,10 +141,10 @@ impl Engine {
                 let text = instructions.and_then(|text| decode_str(text.get())).unwrap_or_default();
                 detector.text(detect::Subject::Instructions, "/instructions", &text)
             }
-            // Tools are inspected one by one, where they are listed.
-            (Kind::Response { .. }, Asked::ToolsList) => return,
+            // These are inspected one by one, where they are compared with what was known.
+            (Kind::Response { .. }, Asked::List { .. }) => return,
             (Kind::Response { result, .. }, Asked::Other { method }) if method.ends_with("list") => {
-                // Lists of prompts, resources and templates are definitions as those of tools are.
+                // A list of resources is made of definitions as well.
                 let found = self.definitions.tool(&detector, result.get());
                 return self.say_found(place, time, &about, &found, out);
             }

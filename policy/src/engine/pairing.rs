@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::relay::{Fingerprint, HeldId, Link, LinkId};
 use crate::ids::Timestamp;
 use crate::protocol::IdKey;
+use crate::registry::ItemKind;
 
 /// What is known of a request until it is answered.
 #[derive(Debug)]
@@ -26,10 +27,18 @@ pub(super) struct Open {
 /// What of a request its answer will be read with.
 #[derive(Clone, Debug)]
 pub(super) enum Asked {
-    Call { tool_name: String },
-    ToolsList,
+    Call {
+        tool_name: String,
+    },
+    /// A list that is compared with what was known; whether the request begins it (it has no cursor).
+    List {
+        kind: ItemKind,
+        first: bool,
+    },
     Initialize(Box<Client>),
-    Other { method: Box<str> },
+    Other {
+        method: Box<str>,
+    },
 }
 
 impl Open {
@@ -55,7 +64,7 @@ impl Asked {
         let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         match self {
             Self::Call { tool_name } => tool_name.len(),
-            Self::ToolsList => 0,
+            Self::List { .. } => 0,
             Self::Initialize(client) => {
                 let capabilities = client.capabilities.as_ref().map_or(0, |json| json.len());
                 let names = length(&client.name) + length(&client.version) + length(&client.protocol_version);
@@ -68,7 +77,9 @@ impl Asked {
     pub(super) fn method(&self) -> &str {
         match self {
             Self::Call { .. } => "tools/call",
-            Self::ToolsList => "tools/list",
+            Self::List { kind: ItemKind::Tool, .. } => "tools/list",
+            Self::List { kind: ItemKind::Prompt, .. } => "prompts/list",
+            Self::List { .. } => "resources/templates/list",
             Self::Initialize(_) => "initialize",
             Self::Other { method } => method,
         }

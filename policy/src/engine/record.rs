@@ -11,6 +11,7 @@ use crate::event::{
 use crate::ids::{Direction, ServerId};
 use crate::protocol::{Id, Kind, MAX_ID_BYTES, Message, Method, decode_str, members, value};
 use crate::redact::Redactor;
+use crate::registry::ItemKind;
 
 /// Longest name (of a tool, a method, a server) in an event, in bytes.
 pub(super) const MAX_NAME_BYTES: usize = 256;
@@ -176,7 +177,15 @@ pub(super) fn asked(method: &Method<'_>, params: Option<&RawValue>) -> Asked {
             let [name] = members(params, ["name"]);
             Asked::Call { tool_name: text(name, MAX_NAME_BYTES).unwrap_or_default() }
         }
-        Method::ToolsList => Asked::ToolsList,
+        Method::ToolsList | Method::PromptsList | Method::ResourcesTemplatesList => {
+            let kind = match method {
+                Method::ToolsList => ItemKind::Tool,
+                Method::PromptsList => ItemKind::Prompt,
+                _ => ItemKind::ResourceTemplate,
+            };
+            let [cursor] = members(params, ["cursor"]);
+            Asked::List { kind, first: cursor.is_none_or(|cursor| cursor.get() == "null") }
+        }
         Method::Initialize => {
             let [info, version, capabilities] =
                 members(params, ["clientInfo", "protocolVersion", "capabilities"]);

@@ -372,6 +372,7 @@ impl Engine {
             out.push(Output::Confirm(id));
         }
         self.say_of(id, time, started, out);
+        self.register(id, time, out);
         for item in waiting {
             match item {
                 Waiting::Frame { direction, time, bytes } => {
@@ -469,6 +470,7 @@ impl Engine {
         let Some(mut connection) = self.connections.remove(&id) else { return };
         self.processes.retain(|pid, owner| *owner != id || !connection.live.contains(pid));
         self.memory.close(std::mem::take(&mut connection.account));
+        self.counters.store_errors += u64::from(self.registry.disconnect(id).is_err());
         if let Some(session) = &connection.session {
             self.forget_session(session);
         }

@@ -3,6 +3,7 @@
 mod bounds;
 mod inspect;
 mod life;
+mod listing;
 mod pairs;
 mod relays;
 
@@ -187,6 +188,7 @@ pub(super) fn short(output: &Output) -> String {
         EventBody::ServerExited(exited) => format!("exited {:?} calls {}", exited.exit_code, exited.calls),
         EventBody::CaptureGap(gap) => format!("gap {}", gap.bytes),
         EventBody::ToolChanged(changed) => format!("changed {}", changed.tool_name),
+        EventBody::DefinitionChanged(changed) => format!("changed {:?} {}", changed.kind, changed.name),
         EventBody::ToolRemoved(removed) => format!("removed {}", removed.tool_name),
         EventBody::ListChanged(changed) => format!("list changed {:?}", changed.list),
         EventBody::Detected(found) => {

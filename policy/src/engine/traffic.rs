@@ -6,6 +6,7 @@ use sha2::{Digest, Sha256};
 use super::connection::{Connection, Stage};
 use super::inspect::About;
 use super::io::Output;
+use super::listing::page_of;
 use super::pairing::{Answered, Asked, Early, Open, Role};
 use super::record::{self, MAX_NAME_BYTES, MAX_TEXT_BYTES, asked, clip};
 use super::relay::{self, Fingerprint};
@@ -78,6 +79,7 @@ impl Engine {
         match &message.kind {
             Kind::Request { id, method, params } => self.request(seen, message, *id, method, *params, out),
             Kind::Notification { method, params } => {
+                self.list_changed(seen, method, out);
                 let fingerprint = self.fingerprint(seen, method, *params);
                 if !self.passed_on(seen, message, fingerprint, None, out) {
                     self.say_message(seen.connection, seen, message, None, out);
@@ -282,12 +284,14 @@ impl Engine {
                 self.say(place.clone(), seen.time, result, out);
                 return self.inspect_answer(&place, seen.time, message, to, out);
             }
-            Asked::ToolsList => {
-                if let Kind::Response { result, .. } = &message.kind {
-                    self.tools(&place, seen.time, result, out);
-                }
+            Asked::List { .. } | Asked::Initialize(_) | Asked::Other { .. } => {}
+        }
+        if let Kind::Response { result, .. } = &message.kind {
+            if let Some(list) = page_of(asked) {
+                self.listed(&place, seen.time, list, result, out);
+            } else if matches!(asked, Asked::Initialize(_)) {
+                self.instructed(&place, seen.time, result, out);
             }
-            Asked::Initialize(_) | Asked::Other { .. } => {}
         }
         self.inspect_answer(&place, seen.time, message, to, out);
         if self.config.verbose {
@@ -311,46 +315,11 @@ impl Engine {
         }
     }
 
-    /// Says which tools an answer to `tools/list` offers that were not said.
-    fn tools(&mut self, place: &Place, time: Timestamp, result: &RawValue, out: &mut Vec<Output>) {
-        let [tools] = members(result.get(), ["tools"]);
-        let tools: Vec<&RawValue> =
-            tools.and_then(|tools| serde_json::from_str(tools.get()).ok()).unwrap_or_default();
-        for tool in tools {
-            let [name, description] = members(tool.get(), ["name", "description"]);
-            let Some(name) = name.and_then(|name| protocol::decode_str(name.get())) else {
-                self.counters.invalid_tools += 1;
-                continue;
-            };
-            let definition = value(tool.get());
-            let hash = definition.as_ref().map_or_else(|| text_hash(tool.get()), definition_hash);
-            let limit = self.config.limits.tools;
-            let Some(connection) = self.connections.get_mut(&place.connection) else { return };
-            if !is_new(connection, &name, &hash, limit, &mut self.counters.tools_overflow) {
-                continue;
-            }
-            self.session_tool(&place.session, &name);
-            let found = match &self.config.inspection {
-                Some(inspection) => self.definitions.tool(&inspection.detector, tool.get()),
-                None => Default::default(),
-            };
-            let about = About {
-                tool_name: Some(name.clone().into_owned()),
-                tool_hash: Some(hash.clone()),
-                ..About::of(Subject::Definition)
-            };
-            let seen = ToolSeen {
-                tool_name: clip(&name, MAX_NAME_BYTES),
-                tool_hash: hash,
-                description: record::text(description, MAX_TEXT_BYTES),
-                definition: definition.filter(|_| self.recorder.is_full()),
-                status: ToolStatus::New,
-                detections: found.detections.clone(),
-                max_severity: found.max_severity(),
-            };
-            self.say(place.clone(), time, seen, out);
-            self.say_found(place, time, &about, &found, out);
-        }
+    /// Whether a definition was said of this connection; it is then.
+    pub(super) fn said_before(&mut self, id: ConnectionId, name: &str, hash: &str) -> bool {
+        let limit = self.config.limits.tools;
+        let Some(connection) = self.connections.get_mut(&id) else { return false };
+        !is_new(connection, name, hash, limit, &mut self.counters.tools_overflow)
     }
 }
 

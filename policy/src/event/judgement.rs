@@ -4,10 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::server::is_false;
 use super::{Detection, Severity};
 use crate::guard::{GuardKind, ToolCategory};
 use crate::ids::{ServerId, Timestamp};
+use crate::registry::{Diff, ItemKind};
 
 /// What came of something that guards looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -26,6 +26,8 @@ pub enum Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
+    /// The name of a server.
+    Server,
     /// The definition of a tool.
     Definition,
     /// What a server says of itself in `initialize`.
@@ -68,19 +70,6 @@ pub struct Detected {
     pub detection: Detection,
 }
 
-/// One field of a definition that is not what it was.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct FieldChange {
-    /// JSON Pointer (RFC 6901) into the definition.
-    pub path: String,
-    /// What stood there (bounded). Absent where there was nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub previous: Option<Value>,
-    /// What stands there (bounded). Absent where there is nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub new: Option<Value>,
-}
-
 /// A tool's definition is not what was pinned. Said once for each new definition; the pin stays until somebody
 /// approves.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -94,14 +83,31 @@ pub struct ToolChanged {
     /// Hash of this one.
     pub new_hash: String,
     /// What differs (bounded).
-    pub changes: Vec<FieldChange>,
-    /// Whether there is more that differs. Absent when false.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub truncated: bool,
+    #[serde(flatten)]
+    pub diff: Diff,
     /// What the rules found in the new definition.
     pub detections: Vec<Detection>,
     /// The worst of them; null when there is none.
     pub max_severity: Option<Severity>,
+    /// What came of it.
+    pub action: Action,
+}
+
+/// Something else that reaches the model is not what was pinned: a server's instructions, a prompt, a resource
+/// template. Said once for each new text.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DefinitionChanged {
+    /// What it is.
+    pub kind: ItemKind,
+    /// Its name; empty for instructions.
+    pub name: String,
+    /// Hash of what was pinned.
+    pub previous_hash: String,
+    /// Hash of this.
+    pub new_hash: String,
+    /// What differs (bounded).
+    #[serde(flatten)]
+    pub diff: Diff,
     /// What came of it.
     pub action: Action,
 }

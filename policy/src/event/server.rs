@@ -171,6 +171,6 @@ pub struct ServerExited {
     pub unanswered: u64,
 }
 
-pub(super) fn is_false(value: &bool) -> bool {
+fn is_false(value: &bool) -> bool {
     !value
 }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::guard::{GuardKind, ToolCategory};
 use crate::ids::Direction;
+use crate::registry::{Diff, ItemKind};
 
 fn about(body: impl Into<EventBody>) -> Event {
     Event {
@@ -134,13 +135,17 @@ fn examples() -> Vec<Event> {
         tool_id: "mcp:server-git:read".into(),
         previous_hash: "ab".into(),
         new_hash: "cd".into(),
-        changes: vec![
-            FieldChange { path: "/description".into(), previous: Some(json!("a")), new: Some(json!("b")) },
-            FieldChange { path: "/title".into(), previous: None, new: Some(json!("b")) },
-        ],
-        truncated: true,
+        diff: Diff::of(r#"{"a":1}"#, r#"{"b":1}"#),
         detections: vec![detection],
         max_severity: Some(Severity::High),
+        action: Action::Alert,
+    };
+    let redefined = DefinitionChanged {
+        kind: ItemKind::Instructions,
+        name: String::new(),
+        previous_hash: "ab".into(),
+        new_hash: "cd".into(),
+        diff: Diff::unknown(),
         action: Action::Alert,
     };
     let removed = ToolRemoved {
@@ -176,6 +181,7 @@ fn examples() -> Vec<Event> {
         about(found),
         about(instructions),
         about(changed),
+        about(redefined),
         about(removed),
         about(ListChanged { list: ListKind::Tools }),
         about(cross),

@@ -11,12 +11,16 @@ use crate::ids::Direction;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolStatus {
-    /// First seen on this connection.
+    /// Never seen before.
     New,
     /// As pinned.
     Unchanged,
     /// Other than pinned.
     Changed,
+    /// As pinned again, after it was changed.
+    Restored,
+    /// Seen before, and pinned to nothing.
+    Unpinned,
 }
 
 /// A server offers a tool. Said once for each connection, tool name and hash.

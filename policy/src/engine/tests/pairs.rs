@@ -135,7 +135,10 @@ fn tools_are_seen_once() {
             vec!["1 s tool a", "1 s tool b"],
         ),
         (r#"{"tools":[{"name":"c"},{"name":"b","_meta":{"x":1}}]}"#, vec!["1 s tool c"]),
-        (r#"{"tools":[{"description":"d","name":"a"},{"name":"b","title":"t"}]}"#, vec!["1 s tool b"]),
+        (
+            r#"{"tools":[{"description":"d","name":"a"},{"name":"b","title":"t"}]}"#,
+            vec!["1 s tool b", "1 s changed b"],
+        ),
         (r#"{"tools":null}"#, vec![]),
     ];
     for (id, (page, expected)) in (1..).zip(pages) {

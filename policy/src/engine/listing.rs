@@ -1,0 +1,298 @@
+//! Lists that servers give: compared with what was known, and said.
+
+use serde_json::value::RawValue;
+
+use super::inspect::About;
+use super::io::Output;
+use super::pairing::Asked;
+use super::record::{self, MAX_NAME_BYTES, MAX_TEXT_BYTES, clip, tool_id};
+use super::traffic::Seen;
+use super::{Engine, Place};
+use crate::detect::Inspection;
+use crate::event::{
+    Action, DefinitionChanged, Detection, ListChanged, ListKind, Subject, ToolChanged, ToolRemoved, ToolSeen,
+    ToolStatus,
+};
+use crate::guard::PinState;
+use crate::ids::{ConnectionId, Direction, Timestamp};
+use crate::protocol::{Method, decode_str, members, value};
+use crate::registry::{Change, ChangeKind, ItemKind, Offer, Page, Peer, PinKey};
+
+/// An entry of a list, with what was found in it.
+struct Entry<'a> {
+    name: String,
+    json: &'a RawValue,
+    found: std::sync::Arc<Inspection>,
+}
+
+impl Entry<'_> {
+    fn offer(&self) -> Offer<'_> {
+        Offer { name: &self.name, json: self.json.get(), max_severity: self.found.max_severity() }
+    }
+}
+
+/// Under which member of the answer the entries stand, and under which of an entry its name.
+fn keys(kind: ItemKind) -> (&'static str, &'static str) {
+    match kind {
+        ItemKind::Tool => ("tools", "name"),
+        ItemKind::Prompt => ("prompts", "name"),
+        ItemKind::ResourceTemplate => ("resourceTemplates", "uriTemplate"),
+        ItemKind::Instructions => ("instructions", ""),
+    }
+}
+
+fn subject(kind: ItemKind) -> Subject {
+    match kind {
+        ItemKind::Tool => Subject::Definition,
+        ItemKind::Prompt => Subject::Prompt,
+        ItemKind::ResourceTemplate => Subject::Resource,
+        ItemKind::Instructions => Subject::Instructions,
+    }
+}
+
+impl Engine {
+    /// A server is known by now: so are its pins, and what its name has against it.
+    pub(super) fn register(&mut self, id: ConnectionId, time: Timestamp, out: &mut Vec<Output>) {
+        let (Some(place), Some(connection)) = (self.place(id), self.connections.get(&id)) else { return };
+        let key = PinKey {
+            uid: connection.account.user,
+            server: place.server.clone(),
+            program: connection.program(),
+        };
+        let peer = Peer { session: place.session.clone(), key, identity: connection.identity() };
+        match self.registry.connect(id, peer) {
+            Ok(Some(detection)) => self.say_finding(&place, time, None, detection, out),
+            Ok(None) => {}
+            Err(_) => self.counters.registry_refused += 1,
+        }
+    }
+
+    /// A server says that a list of its is another now. What changed is known when the client asks for it again.
+    pub(super) fn list_changed(&mut self, seen: Seen, method: &Method<'_>, out: &mut Vec<Output>) {
+        let list = match method {
+            Method::ToolsListChanged => ListKind::Tools,
+            Method::PromptsListChanged => ListKind::Prompts,
+            Method::ResourcesListChanged => ListKind::Resources,
+            _ => return,
+        };
+        if seen.direction == Direction::ServerToClient {
+            self.registry.list_changed();
+            self.say_of(seen.connection, seen.time, ListChanged { list }, out);
+        }
+    }
+
+    /// Takes an answer that is a page of a list.
+    pub(super) fn listed(
+        &mut self,
+        place: &Place,
+        time: Timestamp,
+        (kind, first): (ItemKind, bool),
+        result: &RawValue,
+        out: &mut Vec<Output>,
+    ) {
+        let (list, _) = keys(kind);
+        let [entries, next] = members(result.get(), [list, "nextCursor"]);
+        let entries: Vec<&RawValue> =
+            entries.and_then(|entries| serde_json::from_str(entries.get()).ok()).unwrap_or_default();
+        let entries: Vec<Entry<'_>> = entries.into_iter().filter_map(|json| self.entry(kind, json)).collect();
+        let last = next.is_none_or(|next| next.get() == "null");
+        self.page(place, time, (kind, first, last), &entries, out);
+    }
+
+    /// Takes the instructions of a server: a list of one, or of none.
+    pub(super) fn instructed(
+        &mut self,
+        place: &Place,
+        time: Timestamp,
+        result: &RawValue,
+        out: &mut Vec<Output>,
+    ) {
+        let [instructions] = members(result.get(), ["instructions"]);
+        let entry = instructions.map(|json| Entry { name: String::new(), json, found: Default::default() });
+        self.page(place, time, (ItemKind::Instructions, true, true), entry.as_slice(), out);
+    }
+
+    fn entry<'a>(&mut self, kind: ItemKind, json: &'a RawValue) -> Option<Entry<'a>> {
+        let (_, name) = keys(kind);
+        let [name] = members(json.get(), [name]);
+        let Some(name) = name.and_then(|name| decode_str(name.get())) else {
+            self.counters.invalid_tools += 1;
+            return None;
+        };
+        let found = match &self.config.inspection {
+            Some(inspection) => self.definitions.tool(&inspection.detector, json.get()),
+            None => Default::default(),
+        };
+        Some(Entry { name: name.into_owned(), json, found })
+    }
+
+    fn page(
+        &mut self,
+        place: &Place,
+        time: Timestamp,
+        (kind, first, last): (ItemKind, bool, bool),
+        entries: &[Entry<'_>],
+        out: &mut Vec<Output>,
+    ) {
+        let offers: Vec<Offer<'_>> = entries.iter().map(Entry::offer).collect();
+        let page = Page { kind, first, last, offers: &offers };
+        let outcome = self.registry.page(place.connection, &page, time);
+        self.counters.tools_overflow += outcome.refused as u64;
+        self.counters.store_errors += u64::from(outcome.error.is_some());
+        let mut entries = entries.iter();
+        for change in outcome.changes {
+            let offered = matches!(
+                change.kind,
+                ChangeKind::New | ChangeKind::Seen | ChangeKind::Changed { .. } | ChangeKind::Restored { .. }
+            );
+            // One change for each entry that was not refused, in the same order.
+            let entry = if offered { entries.find(|entry| is_of(entry, &change)) } else { None };
+            self.say_change(place, time, change, entry, out);
+        }
+    }
+
+    fn say_change(
+        &mut self,
+        place: &Place,
+        time: Timestamp,
+        mut change: Change,
+        entry: Option<&Entry<'_>>,
+        out: &mut Vec<Output>,
+    ) {
+        let finding = change.finding.take().map(|finding| finding.detection);
+        match (entry, change.item.kind) {
+            (Some(entry), ItemKind::Tool) => {
+                self.session_tool(&place.session, &entry.name);
+                self.say_tool(place, time, &change, entry, finding, out);
+            }
+            (Some(entry), kind) => self.say_definition(place, time, kind, &change, entry, out),
+            (None, ItemKind::Tool) if change.kind == ChangeKind::Removed => {
+                let removed = ToolRemoved {
+                    tool_name: change.item.name.clone(),
+                    tool_id: tool_id(&place.server, &change.item.name),
+                    tool_hash: change.hash,
+                };
+                self.say(place.clone(), time, removed, out);
+            }
+            (None, _) => {
+                // Another connection's tool, now that one of this server's has its name.
+                if let (Some(finding), Some(other)) = (finding, self.place(change.connection)) {
+                    self.say_finding(&other, time, Some(&change.item.name), finding, out);
+                }
+            }
+        }
+    }
+
+    fn say_tool(
+        &mut self,
+        place: &Place,
+        time: Timestamp,
+        change: &Change,
+        entry: &Entry<'_>,
+        finding: Option<Detection>,
+        out: &mut Vec<Output>,
+    ) {
+        let news = change.kind != ChangeKind::Seen || finding.is_some();
+        let known = self.said_before(place.connection, &entry.name, &change.hash);
+        if known && !news {
+            return;
+        }
+        let mut detections = entry.found.detections.clone();
+        detections.extend(finding);
+        let max_severity = detections.iter().map(|detection| detection.severity).max();
+        let name = clip(&entry.name, MAX_NAME_BYTES);
+        let [description] = members(entry.json.get(), ["description"]);
+        let status = match (&change.kind, change.pin) {
+            (ChangeKind::New, _) => ToolStatus::New,
+            (ChangeKind::Restored { .. }, _) => ToolStatus::Restored,
+            (ChangeKind::Changed { .. }, _) | (_, PinState::Changed) => ToolStatus::Changed,
+            (_, PinState::Pinned) => ToolStatus::Unchanged,
+            (_, PinState::Unpinned) => ToolStatus::Unpinned,
+        };
+        let seen = ToolSeen {
+            tool_name: name.clone(),
+            tool_hash: change.hash.clone(),
+            description: record::text(description, MAX_TEXT_BYTES),
+            definition: if self.recorder.is_full() { value(entry.json.get()) } else { None },
+            status,
+            detections: detections.clone(),
+            max_severity,
+        };
+        self.say(place.clone(), time, seen, out);
+        if let ChangeKind::Changed { previous_hash, diff } = &change.kind {
+            let changed = ToolChanged {
+                tool_id: tool_id(&place.server, &name),
+                tool_name: name,
+                previous_hash: previous_hash.clone(),
+                new_hash: change.hash.clone(),
+                diff: diff.clone(),
+                detections: detections.clone(),
+                max_severity,
+                action: Action::Alert,
+            };
+            self.say(place.clone(), time, changed, out);
+        }
+        let about = About {
+            tool_name: Some(entry.name.clone()),
+            tool_hash: Some(change.hash.clone()),
+            ..About::of(Subject::Definition)
+        };
+        let found = Inspection { detections, bounds: entry.found.bounds };
+        self.say_found(place, time, &about, &found, out);
+    }
+
+    /// What is no tool: only what changed is said, and what was found in it when it is new.
+    fn say_definition(
+        &mut self,
+        place: &Place,
+        time: Timestamp,
+        kind: ItemKind,
+        change: &Change,
+        entry: &Entry<'_>,
+        out: &mut Vec<Output>,
+    ) {
+        if let ChangeKind::Changed { previous_hash, diff } = &change.kind {
+            let changed = DefinitionChanged {
+                kind,
+                name: clip(&entry.name, MAX_NAME_BYTES),
+                previous_hash: previous_hash.clone(),
+                new_hash: change.hash.clone(),
+                diff: diff.clone(),
+                action: Action::Alert,
+            };
+            self.say(place.clone(), time, changed, out);
+        }
+        let name = format!("{} {}", keys(kind).0, entry.name);
+        if !self.said_before(place.connection, &name, &change.hash) {
+            let about = About { tool_hash: Some(change.hash.clone()), ..About::of(subject(kind)) };
+            self.say_found(place, time, &about, &entry.found, out);
+        }
+    }
+
+    /// What a name has against it.
+    fn say_finding(
+        &mut self,
+        place: &Place,
+        time: Timestamp,
+        tool: Option<&str>,
+        detection: Detection,
+        out: &mut Vec<Output>,
+    ) {
+        let subject = if tool.is_some() { Subject::Definition } else { Subject::Server };
+        let about = About { tool_name: tool.map(str::to_owned), ..About::of(subject) };
+        let found = Inspection { detections: vec![detection], ..Inspection::default() };
+        self.say_found(place, time, &about, &found, out);
+    }
+}
+
+fn is_of(entry: &Entry<'_>, change: &Change) -> bool {
+    crate::hash::bounded_name(&entry.name) == change.item.name
+}
+
+/// Whether the answer to this is a list that is compared, of what, and whether it begins one.
+pub(super) fn page_of(asked: &Asked) -> Option<(ItemKind, bool)> {
+    match asked {
+        Asked::List { kind, first } => Some((*kind, *first)),
+        _ => None,
+    }
+}

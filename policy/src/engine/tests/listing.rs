@@ -1,0 +1,103 @@
+//! What servers offer, compared with what they offered before and with what others offer.
+
+use super::*;
+
+/// The tools of one page, `name=description`, and whether it is the last.
+fn page(bench: &mut Bench, connection: u64, cursor: Option<u32>, tools: &[&str], next: bool) -> Vec<String> {
+    let cursor = cursor.map_or(String::new(), |cursor| format!(r#""cursor":"{cursor}""#));
+    bench.c2s(connection, &format!(r#"{{"id":9,"method":"tools/list","params":{{{cursor}}}}}"#));
+    let tools: Vec<String> = tools
+        .iter()
+        .map(|tool| tool.split_once('=').unwrap())
+        .map(|(name, description)| format!(r#"{{"name":"{name}","description":"{description}"}}"#))
+        .collect();
+    let next = if next { r#","nextCursor":"x""# } else { "" };
+    bench.s2c(connection, &answer(9, &format!(r#"{{"tools":[{}]{next}}}"#, tools.join(","))));
+    bench.said()
+}
+
+#[test]
+fn a_rug_that_is_pulled() {
+    let mut bench = Bench::new();
+    bench.server(1, 5, "s", 9);
+    let mut list = |connection, tools: &[&str]| page(&mut bench, connection, None, tools, false);
+    assert_eq!(list(1, &["a=one", "b=two"]), ["1 s tool a", "1 s tool b"]);
+    assert!(list(1, &["a=one", "b=two"]).is_empty(), "said once");
+    assert_eq!(list(1, &["a=other", "b=two"]), ["1 s tool a", "1 s changed a"]);
+    assert!(list(1, &["a=other", "b=two"]).is_empty(), "once for each new hash");
+    assert_eq!(list(1, &["a=one", "b=two"]), ["1 s tool a"], "back again");
+    assert_eq!(list(1, &["a=one"]), ["1 s removed b"]);
+    bench.close(1);
+    bench.server(2, 6, "s", 9);
+    bench.out.clear();
+    let said = page(&mut bench, 2, None, &["a=third"], false);
+    assert_eq!(said, ["2 s tool a", "2 s changed a"], "pins outlive a server");
+    bench.server(3, 7, "t", 9);
+    bench.out.clear();
+    assert_eq!(
+        page(&mut bench, 3, None, &["z=one"], false),
+        ["3 t tool z"],
+        "another server's pins are its own"
+    );
+}
+
+#[test]
+fn what_changed_is_said() {
+    let mut bench = Bench::new();
+    bench.server(1, 5, "s", 9);
+    page(&mut bench, 1, None, &["a=one"], false);
+    bench.c2s(1, r#"{"id":9,"method":"tools/list"}"#);
+    bench.s2c(1, &answer(9, r#"{"tools":[{"name":"a","description":"two"}]}"#));
+    let events = bench.events();
+    let changed = events.iter().find(|event| event["type"] == "mcp_tool_changed").unwrap();
+    let field = serde_json::json!([{"field": "/description", "previous": "one", "new": "two"}]);
+    assert_eq!((&changed["changes"], &changed["tool_id"]), (&field, &"mcp:s:a".into()), "{changed}");
+    assert_ne!(changed["previous_hash"], changed["new_hash"]);
+    let seen = events.iter().find(|event| event["type"] == "mcp_tool_seen").unwrap();
+    assert_eq!(seen["status"], "changed");
+}
+
+#[test]
+fn pages_are_one_list() {
+    let mut bench = Bench::new();
+    bench.server(1, 5, "s", 9);
+    assert_eq!(page(&mut bench, 1, None, &["a=1"], true), ["1 s tool a"]);
+    assert_eq!(page(&mut bench, 1, Some(1), &["b=1"], false), ["1 s tool b"]);
+    assert!(page(&mut bench, 1, None, &["a=1"], true).is_empty(), "b may be on the next page");
+    assert_eq!(page(&mut bench, 1, Some(1), &["c=1"], false), ["1 s tool c", "1 s removed b"]);
+}
+
+#[test]
+fn other_texts_that_reach_the_model_are_pinned_too() {
+    let mut bench = Bench::new();
+    let lists = [
+        ("prompts/list", r#"{"prompts":[{"name":"p","description":"T"}]}"#, "Prompt p"),
+        (
+            "resources/templates/list",
+            r#"{"resourceTemplates":[{"uriTemplate":"file:///{x}","name":"T"}]}"#,
+            "ResourceTemplate file:///{x}",
+        ),
+    ];
+    bench.server(1, 5, "s", 9);
+    for text in ["one", "two"] {
+        bench.c2s(1, HELLO);
+        bench.s2c(1, &answer(0, &format!(r#"{{"instructions":"{text}"}}"#)));
+        for (method, result, _) in lists {
+            bench.c2s(1, &format!(r#"{{"id":3,"method":"{method}"}}"#));
+            bench.s2c(1, &answer(3, &result.replace("\"T\"", &format!("\"{text}\""))));
+        }
+    }
+    let said: Vec<String> = bench.said().into_iter().filter(|line| line.contains("changed")).collect();
+    let mut expected = vec!["1 s changed Instructions ".to_owned()];
+    expected.extend(lists.map(|(.., what)| format!("1 s changed {what}")));
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn a_server_says_that_its_list_changed() {
+    let mut bench = Bench::new();
+    bench.server(1, 5, "s", 9);
+    bench.s2c(1, r#"{"method":"notifications/tools/list_changed"}"#);
+    bench.c2s(1, r#"{"method":"notifications/tools/list_changed"}"#);
+    assert_eq!(bench.said(), ["1 s list changed Tools"]);
+}
