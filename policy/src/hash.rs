@@ -7,8 +7,6 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use crate::protocol::decode_str;
-
 /// The key that no hash covers: it is the transport's, and may change with every answer.
 const META: &str = "_meta";
 
@@ -160,12 +158,7 @@ impl<'de> Visitor<'de> for Strict {
 }
 
 /// A name as it is kept: whole up to 256 bytes; of a longer one the beginning and a hash, so that two of them are
-/// never taken for one. `json` is the JSON string; `None` where it is none.
-pub fn name_of(json: &str) -> Option<String> {
-    decode_str(json).map(|name| bounded_name(&name))
-}
-
-/// As [`name_of`], of a name that was decoded already.
+/// never taken for one.
 pub fn bounded_name(name: &str) -> String {
     const MAX_BYTES: usize = 256;
     const HASH_DIGITS: usize = 64;
@@ -261,7 +254,6 @@ mod tests {
         assert_eq!(bounded_name("read_file"), "read_file");
         assert!(bounded_name(&long).len() <= 256 && bounded_name(&other).len() <= 256);
         assert_ne!(bounded_name(&long), bounded_name(&other));
-        assert_eq!((name_of(r#""a\u0062""#).as_deref(), name_of("1")), (Some("ab"), None));
     }
 
     fn values() -> impl Strategy<Value = Value> {
