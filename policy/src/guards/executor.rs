@@ -192,6 +192,13 @@ impl Executor {
         &self.counters
     }
 
+    /// Who is asked in which phases, by priority. One guard in several seats is named as often.
+    pub fn phases(&self) -> impl Iterator<Item = (GuardKind, &[Phase])> {
+        self.seats
+            .iter()
+            .filter_map(|seat| Some((self.guards.get(seat.guard)?.kind(), seat.phases.as_slice())))
+    }
+
     /// Bounds that guards reached so far, by name.
     pub fn bounds(&self) -> BTreeMap<&'static str, u64> {
         let mut bounds = BTreeMap::new();

@@ -316,3 +316,115 @@ fn names_are_those_of_the_configuration() {
     assert_eq!(default_priority(GuardKind::ToolShadowing), 10);
     assert_eq!(default_priority(GuardKind::AdminToken), 80);
 }
+
+/// docs/guards.md, without its surroundings.
+fn documented(from: &str) -> Vec<Vec<String>> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guards.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let table = text.split(from).nth(1).unwrap();
+    let rows = table.lines().skip(1).skip_while(|line| line.is_empty() || line.starts_with("|---"));
+    rows.take_while(|line| line.starts_with('|'))
+        .map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().replace('`', "")).collect())
+        .collect()
+}
+
+/// Every guard, as it is built in.
+fn every_guard() -> Executor {
+    let mut config = GuardsConfig::default();
+    config.guards = GuardKind::ALL.map(GuardEntry::new).to_vec();
+    guards(&config)
+}
+
+#[test]
+fn the_documentation_says_what_can_enforce_what() {
+    let mut expected = Vec::new();
+    for (kind, phases) in every_guard().phases() {
+        for &phase in phases {
+            let enforcers: Vec<&str> =
+                enforcers(kind, phase).iter().map(|enforcer| enforcer.name()).collect();
+            let what = if enforcers.is_empty() { "reported only".to_owned() } else { enforcers.join(", ") };
+            expected.push(vec![kind.name().to_owned(), phase.name().to_owned(), what]);
+        }
+    }
+    assert_eq!(documented("| guard | phase | what can enforce it |"), expected);
+}
+
+#[test]
+fn the_documentation_says_the_order_of_the_guards() {
+    let rows = documented("| guard | priority | on | denies (code) |");
+    let order: Vec<(String, String)> = rows.into_iter().map(|row| (row[0].clone(), row[1].clone())).collect();
+    let expected: Vec<(String, String)> = GuardKind::ALL
+        .iter()
+        .map(|kind| (kind.name().to_owned(), default_priority(*kind).to_string()))
+        .collect();
+    assert_eq!(order, expected);
+    assert_eq!(every_guard().phases().map(|(kind, _)| kind).collect::<Vec<_>>(), GuardKind::ALL);
+}
+
+#[test]
+fn the_trace_names_everybody_who_was_asked() {
+    let mut guards = guards(&policy(json!({"denied_tools": ["read"]})));
+    let operations = [
+        Operation::Request { method: "tools/call", params: None },
+        Operation::ToolInvoke { tool_name: "read", arguments: None },
+    ];
+    let world = World::default();
+    let facts = world.facts();
+    let mut trace = Vec::new();
+    guards.ask(&Question { operations: &operations, facts: &facts, now: at(0.0) }, Some(&mut trace));
+    assert_eq!(
+        serde_json::to_value(trace).unwrap(),
+        json!([
+            {"guard": "server_access", "phase": "request", "answer": "allow"},
+            {"guard": "sampling", "phase": "request", "answer": "allow"},
+            {"guard": "tool_shadowing", "phase": "tool_invoke", "answer": "allow"},
+            {"guard": "cross_server", "phase": "tool_invoke", "answer": "allow"},
+            {"guard": "tool_access", "phase": "tool_invoke", "answer": "deny",
+             "reason": "tool 'read' of server 'files' is denied by '*:read'"},
+        ])
+    );
+}
+
+mod properties {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::glob::NameGlob;
+
+    /// A few calls of any names by all guards.
+    fn run(calls: &[(u8, String, f64, Option<String>)]) -> Vec<String> {
+        let mut config = policy(json!({
+            "denied_tools": ["*x*"], "rate_limits": {"enabled": true, "default_rpm": 20},
+        }));
+        config.guards = GuardKind::ALL.map(GuardEntry::new).to_vec();
+        let mut guards = guards(&config);
+        let decide = |(server, name, seconds, turn): &(u8, String, f64, Option<String>)| {
+            let server = ServerId(format!("s{server}"));
+            let world = World { turn: turn.clone(), server, ..World::default() };
+            decide(&mut guards, &world, name, at(*seconds))
+        };
+        calls.iter().map(decide).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn no_name_or_time_makes_a_guard_fail_and_the_same_calls_are_decided_the_same(
+            calls in prop::collection::vec(
+                (0..3_u8, "\\PC{0,12}|(read|send|write)_[a-y]", 0.0..60.0, prop::option::of("[ab]")), 0..40)
+        ) {
+            let decided = run(&calls);
+            prop_assert_eq!(&decided, &run(&calls));
+            prop_assert!(decided.iter().all(|word| !word.contains("guard_")), "{:?}", decided);
+        }
+
+        #[test]
+        fn no_text_makes_a_glob_or_the_classifier_panic(text in "\\PC*|[\\[\\]{},*?\\\\!a-c-]{0,40}", name in "\\PC*") {
+            if let Ok(glob) = NameGlob::new(&text, true, "p") {
+                glob.matches(&name);
+            }
+            Classifier::default().classify(&name, &text, &name);
+        }
+    }
+}
