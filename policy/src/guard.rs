@@ -1,8 +1,9 @@
 //! Guards: everything that judges an operation is one, in the phases and with the answers of one contract.
 //!
 //! A [`Guard`] sees an [`Operation`] with the [`Facts`] about it and answers with a [`Decision`]. It has no clock and
-//! no network; what it keeps between operations is its own. This program does not sit in the stream, so a guard that
-//! must stop something denies, and [`Decision::Modify`] changes what is recorded.
+//! no network; what it keeps between operations is its own. One that needs longer, or another process, asks its
+//! question with [`Answer::Later`]. This program does not sit in the stream, so a guard that must stop something
+//! denies, and [`Decision::Modify`] changes what is recorded.
 
 use std::collections::BTreeSet;
 
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::detect::ToolNames;
 use crate::event::{Detection, Identity, Severity};
 use crate::ids::{ServerId, SessionId, Timestamp};
 
@@ -32,6 +34,32 @@ pub enum Phase {
     PromptRequest,
     /// `resources/read`.
     ResourceRequest,
+}
+
+impl Phase {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Request,
+        Self::Response,
+        Self::ToolsList,
+        Self::ToolInvoke,
+        Self::ToolResult,
+        Self::PromptRequest,
+        Self::ResourceRequest,
+    ];
+
+    /// As it is written in configuration and events.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Request => "request",
+            Self::Response => "response",
+            Self::ToolsList => "tools_list",
+            Self::ToolInvoke => "tool_invoke",
+            Self::ToolResult => "tool_result",
+            Self::PromptRequest => "prompt_request",
+            Self::ResourceRequest => "resource_request",
+        }
+    }
 }
 
 /// Which guard.
@@ -71,7 +99,50 @@ pub enum GuardKind {
     AdminToken,
 }
 
+impl GuardKind {
+    /// All of them, in the order in which they are asked by default.
+    pub const ALL: [Self; 15] = [
+        Self::ToolShadowing,
+        Self::CrossServer,
+        Self::ServerAccess,
+        Self::ToolAccess,
+        Self::RugPull,
+        Self::RateLimit,
+        Self::ToolPoisoning,
+        Self::ResultInjection,
+        Self::Sampling,
+        Self::DisabledTool,
+        Self::Mode,
+        Self::SpecFrozen,
+        Self::ProjectBinding,
+        Self::SideEffects,
+        Self::AdminToken,
+    ];
+
+    /// As it is written in configuration and events.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ToolShadowing => "tool_shadowing",
+            Self::CrossServer => "cross_server",
+            Self::ServerAccess => "server_access",
+            Self::ToolAccess => "tool_access",
+            Self::RugPull => "rug_pull",
+            Self::RateLimit => "rate_limit",
+            Self::ToolPoisoning => "tool_poisoning",
+            Self::ResultInjection => "result_injection",
+            Self::Sampling => "sampling",
+            Self::DisabledTool => "disabled_tool",
+            Self::Mode => "mode",
+            Self::SpecFrozen => "spec_frozen",
+            Self::ProjectBinding => "project_binding",
+            Self::SideEffects => "side_effects",
+            Self::AdminToken => "admin_token",
+        }
+    }
+}
+
 /// What is judged. Texts are JSON as it was sent.
+#[allow(missing_docs, reason = "fields are named as MCP names them")]
 #[derive(Clone, Copy, Debug)]
 pub enum Operation<'a> {
     /// A request, of the client's or of the server's (`sampling/createMessage`).
@@ -196,12 +267,12 @@ pub struct ToolFacts {
 /// Whether a server's tools are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Listing {
-    /// It has not listed them since this moment, when it was first seen.
+    /// Nothing is known: it may have listed them before the agent saw it.
     #[default]
     Unknown,
-    /// It has not listed them; it was first seen then.
+    /// It has not listed them yet.
     Pending {
-        /// First seen.
+        /// When it was first seen.
         since: Timestamp,
     },
     /// It has.
@@ -246,6 +317,8 @@ pub struct Facts<'a> {
     pub turn: Option<&'a str>,
     /// The tool that is called, where the server lists it.
     pub tool: Option<&'a ToolFacts>,
+    /// The names of all tools of the session.
+    pub tool_names: &'a ToolNames,
     /// The client's place in the configuration.
     pub profile: &'a Profile,
     /// Anything else, for guards that are not in this process.
@@ -281,6 +354,9 @@ pub enum Modification {
     AddWarning {
         /// The warning.
         message: String,
+        /// What the guard itself found, where it looked.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        detections: Vec<Detection>,
     },
 }
 
@@ -295,13 +371,28 @@ pub enum Decision {
     Modify(Modification),
 }
 
+/// What a guard says when it is asked.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// This.
+    Now(Decision),
+    /// Nothing yet: somebody else must be asked this, who has `timeout_ms` for it.
+    Later(Value),
+}
+
+impl From<Decision> for Answer {
+    fn from(decision: Decision) -> Self {
+        Self::Now(decision)
+    }
+}
+
 /// A guard could not answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GuardError {
     /// What it was configured with makes no sense.
     #[error("configuration: {0}")]
     Config(String),
-    /// It took longer than it may.
+    /// It took longer than it may, or the operation is more work than it may do.
     #[error("no answer in time")]
     Timeout,
     /// Anything else.
@@ -330,6 +421,13 @@ pub trait Guard: std::fmt::Debug + Send {
     /// The phases that it has something to say in, where the configuration names none.
     fn phases(&self) -> &'static [Phase];
 
+    /// How much of an operation it reads, in bytes. It has no clock: an operation that is more than fits into its
+    /// `timeout_ms` (see [`crate::guards::WORK_BYTES_PER_MS`]) is not put to it, and that is a timeout.
+    fn work(&self, operation: &Operation<'_>) -> usize {
+        let _ = operation;
+        0
+    }
+
     /// Judges an operation.
     ///
     /// # Errors
@@ -339,10 +437,15 @@ pub trait Guard: std::fmt::Debug + Send {
         operation: &Operation<'_>,
         facts: &Facts<'_>,
         now: Timestamp,
-    ) -> Result<Decision, GuardError>;
+    ) -> Result<Answer, GuardError>;
 
-    /// Takes note of what became of an operation, whoever decided.
+    /// Takes note of what became of an operation, of whatever phase and server, whoever decided.
     fn settled(&mut self, operation: &Operation<'_>, facts: &Facts<'_>, verdict: &Verdict, now: Timestamp) {
         let _ = (operation, facts, verdict, now);
+    }
+
+    /// Bounds that it reached so far, by name.
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
     }
 }

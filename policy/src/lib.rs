@@ -16,13 +16,18 @@
 //! | [`event`] | the schema of everything that is said |
 //! | [`detect`] | what in a text is written to misuse the model that reads it |
 //! | [`registry`] | what servers offered before, and what of it is pinned |
+//! | [`glob`], [`classify`] | names in rules; what a tool does, by its name and description |
+//! | [`guard`], [`guards`] | the contract of everything that judges; those that are built in, and who asks them |
 //! | [`engine`] | state per connection: confirmation, pairing, relays, sessions |
 
+pub mod classify;
 pub mod detect;
 pub mod discovery;
 pub mod engine;
 pub mod event;
+pub mod glob;
 pub mod guard;
+pub mod guards;
 pub mod hash;
 pub mod ids;
 pub mod protocol;

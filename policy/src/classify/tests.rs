@@ -1,0 +1,144 @@
+use super::*;
+use ToolCategory::{Compute, Read, Send, Unknown, Write};
+
+fn classifier() -> Classifier {
+    Classifier::default()
+}
+
+#[test]
+fn category_by_the_prefixes_of_the_requirements() {
+    for (prefixes, expected) in [
+        ("read_ get_ query_ list_ fetch_ search_ find_ lookup_", Read),
+        ("write_ update_ set_ create_ delete_ remove_ put_ insert_", Write),
+        ("send_ post_ upload_ http_ email_ notify_ publish_ push_", Send),
+        ("run_ exec_ eval_ execute_ invoke_ call_", Compute),
+        ("reads_ getter_ sender weather_ do_ mypost_ _", Unknown),
+    ] {
+        for prefix in prefixes.split(' ') {
+            let name = format!("{prefix}thing");
+            assert_eq!(classifier().category("s", &name), expected, "{name}");
+        }
+    }
+}
+
+#[test]
+fn category_by_the_words_of_any_spelling() {
+    for (name, expected) in [
+        ("readFile", Read),
+        ("ReadFile", Read),
+        ("read-file", Read),
+        ("files.read", Read),
+        ("read.file", Read),
+        ("fs/read_file", Read),
+        ("mcp__files__read_file", Read),
+        ("mcp__send__read_file", Read),
+        ("mcp__files__", Unknown),
+        ("HTTPGet", Send),
+        ("fetch", Read),
+        ("send", Send),
+        ("SEND", Send),
+        ("email", Send),
+        ("slack_post_message", Send),
+        ("gmail.sendEmail", Send),
+        ("notion-create-page", Write),
+        ("todo_list", Read),
+        ("blog_post_get", Read),
+        ("user_email", Unknown),
+        ("feature_set", Unknown),
+        ("api_call", Unknown),
+        ("spreadsheet", Unknown),
+        ("postgres", Unknown),
+        ("", Unknown),
+        ("__", Unknown),
+        ("größe_lesen", Unknown),
+        ("verylongwordthatisnoneatallreally_send", Send),
+    ] {
+        assert_eq!(classifier().category("s", name), expected, "{name}");
+    }
+}
+
+#[test]
+fn overrides_by_server_and_tool_glob_count_before_the_words() {
+    let config: ClassifierConfig = serde_json::from_value(serde_json::json!({"overrides": [
+        {"server": "mail*", "tool": "list_*", "category": "send"},
+        {"tool": "weather", "category": "read", "risk": "critical", "side_effects": ["payments"]},
+        {"tool": "list_*", "risk": "high"},
+    ]}))
+    .unwrap();
+    let classifier = Classifier::new(&config, true).unwrap();
+    assert_eq!(classifier.category("mailer", "list_x"), Send);
+    assert_eq!(classifier.category("files", "list_x"), Read);
+    assert_eq!(classifier.classify("files", "list_x", "").risk, RiskLevel::High);
+    let weather = classifier.classify("s", "weather", "reads");
+    assert_eq!((weather.category, weather.risk), (Read, RiskLevel::Critical));
+    assert_eq!(weather.side_effects, BTreeSet::from(["payments".to_owned()]));
+}
+
+#[test]
+fn a_bad_override_is_a_problem_with_its_place() {
+    let config: ClassifierConfig = serde_json::from_value(serde_json::json!({"overrides": [
+        {"server": "[", "tool": "{", "category": "send"}, {"tool": "x"},
+    ]}))
+    .unwrap();
+    let problems = Classifier::new(&config, true).unwrap_err();
+    let paths: Vec<&str> = problems.iter().map(|problem| problem.path.as_str()).collect();
+    assert_eq!(
+        paths,
+        ["classifier.overrides[0].server", "classifier.overrides[0].tool", "classifier.overrides[1]"]
+    );
+    for unknown in [r#"{"rules": []}"#, r#"{"overrides": [{"name": "x"}]}"#] {
+        assert!(serde_json::from_str::<ClassifierConfig>(unknown).is_err(), "{unknown}");
+    }
+}
+
+#[test]
+fn risk_level_by_whole_words_of_name_and_description() {
+    for (name, description, expected) in [
+        ("delete_file", "", RiskLevel::Critical),
+        ("x", "Drops a table", RiskLevel::Critical),
+        ("x", "destroys it", RiskLevel::Critical),
+        ("x", "Makes a payment.", RiskLevel::Critical),
+        ("write_file", "", RiskLevel::High),
+        ("read_file", "updates the cache", RiskLevel::High),
+        ("x", "modifies it", RiskLevel::High),
+        ("createIssue", "", RiskLevel::High),
+        ("x", "uses the network", RiskLevel::Medium),
+        ("fetch", "", RiskLevel::Medium),
+        ("http_get", "", RiskLevel::Medium),
+        ("x", "calls an API", RiskLevel::Medium),
+        ("read", "", RiskLevel::Low),
+        ("get_time", "", RiskLevel::Low),
+        ("x", "Lists files", RiskLevel::Low),
+        ("search", "", RiskLevel::Low),
+        ("echo", "", RiskLevel::Low),
+        // No whole words: they tell nothing.
+        ("undeleted", "", RiskLevel::Medium),
+        ("backdrop", "wallpaper", RiskLevel::Medium),
+        ("spread", "target", RiskLevel::Medium),
+        ("x", "", RiskLevel::Medium),
+    ] {
+        assert_eq!(classifier().classify("s", name, description).risk, expected, "{name}: {description}");
+    }
+}
+
+#[test]
+fn side_effects_by_whole_words() {
+    for (name, description, expected) in [
+        ("write_file", "", "fs.write"),
+        ("delete_file", "", "fs.delete"),
+        ("x", "over the network", "network.http"),
+        ("x", "payment", "payments"),
+        ("execute_command", "", "system.exec"),
+        ("x", "Running shell commands", "system.exec"),
+        ("x", "Deletes, then writes", "fs.delete fs.write"),
+        ("read_file", "Reads a file", ""),
+        ("overwrite", "", ""),
+    ] {
+        let told = classifier().classify("s", name, description);
+        assert_eq!(
+            told.side_effects.into_iter().collect::<Vec<_>>().join(" "),
+            expected,
+            "{name}: {description}"
+        );
+    }
+}

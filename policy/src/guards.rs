@@ -1,0 +1,102 @@
+//! The guards that are built in, and who asks them.
+//!
+//! [`build`] makes of a [`GuardsConfig`] the [`Executor`], which is asked about every operation. docs/guards.md says
+//! what each guard goes by, and what can enforce its denials.
+//!
+//! | module | guards |
+//! |---|---|
+//! | `definitions` | `tool_shadowing`, `rug_pull`, `tool_poisoning` |
+//! | `cross_server` | `cross_server` |
+//! | `access` | `server_access`, `tool_access` |
+//! | `rate` | `rate_limit` |
+//! | `texts` | `result_injection`, `sampling` |
+//! | `gates` | `disabled_tool`, `mode`, `spec_frozen`, `project_binding`, `side_effects`, `admin_token` |
+
+mod access;
+mod build;
+pub mod config;
+mod cross_server;
+mod definitions;
+mod executor;
+mod gates;
+mod rate;
+mod texts;
+
+use serde_json::Value;
+
+use crate::guard::{Answer, Decision, Denial, GuardError, GuardKind, Modification, Phase};
+
+pub use build::{build, custom_patterns, default_priority};
+pub use config::GuardsConfig;
+pub use executor::{
+    Asked, Executor, GuardCounters, Outcome, Question, Said, Seat, Ticket, WORK_BYTES_PER_MS, redact,
+};
+
+/// What can make a denial real.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Enforcer {
+    /// The gate on standard input: `enforcement.stdio`.
+    StdioGate,
+    /// The hook on connections: `enforcement.network`.
+    NetworkHook,
+    /// Somebody's approval ends it.
+    Approval,
+}
+
+impl Enforcer {
+    /// As the documentation calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::StdioGate => "stdio gate",
+            Self::NetworkHook => "network hook",
+            Self::Approval => "held until approved",
+        }
+    }
+}
+
+/// What can make a denial of this guard in this phase real; nothing: it is reported only. What has happened already
+/// when it is seen (a result, a list) cannot be stopped by who does not sit in the stream, and the gate stands on the
+/// client's side alone.
+pub fn enforcers(kind: GuardKind, phase: Phase) -> &'static [Enforcer] {
+    use Enforcer::{Approval, NetworkHook, StdioGate};
+    match (kind, phase) {
+        (GuardKind::Sampling, _) => &[],
+        (GuardKind::ServerAccess, Phase::Request) => &[StdioGate, NetworkHook],
+        (_, Phase::ToolsList | Phase::ToolResult | Phase::Response) => &[],
+        (GuardKind::ToolShadowing | GuardKind::RugPull | GuardKind::ToolPoisoning, Phase::ToolInvoke) => {
+            &[StdioGate, Approval]
+        }
+        _ => &[StdioGate],
+    }
+}
+
+/// Longest name of a server or tool in a message. Bytes.
+const MAX_NAME_BYTES: usize = 128;
+
+/// The beginning of a name, which may be as long as a message.
+fn short(name: &str) -> &str {
+    name.get(..name.floor_char_boundary(MAX_NAME_BYTES)).unwrap_or_default()
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "what guards return")]
+fn allow() -> Result<Answer, GuardError> {
+    Ok(Answer::Now(Decision::Allow))
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "what guards return")]
+fn deny(code: &str, message: String) -> Result<Answer, GuardError> {
+    Ok(Decision::Deny(Denial { code: code.to_owned(), message, details: None }).into())
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "what guards return")]
+fn deny_with(code: &str, message: String, details: Value) -> Result<Answer, GuardError> {
+    Ok(Decision::Deny(Denial { code: code.to_owned(), message, details: Some(details) }).into())
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "what guards return")]
+fn warn(message: String) -> Result<Answer, GuardError> {
+    Ok(Decision::Modify(Modification::AddWarning { message, detections: Vec::new() }).into())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,294 @@
+//! Which servers may be used, and which of their tools. (Requirements: docs/requirements.md, "policy".)
+//!
+//! What is denied is denied, whatever the lists are for; only a bare `*` among the denied yields to a rule that allows
+//! by name, so that `denied: ["*"]` beside a list of what is allowed reads as it is meant. Then the allowlist decides,
+//! then `fail_closed`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::config::{ListPolicy, ServerRule, ServerTools, ToolRule};
+use super::{allow, deny, short};
+use crate::classify::Classifier;
+use crate::event::Identity;
+use crate::glob::{NameGlob, Problem};
+use crate::guard::{
+    Answer, Facts, Guard, GuardError, GuardKind, Listing, Operation, Phase, ToolFacts, Trust,
+};
+use crate::ids::Timestamp;
+
+/// `server_access`
+#[derive(Debug)]
+pub(super) struct ServerAccess {
+    policy: ListPolicy,
+    allowed: Vec<NameGlob>,
+    denied: Vec<NameGlob>,
+    fail_closed: bool,
+}
+
+impl ServerAccess {
+    pub(super) fn new(
+        policy: ListPolicy,
+        allowed: Vec<NameGlob>,
+        denied: Vec<NameGlob>,
+        fail_closed: bool,
+    ) -> Self {
+        Self { policy, allowed, denied, fail_closed }
+    }
+}
+
+/// The globs of rules on servers.
+pub(super) fn server_globs(
+    rules: &[ServerRule],
+    case_sensitive: bool,
+    at: &str,
+    problems: &mut Vec<Problem>,
+) -> Vec<NameGlob> {
+    let compile = |(index, rule): (usize, &ServerRule)| {
+        NameGlob::new(&rule.id, case_sensitive, &format!("{at}[{index}].id"))
+            .map_err(|problem| problems.push(problem))
+            .ok()
+    };
+    rules.iter().enumerate().filter_map(compile).collect()
+}
+
+impl Guard for ServerAccess {
+    fn kind(&self) -> GuardKind {
+        GuardKind::ServerAccess
+    }
+
+    fn phases(&self) -> &'static [Phase] {
+        &[Phase::Request]
+    }
+
+    fn check(&mut self, _: &Operation<'_>, facts: &Facts<'_>, _: Timestamp) -> Result<Answer, GuardError> {
+        let server = facts.server.0.as_str();
+        if !facts.enabled {
+            return deny(
+                "server_disabled",
+                format!("server '{}' is declared with enabled: false", short(server)),
+            );
+        }
+        let allowed = || self.allowed.iter().filter(|glob| glob.matches(server));
+        let by_name = || allowed().any(|glob| !glob.is_any());
+        if let Some(rule) =
+            self.denied.iter().find(|glob| glob.matches(server) && !(glob.is_any() && by_name()))
+        {
+            let message = format!("server '{}' is denied by '{}'", short(server), rule.as_str());
+            return deny("server_denied", message);
+        }
+        if self.policy == ListPolicy::Allowlist && allowed().next().is_none() {
+            return deny(
+                "server_not_allowed",
+                format!("server '{}' is not in allowed_servers", short(server)),
+            );
+        }
+        if self.fail_closed && facts.identity != Identity::Declared {
+            let message = format!("server '{}' is not declared, and fail_closed is on", short(server));
+            return deny("server_undeclared", message);
+        }
+        allow()
+    }
+}
+
+/// A rule on tools, compiled.
+#[derive(Clone, Debug)]
+pub(super) struct CompiledRule {
+    server: NameGlob,
+    tool: NameGlob,
+    /// 64 hexadecimal digits.
+    hash: Option<String>,
+}
+
+impl CompiledRule {
+    fn names(&self, server: &str, tool: &str) -> bool {
+        self.tool.matches(tool) && self.server.matches(server)
+    }
+
+    /// Whether it is on this definition.
+    fn holds(&self, known: Option<&ToolFacts>) -> bool {
+        self.hash.as_deref().is_none_or(|hash| known.is_some_and(|tool| same_hash(hash, &tool.hash)))
+    }
+
+    pub(super) fn matches(&self, server: &str, tool: &str, known: Option<&ToolFacts>) -> bool {
+        self.names(server, tool) && self.holds(known)
+    }
+
+    /// Whether this rule that allows is more than an exception to everything: what `deny` denies with a bare `*` it
+    /// names.
+    fn beats(&self, deny: &Self) -> bool {
+        deny.tool.is_any() && (!self.tool.is_any() || deny.server.is_any() && !self.server.is_any())
+    }
+
+    fn describe(&self) -> String {
+        format!("{}:{}", self.server.as_str(), self.tool.as_str())
+    }
+}
+
+fn digits(hash: &str) -> &str {
+    hash.strip_prefix("sha256:").unwrap_or(hash)
+}
+
+fn same_hash(one: &str, other: &str) -> bool {
+    digits(one).eq_ignore_ascii_case(digits(other))
+}
+
+/// Rules on tools.
+pub(super) fn tool_rules(
+    rules: &[ToolRule],
+    case_sensitive: bool,
+    at: &str,
+    problems: &mut Vec<Problem>,
+) -> Vec<CompiledRule> {
+    let mut compiled = Vec::new();
+    for (index, rule) in rules.iter().enumerate() {
+        let server = NameGlob::new(&rule.server, case_sensitive, &format!("{at}[{index}].server"));
+        let tool = NameGlob::new(&rule.tool, case_sensitive, &format!("{at}[{index}].tool"));
+        if let Some(hash) = &rule.content_hash
+            && (digits(hash).len() != 64 || !digits(hash).bytes().all(|byte| byte.is_ascii_hexdigit()))
+        {
+            let path = format!("{at}[{index}].content_hash");
+            problems.push(Problem::new(path, "expected `sha256:` and 64 hexadecimal digits"));
+        }
+        match (server, tool) {
+            (Ok(server), Ok(tool)) => {
+                compiled.push(CompiledRule { server, tool, hash: rule.content_hash.clone() });
+            }
+            (server, tool) => problems.extend(server.err().into_iter().chain(tool.err())),
+        }
+    }
+    compiled
+}
+
+/// What an entry of `servers:` says, compiled.
+#[derive(Debug)]
+pub(super) struct OwnRules {
+    allow: Vec<NameGlob>,
+    denied_tags: BTreeSet<String>,
+}
+
+/// What the entries of `servers:` say.
+pub(super) fn own_rules(
+    servers: &BTreeMap<String, ServerTools>,
+    case_sensitive: bool,
+    problems: &mut Vec<Problem>,
+) -> BTreeMap<String, OwnRules> {
+    let mut compiled = BTreeMap::new();
+    for (id, rules) in servers {
+        let mut allow = Vec::new();
+        for (index, tool) in rules.allow_tools.iter().enumerate() {
+            let at = format!("servers.{id}.allow_tools[{index}]");
+            match NameGlob::new(tool, case_sensitive, &at) {
+                Ok(glob) => allow.push(glob),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        compiled.insert(id.clone(), OwnRules { allow, denied_tags: rules.deny_side_effect_tags.clone() });
+    }
+    compiled
+}
+
+/// `tool_access`
+#[derive(Debug)]
+pub(super) struct ToolAccess {
+    pub(super) policy: ListPolicy,
+    pub(super) allowed: Vec<CompiledRule>,
+    pub(super) denied: Vec<CompiledRule>,
+    pub(super) own: BTreeMap<String, OwnRules>,
+    pub(super) fail_closed: bool,
+    pub(super) pending_grace: Duration,
+    pub(super) classifier: Arc<Classifier>,
+}
+
+impl ToolAccess {
+    /// What the entry of `servers:` denies: the code and the message.
+    fn own_denial(&self, tool: &str, facts: &Facts<'_>) -> Option<(&'static str, String)> {
+        let server = facts.server.0.as_str();
+        let own = self.own.get(server)?;
+        if !own.allow.is_empty() && !own.allow.iter().any(|glob| glob.matches(tool)) {
+            let message =
+                format!("tool '{}' is not in allow_tools of server '{}'", short(tool), short(server));
+            return Some(("tool_not_allowed", message));
+        }
+        if own.denied_tags.is_empty() {
+            return None;
+        }
+        let told;
+        let tags = match facts.tool {
+            Some(known) => &known.side_effects,
+            None => {
+                told = self.classifier.classify(server, tool, "").side_effects;
+                &told
+            }
+        };
+        let tag = tags.intersection(&own.denied_tags).next()?;
+        let message = format!(
+            "tool '{}' has the side effect {tag}, which deny_side_effect_tags of server '{}' denies",
+            short(tool),
+            short(server)
+        );
+        Some(("side_effect_denied", message))
+    }
+}
+
+impl Guard for ToolAccess {
+    fn kind(&self) -> GuardKind {
+        GuardKind::ToolAccess
+    }
+
+    fn phases(&self) -> &'static [Phase] {
+        &[Phase::ToolInvoke]
+    }
+
+    fn check(
+        &mut self,
+        operation: &Operation<'_>,
+        facts: &Facts<'_>,
+        now: Timestamp,
+    ) -> Result<Answer, GuardError> {
+        let Operation::ToolInvoke { tool_name: tool, .. } = *operation else { return allow() };
+        let (server, known) = (facts.server.0.as_str(), facts.tool);
+        let id = || format!("tool '{}' of server '{}'", short(tool), short(server));
+        let named = || self.allowed.iter().filter(|rule| rule.names(server, tool));
+
+        let denies = |rule: &&CompiledRule| {
+            rule.matches(server, tool, known)
+                && !named().any(|allowed| allowed.holds(known) && allowed.beats(rule))
+        };
+        if let Some(rule) = self.denied.iter().find(denies) {
+            return deny("tool_denied", format!("{} is denied by '{}'", id(), rule.describe()));
+        }
+        if let Some((code, message)) = self.own_denial(tool, facts) {
+            return deny(code, message);
+        }
+        let mut pins = named().filter(|rule| rule.hash.is_some()).peekable();
+        if pins.peek().is_some() && !pins.any(|rule| rule.holds(known)) {
+            return deny("tool_hash_mismatch", format!("{} is not what content_hash says", id()));
+        }
+        if self.policy == ListPolicy::Allowlist && !named().any(|rule| rule.holds(known)) {
+            return deny("tool_not_allowed", format!("{} is not in allowed_tools", id()));
+        }
+        if facts.trust == Trust::Low && !known.is_some_and(|tool| tool.approved) {
+            let message = format!("{} is not approved, and the trust in its server is low", id());
+            return deny("approval_required", message);
+        }
+        if !self.fail_closed || known.is_some() {
+            return allow();
+        }
+        match facts.listing {
+            Listing::Pending { since } if now <= since.after(self.pending_grace) => allow(),
+            Listing::Pending { .. } => {
+                let grace = humantime::format_duration(self.pending_grace);
+                let message = format!("{} was not listed within {grace}, and fail_closed is on", id());
+                deny("server_pending", message)
+            }
+            Listing::Unknown | Listing::Listed => {
+                deny("unknown_tool", format!("{} is not listed, and fail_closed is on", id()))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,220 @@
+use serde_json::json;
+
+use super::super::tests::{World, at, decide, guards, policy, tool};
+use super::*;
+use crate::guards::GuardsConfig;
+use crate::guards::config::PolicyConfig;
+
+/// The example of the requirements.
+fn example() -> serde_json::Value {
+    json!({
+        "server_policy": "allowlist",
+        "allowed_servers": [{"id": "filesystem"}, {"id": "weather-api"}],
+        "denied_servers": [{"id": "*"}],
+        "tool_policy": "denylist",
+        "allowed_tools": [{"server": "*", "tool": "*"}],
+        "denied_tools": [
+            {"server": "weather-api", "tool": "delete_*"},
+            {"server": "*", "tool": "execute_command"},
+        ],
+    })
+}
+
+#[test]
+fn the_example_of_the_requirements_reads_as_it_is_meant() {
+    for (server, name, expected) in [
+        ("filesystem", "delete_file", "allow"),
+        ("filesystem", "execute_command", "tool_access: tool_denied"),
+        ("weather-api", "get_weather", "allow"),
+        ("weather-api", "delete_x", "tool_access: tool_denied"),
+        ("evil", "get_weather", "server_access: server_denied"),
+    ] {
+        let world = World::server(server);
+        assert_eq!(
+            decide(&mut guards(&policy(example())), &world, name, at(0.0)),
+            expected,
+            "{server} {name}"
+        );
+    }
+}
+
+#[test]
+fn server_rules_deny_first_then_the_allowlist_decides() {
+    let allow = "allow";
+    let denied = "server_access: server_denied";
+    let missing = "server_access: server_not_allowed";
+    for (rules, expected) in [
+        (json!({}), allow),
+        (json!({"server_policy": "allowlist"}), missing),
+        (json!({"server_policy": "denylist"}), allow),
+        (json!({"server_policy": "none", "allowed_servers": ["other"]}), allow),
+        (json!({"server_policy": "allowlist", "allowed_servers": ["other"]}), missing),
+        (json!({"server_policy": "allowlist", "allowed_servers": ["files"]}), allow),
+        (json!({"server_policy": "allowlist", "allowed_servers": ["*"]}), allow),
+        // What is denied by name is denied in every mode.
+        (json!({"server_policy": "none", "denied_servers": ["files"]}), denied),
+        (json!({"server_policy": "denylist", "denied_servers": ["fil*"]}), denied),
+        (
+            json!({"server_policy": "allowlist", "allowed_servers": ["files"], "denied_servers": ["f*"]}),
+            denied,
+        ),
+        // A bare `*` yields to what is allowed by name, in every mode, and to nothing else.
+        (json!({"denied_servers": ["*"]}), denied),
+        (json!({"denied_servers": ["*"], "allowed_servers": ["files"]}), allow),
+        (json!({"denied_servers": ["*"], "allowed_servers": ["fi*"]}), allow),
+        (json!({"denied_servers": ["*"], "allowed_servers": ["*"]}), denied),
+        (json!({"denied_servers": ["*", "files"], "allowed_servers": ["files"]}), denied),
+        (json!({"denied_servers": ["FILES"]}), allow),
+        (json!({"denied_servers": ["FILES"], "case_sensitive": false}), denied),
+    ] {
+        let decided = decide(&mut guards(&policy(rules.clone())), &World::default(), "read", at(0.0));
+        assert_eq!(decided, expected, "{rules}");
+    }
+}
+
+#[test]
+fn tool_rules_deny_first_then_the_allowlist_decides() {
+    let allow = "allow";
+    let denied = "tool_access: tool_denied";
+    let missing = "tool_access: tool_not_allowed";
+    for (rules, expected) in [
+        (json!({}), allow),
+        (json!({"tool_policy": "allowlist"}), missing),
+        (json!({"tool_policy": "none", "allowed_tools": ["list"]}), allow),
+        (json!({"tool_policy": "allowlist", "allowed_tools": ["list"]}), missing),
+        (json!({"tool_policy": "allowlist", "allowed_tools": ["read"]}), allow),
+        (json!({"tool_policy": "allowlist", "allowed_tools": [{"server": "mail", "tool": "read"}]}), missing),
+        // A rule without a server means every server.
+        (json!({"denied_tools": [{"tool": "re*"}]}), denied),
+        (json!({"denied_tools": [{"server": "mail", "tool": "read"}]}), allow),
+        (json!({"tool_policy": "none", "denied_tools": ["read"]}), denied),
+        (json!({"tool_policy": "allowlist", "allowed_tools": ["read"], "denied_tools": ["read"]}), denied),
+        // A bare `*` yields to what names a tool, or a server where it names none.
+        (json!({"denied_tools": ["*"]}), denied),
+        (json!({"denied_tools": ["*"], "allowed_tools": ["read"]}), allow),
+        (json!({"denied_tools": ["*"], "allowed_tools": ["*"]}), denied),
+        (json!({"denied_tools": ["*"], "allowed_tools": [{"server": "files", "tool": "*"}]}), allow),
+        (json!({"denied_tools": [{"server": "files", "tool": "*"}], "allowed_tools": ["read"]}), allow),
+        (
+            json!({
+                "denied_tools": [{"server": "files", "tool": "*"}],
+                "allowed_tools": [{"server": "files", "tool": "*"}],
+            }),
+            denied,
+        ),
+        (json!({"denied_tools": ["r*"], "allowed_tools": ["read"]}), denied),
+    ] {
+        let decided = decide(&mut guards(&policy(rules.clone())), &World::default(), "read", at(0.0));
+        assert_eq!(decided, expected, "{rules}");
+    }
+}
+
+#[test]
+fn content_hash_in_a_rule_pins_a_tool() {
+    let (own, other) = ("A".repeat(64), format!("sha256:{}", "b".repeat(64)));
+    let mismatch = "tool_access: tool_hash_mismatch";
+    let rule = |hash: &str| json!({"server": "files", "tool": "read", "content_hash": hash});
+    for (rules, known, expected) in [
+        (json!({"allowed_tools": [rule(&own)]}), true, "allow"),
+        (json!({"allowed_tools": [rule(&other)]}), true, mismatch),
+        (json!({"allowed_tools": ["*", rule(&other)]}), true, mismatch),
+        (json!({"allowed_tools": [rule(&other), rule(&own)]}), true, "allow"),
+        (json!({"allowed_tools": [rule(&own)]}), false, mismatch),
+        (json!({"tool_policy": "allowlist", "allowed_tools": [rule(&own)]}), true, "allow"),
+        (json!({"denied_tools": ["*"], "allowed_tools": [rule(&own)]}), true, "allow"),
+        (json!({"denied_tools": ["*"], "allowed_tools": [rule(&other)]}), true, "tool_access: tool_denied"),
+        (json!({"denied_tools": [rule(&own)]}), true, "tool_access: tool_denied"),
+        (json!({"denied_tools": [rule(&other)]}), true, "allow"),
+    ] {
+        let world = World { tool: known.then(|| tool("read")), ..World::default() };
+        let decided = decide(&mut guards(&policy(rules.clone())), &world, "read", at(0.0));
+        assert_eq!(decided, expected, "{rules} {known}");
+    }
+}
+
+#[test]
+fn fail_closed_blocks_unknown_tools_and_undeclared_servers() {
+    let since = at(0.0);
+    for (identity, listing, known, seconds, expected) in [
+        (Identity::Declared, Listing::Listed, true, 0.0, "allow"),
+        (Identity::Declared, Listing::Listed, false, 0.0, "tool_access: unknown_tool"),
+        (Identity::Declared, Listing::Unknown, false, 0.0, "tool_access: unknown_tool"),
+        (Identity::Derived, Listing::Listed, true, 0.0, "server_access: server_undeclared"),
+        // A server is pending for its grace, the last moment included.
+        (Identity::Declared, Listing::Pending { since }, false, 30.0, "allow"),
+        (Identity::Declared, Listing::Pending { since }, false, 30.000_001, "tool_access: server_pending"),
+    ] {
+        let world = World { identity, listing, tool: known.then(|| tool("read")), ..World::default() };
+        let closed = decide(&mut guards(&policy(json!({"fail_closed": true}))), &world, "read", at(seconds));
+        assert_eq!(closed, expected, "{identity:?} {listing:?} {known} {seconds}");
+        let open = decide(&mut guards(&GuardsConfig::default()), &world, "read", at(seconds));
+        assert_eq!(open, "allow");
+    }
+}
+
+#[test]
+fn a_declared_server_has_rules_of_its_own() {
+    let mut config = GuardsConfig::default();
+    let own = json!({"allow_tools": ["read_*", "delete_*"], "deny_side_effect_tags": ["fs.delete"]});
+    config.servers.insert("files".into(), serde_json::from_value(own).unwrap());
+    config.servers.insert("all".into(), serde_json::from_value(json!({})).unwrap());
+    let deleting =
+        |name: &str| Some(ToolFacts { side_effects: ["fs.delete".to_owned()].into(), ..tool(name) });
+    for (server, name, known, expected) in [
+        ("files", "read_x", Some(tool("read_x")), "allow"),
+        ("files", "list", Some(tool("list")), "tool_access: tool_not_allowed"),
+        ("files", "read_x", deleting("read_x"), "tool_access: side_effect_denied"),
+        // Of a tool that is not listed, the name tells.
+        ("files", "delete_x", None, "tool_access: side_effect_denied"),
+        ("files", "read_x", None, "allow"),
+        ("all", "list", deleting("list"), "allow"),
+        ("other", "list", deleting("list"), "allow"),
+    ] {
+        let world = World { tool: known, ..World::server(server) };
+        assert_eq!(decide(&mut guards(&config), &world, name, at(0.0)), expected, "{server} {name}");
+    }
+    let off = World { enabled: false, ..World::default() };
+    assert_eq!(decide(&mut guards(&config), &off, "read_x", at(0.0)), "server_access: server_disabled");
+}
+
+#[test]
+fn low_trust_needs_approval_of_every_tool() {
+    let approved = ToolFacts { approved: true, ..tool("read") };
+    for (trust, known, expected) in [
+        (Trust::Low, None, "tool_access: approval_required"),
+        (Trust::Low, Some(tool("read")), "tool_access: approval_required"),
+        (Trust::Low, Some(approved), "allow"),
+        (Trust::Medium, Some(tool("read")), "allow"),
+        (Trust::High, None, "allow"),
+    ] {
+        let world = World { trust, tool: known, ..World::default() };
+        assert_eq!(
+            decide(&mut guards(&GuardsConfig::default()), &world, "read", at(0.0)),
+            expected,
+            "{trust:?}"
+        );
+    }
+}
+
+#[test]
+fn rules_may_be_names_alone() {
+    let config: PolicyConfig =
+        serde_json::from_value(json!({"allowed_servers": ["a", {"id": "b"}], "denied_tools": ["x"]}))
+            .unwrap();
+    assert_eq!(config.allowed_servers.iter().map(|rule| rule.id.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    let rule = ToolRule { server: "*".to_owned(), tool: "x".to_owned(), content_hash: None };
+    assert_eq!(config.denied_tools, [rule]);
+}
+
+#[test]
+fn a_message_names_the_rule_and_only_the_beginning_of_a_long_name() {
+    let mut guard = guards(&policy(json!({"denied_tools": [{"server": "fi*", "tool": "ä*"}]})));
+    let name = "ä".repeat(100_000);
+    let operations = [crate::guard::Operation::ToolInvoke { tool_name: &name, arguments: None }];
+    let world = World::default();
+    let facts = world.facts();
+    let question = crate::guards::Question { operations: &operations, facts: &facts, now: at(0.0) };
+    let crate::guards::Outcome::Decided(verdict) = guard.ask(&question, None) else { panic!("waits") };
+    let message = verdict.denied.unwrap().1.message;
+    assert_eq!(message, format!("tool '{}' of server 'files' is denied by 'fi*:ä*'", "ä".repeat(64)));
+}

@@ -1,0 +1,263 @@
+//! What several servers of a session do together: one is read and another is to send what was read, or one is called
+//! very often. (Requirements: docs/requirements.md, "cross-server patterns".)
+//!
+//! Nothing is judged before a session has its second server: until then only the last read is remembered, so that a
+//! server that comes late is judged by it.
+
+mod session;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::config::CrossServerConfig;
+use super::{allow, deny_with, short};
+use crate::classify::Classifier;
+use crate::event::Severity;
+use crate::guard::{Answer, Facts, Guard, GuardError, GuardKind, Operation, Phase, ToolCategory, Verdict};
+use crate::ids::{SessionId, Timestamp};
+use session::{Call, Session};
+
+/// Most sessions that are remembered at once.
+const MAX_SESSIONS: usize = 4_096;
+/// Most names of servers and tools that are kept once for all records.
+const MAX_NAMES: usize = 10_000;
+/// Most related calls that a denial names: the newest.
+const MAX_RELATED: usize = 10;
+
+/// A rule that was broken.
+struct Broken<'s> {
+    rule: &'static str,
+    severity: Severity,
+    reason: String,
+    related: Vec<&'s Call>,
+    /// By what the turn was told, where the rule goes by turns.
+    turn: Option<&'static str>,
+}
+
+/// `cross_server`
+#[derive(Debug)]
+pub(super) struct CrossServer {
+    config: CrossServerConfig,
+    classifier: Arc<Classifier>,
+    sessions: HashMap<SessionId, Session>,
+    /// Names of servers and tools, so that a record allocates nothing.
+    names: HashSet<Arc<str>>,
+    sessions_evicted: u64,
+    records_dropped: u64,
+}
+
+impl CrossServer {
+    pub(super) fn new(config: CrossServerConfig, classifier: Arc<Classifier>) -> Self {
+        Self {
+            config,
+            classifier,
+            sessions: HashMap::new(),
+            names: HashSet::new(),
+            sessions_evicted: 0,
+            records_dropped: 0,
+        }
+    }
+
+    /// For how long a record can matter to any rule.
+    fn window(&self) -> Duration {
+        let CrossServerConfig { read_then_send, burst, cross_server_flow, .. } = &self.config;
+        read_then_send.window.max(burst.window).max(cross_server_flow.window)
+    }
+
+    fn name(&mut self, name: &str) -> Arc<str> {
+        if let Some(name) = self.names.get(name) {
+            return Arc::clone(name);
+        }
+        if self.names.len() >= MAX_NAMES {
+            // Records keep those that they have.
+            self.names.clear();
+        }
+        let name: Arc<str> = short(name).into();
+        self.names.insert(Arc::clone(&name));
+        name
+    }
+
+    fn category(&self, tool: &str, facts: &Facts<'_>) -> ToolCategory {
+        match facts.tool {
+            Some(known) => known.category,
+            None => self.classifier.category(&facts.server.0, tool),
+        }
+    }
+
+    /// The session, which is new where nothing is known of it.
+    fn session(&mut self, id: &SessionId, now: Timestamp) -> Option<&mut Session> {
+        if !self.sessions.contains_key(id) {
+            let idle = self.config.session_idle;
+            self.sessions.retain(|_, session| now <= session.last_seen().after(idle));
+            if self.sessions.len() >= MAX_SESSIONS {
+                let oldest = self.sessions.iter().min_by_key(|(id, session)| (session.last_seen(), *id));
+                if let Some(oldest) = oldest.map(|(id, _)| id.clone()) {
+                    self.sessions.remove(&oldest);
+                    self.sessions_evicted += 1;
+                }
+            }
+            self.sessions.insert(id.clone(), Session::new(now));
+        }
+        self.sessions.get_mut(id)
+    }
+
+    fn broken<'s>(
+        &self,
+        session: &'s Session,
+        category: ToolCategory,
+        facts: &'s Facts<'_>,
+        now: Timestamp,
+    ) -> Option<Broken<'s>> {
+        let CrossServerConfig { read_then_send, burst, cross_server_flow: flow, .. } = &self.config;
+        let server = facts.server.0.as_str();
+        if read_then_send.enabled && category == ToolCategory::Send {
+            let window = read_then_send.window;
+            let related = session.reads_elsewhere(server, |call| call.is_within(window, now));
+            if let Some(last) = related.first() {
+                let ago = Duration::from_secs(now.nanos_since(last.time) / 1_000_000_000);
+                let reason = format!(
+                    "Server '{}' attempted send after '{}' read data {} ago",
+                    short(server),
+                    last.server,
+                    humantime::format_duration(ago)
+                );
+                return Some(Broken {
+                    rule: "read_then_send",
+                    severity: Severity::Critical,
+                    reason,
+                    related,
+                    turn: None,
+                });
+            }
+        }
+        let recent = || session.calls_of(server).filter(|call| call.is_within(burst.window, now));
+        if burst.enabled && recent().count() >= burst.max_calls {
+            let reason = format!(
+                "Server '{}' exceeded burst limit: more than {} calls in {}",
+                short(server),
+                burst.max_calls,
+                humantime::format_duration(burst.window)
+            );
+            let related = recent().take(MAX_RELATED).collect();
+            return Some(Broken { rule: "burst", severity: Severity::High, reason, related, turn: None });
+        }
+        if flow.enabled && matches!(category, ToolCategory::Write | ToolCategory::Send) {
+            let gap_turn = session.turn_at(now, self.config.turn_gap, self.window());
+            let related = session.reads_elsewhere(server, |call| {
+                if flow.same_turn_only {
+                    call.is_in_turn(facts.turn, gap_turn)
+                } else {
+                    call.is_within(flow.window, now)
+                }
+            });
+            let last = *related.first()?;
+            let by_request = facts.turn.is_some() && last.turn.is_some();
+            let (turn, when) = match (flow.same_turn_only, by_request) {
+                (true, true) => (Some("request_id"), "in same turn (same request id)".to_owned()),
+                (true, false) => {
+                    let gap = humantime::format_duration(self.config.turn_gap);
+                    (Some("gap"), format!("in same turn (no pause longer than {gap})"))
+                }
+                (false, _) => (None, format!("within {}", humantime::format_duration(flow.window))),
+            };
+            let does = if category == ToolCategory::Send { "send" } else { "write" };
+            let reason =
+                format!("Cross-server data flow: '{}' read → '{}' {does} {when}", last.server, short(server));
+            return Some(Broken {
+                rule: "cross_server_flow",
+                severity: Severity::High,
+                reason,
+                related,
+                turn,
+            });
+        }
+        None
+    }
+}
+
+impl Broken<'_> {
+    fn details(&self) -> Value {
+        let related: Vec<Value> = self.related.iter().map(|call| call.to_json()).collect();
+        json!({ "rule": self.rule, "severity": self.severity, "related": related, "turn": self.turn })
+    }
+}
+
+impl Guard for CrossServer {
+    fn kind(&self) -> GuardKind {
+        GuardKind::CrossServer
+    }
+
+    fn phases(&self) -> &'static [Phase] {
+        &[Phase::ToolInvoke]
+    }
+
+    fn check(
+        &mut self,
+        operation: &Operation<'_>,
+        facts: &Facts<'_>,
+        now: Timestamp,
+    ) -> Result<Answer, GuardError> {
+        let Operation::ToolInvoke { tool_name, .. } = *operation else { return allow() };
+        if !self.config.enabled {
+            return allow();
+        }
+        let Some(session) = self.sessions.get(facts.session) else { return allow() };
+        if !session.is_active_with(&facts.server.0) {
+            return allow();
+        }
+        let category = self.category(tool_name, facts);
+        match self.broken(session, category, facts, now) {
+            Some(broken) => deny_with(broken.rule, broken.reason.clone(), broken.details()),
+            None => allow(),
+        }
+    }
+
+    fn settled(&mut self, operation: &Operation<'_>, facts: &Facts<'_>, verdict: &Verdict, now: Timestamp) {
+        if !self.config.enabled {
+            return;
+        }
+        let server = facts.server.0.as_str();
+        match *operation {
+            Operation::ToolsList { .. } => {
+                let server = self.name(server);
+                if let Some(session) = self.session(facts.session, now) {
+                    session.note_server(server);
+                }
+            }
+            Operation::ToolInvoke { tool_name, .. } => {
+                let call = Call {
+                    time: now,
+                    server: self.name(server),
+                    tool: self.name(tool_name),
+                    category: self.category(tool_name, facts),
+                    stopped: verdict.denied.is_some() && verdict.enforced,
+                    turn: facts.turn.map(|turn| self.name(turn)),
+                    gap_turn: 0,
+                };
+                let (gap, window) = (self.config.turn_gap, self.window());
+                let session = self.session(facts.session, now);
+                let dropped = session.is_some_and(|session| session.note_call(call, gap, window));
+                self.records_dropped += u64::from(dropped);
+            }
+            Operation::ToolResult { .. } => {
+                if let Some(session) = self.sessions.get_mut(facts.session) {
+                    session.note_result(now);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("cross_server_sessions_evicted", self.sessions_evicted),
+            ("cross_server_records_dropped", self.records_dropped),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,414 @@
+use super::super::tests::{SECOND, World, at};
+use super::session::MAX_RECORDS;
+use super::*;
+use crate::guard::{Decision, Denial};
+
+/// One step of a session.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// At this second this server lists its tools.
+    List(f64, &'static str),
+    /// At this second this server's tool is called, in this turn, and the rule says this.
+    Call(f64, &'static str, &'static str, Option<&'static str>, &'static str),
+    /// At this second a result comes of this server.
+    Result(f64, &'static str),
+}
+use Step::{Call as C, List as L, Result as R};
+
+fn guard(change: impl FnOnce(&mut CrossServerConfig)) -> CrossServer {
+    let mut config = CrossServerConfig::default();
+    change(&mut config);
+    CrossServer::new(config, Arc::new(Classifier::default()))
+}
+
+/// Asks and settles; a denial is enforced or not.
+fn ask(guard: &mut CrossServer, world: &World, tool: &str, now: Timestamp, enforced: bool) -> Option<Denial> {
+    let operation = Operation::ToolInvoke { tool_name: tool, arguments: None };
+    let facts = world.facts();
+    let denied = match guard.check(&operation, &facts, now) {
+        Ok(Answer::Now(Decision::Deny(denial))) => Some(denial),
+        Ok(Answer::Now(Decision::Allow)) => None,
+        other => panic!("{other:?}"),
+    };
+    let verdict = Verdict {
+        enforced: denied.is_some() && enforced,
+        denied: denied.clone().map(|denial| (GuardKind::CrossServer, denial)),
+        ..Verdict::default()
+    };
+    guard.settled(&operation, &facts, &verdict, now);
+    denied
+}
+
+fn play(guard: &mut CrossServer, steps: &[Step], enforced: bool) {
+    for (index, step) in steps.iter().enumerate() {
+        match *step {
+            L(second, server) => {
+                let operation = Operation::ToolsList { tools: &[] };
+                let world = World::server(server);
+                guard.settled(&operation, &world.facts(), &Verdict::default(), at(second));
+            }
+            R(second, server) => {
+                let operation = Operation::ToolResult { tool_name: "x", result: None };
+                let world = World::server(server);
+                guard.settled(&operation, &world.facts(), &Verdict::default(), at(second));
+            }
+            C(second, server, tool, turn, expected) => {
+                let world = World { turn: turn.map(str::to_owned), ..World::server(server) };
+                let denied = ask(guard, &world, tool, at(second), enforced);
+                let code = denied.as_ref().map_or("allow", |denial| denial.code.as_str());
+                assert_eq!(code, expected, "step {index} of {steps:?}");
+            }
+        }
+    }
+}
+
+fn table(change: impl Fn(&mut CrossServerConfig), cases: &[(&str, &[Step])]) {
+    for (name, steps) in cases {
+        println!("{name}");
+        play(&mut guard(&change), steps, true);
+    }
+}
+
+#[test]
+fn read_then_send() {
+    let only = |config: &mut CrossServerConfig| config.cross_server_flow.enabled = false;
+    table(
+        only,
+        &[
+            (
+                "read from A, send from B",
+                &[C(0.0, "a", "read_x", None, "allow"), C(2.0, "b", "send_x", None, "read_then_send")],
+            ),
+            (
+                "the same server",
+                &[L(0.0, "b"), C(0.0, "a", "read_x", None, "allow"), C(2.0, "a", "send_x", None, "allow")],
+            ),
+            (
+                "the window is inclusive at its edge",
+                &[
+                    L(0.0, "b"),
+                    C(0.0, "a", "read_x", None, "allow"),
+                    C(30.0, "b", "send_x", None, "read_then_send"),
+                ],
+            ),
+            (
+                "and over behind it",
+                &[
+                    L(0.0, "b"),
+                    C(0.0, "a", "read_x", None, "allow"),
+                    C(30.000_001, "b", "send_x", None, "allow"),
+                ],
+            ),
+            (
+                "a write is no send",
+                &[
+                    C(0.0, "a", "read_x", None, "allow"),
+                    C(2.0, "b", "write_x", None, "allow"),
+                    C(2.0, "b", "weather", None, "allow"),
+                    C(2.0, "b", "run_x", None, "allow"),
+                ],
+            ),
+            (
+                "what was recorded out of order counts",
+                &[C(2.0, "a", "read_x", None, "allow"), C(1.0, "b", "send_x", None, "read_then_send")],
+            ),
+        ],
+    );
+    let off = |config: &mut CrossServerConfig| {
+        config.cross_server_flow.enabled = false;
+        config.read_then_send.enabled = false;
+    };
+    table(off, &[("off", &[C(0.0, "a", "read_x", None, "allow"), C(2.0, "b", "send_x", None, "allow")])]);
+}
+
+#[test]
+fn a_stopped_call_is_no_read_and_one_that_ran_is() {
+    let steps = |last| {
+        [
+            C(0.0, "a", "read_x", None, "allow"),
+            L(0.0, "b"),
+            C(20.0, "a", "read_x", None, "burst"),
+            C(40.0, "b", "send_x", None, last),
+        ]
+    };
+    let strict = |config: &mut CrossServerConfig| {
+        config.burst.max_calls = 1;
+        config.burst.window = Duration::from_secs(20);
+        config.cross_server_flow.enabled = false;
+    };
+    play(&mut guard(strict), &steps("allow"), true);
+    play(&mut guard(strict), &steps("read_then_send"), false);
+}
+
+#[test]
+fn burst_blocks_the_eleventh_call_in_five_seconds() {
+    let calls = |server: &'static str, times: &[f64], last: &'static str| {
+        let mut steps = vec![L(0.0, "a"), L(0.0, "b")];
+        steps.extend(times.iter().map(|second| C(*second, server, "weather", None, "allow")));
+        if let Some(C(.., expected)) = steps.last_mut() {
+            *expected = last;
+        }
+        steps
+    };
+    let even = |count: u32, seconds: f64| -> Vec<f64> {
+        (0..count).map(|index| f64::from(index) * seconds / f64::from(count - 1)).collect()
+    };
+    for (name, steps) in [
+        ("nine", calls("a", &even(9, 4.0), "allow")),
+        ("ten", calls("a", &even(10, 4.0), "allow")),
+        ("eleven", calls("a", &even(11, 4.0), "burst")),
+        ("the window is inclusive at its edge", calls("a", &even(11, 5.0), "burst")),
+        ("and over behind it", calls("a", &even(11, 5.001), "allow")),
+    ] {
+        println!("{name}");
+        play(&mut guard(|_| {}), &steps, true);
+    }
+    // Calls of another server do not count, and attempts that were stopped do.
+    let mut guard = guard(|_| {});
+    play(&mut guard, &calls("a", &even(11, 1.0), "burst"), true);
+    play(&mut guard, &[C(1.0, "b", "weather", None, "allow"), C(5.0, "a", "weather", None, "burst")], true);
+    play(&mut guard, &[C(6.0, "a", "weather", None, "allow")], true);
+}
+
+#[test]
+fn cross_server_flow_by_the_turn_that_is_named() {
+    let only = |config: &mut CrossServerConfig| config.read_then_send.enabled = false;
+    let (one, two) = (Some("req-1"), Some("req-2"));
+    table(
+        only,
+        &[
+            (
+                "the same turn, however late",
+                &[
+                    C(0.0, "a", "read_x", one, "allow"),
+                    R(0.0, "a"),
+                    C(25.0, "b", "write_x", one, "cross_server_flow"),
+                ],
+            ),
+            (
+                "a send is a flow too",
+                &[C(0.0, "a", "read_x", one, "allow"), C(1.0, "b", "send_x", one, "cross_server_flow")],
+            ),
+            (
+                "another turn, however soon",
+                &[C(0.0, "a", "read_x", one, "allow"), C(0.1, "b", "write_x", two, "allow")],
+            ),
+            (
+                "the same server",
+                &[L(0.0, "b"), C(0.0, "a", "read_x", one, "allow"), C(0.1, "a", "write_x", one, "allow")],
+            ),
+            (
+                "turns that interleave",
+                &[
+                    L(0.0, "b"),
+                    C(0.0, "a", "read_x", one, "allow"),
+                    C(0.1, "a", "read_x", two, "allow"),
+                    C(0.2, "b", "write_x", one, "cross_server_flow"),
+                ],
+            ),
+        ],
+    );
+}
+
+#[test]
+fn cross_server_flow_by_pauses_where_no_turn_is_named() {
+    let only = |config: &mut CrossServerConfig| config.read_then_send.enabled = false;
+    table(
+        only,
+        &[
+            (
+                "a pause of turn_gap is in the turn",
+                &[
+                    C(0.0, "a", "read_x", None, "allow"),
+                    R(5.0, "a"),
+                    C(7.0, "b", "write_x", None, "cross_server_flow"),
+                ],
+            ),
+            (
+                "a longer one is not",
+                &[C(0.0, "a", "read_x", None, "allow"), R(5.0, "a"), C(7.001, "b", "write_x", None, "allow")],
+            ),
+            (
+                "a call that waits for its result keeps the turn open",
+                &[C(0.0, "a", "read_x", None, "allow"), C(10.0, "b", "write_x", None, "cross_server_flow")],
+            ),
+            (
+                "but not for longer than records are kept",
+                &[L(0.0, "b"), C(0.0, "a", "read_x", None, "allow"), C(31.0, "b", "write_x", None, "allow")],
+            ),
+            (
+                "any call of the session goes on with the turn",
+                &[
+                    C(0.0, "a", "read_x", None, "allow"),
+                    R(0.0, "a"),
+                    C(2.0, "c", "weather", None, "allow"),
+                    R(2.0, "c"),
+                    C(4.0, "b", "write_x", None, "cross_server_flow"),
+                ],
+            ),
+            (
+                "one call has a named turn and one has none",
+                &[
+                    C(0.0, "a", "read_x", Some("req-1"), "allow"),
+                    R(0.0, "a"),
+                    C(1.0, "b", "write_x", None, "cross_server_flow"),
+                ],
+            ),
+        ],
+    );
+    let window = |config: &mut CrossServerConfig| {
+        config.read_then_send.enabled = false;
+        config.cross_server_flow.same_turn_only = false;
+    };
+    table(
+        window,
+        &[
+            (
+                "same_turn_only: false goes by the window",
+                &[
+                    L(0.0, "b"),
+                    C(0.0, "a", "read_x", Some("req-1"), "allow"),
+                    R(0.0, "a"),
+                    C(30.0, "b", "write_x", Some("req-2"), "cross_server_flow"),
+                ],
+            ),
+            (
+                "and not beyond it",
+                &[
+                    L(0.0, "b"),
+                    C(0.0, "a", "read_x", None, "allow"),
+                    C(30.001, "b", "write_x", None, "allow"),
+                ],
+            ),
+        ],
+    );
+}
+
+#[test]
+fn nothing_is_judged_before_the_second_server() {
+    let calls: Vec<Step> = (0..50).map(|_| C(0.0, "a", "read_x", None, "allow")).collect();
+    let mut guard = guard(|_| {});
+    play(&mut guard, &calls, true);
+    let session = SessionId("sess_1".to_owned());
+    // Only the last read is remembered, for a server that comes late.
+    assert_eq!(guard.sessions[&session].records(), 1);
+    play(&mut guard, &[L(1.0, "b"), C(2.0, "b", "send_x", None, "read_then_send")], true);
+    // The same server under the same name does not make two.
+    let mut one = self::guard(|_| {});
+    play(&mut one, &[L(0.0, "a"), L(0.0, "a")], true);
+    play(&mut one, &calls, true);
+    // `enabled: false` means none of it.
+    let mut off = self::guard(|config| config.enabled = false);
+    play(&mut off, &[C(0.0, "a", "read_x", None, "allow"), C(0.0, "b", "send_x", None, "allow")], true);
+    assert!(off.sessions.is_empty());
+}
+
+#[test]
+fn sessions_do_not_see_each_other() {
+    let mut guard = guard(|_| {});
+    let other = World { session: SessionId("sess_2".to_owned()), ..World::server("b") };
+    play(&mut guard, &[L(0.0, "b"), C(0.0, "a", "read_x", None, "allow")], true);
+    assert_eq!(ask(&mut guard, &other, "send_x", at(1.0), true), None);
+}
+
+#[test]
+fn the_denial_says_rule_severity_turn_and_related_calls() {
+    let (a, b) = (World::server("a"), World::server("b"));
+    let read = |guard: &mut CrossServer| ask(guard, &a, "read_x", at(0.0), true);
+    let cases: [(fn(&mut CrossServerConfig), &str, Option<&str>, &str, Value); 4] = [
+        (
+            |_| {},
+            "send_x",
+            None,
+            "Server 'b' attempted send after 'a' read data 2s ago",
+            json!({"rule": "read_then_send", "severity": "critical", "turn": null}),
+        ),
+        (
+            |_| {},
+            "write_x",
+            None,
+            "Cross-server data flow: 'a' read → 'b' write in same turn (no pause longer than 2s)",
+            json!({"rule": "cross_server_flow", "severity": "high", "turn": "gap"}),
+        ),
+        (
+            |config| config.read_then_send.enabled = false,
+            "send_x",
+            Some("req-1"),
+            "Cross-server data flow: 'a' read → 'b' send in same turn (no pause longer than 2s)",
+            json!({"rule": "cross_server_flow", "severity": "high", "turn": "gap"}),
+        ),
+        (
+            |config| config.cross_server_flow.same_turn_only = false,
+            "write_x",
+            None,
+            "Cross-server data flow: 'a' read → 'b' write within 30s",
+            json!({"rule": "cross_server_flow", "severity": "high", "turn": null}),
+        ),
+    ];
+    for (change, tool, turn, message, mut details) in cases {
+        let mut guard = guard(change);
+        read(&mut guard);
+        let world = World { turn: turn.map(str::to_owned), ..World::server("b") };
+        let denial = ask(&mut guard, &world, tool, at(2.0), true).unwrap();
+        details["related"] = json!([{
+            "timestamp": at(0.0), "server_id": "a", "tool_name": "read_x", "request_id": null,
+            "action": "allow", "category": "read",
+        }]);
+        assert_eq!((denial.message.as_str(), denial.details), (message, Some(details)));
+    }
+    let named = |server| World { turn: Some("req-1".to_owned()), ..World::server(server) };
+    let mut guard = self::guard(|_| {});
+    ask(&mut guard, &named("a"), "read_x", at(0.0), true);
+    let denial = ask(&mut guard, &named("b"), "write_x", at(20.0), true).unwrap();
+    let reason = "Cross-server data flow: 'a' read → 'b' write in same turn (same request id)";
+    assert_eq!((denial.message.as_str(), &denial.details.unwrap()["turn"]), (reason, &json!("request_id")));
+
+    let mut guard = self::guard(|config| config.burst.max_calls = 2);
+    play(&mut guard, &[L(0.0, "a"), L(0.0, "b")], true);
+    for _ in 0..2 {
+        ask(&mut guard, &b, "weather", at(0.0), true);
+    }
+    ask(&mut guard, &a, "weather", at(0.0), true);
+    let denial = ask(&mut guard, &b, "weather", at(0.0), true).unwrap();
+    assert_eq!(denial.message, "Server 'b' exceeded burst limit: more than 2 calls in 5s");
+    assert_eq!(denial.details.unwrap()["severity"], "high");
+}
+
+#[test]
+fn what_is_remembered_is_bounded() {
+    // Records: those that no window reaches go with the next call, and 10,000 are the most.
+    let mut guard = guard(|config| config.burst.enabled = false);
+    let session = SessionId("sess_1".to_owned());
+    play(&mut guard, &[L(0.0, "a"), L(0.0, "b")], true);
+    for index in 0..MAX_RECORDS + 5 {
+        let now = Timestamp(at(0.0).0 + index as u64);
+        ask(&mut guard, &World::server("a"), "weather", now, true);
+    }
+    assert_eq!((guard.sessions[&session].records(), guard.records_dropped), (MAX_RECORDS, 5));
+    ask(&mut guard, &World::server("a"), "weather", at(31.0), true);
+    assert_eq!(guard.sessions[&session].records(), 1);
+
+    // Sessions: idle ones go when a new one comes, and the oldest where there are too many.
+    let mut guard = self::guard(|_| {});
+    let visit = |guard: &mut CrossServer, number: usize, seconds: f64| {
+        let session = SessionId(format!("sess_{number}"));
+        let world = World { session, ..World::server("a") };
+        ask(guard, &world, "weather", at(seconds), true);
+    };
+    for number in 0..=MAX_SESSIONS {
+        visit(&mut guard, number, number as f64 / 1e3);
+    }
+    assert_eq!((guard.sessions.len(), guard.sessions_evicted), (MAX_SESSIONS, 1));
+    assert!(!guard.sessions.contains_key(&SessionId("sess_0".to_owned())));
+    visit(&mut guard, 99_999, 3_600.0 + 10.0);
+    assert_eq!((guard.sessions.len(), guard.sessions_evicted), (1, 1));
+    assert_eq!(guard.counters()[0], ("cross_server_sessions_evicted", 1));
+
+    // Names are kept once, and not for ever.
+    let mut guard = self::guard(|_| {});
+    for number in 0..MAX_NAMES + 10 {
+        let now = Timestamp(at(0.0).0 + number as u64 * SECOND);
+        ask(&mut guard, &World::server("a"), &format!("weather{number}"), now, true);
+    }
+    assert!(guard.names.len() <= MAX_NAMES);
+}

@@ -1,0 +1,233 @@
+//! Guards that go by what is known of a tool's definition: whose name it has, whether it changed, what was found in it.
+
+use std::collections::BTreeSet;
+
+use super::config::{
+    DetectionAction, FirstUse, InspectionConfig, OnChange, ScanField, ToolPoisoningConfig, VersionPinning,
+};
+use super::{allow, deny, deny_with, short, warn};
+use crate::event::{Detection, Severity};
+use crate::guard::{
+    Answer, Facts, Guard, GuardError, GuardKind, Operation, Phase, PinState, ToolFacts, Trust,
+};
+use crate::ids::{ServerId, Timestamp};
+use serde_json::json;
+
+/// Where a tool is listed, and where it is called.
+const LISTED_AND_CALLED: &[Phase] = &[Phase::ToolsList, Phase::ToolInvoke];
+/// Most tools that one warning names.
+const MAX_NAMED: usize = 10;
+
+/// Warns of the tools of a list that `suspicious` is true of: a list is never denied, since without it nothing would
+/// be known of its tools when they are called.
+fn warn_of(
+    tools: &[ToolFacts],
+    what: &str,
+    suspicious: impl Fn(&ToolFacts) -> bool,
+) -> Result<Answer, GuardError> {
+    let mut found = tools.iter().filter(|tool| suspicious(tool));
+    let Some(first) = found.next() else { return allow() };
+    let mut names = format!("'{}'", short(&first.name));
+    for tool in found.by_ref().take(MAX_NAMED - 1) {
+        names.push_str(&format!(", '{}'", short(&tool.name)));
+    }
+    match found.count() {
+        0 => {}
+        more => names.push_str(&format!(" and {more} more")),
+    }
+    warn(format!("{what}: {names}"))
+}
+
+/// `tool_shadowing`: calls of a tool whose name another server of the session had first.
+#[derive(Debug)]
+pub(super) struct ToolShadowing {
+    pub(super) enabled: bool,
+}
+
+impl Guard for ToolShadowing {
+    fn kind(&self) -> GuardKind {
+        GuardKind::ToolShadowing
+    }
+
+    fn phases(&self) -> &'static [Phase] {
+        LISTED_AND_CALLED
+    }
+
+    fn check(
+        &mut self,
+        operation: &Operation<'_>,
+        facts: &Facts<'_>,
+        _: Timestamp,
+    ) -> Result<Answer, GuardError> {
+        let shadowing = |tool: &ToolFacts| self.enabled && tool.shadows.is_some() && !tool.approved;
+        match *operation {
+            Operation::ToolsList { tools } => {
+                warn_of(tools, "tools have names of another server's", shadowing)
+            }
+            Operation::ToolInvoke { tool_name, .. } => {
+                let Some(tool) = facts.tool.filter(|tool| shadowing(tool)) else { return allow() };
+                let Some(ServerId(original)) = &tool.shadows else { return allow() };
+                let (original, server) = (short(original), short(&facts.server.0));
+                let message = format!(
+                    "tool '{}' was shadowed: originally from '{original}', now served by '{server}'",
+                    short(tool_name)
+                );
+                let details = json!({
+                    "rule": "shadow_tool",
+                    "severity": Severity::Critical,
+                    "original_server_id": original,
+                    "related": [],
+                });
+                deny_with("shadow_tool", message, details)
+            }
+            _ => allow(),
+        }
+    }
+}
+
+/// `rug_pull`: calls of a tool whose definition is not the one that was pinned.
+#[derive(Debug)]
+pub(super) struct RugPull {
+    pub(super) pinning: VersionPinning,
+    pub(super) first_use: FirstUse,
+}
+
+impl RugPull {
+    fn objection(&self, tool: &ToolFacts) -> Option<(&'static str, &'static str)> {
+        match tool.pin {
+            _ if tool.approved => None,
+            PinState::Changed => Some(("tool_changed", "changed since it was pinned")),
+            PinState::Unpinned if self.first_use == FirstUse::Approve => {
+                Some(("approval_required", "is new and not approved"))
+            }
+            PinState::Unpinned | PinState::Pinned => None,
+        }
+    }
+}
+
+impl Guard for RugPull {
+    fn kind(&self) -> GuardKind {
+        GuardKind::RugPull
+    }
+
+    fn phases(&self) -> &'static [Phase] {
+        LISTED_AND_CALLED
+    }
+
+    fn check(
+        &mut self,
+        operation: &Operation<'_>,
+        facts: &Facts<'_>,
+        _: Timestamp,
+    ) -> Result<Answer, GuardError> {
+        if !self.pinning.enabled || self.pinning.on_change == OnChange::Allow {
+            return allow();
+        }
+        match *operation {
+            Operation::ToolsList { tools } => {
+                warn_of(tools, "tools changed since they were pinned", |tool| self.objection(tool).is_some())
+            }
+            Operation::ToolInvoke { tool_name, .. } => {
+                let Some((code, what)) = facts.tool.and_then(|tool| self.objection(tool)) else {
+                    return allow();
+                };
+                let message =
+                    format!("tool '{}' of server '{}' {what}", short(tool_name), short(&facts.server.0));
+                if self.pinning.on_change == OnChange::Block { deny(code, message) } else { warn(message) }
+            }
+            _ => allow(),
+        }
+    }
+}
+
+/// `tool_poisoning`: calls of a tool with detections in its definition.
+#[derive(Debug)]
+pub(super) struct ToolPoisoning {
+    action: DetectionAction,
+    threshold: Severity,
+    /// Keys of the definition's fields.
+    fields: Option<BTreeSet<&'static str>>,
+    min_detections: usize,
+}
+
+impl ToolPoisoning {
+    pub(super) fn new(config: &ToolPoisoningConfig, inspection: &InspectionConfig) -> Self {
+        let key = |field: &ScanField| match field {
+            ScanField::Name => "name",
+            ScanField::Title => "title",
+            ScanField::Description => "description",
+            ScanField::InputSchema => "inputSchema",
+            ScanField::OutputSchema => "outputSchema",
+            ScanField::Annotations => "annotations",
+        };
+        Self {
+            action: inspection.on_detection.action,
+            threshold: if config.strict_mode { Severity::Low } else { inspection.alert_threshold },
+            fields: config.scan_fields.as_ref().map(|fields| fields.iter().map(key).collect()),
+            min_detections: config.min_detections,
+        }
+    }
+
+    fn counts(&self, detection: &Detection) -> bool {
+        let root = detection.field.split('/').nth(1).unwrap_or_default();
+        detection.severity >= self.threshold
+            && self.fields.as_ref().is_none_or(|fields| fields.contains(root))
+    }
+
+    fn poisoned(&self, tool: &ToolFacts) -> bool {
+        // Nearly every tool has none, and the worst is known.
+        tool.max_severity >= Some(self.threshold)
+            && tool.detections.iter().filter(|detection| self.counts(detection)).count()
+                >= self.min_detections
+            && !tool.approved
+    }
+}
+
+impl Guard for ToolPoisoning {
+    fn kind(&self) -> GuardKind {
+        GuardKind::ToolPoisoning
+    }
+
+    fn phases(&self) -> &'static [Phase] {
+        LISTED_AND_CALLED
+    }
+
+    fn check(
+        &mut self,
+        operation: &Operation<'_>,
+        facts: &Facts<'_>,
+        _: Timestamp,
+    ) -> Result<Answer, GuardError> {
+        match *operation {
+            Operation::ToolsList { tools } => {
+                warn_of(tools, "tools have detections", |tool| self.poisoned(tool))
+            }
+            Operation::ToolInvoke { tool_name, .. } => {
+                let Some(tool) = facts.tool.filter(|tool| self.poisoned(tool)) else { return allow() };
+                let mut rules: Vec<&str> = tool
+                    .detections
+                    .iter()
+                    .filter(|detection| self.counts(detection))
+                    .map(|detection| detection.pattern.as_str())
+                    .collect();
+                rules.sort_unstable();
+                rules.dedup();
+                let id = format!("tool '{}' of server '{}'", short(tool_name), short(&facts.server.0));
+                let found = format!("{id} has detections: {}", rules.join(", "));
+                let details = json!({ "severity": tool.max_severity, "rules": rules });
+                match self.action {
+                    _ if facts.trust == Trust::High => warn(found),
+                    DetectionAction::Alert => warn(found),
+                    DetectionAction::RequireApproval => {
+                        deny_with("approval_required", format!("{found}; it waits for approval"), details)
+                    }
+                    DetectionAction::Block => deny_with("tool_poisoned", found, details),
+                }
+            }
+            _ => allow(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

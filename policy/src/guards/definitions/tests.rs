@@ -1,0 +1,188 @@
+use serde_json::json;
+
+use super::super::tests::{World, at, call, decide, entries, guards, policy, tool, word};
+use super::*;
+use crate::event::{Category, Form};
+use crate::guard::{Decision, Modification};
+use crate::guards::GuardsConfig;
+use crate::guards::config::OnDetection;
+
+fn detection(field: &str, severity: Severity) -> Detection {
+    Detection {
+        pattern: "pseudo_tag".to_owned(),
+        category: Category::HiddenInstructions,
+        severity,
+        field: field.to_owned(),
+        matches: Vec::new(),
+        score: 100,
+        form: Form::Raw,
+    }
+}
+
+fn poisoned(detections: &[(&str, Severity)]) -> ToolFacts {
+    let detections: Vec<Detection> =
+        detections.iter().map(|(field, severity)| detection(field, *severity)).collect();
+    let max_severity = detections.iter().map(|detection| detection.severity).max();
+    ToolFacts { detections, max_severity, ..tool("read") }
+}
+
+#[test]
+fn a_shadowed_tool_is_blocked_at_the_later_provider_until_it_is_approved() {
+    let shadowing = ToolFacts { shadows: Some(ServerId("first".into())), ..tool("search") };
+    let approved = ToolFacts { approved: true, ..shadowing.clone() };
+    for (known, enabled, expected) in [
+        (shadowing.clone(), true, "shadow_tool"),
+        (shadowing.clone(), false, "allow"),
+        (approved, true, "allow"),
+        // The first provider's tool shadows nobody.
+        (tool("search"), true, "allow"),
+    ] {
+        let world = World::server("second").with(known);
+        assert_eq!(call(&mut ToolShadowing { enabled }, &world, "search", at(0.0)), expected);
+    }
+    let world = World::server("second").with(shadowing);
+    let operation = Operation::ToolInvoke { tool_name: "search", arguments: None };
+    let answer = ToolShadowing { enabled: true }.check(&operation, &world.facts(), at(0.0)).unwrap();
+    let Answer::Now(Decision::Deny(denial)) = answer else { panic!("{answer:?}") };
+    assert_eq!(denial.message, "tool 'search' was shadowed: originally from 'first', now served by 'second'");
+    let details = denial.details.unwrap();
+    assert_eq!((&details["rule"], &details["severity"]), (&json!("shadow_tool"), &json!("critical")));
+}
+
+#[test]
+fn shadow_tool_needs_no_second_server_and_has_a_switch() {
+    let world = World::default().with(ToolFacts { shadows: Some(ServerId("x".into())), ..tool("read") });
+    let mut config = GuardsConfig::default();
+    assert_eq!(decide(&mut guards(&config), &world, "read", at(0.0)), "tool_shadowing: shadow_tool");
+    config.cross_server.shadow_tool.enabled = false;
+    assert_eq!(decide(&mut guards(&config), &world, "read", at(0.0)), "allow");
+    config.cross_server.shadow_tool.enabled = true;
+    config.cross_server.enabled = false;
+    assert_eq!(decide(&mut guards(&config), &world, "read", at(0.0)), "allow");
+}
+
+#[test]
+fn version_pinning_on_change() {
+    use OnChange::{Alert, Allow, Block};
+    use PinState::{Changed, Pinned, Unpinned};
+    for (on_change, pin, first_use, approved, expected) in [
+        (Block, Changed, FirstUse::Trust, false, "tool_changed"),
+        (Alert, Changed, FirstUse::Trust, false, "warn"),
+        (Allow, Changed, FirstUse::Trust, false, "allow"),
+        (Block, Changed, FirstUse::Trust, true, "allow"),
+        (Block, Pinned, FirstUse::Trust, false, "allow"),
+        (Block, Unpinned, FirstUse::Trust, false, "allow"),
+        // auto_trust_first: false
+        (Block, Unpinned, FirstUse::Approve, false, "approval_required"),
+        (Alert, Unpinned, FirstUse::Approve, false, "warn"),
+        (Block, Unpinned, FirstUse::Approve, true, "allow"),
+    ] {
+        let world = World::default().with(ToolFacts { pin, approved, ..tool("read") });
+        let mut guard = RugPull { pinning: VersionPinning { enabled: true, on_change }, first_use };
+        let said = call(&mut guard, &world, "read", at(0.0));
+        assert_eq!(said, expected, "{on_change:?} {pin:?} {first_use:?} {approved}");
+        guard.pinning.enabled = false;
+        assert_eq!(call(&mut guard, &world, "read", at(0.0)), "allow");
+    }
+    let unknown = World::default();
+    let mut guard =
+        RugPull { pinning: VersionPinning { enabled: true, on_change: Block }, first_use: FirstUse::Approve };
+    assert_eq!(call(&mut guard, &unknown, "read", at(0.0)), "allow");
+}
+
+#[test]
+fn on_detection_alerts_holds_or_blocks_from_the_threshold_on() {
+    use DetectionAction::{Alert, Block, RequireApproval};
+    use Severity::{Critical, High, Medium};
+    for (action, severity, trust, approved, expected) in [
+        (Alert, High, Trust::Medium, false, "warn"),
+        (Alert, Medium, Trust::Medium, false, "allow"),
+        (RequireApproval, Critical, Trust::Medium, false, "approval_required"),
+        (RequireApproval, High, Trust::Medium, false, "approval_required"),
+        (RequireApproval, Medium, Trust::Medium, false, "allow"),
+        (RequireApproval, High, Trust::Medium, true, "allow"),
+        (Block, High, Trust::Low, false, "tool_poisoned"),
+        (Block, High, Trust::Medium, true, "allow"),
+        // Findings about a server of high trust never block.
+        (Block, Critical, Trust::High, false, "warn"),
+    ] {
+        let on_detection = OnDetection { action, ..OnDetection::default() };
+        let inspection = InspectionConfig { on_detection, ..InspectionConfig::default() };
+        let mut guard = ToolPoisoning::new(&ToolPoisoningConfig::default(), &inspection);
+        let known = ToolFacts { approved, ..poisoned(&[("/description", severity)]) };
+        let world = World { trust, ..World::default() }.with(known);
+        let said = call(&mut guard, &world, "read", at(0.0));
+        assert_eq!(said, expected, "{action:?} {severity:?} {trust:?} {approved}");
+    }
+}
+
+#[test]
+fn tool_poisoning_takes_strict_mode_scan_fields_and_a_count() {
+    use Severity::{High, Low};
+    let description = ("/description", High);
+    for (config, detections, expected) in [
+        (json!({}), vec![description], "tool_poisoned"),
+        (json!({}), vec![("/description", Low)], "allow"),
+        (json!({}), vec![], "allow"),
+        (json!({"strict_mode": true}), vec![("/description", Low)], "tool_poisoned"),
+        (json!({"strict_mode": true}), vec![], "allow"),
+        (json!({"scan_fields": ["name"]}), vec![description], "allow"),
+        (json!({"scan_fields": ["name", "description"]}), vec![description], "tool_poisoned"),
+        (
+            json!({"scan_fields": ["input_schema"]}),
+            vec![("/inputSchema/properties/x/description", High)],
+            "tool_poisoned",
+        ),
+        (json!({"scan_fields": ["inputSchema"]}), vec![("/inputSchemas", High)], "allow"),
+        (json!({"min_detections": 2}), vec![description], "allow"),
+        (json!({"min_detections": 2}), vec![description, description], "tool_poisoned"),
+        (json!({"min_detections": 2}), vec![description, ("/title", Low)], "allow"),
+        // The integer that the requirements call alert_threshold.
+        (json!({"alert_threshold": 2}), vec![description], "allow"),
+        (json!({"alert_threshold": 1}), vec![description], "tool_poisoned"),
+    ] {
+        let mut all = GuardsConfig::default();
+        all.inspection.on_detection.action = DetectionAction::Block;
+        all.guards = entries(json!([{"kind": "tool_poisoning", "config": config.clone()}]));
+        let world = World::default().with(poisoned(&detections));
+        let decided = decide(&mut guards(&all), &world, "read", at(0.0));
+        assert_eq!(decided.rsplit(": ").next(), Some(expected), "{config} {detections:?}");
+    }
+}
+
+#[test]
+fn a_list_is_warned_of_and_never_denied() {
+    let bad = |index: usize| ToolFacts {
+        name: format!("t{index}"),
+        pin: PinState::Changed,
+        shadows: Some(ServerId("x".into())),
+        ..poisoned(&[("/description", Severity::Critical)])
+    };
+    let list: Vec<ToolFacts> = (0..12).map(bad).chain([tool("good")]).collect();
+    let names = "'t0', 't1', 't2', 't3', 't4', 't5', 't6', 't7', 't8', 't9' and 2 more";
+    let mut inspection = InspectionConfig::default();
+    inspection.on_detection.action = DetectionAction::Block;
+    let pinning = VersionPinning { enabled: true, on_change: OnChange::Block };
+    let world = World::default();
+    let judges: [(Box<dyn Guard>, &str); 3] = [
+        (Box::new(ToolShadowing { enabled: true }), "tools have names of another server's"),
+        (Box::new(RugPull { pinning, first_use: FirstUse::Trust }), "tools changed since they were pinned"),
+        (Box::new(ToolPoisoning::new(&ToolPoisoningConfig::default(), &inspection)), "tools have detections"),
+    ];
+    for (mut guard, what) in judges {
+        let answer = guard.check(&Operation::ToolsList { tools: &list }, &world.facts(), at(0.0));
+        let Ok(Answer::Now(Decision::Modify(Modification::AddWarning { message, .. }))) = &answer else {
+            panic!("{answer:?}")
+        };
+        assert_eq!(*message, format!("{what}: {names}"));
+        let clean = guard.check(&Operation::ToolsList { tools: &[tool("good")] }, &world.facts(), at(0.0));
+        assert_eq!(word(&clean), "allow");
+    }
+}
+
+#[test]
+fn what_the_guards_decide_by_default_is_to_alert() {
+    let known = ToolFacts { pin: PinState::Changed, ..poisoned(&[("/description", Severity::Critical)]) };
+    let world = World::default().with(known);
+    assert_eq!(decide(&mut guards(&policy(json!({}))), &world, "read", at(0.0)), "warn");
+}

@@ -1,0 +1,422 @@
+//! Who asks the guards, in which order, and what follows from their answers.
+
+mod changed;
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::config::FailureMode;
+use crate::glob::NameGlob;
+use crate::guard::{
+    Answer, Decision, Denial, Facts, Guard, GuardError, GuardKind, Modification, Operation, Phase, Verdict,
+};
+use crate::ids::Timestamp;
+use changed::Changed;
+
+pub use changed::redact;
+
+/// How much of an operation a guard of this process may read for each millisecond of its `timeout_ms`. Bytes. The
+/// slowest of them read more than that.
+pub const WORK_BYTES_PER_MS: usize = 100_000;
+/// Most questions that can be open at once.
+const MAX_WAITING: usize = 1_024;
+/// Longest message of a panic that is passed on. Bytes.
+const MAX_PANIC_BYTES: usize = 256;
+
+/// A guard's place among the others.
+#[derive(Clone, Debug)]
+pub struct Seat {
+    /// Index into the guards that the executor is made of. Several seats can share a guard, and so what it keeps.
+    pub guard: usize,
+    /// Which servers it is asked about. Empty: every one.
+    pub servers: Vec<NameGlob>,
+    /// Which of those it is not asked about, since an entry before this one is.
+    pub except: Vec<NameGlob>,
+    /// 0 to 100, the lowest is asked first.
+    pub priority: u8,
+    /// How long it may take.
+    pub timeout_ms: u32,
+    /// What it means if it fails.
+    pub failure_mode: FailureMode,
+    /// In which phases it is asked.
+    pub phases: Vec<Phase>,
+}
+
+impl Seat {
+    fn is_for(&self, server: &str) -> bool {
+        (self.servers.is_empty() || self.servers.iter().any(|glob| glob.matches(server)))
+            && !self.except.iter().any(|glob| glob.matches(server))
+    }
+
+    fn deadline(&self, now: Timestamp) -> Timestamp {
+        now.after(Duration::from_millis(u64::from(self.timeout_ms)))
+    }
+}
+
+/// What is to be judged.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// One operation, in each of its phases: [`Operation::Request`] and [`Operation::ToolInvoke`] of one call.
+    pub operations: &'a [Operation<'a>],
+    /// What is known of it.
+    pub facts: &'a Facts<'a>,
+    /// When it was.
+    pub now: Timestamp,
+}
+
+/// A question that a guard has put to somebody else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// What came of a question.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// All guards have answered, or one has denied.
+    Decided(Verdict),
+    /// A guard asks somebody else, and the guards after it wait.
+    Waiting {
+        /// To be given to [`Executor::answer`].
+        ticket: Ticket,
+        /// Which guard.
+        kind: GuardKind,
+        /// What it asks.
+        question: Value,
+        /// The last moment at which an answer counts.
+        deadline: Timestamp,
+    },
+}
+
+/// What a guard said that was asked, for `mcpwarden decide`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Asked {
+    /// Which.
+    pub guard: GuardKind,
+    /// In which phase.
+    pub phase: Phase,
+    /// What it said.
+    pub answer: Said,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What a guard said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Said {
+    /// It has no objection.
+    Allow,
+    /// It must not be.
+    Deny,
+    /// It may be, but is recorded otherwise.
+    Modify,
+    /// It asks somebody else.
+    Later,
+    /// It failed, which denies.
+    FailClosed,
+    /// It failed, which allows.
+    FailOpen,
+}
+
+/// What happened so far, in numbers. They only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct GuardCounters {
+    /// Answers of guards.
+    pub asked: u64,
+    /// Operations denied.
+    pub denied: u64,
+    /// Guards that failed, timeouts and panics included.
+    pub failed: u64,
+    /// Guards that had no answer in time, or too much to read.
+    pub timeouts: u64,
+    /// Guards that panicked.
+    pub panics: u64,
+    /// Questions to somebody else that were refused since too many were open.
+    pub waiting_refused: u64,
+    /// Answers from somebody else that nobody waited for any more.
+    pub late_answers: u64,
+}
+
+/// How far a question has come.
+#[derive(Debug, Default)]
+struct Progress {
+    /// Steps that are done; a step is one guard and one operation.
+    done: usize,
+    verdict: Verdict,
+    changed: Changed,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    progress: Progress,
+    deadline: Timestamp,
+}
+
+/// Asks the guards.
+#[derive(Debug)]
+pub struct Executor {
+    guards: Vec<Box<dyn Guard>>,
+    /// By priority.
+    seats: Vec<Seat>,
+    /// Of each phase, the seats that are asked.
+    by_phase: [Vec<usize>; Phase::ALL.len()],
+    waiting: BTreeMap<Ticket, Waiting>,
+    tickets: u64,
+    counters: GuardCounters,
+}
+
+impl Executor {
+    /// Puts guards into their seats, which are given in the order of the configuration.
+    pub fn new(guards: Vec<Box<dyn Guard>>, mut seats: Vec<Seat>) -> Self {
+        seats.retain(|seat| seat.guard < guards.len());
+        seats.sort_by_key(|seat| seat.priority);
+        let by_phase = Phase::ALL.map(|phase| {
+            seats
+                .iter()
+                .enumerate()
+                .filter(|(_, seat)| seat.phases.contains(&phase))
+                .map(|(index, _)| index)
+                .collect()
+        });
+        let counters = GuardCounters::default();
+        Self { guards, seats, by_phase, waiting: BTreeMap::new(), tickets: 0, counters }
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> &GuardCounters {
+        &self.counters
+    }
+
+    /// Who is asked in which phases, by priority. One guard in several seats is named as often.
+    pub fn phases(&self) -> impl Iterator<Item = (GuardKind, &[Phase])> {
+        self.seats
+            .iter()
+            .filter_map(|seat| Some((self.guards.get(seat.guard)?.kind(), seat.phases.as_slice())))
+    }
+
+    /// Bounds that guards reached so far, by name.
+    pub fn bounds(&self) -> BTreeMap<&'static str, u64> {
+        let mut bounds = BTreeMap::new();
+        for (name, count) in self.guards.iter().flat_map(|guard| guard.counters()) {
+            *bounds.entry(name).or_default() += count;
+        }
+        bounds
+    }
+
+    /// Asks the guards in order: those of [`Phase::Request`], those of the specific phase, those of
+    /// [`Phase::Response`], each by priority. The first denial ends it, and a guard sees what those before it changed.
+    /// Everybody who was asked is added to `trace`.
+    pub fn ask(&mut self, question: &Question<'_>, trace: Option<&mut Vec<Asked>>) -> Outcome {
+        self.go_on(Progress::default(), None, question, trace)
+    }
+
+    /// Goes on with a question that waited, which must be the same as was asked. An answer after the deadline is
+    /// [`GuardError::Timeout`]; `None` where nobody waits for it.
+    pub fn answer(
+        &mut self,
+        ticket: Ticket,
+        answer: Result<Decision, GuardError>,
+        question: &Question<'_>,
+        trace: Option<&mut Vec<Asked>>,
+    ) -> Option<Outcome> {
+        let Some(waiting) = self.waiting.remove(&ticket) else {
+            self.counters.late_answers += 1;
+            return None;
+        };
+        let answer = if question.now > waiting.deadline { Err(GuardError::Timeout) } else { answer };
+        Some(self.go_on(waiting.progress, Some(answer), question, trace))
+    }
+
+    /// The questions whose deadline is over, in order. Each is to be answered with [`GuardError::Timeout`].
+    pub fn expired(&self, now: Timestamp) -> Vec<Ticket> {
+        let over = self.waiting.iter().filter(|(_, waiting)| waiting.deadline < now);
+        over.map(|(ticket, _)| *ticket).collect()
+    }
+
+    /// When the next deadline is.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        self.waiting.values().map(|waiting| waiting.deadline).min()
+    }
+
+    /// Gives up a question: what it was about is gone.
+    pub fn forget(&mut self, ticket: Ticket) {
+        self.waiting.remove(&ticket);
+    }
+
+    /// Tells every guard what became of an operation. `verdict.enforced` says whether a denial stopped it.
+    pub fn settle(&mut self, question: &Question<'_>, verdict: &Verdict) {
+        for guard in &mut self.guards {
+            for operation in question.operations {
+                let settled = || guard.settled(operation, question.facts, verdict, question.now);
+                if catch_unwind(AssertUnwindSafe(settled)).is_err() {
+                    self.counters.failed += 1;
+                    self.counters.panics += 1;
+                }
+            }
+        }
+    }
+
+    fn go_on(
+        &mut self,
+        mut progress: Progress,
+        mut answer: Option<Result<Decision, GuardError>>,
+        question: &Question<'_>,
+        mut trace: Option<&mut Vec<Asked>>,
+    ) -> Outcome {
+        let Question { operations, facts, now } = *question;
+        let mut step = 0;
+        for stage in 0..3 {
+            for operation in operations.iter().filter(|operation| stage_of(operation.phase()) == stage) {
+                let phase = operation.phase();
+                for &index in self.by_phase.get(phase as usize).map(Vec::as_slice).unwrap_or_default() {
+                    step += 1;
+                    if step <= progress.done {
+                        continue;
+                    }
+                    progress.done = step;
+                    let Some(seat) = self.seats.get(index).filter(|seat| seat.is_for(&facts.server.0)) else {
+                        continue;
+                    };
+                    let Some(guard) = self.guards.get_mut(seat.guard) else { continue };
+                    let kind = guard.kind();
+                    let seen = progress.changed.view(operation);
+                    let answered = match answer.take() {
+                        Some(answer) => answer.map(Answer::Now),
+                        None => ask_one(guard.as_mut(), seat, &seen, facts, now, &mut self.counters),
+                    };
+                    let decided = match answered {
+                        Ok(Answer::Now(decision)) => Ok(decision),
+                        Err(error) => Err(error),
+                        Ok(Answer::Later(_)) if self.waiting.len() >= MAX_WAITING => {
+                            self.counters.waiting_refused += 1;
+                            Err(GuardError::Internal("too many questions are open".to_owned()))
+                        }
+                        Ok(Answer::Later(question)) => {
+                            note(&mut trace, kind, phase, Said::Later, || None);
+                            // This step is not done: the answer is for it.
+                            progress.done -= 1;
+                            let deadline = seat.deadline(now);
+                            self.tickets += 1;
+                            let ticket = Ticket(self.tickets);
+                            self.waiting.insert(ticket, Waiting { progress, deadline });
+                            return Outcome::Waiting { ticket, kind, question, deadline };
+                        }
+                    };
+                    self.counters.asked += 1;
+                    let applied = decided.and_then(|decision| {
+                        if let Decision::Modify(modification) = &decision {
+                            progress.changed.apply(operation, modification)?;
+                        }
+                        Ok(decision)
+                    });
+                    match applied {
+                        Ok(Decision::Allow) => note(&mut trace, kind, phase, Said::Allow, || None),
+                        Ok(Decision::Modify(modification)) => {
+                            note(&mut trace, kind, phase, Said::Modify, || Some(describe(&modification)));
+                            progress.verdict.modifications.push((kind, modification));
+                        }
+                        Ok(Decision::Deny(denial)) => {
+                            note(&mut trace, kind, phase, Said::Deny, || Some(denial.message.clone()));
+                            return self.denied(progress.verdict, kind, denial);
+                        }
+                        Err(error) => {
+                            self.counters.failed += 1;
+                            self.counters.timeouts += u64::from(error == GuardError::Timeout);
+                            let closed = seat.failure_mode == FailureMode::FailClosed;
+                            let said = if closed { Said::FailClosed } else { Said::FailOpen };
+                            note(&mut trace, kind, phase, said, || Some(error.to_string()));
+                            if closed {
+                                return self.denied(progress.verdict, kind, failed(kind, &error));
+                            }
+                            progress.verdict.failed_open.push((kind, error));
+                        }
+                    }
+                }
+            }
+        }
+        Outcome::Decided(progress.verdict)
+    }
+
+    fn denied(&mut self, mut verdict: Verdict, kind: GuardKind, denial: Denial) -> Outcome {
+        self.counters.denied += 1;
+        verdict.denied = Some((kind, denial));
+        Outcome::Decided(verdict)
+    }
+}
+
+/// `request` runs before the specific phase, `response` after it.
+fn stage_of(phase: Phase) -> u8 {
+    match phase {
+        Phase::Request => 0,
+        Phase::Response => 2,
+        _ => 1,
+    }
+}
+
+fn ask_one(
+    guard: &mut dyn Guard,
+    seat: &Seat,
+    operation: &Operation<'_>,
+    facts: &Facts<'_>,
+    now: Timestamp,
+    counters: &mut GuardCounters,
+) -> Result<Answer, GuardError> {
+    let budget = WORK_BYTES_PER_MS.saturating_mul(seat.timeout_ms as usize);
+    let asked = catch_unwind(AssertUnwindSafe(|| {
+        if guard.work(operation) > budget {
+            return Err(GuardError::Timeout);
+        }
+        guard.check(operation, facts, now)
+    }));
+    asked.unwrap_or_else(|panic| {
+        counters.panics += 1;
+        Err(GuardError::Internal(format!("panicked: {}", panic_message(panic.as_ref()))))
+    })
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    let message = match (panic.downcast_ref::<&'static str>(), panic.downcast_ref::<String>()) {
+        (Some(message), _) => message,
+        (None, Some(message)) => message.as_str(),
+        (None, None) => "without a message",
+    };
+    message.get(..message.floor_char_boundary(MAX_PANIC_BYTES)).unwrap_or_default()
+}
+
+/// The denial that a failed guard is under `fail_closed`.
+fn failed(kind: GuardKind, error: &GuardError) -> Denial {
+    let code = if *error == GuardError::Timeout { "guard_timeout" } else { "guard_error" };
+    Denial {
+        code: code.to_owned(),
+        message: format!("the guard {} failed, which denies: {error}", kind.name()),
+        details: Some(json!({ "failure_mode": "fail_closed" })),
+    }
+}
+
+fn describe(modification: &Modification) -> String {
+    match modification {
+        Modification::AddWarning { message, .. } => message.clone(),
+        Modification::ReplaceTools(kept) => format!("{} tools are kept", kept.len()),
+        Modification::RedactFields { paths, .. } => format!("redacts {}", paths.join(", ")),
+    }
+}
+
+fn note(
+    trace: &mut Option<&mut Vec<Asked>>,
+    guard: GuardKind,
+    phase: Phase,
+    answer: Said,
+    reason: impl FnOnce() -> Option<String>,
+) {
+    if let Some(trace) = trace {
+        trace.push(Asked { guard, phase, answer, reason: reason() });
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! The six gates: what a client may do by its profile (`sessions:`), whatever the tool. Off by default.
+//! (Requirements: docs/requirements.md, "capabilities".)
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::access::CompiledRule;
+use super::{allow, deny, short};
+use crate::classify::{Classification, Classifier};
+use crate::guard::{Answer, Facts, Guard, GuardError, GuardKind, Operation, Phase, RiskLevel};
+use crate::ids::Timestamp;
+
+/// One of the six.
+#[derive(Debug)]
+pub(super) struct Gate {
+    pub(super) kind: GuardKind,
+    /// The tools that `disabled_tool` and `admin_token` are about.
+    pub(super) tools: Vec<CompiledRule>,
+    pub(super) classifier: Arc<Classifier>,
+}
+
+impl Gate {
+    /// How risky a tool is, and its side effects; of one that is not listed, as far as its name tells.
+    fn told<'a>(&self, tool: &str, facts: &Facts<'a>) -> (RiskLevel, Cow<'a, BTreeSet<String>>) {
+        match facts.tool {
+            Some(known) => (known.risk, Cow::Borrowed(&known.side_effects)),
+            None => {
+                let Classification { risk, side_effects, .. } =
+                    self.classifier.classify(&facts.server.0, tool, "");
+                (risk, Cow::Owned(side_effects))
+            }
+        }
+    }
+}
+
+impl Guard for Gate {
+    fn kind(&self) -> GuardKind {
+        self.kind
+    }
+
+    fn phases(&self) -> &'static [Phase] {
+        &[Phase::ToolInvoke]
+    }
+
+    fn check(
+        &mut self,
+        operation: &Operation<'_>,
+        facts: &Facts<'_>,
+        _: Timestamp,
+    ) -> Result<Answer, GuardError> {
+        let Operation::ToolInvoke { tool_name: tool, .. } = *operation else { return allow() };
+        let profile = facts.profile;
+        let listed = || self.tools.iter().any(|rule| rule.matches(&facts.server.0, tool, facts.tool));
+        let id = || format!("tool '{}' of server '{}'", short(tool), short(&facts.server.0));
+        match self.kind {
+            GuardKind::DisabledTool if listed() => deny("tool_disabled", format!("{} is switched off", id())),
+            GuardKind::Mode if profile.planning => match self.told(tool, facts).1.first() {
+                Some(tag) => {
+                    deny("planning_mode", format!("{} has the side effect {tag}, and this is planning", id()))
+                }
+                None => allow(),
+            },
+            GuardKind::SpecFrozen
+                if !profile.planning && !(profile.spec_frozen && profile.spec_hash.is_some()) =>
+            {
+                match self.told(tool, facts).0 {
+                    risk @ (RiskLevel::High | RiskLevel::Critical) => {
+                        let message =
+                            format!("{} is of {risk:?} risk, which needs spec_frozen and spec_hash", id());
+                        deny("spec_not_frozen", message)
+                    }
+                    RiskLevel::Low | RiskLevel::Medium => allow(),
+                }
+            }
+            GuardKind::ProjectBinding if profile.project_id.is_none() => match self.told(tool, facts).0 {
+                RiskLevel::Low => allow(),
+                risk => {
+                    deny("project_required", format!("{} is of {risk:?} risk, which needs project_id", id()))
+                }
+            },
+            GuardKind::SideEffects if !profile.policy_blacklist.is_empty() => {
+                let effects = self.told(tool, facts).1;
+                match effects.intersection(&profile.policy_blacklist).next() {
+                    Some(tag) => deny(
+                        "side_effect_denied",
+                        format!("{} has the side effect {tag}, which is denied", id()),
+                    ),
+                    None => allow(),
+                }
+            }
+            GuardKind::AdminToken if !profile.admin_token && listed() => {
+                deny("admin_token_required", format!("{} needs a token of an administrator", id()))
+            }
+            _ => allow(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+use serde_json::json;
+
+use super::super::tests::{World, at, call};
+use super::*;
+
+fn limiter(limits: serde_json::Value) -> Limiter {
+    let limits: RateLimits = serde_json::from_value(limits).unwrap();
+    let mut problems = Vec::new();
+    let limiter = Limiter::new(&limits, true, "policy.rate_limits", &mut problems);
+    assert!(problems.is_empty(), "{problems:?}");
+    limiter
+}
+
+/// How many of so many calls at these seconds pass.
+fn passed(limiter: &mut Limiter, server: &str, tool: &str, seconds: impl Iterator<Item = f64>) -> usize {
+    let world = World::server(server);
+    seconds.filter(|second| call(limiter, &world, tool, at(*second)) == "allow").count()
+}
+
+#[test]
+fn a_bucket_has_its_burst_and_fills_with_calls_per_minute() {
+    let all = |count: u32| (0..count).map(|_| 0.0);
+    for (limits, expected) in [
+        (json!({}), 60),
+        (json!({"default_rpm": 10}), 10),
+        (json!({"default_rpm": 10, "default_burst": 3}), 3),
+        (json!({"default_rpm": 1, "default_burst": 5}), 5),
+        (json!({"default_rpm": 0}), 0),
+        (json!({"default_rpm": 0, "per_server": {"files": {"calls_per_minute": 7}}}), 7),
+        (json!({"per_server": {"fi*": {"calls_per_minute": 7, "burst": 2}}}), 2),
+        (json!({"per_server": {"files": {"calls_per_minute": 0}}}), 0),
+        // The plain name counts before globs, and of several globs the strictest.
+        (json!({"per_server": {"*": {"calls_per_minute": 1}, "files": {"calls_per_minute": 9}}}), 9),
+        (json!({"per_server": {"*": {"calls_per_minute": 9}, "f*": {"calls_per_minute": 4}}}), 4),
+        (json!({"per_tool": {"read": {"calls_per_minute": 5}}}), 5),
+        (json!({"per_tool": {"mcp:files:re*": {"calls_per_minute": 5}}}), 5),
+        (json!({"per_tool": {"mcp:mail:read": {"calls_per_minute": 5}}}), 60),
+        (json!({"per_tool": {"read": {"calls_per_minute": 0}}}), 0),
+        (json!({"default_rpm": 4, "per_tool": {"read": {"calls_per_minute": 5}}}), 4),
+    ] {
+        assert_eq!(passed(&mut limiter(limits.clone()), "files", "read", all(100)), expected, "{limits}");
+    }
+    let mut limiter = limiter(json!({"default_rpm": 6, "default_burst": 2}));
+    let seconds = [0.0, 0.0, 0.0, 9.999, 10.0, 10.1, 19.9, 20.0, 600.0, 600.0, 600.0];
+    let passes: Vec<usize> =
+        seconds.iter().map(|second| passed(&mut limiter, "files", "read", [*second].into_iter())).collect();
+    assert_eq!(passes, [1, 1, 0, 0, 1, 0, 0, 1, 1, 1, 0]);
+}
+
+#[test]
+fn servers_tools_and_users_have_buckets_of_their_own() {
+    let mut limiter = limiter(json!({"default_rpm": 2, "per_tool": {"*": {"calls_per_minute": 1}}}));
+    let mut said = Vec::new();
+    for (server, uid, tool) in
+        [("a", 1, "x"), ("a", 1, "x"), ("a", 1, "y"), ("a", 1, "z"), ("b", 1, "x"), ("a", 2, "x")]
+    {
+        let world = World { uid: Some(uid), ..World::server(server) };
+        said.push(call(&mut limiter, &world, tool, at(0.0)));
+    }
+    assert_eq!(said, ["allow", "rate_limited", "allow", "rate_limited", "allow", "allow"]);
+}
+
+#[test]
+fn a_limit_of_zero_is_blocked_and_said() {
+    let world = World::default();
+    let operation = Operation::ToolInvoke { tool_name: "read", arguments: None };
+    for (limits, expected) in [
+        (json!({"default_rpm": 0}), "server 'files' is blocked: its rate limit is 0 calls a minute"),
+        (
+            json!({"default_rpm": 1, "per_tool": {"read": {"calls_per_minute": 0}}}),
+            "tool 'read' of server 'files' is blocked: its rate limit is 0 calls a minute",
+        ),
+    ] {
+        let Ok(Answer::Now(crate::guard::Decision::Deny(denial))) =
+            limiter(limits).check(&operation, &world.facts(), at(0.0))
+        else {
+            panic!("is let through")
+        };
+        assert_eq!(denial.message, expected);
+    }
+}
+
+#[test]
+fn time_that_goes_back_gives_no_tokens() {
+    let mut limiter = limiter(json!({"default_rpm": 1}));
+    assert_eq!(passed(&mut limiter, "files", "read", [100.0, 40.0, 0.0].into_iter()), 1);
+}
+
+#[test]
+fn buckets_are_bounded_and_a_full_one_is_as_good_as_none() {
+    let mut limiter = limiter(json!({"default_rpm": 60}));
+    for server in 0..MAX_BUCKETS {
+        passed(&mut limiter, &format!("s{server}"), "x", [0.0].into_iter());
+    }
+    passed(&mut limiter, "new", "x", [10.0].into_iter());
+    assert_eq!((limiter.full_at.len(), limiter.evicted), (1, 0));
+    for server in 0..=MAX_BUCKETS {
+        passed(&mut limiter, &format!("s{server}"), "x", [10.0].into_iter());
+    }
+    assert_eq!((limiter.full_at.len(), limiter.counters()), (MAX_BUCKETS, vec![("rate_buckets_evicted", 2)]));
+}

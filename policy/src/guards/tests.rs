@@ -1,0 +1,430 @@
+//! What the tests of all guards share, the guards as they are configured, and the documentation.
+
+use std::sync::{Arc, LazyLock};
+
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::config::{GuardEntry, PolicyConfig};
+use super::*;
+use crate::classify::Classifier;
+use crate::detect::{DetectConfig, Detector, RuleSet, ToolNames};
+use crate::event::Identity;
+use crate::guard::{
+    Facts, Guard, Listing, Operation, Phase, Profile, ToolCategory, ToolFacts, Trust, Verdict,
+};
+use crate::ids::{ServerId, SessionId, Timestamp};
+
+pub(super) const SECOND: u64 = 1_000_000_000;
+/// Any moment.
+pub(super) const NOON: u64 = 1_767_700_800 * SECOND;
+
+pub(super) static DETECTOR: LazyLock<Arc<Detector>> = LazyLock::new(|| {
+    Arc::new(Detector::new(RuleSet::built_in().unwrap(), &DetectConfig::default()).unwrap())
+});
+
+pub(super) fn at(seconds: f64) -> Timestamp {
+    Timestamp(NOON + (seconds * 1e9) as u64)
+}
+
+pub(super) fn raw(value: Value) -> Box<RawValue> {
+    serde_json::value::to_raw_value(&value).unwrap()
+}
+
+/// Everything that facts are borrowed from.
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) server: ServerId,
+    pub(super) identity: Identity,
+    pub(super) enabled: bool,
+    pub(super) trust: Trust,
+    pub(super) listing: Listing,
+    pub(super) session: SessionId,
+    pub(super) uid: Option<u32>,
+    pub(super) turn: Option<String>,
+    pub(super) tool: Option<ToolFacts>,
+    pub(super) names: ToolNames,
+    pub(super) profile: Profile,
+    pub(super) metadata: Value,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self {
+            server: ServerId("files".to_owned()),
+            identity: Identity::Declared,
+            enabled: true,
+            trust: Trust::Medium,
+            listing: Listing::Listed,
+            session: SessionId("sess_1".to_owned()),
+            uid: Some(1000),
+            turn: None,
+            tool: None,
+            names: ToolNames::default(),
+            profile: Profile::default(),
+            metadata: Value::Null,
+        }
+    }
+}
+
+impl World {
+    pub(super) fn server(server: &str) -> Self {
+        Self { server: ServerId(server.to_owned()), ..Self::default() }
+    }
+
+    pub(super) fn with(mut self, tool: ToolFacts) -> Self {
+        self.tool = Some(tool);
+        self
+    }
+
+    pub(super) fn facts(&self) -> Facts<'_> {
+        Facts {
+            server: &self.server,
+            identity: self.identity,
+            enabled: self.enabled,
+            trust: self.trust,
+            listing: self.listing,
+            session: &self.session,
+            uid: self.uid,
+            turn: self.turn.as_deref(),
+            tool: self.tool.as_ref(),
+            tool_names: &self.names,
+            profile: &self.profile,
+            metadata: &self.metadata,
+        }
+    }
+}
+
+pub(super) fn tool(name: &str) -> ToolFacts {
+    ToolFacts { name: name.to_owned(), hash: format!("sha256:{}", "a".repeat(64)), ..ToolFacts::default() }
+}
+
+/// What a guard says, in a word: `allow`, `warn`, or the code of the denial.
+pub(super) fn word(answer: &Result<Answer, GuardError>) -> &str {
+    match answer {
+        Ok(Answer::Now(Decision::Allow)) => "allow",
+        Ok(Answer::Now(Decision::Modify(Modification::AddWarning { .. }))) => "warn",
+        Ok(Answer::Now(Decision::Deny(denial))) => &denial.code,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What a guard says of a call, in a word.
+pub(super) fn call(guard: &mut dyn Guard, world: &World, tool: &str, now: Timestamp) -> String {
+    let operation = Operation::ToolInvoke { tool_name: tool, arguments: None };
+    word(&guard.check(&operation, &world.facts(), now)).to_owned()
+}
+
+/// Guards by a configuration.
+pub(super) fn guards(config: &GuardsConfig) -> Executor {
+    build(config, &DETECTOR, &Arc::new(Classifier::default())).unwrap()
+}
+
+pub(super) fn policy(policy: Value) -> GuardsConfig {
+    GuardsConfig { policy: serde_json::from_value(policy).unwrap(), ..GuardsConfig::default() }
+}
+
+pub(super) fn entries(entries: Value) -> Vec<GuardEntry> {
+    serde_json::from_value(entries).unwrap()
+}
+
+/// Asks about a call, with its request, and says who denied it with which code; then the call is settled.
+pub(super) fn decide(guards: &mut Executor, world: &World, tool: &str, now: Timestamp) -> String {
+    let operations = [
+        Operation::ToolInvoke { tool_name: tool, arguments: None },
+        Operation::Request { method: "tools/call", params: None },
+    ];
+    let facts = world.facts();
+    let question = Question { operations: &operations, facts: &facts, now };
+    let Outcome::Decided(mut verdict) = guards.ask(&question, None) else { panic!("waits") };
+    verdict.enforced = verdict.denied.is_some();
+    guards.settle(&question, &verdict);
+    let warned = if verdict.modifications.is_empty() { "allow" } else { "warn" };
+    verdict.denied.map_or(warned.to_owned(), |(kind, denial)| format!("{}: {}", kind.name(), denial.code))
+}
+
+#[test]
+fn the_order_of_evaluation_is_server_then_tool_then_pinning_then_rate_limit() {
+    let full = json!({
+        "denied_servers": ["files"], "denied_tools": ["read"], "version_pinning": {"on_change": "block"},
+        "rate_limits": {"enabled": true, "default_rpm": 0}, "disabled_tools": ["read"],
+    });
+    let mut world = World::default().with(tool("read"));
+    world.tool.as_mut().unwrap().pin = crate::guard::PinState::Changed;
+    for (without, expected) in [
+        ("", "server_access: server_denied"),
+        ("denied_servers", "tool_access: tool_denied"),
+        ("denied_tools", "rug_pull: tool_changed"),
+        ("version_pinning", "rate_limit: rate_limited"),
+        ("rate_limits", "disabled_tool: tool_disabled"),
+        ("disabled_tools", "warn"),
+    ]
+    .into_iter()
+    .scan(full, |config, (without, expected)| {
+        config.as_object_mut().unwrap().remove(without);
+        Some((config.clone(), expected))
+    }) {
+        assert_eq!(decide(&mut guards(&policy(without)), &world, "read", at(0.0)), expected);
+    }
+}
+
+#[test]
+fn defaults_of_the_policy_are_those_of_the_requirements() {
+    let defaults = PolicyConfig::default();
+    assert!(!defaults.fail_closed && !defaults.rate_limits.enabled && defaults.version_pinning.enabled);
+    assert_eq!((defaults.pending_grace.as_secs(), defaults.rate_limits.default_rpm), (30, 60));
+    assert_eq!(defaults.server_policy, config::ListPolicy::None);
+    let entry: GuardEntry = serde_json::from_value(json!({"kind": "mode"})).unwrap();
+    assert_eq!(entry, GuardEntry::new(GuardKind::Mode));
+    assert_eq!((entry.enabled, entry.timeout_ms), (true, 1_000));
+    assert_eq!(entry.failure_mode, config::FailureMode::FailClosed);
+}
+
+#[test]
+fn an_unknown_word_is_an_error_and_no_silent_mode() {
+    for text in [
+        r#"{"server_policy": "allow_list"}"#,
+        r#"{"tool_policy": ""}"#,
+        r#"{"version_pinning": {"on_change": "deny"}}"#,
+        r#"{"denied_tools": [{"server": "x", "name": "y"}]}"#,
+        r#"{"denied_tools": [{"server": "x"}]}"#,
+        r#"{"denied_servers": [{"server": "x"}]}"#,
+        r#"{"pending_grace": 30}"#,
+        r#"{"pending_grace": "soon"}"#,
+        r#"{"enforce": true}"#,
+    ] {
+        assert!(serde_json::from_str::<PolicyConfig>(text).is_err(), "{text}");
+    }
+    for text in [
+        r#"{"kind": "wasm"}"#,
+        r#"{"kind": "mode", "failure_mode": "closed"}"#,
+        r#"{"kind": "mode", "runs_on": ["always"]}"#,
+        r#"{"kind": "mode", "server": "x"}"#,
+        r#"{"enabled": true}"#,
+    ] {
+        assert!(serde_json::from_str::<GuardEntry>(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn everything_that_is_wrong_is_said_with_its_place() {
+    let mut config = policy(json!({
+        "denied_servers": ["["], "allowed_tools": [{"server": "{", "tool": "", "content_hash": "abc"}],
+        "disabled_tools": ["["], "rate_limits": {"per_server": {"a": {"calls_per_minute": 1, "burst": 0}}},
+    }));
+    config.policy.rate_limits.enabled = true;
+    config.cross_server.burst.max_calls = 0;
+    config.servers.insert("s".into(), serde_json::from_value(json!({"allow_tools": ["["]})).unwrap());
+    config.guards = entries(json!([
+        {"kind": "mode", "priority": 101, "timeout_ms": 9, "runs_on": [], "config": {"x": 1}},
+        {"kind": "tool_poisoning", "servers": [], "config": {"min_detections": 0, "scan_fields": []}},
+        {"kind": "server_whitelist", "servers": ["["], "timeout_ms": 10_001, "config": {"allowed": []}},
+    ]));
+    let problems = build(&config, &DETECTOR, &Arc::new(Classifier::default())).unwrap_err();
+    let mut paths: Vec<&str> = problems.iter().map(|problem| problem.path.as_str()).collect();
+    paths.sort_unstable();
+    assert_eq!(
+        paths,
+        [
+            "cross_server.burst.max_calls",
+            "guards[0].config",
+            "guards[0].priority",
+            "guards[0].runs_on",
+            "guards[0].timeout_ms",
+            "guards[1].config.min_detections",
+            "guards[1].config.scan_fields",
+            "guards[1].servers",
+            "guards[2].config",
+            "guards[2].servers[0]",
+            "guards[2].timeout_ms",
+            "policy.allowed_tools[0].content_hash",
+            "policy.allowed_tools[0].server",
+            "policy.allowed_tools[0].tool",
+            "policy.denied_servers[0].id",
+            "policy.disabled_tools[0].tool",
+            "policy.rate_limits.per_server.a.burst",
+            "servers.s.allow_tools[0]",
+        ]
+    );
+}
+
+#[test]
+fn an_entry_amends_the_guard_of_its_kind_for_the_servers_it_names() {
+    let mut config = policy(json!({"denied_tools": ["read"]}));
+    config.guards = entries(json!([
+        {"kind": "tool_access", "servers": ["free*"], "enabled": false},
+        {"kind": "tool_access", "servers": ["strict", "free-not"], "config": {"allowed_tools": ["list"]}},
+        {"kind": "server_whitelist", "servers": ["alone"], "config": {"allowed_servers": ["github"]}},
+    ]));
+    let mut guards = guards(&config);
+    for (server, name, expected) in [
+        ("other", "read", "tool_access: tool_denied"),
+        ("other", "list", "allow"),
+        ("free", "read", "allow"),
+        // Of several entries the first counts.
+        ("free-not", "write", "allow"),
+        ("strict", "list", "allow"),
+        ("strict", "read", "tool_access: tool_not_allowed"),
+        ("alone", "list", "server_access: server_not_allowed"),
+    ] {
+        let world = World { session: SessionId(format!("{server} {name}")), ..World::server(server) };
+        assert_eq!(decide(&mut guards, &world, name, at(0.0)), expected, "{server} {name}");
+    }
+}
+
+#[test]
+fn the_six_gates_are_off_by_default_and_a_list_turns_its_gate_on() {
+    let mut world =
+        World::default().with(ToolFacts { risk: crate::guard::RiskLevel::Critical, ..tool("pay") });
+    world.profile.planning = true;
+    world.tool.as_mut().unwrap().side_effects.insert("payments".to_owned());
+    world.profile.policy_blacklist.insert("payments".to_owned());
+    assert_eq!(decide(&mut guards(&GuardsConfig::default()), &world, "pay", at(0.0)), "allow");
+    let mut on = GuardsConfig::default();
+    on.guards = entries(json!([{"kind": "side_effects"}]));
+    let expected = "side_effects: side_effect_denied";
+    assert_eq!(decide(&mut guards(&on), &world, "pay", at(0.0)), expected);
+    let listed = policy(json!({"requires_admin_token": ["pay"]}));
+    let expected = "admin_token: admin_token_required";
+    assert_eq!(decide(&mut guards(&listed), &world, "pay", at(0.0)), expected);
+}
+
+#[test]
+fn custom_patterns_of_entries_go_to_the_detector() {
+    let guards = entries(json!([
+        {"kind": "tool_poisoning", "config": {"custom_patterns": ["execute.*as.*root", "b"], "alert_threshold": 2}},
+        {"kind": "tool_poisoning", "enabled": false, "config": {"custom_patterns": ["c"]}},
+    ]));
+    let patterns = custom_patterns(&guards);
+    let names: Vec<(&str, &str)> =
+        patterns.iter().map(|pattern| (pattern.name.as_str(), pattern.pattern.as_str())).collect();
+    assert_eq!(names, [("tool_poisoning_1", "execute.*as.*root"), ("tool_poisoning_2", "b")]);
+}
+
+#[test]
+fn names_are_those_of_the_configuration() {
+    for kind in GuardKind::ALL {
+        assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
+        assert_eq!(GuardKind::ALL[kind as usize], kind);
+    }
+    for phase in Phase::ALL {
+        assert_eq!(serde_json::to_value(phase).unwrap(), phase.name());
+        assert_eq!(Phase::ALL[phase as usize], phase);
+    }
+    let alias: GuardKind = serde_json::from_value(json!("server_whitelist")).unwrap();
+    assert_eq!(alias, GuardKind::ServerAccess);
+    assert_eq!(default_priority(GuardKind::ToolShadowing), 10);
+    assert_eq!(default_priority(GuardKind::AdminToken), 80);
+}
+
+/// docs/guards.md, without its surroundings.
+fn documented(from: &str) -> Vec<Vec<String>> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guards.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let table = text.split(from).nth(1).unwrap();
+    let rows = table.lines().skip(1).skip_while(|line| line.is_empty() || line.starts_with("|---"));
+    rows.take_while(|line| line.starts_with('|'))
+        .map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().replace('`', "")).collect())
+        .collect()
+}
+
+/// Every guard, as it is built in.
+fn every_guard() -> Executor {
+    let mut config = GuardsConfig::default();
+    config.guards = GuardKind::ALL.map(GuardEntry::new).to_vec();
+    guards(&config)
+}
+
+#[test]
+fn the_documentation_says_what_can_enforce_what() {
+    let mut expected = Vec::new();
+    for (kind, phases) in every_guard().phases() {
+        for &phase in phases {
+            let enforcers: Vec<&str> =
+                enforcers(kind, phase).iter().map(|enforcer| enforcer.name()).collect();
+            let what = if enforcers.is_empty() { "reported only".to_owned() } else { enforcers.join(", ") };
+            expected.push(vec![kind.name().to_owned(), phase.name().to_owned(), what]);
+        }
+    }
+    assert_eq!(documented("| guard | phase | what can enforce it |"), expected);
+}
+
+#[test]
+fn the_documentation_says_the_order_of_the_guards() {
+    let rows = documented("| guard | priority | on | denies (code) |");
+    let order: Vec<(String, String)> = rows.into_iter().map(|row| (row[0].clone(), row[1].clone())).collect();
+    let expected: Vec<(String, String)> = GuardKind::ALL
+        .iter()
+        .map(|kind| (kind.name().to_owned(), default_priority(*kind).to_string()))
+        .collect();
+    assert_eq!(order, expected);
+    assert_eq!(every_guard().phases().map(|(kind, _)| kind).collect::<Vec<_>>(), GuardKind::ALL);
+}
+
+#[test]
+fn the_trace_names_everybody_who_was_asked() {
+    let mut guards = guards(&policy(json!({"denied_tools": ["read"]})));
+    let operations = [
+        Operation::Request { method: "tools/call", params: None },
+        Operation::ToolInvoke { tool_name: "read", arguments: None },
+    ];
+    let world = World::default();
+    let facts = world.facts();
+    let mut trace = Vec::new();
+    guards.ask(&Question { operations: &operations, facts: &facts, now: at(0.0) }, Some(&mut trace));
+    assert_eq!(
+        serde_json::to_value(trace).unwrap(),
+        json!([
+            {"guard": "server_access", "phase": "request", "answer": "allow"},
+            {"guard": "sampling", "phase": "request", "answer": "allow"},
+            {"guard": "tool_shadowing", "phase": "tool_invoke", "answer": "allow"},
+            {"guard": "cross_server", "phase": "tool_invoke", "answer": "allow"},
+            {"guard": "tool_access", "phase": "tool_invoke", "answer": "deny",
+             "reason": "tool 'read' of server 'files' is denied by '*:read'"},
+        ])
+    );
+}
+
+mod properties {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::glob::NameGlob;
+
+    /// A few calls of any names by all guards.
+    fn run(calls: &[(u8, String, f64, Option<String>)]) -> Vec<String> {
+        let mut config = policy(json!({
+            "denied_tools": ["*x*"], "rate_limits": {"enabled": true, "default_rpm": 20},
+        }));
+        config.guards = GuardKind::ALL.map(GuardEntry::new).to_vec();
+        let mut guards = guards(&config);
+        let decide = |(server, name, seconds, turn): &(u8, String, f64, Option<String>)| {
+            let server = ServerId(format!("s{server}"));
+            let world = World { turn: turn.clone(), server, ..World::default() };
+            decide(&mut guards, &world, name, at(*seconds))
+        };
+        calls.iter().map(decide).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn no_name_or_time_makes_a_guard_fail_and_the_same_calls_are_decided_the_same(
+            calls in prop::collection::vec(
+                (0..3_u8, "\\PC{0,12}|(read|send|write)_[a-y]", 0.0..60.0, prop::option::of("[ab]")), 0..40)
+        ) {
+            let decided = run(&calls);
+            prop_assert_eq!(&decided, &run(&calls));
+            prop_assert!(decided.iter().all(|word| !word.contains("guard_")), "{:?}", decided);
+        }
+
+        #[test]
+        fn no_text_makes_a_glob_or_the_classifier_panic(text in "\\PC*|[\\[\\]{},*?\\\\!a-c-]{0,40}", name in "\\PC*") {
+            if let Ok(glob) = NameGlob::new(&text, true, "p") {
+                glob.matches(&name);
+            }
+            Classifier::default().classify(&name, &text, &name);
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Guards that read texts: what tools answer, and what servers ask of the client's model and user.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::config::{ResultInjectionConfig, SamplingConfig, TextAction};
+use super::{allow, deny, deny_with, short};
+use crate::detect::{Detector, Inspection};
+use crate::event::Severity;
+use crate::guard::{
+    Answer, Decision, Facts, Guard, GuardError, GuardKind, Modification, Operation, Phase, Trust,
+};
+use crate::ids::Timestamp;
+
+/// What the detections at or above the threshold lead to.
+fn act(
+    inspection: Inspection,
+    threshold: Severity,
+    action: TextAction,
+    trust: Trust,
+    (code, what): (&str, String),
+) -> Result<Answer, GuardError> {
+    let mut detections = inspection.detections;
+    detections.retain(|detection| detection.severity >= threshold);
+    let Some(severity) = detections.iter().map(|detection| detection.severity).max() else { return allow() };
+    let mut rules: Vec<&str> = detections.iter().map(|detection| detection.pattern.as_str()).collect();
+    rules.sort_unstable();
+    rules.dedup();
+    let message = format!("{what} has detections: {}", rules.join(", "));
+    if action == TextAction::Block && trust != Trust::High {
+        return deny_with(code, message, json!({ "severity": severity, "detections": detections }));
+    }
+    Ok(Decision::Modify(Modification::AddWarning { message, detections }).into())
+}
+
+fn bytes(json: Option<&RawValue>) -> usize {
+    json.map_or(0, |json| json.get().len())
+}
+
+/// `result_injection`
+#[derive(Debug)]
+pub(super) struct ResultInjection {
+    pub(super) detector: Arc<Detector>,
+    pub(super) threshold: Severity,
+    pub(super) config: ResultInjectionConfig,
+}
+
+impl Guard for ResultInjection {
+    fn kind(&self) -> GuardKind {
+        GuardKind::ResultInjection
+    }
+
+    fn phases(&self) -> &'static [Phase] {
+        &[Phase::ToolResult]
+    }
+
+    fn work(&self, operation: &Operation<'_>) -> usize {
+        if let Operation::ToolResult { result, .. } = *operation { bytes(result) } else { 0 }
+    }
+
+    fn check(
+        &mut self,
+        operation: &Operation<'_>,
+        facts: &Facts<'_>,
+        _: Timestamp,
+    ) -> Result<Answer, GuardError> {
+        let Operation::ToolResult { tool_name, result: Some(result) } = *operation else { return allow() };
+        let inspection = self.detector.result(result.get(), facts.tool_names);
+        if inspection.detections.is_empty() {
+            return allow();
+        }
+        let what =
+            format!("the result of tool '{}' of server '{}'", short(tool_name), short(&facts.server.0));
+        act(inspection, self.threshold, self.config.action, facts.trust, ("result_injection", what))
+    }
+}
+
+/// `sampling`
+#[derive(Debug)]
+pub(super) struct Sampling {
+    pub(super) detector: Arc<Detector>,
+    pub(super) threshold: Severity,
+    pub(super) config: SamplingConfig,
+}
+
+/// Whether a method is one by which a server asks the client's model, or its user.
+fn asks(method: &str) -> bool {
+    matches!(method, "sampling/createMessage" | "elicitation/create")
+}
+
+impl Guard for Sampling {
+    fn kind(&self) -> GuardKind {
+        GuardKind::Sampling
+    }
+
+    fn phases(&self) -> &'static [Phase] {
+        &[Phase::Request]
+    }
+
+    fn work(&self, operation: &Operation<'_>) -> usize {
+        match *operation {
+            Operation::Request { method, params } if asks(method) => bytes(params),
+            _ => 0,
+        }
+    }
+
+    fn check(
+        &mut self,
+        operation: &Operation<'_>,
+        facts: &Facts<'_>,
+        _: Timestamp,
+    ) -> Result<Answer, GuardError> {
+        let Operation::Request { method, params } = *operation else { return allow() };
+        if !asks(method) {
+            return allow();
+        }
+        let what = format!("{method} of server '{}'", short(&facts.server.0));
+        if self.config.deny_all {
+            return deny("sampling_denied", format!("{what}: such requests are denied"));
+        }
+        let Some(params) = params else { return allow() };
+        let inspection = self.detector.sampling(params.get());
+        act(inspection, self.threshold, self.config.action, facts.trust, ("sampling_injection", what))
+    }
+}
+
+#[cfg(test)]
+mod tests;

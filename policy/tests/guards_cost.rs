@@ -1,0 +1,97 @@
+//! What a call costs that no guard objects to: no memory, and little time. `cargo test --release -p mcpwarden-policy
+//! --test guards_cost -- --nocapture` prints the time.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use mcpwarden_policy::classify::Classifier;
+use mcpwarden_policy::detect::{DetectConfig, Detector, RuleSet, ToolNames};
+use mcpwarden_policy::event::Identity;
+use mcpwarden_policy::guard::{
+    Facts, Listing, Operation, PinState, Profile, RiskLevel, ToolCategory, ToolFacts, Trust, Verdict,
+};
+use mcpwarden_policy::guards::{GuardsConfig, Outcome, Question, build};
+use mcpwarden_policy::{ServerId, SessionId, Timestamp};
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
+
+/// Counts what is allocated.
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: everything is handed on to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `GlobalAlloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+#[test]
+fn a_call_that_no_guard_objects_to_allocates_nothing() {
+    let detector = Detector::new(RuleSet::built_in().unwrap(), &DetectConfig::default()).unwrap();
+    let mut guards =
+        build(&GuardsConfig::default(), &Arc::new(detector), &Arc::new(Classifier::default())).unwrap();
+    let params: Box<RawValue> =
+        to_raw_value(&json!({"name": "read_file", "arguments": {"path": "x".repeat(160)}})).unwrap();
+    let tool = ToolFacts {
+        name: "read_file".to_owned(),
+        hash: format!("sha256:{}", "a".repeat(64)),
+        pin: PinState::Pinned,
+        category: ToolCategory::Read,
+        risk: RiskLevel::Low,
+        side_effects: BTreeSet::new(),
+        ..ToolFacts::default()
+    };
+    let (names, profile, session) =
+        (ToolNames::default(), Profile::default(), SessionId("sess_1".to_owned()));
+    let servers = [ServerId("files".to_owned()), ServerId("mail".to_owned())];
+    let operations = [
+        Operation::Request { method: "tools/call", params: Some(&params) },
+        Operation::ToolInvoke { tool_name: "read_file", arguments: Some(&params) },
+    ];
+    let (rounds, warm_up) = (20_000_u32, 2_000);
+    let (mut before, mut start) = (0, Instant::now());
+    for round in 0..rounds + warm_up {
+        if round == warm_up {
+            before = ALLOCATIONS.load(Ordering::Relaxed);
+            start = Instant::now();
+        }
+        // Two servers, so that the rules across servers are at work; a call a second, so that none is a burst.
+        let server = servers.get(usize::from(round % 7 == 0)).unwrap();
+        let facts = Facts {
+            server,
+            identity: Identity::Derived,
+            enabled: true,
+            trust: Trust::Medium,
+            listing: Listing::Listed,
+            session: &session,
+            uid: Some(1000),
+            turn: None,
+            tool: Some(&tool),
+            tool_names: &names,
+            profile: &profile,
+            metadata: &Value::Null,
+        };
+        let now = Timestamp(u64::from(round) * 1_000_000_000);
+        let question = Question { operations: &operations, facts: &facts, now };
+        let outcome = guards.ask(&question, None);
+        assert_eq!(outcome, Outcome::Decided(Verdict::default()));
+        guards.settle(&question, &Verdict::default());
+    }
+    println!("{} ns a call", start.elapsed().as_nanos() / u128::from(rounds));
+    assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0);
+}
