@@ -9,6 +9,7 @@ mod config;
 mod connection;
 mod inspect;
 mod io;
+mod judge;
 mod listing;
 mod memory;
 mod pairing;
@@ -22,6 +23,7 @@ use std::collections::{BTreeSet, HashMap};
 
 pub use config::{Counters, Declared, EngineConfig, EngineLimits, Inspect, Payloads};
 pub use io::{Exec, ExitStatus, Input, Output, Process};
+pub use judge::{Judge, ServerStanding};
 
 use crate::detect::DetectionCache;
 use crate::event::{CaptureGap, Event, EventBody, ServerType};
@@ -60,6 +62,9 @@ pub struct Engine {
     sessions: inspect::Sessions,
     definitions: DetectionCache,
     registry: Registry,
+    judge: Option<Judge>,
+    /// The turn of the model that the input belongs to, where the recording tells.
+    turn: Option<String>,
     memory: memory::Memory,
     /// What is due when; entries that no longer hold are skipped.
     due: BTreeSet<(Timestamp, Due)>,
@@ -97,6 +102,8 @@ impl Engine {
             sessions: inspect::Sessions::default(),
             definitions: DetectionCache::new(CACHED_DEFINITIONS),
             registry,
+            judge: None,
+            turn: None,
             memory: memory::Memory::default(),
             due: BTreeSet::new(),
             scratch: String::new(),

@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 
 pub use method::Method;
 pub(crate) use value::mend_surrogates;
-pub use value::{decode_str, members, value};
+pub use value::{decode_str, members, string, value};
 
 /// Most messages in one batch.
 pub const MAX_BATCH: usize = 10_000;

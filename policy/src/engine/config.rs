@@ -229,6 +229,8 @@ counters! {
     registry_refused,
     /// Pins that could not be read or kept.
     store_errors,
+    /// What guards object to.
+    denials,
     /// Things found that are bad enough to be events.
     detections,
     /// Bounds that an inspection reached: something was not looked at, or not said.

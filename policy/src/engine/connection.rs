@@ -1,6 +1,6 @@
 //! What is known of one connection.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::config::EngineLimits;
 use super::io::{Exec, ExitStatus, Process};
@@ -9,6 +9,7 @@ use super::pairing::Pairing;
 use super::traffic::Seen;
 use crate::discovery::{self, Match};
 use crate::event::{CaptureGap, Identity, MatchedBy, ServerExited};
+use crate::guard::ToolFacts;
 use crate::ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
 
 /// Something that came before it was known whether this is a server.
@@ -69,8 +70,11 @@ pub(super) struct Connection {
     pub(super) inners: Vec<ConnectionId>,
     /// Client to server, server to client.
     requests: [Pairing; 2],
-    /// Digests of names and hashes of tools that were said.
-    pub(super) tools: HashSet<[u8; 16]>,
+    /// Digests of names and hashes of definitions that were said.
+    pub(super) said: HashSet<[u8; 16]>,
+    /// What is known of the tools that it lists, by name.
+    pub(super) tools: HashMap<String, ToolFacts>,
+    pub(super) tools_bytes: usize,
     pub(super) totals: ServerExited,
 }
 
@@ -99,7 +103,9 @@ impl Connection {
             outer: None,
             inners: Vec::new(),
             requests: [Pairing::default(), Pairing::default()],
-            tools: HashSet::new(),
+            said: HashSet::new(),
+            tools: HashMap::new(),
+            tools_bytes: 0,
             totals: ServerExited::default(),
         }
     }
@@ -220,6 +226,19 @@ impl Connection {
         before - self.chain.len()
     }
 
+    /// Remembers what is known of a tool, in place of what was.
+    pub(super) fn know(&mut self, facts: ToolFacts) {
+        self.forget_tool(&facts.name);
+        self.tools_bytes += tool_bytes(&facts);
+        self.tools.insert(facts.name.clone(), facts);
+    }
+
+    pub(super) fn forget_tool(&mut self, name: &str) {
+        if let Some(known) = self.tools.remove(name) {
+            self.tools_bytes -= tool_bytes(&known);
+        }
+    }
+
     /// The program that names the server.
     pub(super) fn naming(&self) -> Option<&Process> {
         self.best.as_ref().and_then(|(_, _, at)| self.chain.get(*at))
@@ -284,4 +303,11 @@ impl Connection {
         *self.totals.frames.of(direction) += 1;
         *self.totals.bytes.of(direction) += bytes;
     }
+}
+
+/// Memory that the facts of a tool take, about.
+fn tool_bytes(facts: &ToolFacts) -> usize {
+    /// Evidence is bounded; most of it is short.
+    const DETECTION_BYTES: usize = 512;
+    size_of::<ToolFacts>() + 3 * facts.name.len() + 64 + facts.detections.len() * DETECTION_BYTES
 }

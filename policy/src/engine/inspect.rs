@@ -12,8 +12,9 @@ use super::record::{MAX_NAME_BYTES, clip, tool_id};
 use super::{Engine, Place};
 use crate::detect::{self, Inspection, ToolNames};
 use crate::event::{Action, Detected, Subject};
+use crate::guard::Operation;
 use crate::ids::{SessionId, Timestamp};
-use crate::protocol::{Kind, Message, Method, decode_str, members};
+use crate::protocol::{Kind, Message, Method, members, string};
 
 /// Most tool names that are remembered of a session.
 const MAX_SESSION_TOOLS: usize = 10_000;
@@ -35,11 +36,12 @@ pub(super) struct About {
     pub(super) tool_name: Option<String>,
     pub(super) tool_hash: Option<String>,
     pub(super) id: Option<Value>,
+    pub(super) action: Action,
 }
 
 impl About {
     pub(super) fn of(subject: Subject) -> Self {
-        Self { subject, tool_name: None, tool_hash: None, id: None }
+        Self { subject, tool_name: None, tool_hash: None, id: None, action: Action::Alert }
     }
 }
 
@@ -63,12 +65,11 @@ impl Engine {
         }
     }
 
-    fn session_names(&mut self, session: &SessionId) -> Rc<ToolNames> {
-        let Some(tools) = self.sessions.get_mut(session) else { return Rc::new(ToolNames::default()) };
-        let names = &tools.names;
-        let built =
-            tools.matcher.get_or_insert_with(|| Rc::new(ToolNames::new(names.iter().map(AsRef::as_ref))));
-        Rc::clone(built)
+    /// The names of a session's tools; `None` where there are none.
+    pub(super) fn session_names(&mut self, session: &SessionId) -> Option<Rc<ToolNames>> {
+        let SessionTools { names, matcher } = self.sessions.get_mut(session)?;
+        let built = || Rc::new(ToolNames::new(names.iter().map(AsRef::as_ref)));
+        Some(Rc::clone(matcher.get_or_insert_with(built)))
     }
 
     /// Says what was found, where it is bad enough.
@@ -93,7 +94,8 @@ impl Engine {
                 tool_id: about.tool_name.as_deref().map(|name| tool_id(&place.server, name)),
                 tool_hash: about.tool_hash.clone(),
                 jsonrpc_id: about.id.clone(),
-                action: Action::Alert,
+                // What is found is worth a look, whatever becomes of it.
+                action: about.action.max(Action::Alert),
                 detection: detection.clone(),
             };
             self.say(place.clone(), time, detected, out);
@@ -131,15 +133,14 @@ impl Engine {
             Asked::Other { method } if method.starts_with("resources/") => (Subject::Resource, None),
             Asked::Other { .. } => return,
         };
-        let about = About { subject, tool_name, tool_hash: None, id: Some(id.clone()) };
+        let mut about = About { tool_name, id: Some(id.clone()), ..About::of(subject) };
         let found = match (&message.kind, asked) {
             (Kind::Error { message, .. }, _) => {
                 detector.text(detect::Subject::Error, "/error/message", message)
             }
             (Kind::Response { result, .. }, Asked::Initialize(_)) => {
                 let [instructions] = members(result.get(), ["instructions"]);
-                let text = instructions.and_then(|text| decode_str(text.get())).unwrap_or_default();
-                detector.text(detect::Subject::Instructions, "/instructions", &text)
+                detector.text(detect::Subject::Instructions, "/instructions", &string(instructions))
             }
             // These are inspected one by one, where they are compared with what was known.
             (Kind::Response { .. }, Asked::List { .. }) => return,
@@ -148,9 +149,21 @@ impl Engine {
                 let found = self.definitions.tool(&detector, result.get());
                 return self.say_found(place, time, &about, &found, out);
             }
+            // A guard does.
+            (Kind::Response { result, .. }, Asked::Call { tool_name }) if self.judge.is_some() => {
+                let operations = [
+                    Operation::ToolResult { tool_name, result: Some(result) },
+                    Operation::Response { method: "tools/call", result: Some(result) },
+                ];
+                let judged = self.judge(place, &operations, Some(tool_name), time);
+                about.action = judged.action;
+                judged.found
+            }
             (Kind::Response { result, .. }, Asked::Call { .. } | Asked::Other { .. }) => {
-                let names = self.session_names(&place.session);
-                detector.result(result.get(), &names)
+                match self.session_names(&place.session) {
+                    Some(names) => detector.result(result.get(), &names),
+                    None => detector.result(result.get(), &ToolNames::default()),
+                }
             }
             _ => return,
         };
@@ -171,7 +184,10 @@ impl Engine {
             Method::ElicitationCreate => Subject::Elicitation,
             _ => return,
         };
-        let Some(inspection) = &self.config.inspection else { return };
+        // A guard does.
+        let Some(inspection) = self.config.inspection.as_ref().filter(|_| self.judge.is_none()) else {
+            return;
+        };
         let found = inspection.detector.sampling(params.get());
         let about = About { id: Some(self.recorder.id(*id)), ..About::of(subject) };
         self.say_found(place, time, &about, &found, out);

@@ -13,9 +13,9 @@ use crate::event::{
     Action, DefinitionChanged, Detection, ListChanged, ListKind, Subject, ToolChanged, ToolRemoved, ToolSeen,
     ToolStatus,
 };
-use crate::guard::PinState;
+use crate::guard::{PinState, ToolFacts};
 use crate::ids::{ConnectionId, Direction, Timestamp};
-use crate::protocol::{Method, decode_str, members, value};
+use crate::protocol::{Method, decode_str, members, string, value};
 use crate::registry::{Change, ChangeKind, ItemKind, Offer, Page, Peer, PinKey};
 
 /// An entry of a list, with what was found in it.
@@ -167,6 +167,9 @@ impl Engine {
             }
             (Some(entry), kind) => self.say_definition(place, time, kind, &change, entry, out),
             (None, ItemKind::Tool) if change.kind == ChangeKind::Removed => {
+                if let Some(connection) = self.connections.get_mut(&place.connection) {
+                    connection.forget_tool(&change.item.name);
+                }
                 let removed = ToolRemoved {
                     tool_name: change.item.name.clone(),
                     tool_id: tool_id(&place.server, &change.item.name),
@@ -192,6 +195,7 @@ impl Engine {
         finding: Option<Detection>,
         out: &mut Vec<Output>,
     ) {
+        let facts = self.know_tool(place, change, entry, finding.as_ref());
         let news = change.kind != ChangeKind::Seen || finding.is_some();
         let known = self.said_before(place.connection, &entry.name, &change.hash);
         if known && !news {
@@ -215,6 +219,9 @@ impl Engine {
             description: record::text(description, MAX_TEXT_BYTES),
             definition: if self.recorder.is_full() { value(entry.json.get()) } else { None },
             status,
+            category: facts.category,
+            risk_level: facts.risk,
+            side_effects: facts.side_effects,
             detections: detections.clone(),
             max_severity,
         };
@@ -239,6 +246,36 @@ impl Engine {
         };
         let found = Inspection { detections, bounds: entry.found.bounds };
         self.say_found(place, time, &about, &found, out);
+    }
+
+    /// What guards will go by when the tool is called.
+    fn know_tool(
+        &mut self,
+        place: &Place,
+        change: &Change,
+        entry: &Entry<'_>,
+        finding: Option<&Detection>,
+    ) -> ToolFacts {
+        let known = self.connections.get(&place.connection).and_then(|known| known.tools.get(&entry.name));
+        if let Some(known) = known.filter(|known| known.hash == change.hash && finding.is_none()) {
+            return known.clone();
+        }
+        let [description] = members(entry.json.get(), ["description"]);
+        let mut facts = self.classify(place, &entry.name, &string(description));
+        facts.name = clip(&entry.name, MAX_NAME_BYTES);
+        facts.hash.clone_from(&change.hash);
+        facts.detections.clone_from(&entry.found.detections);
+        facts.detections.extend(finding.cloned());
+        facts.max_severity = facts.detections.iter().map(|detection| detection.severity).max();
+        let limit = self.config.limits.tools;
+        if let Some(connection) = self.connections.get_mut(&place.connection) {
+            if connection.tools.len() < limit {
+                connection.know(facts.clone());
+            } else {
+                self.counters.tools_overflow += 1;
+            }
+        }
+        facts
     }
 
     /// What is no tool: only what changed is said, and what was found in it when it is new.

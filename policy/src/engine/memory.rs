@@ -143,8 +143,8 @@ impl Engine {
             *bytes = 0;
             counters.candidate_overflow += (before - waiting.len()) as u64;
         }
-        counters.tools_overflow += connection.tools.len() as u64;
-        connection.tools = Default::default();
+        counters.tools_overflow += connection.said.len() as u64;
+        connection.said = Default::default();
         counters.chain_overflow += connection.shorten_chain() as u64;
         let mut evicted: Vec<Open> = Vec::new();
         for direction in [Direction::ClientToServer, Direction::ServerToClient] {
@@ -174,6 +174,7 @@ impl Connection {
             Stage::Server | Stage::Exited => 0,
         };
         let requests: usize = self.pairings().iter().map(|pairing| pairing.bytes()).sum();
-        size_of::<Self>() + waiting + requests + self.tools.len() * TOOL_BYTES + self.chain_bytes
+        let tools = self.said.len() * TOOL_BYTES + self.tools_bytes;
+        size_of::<Self>() + waiting + requests + tools + self.chain_bytes
     }
 }

@@ -6,8 +6,9 @@ use serde_json::{Map, Value};
 use super::config::Payloads;
 use super::pairing::{Asked, Client};
 use crate::event::{
-    CallStatus, Message as MessageEvent, MessageKind, ServerInitialized, ToolCalled, ToolResult,
+    Action, CallStatus, Message as MessageEvent, MessageKind, ServerInitialized, ToolCalled, ToolResult,
 };
+use crate::guard::ToolCategory;
 use crate::ids::{Direction, ServerId};
 use crate::protocol::{Id, Kind, MAX_ID_BYTES, Message, Method, decode_str, members, value};
 use crate::redact::Redactor;
@@ -64,6 +65,13 @@ impl Recorder {
             jsonrpc_id: id,
             input: self.optional(arguments),
             meta: if self.is_full() { rest_of_params(params) } else { None },
+            category: ToolCategory::default(),
+            action: Action::default(),
+            enforced: false,
+            guard: None,
+            code: None,
+            reason: None,
+            warnings: Vec::new(),
             detections: Vec::new(),
         }
     }

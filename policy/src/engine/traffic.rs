@@ -244,6 +244,7 @@ impl Engine {
             {
                 self.inspect_server_request(&place, seen.time, message, out);
             }
+            self.judge_request(target, seen.time, message, out);
             return self.say_message(target, seen, message, None, out);
         };
         self.counters.calls += 1;
@@ -256,12 +257,19 @@ impl Engine {
             let found = self.inspect_arguments(*params);
             let mut called = self.recorder.called(self.recorder.id(*id), *params, &place.server);
             called.detections.clone_from(&found.detections);
+            let judged = self.judge_call(&place, seen.time, &called.tool_name, *params);
+            judged.write(&mut called);
+            let known = self.connections.get(&target).and_then(|target| target.tools.get(&called.tool_name));
+            called.category = known.map(|tool| tool.category).unwrap_or_default();
             let about = About {
                 tool_name: Some(called.tool_name.clone()),
                 id: Some(called.jsonrpc_id.clone()),
+                action: judged.action,
                 ..About::of(Subject::Arguments)
             };
+            let tool_name = called.tool_name.clone();
             self.say(place.clone(), seen.time, called, out);
+            self.say_cross_server(&place, seen.time, &tool_name, &judged, out);
             self.say_found(&place, seen.time, &about, &found, out);
         }
     }
@@ -330,11 +338,11 @@ fn is_new(connection: &mut Connection, name: &str, hash: &str, limit: usize, ove
     for (slot, byte) in digest.iter_mut().zip(whole) {
         *slot = byte;
     }
-    if connection.tools.contains(&digest) {
+    if connection.said.contains(&digest) {
         return false;
     }
-    if connection.tools.len() < limit {
-        connection.tools.insert(digest);
+    if connection.said.len() < limit {
+        connection.said.insert(digest);
     } else {
         *overflow += 1;
     }

@@ -10,7 +10,7 @@ use crate::ids::{ServerId, Timestamp};
 use crate::registry::{Diff, ItemKind};
 
 /// What came of something that guards looked at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
     /// Nobody objected.

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::guard::{GuardKind, ToolCategory};
+use crate::guard::{GuardKind, RiskLevel, ToolCategory};
 use crate::ids::Direction;
 use crate::registry::{Diff, ItemKind};
 
@@ -57,6 +57,13 @@ fn examples() -> Vec<Event> {
         jsonrpc_id: json!("a"),
         input: json!({"path": {"type": "string", "length": 3, "hash": "0"}}),
         meta: Some(json!({"_meta": {}})),
+        category: ToolCategory::Read,
+        action: Action::Block,
+        enforced: true,
+        guard: Some(GuardKind::ToolAccess),
+        code: Some("tool_denied".into()),
+        reason: Some("r".into()),
+        warnings: vec!["w".into()],
         detections: vec![],
     };
     let result = ToolResult {
@@ -77,6 +84,9 @@ fn examples() -> Vec<Event> {
         description: Some("reads".into()),
         definition: Some(json!({"name": "read"})),
         status: ToolStatus::New,
+        category: ToolCategory::Read,
+        risk_level: RiskLevel::High,
+        side_effects: ["fs.write".to_owned()].into(),
         detections: vec![Detection {
             pattern: "p".into(),
             category: Category::CredentialTheft,

@@ -1,10 +1,13 @@
 //! Events about what goes over a connection.
 
+use std::collections::BTreeSet;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Detection, Severity};
+use super::{Action, Detection, Severity};
+use crate::guard::{GuardKind, RiskLevel, ToolCategory};
 use crate::ids::Direction;
 
 /// What is known of a tool definition, compared with what was seen before.
@@ -38,6 +41,13 @@ pub struct ToolSeen {
     pub definition: Option<Value>,
     /// Compared with what was known.
     pub status: ToolStatus,
+    /// What the tool does, by its name.
+    pub category: ToolCategory,
+    /// How risky that is, by the words in its name and description.
+    pub risk_level: RiskLevel,
+    /// What it has an effect on, such as `fs.write`. Absent when nothing tells.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub side_effects: BTreeSet<String>,
     /// What the rules found in the definition.
     pub detections: Vec<Detection>,
     /// The worst of them; null when there is none.
@@ -58,6 +68,24 @@ pub struct ToolCalled {
     /// Whatever else `params` holds (`_meta`, `task`); only with full payloads, absent when there is nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
+    /// What the tool does, by its name.
+    pub category: ToolCategory,
+    /// What the guards decided.
+    pub action: Action,
+    /// Whether a `block` really stopped the call.
+    pub enforced: bool,
+    /// Which guard objects, of a `block`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard: Option<GuardKind>,
+    /// Why, for machines, of a `block`: such as `tool_denied`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// Why, in words, of a `block`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What guards remarked that did not object. Absent when there is nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// What the rules found in the arguments; secrets are masked. Absent when there is nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub detections: Vec<Detection>,

@@ -69,6 +69,11 @@ pub fn decode_str(json: &str) -> Option<Cow<'_, str>> {
     text.or_else(|_| serde_json::from_str(&mend_surrogates(json))).ok().map(Cow::Owned)
 }
 
+/// The text of a member that should be a string; empty where it is none, or nothing at all.
+pub fn string(json: Option<&RawValue>) -> Cow<'_, str> {
+    json.and_then(|json| decode_str(json.get())).unwrap_or_default()
+}
+
 /// The whole value. `None` where it is nested more than 128 deep or has a number beyond any double; lone
 /// surrogates become U+FFFD.
 pub fn value(json: &str) -> Option<Value> {

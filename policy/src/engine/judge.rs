@@ -1,0 +1,290 @@
+//! Puts what goes by before the guards, with the facts about it, and says what they decided.
+//!
+//! This program only looks on, so every decision is what would have been: `enforced` is false until something that can
+//! stop a call says otherwise.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::inspect::About;
+use super::io::Output;
+use super::{Engine, Place};
+use crate::classify::{Classifier, ClassifierConfig};
+use crate::detect::{Detector, Inspection, ToolNames};
+use crate::event::{Action, CrossServerBlocked, RelatedCall, RequestBlocked, Severity, Subject, ToolCalled};
+use crate::glob::Problem;
+use crate::guard::{
+    Denial, Facts, GuardKind, Listing, Modification, Operation, Profile, ToolFacts, Trust, Verdict,
+};
+use crate::guards::{Executor, GuardsConfig, Outcome, Question, build};
+use crate::ids::{ConnectionId, Timestamp};
+use crate::protocol::{Kind, Message, Method, members, string};
+
+/// What a declaration says of a server, besides what its guards are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerStanding {
+    /// Whether it may be used.
+    pub enabled: bool,
+    /// How far it is trusted.
+    pub trust: Trust,
+}
+
+impl Default for ServerStanding {
+    fn default() -> Self {
+        Self { enabled: true, trust: Trust::default() }
+    }
+}
+
+/// The guards, and what they need to know that nobody says on a connection.
+#[derive(Debug)]
+pub struct Judge {
+    executor: Executor,
+    classifier: Arc<Classifier>,
+    standings: BTreeMap<String, ServerStanding>,
+    profile: Profile,
+    no_names: ToolNames,
+}
+
+impl Judge {
+    /// Guards by configuration. `standings`: declared servers, by id.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the configuration, with its place.
+    pub fn new(
+        guards: &GuardsConfig,
+        classifier: &ClassifierConfig,
+        detector: &Arc<Detector>,
+        standings: BTreeMap<String, ServerStanding>,
+    ) -> Result<Self, Vec<Problem>> {
+        let classifier = Arc::new(Classifier::new(classifier, guards.policy.case_sensitive)?);
+        let executor = build(guards, detector, &classifier)?;
+        Ok(Self {
+            executor,
+            classifier,
+            standings,
+            profile: Profile::default(),
+            no_names: ToolNames::default(),
+        })
+    }
+}
+
+/// What the guards said of an operation.
+#[derive(Debug, Default)]
+pub(super) struct Judged {
+    pub(super) action: Action,
+    pub(super) denied: Option<(GuardKind, Denial)>,
+    pub(super) warnings: Vec<String>,
+    /// What guards found that looked themselves.
+    pub(super) found: Inspection,
+    pub(super) enforced: bool,
+}
+
+impl Judged {
+    fn of(verdict: Verdict) -> Self {
+        let mut judged = Self { enforced: verdict.enforced, ..Self::default() };
+        for (_, modification) in verdict.modifications {
+            if let Modification::AddWarning { message, detections } = modification {
+                judged.warnings.push(message);
+                judged.found.detections.extend(detections);
+            }
+        }
+        for (kind, error) in verdict.failed_open {
+            judged.warnings.push(format!("{}: {error}", kind.name()));
+        }
+        if let Some((_, denial)) = &verdict.denied {
+            let details = denial.details.as_ref().and_then(|details| details.get("detections"));
+            let found = details.and_then(|found| serde_json::from_value(found.clone()).ok());
+            judged.found.detections.extend(found.unwrap_or_else(Vec::new));
+        }
+        judged.action = match (&verdict.denied, judged.warnings.is_empty()) {
+            (Some(_), _) => Action::Block,
+            (None, false) => Action::Alert,
+            (None, true) => Action::Allow,
+        };
+        judged.denied = verdict.denied;
+        judged
+    }
+
+    /// Writes the decision into the event of a call.
+    pub(super) fn write(&self, called: &mut ToolCalled) {
+        called.action = self.action;
+        called.enforced = self.enforced;
+        if let Some((guard, denial)) = &self.denied {
+            called.guard = Some(*guard);
+            called.code = Some(denial.code.clone());
+            called.reason = Some(denial.message.clone());
+        }
+        called.warnings.clone_from(&self.warnings);
+    }
+}
+
+impl Engine {
+    /// Has these guards asked from now on.
+    #[must_use]
+    pub fn with_judge(mut self, judge: Judge) -> Self {
+        self.judge = Some(judge);
+        self
+    }
+
+    /// What a tool does, by its name and what is said of it. Nothing where nobody asks.
+    pub(super) fn classify(&self, place: &Place, name: &str, description: &str) -> ToolFacts {
+        let Some(judge) = &self.judge else { return ToolFacts::default() };
+        let told = judge.classifier.classify(&place.server.0, name, description);
+        ToolFacts {
+            name: name.to_owned(),
+            category: told.category,
+            risk: told.risk,
+            side_effects: told.side_effects,
+            ..ToolFacts::default()
+        }
+    }
+
+    /// Asks the guards about something on the connection of `place`, which is about `tool` if that is known.
+    pub(super) fn judge(
+        &mut self,
+        place: &Place,
+        operations: &[Operation<'_>],
+        tool: Option<&str>,
+        now: Timestamp,
+    ) -> Judged {
+        let names = self.session_names(&place.session);
+        let Some(judge) = &mut self.judge else { return Judged::default() };
+        let Some(connection) = self.connections.get_mut(&place.connection) else { return Judged::default() };
+        let (identity, adopted, since) = (connection.identity(), connection.adopted, connection.since);
+        let uid = connection.client.as_ref().and_then(|client| client.uid);
+        let known = tool.and_then(|tool| connection.tools.get_mut(tool));
+        if let (Some(facts), Some(standing)) =
+            (known, tool.and_then(|tool| self.registry.tool(place.connection, tool)))
+        {
+            facts.pin = standing.pin;
+            facts.approved = standing.approved;
+            if facts.shadows.as_ref() != standing.shadows {
+                facts.shadows = standing.shadows.cloned();
+            }
+        }
+        let standing = judge.standings.get(&place.server.0).copied().unwrap_or_default();
+        let facts = Facts {
+            server: &place.server,
+            identity,
+            enabled: standing.enabled,
+            trust: standing.trust,
+            listing: match (self.registry.is_listed(place.connection), adopted) {
+                (true, _) => Listing::Listed,
+                (false, true) => Listing::Unknown,
+                (false, false) => Listing::Pending { since },
+            },
+            session: &place.session,
+            uid,
+            turn: self.turn.as_deref(),
+            tool: tool.and_then(|tool| connection.tools.get(tool)),
+            tool_names: names.as_deref().unwrap_or(&judge.no_names),
+            profile: &judge.profile,
+            metadata: &Value::Null,
+        };
+        let question = Question { operations, facts: &facts, now };
+        let verdict = match judge.executor.ask(&question, None) {
+            Outcome::Decided(verdict) => verdict,
+            // No built-in guard asks somebody else.
+            Outcome::Waiting { ticket, .. } => {
+                judge.executor.forget(ticket);
+                Verdict::default()
+            }
+        };
+        judge.executor.settle(&question, &verdict);
+        self.counters.denials += u64::from(verdict.denied.is_some());
+        Judged::of(verdict)
+    }
+
+    /// Judges a tool call.
+    pub(super) fn judge_call(
+        &mut self,
+        place: &Place,
+        time: Timestamp,
+        tool: &str,
+        params: Option<&RawValue>,
+    ) -> Judged {
+        let [arguments] = members(params.map_or("null", RawValue::get), ["arguments"]);
+        let operations = [
+            Operation::Request { method: "tools/call", params },
+            Operation::ToolInvoke { tool_name: tool, arguments },
+        ];
+        self.judge(place, &operations, Some(tool), time)
+    }
+
+    /// Says which rule across servers objects to a call.
+    pub(super) fn say_cross_server(
+        &mut self,
+        place: &Place,
+        time: Timestamp,
+        tool: &str,
+        judged: &Judged,
+        out: &mut Vec<Output>,
+    ) {
+        let Some((GuardKind::CrossServer | GuardKind::ToolShadowing, denial)) = &judged.denied else {
+            return;
+        };
+        let detail = |name: &str| denial.details.as_ref().and_then(|details| details.get(name)).cloned();
+        let related: Option<Vec<RelatedCall>> =
+            detail("related").and_then(|related| serde_json::from_value(related).ok());
+        let severity = detail("severity").and_then(|severity| serde_json::from_value(severity).ok());
+        let blocked = CrossServerBlocked {
+            rule: denial.code.clone(),
+            severity: severity.unwrap_or(Severity::Critical),
+            reason: denial.message.clone(),
+            blocked_server_id: place.server.clone(),
+            blocked_tool_name: tool.to_owned(),
+            related_calls: related.unwrap_or_default(),
+            enforced: judged.enforced,
+        };
+        self.say(place.clone(), time, blocked, out);
+    }
+
+    /// Judges any other request, of the client's or of the server's, and says what is denied or found.
+    pub(super) fn judge_request(
+        &mut self,
+        target: ConnectionId,
+        time: Timestamp,
+        message: &Message<'_>,
+        out: &mut Vec<Output>,
+    ) {
+        if self.judge.is_none() {
+            return;
+        }
+        let (Some(place), Kind::Request { id, method, params }) = (self.place(target), &message.kind) else {
+            return;
+        };
+        let json = params.map_or("null", RawValue::get);
+        let [name, uri, arguments] = members(json, ["name", "uri", "arguments"]);
+        let (name, uri) = (string(name), string(uri));
+        let request = Operation::Request { method: method.as_str(), params: *params };
+        let judged = match method {
+            Method::PromptsGet => {
+                let prompt = Operation::PromptRequest { name: &name, arguments };
+                self.judge(&place, &[request, prompt], None, time)
+            }
+            Method::ResourcesRead => {
+                self.judge(&place, &[request, Operation::ResourceRequest { uri: &uri }], None, time)
+            }
+            _ => self.judge(&place, &[request], None, time),
+        };
+        let subject =
+            if *method == Method::ElicitationCreate { Subject::Elicitation } else { Subject::Sampling };
+        let id = self.recorder.id(*id);
+        let about = About { id: Some(id.clone()), action: judged.action, ..About::of(subject) };
+        self.say_found(&place, time, &about, &judged.found, out);
+        if let Some((guard, denial)) = judged.denied {
+            let blocked = RequestBlocked {
+                method: super::record::clip(method.as_str(), super::record::MAX_NAME_BYTES),
+                jsonrpc_id: Some(id),
+                guard,
+                code: denial.code,
+                reason: denial.message,
+                enforced: judged.enforced,
+            };
+            self.say(place, time, blocked, out);
+        }
+    }
+}
