@@ -54,14 +54,14 @@ const LAST_WORDS: Duration = Duration::from_millis(800);
 /// Runs until a signal or a closed output ends it.
 pub fn run(options: RunOptions) -> Result<()> {
     let config = match &options.config {
-        Some(path) => Config::read(path)?,
+        Some(path) => config::read(path)?,
         None => Config::default(),
     };
     if let Some(need) = surroundings::check().into_iter().find(|need| need.problem.is_some()) {
         bail!("{}: {}", need.name, need.problem.unwrap_or_default());
     }
-    let ring_bytes = options.ring_bytes.unwrap_or(config.capture.ring_bytes);
-    config::check_ring(ring_bytes).map_err(anyhow::Error::msg)?;
+    let ring_bytes = options.ring_bytes.map_or(config.capture.ring_bytes.0, u64::from);
+    let ring_bytes = config::check_ring(ring_bytes).map_err(anyhow::Error::msg)?;
     let _lock = instance::lock(&options.runtime_dir)?;
     let engine = EngineConfig {
         payloads: if options.show_payloads || config.capture.payloads == config::Payloads::Full {
@@ -85,7 +85,7 @@ pub fn run(options: RunOptions) -> Result<()> {
         let writer = Writer::start().context("cannot start the output thread")?;
         let mut agent = Agent {
             kernel,
-            capture: Capture::new(config.limits()),
+            capture: Capture::new(config::limits(&config)),
             engine: Engine::new(engine),
             clock: Clock::new(),
             format: options.output.format(),

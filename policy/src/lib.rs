@@ -17,6 +17,7 @@
 //! | [`detect`] | what in a text is written to misuse the model that reads it |
 //! | [`engine`] | state per connection: confirmation, pairing, relays, sessions |
 
+pub mod config;
 pub mod detect;
 pub mod discovery;
 pub mod engine;
