@@ -7,7 +7,7 @@ use anyhow::Result;
 use mcpwarden_policy::config::{self, Config, Level, Problem};
 use serde_json::json;
 
-use crate::output::{clean, write_json};
+use crate::output::{escaped, write_json};
 
 /// Characters of a line that are shown before and from the place that is meant.
 const SHOWN: (usize, usize) = (60, 50);
@@ -32,7 +32,7 @@ impl Found {
 
 /// Checks a file. Problems are printed on standard error, the effective configuration and JSON on standard output.
 pub fn run(path: &Path, effective: bool, json: bool) -> Result<Found> {
-    let name = clean(&path.display().to_string());
+    let name = escaped(&path.display().to_string());
     let bytes = match crate::config::bytes(path) {
         Ok(bytes) => bytes,
         Err(error) => {
@@ -85,11 +85,11 @@ fn shown(name: &str, problem: &Problem, line: &str) -> String {
     let colour = if problem.level == Level::Error { AnsiColor::Red } else { AnsiColor::Yellow };
     let (style, plain) = (Style::new().bold().fg_color(Some(colour.into())), Style::new());
     let bold = plain.bold();
-    let (at, what) = (problem.at, clean(&problem.to_string()));
+    let (at, what) = (problem.at, escaped(&problem.to_string()));
     let skipped = (at.column - 1).saturating_sub(SHOWN.0);
     let part = |from: usize, count: usize| {
         let text: String = line.chars().skip(from).take(count).collect();
-        clean(&text)
+        escaped(&text)
     };
     let (before, meant) =
         (part(skipped, at.column - 1 - skipped), part(at.column - 1, at.width.min(SHOWN.1)));

@@ -9,7 +9,7 @@ use std::{
 use mcpwarden_policy::config::{self, Level, MAX_BYTES, Problem};
 pub use mcpwarden_policy::config::{Backend, Config, Payloads, check_ring};
 
-use crate::{capture::CaptureLimits, output::clean};
+use crate::{capture::CaptureLimits, output::escaped};
 
 /// What is wrong with a configuration.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +23,7 @@ pub enum ConfigError {
         source: io::Error,
     },
     /// There are errors in it.
-    #[error("{path}:{}:{}: {}{}", .first.at.line, .first.at.column, clean(&.first.to_string()), and_more(*.more))]
+    #[error("{path}:{}:{}: {}{}", .first.at.line, .first.at.column, escaped(&.first.to_string()), and_more(*.more))]
     Refused {
         /// Which file.
         path: String,
@@ -62,7 +62,7 @@ pub fn read(path: &Path) -> Result<Config, ConfigError> {
     match config::parse(&bytes(path)?) {
         Ok((config, warnings)) => {
             for warning in warnings {
-                let (at, text) = (warning.at, clean(&warning.to_string()));
+                let (at, text) = (warning.at, escaped(&warning.to_string()));
                 anstream::eprintln!("mcpwarden: warning: {name}:{}:{}: {text}", at.line, at.column);
             }
             Ok(config)

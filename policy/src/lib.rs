@@ -15,6 +15,7 @@
 //! | [`redact`], [`hash`] | what may be recorded of values; identity of definitions |
 //! | [`event`] | the schema of everything that is said |
 //! | [`detect`] | what in a text is written to misuse the model that reads it |
+//! | [`config`] | the configuration file: its keys, and what is wrong with one |
 //! | [`engine`] | state per connection: confirmation, pairing, relays, sessions |
 
 pub mod config;

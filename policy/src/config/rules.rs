@@ -40,21 +40,34 @@ macro_rules! path {
     ($($step:expr),*) => { vec![$(Step::from($step)),*] };
 }
 
-/// Sections and keys that are read and checked, and that nothing in this version acts upon.
-const NOT_YET: &[&[&str]] = &[
-    &["sessions"],
-    &["inspection"],
-    &["registry"],
-    &["policy"],
-    &["classifier"],
-    &["cross_server"],
-    &["guards"],
-    &["network"],
-    &["enforcement"],
-    &["store"],
-    &["sinks"],
-    &["metrics"],
-    &["control"],
+/// Sections and keys that are read and checked, and that nothing in this version acts upon. `[]` is each entry of a list.
+const NOT_YET: &[&str] = &[
+    "servers.[].enabled",
+    "servers.[].type",
+    "servers.[].env",
+    "servers.[].executable",
+    "servers.[].url",
+    "servers.[].headers_from",
+    "servers.[].tls_fingerprint",
+    "servers.[].timeout_ms",
+    "servers.[].allow_tools",
+    "servers.[].deny_side_effect_tags",
+    "servers.[].max_concurrent",
+    "servers.[].trust",
+    "servers.[].egress",
+    "sessions",
+    "inspection",
+    "registry",
+    "policy",
+    "classifier",
+    "cross_server",
+    "guards",
+    "network",
+    "enforcement",
+    "store",
+    "sinks",
+    "metrics",
+    "control",
 ];
 
 /// Adds what is wrong with `config`, which was read from `root`.
@@ -122,6 +135,9 @@ fn errors(config: &Config) -> Vec<Finding> {
     }
     if let Err(reason) = check_ring(config.capture.ring_bytes.0) {
         add(path!["capture", "ring_bytes"], reason);
+    }
+    if let Err(reason) = config.patterns() {
+        add(path!["discovery"], reason);
     }
     let cross = &config.cross_server;
     for (rule, window) in [
@@ -241,10 +257,16 @@ pub fn unenforceable(config: &Config) -> Vec<Finding> {
         ("server_policy", policy.server_policy == ListMode::Allowlist),
         ("tool_policy", policy.tool_policy == ListMode::Allowlist),
         ("fail_closed", policy.fail_closed),
+        ("requires_admin_token", !policy.requires_admin_token.is_empty()),
+        ("version_pinning", policy.version_pinning.on_change == OnChange::Block),
+        ("rate_limits", policy.rate_limits.enabled),
     ] {
         if denies && stdio {
             add(path!["policy", key], by_stdio);
         }
+    }
+    if stdio && config.inspection.on_detection.action != DetectionAction::Alert {
+        add(path!["inspection", "on_detection", "action"], by_stdio);
     }
     if network && !config.network.deny.is_empty() {
         add(path!["network", "deny"], by_network);
@@ -269,22 +291,37 @@ pub fn unenforceable(config: &Config) -> Vec<Finding> {
 
 /// What is written and has no effect yet.
 fn not_yet(root: &Node) -> Vec<Finding> {
-    let written = |path: &&&[&str]| {
-        let mut node = root;
-        path.iter().all(|key| match &node.kind {
-            Kind::Map(entries) => match entries.iter().find(|entry| entry.key == **key) {
-                Some(entry) => {
-                    node = &entry.value;
-                    !node.is_null()
-                }
-                None => false,
-            },
-            _ => false,
-        })
+    let mut found = Vec::new();
+    for path in NOT_YET {
+        let steps: Vec<&str> = path.split('.').collect();
+        each_written(root, &steps, &mut Vec::new(), &mut |path| {
+            let message = "not in this version: it is checked and has no effect".into();
+            found.push(Finding { path: path.to_vec(), message });
+        });
+    }
+    found
+}
+
+/// Calls `say` with every path that is written and goes along `steps`.
+fn each_written(node: &Node, steps: &[&str], path: &mut Vec<Step>, say: &mut impl FnMut(&[Step])) {
+    let Some((step, rest)) = steps.split_first() else {
+        return if node.is_null() { () } else { say(path) };
     };
-    let finding = |path: &&[&str]| Finding {
-        path: path.iter().map(|key| Step::from(*key)).collect(),
-        message: "not in this version: it is checked and has no effect".into(),
+    let below: Vec<(Step, &Node)> = match &node.kind {
+        Kind::Map(entries) => {
+            let entries = entries.iter().filter(|entry| entry.key == *step);
+            entries.map(|entry| (Step::from(entry.key.as_str()), &entry.value)).collect()
+        }
+        Kind::List(list) if *step == "[]" => {
+            // An index counts what is right, as in the configuration that was read.
+            let good = list.iter().filter(|node| !node.bad);
+            good.enumerate().map(|(index, node)| (Step::from(index), node)).collect()
+        }
+        _ => Vec::new(),
     };
-    NOT_YET.iter().filter(written).map(finding).collect()
+    for (step, node) in below {
+        path.push(step);
+        each_written(node, rest, path, say);
+        path.pop();
+    }
 }

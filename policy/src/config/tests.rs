@@ -225,6 +225,10 @@ fn what_does_not_do_what_it_seems_to_is_a_warning() {
             ],
         ),
         ("policy: { denied_tools: [{ tool: a }] }\nenforcement: { stdio: deny }", &[]),
+        (
+            "inspection: { on_detection: { action: block } }",
+            &[("1:39 warning inspection.on_detection.action: ", "not enforced")],
+        ),
         ("policy: { fail_closed: true }", &[("1:24 warning policy.fail_closed: ", "enforcement.stdio")]),
         ("network: { deny: [\"10.0.0.0/8\"] }", &[("1:12 warning network.deny: ", "enforcement.network")]),
         ("servers: [{ id: a, command: b, egress: none }]", &[("1:40 warning ", "enforcement.network")]),
@@ -234,6 +238,12 @@ fn what_does_not_do_what_it_seems_to_is_a_warning() {
         ["1:1 warning sinks: not in this version: it is checked and has no effect"]
     );
     assert_eq!(said("sinks:"), Vec::<String>::new());
+    let file = "servers: [{ id: 5 }, { id: a, command: b, trust: low }]";
+    assert!(
+        said(file)[1].starts_with("1:50 warning servers[1].trust: not in this version"),
+        "{:#?}",
+        said(file)
+    );
 }
 
 #[test]
@@ -321,8 +331,10 @@ classifier: { overrides: [{ tool: a, category: send, risk_level: high, side_effe
 guards: [{ kind: tool_shadowing, priority: 3, runs_on: [tools_list], config: { similarity_threshold: 0.5 } }]
 sinks: [{ kind: webhook, url: https://y/, queue_bytes: 1MiB }]
 ";
+    let validator = jsonschema::validator_for(schema()).unwrap();
     for file in ["", full] {
         let config = parse(file.as_bytes()).unwrap().0;
+        validator.validate(&serde_json::to_value(&config).unwrap()).unwrap();
         let effective = config.to_yaml().unwrap();
         let again =
             parse(effective.as_bytes()).unwrap_or_else(|problems| panic!("{effective}\n{problems:#?}"));
