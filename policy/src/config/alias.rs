@@ -124,13 +124,13 @@ fn webhook(root: &mut Node, problems: &mut Problems) {
 fn guards(root: &mut Node, problems: &mut Problems) {
     let Some(Kind::List(list)) = child(root, "guards").map(|entry| &mut entry.value.kind) else { return };
     for (index, guard) in list.iter_mut().enumerate() {
-        if let Some(kind) = child(guard, "kind") {
-            if matches!(&kind.value.kind, Kind::Text(text) if text == "server_whitelist") {
-                kind.value.kind = Kind::Text("server_access".into());
-                let path = format!("guards[{index}].kind");
-                let message = "`server_whitelist` is another name of `server_access`, as which it is read";
-                problems.add(Problem::warning(kind.value.at, &path, message.into()));
-            }
+        if let Some(kind) = child(guard, "kind")
+            && matches!(&kind.value.kind, Kind::Text(text) if text == "server_whitelist")
+        {
+            kind.value.kind = Kind::Text("server_access".into());
+            let path = format!("guards[{index}].kind");
+            let message = "`server_whitelist` is another name of `server_access`, as which it is read";
+            problems.add(Problem::warning(kind.value.at, &path, message.into()));
         }
         if let Some(threshold) = take(guard, "config.alert_threshold") {
             let (at, path) = (threshold.key_at, format!("guards[{index}].config.alert_threshold"));

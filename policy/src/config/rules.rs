@@ -305,7 +305,10 @@ fn not_yet(root: &Node) -> Vec<Finding> {
 /// Calls `say` with every path that is written and goes along `steps`.
 fn each_written(node: &Node, steps: &[&str], path: &mut Vec<Step>, say: &mut impl FnMut(&[Step])) {
     let Some((step, rest)) = steps.split_first() else {
-        return if node.is_null() { () } else { say(path) };
+        if !node.is_null() {
+            say(path);
+        }
+        return;
     };
     let below: Vec<(Step, &Node)> = match &node.kind {
         Kind::Map(entries) => {

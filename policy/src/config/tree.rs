@@ -309,10 +309,9 @@ fn resolve(text: &str) -> Kind {
     if let Some(number) = digits(text, 10).or_else(|| prefixed("0x", 16)).or_else(|| prefixed("0o", 8)) {
         return Kind::Int(number);
     }
-    if text.bytes().all(is_number) && text.bytes().any(|byte| byte.is_ascii_digit()) {
-        if let Some(number) = text.parse().ok().filter(|number: &f64| number.is_finite()) {
-            return Kind::Float(number);
-        }
+    let float = text.parse().ok().filter(|number: &f64| number.is_finite());
+    match float {
+        Some(number) if text.bytes().all(is_number) => Kind::Float(number),
+        _ => Kind::Text(text.to_owned()),
     }
-    Kind::Text(text.to_owned())
 }
