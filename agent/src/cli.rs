@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, builder::PossibleValuesParser, builder::TypedValueParser as _};
 
 use crate::{config::Backend, output::Output};
 
@@ -57,8 +57,29 @@ pub enum Command {
     /// One JSON object a line: {"t": seconds, "session": "s1", "server": "a", "dir": "c2s" or "s2c", "frame": "…"}, or
     /// {"t": …, "server": "a", "event": "exec", "argv": […]}. The same input gives the same output, byte for byte.
     Replay(ReplayOptions),
+    /// Say everything that is wrong with a configuration file.
+    ///
+    /// Exit status 0 where nothing is, or only warnings; 1 for warnings with --strict; 2 for errors.
+    CheckConfig {
+        /// Configuration file (YAML).
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Print the file with all defaults filled in.
+        #[arg(long)]
+        effective: bool,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+        /// Do not let warnings pass.
+        #[arg(long)]
+        strict: bool,
+    },
     /// Print the JSON Schema of events.
-    Schema,
+    Schema {
+        /// The one of the configuration file, in place of it.
+        #[arg(long)]
+        config: bool,
+    },
     /// Print a completion script for a shell.
     Completions {
         /// Which shell.
@@ -66,6 +87,11 @@ pub enum Command {
     },
     /// Print the manual page (roff): mcpwarden man | man -l -
     Man,
+}
+
+/// A backend, by the configuration's word for it.
+fn backend(word: String) -> Result<Backend, serde_json::Error> {
+    serde_json::from_value(word.into())
 }
 
 /// What `mcpwarden run` is told.
@@ -84,7 +110,7 @@ pub struct RunOptions {
     #[arg(long)]
     pub show_payloads: bool,
     /// How bytes are captured; overrides the configuration.
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = PossibleValuesParser::new(["auto", "tracepoints"]).try_map(backend))]
     pub backend: Option<Backend>,
     /// Bytes of the ring between the kernel and the agent: a power of two; overrides the configuration.
     #[arg(long, value_name = "BYTES")]

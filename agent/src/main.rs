@@ -4,6 +4,7 @@
 //! (`mcpwarden-policy`) → `output`. `run` drives them; the other commands are small.
 
 mod capture;
+mod check;
 mod cli;
 mod clock;
 mod config;
@@ -42,8 +43,13 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
             matching::run(config.as_deref(), json, &command).map(verdict)
         }
         Command::Replay(options) => replay::run(&options).map(|()| ExitCode::SUCCESS),
-        Command::Schema => {
-            anstream::println!("{:#}", mcpwarden_policy::event::schema());
+        Command::CheckConfig { file, effective, json, strict } => {
+            check::run(&file, effective, json).map(|found| found.exit_code(strict))
+        }
+        Command::Schema { config } => {
+            let events = || mcpwarden_policy::event::schema();
+            let schema = if config { mcpwarden_policy::config::schema().clone() } else { events() };
+            anstream::println!("{schema:#}");
             Ok(ExitCode::SUCCESS)
         }
         Command::Completions { shell } => {

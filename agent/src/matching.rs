@@ -7,17 +7,17 @@ use mcpwarden_policy::discovery::{is_declared, server_id};
 use serde_json::json;
 
 use crate::{
-    config::Config,
+    config::{self, Config},
     output::{clean, write_json},
 };
 
 /// Prints the answer. Returns whether the command counts by its name or its declaration.
 pub fn run(config: Option<&Path>, json: bool, command: &[String]) -> Result<bool> {
-    let config = config.map_or_else(|| Ok(Config::default()), Config::read)?;
-    let declared =
-        config.servers.iter().find(|server| is_declared(&server.command, &server.args, command, None));
+    let config = config.map_or_else(|| Ok(Config::default()), config::read)?;
+    let servers = config.declared();
+    let declared = servers.iter().find(|server| is_declared(&server.command, &server.args, command, None));
     let found = config.patterns().map_err(anyhow::Error::msg)?.matches(command);
-    let id = declared.map_or_else(|| server_id(command, None).0, |server| server.id.clone());
+    let id = declared.map_or_else(|| server_id(command, None).0, |server| server.id.0.clone());
     let counts = declared.is_some() || found.is_some();
     if json {
         let answer = json!({
@@ -34,7 +34,7 @@ pub fn run(config: Option<&Path>, json: bool, command: &[String]) -> Result<bool
     }
     match (declared, found) {
         (Some(server), _) => {
-            anstream::println!("yes: declared in the configuration as {}", clean(&server.id))
+            anstream::println!("yes: declared in the configuration as {}", clean(&server.id.0))
         }
         (None, Some(found)) => {
             anstream::println!("yes: the pattern {} matches {}", clean(&found.pattern), clean(&found.on));

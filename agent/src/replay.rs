@@ -11,13 +11,12 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use mcpwarden_policy::{
-    ConnectionId, Direction, Engine, EngineConfig, Exec, Input, Output, Payloads, Process, ServerId,
-    SessionId, Timestamp,
+    ConnectionId, Direction, Engine, Exec, Input, Output, Process, ServerId, SessionId, Timestamp,
 };
 use serde::Deserialize;
 
 use crate::cli::ReplayOptions;
-use crate::config::{Config, inspection};
+use crate::config::{self, Config};
 use crate::output::Format;
 
 /// Longest line. A frame of 16 MiB can be six times as long when every byte of it is escaped.
@@ -36,6 +35,9 @@ struct Line {
     dir: Option<Dir>,
     #[serde(default)]
     frame: Option<String>,
+    /// The turn of the model that it belongs to.
+    #[serde(default)]
+    turn: Option<String>,
     #[serde(default)]
     event: Option<Event>,
     #[serde(default)]
@@ -60,16 +62,9 @@ enum Event {
 /// # Errors
 /// The file cannot be read, or a line of it is no record; what came before was printed.
 pub fn run(options: &ReplayOptions) -> Result<()> {
-    let config = options.config.as_deref().map_or_else(|| Ok(Config::default()), Config::read)?;
+    let config = options.config.as_deref().map_or_else(|| Ok(Config::default()), config::read)?;
     // Hashes are keyed with a secret of the host; here the same input has to give the same bytes on every host.
-    let engine = EngineConfig {
-        payloads: if options.show_payloads { Payloads::Full } else { Payloads::Redacted },
-        verbose: options.verbose,
-        patterns: config.patterns().map_err(anyhow::Error::msg)?,
-        declared: config.declared(),
-        inspection: Some(inspection()?),
-        ..EngineConfig::new([0; 32])
-    };
+    let engine = config::engine(&config, [0; 32], options.verbose, options.show_payloads)?;
     let name = options.file.display().to_string();
     let input: Box<dyn Read> = if options.file == Path::new("-") {
         Box::new(std::io::stdin())
@@ -91,9 +86,9 @@ struct Replay<W> {
 }
 
 impl<W: Write> Replay<W> {
-    fn new(config: EngineConfig, format: Format, to: W) -> Self {
+    fn new(engine: Engine, format: Format, to: W) -> Self {
         Self {
-            engine: Engine::new(config),
+            engine,
             format,
             to,
             outputs: Vec::new(),
@@ -155,6 +150,7 @@ impl<W: Write> Replay<W> {
             self.connections.insert(key, connection);
         }
         if let (Some(dir), Some(frame)) = (line.dir, &line.frame) {
+            self.engine.in_turn(line.turn);
             let direction = match dir {
                 Dir::C2s => Direction::ClientToServer,
                 Dir::S2c => Direction::ServerToClient,
@@ -191,8 +187,8 @@ mod tests {
 
     fn replay(text: &str) -> (String, Result<()>) {
         let mut out = Vec::new();
-        let outcome =
-            Replay::new(EngineConfig::new([0; 32]), Format::Json, &mut out).run("x", text.as_bytes());
+        let engine = config::engine(&Config::default(), [0; 32], false, false).unwrap();
+        let outcome = Replay::new(engine, Format::Json, &mut out).run("x", text.as_bytes());
         (String::from_utf8(out).unwrap(), outcome)
     }
 

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use aya::maps::{MapData, RingBuf};
 use mcpwarden_abi::{self as abi, Counter};
 use mcpwarden_policy::{
-    Engine, EngineConfig, Event, EventBody, Input, Payloads, Timestamp,
+    Engine, Event, EventBody, Input, Timestamp,
     event::{AgentStarted, AgentStopped},
 };
 use tokio::{
@@ -24,7 +24,7 @@ use crate::{
     capture::Capture,
     cli::RunOptions,
     clock::{Clock, boot_ns},
-    config::{self, Config, inspection},
+    config::{self, Config},
     instance,
     kernel::{
         Kernel, ProgramStats,
@@ -54,27 +54,17 @@ const LAST_WORDS: Duration = Duration::from_millis(800);
 /// Runs until a signal or a closed output ends it.
 pub fn run(options: RunOptions) -> Result<()> {
     let config = match &options.config {
-        Some(path) => Config::read(path)?,
+        Some(path) => config::read(path)?,
         None => Config::default(),
     };
     if let Some(need) = surroundings::check().into_iter().find(|need| need.problem.is_some()) {
         bail!("{}: {}", need.name, need.problem.unwrap_or_default());
     }
-    let ring_bytes = options.ring_bytes.unwrap_or(config.capture.ring_bytes);
-    config::check_ring(ring_bytes).map_err(anyhow::Error::msg)?;
+    let ring_bytes = options.ring_bytes.map_or(config.capture.ring_bytes.0, u64::from);
+    let ring_bytes = config::check_ring(ring_bytes).map_err(anyhow::Error::msg)?;
     let _lock = instance::lock(&options.runtime_dir)?;
-    let engine = EngineConfig {
-        payloads: if options.show_payloads || config.capture.payloads == config::Payloads::Full {
-            Payloads::Full
-        } else {
-            Payloads::Redacted
-        },
-        verbose: options.verbose,
-        patterns: config.patterns().map_err(anyhow::Error::msg)?,
-        declared: config.declared(),
-        inspection: Some(inspection()?),
-        ..EngineConfig::new(instance::redaction_key(&options.state_dir)?)
-    };
+    let key = instance::redaction_key(&options.state_dir)?;
+    let engine = config::engine(&config, key, options.verbose, options.show_payloads)?;
     // The tracepoint backend is the only one so far, so `auto` and `tracepoints` are the same.
     let _ = options.backend.unwrap_or(config.capture.backend);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -86,8 +76,8 @@ pub fn run(options: RunOptions) -> Result<()> {
         let writer = Writer::start().context("cannot start the output thread")?;
         let mut agent = Agent {
             kernel,
-            capture: Capture::new(config.limits()),
-            engine: Engine::new(engine),
+            capture: Capture::new(config::limits(&config)),
+            engine,
             clock: Clock::new(),
             format: options.output.format(),
             chunk: Vec::with_capacity(CHUNK_BYTES * 2),

@@ -146,10 +146,10 @@ pub struct Override {
     #[serde(default)]
     pub category: Option<ToolCategory>,
     /// How risky it is.
-    #[serde(default)]
+    #[serde(default, rename = "risk_level")]
     pub risk: Option<RiskLevel>,
     /// Its side effects, such as `fs.write`.
-    #[serde(default)]
+    #[serde(default, rename = "side_effect_tags")]
     pub side_effects: Option<BTreeSet<String>>,
 }
 

@@ -18,9 +18,11 @@
 //! | [`registry`] | what servers offered before, and what of it is pinned |
 //! | [`glob`], [`classify`] | names in rules; what a tool does, by its name and description |
 //! | [`guard`], [`guards`] | the contract of everything that judges; those that are built in, and who asks them |
+//! | [`config`] | the configuration file: its keys, and what is wrong with one |
 //! | [`engine`] | state per connection: confirmation, pairing, relays, sessions |
 
 pub mod classify;
+pub mod config;
 pub mod detect;
 pub mod discovery;
 pub mod engine;

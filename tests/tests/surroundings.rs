@@ -379,7 +379,7 @@ fn match_says_what_counts() -> Result<()> {
 /// Arguments, what their output holds.
 #[test]
 fn help_is_complete() -> Result<()> {
-    let commands = ["run", "doctor", "match", "schema", "completions", "man"];
+    let commands = ["run", "doctor", "match", "check-config", "schema", "completions", "man"];
     let cases: [(&[&str], &[&str]); 7] = [
         (&["--help"], &commands),
         (

@@ -12,7 +12,7 @@ use mcpwarden_policy::Event;
 use tokio::sync::mpsc;
 
 pub use escape::write_json;
-pub use text::clean;
+pub use text::{clean, escaped};
 
 /// How events are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

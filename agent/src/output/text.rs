@@ -247,12 +247,16 @@ fn value(input: &Value) -> String {
 
 /// Bounded, on one line, and without anything that a terminal would obey or a reader would not see.
 pub fn clean(text: &str) -> String {
-    let mut out = String::with_capacity(text.len().min(FIELD_CHARS * 2));
-    for (index, character) in text.chars().enumerate() {
-        if index == FIELD_CHARS {
-            out.push('…');
-            break;
-        }
+    match text.char_indices().nth(FIELD_CHARS) {
+        Some((end, _)) => escaped(text.get(..end).unwrap_or_default()) + "…",
+        None => escaped(text),
+    }
+}
+
+/// On one line, and without anything that a terminal would obey or a reader would not see.
+pub fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
         match character {
             '\n' | '\r' | '\t' => out.push(' '),
             c if is_deceptive(c) => {

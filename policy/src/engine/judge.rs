@@ -129,6 +129,11 @@ impl Engine {
         self
     }
 
+    /// What comes from now on belongs to this turn of the model; with `None`, turns are told by time.
+    pub fn in_turn(&mut self, turn: Option<String>) {
+        self.turn = turn;
+    }
+
     /// What a tool does, by its name and what is said of it. Nothing where nobody asks.
     pub(super) fn classify(&self, place: &Place, name: &str, description: &str) -> ToolFacts {
         let Some(judge) = &self.judge else { return ToolFacts::default() };

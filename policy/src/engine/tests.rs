@@ -2,6 +2,7 @@
 
 mod bounds;
 mod inspect;
+mod judge;
 mod life;
 mod listing;
 mod pairs;

@@ -7,7 +7,7 @@ use crate::detect::Detector;
 use crate::event::Severity;
 
 /// Compiled once: that takes longer than all of these tests.
-static DETECTOR: LazyLock<Arc<Detector>> = LazyLock::new(|| Inspect::built_in().unwrap().detector);
+pub(super) static DETECTOR: LazyLock<Arc<Detector>> = LazyLock::new(|| Inspect::built_in().unwrap().detector);
 
 fn bench(alert_threshold: Severity) -> Bench {
     let inspection = Inspect { detector: Arc::clone(&DETECTOR), alert_threshold };

@@ -1,0 +1,170 @@
+//! The configuration: one YAML file, all of its keys, and everything that is wrong with it at once.
+//!
+//! [`parse`] reads a file's bytes into a [`Config`], plain data that the other modules make their own settings of. Each
+//! key is described where its field is, and only there: the [`schema`] is generated from the types, and the file is
+//! checked against that schema with a place for every mistake. No file at all is a good configuration.
+//!
+//! | module | job |
+//! |---|---|
+//! | `tree` | text into a tree with places, bounded |
+//! | `alias` | other names of keys |
+//! | `check` | the tree against the schema |
+//! | `rules` | what no schema says, and warnings |
+//! | `values` | sizes, durations, addresses, globs … |
+//! | `sections`, `judgement`, `guards`, `host` | the keys |
+//! | `settings` | sections into settings of other modules |
+
+mod alias;
+mod check;
+mod guards;
+mod host;
+mod judgement;
+mod problem;
+mod rules;
+mod sections;
+mod settings;
+mod tree;
+mod values;
+
+#[cfg(test)]
+mod reference;
+#[cfg(test)]
+mod tests;
+
+use std::sync::LazyLock;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use guards::*;
+pub use host::*;
+pub use judgement::*;
+pub use problem::{Level, MAX_PROBLEMS, Place, Problem};
+pub use rules::{Finding, Step, check_ring, unenforceable};
+pub use sections::*;
+pub use tree::MAX_BYTES;
+pub use values::{AbsolutePath, Address, Bytes, Fingerprint, Glob, Hash, Host, HttpUrl, Pattern, Period};
+
+use crate::NamePatterns;
+use crate::discovery::BUILT_IN;
+use crate::engine::Declared;
+use crate::ids::ServerId;
+use problem::Problems;
+
+/// The whole file.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// What is an MCP server.
+    pub discovery: Discovery,
+    /// Servers that are declared: they have the id given here, and are announced when they start.
+    #[schemars(length(max = 10_000), extend("x-unique" = "id"))]
+    pub servers: Vec<Server>,
+    /// What clients' sessions may do. The first entry that matches a client counts.
+    pub sessions: Vec<Session>,
+    /// What texts are searched for.
+    pub inspection: Inspection,
+    /// What is remembered of tools.
+    pub registry: Registry,
+    /// Which servers and tools may be used, and how often.
+    pub policy: Policy,
+    /// What tools do, where their names mislead.
+    pub classifier: Classifier,
+    /// What several servers of a session do together.
+    pub cross_server: CrossServer,
+    /// Amendments of guards.
+    #[schemars(length(max = 64))]
+    pub guards: Vec<GuardEntry>,
+    /// What the process trees of servers may connect to.
+    pub network: Network,
+    /// What a denial does.
+    pub enforcement: Enforcement,
+    /// How much is captured and kept.
+    pub capture: Capture,
+    /// What is kept on this host.
+    pub store: Store,
+    /// Where events are sent, beside the store.
+    #[schemars(length(max = 64))]
+    pub sinks: Vec<Sink>,
+    /// Where metrics are read.
+    pub metrics: Metrics,
+    /// Who may ask and tell the running agent.
+    pub control: Control,
+}
+
+/// Reads a file: the configuration and its warnings.
+///
+/// # Errors
+/// Everything that is wrong with it, warnings included, in the order of the file.
+pub fn parse(file: &[u8]) -> Result<(Config, Vec<Problem>), Vec<Problem>> {
+    let mut problems = Problems::default();
+    let config = read(file, &mut problems);
+    match config {
+        Ok(config) if !problems.any_error() => Ok((config, problems.finish())),
+        Ok(_) => Err(problems.finish()),
+        Err(problem) => {
+            problems.add(problem);
+            Err(problems.finish())
+        }
+    }
+}
+
+/// What of the file is right. It is only good where no problem is an error.
+fn read(file: &[u8], problems: &mut Problems) -> Result<Config, Problem> {
+    let mut root = tree::parse(file, problems)?;
+    if root.is_null() {
+        return Ok(Config::default());
+    }
+    alias::resolve(&mut root, problems);
+    check::check(&SCHEMA, &mut root, problems);
+    if root.bad {
+        return Ok(Config::default());
+    }
+    // The types accept all that the schema accepts (a property test); if ever not, that is an error as any other.
+    let config = serde_json::from_value(root.to_json())
+        .map_err(|error| Problem::error(Place::default(), "", format!("it cannot be read: {error}")))?;
+    rules::check(&config, &root, problems);
+    Ok(config)
+}
+
+static SCHEMA: LazyLock<Value> = LazyLock::new(|| schemars::schema_for!(Config).to_value());
+
+/// The JSON Schema of the file (draft 2020-12). Editors complete from it.
+pub fn schema() -> &'static Value {
+    &SCHEMA
+}
+
+impl Config {
+    /// The file that says all of this, defaults included. YAML.
+    ///
+    /// # Errors
+    /// None that is known: everything in it has a form in YAML.
+    pub fn to_yaml(&self) -> Result<String, serde_saphyr::ser_error::Error> {
+        serde_saphyr::to_string(self)
+    }
+
+    /// The patterns that name MCP servers.
+    ///
+    /// # Errors
+    /// A pattern is no glob, which [`parse`] does not let through.
+    pub fn patterns(&self) -> Result<NamePatterns, String> {
+        let texts = |globs: &[Glob]| globs.iter().map(|glob| glob.as_str().to_owned()).collect::<Vec<_>>();
+        let built_in = || BUILT_IN.map(str::to_owned).to_vec();
+        let patterns = self.discovery.server_patterns.as_deref().map_or_else(built_in, texts);
+        NamePatterns::new(&patterns, &texts(&self.discovery.custom_servers))
+            .map_err(|error| error.to_string())
+    }
+
+    /// The declared servers that are programs.
+    pub fn declared(&self) -> Vec<Declared> {
+        let declared = |server: &Server| {
+            server.command.as_ref().map(|command| Declared {
+                id: ServerId(server.id.clone()),
+                command: command.clone(),
+                args: server.args.clone(),
+            })
+        };
+        self.servers.iter().filter_map(declared).collect()
+    }
+}

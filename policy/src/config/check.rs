@@ -1,0 +1,308 @@
+//! A tree against the schema of the configuration, all mistakes at once.
+//!
+//! The schema is generated from the types that the tree becomes, so nothing that is said of a key there is said a
+//! second time here: this walks any tree along any schema of the kind that `schemars` makes of plain data.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::problem::{Problem, Problems};
+use super::tree::{Entry, Kind, Node};
+use super::values::{Bytes, FORMATS, Format};
+
+/// Checks `root` against `schema`; nodes that are wrong are marked as bad.
+pub(super) fn check(schema: &Value, root: &mut Node, problems: &mut Problems) {
+    Checker { schema, problems }.node(schema, root, "");
+}
+
+struct Checker<'a> {
+    schema: &'a Value,
+    problems: &'a mut Problems,
+}
+
+impl<'a> Checker<'a> {
+    /// A keyword of a schema, or of the definition that it refers to.
+    fn keyword(&self, schema: &'a Value, name: &str) -> Option<&'a Value> {
+        schema.get(name).or_else(|| self.keyword(self.referred(schema)?, name))
+    }
+
+    fn referred(&self, schema: &'a Value) -> Option<&'a Value> {
+        self.schema.pointer(schema.get("$ref")?.as_str()?.strip_prefix('#')?)
+    }
+
+    /// What a value may be: the one schema itself, or its alternatives without the one for "not given".
+    fn alternatives(&self, schema: &'a Value) -> Vec<&'a Value> {
+        let choice = self.keyword(schema, "anyOf").or_else(|| self.keyword(schema, "oneOf"));
+        match choice.and_then(Value::as_array) {
+            Some(list) if self.words(schema).is_none() => {
+                list.iter().filter(|one| one.get("type").is_none_or(|name| name != "null")).collect()
+            }
+            _ => vec![schema],
+        }
+    }
+
+    /// The words of an enumeration.
+    fn words(&self, schema: &'a Value) -> Option<Vec<&'a str>> {
+        if let Some(list) = self.keyword(schema, "enum").and_then(Value::as_array) {
+            return Some(list.iter().filter_map(Value::as_str).collect());
+        }
+        if let Some(word) = self.keyword(schema, "const").and_then(Value::as_str) {
+            return Some(vec![word]);
+        }
+        let parts = self.keyword(schema, "oneOf")?.as_array()?;
+        let words: Option<Vec<_>> = parts.iter().map(|part| self.words(part)).collect();
+        words.map(|words| words.concat())
+    }
+
+    fn types(&self, schema: &'a Value) -> Vec<&'a str> {
+        match self.keyword(schema, "type") {
+            Some(Value::Array(list)) => {
+                list.iter().filter_map(Value::as_str).filter(|name| *name != "null").collect()
+            }
+            Some(Value::String(name)) => vec![name],
+            _ if self.words(schema).is_some() => vec!["string"],
+            _ => Vec::new(),
+        }
+    }
+
+    fn format(&self, schema: &'a Value) -> Option<&'static Format> {
+        let name = self.keyword(schema, "format")?.as_str()?;
+        FORMATS.iter().find(|format| format.name == name)
+    }
+
+    fn limit(&self, schema: &'a Value, name: &str) -> Option<u64> {
+        self.keyword(schema, name)?.as_u64()
+    }
+
+    /// What is expected, for people.
+    fn expected(&self, schema: &'a Value) -> String {
+        let alternatives = self.alternatives(schema);
+        if alternatives.len() > 1 {
+            return alternatives.iter().map(|one| self.expected(one)).collect::<Vec<_>>().join(", or ");
+        }
+        let schema = alternatives.first().copied().unwrap_or(schema);
+        if let Some(words) = self.words(schema) {
+            let words: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
+            return if words.len() == 1 { words.concat() } else { format!("one of {}", words.join(", ")) };
+        }
+        if let Some(format) = self.format(schema) {
+            return format.expected.to_owned();
+        }
+        let types = self.types(schema).into_iter().map(|name| match name {
+            "object" => "a mapping (`key: value`)",
+            "array" => "a list (`[a, b]`)",
+            "integer" => "a whole number",
+            "number" => "a number",
+            "boolean" => "true or false",
+            _ => "a text",
+        });
+        types.collect::<Vec<_>>().join(" or ")
+    }
+
+    fn accepts(&self, schema: &'a Value, kind: &Kind) -> bool {
+        let types = self.types(schema);
+        let any = |names: &[&str]| names.iter().any(|name| types.contains(name));
+        match kind {
+            Kind::Null => false,
+            Kind::Bool(_) => any(&["boolean"]),
+            Kind::Int(_) => any(&["integer", "number"]),
+            Kind::Float(_) => any(&["number"]),
+            Kind::Text(_) => any(&["string"]),
+            Kind::List(_) => any(&["array"]),
+            Kind::Map(_) => any(&["object"]),
+        }
+    }
+
+    fn wrong(&mut self, node: &mut Node, path: &str, message: String) {
+        node.bad = true;
+        self.problems.add(Problem::error(node.at, path, message));
+    }
+
+    fn node(&mut self, schema: &'a Value, node: &mut Node, path: &str) {
+        let fitting = self.alternatives(schema).into_iter().find(|one| self.accepts(one, &node.kind));
+        let Some(schema) = fitting else {
+            let message = format!("expected {}, found {}", self.expected(schema), found(&node.kind));
+            let hint = match node.kind {
+                Kind::Bool(_) | Kind::Int(_) | Kind::Float(_) if self.types(schema).contains(&"string") => {
+                    "; a text that looks like that needs quotes"
+                }
+                _ => "",
+            };
+            return self.wrong(node, path, message + hint);
+        };
+        match &node.kind {
+            Kind::List(_) => self.list(schema, node, path),
+            Kind::Map(_) => self.map(schema, node, path),
+            Kind::Text(text) => {
+                if let Some(problem) = self.text(schema, text) {
+                    node.bad = true;
+                    self.problems.add(Problem { at: node.at, path: path.to_owned(), ..problem });
+                }
+            }
+            Kind::Int(number) => {
+                if let Some(reason) = self.number(schema, *number as f64) {
+                    let message = format!("{number} {reason}");
+                    self.wrong(node, path, message);
+                }
+            }
+            Kind::Float(number) => {
+                if let Some(reason) = self.number(schema, *number) {
+                    let message = format!("{number} {reason}");
+                    self.wrong(node, path, message);
+                }
+            }
+            Kind::Null | Kind::Bool(_) => {}
+        }
+    }
+
+    /// Why a number is none of those that are expected.
+    fn number(&self, schema: &'a Value, number: f64) -> Option<String> {
+        let widest = match self.keyword(schema, "format").and_then(Value::as_str) {
+            Some("uint8") => Some(u64::from(u8::MAX)),
+            Some("uint16") => Some(u64::from(u16::MAX)),
+            Some("uint32") => Some(u64::from(u32::MAX)),
+            Some("uint64" | "size") => Some(u64::MAX),
+            _ => None,
+        };
+        let limit = |name| self.keyword(schema, name).and_then(Value::as_f64);
+        let is_whole = widest.is_some();
+        let least = limit("minimum").or(is_whole.then_some(0.0));
+        let most = limit("maximum").or(widest.map(|most| most as f64));
+        // What is rounded to 2^64 is no u64 any more.
+        let above = |most| number > most || widest == Some(u64::MAX) && number >= u64::MAX as f64;
+        match (least, most) {
+            (Some(least), _) if number < least => Some(format!("is too small; the least is {least}")),
+            (_, Some(most)) if above(most) => Some(format!("is too large; the most is {most}")),
+            _ => None,
+        }
+    }
+
+    /// What is wrong with a text; the place is not known here.
+    fn text(&self, schema: &'a Value, text: &str) -> Option<Problem> {
+        let error = |message| Some(Problem::error(super::problem::Place::default(), "", message));
+        if let Some(words) = self.words(schema) {
+            let wrong = !words.contains(&text);
+            let message = format!("expected {}, found {}", self.expected(schema), quoted(text));
+            return error(message)
+                .filter(|_| wrong)
+                .map(|problem| problem.nearest_of(text, words.into_iter()));
+        }
+        let length = text.chars().count() as u64;
+        if self.limit(schema, "minLength").is_some_and(|least| length < least) {
+            return error("it must not be empty".into());
+        }
+        if let Some(most) = self.limit(schema, "maxLength").filter(|most| length > *most) {
+            return error(format!("it has {length} characters; the most is {most}"));
+        }
+        let format = self.format(schema)?;
+        if let Err(reason) = (format.check)(text) {
+            return error(format!("{} is not {}: {reason}", quoted(text), format.expected));
+        }
+        let bytes = text.parse::<Bytes>().ok().filter(|_| format.name == "size")?;
+        error(format!("{text} {}", self.number(schema, bytes.0 as f64)?))
+    }
+
+    fn list(&mut self, schema: &'a Value, node: &mut Node, path: &str) {
+        let length = if let Kind::List(list) = &node.kind { list.len() } else { 0 };
+        if self.limit(schema, "minItems").is_some_and(|least| (length as u64) < least) {
+            return self.wrong(node, path, "it must not be empty; leave the key out instead".into());
+        }
+        if let Some(most) = self.limit(schema, "maxItems").filter(|most| length as u64 > *most) {
+            return self.wrong(node, path, format!("it has {length} entries; the most is {most}"));
+        }
+        let (Kind::List(list), Some(items)) = (&mut node.kind, self.keyword(schema, "items")) else {
+            return;
+        };
+        for (index, item) in list.iter_mut().enumerate() {
+            self.node(items, item, &format!("{path}[{index}]"));
+        }
+        if let Some(key) = self.keyword(schema, "x-unique").and_then(Value::as_str) {
+            self.unique(list, key, path);
+        }
+    }
+
+    /// No two entries of a list have the same value of `key`.
+    fn unique(&mut self, list: &[Node], key: &str, path: &str) {
+        let mut seen = HashMap::new();
+        for (index, item) in list.iter().enumerate() {
+            let Kind::Map(entries) = &item.kind else { continue };
+            let value = entries.iter().find(|entry| entry.key == key).map(|entry| &entry.value);
+            let Some((Kind::Text(text), at)) = value.map(|value| (&value.kind, value.at)) else { continue };
+            if let Some(line) = seen.insert(text, at.line) {
+                let message = format!("{} is taken: it stands in line {line}, too", quoted(text));
+                self.problems.add(Problem::error(at, &format!("{path}[{index}].{key}"), message));
+            }
+        }
+    }
+
+    fn map(&mut self, schema: &'a Value, node: &mut Node, path: &str) {
+        let known = self.keyword(schema, "properties").and_then(Value::as_object);
+        let others = self.keyword(schema, "additionalProperties").filter(|others| others.is_object());
+        let names = self.keyword(schema, "propertyNames");
+        let required = self.keyword(schema, "required").and_then(Value::as_array);
+        let Kind::Map(entries) = &mut node.kind else { return };
+        for entry in entries.iter_mut() {
+            let path = joined(path, &entry.key);
+            let of_value = known.and_then(|known| known.get(&entry.key)).or(others);
+            let Some(of_value) = of_value else {
+                entry.value.bad = true;
+                let words = known.into_iter().flat_map(|known| known.keys().map(String::as_str));
+                let mut problem = Problem::error(entry.key_at, &path, "there is no such key".into());
+                problem = problem.nearest_of(&entry.key, words.clone());
+                if problem.nearest.is_none() {
+                    problem.message +=
+                        &format!("; the keys here are {}", words.collect::<Vec<_>>().join(", "));
+                }
+                self.problems.add(problem);
+                continue;
+            };
+            if let Some(problem) = names.and_then(|names| self.text(names, &entry.key)) {
+                entry.value.bad = true;
+                self.problems.add(Problem { at: entry.key_at, path, ..problem });
+            } else if !entry.value.is_null() {
+                self.node(of_value, &mut entry.value, &path);
+            }
+        }
+        let good = |entry: &&Entry| !entry.value.is_null() && !entry.value.bad;
+        for name in required.into_iter().flatten().filter_map(Value::as_str) {
+            let entry = entries.iter().find(|entry| entry.key == name);
+            if entry.filter(good).is_none() {
+                node.bad = true;
+                // One that is there and wrong was reported.
+                if entry.is_none_or(|entry| entry.value.is_null()) {
+                    self.problems.add(Problem::error(node.at, path, format!("the key `{name}` is missing")));
+                }
+            }
+        }
+    }
+}
+
+/// A path, and a key below it.
+pub(super) fn joined(path: &str, key: &str) -> String {
+    let plain = !key.is_empty() && key.chars().all(|one| one.is_alphanumeric() || one == '_' || one == '-');
+    match (path, plain) {
+        ("", true) => key.to_owned(),
+        (_, true) => format!("{path}.{key}"),
+        (_, false) => format!("{path}[{}]", quoted(key)),
+    }
+}
+
+fn found(kind: &Kind) -> String {
+    match kind {
+        Kind::Null => "nothing".into(),
+        Kind::Bool(value) => value.to_string(),
+        Kind::Int(number) => format!("the number {number}"),
+        Kind::Float(number) => format!("the number {number}"),
+        Kind::Text(text) => quoted(text),
+        Kind::List(_) => "a list".into(),
+        Kind::Map(_) => "a mapping".into(),
+    }
+}
+
+/// A text of the file's in a message.
+fn quoted(text: &str) -> String {
+    const MOST: usize = 60;
+    let start: String = text.chars().take(MOST).collect();
+    if start.len() < text.len() { format!("\"{start}…\"") } else { format!("\"{start}\"") }
+}

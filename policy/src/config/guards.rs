@@ -1,0 +1,116 @@
+//! Amendments of guards.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::judgement::every;
+use super::values::{Glob, Pattern, Period};
+use crate::guard::{GuardKind, Phase};
+
+/// Amends the built-in guard of its kind, for some servers. What is left out stays as it is built in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GuardEntry {
+    /// Which guard.
+    pub kind: GuardKind,
+    /// Globs on the ids of the servers that it is amended for.
+    #[serde(default = "all_servers")]
+    #[schemars(length(min = 1))]
+    pub servers: Vec<Glob>,
+    /// Whether it is asked.
+    #[serde(default = "yes")]
+    pub enabled: bool,
+    /// 0 is asked first, 100 last; inside one priority the order of the configuration counts. Example: `10`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 100))]
+    pub priority: Option<u8>,
+    /// How long a guard out of this process may take. Milliseconds.
+    #[serde(default = "second")]
+    #[schemars(range(min = 10, max = 10_000))]
+    pub timeout_ms: u32,
+    /// What a guard that fails has said.
+    #[serde(default)]
+    pub failure_mode: FailureMode,
+    /// When it is asked. Example: `[tools_list, tool_invoke]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
+    pub runs_on: Option<Vec<Phase>>,
+    /// Settings of this guard's own.
+    #[serde(default)]
+    pub config: GuardSettings,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn second() -> u32 {
+    1_000
+}
+
+fn all_servers() -> Vec<Glob> {
+    vec![every()]
+}
+
+/// What a guard that fails has said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureMode {
+    /// Deny.
+    #[default]
+    FailClosed,
+    /// Allow, with a warning.
+    FailOpen,
+}
+
+/// Settings of single guards; the description says whose they are.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct GuardSettings {
+    /// `tool_poisoning`: detections of each severity count. Example: `true`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strict_mode: Option<bool>,
+    /// `tool_poisoning`: regular expressions beside the rules. Example: `["(?i)execute.*as.*root"]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 100))]
+    pub custom_patterns: Option<Vec<Pattern>>,
+    /// `tool_poisoning`: the only fields of a definition that count. Example: `[name, description]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
+    pub scan_fields: Option<Vec<ScanField>>,
+    /// `tool_poisoning`: so many detections deny. Example: `1`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub min_detections: Option<u32>,
+    /// `server_access`: the only servers that may be used. Example: `[github, gitlab]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allowed_servers: Option<Vec<Glob>>,
+    /// `tool_shadowing`: how alike two names are that are taken for a near-duplicate, 0 to 1. Example: `0.85`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub similarity_threshold: Option<f64>,
+    /// `server_access`, `tool_access`: whether globs tell `a` from `A`. Example: `false`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub case_sensitive: Option<bool>,
+    /// `cross_server`: a session that is idle for longer is forgotten. Example: `1h`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_timeout: Option<Period>,
+}
+
+/// A field of a definition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ScanField {
+    /// `name`.
+    Name,
+    /// `title`.
+    Title,
+    /// `description`.
+    Description,
+    /// `inputSchema`.
+    InputSchema,
+    /// `outputSchema`.
+    OutputSchema,
+    /// `annotations`.
+    Annotations,
+}

@@ -1,0 +1,409 @@
+//! What is judged, and how: inspection, registry, policy, classifier, cross-server rules.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+use super::values::{AbsolutePath, Glob, Hash, Pattern, Period};
+use crate::event::{Category, Severity};
+use crate::guard::{RiskLevel, ToolCategory};
+
+/// What texts are searched for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Inspection {
+    /// Whether texts are inspected at all.
+    pub enabled: bool,
+    /// Built-in rules by category; those that are not named are on. Example: `{ path_traversal: false }`.
+    #[schemars(schema_with = "by_category")]
+    pub builtin: BTreeMap<Category, bool>,
+    /// Rules beside the built-in ones.
+    #[schemars(length(max = 1000), extend("x-unique" = "name"))]
+    pub custom_patterns: Vec<CustomPattern>,
+    /// Files with more rules. Example: `[/etc/mcpwarden/rules.yaml]`.
+    pub rule_files: Vec<AbsolutePath>,
+    /// Detections at or above this severity are events of their own.
+    pub alert_threshold: Severity,
+    /// What follows from such a detection.
+    pub on_detection: OnDetection,
+}
+
+/// The derived schema says nothing of the keys.
+fn by_category(generator: &mut SchemaGenerator) -> Schema {
+    let names = generator.subschema_for::<Category>();
+    json_schema!({ "type": "object", "propertyNames": names, "additionalProperties": { "type": "boolean" } })
+}
+
+impl Default for Inspection {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            builtin: BTreeMap::new(),
+            custom_patterns: Vec::new(),
+            rule_files: Vec::new(),
+            alert_threshold: Severity::High,
+            on_detection: OnDetection::default(),
+        }
+    }
+}
+
+/// A rule of the user's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CustomPattern {
+    /// Its id in detections. Example: `internal_api`.
+    #[schemars(length(min = 1, max = 128))]
+    pub name: String,
+    /// A regular expression. Example: `internal\.corp\.example\.com`.
+    pub pattern: Pattern,
+    /// How bad a match is.
+    #[serde(default = "high")]
+    pub severity: Severity,
+    /// What it finds, for people.
+    #[serde(default)]
+    pub description: String,
+}
+
+fn high() -> Severity {
+    Severity::High
+}
+
+/// What follows from a detection at or above the threshold.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct OnDetection {
+    /// What is done with the tool.
+    pub action: DetectionAction,
+    /// How long an approval is waited for, until it counts as denied.
+    pub timeout: Period,
+}
+
+impl Default for OnDetection {
+    fn default() -> Self {
+        Self { action: DetectionAction::Alert, timeout: seconds(300) }
+    }
+}
+
+fn seconds(seconds: u64) -> Period {
+    Period(Duration::from_secs(seconds))
+}
+
+/// What is done with a tool in which something was found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DetectionAction {
+    /// It is reported.
+    #[default]
+    Alert,
+    /// Its calls are denied until somebody approves it.
+    RequireApproval,
+    /// Its calls are denied.
+    Block,
+}
+
+/// What is remembered of tools.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Registry {
+    /// Whether a definition is pinned when it is first seen.
+    pub pin_on_first_use: bool,
+    /// Whether a changed definition is an alert.
+    pub alert_on_change: bool,
+    /// Whether pins outlive the agent.
+    pub persistent: bool,
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self { pin_on_first_use: true, alert_on_change: true, persistent: true }
+    }
+}
+
+/// Which servers and tools may be used, and how often.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Policy {
+    /// Whether undeclared servers and unknown tools are denied.
+    pub fail_closed: bool,
+    /// How long a server that has not listed its tools yet is let through under `fail_closed`.
+    pub pending_grace: Period,
+    /// Which list of servers counts. Denied servers are denied in each mode.
+    pub server_policy: ListMode,
+    /// Servers that may be used, under `server_policy: allowlist`. Example: `[{ id: files }]`.
+    pub allowed_servers: Vec<ServerRule>,
+    /// Servers that must not be used. Example: `[{ id: "evil-*" }]`.
+    pub denied_servers: Vec<ServerRule>,
+    /// Which list of tools counts. Denied tools are denied in each mode.
+    pub tool_policy: ListMode,
+    /// Tools that may be called, under `tool_policy: allowlist`. Example: `[{ server: files, tool: "read_*" }]`.
+    pub allowed_tools: Vec<ToolRule>,
+    /// Tools that must not be called. Example: `[{ tool: execute_command }]`.
+    pub denied_tools: Vec<ToolRule>,
+    /// What a changed definition means.
+    pub version_pinning: VersionPinning,
+    /// How often may be called.
+    pub rate_limits: RateLimits,
+    /// Tools that need an administrator's token. Example: `[{ server: prod, tool: "*" }]`.
+    pub requires_admin_token: Vec<ToolRule>,
+    /// Tools that are switched off. Example: `[{ tool: legacy_export }]`.
+    pub disabled_tools: Vec<ToolRule>,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            fail_closed: false,
+            pending_grace: seconds(30),
+            server_policy: ListMode::None,
+            allowed_servers: Vec::new(),
+            denied_servers: Vec::new(),
+            tool_policy: ListMode::None,
+            allowed_tools: Vec::new(),
+            denied_tools: Vec::new(),
+            version_pinning: VersionPinning::default(),
+            rate_limits: RateLimits::default(),
+            requires_admin_token: Vec::new(),
+            disabled_tools: Vec::new(),
+        }
+    }
+}
+
+/// Which list counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ListMode {
+    /// Only what is allowed.
+    Allowlist,
+    /// All but what is denied.
+    Denylist,
+    /// As `denylist`: what is denied is denied.
+    #[default]
+    None,
+}
+
+/// Servers, by id.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ServerRule {
+    /// Glob on the id. Example: `weather-*`.
+    pub id: Glob,
+}
+
+/// Tools, by server and name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ToolRule {
+    /// Glob on the server's id.
+    #[serde(default = "every")]
+    pub server: Glob,
+    /// Glob on the tool's name. Example: `delete_*`.
+    pub tool: Glob,
+    /// Only with this definition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_hash: Option<Hash>,
+}
+
+pub(super) fn every() -> Glob {
+    Glob::of("*")
+}
+
+/// What a changed definition means.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct VersionPinning {
+    /// Whether calls are judged by it.
+    pub enabled: bool,
+    /// What becomes of a call of a tool that changed.
+    pub on_change: OnChange,
+}
+
+impl Default for VersionPinning {
+    fn default() -> Self {
+        Self { enabled: true, on_change: OnChange::Alert }
+    }
+}
+
+/// What becomes of a call of a tool that changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OnChange {
+    /// It is denied.
+    Block,
+    /// It is reported.
+    #[default]
+    Alert,
+    /// Nothing.
+    Allow,
+}
+
+/// How often may be called.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RateLimits {
+    /// Whether calls are limited.
+    pub enabled: bool,
+    /// Calls a minute of each server that `per_server` does not name; 0: none at all.
+    pub default_rpm: u32,
+    /// Calls that such a server may get at once; without it, as many as a minute's. Example: `10`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub default_burst: Option<u32>,
+    /// By glob on the server's id. Example: `{ weather-api: { calls_per_minute: 10, burst: 3 } }`.
+    #[schemars(extend("propertyNames" = { "type": "string", "format": "glob" }))]
+    pub per_server: BTreeMap<String, Rate>,
+    /// By glob on the tool's id, `mcp:{server}:{tool}`. Example: `{ "mcp:*:send_*": { calls_per_minute: 5 } }`.
+    #[schemars(extend("propertyNames" = { "type": "string", "format": "glob" }))]
+    pub per_tool: BTreeMap<String, Rate>,
+}
+
+impl Default for RateLimits {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            default_rpm: 60,
+            default_burst: None,
+            per_server: BTreeMap::new(),
+            per_tool: BTreeMap::new(),
+        }
+    }
+}
+
+/// How often something may be called.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rate {
+    /// Calls a minute; 0: none at all. Example: `10`.
+    pub calls_per_minute: u32,
+    /// Calls at once; without it, as many as a minute's. Example: `3`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub burst: Option<u32>,
+}
+
+/// What tools do, where their names mislead.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Classifier {
+    /// The first entry that fits a tool counts.
+    pub overrides: Vec<ClassifierOverride>,
+}
+
+/// What some tools do. What is left out is told by the name as before.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClassifierOverride {
+    /// Glob on the server's id.
+    #[serde(default = "every")]
+    pub server: Glob,
+    /// Glob on the tool's name. Example: `sync_*`.
+    pub tool: Glob,
+    /// What it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub category: Option<ToolCategory>,
+    /// How risky it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub risk_level: Option<RiskLevel>,
+    /// Its side effects. Example: `[network.http]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub side_effect_tags: Option<BTreeSet<String>>,
+}
+
+/// What several servers of a session do together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CrossServer {
+    /// Whether the rules below count.
+    pub enabled: bool,
+    /// Calls of a session belong to one turn unless there is a longer gap between a result and the next call.
+    pub turn_gap: Period,
+    /// One server reads, then another sends.
+    pub read_then_send: ReadThenSend,
+    /// One server is called very often.
+    pub burst: Burst,
+    /// One server reads, then another writes or sends in the same turn.
+    pub cross_server_flow: CrossServerFlow,
+    /// A tool is called whose name another server had first.
+    pub shadow_tool: ShadowTool,
+}
+
+impl Default for CrossServer {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            turn_gap: seconds(2),
+            read_then_send: ReadThenSend::default(),
+            burst: Burst::default(),
+            cross_server_flow: CrossServerFlow::default(),
+            shadow_tool: ShadowTool::default(),
+        }
+    }
+}
+
+/// One server reads, then another sends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ReadThenSend {
+    /// Whether it counts.
+    pub enabled: bool,
+    /// From the one to the other at most.
+    pub window: Period,
+}
+
+impl Default for ReadThenSend {
+    fn default() -> Self {
+        Self { enabled: true, window: seconds(30) }
+    }
+}
+
+/// One server is called very often.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Burst {
+    /// Whether it counts.
+    pub enabled: bool,
+    /// Calls in the window that are let through.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub max_calls: u32,
+    /// How far back calls are counted.
+    pub window: Period,
+}
+
+impl Default for Burst {
+    fn default() -> Self {
+        Self { enabled: true, max_calls: 10, window: seconds(5) }
+    }
+}
+
+/// One server reads, then another writes or sends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CrossServerFlow {
+    /// Whether it counts.
+    pub enabled: bool,
+    /// Only within one turn of the model.
+    pub same_turn_only: bool,
+    /// From the one to the other at most, where turns do not count.
+    pub window: Period,
+}
+
+impl Default for CrossServerFlow {
+    fn default() -> Self {
+        Self { enabled: true, same_turn_only: true, window: seconds(30) }
+    }
+}
+
+/// A tool is called whose name another server had first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ShadowTool {
+    /// Whether it counts.
+    pub enabled: bool,
+}
+
+impl Default for ShadowTool {
+    fn default() -> Self {
+        Self { enabled: true }
+    }
+}

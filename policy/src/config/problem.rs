@@ -1,0 +1,126 @@
+//! What is wrong with a configuration, and where.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// Most problems that are listed: a file of nothing but mistakes has as many of them as lines.
+pub const MAX_PROBLEMS: usize = 100;
+
+/// Where in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Place {
+    /// From 1.
+    pub line: usize,
+    /// From 1, in characters.
+    pub column: usize,
+    /// How many characters of the line are meant.
+    pub width: usize,
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self { line: 1, column: 1, width: 1 }
+    }
+}
+
+/// How bad a problem is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// The file cannot be used.
+    Error,
+    /// It can, and does not do what somebody may think it does.
+    Warning,
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(if *self == Self::Error { "error" } else { "warning" })
+    }
+}
+
+/// One thing that is wrong. Its texts repeat what stands in the file: escape them before they reach a terminal.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Problem {
+    /// How bad it is.
+    pub level: Level,
+    /// Where it is.
+    #[serde(flatten)]
+    pub at: Place,
+    /// Which key, such as `policy.denied_tools[2].tool`; empty for the file as a whole.
+    pub path: String,
+    /// What was found, and what was expected.
+    pub message: String,
+    /// The nearest valid word, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nearest: Option<String>,
+}
+
+impl Problem {
+    pub(super) fn error(at: Place, path: &str, message: String) -> Self {
+        Self { level: Level::Error, at, path: path.to_owned(), message, nearest: None }
+    }
+
+    pub(super) fn warning(at: Place, path: &str, message: String) -> Self {
+        Self { level: Level::Warning, ..Self::error(at, path, message) }
+    }
+
+    /// With the valid word that is nearest to a wrong one, if one is near.
+    pub(super) fn nearest_of<'a>(mut self, wrong: &str, valid: impl Iterator<Item = &'a str>) -> Self {
+        // Words of the configuration are short; comparing costs the product of the lengths.
+        if wrong.len() <= 64 {
+            let likeness = |word: &&str| strsim::jaro_winkler(wrong, word);
+            let best = valid.max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
+            self.nearest = best.filter(|word| likeness(word) > 0.8).map(str::to_owned);
+        }
+        self
+    }
+}
+
+impl fmt::Display for Problem {
+    /// `path: message; did you mean …?`, without the place.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.path.is_empty() {
+            write!(formatter, "{}: ", self.path)?;
+        }
+        formatter.write_str(&self.message)?;
+        match &self.nearest {
+            Some(word) => write!(formatter, "; did you mean `{word}`?"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Problems as they are found.
+#[derive(Debug, Default)]
+pub(super) struct Problems {
+    list: Vec<Problem>,
+    unlisted: usize,
+}
+
+impl Problems {
+    pub fn add(&mut self, problem: Problem) {
+        if self.list.len() < MAX_PROBLEMS || problem.level == Level::Error && !self.any_error() {
+            self.list.push(problem);
+        } else {
+            self.unlisted += 1;
+        }
+    }
+
+    pub fn any_error(&self) -> bool {
+        self.list.iter().any(|problem| problem.level == Level::Error)
+    }
+
+    /// All of them, in the order of the file.
+    pub fn finish(mut self) -> Vec<Problem> {
+        self.list.sort_by_key(|problem| problem.at);
+        if self.unlisted > 0 {
+            let at = self.list.last().map_or_else(Place::default, |last| last.at);
+            let message = format!("{} more problems are not listed", self.unlisted);
+            let level = if self.any_error() { Level::Error } else { Level::Warning };
+            self.list.push(Problem { level, ..Problem::error(at, "", message) });
+        }
+        self.list
+    }
+}

@@ -1,0 +1,324 @@
+//! What no schema says: keys that need or exclude each other, and what is accepted but does not do what it seems to.
+
+use super::check::joined;
+use super::problem::{Level, Place, Problem, Problems};
+use super::tree::{Kind, Node};
+use super::*;
+use crate::guard::GuardKind;
+
+/// One step of a path.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Into the value of a key.
+    Key(String),
+    /// Into an entry of a list.
+    Index(usize),
+}
+
+impl From<&str> for Step {
+    fn from(key: &str) -> Self {
+        Self::Key(key.to_owned())
+    }
+}
+
+impl From<usize> for Step {
+    fn from(index: usize) -> Self {
+        Self::Index(index)
+    }
+}
+
+/// Something that is wrong with a configuration that was read, at a path in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// Where.
+    pub path: Vec<Step>,
+    /// What.
+    pub message: String,
+}
+
+macro_rules! path {
+    ($($step:expr),*) => { vec![$(Step::from($step)),*] };
+}
+
+/// Sections and keys that are read and checked, and that nothing in this version acts upon. `[]` is each entry of a list.
+const NOT_YET: &[&str] = &[
+    "servers.[].type",
+    "servers.[].env",
+    "servers.[].executable",
+    "servers.[].url",
+    "servers.[].headers_from",
+    "servers.[].tls_fingerprint",
+    "servers.[].timeout_ms",
+    "servers.[].max_concurrent",
+    "servers.[].egress",
+    "sessions",
+    "inspection.rule_files",
+    "inspection.on_detection.timeout",
+    "registry.alert_on_change",
+    "registry.persistent",
+    "network",
+    "enforcement",
+    "store",
+    "sinks",
+    "metrics",
+    "control",
+];
+
+/// Adds what is wrong with `config`, which was read from `root`.
+pub(super) fn check(config: &Config, root: &Node, problems: &mut Problems) {
+    let lists = [errors(config), contradictions(config), unenforceable(config), not_yet(root)];
+    for (index, list) in lists.into_iter().enumerate() {
+        let level = if index == 0 { Level::Error } else { Level::Warning };
+        for finding in list {
+            if let Some((at, path)) = locate(root, &finding.path) {
+                problems.add(Problem { level, ..Problem::error(at, &path, finding.message) });
+            }
+        }
+    }
+}
+
+/// The place of a path, or of the nearest thing above it that is written, and the path as it stands in the file, where
+/// entries that are wrong count, too. `None` where what is written was reported as wrong: a bad `url` is no missing one.
+fn locate(root: &Node, path: &[Step]) -> Option<(Place, String)> {
+    let (mut node, mut at, mut text) = (root, root.at, String::new());
+    for step in path {
+        match (step, &node.kind) {
+            (Step::Key(key), Kind::Map(entries)) => {
+                text = joined(&text, key);
+                let Some(entry) = entries.iter().find(|entry| entry.key == *key) else { break };
+                node = &entry.value;
+                if node.bad {
+                    return None;
+                }
+                at = if matches!(node.kind, Kind::Map(_) | Kind::List(_)) { entry.key_at } else { node.at };
+            }
+            (Step::Index(index), Kind::List(list)) => {
+                let good = list.iter().enumerate().filter(|(_, node)| !node.bad).nth(*index);
+                let Some((index, entry)) = good else { break };
+                text = format!("{text}[{index}]");
+                (node, at) = (entry, entry.at);
+            }
+            _ => break,
+        }
+    }
+    Some((at, text))
+}
+
+/// What makes a configuration unusable.
+fn errors(config: &Config) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let mut add = |path: Vec<Step>, message: String| found.push(Finding { path, message });
+    for (index, server) in config.servers.iter().enumerate() {
+        let stdio = server.kind == ServerType::Stdio;
+        let (word, needed, other) =
+            if stdio { ("stdio", "command", "url") } else { ("http or sse", "url", "command") };
+        let has = |key| if key == "url" { server.url.is_some() } else { server.command.is_some() };
+        if !has(needed) {
+            add(path!["servers", index, needed], format!("a server of `type: {word}` needs this key"));
+        }
+        if has(other) {
+            add(path!["servers", index, other], format!("a server of `type: {word}` has none"));
+        }
+        let plain = server.url.as_ref().is_some_and(|url| url.as_str().starts_with("http://"));
+        if server.tls_fingerprint.is_some() && plain {
+            add(
+                path!["servers", index, "tls_fingerprint"],
+                "its URL begins with http://; it shows no certificate".into(),
+            );
+        }
+    }
+    if let Err(reason) = check_ring(config.capture.ring_bytes.0) {
+        add(path!["capture", "ring_bytes"], reason);
+    }
+    if let Err(reason) = config.patterns() {
+        add(path!["discovery"], reason);
+    }
+    let cross = &config.cross_server;
+    for (rule, window) in [
+        ("read_then_send", cross.read_then_send.window),
+        ("burst", cross.burst.window),
+        ("cross_server_flow", cross.cross_server_flow.window),
+    ] {
+        if window.0.is_zero() {
+            add(
+                path!["cross_server", rule, "window"],
+                "it must be longer than 0; `enabled: false` turns the rule off".into(),
+            );
+        }
+    }
+    if config.network.resolver.min_ttl > config.network.resolver.max_ttl {
+        add(path!["network", "resolver", "min_ttl"], "it is longer than `max_ttl`".into());
+    }
+    for (index, sink) in config.sinks.iter().enumerate() {
+        let keys = [
+            ("path", SinkKind::File, sink.path.is_some(), true),
+            ("rotate_bytes", SinkKind::File, sink.rotate_bytes.is_some(), false),
+            ("rotate_keep", SinkKind::File, sink.rotate_keep.is_some(), false),
+            ("url", SinkKind::Webhook, sink.url.is_some(), true),
+            ("secret_file", SinkKind::Webhook, sink.secret_file.is_some(), false),
+            ("queue_bytes", SinkKind::Webhook, sink.queue_bytes.is_some(), false),
+        ];
+        for (key, kind, given, needed) in keys {
+            match (kind == sink.kind, given) {
+                (true, false) if needed => {
+                    add(path!["sinks", index, key], "a sink of this kind needs this key".into())
+                }
+                (false, true) => add(path!["sinks", index, key], "a sink of this kind has none".into()),
+                _ => {}
+            }
+        }
+    }
+    for (index, guard) in config.guards.iter().enumerate() {
+        for (key, given, kinds) in guard_settings(&guard.config) {
+            if given && !kinds.contains(&guard.kind) {
+                add(
+                    path!["guards", index, "config", key],
+                    format!("the guard `{}` has none", word(guard.kind)),
+                );
+            }
+        }
+    }
+    found
+}
+
+/// Which settings are given, and which guards have them.
+fn guard_settings(settings: &GuardSettings) -> [(&'static str, bool, &'static [GuardKind]); 8] {
+    const POISONING: &[GuardKind] = &[GuardKind::ToolPoisoning];
+    [
+        ("strict_mode", settings.strict_mode.is_some(), POISONING),
+        ("custom_patterns", settings.custom_patterns.is_some(), POISONING),
+        ("scan_fields", settings.scan_fields.is_some(), POISONING),
+        ("min_detections", settings.min_detections.is_some(), POISONING),
+        ("allowed_servers", settings.allowed_servers.is_some(), &[GuardKind::ServerAccess]),
+        ("similarity_threshold", settings.similarity_threshold.is_some(), &[GuardKind::ToolShadowing]),
+        (
+            "case_sensitive",
+            settings.case_sensitive.is_some(),
+            &[GuardKind::ServerAccess, GuardKind::ToolAccess],
+        ),
+        ("idle_timeout", settings.idle_timeout.is_some(), &[GuardKind::CrossServer]),
+    ]
+}
+
+/// A guard's word in the configuration.
+fn word(kind: GuardKind) -> String {
+    serde_json::to_value(kind).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+/// A ring's size, which is a power of two and at least a page.
+///
+/// # Errors
+/// It is not; says what it must be.
+pub fn check_ring(bytes: u64) -> Result<u32, String> {
+    let fitting = u32::try_from(bytes).ok().filter(|bytes| bytes.is_power_of_two());
+    fitting.filter(|bytes| (4096..=1 << 30).contains(bytes)).ok_or_else(|| {
+        format!("the ring's size is {bytes} bytes; it must be a power of two from 4096 to 1073741824")
+    })
+}
+
+/// What is both allowed and denied.
+fn contradictions(config: &Config) -> Vec<Finding> {
+    let policy = &config.policy;
+    let mut found = Vec::new();
+    for (index, rule) in policy.allowed_servers.iter().enumerate() {
+        if policy.denied_servers.contains(rule) {
+            let message = format!("{} is in `denied_servers`, too, and denied", rule.id);
+            found.push(Finding { path: path!["policy", "allowed_servers", index], message });
+        }
+    }
+    for (index, rule) in policy.allowed_tools.iter().enumerate() {
+        if policy.denied_tools.iter().any(|denied| denied.server == rule.server && denied.tool == rule.tool) {
+            let message = format!("{} of {} is in `denied_tools`, too, and denied", rule.tool, rule.server);
+            found.push(Finding { path: path!["policy", "allowed_tools", index], message });
+        }
+    }
+    found
+}
+
+/// Denials that nothing can enforce as `enforcement` stands.
+pub fn unenforceable(config: &Config) -> Vec<Finding> {
+    let policy = &config.policy;
+    let mut found = Vec::new();
+    let mut add = |path: Vec<Step>, message: &str| found.push(Finding { path, message: message.to_owned() });
+    let stdio = config.enforcement.stdio == StdioEnforcement::Observe;
+    let network = config.enforcement.network == NetworkEnforcement::Observe;
+    let by_stdio = "it is reported and not enforced while `enforcement.stdio` is `observe`";
+    let by_network = "it is reported and not enforced while `enforcement.network` is `observe`";
+    for (key, denies) in [
+        ("denied_servers", !policy.denied_servers.is_empty()),
+        ("denied_tools", !policy.denied_tools.is_empty()),
+        ("disabled_tools", !policy.disabled_tools.is_empty()),
+        ("server_policy", policy.server_policy == ListMode::Allowlist),
+        ("tool_policy", policy.tool_policy == ListMode::Allowlist),
+        ("fail_closed", policy.fail_closed),
+        ("requires_admin_token", !policy.requires_admin_token.is_empty()),
+        ("version_pinning", policy.version_pinning.on_change == OnChange::Block),
+        ("rate_limits", policy.rate_limits.enabled),
+    ] {
+        if denies && stdio {
+            add(path!["policy", key], by_stdio);
+        }
+    }
+    if stdio && config.inspection.on_detection.action != DetectionAction::Alert {
+        add(path!["inspection", "on_detection", "action"], by_stdio);
+    }
+    if network && !config.network.deny.is_empty() {
+        add(path!["network", "deny"], by_network);
+    }
+    if network && config.network.default == AllowDeny::Deny {
+        add(path!["network", "default"], by_network);
+    }
+    for (index, server) in config.servers.iter().enumerate() {
+        if network && server.egress != Egress::default() {
+            add(path!["servers", index, "egress"], by_network);
+        }
+        let names_tools = |rule: &&ToolRule| rule.server.as_str() == server.id && rule.tool.as_str() != "*";
+        if server.kind != ServerType::Stdio && policy.denied_tools.iter().any(|rule| names_tools(&rule)) {
+            add(
+                path!["servers", index],
+                "calls of single tools of a server on the network are reported and not stopped",
+            );
+        }
+    }
+    found
+}
+
+/// What is written and has no effect yet.
+fn not_yet(root: &Node) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for path in NOT_YET {
+        let steps: Vec<&str> = path.split('.').collect();
+        each_written(root, &steps, &mut Vec::new(), &mut |path| {
+            let message = "not in this version: it is checked and has no effect".into();
+            found.push(Finding { path: path.to_vec(), message });
+        });
+    }
+    found
+}
+
+/// Calls `say` with every path that is written and goes along `steps`.
+fn each_written(node: &Node, steps: &[&str], path: &mut Vec<Step>, say: &mut impl FnMut(&[Step])) {
+    let Some((step, rest)) = steps.split_first() else {
+        if !node.is_null() {
+            say(path);
+        }
+        return;
+    };
+    let below: Vec<(Step, &Node)> = match &node.kind {
+        Kind::Map(entries) => {
+            let entries = entries.iter().filter(|entry| entry.key == *step);
+            entries.map(|entry| (Step::from(entry.key.as_str()), &entry.value)).collect()
+        }
+        Kind::List(list) if *step == "[]" => {
+            // An index counts what is right, as in the configuration that was read.
+            let good = list.iter().filter(|node| !node.bad);
+            good.enumerate().map(|(index, node)| (Step::from(index), node)).collect()
+        }
+        _ => Vec::new(),
+    };
+    for (step, node) in below {
+        path.push(step);
+        each_written(node, rest, path, say);
+        path.pop();
+    }
+}

@@ -1,0 +1,296 @@
+//! What is watched: servers, sessions, the kernel half, the network.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::values::{AbsolutePath, Address, Bytes, Fingerprint, Glob, Hash, HttpUrl, Period};
+use crate::guard::Trust;
+
+/// What is an MCP server: globs on the command line and on the package, script or module in it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Discovery {
+    /// In place of the built-in patterns. Example: `["@modelcontextprotocol/*", "mcp-server-*"]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_patterns: Option<Vec<Glob>>,
+    /// Beside the built-in patterns. Example: `["my-company-mcp-*"]`.
+    pub custom_servers: Vec<Glob>,
+}
+
+/// How a server is spoken to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ServerType {
+    /// A program's standard input and output.
+    #[default]
+    Stdio,
+    /// Streamable HTTP.
+    Http,
+    /// HTTP with server-sent events, the older transport.
+    Sse,
+}
+
+/// A declared server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Server {
+    /// Its id in events and policy. Example: `files`.
+    #[schemars(length(min = 1, max = 256))]
+    pub id: String,
+    /// Whether it may be used. A disabled server's requests are all denied.
+    #[serde(default = "yes")]
+    pub enabled: bool,
+    /// How it is spoken to.
+    #[serde(default, rename = "type")]
+    pub kind: ServerType,
+    /// Its program, for `type: stdio`: a path, or a name as found in `PATH`. Example: `npx`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
+    pub command: Option<String>,
+    /// Its arguments, all of them, in order. Example: `["-y", "@modelcontextprotocol/server-filesystem", "/srv"]`.
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// Environment that `mcpwarden inspect --start` gives it. Example: `{ NODE_ENV: production }`.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// The executable or script that must be behind it: another one under its id is not it. Example: `/usr/bin/node`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executable: Option<AbsolutePath>,
+    /// Its address, for `type: http` and `type: sse`. Example: `https://mcp.example.com/mcp`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<HttpUrl>,
+    /// File with the headers (`Name: value` lines) that the agent sends when it lists the server's tools itself.
+    /// Example: `/etc/mcpwarden/files.headers`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headers_from: Option<AbsolutePath>,
+    /// The certificate that it must show. Example: `sha256:` and 64 hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls_fingerprint: Option<Fingerprint>,
+    /// A request that has no answer for longer is an event. Milliseconds; none is without that event. Example: `5000`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 86_400_000))]
+    pub timeout_ms: Option<u64>,
+    /// The only tools of it that may be called; none listed is all. Example: `["read_*"]`.
+    #[serde(default)]
+    pub allow_tools: Vec<Glob>,
+    /// Tools with one of these side effects may not be called. Example: `[fs.delete, payments]`.
+    #[serde(default)]
+    pub deny_side_effect_tags: Vec<String>,
+    /// More open requests at once are an event.
+    #[serde(default = "ten")]
+    #[schemars(range(min = 1, max = 100_000))]
+    pub max_concurrent: u32,
+    /// How far it is trusted.
+    #[serde(default)]
+    pub trust: Trust,
+    /// Where its processes may connect to: `any`, `none`, or a list of addresses. Example: `["api.example.com:443"]`.
+    #[serde(default)]
+    pub egress: Egress,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn ten() -> u32 {
+    10
+}
+
+/// Where a server's processes may connect to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Egress {
+    /// One word for all.
+    All(EgressWord),
+    /// Only there.
+    Only(Vec<Address>),
+}
+
+impl Default for Egress {
+    fn default() -> Self {
+        Self::All(EgressWord::Any)
+    }
+}
+
+/// Anywhere or nowhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum EgressWord {
+    /// Anywhere.
+    Any,
+    /// Nowhere.
+    None,
+}
+
+/// What a client's sessions may do. The first entry that matches a client counts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Session {
+    /// Which clients; without a key in it, all.
+    #[serde(rename = "match")]
+    pub matches: SessionMatch,
+    /// While planning no tool with side effects is called.
+    pub mode: Mode,
+    /// Whether the specification that the client works on is frozen.
+    pub spec_frozen: bool,
+    /// The hash of that specification.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spec_hash: Option<Hash>,
+    /// The project that the client works on. Example: `billing`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
+    pub project_id: Option<String>,
+    /// Side effects that no tool may have. Example: `[payments]`.
+    pub policy_blacklist: Vec<String>,
+    /// File with an administrator's token: where it is there and not empty, tools that need one may be called.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub admin_token_file: Option<AbsolutePath>,
+}
+
+/// Which clients: those that all of these fit.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SessionMatch {
+    /// User id. Example: `1000`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+    /// Glob on the path of the executable. Example: `/usr/bin/code*`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub executable: Option<Glob>,
+    /// Glob on the path in the cgroup tree. Example: `/user.slice/*`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<Glob>,
+}
+
+/// What a session is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Nothing may be changed.
+    Planning,
+    /// Work is done.
+    #[default]
+    Execution,
+}
+
+/// Which backend captures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Backend {
+    /// The best one that works here.
+    #[default]
+    Auto,
+    /// System call tracepoints: everywhere, a little on every system call.
+    Tracepoints,
+}
+
+/// What is recorded of arguments and results.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Payloads {
+    /// Each leaf as type, length and keyed hash.
+    #[default]
+    Redacted,
+    /// Everything, secrets included.
+    Full,
+}
+
+/// How much is captured and kept.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Capture {
+    /// How bytes are captured.
+    pub backend: Backend,
+    /// The ring between the kernel and the agent. Bytes: a power of two, 4 KiB to 1 GiB.
+    pub ring_bytes: Bytes,
+    /// Longest message. Bytes. The default is 16 MiB and an envelope.
+    #[schemars(extend("minimum" = 1024))]
+    pub max_message_bytes: Bytes,
+    /// Unfinished messages of all servers together. Bytes.
+    #[schemars(extend("minimum" = 1024))]
+    pub reassembly_bytes: Bytes,
+    /// Unfinished messages of one user's servers. Bytes.
+    #[schemars(extend("minimum" = 1024))]
+    pub per_uid_bytes: Bytes,
+    /// What is recorded of arguments and results.
+    pub payloads: Payloads,
+}
+
+impl Default for Capture {
+    fn default() -> Self {
+        Self {
+            backend: Backend::Auto,
+            ring_bytes: Bytes(32 << 20),
+            max_message_bytes: Bytes((16 << 20) + (64 << 10)),
+            reassembly_bytes: Bytes(96 << 20),
+            per_uid_bytes: Bytes(48 << 20),
+            payloads: Payloads::Redacted,
+        }
+    }
+}
+
+/// One of two answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AllowDeny {
+    /// It may be.
+    #[default]
+    Allow,
+    /// It must not be.
+    Deny,
+}
+
+/// Where loopback rules count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum NetworkNamespace {
+    /// In the host's network namespace.
+    #[default]
+    Host,
+    /// In every one.
+    Any,
+}
+
+/// What the process trees of servers may connect to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Network {
+    /// The cgroup v2 directory that is watched; without it, the root of the hierarchy. Example: `/sys/fs/cgroup/user.slice`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cgroup_path: Option<AbsolutePath>,
+    /// What holds where no rule does: for the process trees of servers, never for clients.
+    pub default: AllowDeny,
+    /// Addresses that may be connected to. Example: `["10.0.0.0/8:443"]`.
+    pub allow: Vec<Address>,
+    /// Addresses that must not be connected to, whatever else says. Example: `["169.254.169.254"]`.
+    pub deny: Vec<Address>,
+    /// Where loopback rules count.
+    pub netns: NetworkNamespace,
+    /// How names in rules and URLs are resolved.
+    pub resolver: Resolver,
+}
+
+/// How names are resolved.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Resolver {
+    /// Name servers; none listed are the system's. Example: `["9.9.9.9"]`.
+    pub servers: Vec<Address>,
+    /// An answer is kept at least this long.
+    pub min_ttl: Period,
+    /// An answer is kept at most this long.
+    pub max_ttl: Period,
+}
+
+impl Default for Resolver {
+    fn default() -> Self {
+        Self {
+            servers: Vec::new(),
+            min_ttl: Period(Duration::from_secs(30)),
+            max_ttl: Period(Duration::from_secs(3_600)),
+        }
+    }
+}

@@ -1,0 +1,495 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// What a file gives: its problems, one a line, as `line:column level path: message`.
+fn said(file: &str) -> Vec<String> {
+    let problems = match parse(file.as_bytes()) {
+        Ok((_, warnings)) => warnings,
+        Err(problems) => problems,
+    };
+    let line =
+        |problem: &Problem| format!("{}:{} {} {problem}", problem.at.line, problem.at.column, problem.level);
+    problems.iter().map(line).collect()
+}
+
+/// File, the lines that are said (each a start and a part).
+fn table(cases: &[(&str, &[(&str, &str)])]) {
+    for (file, expected) in cases {
+        let lines = said(file);
+        let lines: Vec<_> = lines.iter().filter(|line| !line.contains("not in this version")).collect();
+        assert_eq!(lines.len(), expected.len(), "{file}\n{lines:#?}");
+        for (line, (start, part)) in lines.iter().zip(*expected) {
+            assert!(line.starts_with(start), "{file}\n{line}\ndoes not start with {start}");
+            assert!(line.contains(part), "{file}\n{line}\ndoes not contain {part}");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_a_good_configuration() {
+    for file in ["", "# nothing\n", "---\n", "~", "{}", "\u{feff}# a mark in front\n", "servers:\ncapture:\n"]
+    {
+        assert_eq!(parse(file.as_bytes()), Ok((Config::default(), Vec::new())), "{file:?}");
+    }
+}
+
+#[test]
+fn everything_wrong_is_said_at_once() {
+    let file = "\
+capture:
+  rings: 1
+  backend: magic
+  ring_bytes: 5000
+servers:
+  - id: a
+    command: x
+  - id: a
+    type: http
+polcy: {}
+policy:
+  server_policy: allow-list
+  denied_tools:
+    - tool: \"x[\"
+    - server: 5
+      tool: y
+    - srver: z
+guards:
+  - kind: tool_poisonin
+    timeout_ms: 9
+    priority: 101
+    runs_on: []
+";
+    table(&[(
+        file,
+        &[
+            ("2:3 error capture.rings: ", "did you mean `ring_bytes`?"),
+            ("3:12 error capture.backend: ", "one of `auto`, `tracepoints`, found \"magic\""),
+            ("4:15 error capture.ring_bytes: ", "power of two"),
+            ("8:5 error servers[1].url: ", "needs this key"),
+            ("8:9 error servers[1].id: ", "line 6"),
+            ("10:1 error polcy: ", "did you mean `policy`?"),
+            ("12:18 error policy.server_policy: ", "did you mean `allowlist`?"),
+            ("13:3 warning policy.denied_tools: ", "enforcement.stdio"),
+            ("14:13 error policy.denied_tools[0].tool: ", "\"x[\" is not a glob"),
+            ("15:15 error policy.denied_tools[1].server: ", "quotes"),
+            ("17:7 error policy.denied_tools[2]: ", "`tool` is missing"),
+            ("17:7 error policy.denied_tools[2].srver: ", "did you mean `server`?"),
+            ("19:11 error guards[0].kind: ", "did you mean `tool_poisoning`?"),
+            ("20:17 error guards[0].timeout_ms: ", "least is 10"),
+            ("21:15 error guards[0].priority: ", "most is 100"),
+            ("22:14 error guards[0].runs_on: ", "must not be empty"),
+        ],
+    )]);
+}
+
+#[test]
+fn values_have_one_form() {
+    table(&[
+        ("store: { retention: { bytes: 2GB } }", &[]),
+        ("store: { retention: { bytes: 1073741824 } }", &[]),
+        (
+            "store: { retention: { bytes: 2 gibibytes } }",
+            &[("1:30 error store.retention.bytes: ", "a size such as")],
+        ),
+        ("store: { retention: { bytes: 5KiB } }", &[("1:30 ", "5KiB is too small; the least is 1048576")]),
+        ("store: { retention: { bytes: -1 } }", &[("1:30 ", "-1 is too small")]),
+        ("store: { retention: { age: 30 } }", &[("1:28 ", "expected a duration such as")]),
+        ("store: { retention: { age: 3 fortnights } }", &[("1:28 ", "fortnights")]),
+        ("store: { retention: { age: 20y } }", &[("1:28 ", "ten years")]),
+        ("store: { path: x.db }", &[("1:16 ", "absolute path")]),
+        ("inspection: { custom_patterns: [{ name: n, pattern: \"(?!a)b\" }] }", &[("1:53 ", "look-around")]),
+        (
+            "inspection: { custom_patterns: [{ name: n, pattern: \"\\\\w{900}{90}\" }] }",
+            &[("1:53 ", "too big")],
+        ),
+        ("inspection: { builtin: { credential_theft: false } }", &[]),
+        (
+            "inspection: { builtin: { credential_thft: false } }",
+            &[("1:26 error inspection.builtin.credential_thft: ", "did you mean `credential_theft`?")],
+        ),
+        (
+            "inspection: { alert_threshold: 1 }",
+            &[("1:32 ", "one of `low`, `medium`, `high`, `critical`, found the number 1")],
+        ),
+        ("metrics: { listen: localhost }", &[("1:20 ", "127.0.0.1:9464")]),
+        ("servers: [{ id: a, type: http, url: \"ftp://x\" }]", &[("1:37 ", "its scheme is ftp")]),
+        ("servers: [{ id: a, type: http, url: \"https://u:p@x\" }]", &[("1:37 ", "headers_from")]),
+        ("servers: [{ id: a, type: http, url: \"https://x/mcp\" }]", &[]),
+        ("servers: [{ id: \"\", command: a }]", &[("1:17 ", "must not be empty")]),
+        ("servers: [{ id: a, command: a, tls_fingerprint: \"sha256:abc\" }]", &[("1:49 ", "3 characters")]),
+        ("servers: [{ id: a, command: a, args: [8080] }]", &[("1:39 error servers[0].args[0]: ", "quotes")]),
+        ("servers: [{ id: a, command: a, max_concurrent: 4294967296 }]", &[("1:48 ", "the most is 100000")]),
+        ("sessions: [{ match: { uid: 4294967296 } }]", &[("1:28 ", "the most is 4294967295")]),
+        ("servers: [{ id: a, command: a, egress: nowhere }]", &[("1:40 ", "`any`, `none`")]),
+        ("servers: [{ id: a, command: a, egress: { } }]", &[("1:40 ", "or a list")]),
+        ("servers: { id: a }", &[("1:10 error servers: ", "expected a list (`[a, b]`), found a mapping")]),
+        ("policy: { fail_closed: yes }", &[("1:24 ", "true or false")]),
+        (
+            "policy: { rate_limits: { per_server: { \"a[\": { calls_per_minute: 1 } } } }",
+            &[("1:40 ", "glob")],
+        ),
+        (
+            "guards: [{ kind: tool_shadowing, config: { similarity_threshold: 1.5 } }]",
+            &[("1:66 ", "most is 1")],
+        ),
+        ("guards: [{ kind: tool_shadowing, config: { similarity_threshold: 1 } }]", &[]),
+    ]);
+}
+
+#[test]
+fn keys_that_need_or_exclude_each_other() {
+    table(&[
+        ("servers: [{ id: a }]", &[("1:11 error servers[0].command: ", "needs")]),
+        (
+            "servers: [{ id: a, type: sse, url: \"http://x\", command: y }]",
+            &[("1:57 ", "`type: http or sse` has none")],
+        ),
+        ("sinks: [{ kind: file }]", &[("1:9 error sinks[0].path: ", "needs")]),
+        ("sinks: [{ kind: stdout, path: /x }]", &[("1:31 error sinks[0].path: ", "has none")]),
+        ("cross_server: { burst: { window: 0s } }", &[("1:34 ", "longer than 0")]),
+        ("network: { resolver: { min_ttl: 2h } }", &[("1:33 ", "max_ttl")]),
+        ("guards: [{ kind: sampling, config: { strict_mode: true } }]", &[("1:51 ", "`sampling` has none")]),
+        // Entries that are wrong count in paths, and hide nothing.
+        (
+            "servers: [{ id: 5, command: x }, { id: b }]",
+            &[("1:17 ", "quotes"), ("1:34 error servers[1].command: ", "needs")],
+        ),
+    ]);
+}
+
+#[test]
+fn other_names_are_read_and_said() {
+    let (config, warnings) = parse(
+        b"mcp:
+  inspection:
+    enabled: false
+    server_patterns: [\"a*\"]
+    custom_servers: [\"b*\"]
+    registry: { pin_on_first_use: false }
+    detection:
+      builtin: { exfiltration: false }
+      custom_patterns: [{ name: n, pattern: p }]
+      alert_threshold: low
+    on_detection: { webhook_url: \"https://x/\" }
+guards:
+  - kind: server_whitelist
+    config: { allowed_servers: [github] }
+  - kind: tool_poisoning
+    config: { alert_threshold: 2 }
+",
+    )
+    .unwrap();
+    assert!(!config.inspection.enabled && !config.registry.pin_on_first_use);
+    assert_eq!(config.discovery.server_patterns.unwrap()[0].as_str(), "a*");
+    assert_eq!(config.discovery.custom_servers[0].as_str(), "b*");
+    assert_eq!(config.inspection.builtin.len(), 1);
+    assert_eq!(config.inspection.custom_patterns[0].severity, crate::event::Severity::High);
+    assert_eq!(config.inspection.alert_threshold, crate::event::Severity::Low);
+    assert_eq!(config.sinks[0].url.as_ref().unwrap().as_str(), "https://x/");
+    assert_eq!(config.guards[0].kind, crate::guard::GuardKind::ServerAccess);
+    assert_eq!(config.guards[1].config.min_detections, Some(2));
+    assert_eq!(warnings.iter().filter(|warning| warning.message.contains("another name")).count(), 11);
+
+    table(&[
+        ("inspection: { on_detection: { webhook_url: \"\" } }", &[("1:31 warning ", "another name")]),
+        (
+            "policy: { version_pinning: { auto_trust_first: false } }",
+            &[("1:30 warning ", "registry.pin_on_first_use")],
+        ),
+        (
+            "policy: { version_pinning: { auto_trust_first: false } }\nregistry: { pin_on_first_use: true }",
+            &[("1:30 error ", "as well")],
+        ),
+        ("mcp: { inspection: { webhooks: 1 } }", &[("1:1 error mcp: ", "no such key")]),
+        ("mcp: 5", &[("1:1 error mcp: ", "no such key")]),
+        ("guards: 5", &[("1:9 error guards: ", "a list")]),
+        (
+            "guards: [{ kind: tool_poisoning, config: { alert_threshold: high } }]",
+            &[
+                ("1:44 warning ", "min_detections"),
+                ("1:61 error guards[0].config.min_detections: ", "whole number"),
+            ],
+        ),
+    ]);
+}
+
+#[test]
+fn what_does_not_do_what_it_seems_to_is_a_warning() {
+    table(&[
+        (
+            "policy: { tool_policy: none, allowed_tools: [{ tool: a }], denied_tools: [{ tool: a }] }",
+            &[
+                ("1:46 warning policy.allowed_tools[0]: ", "denied_tools"),
+                ("1:60 warning policy.denied_tools: ", "enforcement.stdio"),
+            ],
+        ),
+        ("policy: { denied_tools: [{ tool: a }] }\nenforcement: { stdio: deny }", &[]),
+        (
+            "inspection: { on_detection: { action: block } }",
+            &[("1:39 warning inspection.on_detection.action: ", "not enforced")],
+        ),
+        ("policy: { fail_closed: true }", &[("1:24 warning policy.fail_closed: ", "enforcement.stdio")]),
+        ("network: { deny: [\"10.0.0.0/8\"] }", &[("1:12 warning network.deny: ", "enforcement.network")]),
+        ("servers: [{ id: a, command: b, egress: none }]", &[("1:40 warning ", "enforcement.network")]),
+    ]);
+    assert_eq!(
+        said("sinks: []"),
+        ["1:1 warning sinks: not in this version: it is checked and has no effect"]
+    );
+    assert_eq!(said("sinks:"), Vec::<String>::new());
+    let file = "servers: [{ id: 5 }, { id: a, command: b, trust: low }]";
+    assert!(
+        said(file)[1].starts_with("1:50 warning servers[1].trust: not in this version"),
+        "{:#?}",
+        said(file)
+    );
+}
+
+#[test]
+fn no_yaml() {
+    let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
+    let deep_block = (0..10_000).map(|level| format!("{}a:\n", " ".repeat(level % 500))).collect::<String>();
+    let mut laughs = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+    for level in 1..12 {
+        let below = format!("*a{},", level - 1).repeat(10);
+        laughs += &format!("a{level}: &a{level} [{below}]\n");
+    }
+    let anchors = (0..60).map(|level| format!("&a{level} [")).collect::<String>() + &"]".repeat(60);
+    let nested = (1..60).fold(format!("- &a0 {}1{}\n", "[".repeat(40), "]".repeat(40)), |text, level| {
+        format!("{text}- &a{level} [*a{}]\n", level - 1)
+    });
+    let wide = "- 1\n".repeat(200_000);
+    let long = "#".repeat(MAX_BYTES + 1);
+    for (name, file, start, part) in [
+        ("unfinished", "capture: [", "", "no YAML"),
+        ("a tabulator", "a:\n\tb: 1", "2:", "no YAML"),
+        ("deep", &deep, "1:65", "no YAML"),
+        ("deep blocks", &deep_block, "", ""),
+        ("billion laughs", &laughs, "", "more than 100000 values"),
+        ("anchors in anchors", &anchors, "1:", "expected a mapping"),
+        ("deep by aliases", &nested, "", "more than 64 deep"),
+        ("an alias of itself", "a: &a [*a]", "1:8", "inside of what it repeats"),
+        ("an alias of nothing", "a: *b", "1:4", "no YAML"),
+        ("many", &wide, "", "more than 100000"),
+        ("long", &long, "1:1", "longer than 1048576"),
+        ("NUL", "a: b\nc: \0", "2:4", "NUL"),
+        ("two documents", "capture: {}\n---\ncapture: {}\n", "2:1", "second document"),
+        ("a tag", "capture: !x {}", "1:", "tags"),
+        ("a key that is a list", "[a]: b", "1:1", "a key must be a word"),
+        ("a merge key", "a: &a {}\n<<: *a\ncapture: {}", "", "no such key"),
+        ("a list", "- a", "1:1", "expected a mapping"),
+        ("a word", "capture", "1:1", "expected a mapping"),
+    ] {
+        let problems = parse(file.as_bytes()).unwrap_err();
+        let line = format!("{}:{} {}", problems[0].at.line, problems[0].at.column, problems[0]);
+        assert!(line.starts_with(start), "{name}: {line}");
+        assert!(line.contains(part), "{name}: {line}");
+        assert!(problems.len() <= 2, "{name}: {problems:?}");
+    }
+    let problems = parse(b"capture:\n  payloads: \xff").unwrap_err();
+    assert_eq!((problems.len(), problems[0].at.line, problems[0].at.column), (1, 2, 13));
+}
+
+#[test]
+fn keys_that_stand_there_twice() {
+    table(&[
+        (
+            "capture: {}\nservers: []\ncapture: { payloads: ful, rings: 2 }",
+            &[("3:1 error capture: ", "a second time")],
+        ),
+        ("capture: { payloads: full, payloads: redacted }", &[("1:28 error payloads: ", "a second time")]),
+    ]);
+}
+
+#[test]
+fn problems_are_bounded() {
+    let file = (0..5_000).map(|number| format!("unknown{number}: 1\n")).collect::<String>();
+    let problems = parse(file.as_bytes()).unwrap_err();
+    assert_eq!(problems.len(), MAX_PROBLEMS + 1);
+    assert_eq!(problems.last().unwrap().message, "4900 more problems are not listed");
+}
+
+#[test]
+fn aliases_of_yaml_are_values() {
+    let file =
+        "servers:\n  - { id: a, command: x, args: &args [\"-y\"] }\n  - { id: b, command: x, args: *args }\n";
+    let config = parse(file.as_bytes()).unwrap().0;
+    assert_eq!(config.servers[1].args, ["-y"]);
+}
+
+#[test]
+fn the_effective_configuration_is_a_file() {
+    let full = "\
+servers:
+  - { id: a, command: \"x\", args: [\"true\", \"5\", \"~\", \"a: b\", \"\"], env: { A: \"1\" }, egress: [\"[::1]:80\", \"*:25\"] }
+  - { id: b, type: http, url: https://x/mcp, timeout_ms: 5, allow_tools: [\"*\"], trust: low, egress: none }
+sessions: [{ match: { uid: 0, cgroup: /user.slice/* }, mode: planning, admin_token_file: /t }]
+inspection: { builtin: { exfiltration: false }, on_detection: { timeout: 90s }, custom_patterns: [{ name: n, pattern: '\\.x' }] }
+policy: { rate_limits: { per_server: { a.b: { calls_per_minute: 1, burst: 2 } } }, denied_tools: [{ tool: x }] }
+classifier: { overrides: [{ tool: a, category: send, risk_level: high, side_effect_tags: [fs.write] }] }
+guards: [{ kind: tool_shadowing, priority: 3, runs_on: [tools_list], config: { similarity_threshold: 0.5 } }]
+sinks: [{ kind: webhook, url: https://y/, queue_bytes: 1MiB }]
+";
+    let validator = jsonschema::validator_for(schema()).unwrap();
+    for file in ["", full] {
+        let config = parse(file.as_bytes()).unwrap().0;
+        validator.validate(&serde_json::to_value(&config).unwrap()).unwrap();
+        let effective = config.to_yaml().unwrap();
+        let again =
+            parse(effective.as_bytes()).unwrap_or_else(|problems| panic!("{effective}\n{problems:#?}"));
+        assert_eq!(again.0, config, "{effective}");
+    }
+}
+
+#[test]
+fn addresses() {
+    let block = |ip: &str, prefix| Host::Block { ip: ip.parse().unwrap(), prefix };
+    let name = |name: &str| Host::Name(name.into());
+    for (text, host, port) in [
+        ("example.com", name("example.com"), None),
+        ("Example.COM:443", name("example.com"), Some(443)),
+        ("*", Host::Any, None),
+        ("*:25", Host::Any, Some(25)),
+        ("10.0.0.0/8:443", block("10.0.0.0", 8), Some(443)),
+        ("127.0.0.1", block("127.0.0.1", 32), None),
+        ("::1", block("::1", 128), None),
+        ("2001:db8::/32", block("2001:db8::", 32), None),
+        ("[2001:db8::/32]:1", block("2001:db8::", 32), Some(1)),
+        ("[::1]", block("::1", 128), None),
+    ] {
+        let address: Address = text.parse().unwrap();
+        assert_eq!(address, Address { host, port }, "{text}");
+        assert_eq!(address.to_string().parse::<Address>().unwrap(), address, "{text}");
+    }
+    for text in [
+        "",
+        ":80",
+        "a:0",
+        "a:65536",
+        "a:b",
+        "1.2.3",
+        "1.2.3.4/33",
+        "::/129",
+        "[::1",
+        "[::1]x",
+        "[a]:1",
+        "a b",
+        "-a",
+        "a..b",
+    ] {
+        assert!(text.parse::<Address>().is_err(), "{text}");
+    }
+}
+
+#[test]
+fn sizes_and_durations_are_written_as_they_are_read() {
+    for (text, bytes) in [("0", 0), ("1", 1), ("16448KiB", 16_842_752), ("1536", 1_536), ("2GiB", 2 << 30)] {
+        assert_eq!(text.parse(), Ok(Bytes(bytes)));
+        assert_eq!(
+            text.parse().map(|bytes: Bytes| bytes.to_string()),
+            Ok(if text == "1536" { "1536".into() } else { text.to_owned() })
+        );
+    }
+    for (text, written) in [
+        ("0s", "0s"),
+        ("90s", "90s"),
+        ("120s", "2m"),
+        ("30d", "30d"),
+        ("1500ms", "1500ms"),
+        ("1h 30m", "90m"),
+    ] {
+        assert_eq!(text.parse::<Period>().unwrap().to_string(), written);
+    }
+}
+
+/// Lines that are near a configuration.
+fn near_miss() -> impl Strategy<Value = String> {
+    let keys = prop::sample::select(vec![
+        "discovery",
+        "servers",
+        "policy",
+        "guards",
+        "sinks",
+        "mcp",
+        "inspection",
+        "id",
+        "command",
+        "url",
+        "type",
+        "kind",
+        "config",
+        "registry",
+        "on_detection",
+        "webhook_url",
+        "alert_threshold",
+        "denied_tools",
+        "tool",
+        "per_server",
+        "rate_limits",
+        "egress",
+        "builtin",
+        "store",
+        "retention",
+        "bytes",
+        "x",
+    ]);
+    let values = prop::sample::select(vec![
+        "",
+        "5",
+        "-1",
+        "1.5",
+        "true",
+        "stdio",
+        "http",
+        "https://x/",
+        "[]",
+        "{}",
+        "[a, 1, ~]",
+        "10.0.0.0/8",
+        "\"*\"",
+        "30s",
+        "2GiB",
+        "webhook",
+        "tool_poisoning",
+        "server_whitelist",
+        "high",
+        "&a b",
+        "*a",
+        "0x10",
+        "\"\u{202e}\"",
+    ]);
+    let line = (0usize..5, any::<bool>(), keys, values).prop_map(|(depth, item, key, value)| {
+        format!("{}{}{key}: {value}\n", "  ".repeat(depth), if item { "- " } else { "" })
+    });
+    prop::collection::vec(line, 0..12).prop_map(|lines| lines.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    /// Whatever stands in a file, it is read, or problems with places in it are said, and none is that the types refuse
+    /// what the schema accepts.
+    #[test]
+    fn any_bytes_are_read_or_refused_with_a_place(file in prop_oneof![
+        near_miss().prop_map(String::into_bytes),
+        prop::collection::vec(any::<u8>(), 0..200),
+        "[\\[\\]{}:,&*!|>'\"%@#\\-? \n\ta-c0-9]{0,80}".prop_map(String::into_bytes),
+    ]) {
+        let problems = match parse(&file) {
+            Ok((config, warnings)) => {
+                let yaml = config.to_yaml().unwrap();
+                prop_assert_eq!(parse(yaml.as_bytes()).unwrap().0, config);
+                warnings
+            }
+            Err(problems) => {
+                prop_assert!(problems.iter().any(|problem| problem.level == Level::Error));
+                problems
+            }
+        };
+        for problem in problems {
+            prop_assert!(!problem.message.contains("cannot be read"), "{problem}");
+            prop_assert!(problem.at.line >= 1 && problem.at.column >= 1);
+        }
+    }
+}

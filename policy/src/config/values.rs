@@ -1,0 +1,402 @@
+//! Values that are more than a number or a text, each written in one form that can be checked.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+use std::time::Duration;
+
+use globset::GlobBuilder;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// A form that texts are checked against.
+pub(super) struct Format {
+    /// Its name in the schema.
+    pub name: &'static str,
+    /// What is expected, for people.
+    pub expected: &'static str,
+    /// What is wrong with a text; `Ok` for what has that form.
+    pub check: fn(&str) -> Result<(), String>,
+}
+
+/// Every form.
+pub(super) const FORMATS: &[Format] = &[
+    Format { name: "size", expected: "a size such as 4096, 64KiB or 2GiB", check: is::<Bytes> },
+    Format { name: "duration", expected: "a duration such as 500ms, 30s, 5m or 30d", check: is::<Period> },
+    Format {
+        name: "address",
+        expected: "an address: a name, an IP address, a CIDR block or *, with :port or without",
+        check: is::<Address>,
+    },
+    Format {
+        name: "listen",
+        expected: "an IP address and a port such as 127.0.0.1:9464",
+        check: is::<SocketAddr>,
+    },
+    Format { name: "glob", expected: "a glob: `*`, `?`, `[…]`, `{a,b}`", check: is::<Glob> },
+    Format {
+        name: "regex",
+        expected: "a regular expression (no look-around, no back-references)",
+        check: is::<Pattern>,
+    },
+    Format { name: "hash", expected: "`sha256:` and 64 hexadecimal digits", check: is::<Hash> },
+    Format {
+        name: "fingerprint",
+        expected: "`sha256:` or `spki-sha256:` and 64 hexadecimal digits",
+        check: is::<Fingerprint>,
+    },
+    Format { name: "http-url", expected: "a URL that begins with http:// or https://", check: is::<HttpUrl> },
+    Format { name: "path", expected: "an absolute path", check: is::<AbsolutePath> },
+];
+
+fn is<T: FromStr>(text: &str) -> Result<(), String>
+where
+    T::Err: fmt::Display,
+{
+    text.parse::<T>().map(|_| ()).map_err(|error| error.to_string())
+}
+
+/// Compiled size of a regular expression at most. Bytes.
+const REGEX_BYTES: usize = 256 << 10;
+
+/// Makes a type that is read from a text, is written as one, and says its form in the schema.
+macro_rules! as_text {
+    ($name:ident, $format:literal, $types:tt) => {
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                #[derive(Deserialize)]
+                #[serde(untagged)]
+                enum Raw {
+                    Number(u64),
+                    Text(String),
+                }
+                let text = match Raw::deserialize(deserializer)? {
+                    Raw::Number(number) => number.to_string(),
+                    Raw::Text(text) => text,
+                };
+                text.parse().map_err(|error| de::Error::custom(format_args!("{text}: {error}")))
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({ "type": $types, "format": $format })
+            }
+        }
+    };
+}
+
+/// A text whose form was checked.
+macro_rules! checked_text {
+    ($(#[$doc:meta])* $name:ident, $format:literal, $check:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub struct $name(String);
+
+        impl $name {
+            /// For defaults, which a test reads again.
+            #[allow(dead_code)]
+            pub(super) fn of(text: &'static str) -> Self {
+                Self(text.to_owned())
+            }
+
+            /// As it is written.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                let check: fn(&str) -> Result<(), String> = $check;
+                check(text).map(|()| Self(text.to_owned()))
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str(&self.0)
+            }
+        }
+
+        as_text!($name, $format, "string");
+    };
+}
+
+checked_text!(
+    /// A glob in which `*` matches any characters, `/` too; `?`, `[…]`, `{a,b}`.
+    Glob, "glob", |text| match GlobBuilder::new(text).literal_separator(false).build() {
+        _ if text.is_empty() => Err("it is empty".into()),
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.kind().to_string()),
+    }
+);
+
+checked_text!(
+    /// A regular expression of the crate `regex`: linear time on every input.
+    Pattern, "regex", |text| match regex::RegexBuilder::new(text).size_limit(REGEX_BYTES).build() {
+        Ok(_) => Ok(()),
+        Err(regex::Error::CompiledTooBig(_)) => Err("it is too big".into()),
+        // The first lines draw the pattern with a mark under it.
+        Err(error) => {
+            let text = error.to_string();
+            Err(text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned())
+        }
+    }
+);
+
+checked_text!(
+    /// A definition's hash: `sha256:` and 64 hexadecimal digits.
+    Hash, "hash", |text| hexadecimal(text, &["sha256:"])
+);
+
+checked_text!(
+    /// A certificate's fingerprint: `sha256:` (of the certificate) or `spki-sha256:` (of its key) and 64 hexadecimal
+    /// digits.
+    Fingerprint, "fingerprint", |text| hexadecimal(text, &["spki-sha256:", "sha256:"])
+);
+
+checked_text!(
+    /// A URL that begins with `http://` or `https://`.
+    HttpUrl, "http-url", |text| {
+        let uri = fluent_uri::Uri::parse(text).map_err(|error| error.to_string())?;
+        let host = uri.authority().filter(|authority| !authority.host().is_empty()).ok_or("it names no host")?;
+        match uri.scheme().as_str().to_ascii_lowercase().as_str() {
+            _ if host.userinfo().is_some() => Err("a user and a password have no place in it; use `headers_from`".into()),
+            "http" | "https" => Ok(()),
+            other => Err(format!("its scheme is {other}")),
+        }
+    }
+);
+
+checked_text!(
+    /// A path from the root: the agent's working directory is nobody's business.
+    AbsolutePath, "path", |text| if text.starts_with('/') { Ok(()) } else { Err("it does not begin with /".into()) }
+);
+
+fn hexadecimal(text: &str, prefixes: &[&str]) -> Result<(), String> {
+    let digits =
+        prefixes.iter().find_map(|prefix| text.strip_prefix(prefix)).ok_or("its beginning is another")?;
+    if digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        Ok(())
+    } else {
+        Err(format!("{} characters follow the colon, or not all are digits", digits.chars().count()))
+    }
+}
+
+/// A number of bytes. Written as a whole number or with a unit: `64KiB`, `2GiB`; `1MB` is 1,000,000.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Bytes(pub u64);
+
+/// In the order in which they are tried for writing.
+const UNITS: [(&str, u64); 9] = [
+    ("TiB", 1 << 40),
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("TB", 1_000_000_000_000),
+    ("GB", 1_000_000_000),
+    ("MB", 1_000_000),
+    ("kB", 1_000),
+    ("B", 1),
+];
+
+impl FromStr for Bytes {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let end = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
+        let (number, unit) = text.split_at(end);
+        let number: u64 = number.parse().map_err(|_| "it does not begin with a number below 2^64")?;
+        let factor = match unit.trim_start() {
+            "" => 1,
+            unit => UNITS
+                .iter()
+                .find(|(name, _)| name.eq_ignore_ascii_case(unit))
+                .map(|(_, factor)| *factor)
+                .ok_or("the units are B, KiB, MiB, GiB, TiB, kB, MB, GB, TB")?,
+        };
+        number.checked_mul(factor).map(Self).ok_or("it is 2^64 or more")
+    }
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = UNITS.iter().take(4).find(|(_, factor)| self.0 != 0 && self.0.is_multiple_of(*factor));
+        match unit {
+            Some((name, factor)) => write!(formatter, "{}{name}", self.0 / factor),
+            None => write!(formatter, "{}", self.0),
+        }
+    }
+}
+
+as_text!(Bytes, "size", ["integer", "string"]);
+
+/// A length of time, written with its unit: `500ms`, `30s`, `5m`, `30d`. At most ten years.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Period(pub Duration);
+
+const LONGEST: Duration = Duration::from_secs(3_650 * 86_400);
+
+impl FromStr for Period {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+        if duration > LONGEST { Err("it is longer than ten years".into()) } else { Ok(Self(duration)) }
+    }
+}
+
+impl fmt::Display for Period {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nanoseconds = self.0.as_nanos();
+        let units = [
+            ("d", 86_400_000_000_000),
+            ("h", 3_600_000_000_000),
+            ("m", 60_000_000_000),
+            ("s", 1_000_000_000),
+        ];
+        let smaller = [("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
+        let mut fitting =
+            units.iter().chain(&smaller).filter(|(_, factor)| nanoseconds.is_multiple_of(*factor));
+        match fitting.next() {
+            _ if nanoseconds == 0 => formatter.write_str("0s"),
+            Some((name, factor)) => write!(formatter, "{}{name}", nanoseconds / factor),
+            None => Ok(()),
+        }
+    }
+}
+
+as_text!(Period, "duration", "string");
+
+/// Where a connection goes: `example.com`, `example.com:443`, `10.0.0.0/8`, `[2001:db8::1]:443`, `*:25`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// Which hosts.
+    pub host: Host,
+    /// Which port; `None`: any.
+    pub port: Option<u16>,
+}
+
+/// Which hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// All.
+    Any,
+    /// Those that a name resolves to.
+    Name(String),
+    /// Those whose first `prefix` bits are the same.
+    Block {
+        /// An address of the block.
+        ip: IpAddr,
+        /// 0 to 32, or to 128.
+        prefix: u8,
+    },
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let port = |text: &str| match text.parse::<u16>() {
+            Ok(port) if port > 0 => Ok(Some(port)),
+            _ => Err(format!("the port is {text}; it must be 1 to 65535")),
+        };
+        if let Some(rest) = text.strip_prefix('[') {
+            let (host, rest) = rest.split_once(']').ok_or("a `[` without `]`")?;
+            let port = match rest.strip_prefix(':') {
+                Some(digits) => port(digits)?,
+                None if rest.is_empty() => None,
+                None => return Err(format!("`{rest}` follows the address")),
+            };
+            return match host.parse() {
+                Ok(Host::Block { ip: ip @ IpAddr::V6(_), prefix }) => {
+                    Ok(Self { host: Host::Block { ip, prefix }, port })
+                }
+                _ => Err(format!("{host} is no IPv6 address")),
+            };
+        }
+        // More than one colon: an IPv6 address without brackets, which has no port.
+        match text.split_once(':') {
+            Some((host, digits)) if !digits.contains(':') => {
+                Ok(Self { host: host.parse()?, port: port(digits)? })
+            }
+            _ => Ok(Self { host: text.parse()?, port: None }),
+        }
+    }
+}
+
+impl FromStr for Host {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "*" {
+            return Ok(Self::Any);
+        }
+        let (ip, prefix) = text.split_once('/').map_or((text, None), |(ip, prefix)| (ip, Some(prefix)));
+        if let Ok(ip) = ip.parse::<IpAddr>() {
+            let longest = if ip.is_ipv4() { Ipv4Addr::BITS } else { Ipv6Addr::BITS } as u8;
+            let prefix = match prefix {
+                None => longest,
+                Some(digits) => digits
+                    .parse()
+                    .ok()
+                    .filter(|prefix| *prefix <= longest)
+                    .ok_or_else(|| format!("the prefix is {digits}; it must be 0 to {longest}"))?,
+            };
+            return Ok(Self::Block { ip, prefix });
+        }
+        // RFC 1123, section 2.1; the last label of a name is not a number (RFC 3696), or it was meant as an address.
+        let label = |label: &str| {
+            let inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+            (1..=63).contains(&label.len())
+                && label.bytes().all(inner)
+                && !label.starts_with('-')
+                && !label.ends_with('-')
+        };
+        let labels: Vec<&str> = text.trim_end_matches('.').split('.').collect();
+        let numeric = labels.last().is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
+        if text.len() <= 253 && labels.iter().all(|part| label(part)) && !numeric {
+            Ok(Self::Name(text.to_ascii_lowercase()))
+        } else {
+            Err(format!("{text} is neither a name nor an IP address nor a CIDR block"))
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.host {
+            Host::Any => formatter.write_str("*"),
+            Host::Name(name) => formatter.write_str(name),
+            Host::Block { ip, prefix } => {
+                let longest = if ip.is_ipv4() { Ipv4Addr::BITS } else { Ipv6Addr::BITS };
+                let suffix = if u32::from(*prefix) == longest { String::new() } else { format!("/{prefix}") };
+                if ip.is_ipv6() && self.port.is_some() {
+                    write!(formatter, "[{ip}{suffix}]")
+                } else {
+                    write!(formatter, "{ip}{suffix}")
+                }
+            }
+        }?;
+        self.port.map_or(Ok(()), |port| write!(formatter, ":{port}"))
+    }
+}
+
+as_text!(Address, "address", "string");

@@ -1,0 +1,128 @@
+//! `mcpwarden check-config` and `mcpwarden schema --config`.
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use mcpwarden_tests::places;
+use serde_json::Value;
+
+struct Said {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+fn mcpwarden(args: &[&str]) -> Result<Said> {
+    let output = Command::new(places::agent()).args(args).stdin(Stdio::null()).output()?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ok(Said { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) })
+}
+
+/// File, arguments, exit code, what standard output and standard error hold.
+#[test]
+fn what_is_said_of_a_file() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("x.yaml").display().to_string();
+    let good = "capture: { payloads: full }\n";
+    let warned = "policy:\n  denied_tools: [{ tool: a }]\n";
+    let bad = "capture:\n  payloads: ful\n  rings: 5\npolicy: {}\n";
+    let bad_lines = [
+        ":2:13: error: capture.payloads: expected one of `redacted`, `full`, found \"ful\"; did you mean `full`?\n",
+        "\n    2 |   payloads: ful\n      |             ^^^\n",
+        ":3:3: error: capture.rings: there is no such key; did you mean `ring_bytes`?\n",
+        ": 2 errors, 1 warning\n",
+    ];
+    let cases: [(&str, &[&str], i32, &[&str], &[&str]); 9] = [
+        (good, &[], 0, &[], &[": nothing is wrong\n"]),
+        (good, &["--effective"], 0, &["payloads: full\n", "read_then_send:\n", "window: 30s\n"], &[]),
+        (good, &["--json"], 0, &["\"problems\":[]"], &[]),
+        (good, &["--json", "--effective"], 0, &["\"pending_grace\":\"30s\""], &[]),
+        (warned, &[], 0, &[], &[":2:3: warning: policy.denied_tools: ", "0 errors, 2 warnings"]),
+        (warned, &["--strict"], 1, &[], &["not in this version"]),
+        (bad, &[], 2, &[], &bad_lines),
+        (bad, &["--strict", "--effective"], 2, &[], &bad_lines),
+        (bad, &["--json"], 2, &["\"level\":\"error\"", "\"nearest\":\"full\"", "\"line\":2"], &[]),
+    ];
+    for (text, args, code, stdout, stderr) in cases {
+        fs::write(&path, text)?;
+        let said = mcpwarden(&[&["check-config", &path], args].concat())?;
+        ensure!(said.code == Some(code), "{text} {args:?}: {:?}\n{}", said.code, said.stderr);
+        for (output, parts) in [(&said.stdout, stdout), (&said.stderr, stderr)] {
+            for part in parts {
+                ensure!(output.contains(part), "{text} {args:?}: no {part:?} in\n{output}");
+            }
+        }
+        ensure!(!stdout.is_empty() || said.stdout.is_empty(), "{text} {args:?}: {}", said.stdout);
+    }
+    let said = mcpwarden(&["check-config", "/nowhere/x.yaml"])?;
+    ensure!(said.code == Some(2) && said.stderr.contains("No such file"), "{}", said.stderr);
+    Ok(())
+}
+
+/// What `--effective` prints is a file that says the same.
+#[test]
+fn the_effective_configuration_is_a_file() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("x.yaml").display().to_string();
+    fs::write(&path, "servers: [{ id: a, command: \"true\", args: [\"5\"] }]\n")?;
+    let first = mcpwarden(&["check-config", "--effective", &path])?;
+    fs::write(&path, &first.stdout)?;
+    let second = mcpwarden(&["check-config", "--effective", &path])?;
+    ensure!(second.code == Some(0) && first.stdout == second.stdout, "{}\n{}", first.stdout, second.stderr);
+    Ok(())
+}
+
+/// Files that are made to take long or much.
+#[test]
+fn hostile_files_are_refused_soon() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("x.yaml").display().to_string();
+    let patterns = |pattern: &str, count: usize| {
+        let each = (0..count).map(|number| format!("- {{ name: n{number}, pattern: '{pattern}' }}\n"));
+        format!(
+            "inspection:\n  custom_patterns:\n{}",
+            each.map(|line| format!("  {line}")).collect::<String>()
+        )
+    };
+    let files = [
+        ("deep", "[".repeat(1 << 20)),
+        ("deep mappings", "{a: ".repeat(1 << 18)),
+        ("keys", (0..100_000).map(|number| format!("a{number}: 1\n")).collect()),
+        ("lists", format!("servers: [{}]", "[],".repeat(90_000))),
+        ("patterns", patterns(r"(\w{9}){9}", 1_000) + "x: 1\n"),
+        ("globs", format!("discovery: {{ custom_servers: [{}\"a[\"] }}", "\"{a,b}*{c,d}*\",".repeat(60_000))),
+        ("addresses", format!("network: {{ deny: [{}x y] }}", "\"a.example.com:1\",".repeat(50_000))),
+        ("100 MB", " ".repeat(100 << 20)),
+    ];
+    for (name, file) in files {
+        fs::write(&path, file)?;
+        let start = Instant::now();
+        // 1 GiB of address space is more than the agent ever needs for a configuration.
+        let output = Command::new("sh")
+            .args([
+                "-c",
+                "ulimit -v 1048576; exec \"$0\" check-config \"$1\"",
+                &places::agent().display().to_string(),
+            ])
+            .arg(&path)
+            .output()?;
+        let (took, said) = (start.elapsed(), String::from_utf8_lossy(&output.stderr).into_owned());
+        ensure!(output.status.code() == Some(2), "{name}: {:?} {said}", output.status);
+        ensure!(said.contains(": error: "), "{name}: {said}");
+        ensure!(took < Duration::from_secs(20), "{name} took {took:?}");
+        println!("{name}: {took:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_schema_is_printed() -> Result<()> {
+    let said = mcpwarden(&["schema", "--config"])?;
+    let schema: Value = serde_json::from_str(&said.stdout).with_context(|| said.stdout.clone())?;
+    ensure!(schema["properties"]["cross_server"].is_object(), "{schema}");
+    let file = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/config.schema.json"))?;
+    ensure!(serde_json::from_str::<Value>(&file)? == schema, "docs/config.schema.json is another");
+    Ok(())
+}
