@@ -61,8 +61,8 @@ fn category_by_the_words_of_any_spelling() {
 fn overrides_by_server_and_tool_glob_count_before_the_words() {
     let config: ClassifierConfig = serde_json::from_value(serde_json::json!({"overrides": [
         {"server": "mail*", "tool": "list_*", "category": "send"},
-        {"tool": "weather", "category": "read", "risk": "critical", "side_effects": ["payments"]},
-        {"tool": "list_*", "risk": "high"},
+        {"tool": "weather", "category": "read", "risk_level": "critical", "side_effect_tags": ["payments"]},
+        {"tool": "list_*", "risk_level": "high"},
     ]}))
     .unwrap();
     let classifier = Classifier::new(&config, true).unwrap();

@@ -238,9 +238,9 @@ fn what_does_not_do_what_it_seems_to_is_a_warning() {
         ["1:1 warning sinks: not in this version: it is checked and has no effect"]
     );
     assert_eq!(said("sinks:"), Vec::<String>::new());
-    let file = "servers: [{ id: 5 }, { id: a, command: b, trust: low }]";
+    let file = "servers: [{ id: 5 }, { id: a, command: b, timeout_ms: 50 }]";
     assert!(
-        said(file)[1].starts_with("1:50 warning servers[1].trust: not in this version"),
+        said(file)[1].starts_with("1:55 warning servers[1].timeout_ms: not in this version"),
         "{:#?}",
         said(file)
     );

@@ -8,13 +8,12 @@ use super::inspect::About;
 use super::io::Output;
 use super::listing::page_of;
 use super::pairing::{Answered, Asked, Early, Open, Role};
-use super::record::{self, MAX_NAME_BYTES, MAX_TEXT_BYTES, asked, clip};
+use super::record::{self, asked};
 use super::relay::{self, Fingerprint};
 use super::{Due, Engine, Place};
-use crate::event::{Subject, ToolSeen, ToolStatus};
-use crate::hash::{definition_hash, text_hash};
+use crate::event::Subject;
 use crate::ids::{ConnectionId, Direction, Timestamp};
-use crate::protocol::{self, Id, IdKey, Kind, Message, Method, ProtocolError, members, value};
+use crate::protocol::{self, Id, IdKey, Kind, Message, Method, ProtocolError};
 
 /// Of a young connection requests are remembered by what they say, in case a relay behind it starts only then.
 const YOUNG_FRAMES: u64 = 16;

@@ -10,9 +10,7 @@ use super::*;
 use crate::classify::Classifier;
 use crate::detect::{DetectConfig, Detector, RuleSet, ToolNames};
 use crate::event::Identity;
-use crate::guard::{
-    Facts, Guard, Listing, Operation, Phase, Profile, ToolCategory, ToolFacts, Trust, Verdict,
-};
+use crate::guard::{Facts, Guard, Listing, Operation, Phase, Profile, ToolFacts, Trust};
 use crate::ids::{ServerId, SessionId, Timestamp};
 
 pub(super) const SECOND: u64 = 1_000_000_000;
