@@ -62,7 +62,7 @@ impl Guard for Gate {
                 None => allow(),
             },
             GuardKind::SpecFrozen
-                if !profile.planning && !(profile.spec_frozen && profile.spec_hash.is_some()) =>
+                if !profile.planning && (!profile.spec_frozen || profile.spec_hash.is_none()) =>
             {
                 match self.told(tool, facts).0 {
                     risk @ (RiskLevel::High | RiskLevel::Critical) => {

@@ -278,8 +278,7 @@ fn the_six_gates_are_off_by_default_and_a_list_turns_its_gate_on() {
     world.tool.as_mut().unwrap().side_effects.insert("payments".to_owned());
     world.profile.policy_blacklist.insert("payments".to_owned());
     assert_eq!(decide(&mut guards(&GuardsConfig::default()), &world, "pay", at(0.0)), "allow");
-    let mut on = GuardsConfig::default();
-    on.guards = entries(json!([{"kind": "side_effects"}]));
+    let on = GuardsConfig { guards: entries(json!([{"kind": "side_effects"}])), ..GuardsConfig::default() };
     let expected = "side_effects: side_effect_denied";
     assert_eq!(decide(&mut guards(&on), &world, "pay", at(0.0)), expected);
     let listed = policy(json!({"requires_admin_token": ["pay"]}));
@@ -328,9 +327,8 @@ fn documented(from: &str) -> Vec<Vec<String>> {
 
 /// Every guard, as it is built in.
 fn every_guard() -> Executor {
-    let mut config = GuardsConfig::default();
-    config.guards = GuardKind::ALL.map(GuardEntry::new).to_vec();
-    guards(&config)
+    let every = GuardKind::ALL.map(GuardEntry::new).to_vec();
+    guards(&GuardsConfig { guards: every, ..GuardsConfig::default() })
 }
 
 #[test]

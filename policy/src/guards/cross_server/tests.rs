@@ -315,7 +315,8 @@ fn sessions_do_not_see_each_other() {
 fn the_denial_says_rule_severity_turn_and_related_calls() {
     let (a, b) = (World::server("a"), World::server("b"));
     let read = |guard: &mut CrossServer| ask(guard, &a, "read_x", at(0.0), true);
-    let cases: [(fn(&mut CrossServerConfig), &str, Option<&str>, &str, Value); 4] = [
+    type Change = fn(&mut CrossServerConfig);
+    let cases: [(Change, &str, Option<&str>, &str, Value); 4] = [
         (
             |_| {},
             "send_x",
