@@ -19,6 +19,7 @@ use crate::event::{Category, Severity};
 /// The rules that are built in.
 const BUILT_IN: &[(&str, &str)] = &[
     ("definitions.yaml", include_str!("../../defaults/definitions.yaml")),
+    ("steering.yaml", include_str!("../../defaults/steering.yaml")),
     ("languages.yaml", include_str!("../../defaults/languages.yaml")),
     ("results.yaml", include_str!("../../defaults/results.yaml")),
     ("names.yaml", include_str!("../../defaults/names.yaml")),
