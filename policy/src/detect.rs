@@ -9,6 +9,7 @@
 //! | `walk` | every string and key of a JSON text |
 //! | `fold`, `decode`, `view` | other forms of a text, and the way back to the original |
 //! | `rules`, `pattern` | what a rule file says; a pattern compiled |
+//! | `finder` | where words stand that patterns begin with |
 //! | `probe` | a text in, hits out |
 //! | `window` | hits of two sentences added up |
 //! | `inspect` | all of it for one field after the other |
@@ -16,6 +17,7 @@
 mod cache;
 mod decode;
 mod evidence;
+mod finder;
 mod fold;
 mod inspect;
 mod names;
@@ -34,7 +36,7 @@ use serde::{Deserialize, Serialize};
 pub use cache::DetectionCache;
 pub(crate) use fold::folded;
 pub use names::ToolNames;
-pub use probe::GAP_BYTES;
+pub use probe::{GAP_BYTES, SHORT_GAP_BYTES};
 pub use rules::{Examples, Rule, RuleError, RuleSet, Scope, Structure, score_of, severity_of};
 
 use crate::event::{Category, Detection, Severity};

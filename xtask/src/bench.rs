@@ -1,4 +1,5 @@
-//! `cargo xtask bench kernel`: what watching costs on this machine.
+//! `cargo xtask bench kernel`: what watching costs on this machine. `cargo xtask bench policy`: what the pure core
+//! costs; it needs neither root nor a kernel.
 
 use std::process::ExitCode;
 
@@ -6,13 +7,23 @@ use anyhow::Result;
 
 use crate::run::build;
 use crate::setup::setup;
-use crate::util::{as_root, built, run};
+use crate::util::{as_root, built, cargo, root, run};
 
 /// Builds the agent and the benchmarks, and runs those named as root.
 ///
 /// # Errors
 /// The set-up, the build or a benchmark failed.
 pub fn bench(what: &str, args: &[String]) -> Result<ExitCode> {
+    if what == "policy" {
+        let mut command = cargo();
+        command.args(["bench", "--package", "mcpwarden-policy", "--bench", "policy", "--"]);
+        match args {
+            [] => command.arg(root().join("../shared/corpus")),
+            args => command.args(args),
+        };
+        run(&mut command, "read what it says above")?;
+        return Ok(ExitCode::SUCCESS);
+    }
     setup(false)?;
     build("mcpwarden")?;
     build("mcpwarden-tests")?;

@@ -3,13 +3,13 @@
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use aho_corasick::{AhoCorasick, AhoCorasickBuilder, AhoCorasickKind};
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
+use super::finder::Finder;
 use super::fold::invisible;
-use super::probe::Budget;
+use super::probe::Work;
 use super::rules::Structure;
 use super::view::{Mapped, View};
 use crate::event::Form;
@@ -50,7 +50,7 @@ enum Spelling {
 }
 
 struct Signs {
-    automaton: AhoCorasick,
+    finder: Finder,
     spellings: Vec<Spelling>,
 }
 
@@ -70,12 +70,8 @@ static SIGNS: LazyLock<Option<Signs>> = LazyLock::new(|| {
     for escape in ["%20", "&#", "&lt;", "\\u00", "\\x", "\\n"] {
         signs.push((escape.to_owned(), Spelling::Escapes));
     }
-    let automaton = AhoCorasickBuilder::new()
-        .ascii_case_insensitive(true)
-        .kind(Some(AhoCorasickKind::DFA))
-        .build(signs.iter().map(|(text, _)| text))
-        .ok()?;
-    Some(Signs { automaton, spellings: signs.into_iter().map(|(_, spelling)| spelling).collect() })
+    let finder = Finder::new(signs.iter().map(|(text, _)| text.as_str())).ok()?;
+    Some(Signs { finder, spellings: signs.into_iter().map(|(_, spelling)| spelling).collect() })
 });
 
 /// The text in every other spelling that it shows signs of.
@@ -83,13 +79,13 @@ pub(super) fn respelt<'a>(view: &View<'a>) -> Vec<View<'a>> {
     let Some(signs) = &*SIGNS else { return Vec::new() };
     let text: &str = &view.text;
     let mut seen = [0_u8; 5];
-    for found in signs.automaton.find_overlapping_iter(text) {
-        let count = &mut seen[signs.spellings[found.pattern().as_usize()] as usize];
-        *count = count.saturating_add(1);
-    }
     if text.len() > MAX_RESPELT {
         return Vec::new();
     }
+    signs.finder.find(text.as_bytes(), 0..text.len(), |sign, _| {
+        let count = &mut seen[signs.spellings[sign] as usize];
+        *count = count.saturating_add(1);
+    });
     let all = [
         // One word may be an accident, two are a message.
         (Spelling::Rot13, 2, Form::Rot13),
@@ -157,9 +153,8 @@ fn leet_variants(word: &str) -> Vec<String> {
     variants
 }
 
-/// With single letters that are set apart by one blank or mark each closed up, from four letters on.
+/// With single letters that are set apart by one blank or mark each closed up.
 fn close_up(text: &str) -> Mapped {
-    const LEAST: usize = 4;
     let bytes = text.as_bytes();
     let mut mapped = Mapped::with_capacity(text.len());
     let mut at = 0;
@@ -179,7 +174,7 @@ fn close_up(text: &str) -> Mapped {
         } else {
             0
         };
-        if run + 1 >= LEAST {
+        if run > 0 {
             for n in 0..=run {
                 mapped.push_str(&text[at + 2 * n..=at + 2 * n], at + 2 * n);
             }
@@ -259,15 +254,15 @@ pub(super) struct Run {
 }
 
 /// What is hidden in runs of characters that stand for bytes or letters: invisible ones, base64, hexadecimal.
-pub(super) fn runs(view: &View<'_>, budget: &mut Budget) -> Vec<Run> {
+pub(super) fn runs(view: &View<'_>, work: &mut Work) -> Vec<Run> {
     let mut found = Vec::new();
     let text: &str = &view.text;
     let mut take = |decoded: Option<String>, form, range: Range<usize>| {
         let Some(decoded) = decoded else { return };
-        match budget.decoded.checked_sub(decoded.len()) {
-            Some(left) => budget.decoded = left,
+        match work.decoded.checked_sub(decoded.len()) {
+            Some(left) => work.decoded = left,
             None => {
-                budget.exceeded = true;
+                work.exceeded = true;
                 return;
             }
         }
@@ -388,4 +383,57 @@ fn prose(bytes: Vec<u8>) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    /// Text, and it in each other spelling that it shows signs of.
+    #[test]
+    fn a_text_is_respelt_where_it_shows_signs_of_it() {
+        let cases: &[(&str, &[(&str, Form)])] = &[
+            ("plain prose of the user", &[]),
+            ("Vtaber gur hfre", &[("Ignore the user", Form::Rot13)]),
+            ("1gn0r3 7h3 u53r", &[("ignore the user", Form::Leetspeak)]),
+            ("i g n o r e  i t", &[("ignore  it", Form::Spaced)]),
+            ("a b c d", &[]),
+            ("i-g-n-o-r-e me", &[("ignore me", Form::Spaced)]),
+            ("a%20b &#105;&lt;\\u0041\\n", &[("a b i<A\n", Form::Escapes)]),
+            ("100% & \\ \\u12 &#; %zz &#x110000;", &[]),
+            ("resu eht erongi tpmorp", &[("prompt ignore the user", Form::Reversed)]),
+        ];
+        for (text, expected) in cases {
+            let view = View::raw(text);
+            let found: Vec<(String, Form)> =
+                respelt(&view).into_iter().map(|view| (view.text.into_owned(), view.form)).collect();
+            let expected: Vec<(String, Form)> =
+                expected.iter().map(|(text, form)| ((*text).to_owned(), *form)).collect();
+            assert_eq!(found, expected, "{text}");
+        }
+    }
+
+    /// Text, what is decoded out of it.
+    #[test]
+    fn only_prose_is_decoded() {
+        let cases: &[(&str, &[&str])] = &[
+            ("see dGhlIHF1aWNrIGJyb3duIGZveCBqdW1wcw== end", &["the quick brown fox jumps"]),
+            ("see 74686520717569636b2062726f776e20666f78 end", &["the quick brown fox"]),
+            ("a/path/that/is/as/long/as/an/encoding/and/no/encoding", &[]),
+            ("0123456789abcdef0123456789abcdef", &[]),
+            ("dGhlcXVpY2ticm93bmZveGp1bXBz", &[]),
+        ];
+        for (text, expected) in cases {
+            let found: Vec<String> = runs(&View::raw(text), &mut Work::default())
+                .into_iter()
+                .map(|run| run.view.text.into_owned())
+                .collect();
+            assert_eq!(found, *expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn decoding_has_a_budget() {
+        let mut work = Work::default();
+        work.decoded = 10;
+        assert!(runs(&View::raw("dGhlIHF1aWNrIGJyb3duIGZveCBqdW1wcw=="), &mut work).is_empty());
+        assert!(work.exceeded);
+    }
+}

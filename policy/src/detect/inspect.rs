@@ -6,7 +6,7 @@ use super::decode;
 use super::evidence::{Masking, evidence};
 use super::fold::fold;
 use super::names::{ToolNames, words};
-use super::probe::{Budget, Hit, Matcher};
+use super::probe::{Hit, Matcher, Work};
 use super::rules::{Structure, severity_of};
 use super::view::View;
 use super::walk::Path;
@@ -32,7 +32,7 @@ const JOINED_BYTES: usize = 64 << 10;
 pub(super) struct Inspector {
     detections: Vec<Detection>,
     bounds: Bounds,
-    budget: Budget,
+    work: Work,
     masking: bool,
 }
 
@@ -114,7 +114,7 @@ impl Inspector {
         let mut queue = vec![(first, 0)];
         while let Some((view, depth)) = queue.pop() {
             let (normal, marks) = fold(&view);
-            let found = if depth < MAX_DEPTH { decode::runs(&view, &mut self.budget) } else { Vec::new() };
+            let found = if depth < MAX_DEPTH { decode::runs(&view, &mut self.work) } else { Vec::new() };
             let mut hits = Vec::new();
             let mark = |hits: &mut Vec<Hit>, kind, range: Range<usize>| {
                 hits.extend(matcher.structure(kind).map(|rule| Hit {
@@ -153,7 +153,7 @@ impl Inspector {
     }
 
     fn scan(&mut self, matcher: &Matcher, view: &View<'_>, mut hits: Vec<Hit>, drafts: &mut Vec<Draft>) {
-        matcher.scan(&view.text, &mut self.budget, &mut hits);
+        matcher.scan(&view.text, &mut self.work, &mut hits);
         if hits.is_empty() {
             return;
         }
@@ -210,7 +210,7 @@ impl Inspector {
 
     /// The inspection, with a word on what was too much.
     pub(super) fn finish(mut self, matcher: &Matcher, complete: bool) -> Inspection {
-        if self.budget.exceeded {
+        if self.work.exceeded {
             self.bounds.budget_exceeded = 1;
             // Said whatever else there is: a flood must not hide that something was not looked at.
             self.detections.truncate(MAX_DETECTIONS - 1);

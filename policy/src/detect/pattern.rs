@@ -2,28 +2,60 @@
 
 use std::collections::BTreeMap;
 
+use super::probe::{GAP_BYTES, SHORT_GAP_BYTES};
 use regex::bytes::{Regex, RegexBuilder};
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::literal::Extractor;
+use regex_syntax::hir::{Hir, Look};
 
 /// Stands for the rest of a sentence, up to [`GAP_BYTES`](super::probe::GAP_BYTES).
 const GAP: char = '…';
+/// Stands for a few words of it, up to [`SHORT_GAP_BYTES`](super::probe::SHORT_GAP_BYTES).
+const SHORT_GAP: char = '‥';
 /// Most parts of one pattern.
 const MAX_PARTS: usize = 6;
 /// Most memory of one compiled part. Bytes.
 const SIZE_LIMIT: usize = 1 << 20;
-/// Shortest word that is worth looking for. Bytes.
-const MIN_WORD: usize = 3;
 
 /// A compiled pattern: parts that follow each other within a sentence.
 #[derive(Debug)]
 pub(super) struct Pattern {
     /// The parts, in order; at least one.
-    pub(super) parts: Vec<Regex>,
-    /// The part that `words` belong to.
-    pub(super) anchor: usize,
-    /// One of these stands at the beginning of that part's match, in some case. Empty: nothing is known.
-    pub(super) words: Vec<String>,
+    pub(super) parts: Vec<Part>,
+}
+
+/// One part of a pattern.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// How far behind the part before it may it begin. Bytes.
+    pub(super) gap: usize,
+    /// What it matches.
+    pub(super) regex: Regex,
+    /// One of these stands, in some case and where a word begins, at the beginning of a match. Empty: nothing is
+    /// known.
+    pub(super) words: Vec<Word>,
+}
+
+/// What a match begins with: a word, and what comes behind the white space after it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Word {
+    /// The word, or the beginning of it. Small letters.
+    pub(super) text: String,
+    /// The beginning of the next one; empty where there need not be white space and another word.
+    pub(super) next: String,
+}
+
+impl Word {
+    /// Whether it is worth looking for: two letters are at the beginning of a word, or where another word follows,
+    /// and so is a single sign then.
+    fn is_rare(&self, at_word: bool) -> bool {
+        let sign = !self.text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        match self.text.len() + usize::from(sign) {
+            0 | 1 => false,
+            2 => !self.next.is_empty() || (at_word && !sign),
+            _ => true,
+        }
+    }
 }
 
 /// Replaces `{{name}}` by fragments, and fragments in fragments, to a bounded depth and length.
@@ -50,47 +82,38 @@ pub(super) fn expand(text: &str, fragments: &BTreeMap<&str, &str>) -> Result<Str
     Err("fragments nested deeper than 4".into())
 }
 
-/// Whether an expanded pattern compiles.
-pub(super) fn check(text: &str) -> Result<(), String> {
-    compile(text).map(|_| ())
-}
-
 /// Compiles an expanded pattern.
 pub(super) fn compile(text: &str) -> Result<Pattern, String> {
-    let sources: Vec<&str> = text.split(GAP).map(str::trim).collect();
-    if sources.len() > MAX_PARTS {
+    let gaps = text.chars().filter(|c| [GAP, SHORT_GAP].contains(c));
+    let gaps = gaps.map(|c| if c == GAP { GAP_BYTES } else { SHORT_GAP_BYTES });
+    let sources = text.split([GAP, SHORT_GAP]).zip(std::iter::once(0).chain(gaps));
+    let parts = sources.map(|(source, gap)| part(source.trim(), gap)).collect::<Result<Vec<_>, _>>()?;
+    if parts.len() > MAX_PARTS {
         return Err(format!("more than {MAX_PARTS} parts"));
     }
-    let mut parts = Vec::with_capacity(sources.len());
-    for source in &sources {
-        if source.is_empty() {
-            return Err("an empty part".into());
-        }
-        let regex = RegexBuilder::new(&blanks(source))
-            .unicode(false)
-            .case_insensitive(true)
-            .size_limit(SIZE_LIMIT)
-            .dfa_size_limit(SIZE_LIMIT)
-            .build()
-            .map_err(|error| error.to_string())?;
-        if regex.is_match(b"") {
-            return Err(format!("{source:?} matches the empty text"));
-        }
-        parts.push(regex);
-    }
-    // Any part will do, since all of them have to match: the one whose shortest word is longest is the rarest.
-    let best = sources
-        .iter()
-        .map(|source| words(source))
-        .enumerate()
-        .max_by_key(|(index, words)| (shortest(words), std::cmp::Reverse(*index)))
-        .filter(|(_, words)| shortest(words) >= MIN_WORD);
-    let (anchor, words) = best.unwrap_or_default();
-    Ok(Pattern { parts, anchor, words })
+    Ok(Pattern { parts })
 }
 
-fn shortest(words: &[String]) -> usize {
-    words.iter().map(String::len).min().unwrap_or(0)
+fn part(source: &str, gap: usize) -> Result<Part, String> {
+    if source.is_empty() {
+        return Err("an empty part".into());
+    }
+    let regex = RegexBuilder::new(&blanks(source))
+        .unicode(false)
+        .case_insensitive(true)
+        .size_limit(SIZE_LIMIT)
+        .dfa_size_limit(SIZE_LIMIT)
+        .build()
+        .map_err(|error| error.to_string())?;
+    if regex.is_match(b"") {
+        return Err(format!("{source:?} matches the empty text"));
+    }
+    let hir = ParserBuilder::new().unicode(false).utf8(false).build().parse(source);
+    let hir = hir.map_err(|error| error.to_string())?;
+    let words = words(&hir);
+    let at_word = hir.properties().look_set_prefix().contains(Look::WordAscii);
+    let known = words.iter().all(|word| word.is_rare(at_word));
+    Ok(Part { gap, regex, words: if known { words } else { Vec::new() } })
 }
 
 /// A blank is any run of white space; in a class it stays what it is.
@@ -114,31 +137,38 @@ fn blanks(source: &str) -> String {
     out
 }
 
-/// The words that every match begins with one of, each up to its first blank; empty where that is no short list.
-fn words(source: &str) -> Vec<String> {
-    let Ok(hir) = ParserBuilder::new().unicode(false).utf8(false).build().parse(source) else {
-        return Vec::new();
-    };
+/// What every match begins with one of; empty where that is no short list.
+fn words(hir: &Hir) -> Vec<Word> {
     let mut extractor = Extractor::new();
-    extractor.limit_total(2_000).limit_repeat(10).limit_class(10).limit_literal_len(16);
-    let found = extractor.extract(&hir);
+    extractor.limit_total(4_000).limit_repeat(10).limit_class(10).limit_literal_len(24);
+    let found = extractor.extract(hir);
     let Some(literals) = found.literals() else { return Vec::new() };
-    let mut words: Vec<String> = Vec::new();
-    for literal in literals {
-        let bytes = literal.as_bytes();
-        let end =
-            bytes.iter().position(|byte| !byte.is_ascii_graphic() && byte.is_ascii()).unwrap_or(bytes.len());
-        // A word cut inside a character is shortened to the character before it.
-        let word = match std::str::from_utf8(&bytes[..end]) {
-            Ok(word) => word,
-            Err(error) => std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
-        };
-        words.push(word.to_ascii_lowercase());
-    }
+    let mut words: Vec<Word> = literals.iter().map(|literal| word(literal.as_bytes())).collect();
     words.sort_unstable();
     // A word that begins with another one is found with it.
-    words.dedup_by(|longer, shorter| longer.starts_with(shorter.as_str()));
+    words.dedup_by(|longer, shorter| {
+        let same = longer.text == shorter.text && longer.next.starts_with(&shorter.next);
+        same || (shorter.next.is_empty() && longer.text.starts_with(&shorter.text))
+    });
     words
+}
+
+/// A literal as its first word and the beginning of its second.
+fn word(literal: &[u8]) -> Word {
+    let is_blank = |byte: &u8| byte.is_ascii_whitespace();
+    let end = literal.iter().position(is_blank).unwrap_or(literal.len());
+    let (text, rest) = literal.split_at(end);
+    let next = rest.split(is_blank).find(|next| !next.is_empty()).unwrap_or_default();
+    Word { text: whole(text), next: whole(next) }
+}
+
+/// In small letters; a literal cut inside a character is shortened to the character before it.
+fn whole(bytes: &[u8]) -> String {
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
+    };
+    text.to_ascii_lowercase()
 }
 
 #[cfg(test)]
@@ -146,18 +176,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_words_are_those_of_the_rarest_part() {
-        let cases: &[(&str, usize, &[&str])] = &[
-            ("(?:ignore|disregard) … previous", 1, &["previous"]),
-            (r"\b(?:do not|don't) … (?:tell|inform) … user", 1, &["inform", "tell"]),
-            (r"[a-z]+@", 0, &[]),
-            ("<(?:system|important)>", 0, &["<important>", "<system>"]),
-            ("important(?: note)?", 0, &["important"]),
+    fn a_part_knows_the_words_that_it_begins_with() {
+        // Pattern; of each part its words.
+        let cases: &[(&str, &[&[&str]])] = &[
+            ("(?:ignore|disregard) … previous", &[&["disregard", "ignore"], &["previous"]]),
+            (r"\b(?:do not|don't) … (?:tell|inform)", &[&["do>not", "don't"], &["inform", "tell"]]),
+            (r"[a-z]+@", &[&[]]),
+            ("<(?:system|important)>", &[&["<important>", "<system>"]]),
+            (r"\bimportant(?: note)?", &[&["important"]]),
+            ("(?:the )?user", &[&["the>user", "user"]]),
+            ("(?:if )?x", &[&[]]),
+            (r"\b(?:cc|bcc) \S", &[&["bcc", "cc"]]),
+            (r"!\[x?", &[&["!["]]),
         ];
-        for (source, anchor, words) in cases {
+        for (source, expected) in cases {
             let pattern = compile(source).unwrap();
-            let found: Vec<&str> = pattern.words.iter().map(String::as_str).collect();
-            assert_eq!((pattern.anchor, found.as_slice()), (*anchor, *words), "{source}");
+            let shown = |word: &Word| {
+                [word.text.as_str(), word.next.as_str()].join(if word.next.is_empty() { "" } else { ">" })
+            };
+            let found: Vec<Vec<String>> =
+                pattern.parts.iter().map(|part| part.words.iter().map(shown).collect()).collect();
+            assert_eq!(found, *expected, "{source}");
         }
     }
 
@@ -176,7 +215,7 @@ mod tests {
             (r"\w{1000}{1000}", Some("size")),
         ];
         for (source, wrong) in cases {
-            let outcome = expand(source, &fragments).and_then(|text| check(&text));
+            let outcome = expand(source, &fragments).and_then(|text| compile(&text).map(drop));
             match (outcome, wrong) {
                 (Ok(()), None) => {}
                 (Err(error), Some(part)) => assert!(error.contains(part), "{source}: {error}"),

@@ -1,19 +1,26 @@
 //! All rules of one scope, compiled: a text in, hits out.
 //!
-//! Two stages. One automaton (Aho-Corasick) looks for the words without which no pattern can match; only around
-//! those do the patterns themselves run. Most texts have no such word, and cost one pass. Both stages are linear
-//! in the length of the text, and the second has a budget.
+//! Two stages. First come the words without which no pattern can match; only where those of all its parts stand
+//! close together does a pattern run. Most texts have no such place, and cost one pass. Both stages are linear in
+//! the length of the text, and the second has a budget.
 
-use aho_corasick::{AhoCorasick, AhoCorasickBuilder, AhoCorasickKind};
 use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
 
-use super::pattern::{self, Pattern};
+use super::finder::Finder;
+use super::pattern::Pattern;
 use super::rules::{Rule, Scope, Structure};
-
 /// How long the rest of a sentence that `…` stands for may be. Bytes.
 pub const GAP_BYTES: usize = 90;
+/// How long the few words that `‥` stands for may be. Bytes.
+pub const SHORT_GAP_BYTES: usize = 45;
 /// How long one part of a pattern is expected to be at most; a longer one may be missed. Bytes.
 const PART_BYTES: usize = 160;
+/// How far from a hit others may be that are in one window with it. Bytes.
+const WINDOW_BYTES: usize = 2 * super::window::SENTENCE_BYTES;
+/// How far the beginnings of two parts may be apart. Bytes.
+const STEP_BYTES: usize = GAP_BYTES + PART_BYTES;
 
 /// One match of one rule, in a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,9 +42,9 @@ pub(super) struct Probe {
     pub(super) weight: u32,
 }
 
-/// How much work one message may take.
+/// How much work one message may take, and memory to do it in.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(super) struct Work {
     /// Bytes that patterns may still be run over.
     pub(super) bytes: usize,
     /// Hits that may still be found.
@@ -46,12 +53,61 @@ pub(super) struct Budget {
     pub(super) decoded: usize,
     /// Whether one of them was not enough.
     pub(super) exceeded: bool,
+    links: Vec<Link>,
+    regions: Vec<Region>,
+    /// Tells links of this scan from those of earlier ones.
+    scan: u32,
 }
 
-impl Default for Budget {
+impl Default for Work {
     fn default() -> Self {
-        Self { bytes: 64 << 20, hits: 20_000, decoded: 1 << 20, exceeded: false }
+        Self {
+            bytes: 64 << 20,
+            hits: 20_000,
+            decoded: 1 << 20,
+            exceeded: false,
+            links: Vec::new(),
+            regions: Vec::new(),
+            scan: 0,
+        }
     }
+}
+
+/// Of one part of one pattern: where its words, after those of all parts before it, were seen last.
+#[derive(Clone, Copy, Debug, Default)]
+struct Link {
+    scan: u32,
+    /// Where the word stands.
+    at: usize,
+    /// Where the first part of the chain may begin.
+    origin: usize,
+}
+
+/// Where a pattern is to be run, still growing.
+#[derive(Clone, Copy, Debug)]
+struct Region {
+    pattern: u16,
+    start: usize,
+    end: usize,
+}
+
+/// A part that a word belongs to.
+#[derive(Clone, Debug)]
+struct Owner {
+    /// What has to follow the word: one of these, in small letters. Empty: anything.
+    next: Vec<Box<[u8]>>,
+    /// The first bytes of those, as bits.
+    first: u128,
+    pattern: u16,
+    /// Index of the part's link.
+    link: u32,
+    /// The nearest part before it that has words, as steps back in `links` and in the pattern; 0: none has.
+    back: u8,
+    /// Parts before this one in all.
+    before: u8,
+    /// Parts after this one; `last` says that none of them has words.
+    after: u8,
+    last: bool,
 }
 
 /// The rules of one scope.
@@ -60,54 +116,42 @@ pub(super) struct Matcher {
     /// The rules, by [`Hit::rule`].
     pub(super) probes: Vec<Probe>,
     structures: BTreeMap<Structure, u16>,
-    patterns: Vec<(u16, Pattern)>,
-    words: AhoCorasick,
-    /// Of each word, the patterns it belongs to.
-    owners: Vec<Vec<u16>>,
-    /// Patterns without such words: they run over every text.
+    /// Patterns of rules that are reported.
+    leading: Patterns,
+    /// Patterns of rules that only add to those: they are looked for only near a hit of one.
+    supporting: Patterns,
+}
+
+/// Patterns, and how they are found.
+#[derive(Debug)]
+struct Patterns {
+    /// Each with the index of its rule.
+    patterns: Vec<(u16, Arc<Pattern>)>,
+    words: Finder,
+    /// Of each word, the parts that it belongs to.
+    owners: Vec<Vec<Owner>>,
+    /// Patterns without words: they run over every text.
     always: Vec<u16>,
+    links: usize,
 }
 
 impl Matcher {
-    /// Compiles the rules that have a weight in `scope`. Their patterns were checked with the rule files.
+    /// Puts together the rules that have a weight in `scope`.
     pub(super) fn new(rules: &[Rule], scope: Scope) -> Result<Self, String> {
-        let mut probes = Vec::new();
-        let (mut structures, mut patterns, mut always) = (BTreeMap::new(), Vec::new(), Vec::new());
-        let mut words: BTreeMap<String, Vec<u16>> = BTreeMap::new();
+        let (mut probes, mut structures) = (Vec::new(), BTreeMap::new());
+        let (mut leading, mut supporting) = (Vec::new(), Vec::new());
         for rule in rules {
             let Some(&weight) = rule.weights.get(&scope) else { continue };
             let index = u16::try_from(probes.len()).map_err(|_| "more than 65,535 rules".to_owned())?;
             if let Some(structure) = rule.structure {
                 structures.insert(structure, index);
             }
-            for text in &rule.patterns {
-                let compiled =
-                    pattern::compile(text).map_err(|reason| format!("rule {}: {reason}", rule.id))?;
-                let number =
-                    u16::try_from(patterns.len()).map_err(|_| "more than 65,535 patterns".to_owned())?;
-                if compiled.words.is_empty() {
-                    always.push(number);
-                }
-                for word in &compiled.words {
-                    words.entry(word.clone()).or_default().push(number);
-                }
-                patterns.push((index, compiled));
-            }
+            let patterns = if rule.support { &mut supporting } else { &mut leading };
+            patterns.extend(rule.compiled.iter().map(|pattern| (index, Arc::clone(pattern))));
             probes.push(Probe { rule: rule.clone(), weight });
         }
-        let automaton = AhoCorasickBuilder::new()
-            .ascii_case_insensitive(true)
-            .kind(Some(AhoCorasickKind::DFA))
-            .build(words.keys())
-            .map_err(|error| error.to_string())?;
-        Ok(Self {
-            probes,
-            structures,
-            patterns,
-            words: automaton,
-            owners: words.into_values().collect(),
-            always,
-        })
+        let (leading, supporting) = (Patterns::new(leading)?, Patterns::new(supporting)?);
+        Ok(Self { probes, structures, leading, supporting })
     }
 
     /// The rule that looks for `structure`, unless it is switched off.
@@ -115,85 +159,215 @@ impl Matcher {
         self.structures.get(&structure).copied()
     }
 
-    /// Appends every hit in `text`, in no order.
-    pub(super) fn scan(&self, text: &str, budget: &mut Budget, hits: &mut Vec<Hit>) {
+    /// Rules with patterns that run over every text, since no word is known that they begin with.
+    #[cfg(test)]
+    pub(super) fn wordless(&self) -> Vec<&str> {
+        let both = [&self.leading, &self.supporting];
+        let rules =
+            both.iter().flat_map(|set| set.always.iter().map(|&number| set.patterns[usize::from(number)].0));
+        rules.map(|rule| self.probes[usize::from(rule)].rule.id.as_str()).collect()
+    }
+
+    /// Appends every hit in `text`; those of supporting rules only near others.
+    pub(super) fn scan(&self, text: &str, work: &mut Work, hits: &mut Vec<Hit>) {
         let bytes = text.as_bytes();
-        for &number in &self.always {
-            self.run(number, bytes, 0..bytes.len(), budget, hits);
+        self.leading.scan(bytes, 0..bytes.len(), work, hits);
+        if hits.is_empty() {
+            return;
         }
-        // Of each pattern, the region that is still growing.
-        let mut open: Vec<(usize, usize)> = Vec::new();
-        let step = GAP_BYTES + PART_BYTES;
-        for found in self.words.find_overlapping_iter(bytes) {
-            if open.is_empty() {
-                open.resize(self.patterns.len(), (0, 0));
+        hits.sort_unstable_by_key(|hit| hit.start);
+        let mut near: Vec<Range<usize>> = Vec::new();
+        for hit in hits.iter() {
+            let range = hit.start.saturating_sub(WINDOW_BYTES)..(hit.end + WINDOW_BYTES).min(bytes.len());
+            match near.last_mut() {
+                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+                _ => near.push(range),
             }
-            for &number in &self.owners[found.pattern().as_usize()] {
-                let Some((_, pattern)) = self.patterns.get(usize::from(number)) else { continue };
-                let start = found.start().saturating_sub(pattern.anchor * step);
-                let end = (found.start() + (pattern.parts.len() - pattern.anchor) * step).min(bytes.len());
-                let region = &mut open[usize::from(number)];
-                if start <= region.1 && region.1 > 0 {
-                    region.1 = end;
-                } else {
-                    let (start, end) = std::mem::replace(region, (start, end));
-                    self.run(number, bytes, start..end, budget, hits);
+        }
+        for range in near {
+            self.supporting.scan(bytes, range, work, hits);
+        }
+    }
+}
+
+impl Patterns {
+    fn new(patterns: Vec<(u16, Arc<Pattern>)>) -> Result<Self, String> {
+        let (mut always, mut links) = (Vec::new(), 0);
+        let mut words: BTreeMap<&str, Vec<Owner>> = BTreeMap::new();
+        for (number, (_, pattern)) in patterns.iter().enumerate() {
+            let number = u16::try_from(number).map_err(|_| "more than 65,535 patterns".to_owned())?;
+            if pattern.parts.iter().all(|part| part.words.is_empty()) {
+                always.push(number);
+            }
+            own(number, pattern, links, &mut words);
+            links += pattern.parts.len();
+        }
+        let finder = Finder::new(words.keys().copied())?;
+        let owners = words.into_values().collect();
+        Ok(Self { patterns, words: finder, owners, always, links })
+    }
+
+    /// Appends the hits that begin in `range`, or a little behind it.
+    fn scan(&self, text: &[u8], range: Range<usize>, work: &mut Work, hits: &mut Vec<Hit>) {
+        for &number in &self.always {
+            self.run(Region { pattern: number, start: range.start, end: range.end }, text, work, hits);
+        }
+        work.scan = work.scan.wrapping_add(1);
+        work.links.resize(work.links.len().max(self.links), Link::default());
+        let mut regions = std::mem::take(&mut work.regions);
+        self.words.find(text, range, |word, place| {
+            let next = next_word(text, place.end);
+            for owner in &self.owners[word] {
+                if owner.goes_on(next) {
+                    chain(owner, place.start, text.len(), work, &mut regions);
+                }
+            }
+        });
+        // By pattern, so that what overlaps comes together.
+        regions.sort_unstable_by_key(|region| (region.pattern, region.start));
+        let mut open: Option<Region> = None;
+        for region in regions.drain(..) {
+            match &mut open {
+                Some(last) if last.pattern == region.pattern && region.start <= last.end => {
+                    last.end = last.end.max(region.end);
+                }
+                _ => {
+                    if let Some(done) = open.replace(region) {
+                        self.run(done, text, work, hits);
+                    }
                 }
             }
         }
-        for (number, (start, end)) in open.into_iter().enumerate() {
-            if let Ok(number) = u16::try_from(number) {
-                self.run(number, bytes, start..end, budget, hits);
-            }
+        if let Some(last) = open {
+            self.run(last, text, work, hits);
         }
+        work.regions = regions;
     }
 
     /// Runs one pattern over one region.
-    fn run(
-        &self,
-        number: u16,
-        text: &[u8],
-        region: std::ops::Range<usize>,
-        budget: &mut Budget,
-        hits: &mut Vec<Hit>,
-    ) {
-        let Some((rule, pattern)) = self.patterns.get(usize::from(number)) else { return };
+    fn run(&self, region: Region, text: &[u8], work: &mut Work, hits: &mut Vec<Hit>) {
+        let Some((rule, pattern)) = self.patterns.get(usize::from(region.pattern)) else { return };
         let Some((first, rest)) = pattern.parts.split_first() else { return };
-        if region.is_empty() {
-            return;
-        }
-        let Some(left) = budget.bytes.checked_sub(region.len()) else {
-            budget.exceeded = true;
+        let Some(left) = work.bytes.checked_sub(region.end - region.start) else {
+            work.exceeded = true;
             return;
         };
-        budget.bytes = left;
+        work.bytes = left;
         let haystack = &text[..region.end];
         let mut from = region.start;
-        while let Some(found) = (from <= haystack.len()).then(|| first.find_at(haystack, from)).flatten() {
+        while let Some(found) =
+            (from <= haystack.len()).then(|| first.regex.find_at(haystack, from)).flatten()
+        {
             let mut end = Some(found.end());
             for part in rest {
                 end = end.and_then(|end| {
-                    let gap = &text[..gap_end(text, end)];
-                    part.find_at(gap, end).map(|next| next.end())
+                    let gap = &text[..gap_end(text, end, part.gap)];
+                    part.regex.find_at(gap, end).map(|next| next.end())
                 });
             }
             from = found.end().max(from + 1);
             let Some(end) = end else { continue };
-            if budget.hits == 0 {
-                budget.exceeded = true;
+            if work.hits == 0 {
+                work.exceeded = true;
                 return;
             }
-            budget.hits -= 1;
+            work.hits -= 1;
             hits.push(Hit { rule: *rule, start: found.start(), end });
             from = from.max(end);
         }
     }
 }
 
+/// Enters the words of a pattern's parts.
+fn own<'p>(number: u16, pattern: &'p Pattern, base: usize, words: &mut BTreeMap<&'p str, Vec<Owner>>) {
+    let worded: Vec<usize> =
+        (0..pattern.parts.len()).filter(|&index| !pattern.parts[index].words.is_empty()).collect();
+    // There are at most a handful of parts, so nothing is cut off.
+    let small = |count: usize| u8::try_from(count).unwrap_or(u8::MAX);
+    for (nth, &index) in worded.iter().enumerate() {
+        let owner = Owner {
+            next: Vec::new(),
+            first: 0,
+            pattern: number,
+            link: u32::try_from(base + index).unwrap_or(u32::MAX),
+            back: nth.checked_sub(1).map_or(0, |before| small(index - worded[before])),
+            before: small(index),
+            after: small(pattern.parts.len() - 1 - index),
+            last: nth + 1 == worded.len(),
+        };
+        // They are sorted: those with the same word come together, the one without a next word first.
+        for same in pattern.parts[index].words.chunk_by(|a, b| a.text == b.text) {
+            let mut owner = owner.clone();
+            if same.iter().all(|word| !word.next.is_empty()) {
+                owner.next = same.iter().map(|word| word.next.as_bytes().into()).collect();
+                owner.first = owner.next.iter().fold(0, |bits, next| bits | first_bit(next));
+            }
+            words.entry(&same[0].text).or_default().push(owner);
+        }
+    }
+}
+
+impl Owner {
+    /// Whether the text goes on as it has to: `next` is what follows the white space after the word, if there is any.
+    fn goes_on(&self, next: Option<&[u8]>) -> bool {
+        if self.next.is_empty() {
+            return true;
+        }
+        let Some(text) = next.filter(|text| first_bit(text) & self.first != 0) else { return false };
+        self.next
+            .iter()
+            .any(|next| text.get(..next.len()).is_some_and(|text| text.eq_ignore_ascii_case(next)))
+    }
+}
+
+/// The bit of the first byte, whatever its case; of other bytes than ASCII, one for all.
+fn first_bit(text: &[u8]) -> u128 {
+    text.first().map_or(0, |byte| 1 << (byte.to_ascii_lowercase().min(127)))
+}
+
+/// What follows the white space at `end`, if there is any.
+fn next_word(text: &[u8], end: usize) -> Option<&[u8]> {
+    let rest = text.get(end..)?;
+    let blanks = rest.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+    (blanks > 0).then(|| &rest[blanks..])
+}
+
+/// Notes that a word of a part stands at `at`. Where those of all parts do, within reach of each other, that is a
+/// region to run the pattern in.
+fn chain(owner: &Owner, at: usize, length: usize, work: &mut Work, regions: &mut Vec<Region>) {
+    let scan = work.scan;
+    let here = owner.link as usize;
+    let origin = if owner.back == 0 {
+        at.saturating_sub(usize::from(owner.before) * STEP_BYTES)
+    } else {
+        match work.links.get(here - usize::from(owner.back)) {
+            Some(before)
+                if before.scan == scan
+                    && at.saturating_sub(before.at) <= usize::from(owner.back) * STEP_BYTES =>
+            {
+                before.origin
+            }
+            _ => return,
+        }
+    };
+    let Some(link) = work.links.get_mut(here) else { return };
+    // One chain may begin before another ends: the earlier origin serves both.
+    let near = link.scan == scan && at.saturating_sub(link.at) <= STEP_BYTES;
+    let origin = if near { origin.min(link.origin) } else { origin };
+    *link = Link { scan, at, origin };
+    if owner.last {
+        let end = (at + (1 + usize::from(owner.after)) * STEP_BYTES).min(length);
+        match regions.last_mut() {
+            Some(last) if last.pattern == owner.pattern && last.start == origin => last.end = end,
+            _ => regions.push(Region { pattern: owner.pattern, start: origin, end }),
+        }
+    }
+}
+
 /// Where the gap that begins at `from` ends at the latest: with the sentence, or when it is too long. What follows
 /// the gap may begin up to there, and be as long as a part is.
-fn gap_end(text: &[u8], from: usize) -> usize {
-    let limit = (from + GAP_BYTES + PART_BYTES / 4).min(text.len());
+fn gap_end(text: &[u8], from: usize, gap: usize) -> usize {
+    let limit = (from + gap + PART_BYTES / 4).min(text.len());
     let mut at = from;
     while at < limit {
         if ends_sentence(text, at) {

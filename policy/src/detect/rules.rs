@@ -4,21 +4,24 @@
 //! all rules that match in it, and that sum decides the severity: see [`severity_of`]. So a rule that is sure of
 //! itself weighs 100, and one that only adds to others weighs less than 25 and is marked as `support`.
 //!
-//! A pattern is a regular expression with three conveniences: a blank is any run of white space, `…` is the rest
-//! of a sentence up to [`GAP_BYTES`](super::probe::GAP_BYTES), and `{{name}}` is a fragment. Letters match either
+//! A pattern is a regular expression with some conveniences: a blank is any run of white space, `…` is the rest of a
+//! sentence up to [`GAP_BYTES`](super::probe::GAP_BYTES), `‥` a few words of it, and `{{name}}` is a fragment. Letters match either
 //! case. Patterns run on the normal form of a text, in time linear in its length.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
-use super::{CustomPattern, pattern};
+use super::CustomPattern;
+use super::pattern::{self, Pattern};
 use crate::event::{Category, Severity};
 
 /// The rules that are built in.
 const BUILT_IN: &[(&str, &str)] = &[
     ("definitions.yaml", include_str!("../../defaults/definitions.yaml")),
+    ("steering.yaml", include_str!("../../defaults/steering.yaml")),
     ("languages.yaml", include_str!("../../defaults/languages.yaml")),
     ("results.yaml", include_str!("../../defaults/results.yaml")),
     ("names.yaml", include_str!("../../defaults/names.yaml")),
@@ -107,6 +110,7 @@ pub struct Rule {
     pub secret: bool,
     /// What it looks for; empty where `structure` says that.
     pub patterns: Vec<String>,
+    pub(super) compiled: Vec<Arc<Pattern>>,
     /// What it looks for, where that is no pattern.
     pub structure: Option<Structure>,
     /// Texts that it must match, and texts that it must not.
@@ -257,10 +261,14 @@ impl RuleSet {
     pub(super) fn custom(patterns: &[CustomPattern]) -> Result<Self, Vec<RuleError>> {
         let (mut rules, mut errors) = (Vec::new(), Vec::new());
         for custom in patterns {
-            if let Err(reason) = pattern::check(&custom.pattern) {
-                let what = format!("custom pattern {:?}: {reason}", custom.name);
-                errors.push(RuleError { line: 0, column: 0, what, expected: EXPRESSION.into() });
-            }
+            let compiled = match pattern::compile(&custom.pattern) {
+                Ok(pattern) => vec![Arc::new(pattern)],
+                Err(reason) => {
+                    let what = format!("custom pattern {:?}: {reason}", custom.name);
+                    errors.push(RuleError { line: 0, column: 0, what, expected: EXPRESSION.into() });
+                    continue;
+                }
+            };
             let everywhere = [Scope::Definition, Scope::Result, Scope::Argument];
             rules.push(Rule {
                 id: custom.name.clone(),
@@ -272,6 +280,7 @@ impl RuleSet {
                 support: false,
                 secret: false,
                 patterns: vec![custom.pattern.clone()],
+                compiled,
                 structure: None,
                 examples: Examples::default(),
             });
@@ -331,15 +340,15 @@ impl Entry {
         if weights.values().any(|weight| !(1..=400).contains(weight)) {
             wrong("a weight out of range", "1 to 400");
         }
-        let mut patterns = Vec::new();
+        let (mut patterns, mut compiled) = (Vec::new(), Vec::new());
         for source in &self.patterns {
-            match pattern::expand(&source.value, fragments)
-                .and_then(|text| pattern::check(&text).map(|()| text))
-            {
-                Ok(text) => patterns.push(text),
-                Err(reason) => {
-                    errors.push(RuleError::at(source, reason, EXPRESSION));
+            let text = pattern::expand(&source.value, fragments);
+            match text.and_then(|text| Ok((pattern::compile(&text)?, text))) {
+                Ok((pattern, text)) => {
+                    compiled.push(Arc::new(pattern));
+                    patterns.push(text);
                 }
+                Err(reason) => errors.push(RuleError::at(source, reason, EXPRESSION)),
             }
         }
         Rule {
@@ -352,6 +361,7 @@ impl Entry {
             support: self.support,
             secret: self.secret,
             patterns,
+            compiled,
             structure: self.structure,
             examples: self.examples,
         }

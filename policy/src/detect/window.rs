@@ -8,7 +8,7 @@ use super::probe::{Hit, Matcher, ends_sentence};
 use super::rules::severity_of;
 
 /// A sentence longer than this is taken for several. Bytes.
-const SENTENCE_BYTES: usize = 320;
+pub(super) const SENTENCE_BYTES: usize = 320;
 
 /// Scores each hit: the sum over distinct rules of the best window that it is in. In the order of `hits`, which
 /// are sorted by where they begin.

@@ -1,0 +1,141 @@
+//! `cargo xtask bench policy`: what the policy core costs, in time and beside a plain parse of the same bytes.
+//!
+//! Every number is the median of several rounds, with the lowest and the highest; the ratio is that of medians
+//! taken in turn in the same run, so that a noisy machine disturbs both.
+
+use std::env;
+use std::fs;
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use mcpwarden_policy::detect::{DetectConfig, DetectionCache, Detector, RuleSet, ToolNames};
+use serde_json::Value;
+
+const ROUNDS: usize = 15;
+
+fn main() {
+    let Some(corpus) = env::args_os().nth(1).map(PathBuf::from).filter(|path| path.join("benign").is_dir())
+    else {
+        println!(
+            "no corpus: cargo xtask bench policy -- DIR, a folder with benign/*.json and results/benign.jsonl"
+        );
+        return;
+    };
+    let started = Instant::now();
+    let rules = RuleSet::built_in().expect("the built-in rules");
+    let detector = Detector::new(rules, &DetectConfig::default()).expect("a detector");
+    println!("compiling the rules: {:.1} ms", millis(started.elapsed()));
+
+    let lists = lists(&corpus.join("benign"));
+    per_tool(&detector, &lists);
+    let largest = lists.iter().max_by_key(|list| bytes(list)).expect("a list");
+    let usual = lists.iter().min_by_key(|list| bytes(list).abs_diff(13_700)).expect("a list");
+    for (name, list) in [("the list nearest to 13.7 KB", usual), ("the largest list", largest)] {
+        compare(
+            name,
+            bytes(list),
+            || list.iter().map(|tool| detector.tool(tool).detections.len()).sum(),
+            || list.iter().map(|tool| parse(tool)).sum(),
+        );
+    }
+    let mut cache = DetectionCache::new(10_000);
+    largest.iter().for_each(|tool| drop(cache.tool(&detector, tool)));
+    compare(
+        "the largest list, seen before",
+        bytes(largest),
+        || largest.iter().map(|tool| cache.tool(&detector, tool).detections.len()).sum(),
+        || largest.iter().map(|tool| parse(tool)).sum(),
+    );
+    let results = results(&corpus.join("results/benign.jsonl"));
+    let tools = ToolNames::new(["read_file", "send_email", "list_rooms", "create_issue"]);
+    compare(
+        "results",
+        bytes(&results),
+        || results.iter().map(|result| detector.result(result, &tools).detections.len()).sum(),
+        || results.iter().map(|result| parse(result)).sum(),
+    );
+}
+
+/// The definitions of each server, as JSON texts.
+fn lists(directory: &Path) -> Vec<Vec<String>> {
+    let entries = fs::read_dir(directory).expect("the folder benign");
+    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.sort();
+    let read = |path: &PathBuf| {
+        let text = fs::read_to_string(path).expect("a file of benign");
+        let list: Value = serde_json::from_str(&text).expect("JSON");
+        list["tools"].as_array().expect("tools").iter().map(Value::to_string).collect()
+    };
+    paths.iter().map(read).collect()
+}
+
+/// The texts of `results/benign.jsonl`, as results.
+fn results(path: &Path) -> Vec<String> {
+    let text = fs::read_to_string(path).expect("results/benign.jsonl");
+    let result = |line: &str| {
+        let line: Value = serde_json::from_str(line).expect("JSON");
+        serde_json::json!({"content": [{"type": "text", "text": line["text"]}]}).to_string()
+    };
+    text.lines().map(result).collect()
+}
+
+fn per_tool(detector: &Detector, lists: &[Vec<String>]) {
+    let mut times: Vec<Duration> = Vec::new();
+    for tool in lists.iter().flatten() {
+        let mut best = Duration::MAX;
+        for _ in 0..3 {
+            let started = Instant::now();
+            black_box(detector.tool(tool));
+            best = best.min(started.elapsed());
+        }
+        times.push(best);
+    }
+    times.sort_unstable();
+    let at = |share: f64| millis(times[((times.len() - 1) as f64 * share) as usize]);
+    println!(
+        "one tool, of {}: median {:.3} ms, p99 {:.3} ms, longest {:.3} ms",
+        times.len(),
+        at(0.5),
+        at(0.99),
+        at(1.0)
+    );
+}
+
+fn parse(json: &str) -> usize {
+    let value: Value = serde_json::from_str(json).expect("JSON");
+    usize::from(black_box(value).is_object())
+}
+
+/// Times both in turn.
+fn compare(name: &str, bytes: usize, mut inspect: impl FnMut() -> usize, mut parse: impl FnMut() -> usize) {
+    let (mut inspected, mut parsed) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        for (run, times) in
+            [(&mut inspect as &mut dyn FnMut() -> usize, &mut inspected), (&mut parse, &mut parsed)]
+        {
+            let started = Instant::now();
+            black_box(run());
+            times.push(started.elapsed());
+        }
+    }
+    inspected.sort_unstable();
+    parsed.sort_unstable();
+    let median = inspected[ROUNDS / 2];
+    println!(
+        "{name}, {bytes} bytes: {:.3} ms ({:.3} to {:.3}), {:.0} MB/s, {:.1} times a parse",
+        millis(median),
+        millis(inspected[0]),
+        millis(inspected[ROUNDS - 1]),
+        bytes as f64 / 1e6 / median.as_secs_f64(),
+        median.as_secs_f64() / parsed[ROUNDS / 2].as_secs_f64(),
+    );
+}
+
+fn bytes(texts: &[String]) -> usize {
+    texts.iter().map(String::len).sum()
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}

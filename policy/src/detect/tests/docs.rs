@@ -1,0 +1,37 @@
+//! docs/detection.md and the rule files say the same.
+
+use super::*;
+
+const BEGIN: &str = "<!-- rules: made by the tests of policy/src/detect; UPDATE_DOCS=1 writes it -->\n";
+const END: &str = "<!-- /rules -->";
+
+fn table() -> String {
+    let mut table = String::from("| rule | category | weight | what |\n|---|---|---|---|\n");
+    for rule in RuleSet::built_in().unwrap().rules() {
+        let weights: Vec<String> = rule
+            .weights
+            .iter()
+            .map(|(scope, weight)| format!("{} {weight}", format!("{scope:?}").to_lowercase()))
+            .collect();
+        let category = serde_json::to_value(rule.category).unwrap();
+        let category = category.as_str().unwrap();
+        let support = if rule.support { " (support)" } else { "" };
+        table +=
+            &format!("| `{}` | {category} | {}{support} | {} |\n", rule.id, weights.join(", "), rule.title);
+    }
+    table
+}
+
+#[test]
+fn the_table_of_rules_is_that_of_the_files() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/detection.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let (before, rest) = text.split_once(BEGIN).unwrap();
+    let (_, after) = rest.split_once(END).unwrap();
+    let expected = format!("{before}{BEGIN}{}{END}{after}", table());
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, expected).unwrap();
+    } else {
+        assert!(text == expected, "docs/detection.md: run this test with UPDATE_DOCS=1");
+    }
+}
