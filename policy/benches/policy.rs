@@ -4,6 +4,7 @@
 //! taken in turn in the same run, so that a noisy machine disturbs both.
 
 use std::env;
+use std::error::Error;
 use std::fs;
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -14,23 +15,23 @@ use serde_json::Value;
 
 const ROUNDS: usize = 15;
 
-fn main() {
+fn main() -> Result<(), Box<dyn Error>> {
     let Some(corpus) = env::args_os().nth(1).map(PathBuf::from).filter(|path| path.join("benign").is_dir())
     else {
         println!(
             "no corpus: cargo xtask bench policy -- DIR, a folder with benign/*.json and results/benign.jsonl"
         );
-        return;
+        return Ok(());
     };
     let started = Instant::now();
-    let rules = RuleSet::built_in().expect("the built-in rules");
-    let detector = Detector::new(rules, &DetectConfig::default()).expect("a detector");
+    let rules = RuleSet::built_in().map_err(|errors| format!("{errors:?}"))?;
+    let detector = Detector::new(rules, &DetectConfig::default()).map_err(|errors| format!("{errors:?}"))?;
     println!("compiling the rules: {:.1} ms", millis(started.elapsed()));
 
-    let lists = lists(&corpus.join("benign"));
+    let lists = lists(&corpus.join("benign"))?;
     per_tool(&detector, &lists);
-    let largest = lists.iter().max_by_key(|list| bytes(list)).expect("a list");
-    let usual = lists.iter().min_by_key(|list| bytes(list).abs_diff(13_700)).expect("a list");
+    let largest = lists.iter().max_by_key(|list| bytes(list)).ok_or("no list")?;
+    let usual = lists.iter().min_by_key(|list| bytes(list).abs_diff(13_700)).ok_or("no list")?;
     for (name, list) in [("the list nearest to 13.7 KB", usual), ("the largest list", largest)] {
         compare(
             name,
@@ -47,7 +48,7 @@ fn main() {
         || largest.iter().map(|tool| cache.tool(&detector, tool).detections.len()).sum(),
         || largest.iter().map(|tool| parse(tool)).sum(),
     );
-    let results = results(&corpus.join("results/benign.jsonl"));
+    let results = results(&corpus.join("results/benign.jsonl"))?;
     let tools = ToolNames::new(["read_file", "send_email", "list_rooms", "create_issue"]);
     compare(
         "results",
@@ -55,29 +56,29 @@ fn main() {
         || results.iter().map(|result| detector.result(result, &tools).detections.len()).sum(),
         || results.iter().map(|result| parse(result)).sum(),
     );
+    Ok(())
 }
 
 /// The definitions of each server, as JSON texts.
-fn lists(directory: &Path) -> Vec<Vec<String>> {
-    let entries = fs::read_dir(directory).expect("the folder benign");
-    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+fn lists(directory: &Path) -> Result<Vec<Vec<String>>, Box<dyn Error>> {
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(directory)?.filter_map(|entry| Some(entry.ok()?.path())).collect();
     paths.sort();
     let read = |path: &PathBuf| {
-        let text = fs::read_to_string(path).expect("a file of benign");
-        let list: Value = serde_json::from_str(&text).expect("JSON");
-        list["tools"].as_array().expect("tools").iter().map(Value::to_string).collect()
+        let list: Value = serde_json::from_str(&fs::read_to_string(path)?)?;
+        let tools = list["tools"].as_array().ok_or("a file without tools")?;
+        Ok(tools.iter().map(Value::to_string).collect())
     };
     paths.iter().map(read).collect()
 }
 
 /// The texts of `results/benign.jsonl`, as results.
-fn results(path: &Path) -> Vec<String> {
-    let text = fs::read_to_string(path).expect("results/benign.jsonl");
+fn results(path: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     let result = |line: &str| {
-        let line: Value = serde_json::from_str(line).expect("JSON");
-        serde_json::json!({"content": [{"type": "text", "text": line["text"]}]}).to_string()
+        let line: Value = serde_json::from_str(line)?;
+        Ok(serde_json::json!({"content": [{"type": "text", "text": line["text"]}]}).to_string())
     };
-    text.lines().map(result).collect()
+    fs::read_to_string(path)?.lines().map(result).collect()
 }
 
 fn per_tool(detector: &Detector, lists: &[Vec<String>]) {
@@ -103,8 +104,7 @@ fn per_tool(detector: &Detector, lists: &[Vec<String>]) {
 }
 
 fn parse(json: &str) -> usize {
-    let value: Value = serde_json::from_str(json).expect("JSON");
-    usize::from(black_box(value).is_object())
+    usize::from(serde_json::from_str::<Value>(json).is_ok_and(|value| black_box(value).is_object()))
 }
 
 /// Times both in turn.

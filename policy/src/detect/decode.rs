@@ -270,7 +270,7 @@ pub(super) fn runs(view: &View<'_>, work: &mut Work) -> Vec<Run> {
     };
     for range in tokens(text.as_bytes()) {
         let run = &text[range.start..range.end.min(range.start + MAX_RUN)];
-        if run.len() % 2 == 0 && run.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        if run.len().is_multiple_of(2) && run.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             take(from_hex(run).and_then(prose), Form::Hex, range);
         } else {
             take(from_base64(run).and_then(prose), Form::Base64, range);

@@ -96,7 +96,8 @@ impl Inspector {
     ) {
         if let Some(rule) = matcher.structure(structure) {
             let score = matcher.probes[usize::from(rule)].weight;
-            let draft = Draft { rule, score, form: Form::Raw, places: vec![0..text.len()] };
+            let whole = Range { start: 0, end: text.len() };
+            let draft = Draft { rule, score, form: Form::Raw, places: Vec::from([whole]) };
             self.keep(matcher, text, vec![draft], field);
         }
     }

@@ -278,7 +278,8 @@ fn what_is_wrong_with_a_rule_file_is_said_with_its_place() {
     let rule = |more: &str| {
         format!("rules:\n  - id: a\n    title: t\n    why: w\n    category: exfiltration\n{more}")
     };
-    let cases: Vec<(String, &[(u64, u64, &str)])> = vec![
+    type Said = (u64, u64, &'static str);
+    let cases: Vec<(String, &[Said])> = vec![
         (rule("    severity: high\n    patterns: ['x']\n"), &[]),
         (rule("    severity: high\n    patterns: ['(']\n"), &[(7, 16, "unclosed group")]),
         (

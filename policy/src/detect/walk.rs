@@ -178,7 +178,8 @@ mod tests {
     #[test]
     fn every_string_and_key_is_met_with_its_path() {
         use Leaf::*;
-        let cases: &[(&str, &[(&str, Leaf, &str)])] = &[
+        type Met = (&'static str, Leaf, &'static str);
+        let cases: &[(&str, &[Met])] = &[
             (r#""top""#, &[("", Text, "top")]),
             (
                 r#"{"a": {"b/c~": ["x", 1, "y"]}, "d": "z"}"#,
