@@ -30,7 +30,8 @@ impl Finder {
         let automaton = AhoCorasickBuilder::new()
             .ascii_case_insensitive(true)
             .start_kind(StartKind::Anchored)
-            .kind(Some(AhoCorasickKind::DFA))
+            // A full table would take tens of megabytes, for walks that end after a few bytes.
+            .kind(Some(AhoCorasickKind::ContiguousNFA))
             .build(&words)
             .map_err(|error| error.to_string())?;
         let mut heads = [const { Vec::new() }; HEAD];

@@ -1,9 +1,10 @@
 //! One pattern: from its text in a rule to regular expressions, and to the words without which it cannot match.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use super::probe::{GAP_BYTES, SHORT_GAP_BYTES};
-use regex::bytes::{Regex, RegexBuilder};
+use regex::bytes::{Match, Regex, RegexBuilder};
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::literal::Extractor;
 use regex_syntax::hir::{Hir, Look};
@@ -16,6 +17,38 @@ const SHORT_GAP: char = '‥';
 const MAX_PARTS: usize = 6;
 /// Most memory of one compiled part. Bytes.
 const SIZE_LIMIT: usize = 1 << 20;
+
+/// A regular expression that is compiled when it is first run. Most never are, since the words that it begins with
+/// do not come up, and all of them together take tens of megabytes and a third of a second.
+#[derive(Debug)]
+pub(super) struct Lazy {
+    source: String,
+    compiled: OnceLock<Option<Regex>>,
+}
+
+impl Lazy {
+    fn build(&self) -> Result<Regex, String> {
+        RegexBuilder::new(&self.source)
+            .unicode(false)
+            .case_insensitive(true)
+            .size_limit(SIZE_LIMIT)
+            .dfa_size_limit(SIZE_LIMIT)
+            .build()
+            .map_err(|error| error.to_string())
+    }
+
+    /// The first match from `start` on. None where it does not compile, which [`Pattern::force`] rules out.
+    pub(super) fn find_at<'h>(&self, haystack: &'h [u8], start: usize) -> Option<Match<'h>> {
+        self.compiled.get_or_init(|| self.build().ok()).as_ref()?.find_at(haystack, start)
+    }
+}
+
+impl Pattern {
+    /// Whether all of it compiles.
+    pub(super) fn force(&self) -> Result<(), String> {
+        self.parts.iter().try_for_each(|part| part.regex.build().map(drop))
+    }
+}
 
 /// A compiled pattern: parts that follow each other within a sentence.
 #[derive(Debug)]
@@ -30,7 +63,7 @@ pub(super) struct Part {
     /// How far behind the part before it may it begin. Bytes.
     pub(super) gap: usize,
     /// What it matches.
-    pub(super) regex: Regex,
+    pub(super) regex: Lazy,
     /// One of these stands, in some case and where a word begins, at the beginning of a match. Empty: nothing is
     /// known.
     pub(super) words: Vec<Word>,
@@ -98,18 +131,12 @@ fn part(source: &str, gap: usize) -> Result<Part, String> {
     if source.is_empty() {
         return Err("an empty part".into());
     }
-    let regex = RegexBuilder::new(&blanks(source))
-        .unicode(false)
-        .case_insensitive(true)
-        .size_limit(SIZE_LIMIT)
-        .dfa_size_limit(SIZE_LIMIT)
-        .build()
-        .map_err(|error| error.to_string())?;
-    if regex.is_match(b"") {
-        return Err(format!("{source:?} matches the empty text"));
-    }
     let hir = ParserBuilder::new().unicode(false).utf8(false).build().parse(source);
     let hir = hir.map_err(|error| error.to_string())?;
+    if hir.properties().minimum_len() == Some(0) {
+        return Err(format!("{source:?} matches the empty text"));
+    }
+    let regex = Lazy { source: blanks(source), compiled: OnceLock::new() };
     let words = words(&hir);
     let at_word = hir.properties().look_set_prefix().contains(Look::WordAscii);
     let known = words.iter().all(|word| word.is_rare(at_word));
@@ -215,7 +242,7 @@ mod tests {
             (r"\w{1000}{1000}", Some("size")),
         ];
         for (source, wrong) in cases {
-            let outcome = expand(source, &fragments).and_then(|text| compile(&text).map(drop));
+            let outcome = expand(source, &fragments).and_then(|text| compile(&text)?.force());
             match (outcome, wrong) {
                 (Ok(()), None) => {}
                 (Err(error), Some(part)) => assert!(error.contains(part), "{source}: {error}"),

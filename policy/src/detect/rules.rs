@@ -202,7 +202,7 @@ impl RuleSet {
     /// # Errors
     /// None in a release: a test parses them.
     pub fn built_in() -> Result<Self, Vec<RuleError>> {
-        Self::parse_all(BUILT_IN.iter().map(|(_, text)| *text))
+        Self::read(BUILT_IN.iter().map(|(_, text)| *text))
     }
 
     /// The names and texts of the built-in rule files.
@@ -223,6 +223,22 @@ impl RuleSet {
     /// # Errors
     /// As [`parse`](Self::parse), of all files.
     pub fn parse_all<'a>(files: impl IntoIterator<Item = &'a str>) -> Result<Self, Vec<RuleError>> {
+        let rules = Self::read(files)?;
+        let force = |rule: &Rule| {
+            let outcome = rule.compiled.iter().try_for_each(|pattern| pattern.force());
+            outcome.err().map(|what| RuleError {
+                line: 0,
+                column: 0,
+                what: format!("rule {:?}: {what}", rule.id),
+                expected: "a pattern that compiles".into(),
+            })
+        };
+        let errors: Vec<RuleError> = rules.rules.iter().filter_map(force).collect();
+        if errors.is_empty() { Ok(rules) } else { Err(errors) }
+    }
+
+    /// Reads rule files whose patterns a test compiles.
+    fn read<'a>(files: impl IntoIterator<Item = &'a str>) -> Result<Self, Vec<RuleError>> {
         let (mut errors, mut fragments, mut entries) = (Vec::new(), BTreeMap::new(), Vec::new());
         for yaml in files {
             match serde_saphyr::from_str::<File>(yaml) {
@@ -261,7 +277,9 @@ impl RuleSet {
     pub(super) fn custom(patterns: &[CustomPattern]) -> Result<Self, Vec<RuleError>> {
         let (mut rules, mut errors) = (Vec::new(), Vec::new());
         for custom in patterns {
-            let compiled = match pattern::compile(&custom.pattern) {
+            let compiled =
+                pattern::compile(&custom.pattern).and_then(|pattern| pattern.force().map(|()| pattern));
+            let compiled = match compiled {
                 Ok(pattern) => vec![Arc::new(pattern)],
                 Err(reason) => {
                     let what = format!("custom pattern {:?}: {reason}", custom.name);

@@ -323,3 +323,13 @@ fn a_detection_reads_back() {
     assert_eq!(value["detections"][0]["category"], "hidden_instructions");
     assert_eq!(serde_json::from_value::<Inspection>(value).unwrap(), inspection);
 }
+
+/// They are compiled when they are first run, and what does not compile would find nothing.
+#[test]
+fn every_built_in_pattern_compiles() {
+    let files = RuleSet::built_in_files().iter().map(|(_, text)| *text);
+    assert_eq!(
+        RuleSet::parse_all(files).map(|set| set.rules().len()),
+        RuleSet::built_in().map(|set| set.rules().len())
+    );
+}
