@@ -84,7 +84,8 @@ pub fn read(path: &Path) -> Result<Config, ConfigError> {
 /// # Errors
 /// A rule or a guard cannot be made of it.
 pub fn engine(config: &Config, key: [u8; 32], verbose: bool, show_payloads: bool) -> anyhow::Result<Engine> {
-    let detector = RuleSet::built_in()
+    let rules = if config.inspection.enabled { RuleSet::built_in() } else { RuleSet::parse_all([]) };
+    let detector = rules
         .and_then(|rules| Detector::new(rules, &config.detect()))
         .map_err(|errors| refused("detection rules", &errors))?;
     let detector = Arc::new(detector);

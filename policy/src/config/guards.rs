@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::judgement::every;
-use super::values::{Glob, Pattern, Period};
+use super::values::{Glob, Pattern};
 use crate::guard::{GuardKind, Phase};
 
 /// Amends the built-in guard of its kind, for some servers. What is left out stays as it is built in.
@@ -85,16 +85,6 @@ pub struct GuardSettings {
     /// `server_access`: the only servers that may be used. Example: `[github, gitlab]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowed_servers: Option<Vec<Glob>>,
-    /// `tool_shadowing`: how alike two names are that are taken for a near-duplicate, 0 to 1. Example: `0.85`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0.0, max = 1.0))]
-    pub similarity_threshold: Option<f64>,
-    /// `server_access`, `tool_access`: whether globs tell `a` from `A`. Example: `false`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub case_sensitive: Option<bool>,
-    /// `cross_server`: a session that is idle for longer is forgotten. Example: `1h`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub idle_timeout: Option<Period>,
 }
 
 /// A field of a definition.

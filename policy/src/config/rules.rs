@@ -182,7 +182,7 @@ fn errors(config: &Config) -> Vec<Finding> {
 }
 
 /// Which settings are given, and which guards have them.
-fn guard_settings(settings: &GuardSettings) -> [(&'static str, bool, &'static [GuardKind]); 8] {
+fn guard_settings(settings: &GuardSettings) -> [(&'static str, bool, &'static [GuardKind]); 5] {
     const POISONING: &[GuardKind] = &[GuardKind::ToolPoisoning];
     [
         ("strict_mode", settings.strict_mode.is_some(), POISONING),
@@ -190,13 +190,6 @@ fn guard_settings(settings: &GuardSettings) -> [(&'static str, bool, &'static [G
         ("scan_fields", settings.scan_fields.is_some(), POISONING),
         ("min_detections", settings.min_detections.is_some(), POISONING),
         ("allowed_servers", settings.allowed_servers.is_some(), &[GuardKind::ServerAccess]),
-        ("similarity_threshold", settings.similarity_threshold.is_some(), &[GuardKind::ToolShadowing]),
-        (
-            "case_sensitive",
-            settings.case_sensitive.is_some(),
-            &[GuardKind::ServerAccess, GuardKind::ToolAccess],
-        ),
-        ("idle_timeout", settings.idle_timeout.is_some(), &[GuardKind::CrossServer]),
     ]
 }
 

@@ -129,11 +129,7 @@ fn values_have_one_form() {
             "policy: { rate_limits: { per_server: { \"a[\": { calls_per_minute: 1 } } } }",
             &[("1:40 ", "glob")],
         ),
-        (
-            "guards: [{ kind: tool_shadowing, config: { similarity_threshold: 1.5 } }]",
-            &[("1:66 ", "most is 1")],
-        ),
-        ("guards: [{ kind: tool_shadowing, config: { similarity_threshold: 1 } }]", &[]),
+        ("guards: [{ kind: tool_poisoning, config: { min_detections: 0 } }]", &[("1:60 ", "least is 1")]),
     ]);
 }
 
@@ -328,7 +324,7 @@ sessions: [{ match: { uid: 0, cgroup: /user.slice/* }, mode: planning, admin_tok
 inspection: { builtin: { exfiltration: false }, on_detection: { timeout: 90s }, custom_patterns: [{ name: n, pattern: '\\.x' }] }
 policy: { rate_limits: { per_server: { a.b: { calls_per_minute: 1, burst: 2 } } }, denied_tools: [{ tool: x }] }
 classifier: { overrides: [{ tool: a, category: send, risk_level: high, side_effect_tags: [fs.write] }] }
-guards: [{ kind: tool_shadowing, priority: 3, runs_on: [tools_list], config: { similarity_threshold: 0.5 } }]
+guards: [{ kind: tool_shadowing, priority: 3, runs_on: [tools_list] }]
 sinks: [{ kind: webhook, url: https://y/, queue_bytes: 1MiB }]
 ";
     let validator = jsonschema::validator_for(schema()).unwrap();
@@ -490,6 +486,33 @@ proptest! {
         for problem in problems {
             prop_assert!(!problem.message.contains("cannot be read"), "{problem}");
             prop_assert!(problem.at.line >= 1 && problem.at.column >= 1);
+        }
+    }
+}
+
+/// What may stand in the file, the guards take.
+#[test]
+fn what_is_let_through_makes_guards() {
+    let rules = crate::detect::RuleSet::parse_all([]).unwrap();
+    let detector = crate::detect::Detector::new(rules, &crate::detect::DetectConfig::default()).unwrap();
+    let detector = std::sync::Arc::new(detector);
+    let files = [
+        "",
+        "policy: { rate_limits: { enabled: true, default_burst: 3, per_server: { a.b: { calls_per_minute: 1, burst: 2 } } } }",
+        "policy: { server_policy: allowlist, allowed_servers: [{ id: a }], denied_servers: [{ id: 'b*' }], pending_grace: 5s }",
+        "policy: { denied_tools: [{ server: a, tool: x }], disabled_tools: [{ tool: y }], version_pinning: { on_change: allow } }",
+        "classifier: { overrides: [{ tool: a, category: send, risk_level: high, side_effect_tags: [fs.write] }] }",
+        "cross_server: { turn_gap: 1s, burst: { max_calls: 5, window: 2s }, cross_server_flow: { same_turn_only: false } }",
+        "guards: [{ kind: tool_poisoning, servers: ['a*'], priority: 3, failure_mode: fail_open, runs_on: [tool_invoke], \
+         config: { strict_mode: true, scan_fields: [name, input_schema], min_detections: 2, custom_patterns: ['x+'] } }]",
+        "guards: [{ kind: server_whitelist, config: { allowed_servers: [github, gitlab] } }]",
+        "inspection: { alert_threshold: low, on_detection: { action: require_approval, timeout: 90s } }",
+        "servers: [{ id: a, command: b, allow_tools: ['r*'], deny_side_effect_tags: [payments], trust: low, enabled: false }]",
+    ];
+    for file in files {
+        let (config, _) = parse(file.as_bytes()).unwrap_or_else(|errors| panic!("{file}: {errors:#?}"));
+        if let Err(problems) = config.judge(&detector) {
+            panic!("{file}: {problems:?}");
         }
     }
 }
