@@ -34,7 +34,8 @@ fn what_is_said_of_a_file() -> Result<()> {
         ":3:3: error: capture.rings: there is no such key; did you mean `ring_bytes`?\n",
         ": 2 errors, 1 warning\n",
     ];
-    let cases: [(&str, &[&str], i32, &[&str], &[&str]); 9] = [
+    type Case<'a> = (&'a str, &'a [&'a str], i32, &'a [&'a str], &'a [&'a str]);
+    let cases: [Case<'_>; 9] = [
         (good, &[], 0, &[], &[": nothing is wrong\n"]),
         (good, &["--effective"], 0, &["payloads: full\n", "read_then_send:\n", "window: 30s\n"], &[]),
         (good, &["--json"], 0, &["\"problems\":[]"], &[]),
