@@ -27,7 +27,7 @@ fn what_is_said_of_a_file() -> Result<()> {
     let path = directory.path().join("x.yaml").display().to_string();
     let good = "capture: { payloads: full }\n";
     let warned = "policy:\n  denied_tools: [{ tool: a }]\n";
-    let bad = "capture:\n  payloads: ful\n  rings: 5\npolicy: {}\n";
+    let bad = "capture:\n  payloads: ful\n  rings: 5\nsinks: []\n";
     let bad_lines = [
         ":2:13: error: capture.payloads: expected one of `redacted`, `full`, found \"ful\"; did you mean `full`?\n",
         "\n    2 |   payloads: ful\n      |             ^^^\n",
@@ -40,8 +40,8 @@ fn what_is_said_of_a_file() -> Result<()> {
         (good, &["--effective"], 0, &["payloads: full\n", "read_then_send:\n", "window: 30s\n"], &[]),
         (good, &["--json"], 0, &["\"problems\":[]"], &[]),
         (good, &["--json", "--effective"], 0, &["\"pending_grace\":\"30s\""], &[]),
-        (warned, &[], 0, &[], &[":2:3: warning: policy.denied_tools: ", "0 errors, 2 warnings"]),
-        (warned, &["--strict"], 1, &[], &["not in this version"]),
+        (warned, &[], 0, &[], &[":2:3: warning: policy.denied_tools: ", "0 errors, 1 warning"]),
+        (warned, &["--strict"], 1, &[], &["enforcement.stdio"]),
         (bad, &[], 2, &[], &bad_lines),
         (bad, &["--strict", "--effective"], 2, &[], &bad_lines),
         (bad, &["--json"], 2, &["\"level\":\"error\"", "\"nearest\":\"full\"", "\"line\":2"], &[]),
