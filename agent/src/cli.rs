@@ -52,6 +52,11 @@ pub enum Command {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
         command: Vec<String>,
     },
+    /// Say what the policy would say of a call: every guard that is asked, in order, with its answer.
+    ///
+    /// The tool is taken to be listed by its server, as pinned, with nothing found in its definition. Exit status 1 where
+    /// the call is denied.
+    Decide(DecideOptions),
     /// Put recorded frames through the policy core and print the events.
     ///
     /// One JSON object a line: {"t": seconds, "session": "s1", "server": "a", "dir": "c2s" or "s2c", "frame": "…"}, or
@@ -121,6 +126,26 @@ pub struct RunOptions {
     /// Where the secret of this host lies.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/mcpwarden")]
     pub state_dir: PathBuf,
+}
+
+/// What `mcpwarden decide` is told.
+#[derive(Args, Debug)]
+pub struct DecideOptions {
+    /// Id of the server.
+    #[arg(long)]
+    pub server: String,
+    /// Name of the tool.
+    #[arg(long)]
+    pub tool: String,
+    /// Arguments of the call.
+    #[arg(long, value_name = "JSON")]
+    pub arguments: Option<String>,
+    /// Configuration file (YAML). Without it the embedded defaults apply.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// What `mcpwarden replay` is told.

@@ -84,11 +84,7 @@ pub fn read(path: &Path) -> Result<Config, ConfigError> {
 /// # Errors
 /// A rule or a guard cannot be made of it.
 pub fn engine(config: &Config, key: [u8; 32], verbose: bool, show_payloads: bool) -> anyhow::Result<Engine> {
-    let rules = if config.inspection.enabled { RuleSet::built_in() } else { RuleSet::parse_all([]) };
-    let detector = rules
-        .and_then(|rules| Detector::new(rules, &config.detect()))
-        .map_err(|errors| refused("detection rules", &errors))?;
-    let detector = Arc::new(detector);
+    let detector = detector(config)?;
     let full = show_payloads || config.capture.payloads == Payloads::Full;
     let inspect =
         Inspect { detector: Arc::clone(&detector), alert_threshold: config.inspection.alert_threshold };
@@ -105,7 +101,18 @@ pub fn engine(config: &Config, key: [u8; 32], verbose: bool, show_payloads: bool
     Ok(Engine::new(settings).with_judge(judge))
 }
 
-fn refused(what: &str, errors: &[impl ToString]) -> anyhow::Error {
+/// The rules that this configuration asks for, compiled.
+///
+/// # Errors
+/// A pattern of the user's cannot be used.
+pub fn detector(config: &Config) -> anyhow::Result<Arc<Detector>> {
+    let rules = if config.inspection.enabled { RuleSet::built_in() } else { RuleSet::parse_all([]) };
+    let detector = rules.and_then(|rules| Detector::new(rules, &config.detect()));
+    Ok(Arc::new(detector.map_err(|errors| refused("detection rules", &errors))?))
+}
+
+/// What cannot be made of a configuration, and why.
+pub fn refused(what: &str, errors: &[impl ToString]) -> anyhow::Error {
     let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
     anyhow::anyhow!("the {what} cannot be used: {}", errors.join("; "))
 }

@@ -8,6 +8,7 @@ mod check;
 mod cli;
 mod clock;
 mod config;
+mod decide;
 mod doctor;
 mod instance;
 mod kernel;
@@ -42,6 +43,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Match { config, json, command } => {
             matching::run(config.as_deref(), json, &command).map(verdict)
         }
+        Command::Decide(options) => decide::run(&options),
         Command::Replay(options) => replay::run(&options).map(|()| ExitCode::SUCCESS),
         Command::CheckConfig { file, effective, json, strict } => {
             check::run(&file, effective, json).map(|found| found.exit_code(strict))

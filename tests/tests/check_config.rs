@@ -127,3 +127,26 @@ fn the_schema_is_printed() -> Result<()> {
     ensure!(serde_json::from_str::<Value>(&file)? == schema, "docs/config.schema.json is another");
     Ok(())
 }
+
+/// Configuration, tool, exit code, the last line.
+#[test]
+fn what_would_be_decided() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("x.yaml").display().to_string();
+    let denied = "policy: { denied_tools: [{ tool: 'delete_*' }] }\n";
+    let off = "servers: [{ id: files, command: f, enabled: false }]\n";
+    let cases = [
+        ("", "delete_all", 0, "allowed"),
+        (denied, "read", 0, "allowed"),
+        (denied, "delete_all", 1, "denied by tool_access: "),
+        (off, "read", 1, "denied by server_access: "),
+    ];
+    for (file, tool, code, last) in cases {
+        fs::write(&path, file)?;
+        let said = mcpwarden(&["decide", "--server", "files", "--tool", tool, "--config", &path])?;
+        ensure!(said.code == Some(code), "{file} {tool}: {:?}\n{}{}", said.code, said.stdout, said.stderr);
+        let line = said.stdout.lines().last().unwrap_or_default();
+        ensure!(line.starts_with(last), "{file} {tool}: {}", said.stdout);
+    }
+    Ok(())
+}

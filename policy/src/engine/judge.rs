@@ -14,13 +14,15 @@ use super::io::Output;
 use super::{Engine, Place};
 use crate::classify::{Classifier, ClassifierConfig};
 use crate::detect::{Detector, Inspection, ToolNames};
-use crate::event::{Action, CrossServerBlocked, RelatedCall, RequestBlocked, Severity, Subject, ToolCalled};
+use crate::event::{
+    Action, CrossServerBlocked, Identity, RelatedCall, RequestBlocked, Severity, Subject, ToolCalled,
+};
 use crate::glob::Problem;
 use crate::guard::{
-    Denial, Facts, GuardKind, Listing, Modification, Operation, Profile, ToolFacts, Trust, Verdict,
+    Denial, Facts, GuardKind, Listing, Modification, Operation, PinState, Profile, ToolFacts, Trust, Verdict,
 };
-use crate::guards::{Executor, GuardsConfig, Outcome, Question, build};
-use crate::ids::{ConnectionId, Timestamp};
+use crate::guards::{Asked, Executor, GuardsConfig, Outcome, Question, build};
+use crate::ids::{ConnectionId, ServerId, SessionId, Timestamp};
 use crate::protocol::{Kind, Message, Method, members, string};
 
 /// What a declaration says of a server, besides what its guards are told.
@@ -68,6 +70,57 @@ impl Judge {
             profile: Profile::default(),
             no_names: ToolNames::default(),
         })
+    }
+}
+
+impl Judge {
+    /// What the guards would say of a call of a tool that its server lists, as it was pinned and with nothing found in
+    /// it; and everybody who is asked, in order.
+    pub fn decide(
+        &mut self,
+        server: &ServerId,
+        tool: &str,
+        arguments: Option<&RawValue>,
+    ) -> (Verdict, Vec<Asked>) {
+        let told = self.classifier.classify(&server.0, tool, "");
+        let known = ToolFacts {
+            name: tool.to_owned(),
+            pin: PinState::Pinned,
+            category: told.category,
+            risk: told.risk,
+            side_effects: told.side_effects,
+            ..ToolFacts::default()
+        };
+        let declared = self.standings.get(&server.0).copied();
+        let standing = declared.unwrap_or_default();
+        let session = SessionId("decide".to_owned());
+        let facts = Facts {
+            server,
+            identity: if declared.is_some() { Identity::Declared } else { Identity::Derived },
+            enabled: standing.enabled,
+            trust: standing.trust,
+            listing: Listing::Listed,
+            session: &session,
+            uid: None,
+            turn: None,
+            tool: Some(&known),
+            tool_names: &self.no_names,
+            profile: &self.profile,
+            metadata: &Value::Null,
+        };
+        let operations = [
+            Operation::Request { method: "tools/call", params: None },
+            Operation::ToolInvoke { tool_name: tool, arguments },
+        ];
+        let question = Question { operations: &operations, facts: &facts, now: Timestamp(0) };
+        let mut asked = Vec::new();
+        match self.executor.ask(&question, Some(&mut asked)) {
+            Outcome::Decided(verdict) => (verdict, asked),
+            Outcome::Waiting { ticket, .. } => {
+                self.executor.forget(ticket);
+                (Verdict::default(), asked)
+            }
+        }
     }
 }
 
