@@ -52,6 +52,12 @@ pub enum Command {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
         command: Vec<String>,
     },
+    /// Look for what is written to misuse the model in definitions of tools.
+    ///
+    /// FILE is a definition, an array of them, an answer to tools/list, or a client's configuration (mcp.json), of which
+    /// the servers are listed. Exit status 0: nothing at or above `inspection.alert_threshold`; 1: something; 2: the input
+    /// cannot be used.
+    Inspect(InspectOptions),
     /// Say what the policy would say of a call: every guard that is asked, in order, with its answer.
     ///
     /// The tool is taken to be listed by its server, as pinned, with nothing found in its definition. Exit status 1 where
@@ -126,6 +132,19 @@ pub struct RunOptions {
     /// Where the secret of this host lies.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/mcpwarden")]
     pub state_dir: PathBuf,
+}
+
+/// What `mcpwarden inspect` is told.
+#[derive(Args, Debug)]
+pub struct InspectOptions {
+    /// The file; `-` is standard input.
+    pub file: PathBuf,
+    /// Configuration file (YAML) with patterns, categories and the threshold.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Print JSON, one line a tool.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// What `mcpwarden decide` is told.

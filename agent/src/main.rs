@@ -10,6 +10,7 @@ mod clock;
 mod config;
 mod decide;
 mod doctor;
+mod inspect;
 mod instance;
 mod kernel;
 mod loss;
@@ -43,6 +44,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Match { config, json, command } => {
             matching::run(config.as_deref(), json, &command).map(verdict)
         }
+        Command::Inspect(options) => Ok(inspect::run(&options)),
         Command::Decide(options) => decide::run(&options),
         Command::Replay(options) => replay::run(&options).map(|()| ExitCode::SUCCESS),
         Command::CheckConfig { file, effective, json, strict } => {

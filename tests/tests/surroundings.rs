@@ -379,7 +379,18 @@ fn match_says_what_counts() -> Result<()> {
 /// Arguments, what their output holds.
 #[test]
 fn help_is_complete() -> Result<()> {
-    let commands = ["run", "doctor", "match", "check-config", "schema", "completions", "man"];
+    let commands = [
+        "run",
+        "doctor",
+        "match",
+        "inspect",
+        "decide",
+        "replay",
+        "check-config",
+        "schema",
+        "completions",
+        "man",
+    ];
     let cases: [(&[&str], &[&str]); 7] = [
         (&["--help"], &commands),
         (
