@@ -157,6 +157,11 @@ fn body(event: &Event, line: &mut Line) {
         EventBody::ToolCalled(call) => {
             line.plain(&format!("  {} {}", clean(&call.tool_name), value(&call.input)));
             line.dim(&format!("  id {}", clean(&call.jsonrpc_id.to_string())));
+            if let (Some(guard), Some(reason)) = (call.guard, &call.reason) {
+                let what = if call.enforced { "blocked" } else { "not enforced" };
+                let red = Style::new().fg_color(Some(AnsiColor::Red.into()));
+                line.styled(red, &format!("  {what}: {}: {}", guard.name(), clean(reason)));
+            }
         }
         EventBody::ToolResult(result) => {
             let millis = result.latency_ns as f64 / 1e6;
