@@ -179,7 +179,8 @@ pub fn throughput(seconds: u64, rate: u64) -> Result<()> {
         "  sent {sent} in {took:.1} s ({:.0} a second), reported {calls}, gaps {gaps}",
         sent as f64 / took
     );
-    println!("  lost: {} bytes", stopped["counters"]["capture_missing_bytes"]);
+    // Of other programs on this host that began like servers, too: what is missing of the measured one is a gap.
+    println!("  not captured on the whole host: {} bytes", stopped["counters"]["capture_missing_bytes"]);
     println!(
         "  agent: {:.2} processors ({:.2} µs a frame), peak memory {} MiB with the ring",
         used / took,
