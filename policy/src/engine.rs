@@ -16,6 +16,7 @@ mod pairing;
 mod passing;
 mod record;
 mod relay;
+mod room;
 mod server;
 mod traffic;
 
@@ -55,7 +56,7 @@ pub struct Engine {
     recorder: Recorder,
     counters: Counters,
     connections: HashMap<ConnectionId, Connection>,
-    dropped: server::Dropped,
+    dropped: room::Dropped,
     /// Which connection a live process serves.
     processes: HashMap<u32, ConnectionId>,
     relays: Relays,
@@ -96,7 +97,7 @@ impl Engine {
             recorder,
             counters: Counters::default(),
             connections: HashMap::new(),
-            dropped: server::Dropped::default(),
+            dropped: room::Dropped::default(),
             processes: HashMap::new(),
             relays: Relays::default(),
             sessions: inspect::Sessions::default(),

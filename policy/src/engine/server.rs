@@ -1,11 +1,8 @@
 //! The life of a server: candidates, confirmation, relays found, the end.
 
-use std::collections::{HashSet, VecDeque};
-
 use super::config::Declared;
 use super::connection::{Connection, Stage, Waiting};
 use super::io::{Exec, ExitStatus, Output, Process};
-use super::memory::User;
 use super::pairing::Pairing;
 use super::traffic::Seen;
 use super::{Due, Engine, MAX_RELAYS, relay};
@@ -27,107 +24,7 @@ enum Verdict {
 /// How much junk a nameless connection may begin with whose start was not seen: the rest of a long message, perhaps.
 const LATE_JUNK_BYTES: u64 = 64 * 1024;
 
-/// Connections that were dropped lately: what was captured of them before that may still come.
-#[derive(Debug, Default)]
-pub(super) struct Dropped {
-    ids: HashSet<ConnectionId>,
-    order: VecDeque<ConnectionId>,
-}
-
-impl Dropped {
-    /// How many are remembered.
-    const MOST: usize = 4096;
-
-    fn add(&mut self, id: ConnectionId) {
-        if self.ids.insert(id) {
-            self.order.push_back(id);
-        }
-        if self.order.len() > Self::MOST
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.ids.remove(&oldest);
-        }
-    }
-
-    fn contains(&self, id: ConnectionId) -> bool {
-        self.ids.contains(&id)
-    }
-}
-
 impl Engine {
-    /// Makes sure that a connection is known. Whether it is.
-    pub(super) fn known(&mut self, id: ConnectionId, time: Timestamp, out: &mut Vec<Output>) -> bool {
-        if self.connections.contains_key(&id) {
-            return true;
-        }
-        // The rest of the record that it was dropped for. Taken for something new it would never end.
-        if self.dropped.contains(id) {
-            return false;
-        }
-        if self.connections.len() >= self.config.limits.connections && !self.make_room(None, time, out) {
-            self.refuse(id, out);
-            return false;
-        }
-        self.connections.insert(id, Connection::new(id, self.memory.open(), time));
-        true
-    }
-
-    /// There is no room for this connection.
-    fn refuse(&mut self, id: ConnectionId, out: &mut Vec<Output>) {
-        self.counters.connections_refused += 1;
-        self.dropped.add(id);
-        out.push(Output::Drop(id));
-    }
-
-    /// The first program of a connection says whose it is. Whether there is room for one more of this user's.
-    fn assign(&mut self, id: ConnectionId, user: User, time: Timestamp, out: &mut Vec<Output>) -> bool {
-        let Some(connection) = self.connections.get_mut(&id) else { return false };
-        if !connection.chain.is_empty() {
-            return true;
-        }
-        let full = self.memory.connections(user) >= self.config.limits.connections_per_user;
-        if full && !self.make_room(Some(user), time, out) {
-            self.refuse(id, out);
-            self.forget(id);
-            return false;
-        }
-        if let Some(connection) = self.connections.get_mut(&id) {
-            self.memory.assign(&mut connection.account, user);
-        }
-        true
-    }
-
-    /// This is no server: forgets it, and has it captured no more.
-    fn drop_candidate(&mut self, id: ConnectionId, out: &mut Vec<Output>) {
-        self.counters.candidates_dropped += 1;
-        self.forget(id);
-        self.dropped.add(id);
-        out.push(Output::Drop(id));
-    }
-
-    /// Forgets the connection that is missed least, of one user's or of all: one that ended, else the oldest that was
-    /// asked nothing yet, and rather one of no name.
-    fn make_room(&mut self, user: Option<User>, time: Timestamp, out: &mut Vec<Output>) -> bool {
-        let rank = |connection: &Connection| match connection.stage {
-            Stage::Exited => Some(0),
-            Stage::Candidate { .. } if connection.is_pending() => None,
-            Stage::Candidate { .. } => Some(if connection.is_unnamed() { 1 } else { 2 }),
-            Stage::Server => None,
-        };
-        let victim = self
-            .connections
-            .values()
-            .filter(|connection| user.is_none_or(|user| connection.account.user == user))
-            .filter_map(|connection| Some((rank(connection)?, connection.since, connection.id)))
-            .min();
-        let Some((rank, _, victim)) = victim else { return false };
-        if rank > 0 {
-            self.refuse(victim, out);
-        }
-        self.close(victim, time, out);
-        true
-    }
-
     pub(super) fn exec(&mut self, exec: Exec, now: Timestamp, out: &mut Vec<Output>) {
         self.counters.execs += 1;
         let (id, pid, time, adopted) = (exec.connection, exec.process.pid, exec.time, exec.adopted);
@@ -466,7 +363,7 @@ impl Engine {
     }
 
     /// Forgets a connection and all that hangs on it.
-    fn forget(&mut self, id: ConnectionId) {
+    pub(super) fn forget(&mut self, id: ConnectionId) {
         let Some(mut connection) = self.connections.remove(&id) else { return };
         self.processes.retain(|pid, owner| *owner != id || !connection.live.contains(pid));
         self.memory.close(std::mem::take(&mut connection.account));
