@@ -18,6 +18,7 @@ use mcpwarden_abi::{
 
 use crate::{
     channel,
+    kernel::at_most,
     source::{Source, User},
 };
 
@@ -146,10 +147,7 @@ fn admits(entry: *mut Connection, state: u32, source: &Source, walk: &Walk) -> b
     };
     const PEEK: usize = 16;
     let mut first = [0u8; PEEK];
-    let mut size = length;
-    if size > PEEK as u64 {
-        size = PEEK as u64;
-    }
+    let size = at_most(length, PEEK as u64);
     // SAFETY: the destination is PEEK bytes long and `size` is no more.
     if unsafe { bpf_probe_read_user(first.as_mut_ptr().cast(), size as u32, address as *const _) } != 0 {
         return true;
@@ -244,10 +242,7 @@ impl Walk {
             return;
         };
         let record = entry.as_mut_ptr();
-        let mut size = bytes;
-        if size > N as u64 {
-            size = N as u64;
-        }
+        let size = at_most(bytes, N as u64);
         // SAFETY: `bytes` is N long and `size` is no more.
         let failed = unsafe {
             bpf_probe_read_user((&raw mut (*record).bytes).cast(), size as u32, self.address as *const c_void)

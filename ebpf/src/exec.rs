@@ -137,11 +137,11 @@ fn report(task: Ptr, tgid: u32, connection: ConnectionId, adopted: bool) {
     if !adopted && !mm.is_null() {
         let start: u64 = load(mm, offset!(mm_arg_start));
         let end: u64 = load(mm, offset!(mm_arg_end));
-        let mut size = end.saturating_sub(start);
-        if size > ARGV_BYTES as u64 {
-            size = ARGV_BYTES as u64;
+        let whole = end.saturating_sub(start);
+        if whole > ARGV_BYTES as u64 {
             flags |= FLAG_ARGV_TRUNCATED;
         }
+        let size = kernel::at_most(whole, ARGV_BYTES as u64);
         // SAFETY: the destination is ARGV_BYTES long and `size` is no more.
         let read =
             unsafe { bpf_probe_read_user((&raw mut (*record).argv).cast(), size as u32, start as *const _) };

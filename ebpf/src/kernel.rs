@@ -66,6 +66,9 @@ macro_rules! offset {
 }
 pub(crate) use offset;
 
+/// What is read of an inode at once: its number, its superblock and what lies between (32 bytes from 6.1 to 6.18).
+const INODE_SPAN: usize = 48;
+
 /// `linux/stat.h`
 const S_IFMT: u16 = 0o170000;
 const S_IFIFO: u16 = 0o010000;
@@ -92,6 +95,15 @@ pub fn load<T: Copy>(base: Ptr, offset: usize) -> T {
 pub fn probe<T: Copy>(base: Ptr, offset: usize) -> Option<T> {
     // SAFETY: bpf_probe_read_kernel checks the address.
     unsafe { bpf_probe_read_kernel(base.wrapping_add(offset) as *const T) }.ok()
+}
+
+/// `value`, or `limit` where it is more, so that the verifier knows: the bound has to be seen right before it counts,
+/// since before 6.8 it is lost with a value that is kept on the stack meanwhile, and the compiler drops one that it knows.
+#[inline(always)]
+pub fn at_most(value: u64, limit: u64) -> u64 {
+    // SAFETY: a live value.
+    let value = unsafe { core::ptr::read_volatile(&raw const value) };
+    if value > limit { limit } else { value }
 }
 
 /// The task that runs.
@@ -131,14 +143,16 @@ pub fn inode_of(file: Ptr) -> Option<Ptr> {
 /// The key of a channel on this inode.
 #[inline(always)]
 pub fn key_of(inode: Ptr) -> Option<ChannelKey> {
-    // Both fields lie in the first 128 bytes of every kernel's inode; one read costs less than two.
-    let head: [u64; 16] = probe(inode, 0)?;
+    // Both fields lie close together in every kernel's inode; one read costs less than two.
+    let (number, superblock) = (offset!(inode_ino), offset!(inode_sb));
+    let base = if number < superblock { number } else { superblock };
+    let head: [u64; INODE_SPAN / 8] = probe(inode, base)?;
     let head = head.as_ptr().cast::<u8>();
-    // SAFETY: the agent refuses a kernel where they lie elsewhere, and the verifier checks.
+    // SAFETY: the verifier refuses the program on a kernel where they lie further apart.
     let (number, superblock) = unsafe {
         (
-            core::ptr::read_volatile(head.add(offset!(inode_ino)).cast::<u64>()),
-            core::ptr::read_volatile(head.add(offset!(inode_sb)).cast::<Ptr>()),
+            core::ptr::read_volatile(head.add(number - base).cast::<u64>()),
+            core::ptr::read_volatile(head.add(superblock - base).cast::<Ptr>()),
         )
     };
     let device: u32 = probe(superblock, offset!(sb_dev))?;

@@ -65,22 +65,32 @@ pub enum KernelError {
     Missing(String),
 }
 
-/// The chain of causes on one line, without the verifier's log (which can be megabytes).
+/// The chain of causes on one line. Of the verifier's log, which can be megabytes, only its verdict.
 fn brief(error: &dyn std::error::Error) -> String {
     let mut text = String::new();
     let mut next = Some(error);
     while let Some(error) = next {
-        let line = error.to_string();
-        let line = line.lines().next().unwrap_or_default();
-        if !text.ends_with(line) {
+        let whole = error.to_string();
+        let line = match whole.split_once("Verifier output:") {
+            Some((before, log)) => format!("{} {}", before.trim(), verdict(log)),
+            None => whole.lines().next().unwrap_or_default().to_owned(),
+        };
+        if !text.ends_with(&line) {
             if !text.is_empty() {
                 text.push_str(": ");
             }
-            text.push_str(line);
+            text.push_str(&line);
         }
         next = error.source();
     }
     text
+}
+
+/// Why the verifier refuses a program: the last line of its log, before its statistics.
+fn verdict(log: &str) -> &str {
+    let statistics = ["processed ", "verification time", "stack depth", "mark_precise"];
+    let says = |line: &&str| !line.is_empty() && !statistics.iter().any(|word| line.starts_with(word));
+    log.lines().rev().map(str::trim).find(says).unwrap_or("(its log is empty)")
 }
 
 /// The hooks of the tracepoint backend on this kernel.
