@@ -12,6 +12,7 @@ mod run;
 mod setup;
 mod test;
 mod util;
+mod vm;
 
 use std::process::ExitCode;
 
@@ -45,6 +46,8 @@ enum Command {
         #[arg(long, value_name = "NAME")]
         filter: Option<String>,
     },
+    /// Run the end-to-end tests on other kernels, in virtual machines
+    Vm(vm::Args),
     /// Show in under a minute what mcpwarden sees: a benign and a poisoned server, driven by a client
     Demo,
     /// Measure what the detector finds in a corpus of attacks, and what it says of honest tools
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Command::Setup { tests } => setup::setup(tests),
         Command::Run { args } => run::run(&args),
         Command::Test { filter } => test::test(filter.as_deref()),
+        Command::Vm(args) => vm::vm(&args),
         Command::Demo => demo::demo(),
         Command::Eval(args) => eval::eval(&args),
         Command::Bench { what, args } => bench::bench(&what, &args),

@@ -1,0 +1,127 @@
+//! `cargo xtask vm`: the end-to-end tests on other kernels, in virtual machines.
+//!
+//! A guest sees this machine's files read-only (virtiofs, with a layer of its own above that lasts as long as it runs),
+//! so that it has every program and every test without an image being built. It has no network but its own loopback.
+
+mod guest;
+mod initramfs;
+mod kernel;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::packages::Packages;
+use crate::setup::setup;
+use crate::util::{cargo, command_line, output_of, run, target_dir};
+pub use guest::Job;
+use guest::{Ending, Guest};
+use kernel::Kernel;
+
+/// The series that the tests run on, besides this machine's own kernel.
+pub const SERIES: [&str; 2] = ["6.1", "6.12"];
+
+/// How long one guest may take.
+const LIMIT_SECONDS: u64 = 20 * 60;
+
+/// Runs the end-to-end tests, or a command, on other kernels in virtual machines (QEMU; no KVM is needed).
+#[derive(clap::Args)]
+pub struct Args {
+    /// Series of the kernel; every known one if this is not given
+    #[arg(long, value_name = "6.1|6.12")]
+    kernel: Option<String>,
+    /// Run only the tests whose name contains NAME
+    #[arg(long, value_name = "NAME")]
+    filter: Option<String>,
+    /// Open a shell in the guest; `exit` ends it
+    #[arg(long, conflicts_with_all = ["filter", "command"])]
+    shell: bool,
+    /// Words to add to the kernel's command line, such as preempt=full
+    #[arg(long, value_name = "WORDS", default_value = "", allow_hyphen_values = true)]
+    append: String,
+    /// A command to run in the guest in place of the tests
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+/// # Errors
+/// The machine lacks something, or a build failed; that a test failed is in the exit code.
+pub fn vm(args: &Args) -> Result<ExitCode> {
+    setup(true)?;
+    let tests = build()?;
+    let job = if args.shell {
+        Job::Shell
+    } else if args.command.is_empty() {
+        Job::Tests { programs: tests, filter: args.filter.clone() }
+    } else {
+        Job::Command(args.command.clone())
+    };
+    let series: Vec<&str> = args.kernel.as_deref().map_or(SERIES.to_vec(), |one| vec![one]);
+    let mut well = true;
+    for series in series {
+        well &= boot(series, &job, &args.append, &mut std::io::stdout())?.well();
+    }
+    Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Boots the newest kernel of a series and does the job there; what the guest prints goes to `out` line by line.
+///
+/// # Errors
+/// There is no such kernel or no QEMU, or it cannot be started.
+pub fn boot(series: &str, job: &Job, append: &str, out: &mut dyn std::io::Write) -> Result<Ending> {
+    let packages = Packages::default();
+    let busybox = guest::install(&packages, &directory())?;
+    let kernel = Kernel::newest(series, &packages, &directory())?;
+    println!("━━ Linux {}", kernel.version);
+    Guest::new(&kernel, job, append, &directory(), &busybox)?.run(LIMIT_SECONDS, out)
+}
+
+/// Builds what the guests run, and gives the programs of the end-to-end tests.
+///
+/// # Errors
+/// A build failed.
+pub fn build() -> Result<Vec<PathBuf>> {
+    run(cargo().args(["build", "--release", "-p", "mcpwarden"]), "mend what the compiler says above")?;
+    let mut command = cargo();
+    command.args(["test", "--release", "-p", "mcpwarden-tests", "--no-run", "--message-format=json"]);
+    let line = command_line(&command);
+    let messages = output_of(&mut command).with_context(|| format!("`{line}` failed; run it by hand"))?;
+    let programs = test_programs(&messages);
+    ensure!(!programs.is_empty(), "`{line}` names no test programs");
+    Ok(programs)
+}
+
+/// The executables of `tests/tests/*.rs` among cargo's messages.
+fn test_programs(messages: &str) -> Vec<PathBuf> {
+    let mut programs: Vec<PathBuf> = messages
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter(|message| message["reason"] == "compiler-artifact" && message["target"]["kind"][0] == "test")
+        .filter_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .collect();
+    programs.sort();
+    programs
+}
+
+fn directory() -> PathBuf {
+    target_dir().join("vm")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_test_programs() {
+        let messages = concat!(
+            r#"{"reason":"compiler-artifact","target":{"kind":["lib"],"name":"a"},"executable":null}"#,
+            "\n",
+            r#"{"reason":"compiler-artifact","target":{"kind":["test"],"name":"life"},"executable":"/t/life-1"}"#,
+            "\n",
+            r#"{"reason":"build-finished","success":true}"#,
+            "\n",
+        );
+        assert_eq!(test_programs(messages), [PathBuf::from("/t/life-1")]);
+    }
+}

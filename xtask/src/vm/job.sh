@@ -1,0 +1,19 @@
+# Runs in the guest, as its first process, before the job itself: what a system's start would do.
+exec < /dev/ttyS1 > /dev/ttyS1 2>&1
+mount -t tmpfs run /run
+mkdir -p /dev/pts /dev/shm
+mount -t devpts pts /dev/pts
+mount -t tmpfs shm /dev/shm
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
+mount -t bpf bpf /sys/fs/bpf
+mount -t tracefs tracefs /sys/kernel/tracing
+mount -t securityfs securityfs /sys/kernel/security
+stty raw -echo 2>/dev/null
+python3 -c 'import fcntl, socket, struct; fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sH14s", b"lo", 0x49, b""))'
+hostname guest 2>/dev/null
+finish() {
+    echo "mcpwarden-vm: exit $1"
+    sync
+    echo o > /proc/sysrq-trigger
+    sleep 60
+}

@@ -1,0 +1,106 @@
+//! Kernels of the distribution: its cloud images, unpacked below the target directory and never installed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::packages::Packages;
+use crate::util::{doing, done, exists, output_of};
+
+/// An unpacked kernel.
+pub struct Kernel {
+    /// As `uname -r` says it.
+    pub version: String,
+    directory: PathBuf,
+}
+
+impl Kernel {
+    /// The newest cloud kernel of a series (`6.12`) that the distribution has; unpacked below `cache` if it is not yet.
+    /// Without package lists, the newest that is unpacked already.
+    ///
+    /// # Errors
+    /// The distribution has none, or it cannot be fetched.
+    pub fn newest(series: &str, packages: &Packages, cache: &Path) -> Result<Self> {
+        let pattern = format!(r"^linux-image-{}\.[0-9].*-cloud-amd64$", series.replace('.', r"\."));
+        let listed = output_of(Command::new("apt-cache").args(["search", "--names-only", &pattern]));
+        let names = listed.as_deref().unwrap_or_default().lines().filter_map(|line| line.split(' ').next());
+        let unpacked = fs::read_dir(cache).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        let prefix = format!("linux-image-{series}.");
+        let unpacked =
+            unpacked.filter_map(|name| name.into_string().ok()).filter(|name| name.starts_with(&prefix));
+        let newest = names.map(str::to_owned).chain(unpacked).max_by_key(|name| numbers(name));
+        let Some(name) = newest else {
+            bail!("the package sources of this machine have no cloud kernel of the series {series}");
+        };
+        let directory = cache.join(&name);
+        if !directory.join("boot").is_dir() {
+            doing(&format!("unpacking {name} below the target directory (30 MB)"));
+            fs::create_dir_all(&directory)
+                .with_context(|| format!("cannot create {}", directory.display()))?;
+            packages.unpack(&[&name], &directory)?;
+        } else {
+            done(&name);
+        }
+        let version = name.trim_start_matches("linux-image-").to_owned();
+        let kernel = Self { version, directory };
+        if !kernel.image().is_file() {
+            bail!(
+                "{name} holds no {}; remove {} and try again",
+                kernel.image().display(),
+                kernel.directory.display()
+            );
+        }
+        Ok(kernel)
+    }
+
+    /// What QEMU boots.
+    pub fn image(&self) -> PathBuf {
+        self.directory.join("boot").join(format!("vmlinuz-{}", self.version))
+    }
+
+    /// The bytes of a module; `None` where it is built in. `name`: below `kernel/`, without an ending.
+    ///
+    /// # Errors
+    /// It is there and cannot be read or unpacked.
+    pub fn module(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        let path = self.directory.join("lib/modules").join(&self.version).join("kernel").join(name);
+        let plain = path.with_extension("ko");
+        if plain.is_file() {
+            return fs::read(&plain).map(Some).with_context(|| format!("cannot read {}", plain.display()));
+        }
+        let packed = path.with_extension("ko.xz");
+        if !packed.is_file() {
+            return Ok(None);
+        }
+        if !exists("xz") {
+            bail!("{} has to be unpacked and there is no xz; install xz-utils", packed.display());
+        }
+        let output = Command::new("xz").arg("-dc").arg(&packed).output().context("cannot run xz")?;
+        if !output.status.success() {
+            bail!("`xz -dc {}` failed ({})", packed.display(), output.status);
+        }
+        Ok(Some(output.stdout))
+    }
+}
+
+/// The numbers in a name, by which versions are in order.
+fn numbers(name: &str) -> Vec<u64> {
+    name.split(|character: char| !character.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_version_is_told_by_its_numbers() {
+        let names = [
+            "linux-image-6.1.0-9-cloud-amd64",
+            "linux-image-6.1.0-56-cloud-amd64",
+            "linux-image-6.1.0-47-cloud-amd64",
+        ];
+        assert_eq!(names.iter().max_by_key(|name| numbers(name)), Some(&names[1]));
+    }
+}
