@@ -202,7 +202,7 @@ impl Patterns {
             own(number, pattern, links, &mut words);
             links += pattern.parts.len();
         }
-        let finder = Finder::new(words.keys().copied())?;
+        let finder = Finder::new(words.keys().copied());
         let owners = words.into_values().collect();
         Ok(Self { patterns, words: finder, owners, always, links })
     }
