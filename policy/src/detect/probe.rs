@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::finder::Finder;
-use super::pattern::Pattern;
+use super::pattern::{Pattern, Slot};
 use super::rules::{Rule, Scope, Structure};
 /// How long the rest of a sentence that `…` stands for may be. Bytes.
 pub const GAP_BYTES: usize = 90;
@@ -73,13 +73,13 @@ impl Default for Work {
     }
 }
 
-/// Of one part of one pattern: where its words, after those of all parts before it, were seen last.
+/// Of one slot of one pattern: where its words, after those of all slots before it, were seen last.
 #[derive(Clone, Copy, Debug, Default)]
 struct Link {
     scan: u32,
     /// Where the word stands.
     at: usize,
-    /// Where the first part of the chain may begin.
+    /// Where the match may begin.
     origin: usize,
 }
 
@@ -91,7 +91,7 @@ struct Region {
     end: usize,
 }
 
-/// A part that a word belongs to.
+/// A slot that a word belongs to.
 #[derive(Clone, Debug)]
 struct Owner {
     /// What has to follow the word: one of these, in small letters. Empty: anything.
@@ -99,15 +99,14 @@ struct Owner {
     /// The first bytes of those, as bits.
     first: u128,
     pattern: u16,
-    /// Index of the part's link.
+    /// Index of the slot's link. The one before it is that of the slot before it.
     link: u32,
-    /// The nearest part before it that has words, as steps back in `links` and in the pattern; 0: none has.
-    back: u8,
-    /// Parts before this one in all.
-    before: u8,
-    /// Parts after this one; `last` says that none of them has words.
-    after: u8,
-    last: bool,
+    /// Whether there is a slot before it.
+    follows: bool,
+    /// How far behind that one it may stand; of the first slot, how far before it the match may begin. Bytes.
+    behind: u32,
+    /// Of the last slot, how far from it the match may end. Bytes.
+    ahead: Option<u32>,
 }
 
 /// The rules of one scope.
@@ -128,7 +127,7 @@ struct Patterns {
     /// Each with the index of its rule.
     patterns: Vec<(u16, Arc<Pattern>)>,
     words: Finder,
-    /// Of each word, the parts that it belongs to.
+    /// Of each word, the slots that it belongs to.
     owners: Vec<Vec<Owner>>,
     /// Patterns without words: they run over every text.
     always: Vec<u16>,
@@ -196,11 +195,11 @@ impl Patterns {
         let mut words: BTreeMap<&str, Vec<Owner>> = BTreeMap::new();
         for (number, (_, pattern)) in patterns.iter().enumerate() {
             let number = u16::try_from(number).map_err(|_| "more than 65,535 patterns".to_owned())?;
-            if pattern.parts.iter().all(|part| part.words.is_empty()) {
+            let owned = own(number, pattern, links, &mut words);
+            if owned == 0 {
                 always.push(number);
             }
-            own(number, pattern, links, &mut words);
-            links += pattern.parts.len();
+            links += owned;
         }
         let finder = Finder::new(words.keys().copied());
         let owners = words.into_values().collect();
@@ -278,25 +277,38 @@ impl Patterns {
     }
 }
 
-/// Enters the words of a pattern's parts.
-fn own<'p>(number: u16, pattern: &'p Pattern, base: usize, words: &mut BTreeMap<&'p str, Vec<Owner>>) {
-    let worded: Vec<usize> =
-        (0..pattern.parts.len()).filter(|&index| !pattern.parts[index].words.is_empty()).collect();
-    // There are at most a handful of parts, so nothing is cut off.
-    let small = |count: usize| u8::try_from(count).unwrap_or(u8::MAX);
-    for (nth, &index) in worded.iter().enumerate() {
+/// Enters the words of a pattern's slots. How many slots it has.
+fn own<'p>(
+    number: u16,
+    pattern: &'p Pattern,
+    base: usize,
+    words: &mut BTreeMap<&'p str, Vec<Owner>>,
+) -> usize {
+    // Of each slot, the part that it is in.
+    let slots: Vec<(usize, &Slot)> = pattern
+        .parts
+        .iter()
+        .enumerate()
+        .flat_map(|(part, it)| it.slots.iter().map(move |slot| (part, slot)))
+        .collect();
+    for (index, &(part, slot)) in slots.iter().enumerate() {
+        // Of bytes and of parts there are too few for anything to be cut off.
+        let reach = |steps: usize| u32::try_from(steps * STEP_BYTES).unwrap_or(u32::MAX);
+        let before = index.checked_sub(1).map(|before| slots[before].0);
         let owner = Owner {
             next: Vec::new(),
             first: 0,
             pattern: number,
             link: u32::try_from(base + index).unwrap_or(u32::MAX),
-            back: nth.checked_sub(1).map_or(0, |before| small(index - worded[before])),
-            before: small(index),
-            after: small(pattern.parts.len() - 1 - index),
-            last: nth + 1 == worded.len(),
+            follows: before.is_some(),
+            behind: match before {
+                Some(before) => reach((part - before).max(1)),
+                None => reach(part + usize::from(!slot.leads)),
+            },
+            ahead: (index + 1 == slots.len()).then(|| reach(pattern.parts.len() - part)),
         };
         // They are sorted: those with the same word come together, the one without a next word first.
-        for same in pattern.parts[index].words.chunk_by(|a, b| a.text == b.text) {
+        for same in slot.words.chunk_by(|a, b| a.text == b.text) {
             let mut owner = owner.clone();
             if same.iter().all(|word| !word.next.is_empty()) {
                 owner.next = same.iter().map(|word| word.next.as_bytes().into()).collect();
@@ -305,6 +317,7 @@ fn own<'p>(number: u16, pattern: &'p Pattern, base: usize, words: &mut BTreeMap<
             words.entry(&same[0].text).or_default().push(owner);
         }
     }
+    slots.len()
 }
 
 impl Owner {
@@ -332,31 +345,28 @@ fn next_word(text: &[u8], end: usize) -> Option<&[u8]> {
     (blanks > 0).then(|| &rest[blanks..])
 }
 
-/// Notes that a word of a part stands at `at`. Where those of all parts do, within reach of each other, that is a
+/// Notes that a word of a slot stands at `at`. Where those of all slots do, within reach of each other, that is a
 /// region to run the pattern in.
 fn chain(owner: &Owner, at: usize, length: usize, work: &mut Work, regions: &mut Vec<Region>) {
     let scan = work.scan;
     let here = owner.link as usize;
-    let origin = if owner.back == 0 {
-        at.saturating_sub(usize::from(owner.before) * STEP_BYTES)
-    } else {
-        match work.links.get(here - usize::from(owner.back)) {
-            Some(before)
-                if before.scan == scan
-                    && at.saturating_sub(before.at) <= usize::from(owner.back) * STEP_BYTES =>
-            {
+    let origin = if owner.follows {
+        match work.links.get(here - 1) {
+            Some(before) if before.scan == scan && at.saturating_sub(before.at) <= owner.behind as usize => {
                 before.origin
             }
             _ => return,
         }
+    } else {
+        at.saturating_sub(owner.behind as usize)
     };
     let Some(link) = work.links.get_mut(here) else { return };
     // One chain may begin before another ends: the earlier origin serves both.
     let near = link.scan == scan && at.saturating_sub(link.at) <= STEP_BYTES;
     let origin = if near { origin.min(link.origin) } else { origin };
     *link = Link { scan, at, origin };
-    if owner.last {
-        let end = (at + (1 + usize::from(owner.after)) * STEP_BYTES).min(length);
+    if let Some(ahead) = owner.ahead {
+        let end = (at + ahead as usize).min(length);
         match regions.last_mut() {
             Some(last) if last.pattern == owner.pattern && last.start == origin => last.end = end,
             _ => regions.push(Region { pattern: owner.pattern, start: origin, end }),
