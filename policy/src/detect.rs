@@ -9,7 +9,7 @@
 //! | `walk` | every string and key of a JSON text |
 //! | `fold`, `decode`, `view` | other forms of a text, and the way back to the original |
 //! | `rules`, `pattern` | what a rule file says; a pattern compiled |
-//! | `finder` | where words stand that patterns begin with |
+//! | `finder`, `index` | where words of patterns stand, and so where a pattern may match |
 //! | `probe` | a text in, hits out |
 //! | `window` | hits of two sentences added up |
 //! | `inspect` | all of it for one field after the other |
@@ -19,6 +19,7 @@ mod decode;
 mod evidence;
 mod finder;
 mod fold;
+mod index;
 mod inspect;
 mod names;
 mod pattern;
