@@ -299,7 +299,15 @@ pub(super) fn runs(view: &View<'_>, work: &mut Work) -> Vec<Run> {
 /// Runs of [`MIN_RUN`] or more base64 digits (which the hexadecimal ones are among). Looks at every
 /// [`MIN_RUN`]th byte only.
 fn tokens(text: &[u8]) -> impl Iterator<Item = Range<usize>> + '_ {
-    let digit = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_');
+    const DIGITS: [bool; 256] = {
+        let (mut digits, mut byte) = ([false; 256], 0_u8);
+        while byte < 0x80 {
+            digits[byte as usize] = byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_');
+            byte += 1;
+        }
+        digits
+    };
+    let digit = |byte: &u8| DIGITS[usize::from(*byte)];
     let (mut at, mut done) = (MIN_RUN - 1, 0);
     std::iter::from_fn(move || {
         while let Some(byte) = text.get(at) {

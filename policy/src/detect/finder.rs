@@ -2,55 +2,52 @@
 //!
 //! An automaton over some thousand words is larger than the caches near the processor, and following it through
 //! every byte would cost more than all the rest. So the beginnings of words are found eight bytes at a time, and a
-//! word is compared only where its first three bytes are seen: a look into a few kilobytes of bits.
+//! word is compared only where its first four bytes are seen, or its first three: a look into a few kilobytes of bits.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Bits by hash of the first bytes.
 const BITS: usize = 1 << 16;
 /// Lists of words by hash of the first bytes.
 const BUCKETS: usize = 1 << 12;
-/// First bytes that are hashed.
-const HEAD: usize = 3;
 /// The high bit of each of eight bytes.
 const HIGH: u64 = each(0x80);
 
 /// Words to look for.
 #[derive(Debug)]
 pub(super) struct Finder {
-    words: Vec<Word>,
+    long: Heads<4>,
+    short: Heads<3>,
+    single: Heads<1>,
+}
+
+/// Words by their first bytes.
+#[derive(Debug)]
+struct Heads<const HEAD: usize> {
     bits: Vec<u64>,
-    /// Where the list of each bucket begins in `listed`, and behind the last one its end.
+    /// Where the list of each bucket begins in `words`, and behind the last one its end.
     buckets: Vec<u32>,
-    listed: Vec<u32>,
+    words: Vec<Word>,
 }
 
 /// A word; of its first eight bytes, in small letters, those that count, and which are letters.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Word {
     first: u64,
     counts: u64,
     letters: u64,
+    number: u32,
     text: Box<[u8]>,
 }
 
 impl Finder {
     /// Looks for these, in any case. None may be empty.
     pub(super) fn new<'w>(words: impl IntoIterator<Item = &'w str>) -> Self {
-        let words: Vec<Word> = words.into_iter().map(Word::new).collect();
-        let mut bits = vec![0; BITS / 64];
-        let mut places: Vec<(usize, u32)> = Vec::new();
-        for (word, number) in words.iter().zip(0..) {
-            for hash in word.hashes() {
-                bits[hash / 64] |= 1 << (hash % 64);
-                places.push((hash % BUCKETS, number));
-            }
-        }
-        places.sort_unstable();
-        places.dedup();
-        let begin = |bucket| places.partition_point(|(other, _)| *other < bucket);
-        let buckets = (0..=BUCKETS).map(|bucket| u32::try_from(begin(bucket)).unwrap_or(u32::MAX)).collect();
-        Self { words, bits, buckets, listed: places.into_iter().map(|(_, number)| number).collect() }
+        let words = words.into_iter().zip(0..).map(Word::new);
+        let (long, rest): (_, Vec<Word>) = words.partition(|word| word.text.len() >= 4);
+        let (short, single) = rest.into_iter().partition(|word| word.text.len() > 1);
+        Self { long: Heads::new(long), short: Heads::new(short), single: Heads::new(single) }
     }
 
     /// Calls `found` with each word, by its number, that begins in `range` of `text`, in the order of beginnings.
@@ -76,22 +73,47 @@ impl Finder {
     #[inline]
     fn at(&self, text: &[u8], at: usize, found: &mut impl FnMut(usize, Range<usize>)) {
         let first = eight(text, at);
-        let hash = hash(first);
+        self.single.at(first, text, at, found);
+        self.short.at(first, text, at, found);
+        self.long.at(first, text, at, found);
+    }
+}
+
+impl<const HEAD: usize> Heads<HEAD> {
+    fn new(words: Vec<Word>) -> Self {
+        let mut bits = vec![0; BITS / 64];
+        let mut places: Vec<(usize, Word)> = Vec::new();
+        for word in words {
+            let mut buckets = BTreeSet::new();
+            for hash in word.hashes::<HEAD>() {
+                bits[hash / 64] |= 1 << (hash % 64);
+                buckets.insert(hash % BUCKETS);
+            }
+            places.extend(buckets.into_iter().map(|bucket| (bucket, word.clone())));
+        }
+        places.sort_by_key(|(bucket, word)| (*bucket, word.number));
+        let begin = |bucket| places.partition_point(|(other, _)| *other < bucket);
+        let buckets = (0..=BUCKETS).map(|bucket| u32::try_from(begin(bucket)).unwrap_or(u32::MAX)).collect();
+        Self { bits, buckets, words: places.into_iter().map(|(_, word)| word).collect() }
+    }
+
+    #[inline]
+    fn at(&self, first: u64, text: &[u8], at: usize, found: &mut impl FnMut(usize, Range<usize>)) {
+        let hash = hash::<HEAD>(first);
         if self.bits[hash / 64] >> (hash % 64) & 1 == 0 {
             return;
         }
         let bucket = hash % BUCKETS;
-        for &number in &self.listed[self.buckets[bucket] as usize..self.buckets[bucket + 1] as usize] {
-            let word = &self.words[number as usize];
+        for word in &self.words[self.buckets[bucket] as usize..self.buckets[bucket + 1] as usize] {
             if (first | word.letters) & word.counts == word.first && word.goes_on(text, at) {
-                found(number as usize, at..at + word.text.len());
+                found(word.number as usize, at..at + word.text.len());
             }
         }
     }
 }
 
 impl Word {
-    fn new(text: &str) -> Self {
+    fn new((text, number): (&str, u32)) -> Self {
         let text: Box<[u8]> = text.to_ascii_lowercase().into_bytes().into();
         let of = |byte: fn(u8) -> u8| {
             let mut eight = [0; 8];
@@ -102,15 +124,16 @@ impl Word {
             first: of(|byte| byte),
             counts: of(|_| 0xff),
             letters: of(|byte| if byte.is_ascii_lowercase() { 0x20 } else { 0 }),
+            number,
             text,
         }
     }
 
     /// The hashes of all heads that it may stand at the beginning of: more than one where it is shorter.
-    fn hashes(&self) -> impl Iterator<Item = usize> {
+    fn hashes<const HEAD: usize>(&self) -> impl Iterator<Item = usize> {
         let missing = HEAD.saturating_sub(self.text.len());
         let first = self.first;
-        (0..1_u64 << (8 * missing)).map(move |rest| hash(first | rest << (8 * (HEAD - missing))))
+        (0..1_u64 << (8 * missing)).map(move |rest| hash::<HEAD>(first | rest << (8 * (HEAD - missing))))
     }
 
     /// Whether the bytes behind the eighth are its as well.
@@ -160,8 +183,8 @@ fn beginnings(bytes: u64, inside: bool) -> (u64, bool) {
 
 /// A number below [`BITS`] for the first bytes, whatever their case.
 #[inline]
-fn hash(first: u64) -> usize {
-    let head = (first as u32 | 0x0020_2020) & 0x00ff_ffff;
+fn hash<const HEAD: usize>(first: u64) -> usize {
+    let head = (first as u32 | 0x2020_2020) & (u32::MAX >> (8 * (4 - HEAD)));
     (head.wrapping_mul(0x9e37_79b1) >> 16) as usize
 }
 
@@ -200,11 +223,8 @@ mod tests {
     fn beginnings_are_those_of_single_bytes() {
         for pair in 0..=u16::MAX {
             let [before, byte] = pair.to_be_bytes();
-            let expected = if is_word(byte) {
-                !is_word(before)
-            } else {
-                byte.is_ascii_punctuation() || byte >= 0xc0
-            };
+            let expected =
+                if is_word(byte) { !is_word(before) } else { byte.is_ascii_punctuation() || byte >= 0xc0 };
             for at in 1..8 {
                 let bytes = u64::from(before) << (8 * (at - 1)) | u64::from(byte) << (8 * at);
                 let (begins, last) = beginnings(bytes, false);

@@ -33,8 +33,8 @@ type Class = u16;
 #[derive(Debug, Default)]
 struct Membership {
     always: Vec<Class>,
-    /// Those that it is in where a certain word follows, in small letters.
-    before: Vec<(Box<[u8]>, Class)>,
+    /// Those that it is in where a certain word follows, by that, which is in small letters.
+    before: Vec<(Box<[u8]>, Vec<Class>)>,
     /// The first bytes of those, as bits.
     first: u128,
 }
@@ -82,6 +82,7 @@ impl Index {
             }
         }
         let mut members: BTreeMap<&str, Membership> = BTreeMap::new();
+        let mut nexts: BTreeMap<(&str, &str), Vec<Class>> = BTreeMap::new();
         for (words, class) in &classes {
             // They are sorted: those with the same text come together, the one that anything may follow first.
             for same in words.chunk_by(|a, b| a.text == b.text) {
@@ -92,9 +93,13 @@ impl Index {
                 }
                 for word in same {
                     member.first |= first_bit(word.next.as_bytes());
-                    member.before.push((word.next.as_bytes().into(), *class));
+                    nexts.entry((&word.text, &word.next)).or_default().push(*class);
                 }
             }
+        }
+        for ((word, next), classes) in nexts {
+            // In order of `next`.
+            members.entry(word).or_default().before.push((next.as_bytes().into(), classes));
         }
         let reach = |sequence: &Sequence| sequence.slots.iter().skip(1).map(|slot| slot.1).sum();
         let reach = sequences.iter().map(reach).max().unwrap_or(0);
@@ -152,9 +157,12 @@ impl Membership {
         if first_bit(next) & self.first == 0 {
             return;
         }
-        for (word, class) in &self.before {
+        let byte = next.first().map_or(0, u8::to_ascii_lowercase);
+        let from = self.before.partition_point(|(word, _)| word.first() < Some(&byte));
+        for (word, classes) in self.before[from..].iter().take_while(|(word, _)| word.first() == Some(&byte))
+        {
             if next.get(..word.len()).is_some_and(|next| next.eq_ignore_ascii_case(word)) {
-                places.enter(*class, at);
+                classes.iter().for_each(|class| places.enter(*class, at));
             }
         }
     }
@@ -218,9 +226,9 @@ impl Sequence {
                 }
             }
             let mut high = place as usize;
-            for slot in rarest + 1..self.slots.len() {
+            for (slot, cursor) in cursors.iter_mut().enumerate().skip(rarest + 1) {
                 high += self.slots[slot].1;
-                if advance(of(slot), &mut cursors[slot], place as usize).is_none_or(|first| first > high) {
+                if advance(of(slot), cursor, place as usize).is_none_or(|first| first > high) {
                     continue 'places;
                 }
             }
@@ -258,4 +266,72 @@ fn next_word(text: &[u8], end: usize) -> Option<&[u8]> {
     let rest = text.get(end..)?;
     let blanks = rest.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
     (blanks > 0).then(|| &rest[blanks..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pattern::compile;
+    use super::*;
+
+    const PATTERNS: [&str; 3] = [r"\bnever (?:\w+ ){0,9}tell\b … \busers?", r"\btell\b … \bnever", "[a-z]+@"];
+
+    fn regions(text: &str, range: Range<usize>) -> Vec<Region> {
+        let patterns = PATTERNS.map(|source| compile(source).unwrap());
+        let (index, wordless) = Index::new(patterns.iter()).unwrap();
+        assert_eq!(wordless, [2]);
+        let mut regions = Vec::new();
+        index.regions(text.as_bytes(), range, &mut Places::default(), &mut regions);
+        regions
+    }
+
+    /// Text, the patterns that may match in it.
+    #[test]
+    fn a_pattern_may_match_where_all_its_words_stand_in_order() {
+        let far = "and so on ".repeat(60);
+        let cases: &[(String, &[u16])] = &[
+            ("Never ever TELL the user".into(), &[0]),
+            ("tell the user never".into(), &[1]),
+            ("user, tell never".into(), &[1]),
+            ("never tell, never tell users".into(), &[0, 1]),
+            ("never ever told the user".into(), &[]),
+            ("nevertheless tell the user".into(), &[0]),
+            ("fornever tell the user".into(), &[]),
+            (format!("never {far} tell the user"), &[]),
+            (format!("never tell {far} user"), &[]),
+            (format!("never {far} never tell {far} tell the user"), &[]),
+            (format!("never tell {far} never tell the user {far} user"), &[0]),
+            (String::new(), &[]),
+        ];
+        for (text, expected) in cases {
+            let mut found: Vec<u16> =
+                regions(text, 0..text.len()).iter().map(|region| region.pattern).collect();
+            found.sort_unstable();
+            found.dedup();
+            assert_eq!(found, *expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn no_border_of_a_chunk_hides_a_match() {
+        let order = "never ever tell the user";
+        for start in (CHUNK_BYTES - 40..CHUNK_BYTES + 10).step_by(3) {
+            let text = format!("{} {order} {}", "-".repeat(start - 1), "and so on ".repeat(10_000));
+            let found = regions(&text, 0..text.len());
+            let whole = |region: &Region| region.start <= start && region.end >= start + order.len();
+            assert!(!found.is_empty() && found.iter().all(whole), "{start} {found:?}");
+            assert_eq!(regions(&text, start + 1..text.len()), []);
+        }
+    }
+
+    #[test]
+    fn a_cursor_stops_at_the_first_place_that_is_far_enough() {
+        let places: Vec<u32> = (0..100).map(|n| n * 10).collect();
+        for steps in [vec![0, 1, 10, 11], vec![500, 505, 990], vec![991, 2_000], vec![7, 7, 800, 990, 991]] {
+            let mut cursor = 0;
+            for least in steps {
+                let expected = places.iter().map(|place| *place as usize).find(|place| *place >= least);
+                assert_eq!(advance(&places, &mut cursor, least), expected, "{least}");
+            }
+        }
+    }
 }

@@ -284,11 +284,11 @@ mod tests {
                 r"\bnever (?:\w+ ){0,3}(?:tell|show)\b(?: \w+)* (?:to )?(?:the )?users?",
                 "never (show tell) (user)",
             ),
-            (r"(?:my|your) \w*word", "my your"),
+            (r"\b(?:my|your) \w*word", "my your"),
             (r"[a-z]+\.env", "(.env)"),
             (r"[a-z]+_env", ""),
             (r"(?:all|any)?(?: of)? them", ""),
-            (r"[a-z]+\senv", "(env)"),
+            (r"[a-z]+ env", "(env)"),
             (r"[a-z]+[\s-]env", ""),
             (r"\bno(?: \w+)?\bway", "no (way)"),
         ];

@@ -125,10 +125,12 @@ impl Matcher {
         rules.map(|rule| self.probes[usize::from(rule)].rule.id.as_str()).collect()
     }
 
-    /// Appends every hit in `text`; those of supporting rules only near others.
-    pub(super) fn scan(&self, text: &str, work: &mut Work, hits: &mut Vec<Hit>) {
+    /// Appends every hit in these ranges of `text`, which do not overlap; those of supporting rules only near others.
+    pub(super) fn scan(&self, text: &str, ranges: &[Range<usize>], work: &mut Work, hits: &mut Vec<Hit>) {
         let bytes = text.as_bytes();
-        self.leading.scan(bytes, 0..bytes.len(), work, hits);
+        for range in ranges {
+            self.leading.scan(bytes, range.clone(), work, hits);
+        }
         if hits.is_empty() {
             return;
         }
