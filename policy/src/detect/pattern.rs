@@ -288,7 +288,6 @@ mod tests {
             (r"[a-z]+\.env", "(.env)"),
             (r"[a-z]+_env", ""),
             (r"(?:all|any)?(?: of)? them", ""),
-            (r"[a-z]+ env", "(env)"),
             (r"[a-z]+[\s-]env", ""),
             (r"\bno(?: \w+)?\bway", "no (way)"),
         ];
