@@ -9,7 +9,7 @@ use mcpwarden_policy::detect::{DetectConfig, Detector, RuleSet, Subject};
 const ANYWHERE: &str = "rules: [{id: any, title: t, why: w, category: exfiltration, severity: low, patterns: ['[a-z]']}]";
 
 static DETECTOR: LazyLock<Detector> =
-    LazyLock::new(|| Detector::new(RuleSet::parse(ANYWHERE).unwrap(), &DetectConfig::default()).unwrap());
+    LazyLock::new(|| Detector::new(RuleSet::parse("anywhere", ANYWHERE).unwrap(), &DetectConfig::default()).unwrap());
 
 fuzz_target!(|text: &str| {
     for detection in DETECTOR.text(Subject::Prompt, "", text).detections {

@@ -8,8 +8,8 @@
 //! |---|---|
 //! | `walk` | every string and key of a JSON text |
 //! | `fold`, `decode`, `view` | other forms of a text, and the way back to the original |
-//! | `rules`, `pattern` | what a rule file says; a pattern compiled |
-//! | `finder` | where words stand that patterns begin with |
+//! | `rules`, `examples`, `pattern` | what a rule file says, and whether it is so; a pattern compiled |
+//! | `finder`, `index` | where words of patterns stand, and so where a pattern may match |
 //! | `probe` | a text in, hits out |
 //! | `window` | hits of two sentences added up |
 //! | `inspect` | all of it for one field after the other |
@@ -17,8 +17,10 @@
 mod cache;
 mod decode;
 mod evidence;
+mod examples;
 mod finder;
 mod fold;
+mod index;
 mod inspect;
 mod names;
 mod pattern;
@@ -135,9 +137,8 @@ impl Detector {
         let kept: Vec<Rule> =
             rules.rules.into_iter().filter(|rule| !config.disabled.contains(&rule.category)).collect();
         let matcher = |scope| {
-            Matcher::new(&kept, scope).map_err(|what| {
-                vec![RuleError { line: 0, column: 0, what, expected: "rules that compile".into() }]
-            })
+            Matcher::new(&kept, scope)
+                .map_err(|what| vec![RuleError::nowhere("rules", what, "rules that compile")])
         };
         Ok(Self {
             definition: matcher(Scope::Definition)?,
@@ -191,9 +192,15 @@ impl Detector {
         let complete = walk(json, |path, leaf, text| match leaf {
             Leaf::Text if is_blob(path) => {}
             Leaf::Text => inspector.result_text(&self.result, tools, &text, || path.pointer()),
-            // A key of a few words is a key; one of a sentence is a text.
-            _ if text.len() > MAX_NAME => inspector.name(None, &self.result, &text, || path.pointer()),
-            _ => {}
+            _ => {
+                if leaf == Leaf::DuplicateKey {
+                    inspector.structure(&self.result, Structure::DuplicateKey, &text, || path.pointer());
+                }
+                // A key of a few words is a key; one of a sentence is a text.
+                if text.len() > MAX_NAME {
+                    inspector.name(None, &self.result, &text, || path.pointer());
+                }
+            }
         });
         inspector.finish(&self.result, complete)
     }
@@ -222,6 +229,9 @@ impl Detector {
                 inspector.text(&self.definition, &text, || path.pointer());
                 inspector.text(&self.request, &text, || path.pointer());
             } else {
+                if leaf == Leaf::DuplicateKey {
+                    inspector.structure(&self.definition, Structure::DuplicateKey, &text, || path.pointer());
+                }
                 inspector.name(Some(&self.request), &self.definition, &text, || path.pointer());
             }
         });

@@ -112,10 +112,14 @@ fn detector(rules: Option<&Path>) -> Result<Detector> {
             let texts = files(directory, "yaml")?
                 .iter()
                 .map(|path| {
-                    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+                    let text = fs::read_to_string(path);
+                    Ok((
+                        path.display().to_string(),
+                        text.with_context(|| format!("cannot read {}", path.display()))?,
+                    ))
                 })
                 .collect::<Result<Vec<_>>>()?;
-            RuleSet::parse_all(texts.iter().map(String::as_str))
+            RuleSet::parse_all(texts.iter().map(|(name, text)| (name.as_str(), text.as_str())))
         }
         None => RuleSet::built_in(),
     };

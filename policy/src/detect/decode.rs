@@ -54,7 +54,7 @@ struct Signs {
     spellings: Vec<Spelling>,
 }
 
-static SIGNS: LazyLock<Option<Signs>> = LazyLock::new(|| {
+static SIGNS: LazyLock<Signs> = LazyLock::new(|| {
     let mut signs: Vec<(String, Spelling)> = Vec::new();
     for word in TELLING {
         signs.push((word.chars().map(rot13).collect(), Spelling::Rot13));
@@ -70,13 +70,13 @@ static SIGNS: LazyLock<Option<Signs>> = LazyLock::new(|| {
     for escape in ["%20", "&#", "&lt;", "\\u00", "\\x", "\\n"] {
         signs.push((escape.to_owned(), Spelling::Escapes));
     }
-    let finder = Finder::new(signs.iter().map(|(text, _)| text.as_str())).ok()?;
-    Some(Signs { finder, spellings: signs.into_iter().map(|(_, spelling)| spelling).collect() })
+    let finder = Finder::new(signs.iter().map(|(text, _)| text.as_str()));
+    Signs { finder, spellings: signs.into_iter().map(|(_, spelling)| spelling).collect() }
 });
 
 /// The text in every other spelling that it shows signs of.
 pub(super) fn respelt<'a>(view: &View<'a>) -> Vec<View<'a>> {
-    let Some(signs) = &*SIGNS else { return Vec::new() };
+    let signs = &*SIGNS;
     let text: &str = &view.text;
     let mut seen = [0_u8; 5];
     if text.len() > MAX_RESPELT {
@@ -299,7 +299,15 @@ pub(super) fn runs(view: &View<'_>, work: &mut Work) -> Vec<Run> {
 /// Runs of [`MIN_RUN`] or more base64 digits (which the hexadecimal ones are among). Looks at every
 /// [`MIN_RUN`]th byte only.
 fn tokens(text: &[u8]) -> impl Iterator<Item = Range<usize>> + '_ {
-    let digit = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_');
+    const DIGITS: [bool; 256] = {
+        let (mut digits, mut byte) = ([false; 256], 0_u8);
+        while byte < 0x80 {
+            digits[byte as usize] = byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_');
+            byte += 1;
+        }
+        digits
+    };
+    let digit = |byte: &u8| DIGITS[usize::from(*byte)];
     let (mut at, mut done) = (MIN_RUN - 1, 0);
     std::iter::from_fn(move || {
         while let Some(byte) = text.get(at) {

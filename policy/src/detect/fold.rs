@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use unicode_normalization::UnicodeNormalization as _;
@@ -30,32 +31,65 @@ pub(super) struct Mark {
 const MAX_MARKS: usize = 256;
 /// How far a word is looked at to find out in which script it is written. Characters.
 const WORD_CHARS: usize = 32;
+/// How far from a change a match with it may begin or end, and others be that are in one window with that. Bytes.
+pub(super) const NEAR_BYTES: usize = 1_500;
 /// Letters in styled form (mathematical, circled, full width) from which on they count as dressed up.
 const STYLED_LETTERS: usize = 4;
 
+/// The normal form of a text, where that is another one.
+pub(super) struct Normal<'a> {
+    /// The form.
+    pub(super) view: View<'a>,
+    /// Where it differs, in the form's bytes, ascending; what is within [`NEAR_BYTES`] of each other is one range.
+    pub(super) changed: Vec<Range<usize>>,
+}
+
+impl Normal<'_> {
+    /// Where something may be found that is not in the text itself.
+    pub(super) fn near(&self) -> Vec<Range<usize>> {
+        let mut near: Vec<Range<usize>> = Vec::new();
+        for changed in &self.changed {
+            let end = (changed.end + NEAR_BYTES).min(self.view.text.len());
+            match near.last_mut() {
+                Some(last) if changed.start <= last.end + NEAR_BYTES => last.end = end,
+                _ => near.push(changed.start.saturating_sub(NEAR_BYTES)..end),
+            }
+        }
+        near
+    }
+}
+
 /// The normal form of `view`, and what was found on the way. `None` where it is the same text.
-pub(super) fn fold<'a>(view: &View<'a>) -> (Option<View<'a>>, Vec<Mark>) {
+pub(super) fn fold<'a>(view: &View<'a>) -> (Option<Normal<'a>>, Vec<Mark>) {
     let text: &str = &view.text;
     if !text.bytes().fold(false, |found, byte| found | is_special(byte)) {
         return (None, Vec::new());
     }
-    let mut folder =
-        Folder { text, out: Mapped::with_capacity(text.len()), marks: Vec::new(), styled: 0, foreign: None };
+    let mut folder = Folder {
+        text,
+        out: Mapped::default(),
+        taken: 0,
+        changed: Vec::new(),
+        marks: Vec::new(),
+        styled: 0,
+        foreign: None,
+        word: (0..0, Word::Other),
+    };
     folder.run();
     if folder.styled < STYLED_LETTERS {
         folder.marks.retain(|mark| mark.kind != Structure::StyledLetters);
     }
-    let marks = folder.marks;
-    let normal = (folder.out.text != text).then(|| {
+    let Folder { out, marks, changed, .. } = folder;
+    let normal = (!changed.is_empty()).then(|| {
         let form = if view.form == Form::Raw { Form::Normal } else { view.form };
-        view.derive(folder.out, form)
+        Normal { view: view.derive(out, form), changed }
     });
     (normal, marks)
 }
 
 /// The normal form of a text by itself, where the way back is not needed.
 pub(crate) fn folded(text: &str) -> Cow<'_, str> {
-    fold(&View::raw(text)).0.map_or(Cow::Borrowed(text), |view| Cow::Owned(view.text.into_owned()))
+    fold(&View::raw(text)).0.map_or(Cow::Borrowed(text), |normal| Cow::Owned(normal.view.text.into_owned()))
 }
 
 /// Whether a byte begins something that the normal form may change.
@@ -65,71 +99,112 @@ fn is_special(byte: u8) -> bool {
 
 struct Folder<'t> {
     text: &'t str,
+    /// The form of the text up to `taken`.
     out: Mapped,
+    taken: usize,
+    changed: Vec<Range<usize>>,
     marks: Vec<Mark>,
     styled: usize,
     /// Whether the text has words of another script, once that was asked.
     foreign: Option<bool>,
+    /// The word of look-alikes met last, and in which letters it is written.
+    word: (Range<usize>, Word),
 }
 
 impl Folder<'_> {
     fn run(&mut self) {
         let bytes = self.text.as_bytes();
         let mut at = 0;
-        while at < bytes.len() {
-            let plain = bytes[at..].iter().position(|&byte| is_special(byte)).unwrap_or(bytes.len() - at);
-            if plain > 0 {
-                self.out.push_str(&self.text[at..at + plain], at);
-                at += plain;
-                continue;
-            }
-            at = self.special(at);
+        while let Some(plain) = bytes[at..].iter().position(|&byte| is_special(byte)) {
+            at = self.special(at + plain);
+        }
+        if !self.changed.is_empty() {
+            self.take(bytes.len());
         }
     }
 
-    /// Takes the character at `at`, and returns where the next one is.
+    /// Looks at the character at `at`, and returns where the next one is.
     fn special(&mut self, at: usize) -> usize {
         let Some(character) = self.text[at..].chars().next() else { return self.text.len() };
         let next = at + character.len_utf8();
+        if is_unchanging(character) {
+            return next;
+        }
         match invisible(character) {
             Some(Structure::AnsiEscape) => {
                 let end = ansi_end(self.text, at, character);
                 self.mark(Structure::AnsiEscape, at, end);
+                self.replace(at..end, std::iter::empty());
                 return end;
             }
             Some(kind) => {
                 if self.is_smuggled(kind, character, at, next) {
                     self.mark(kind, at, next);
                 }
+                self.replace(at..next, std::iter::empty());
                 return next;
             }
             None => {}
         }
         if let Some(&(latin, always)) = LOOK_ALIKES.get(&character) {
-            match script_of_word(self.text, at, next) {
+            match self.word_at(at, next) {
                 Word::Mixed => self.mark(Structure::MixedScript, at, next),
                 Word::LookAlikes if always && !self.is_foreign() => {}
-                _ => {
-                    self.out.push(character, at);
-                    return next;
-                }
+                _ => return next,
             }
-            self.out.push(latin, at);
+            self.replace(at..next, std::iter::once(latin));
             return next;
         }
-        if is_composed_script(character) {
-            self.out.push(character, at);
-            return next;
-        }
-        for part in std::iter::once(character).nfkd().filter(|part| !is_accent(*part)) {
-            let part = LOOK_ALIKES.get(&part).filter(|_| !part.is_alphabetic()).map_or(part, |found| found.0);
-            if part.is_ascii_alphabetic() && is_styled(character) {
-                self.styled += 1;
+        let parts = std::iter::once(character).nfkd().filter(|part| !is_accent(*part));
+        let parts: Vec<char> = parts
+            .map(|part| {
+                LOOK_ALIKES.get(&part).filter(|_| !part.is_alphabetic()).map_or(part, |found| found.0)
+            })
+            .collect();
+        if is_styled(character) {
+            let letters = parts.iter().filter(|part| part.is_ascii_alphabetic()).count();
+            self.styled += letters;
+            if letters > 0 {
                 self.mark(Structure::StyledLetters, at, next);
             }
-            self.out.push(part, at);
+        }
+        if parts != [character] {
+            self.replace(at..next, parts.into_iter());
         }
         next
+    }
+
+    /// Takes over what is left before `at` as it is.
+    fn take(&mut self, at: usize) {
+        if self.taken < at {
+            self.out.push_str(&self.text[self.taken..at], self.taken);
+        }
+        self.taken = at;
+    }
+
+    /// Takes `with` in place of `range`.
+    fn replace(&mut self, range: Range<usize>, with: impl Iterator<Item = char>) {
+        self.take(range.start);
+        let here = self.out.text.len();
+        with.for_each(|character| self.out.push(character, range.start));
+        self.taken = range.end;
+        let end = self.out.text.len();
+        match self.changed.last_mut() {
+            Some(last) if here <= last.end + NEAR_BYTES => last.end = end,
+            _ => self.changed.push(here..end),
+        }
+    }
+
+    /// In which letters the word around the character at `at` is written.
+    fn word_at(&mut self, at: usize, next: usize) -> Word {
+        if !self.word.0.contains(&at) {
+            let (start, end) = word_around(self.text, at, next);
+            // Of a long word only what is near counts, so that its letters are looked at one by one.
+            let short = end - start <= WORD_CHARS;
+            let word = script_of(self.text[start..end].chars());
+            self.word = (if short { start..end } else { at..at }, word);
+        }
+        self.word.1
     }
 
     /// Whether the text is, in part, written in another script. Then a word of nothing but look-alikes is one of
@@ -138,9 +213,10 @@ impl Folder<'_> {
         let text = self.text;
         *self.foreign.get_or_insert_with(|| {
             text.char_indices().any(|(at, c)| {
-                matches!(c, '\u{370}'..='\u{52f}')
-                    && c.is_alphabetic()
-                    && script_of_word(text, at, at) == Word::Other
+                matches!(c, '\u{370}'..='\u{52f}') && c.is_alphabetic() && {
+                    let (start, end) = word_around(text, at, at + c.len_utf8());
+                    script_of(text[start..end].chars()) == Word::Other
+                }
             })
         })
     }
@@ -247,20 +323,43 @@ enum Word {
     Other,
 }
 
-fn script_of_word(text: &str, at: usize, next: usize) -> Word {
+/// Where the word around the character from `at` to `next` begins and ends, as far as it is looked at.
+fn word_around(text: &str, at: usize, next: usize) -> (usize, usize) {
     let in_word = |c: &char| c.is_alphabetic() || invisible(*c).is_some();
-    let before = text[..at].chars().rev().take_while(in_word).take(WORD_CHARS);
-    let after = text[next..].chars().take_while(in_word).take(WORD_CHARS);
-    let mut word = Word::LookAlikes;
-    for letter in before.chain(after).filter(|c| c.is_alphabetic()) {
+    let bytes = |chars: &mut dyn Iterator<Item = char>| {
+        chars.take_while(in_word).take(WORD_CHARS).map(char::len_utf8).sum::<usize>()
+    };
+    (at - bytes(&mut text[..at].chars().rev()), next + bytes(&mut text[next..].chars()))
+}
+
+fn script_of(word: impl Iterator<Item = char>) -> Word {
+    let mut script = Word::LookAlikes;
+    for letter in word.filter(|c| c.is_alphabetic()) {
         if letter.is_ascii_alphabetic() {
             return Word::Mixed;
         }
         if !LOOK_ALIKES.get(&letter).is_some_and(|(_, always)| *always) {
-            word = Word::Other;
+            script = Word::Other;
         }
     }
-    word
+    script
+}
+
+/// Whether a character is its own normal form and no finding, wherever it stands. Most of those of a text are.
+fn is_unchanging(character: char) -> bool {
+    static PLAIN: LazyLock<Vec<u64>> = LazyLock::new(|| {
+        let mut bits = vec![0; (1 << 16) / 64];
+        for code in 0x80..1 << 16 {
+            let Some(c) = char::from_u32(code) else { continue };
+            let itself = is_composed_script(c) || std::iter::once(c).nfkd().eq([c]) && !is_accent(c);
+            if itself && invisible(c).is_none() && !LOOK_ALIKES.contains_key(&c) {
+                bits[code as usize / 64] |= 1 << (code % 64);
+            }
+        }
+        bits
+    });
+    let code = u32::from(character);
+    PLAIN.get(code as usize / 64).is_some_and(|bits: &u64| bits >> (code % 64) & 1 == 1)
 }
 
 /// Scripts whose letters NFKD would take apart for no gain.
@@ -340,7 +439,7 @@ mod tests {
         for (text, normal, kinds) in cases {
             let view = View::raw(text);
             let (folded, marks) = fold(&view);
-            let folded = folded.map_or_else(|| (*text).to_owned(), |view| view.text.into_owned());
+            let folded = folded.map_or_else(|| (*text).to_owned(), |normal| normal.view.text.into_owned());
             let found: Vec<Structure> = marks.iter().map(|mark| mark.kind).collect();
             assert_eq!((folded.as_str(), found.as_slice()), (*normal, *kinds), "{text:?}");
         }

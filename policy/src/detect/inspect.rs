@@ -135,9 +135,9 @@ impl Inspector {
             if let Some(tools) = tools {
                 tools.commanded(&view.text).for_each(|range| mark(&mut hits, Structure::SessionTool, range));
             }
-            self.scan(matcher, &view, hits, &mut drafts);
+            self.scan(matcher, &view, &view.whole(), hits, &mut drafts);
             if let Some(normal) = &normal {
-                self.scan(matcher, normal, Vec::new(), &mut drafts);
+                self.scan(matcher, &normal.view, &normal.near(), Vec::new(), &mut drafts);
             }
             // What was spelt otherwise is spelt so once.
             let respelt = matches!(
@@ -145,7 +145,7 @@ impl Inspector {
                 Form::Spaced | Form::Leetspeak | Form::Rot13 | Form::Escapes | Form::Reversed
             );
             if depth < MAX_DEPTH && !respelt {
-                let plain = normal.as_ref().unwrap_or(&view);
+                let plain = normal.as_ref().map_or(&view, |normal| &normal.view);
                 queue.extend(decode::respelt(plain).into_iter().map(|view| (view, depth + 1)));
             }
             queue.extend(found.into_iter().map(|run| (run.view, depth + 1)));
@@ -153,8 +153,16 @@ impl Inspector {
         self.keep(matcher, text, drafts, field);
     }
 
-    fn scan(&mut self, matcher: &Matcher, view: &View<'_>, mut hits: Vec<Hit>, drafts: &mut Vec<Draft>) {
-        matcher.scan(&view.text, &mut self.work, &mut hits);
+    /// Takes into `drafts` what is found in these ranges of a view, beside the `hits` that are known.
+    fn scan(
+        &mut self,
+        matcher: &Matcher,
+        view: &View<'_>,
+        ranges: &[Range<usize>],
+        mut hits: Vec<Hit>,
+        drafts: &mut Vec<Draft>,
+    ) {
+        matcher.scan(&view.text, ranges, &mut self.work, &mut hits);
         if hits.is_empty() {
             return;
         }
@@ -250,7 +258,8 @@ impl Joined {
         let mut view = View::raw(&self.text);
         view.form = Form::Joined;
         let (normal, _) = fold(&view);
-        inspector.scan(matcher, normal.as_ref().unwrap_or(&view), Vec::new(), &mut drafts);
+        let view = normal.map_or(view, |normal| normal.view);
+        inspector.scan(matcher, &view, &view.whole(), Vec::new(), &mut drafts);
         drafts.retain(|draft| {
             let id = &matcher.probes[usize::from(draft.rule)].rule.id;
             !inspector

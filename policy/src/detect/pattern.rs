@@ -7,7 +7,7 @@ use super::probe::{GAP_BYTES, SHORT_GAP_BYTES};
 use regex::bytes::{Match, Regex, RegexBuilder};
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::literal::Extractor;
-use regex_syntax::hir::{Hir, Look};
+use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
 /// Stands for the rest of a sentence, up to [`GAP_BYTES`](super::probe::GAP_BYTES).
 const GAP: char = '…';
@@ -64,9 +64,17 @@ pub(super) struct Part {
     pub(super) gap: usize,
     /// What it matches.
     pub(super) regex: Lazy,
-    /// One of these stands, in some case and where a word begins, at the beginning of a match. Empty: nothing is
-    /// known.
+    /// What stands in every match, in order. Empty: nothing is known.
+    pub(super) slots: Vec<Slot>,
+}
+
+/// A place of a match where one of some words stands, in some case and where a word begins.
+#[derive(Clone, Debug)]
+pub(super) struct Slot {
+    /// The words, sorted; at least one.
     pub(super) words: Vec<Word>,
+    /// Whether the match begins with it.
+    pub(super) leads: bool,
 }
 
 /// What a match begins with: a word, and what comes behind the white space after it.
@@ -137,10 +145,67 @@ fn part(source: &str, gap: usize) -> Result<Part, String> {
         return Err(format!("{source:?} matches the empty text"));
     }
     let regex = Lazy { source: blanks(source), compiled: OnceLock::new() };
-    let words = words(&hir);
+    Ok(Part { gap, regex, slots: slots(&hir) })
+}
+
+/// The places of a match where it is known which words may stand.
+fn slots(hir: &Hir) -> Vec<Slot> {
+    let items = match hir.kind() {
+        HirKind::Concat(items) => items.as_slice(),
+        _ => std::slice::from_ref(hir),
+    };
     let at_word = hir.properties().look_set_prefix().contains(Look::WordAscii);
-    let known = words.iter().all(|word| word.is_rare(at_word));
-    Ok(Part { gap, regex, words: if known { words } else { Vec::new() } })
+    let mut slots: Vec<Slot> = slot(items, at_word, true).into_iter().collect();
+    // Whether a word begins with the item, and the least number of bytes before it.
+    let (mut begins, mut before) = (true, 0);
+    for (index, item) in items.iter().enumerate() {
+        let least = item.properties().minimum_len().unwrap_or(0);
+        if index > 0 && least > 0 && (before > 0 || slots.is_empty()) {
+            slots.extend(slot(&items[index..], begins, false).filter(|slot| begins || slot.is_sign()));
+        }
+        before += least;
+        begins = match item.kind() {
+            HirKind::Look(Look::WordAscii) => true,
+            HirKind::Look(_) => begins,
+            _ if least == 0 => begins && ends_blank(item),
+            _ => ends_blank(item),
+        };
+    }
+    slots
+}
+
+/// The slot that `items` begin with, if its words are known and worth looking for.
+fn slot(items: &[Hir], at_word: bool, leads: bool) -> Option<Slot> {
+    let words = words(&Hir::concat(items.to_vec()));
+    let known = !words.is_empty() && words.iter().all(|word| word.is_rare(at_word));
+    known.then_some(Slot { words, leads })
+}
+
+impl Slot {
+    /// Whether all its words begin with signs or other letters than ASCII, which are found wherever they stand.
+    fn is_sign(&self) -> bool {
+        self.words.iter().all(|word| {
+            word.text
+                .bytes()
+                .next()
+                .is_some_and(|byte| byte.is_ascii_punctuation() && byte != b'_' || byte >= 0xc0)
+        })
+    }
+}
+
+/// Whether every match ends with white space, if it is not empty.
+fn ends_blank(hir: &Hir) -> bool {
+    match hir.kind() {
+        HirKind::Literal(literal) => literal.0.last().is_some_and(u8::is_ascii_whitespace),
+        HirKind::Class(Class::Bytes(class)) => class
+            .ranges()
+            .iter()
+            .all(|range| (range.start()..=range.end()).all(|byte| byte.is_ascii_whitespace())),
+        HirKind::Repetition(repetition) => ends_blank(&repetition.sub),
+        HirKind::Concat(items) => items.last().is_some_and(ends_blank),
+        HirKind::Alternation(branches) => branches.iter().all(ends_blank),
+        _ => false,
+    }
 }
 
 /// A blank is any run of white space; in a class it stays what it is.
@@ -203,27 +268,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_knows_the_words_that_it_begins_with() {
-        // Pattern; of each part its words.
-        let cases: &[(&str, &[&[&str]])] = &[
-            ("(?:ignore|disregard) … previous", &[&["disregard", "ignore"], &["previous"]]),
-            (r"\b(?:do not|don't) … (?:tell|inform)", &[&["do>not", "don't"], &["inform", "tell"]]),
-            (r"[a-z]+@", &[&[]]),
-            ("<(?:system|important)>", &[&["<important>", "<system>"]]),
-            (r"\bimportant(?: note)?", &[&["important"]]),
-            ("(?:the )?user", &[&["the>user", "user"]]),
-            ("(?:if )?x", &[&[]]),
-            (r"\b(?:cc|bcc) \S", &[&["bcc", "cc"]]),
-            (r"!\[x?", &[&["!["]]),
+    fn a_part_knows_the_words_that_stand_in_it() {
+        // Pattern; its slots, those of other parts after `…`, those that do not lead in brackets.
+        let cases = [
+            ("(?:ignore|disregard) … previous", "disregard ignore … previous"),
+            (r"\b(?:do not|don't) … (?:tell|inform)", "do>not don't … inform tell"),
+            (r"[a-z]+@", ""),
+            ("<(?:system|important)>", "<important> <system>"),
+            (r"\bimportant(?: note)?", "important"),
+            ("(?:the )?user", "the>user user"),
+            ("(?:if )?x", ""),
+            (r"\b(?:cc|bcc) \S", "bcc cc"),
+            (r"!\[x?", "!["),
+            (
+                r"\bnever (?:\w+ ){0,3}(?:tell|show)\b(?: \w+)* (?:to )?(?:the )?users?",
+                "never (show tell) (user)",
+            ),
+            (r"\b(?:my|your) \w*word", "my your"),
+            (r"[a-z]+\.env", "(.env)"),
+            (r"[a-z]+_env", ""),
+            (r"(?:all|any)?(?: of)? them", ""),
+            (r"[a-z]+[\s-]env", ""),
+            (r"\bno(?: \w+)?\bway", "no (way)"),
         ];
         for (source, expected) in cases {
-            let pattern = compile(source).unwrap();
-            let shown = |word: &Word| {
+            let word = |word: &Word| {
                 [word.text.as_str(), word.next.as_str()].join(if word.next.is_empty() { "" } else { ">" })
             };
-            let found: Vec<Vec<String>> =
-                pattern.parts.iter().map(|part| part.words.iter().map(shown).collect()).collect();
-            assert_eq!(found, *expected, "{source}");
+            let slot = |slot: &Slot| {
+                let words = slot.words.iter().map(word).collect::<Vec<_>>().join(" ");
+                if slot.leads { words } else { format!("({words})") }
+            };
+            let part = |part: &Part| part.slots.iter().map(slot).collect::<Vec<_>>().join(" ");
+            let found = compile(source).unwrap().parts.iter().map(part).collect::<Vec<_>>().join(" … ");
+            assert_eq!(found, expected, "{source}");
         }
     }
 

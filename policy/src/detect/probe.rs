@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::finder::Finder;
+use super::index::{Index, Places, Region};
 use super::pattern::Pattern;
 use super::rules::{Rule, Scope, Structure};
 /// How long the rest of a sentence that `…` stands for may be. Bytes.
@@ -20,7 +20,7 @@ const PART_BYTES: usize = 160;
 /// How far from a hit others may be that are in one window with it. Bytes.
 const WINDOW_BYTES: usize = 2 * super::window::SENTENCE_BYTES;
 /// How far the beginnings of two parts may be apart. Bytes.
-const STEP_BYTES: usize = GAP_BYTES + PART_BYTES;
+pub(super) const STEP_BYTES: usize = GAP_BYTES + PART_BYTES;
 
 /// One match of one rule, in a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,10 +53,8 @@ pub(super) struct Work {
     pub(super) decoded: usize,
     /// Whether one of them was not enough.
     pub(super) exceeded: bool,
-    links: Vec<Link>,
+    places: Places,
     regions: Vec<Region>,
-    /// Tells links of this scan from those of earlier ones.
-    scan: u32,
 }
 
 impl Default for Work {
@@ -66,48 +64,10 @@ impl Default for Work {
             hits: 20_000,
             decoded: 1 << 20,
             exceeded: false,
-            links: Vec::new(),
+            places: Places::default(),
             regions: Vec::new(),
-            scan: 0,
         }
     }
-}
-
-/// Of one part of one pattern: where its words, after those of all parts before it, were seen last.
-#[derive(Clone, Copy, Debug, Default)]
-struct Link {
-    scan: u32,
-    /// Where the word stands.
-    at: usize,
-    /// Where the first part of the chain may begin.
-    origin: usize,
-}
-
-/// Where a pattern is to be run, still growing.
-#[derive(Clone, Copy, Debug)]
-struct Region {
-    pattern: u16,
-    start: usize,
-    end: usize,
-}
-
-/// A part that a word belongs to.
-#[derive(Clone, Debug)]
-struct Owner {
-    /// What has to follow the word: one of these, in small letters. Empty: anything.
-    next: Vec<Box<[u8]>>,
-    /// The first bytes of those, as bits.
-    first: u128,
-    pattern: u16,
-    /// Index of the part's link.
-    link: u32,
-    /// The nearest part before it that has words, as steps back in `links` and in the pattern; 0: none has.
-    back: u8,
-    /// Parts before this one in all.
-    before: u8,
-    /// Parts after this one; `last` says that none of them has words.
-    after: u8,
-    last: bool,
 }
 
 /// The rules of one scope.
@@ -127,12 +87,9 @@ pub(super) struct Matcher {
 struct Patterns {
     /// Each with the index of its rule.
     patterns: Vec<(u16, Arc<Pattern>)>,
-    words: Finder,
-    /// Of each word, the parts that it belongs to.
-    owners: Vec<Vec<Owner>>,
+    index: Index,
     /// Patterns without words: they run over every text.
     always: Vec<u16>,
-    links: usize,
 }
 
 impl Matcher {
@@ -168,10 +125,12 @@ impl Matcher {
         rules.map(|rule| self.probes[usize::from(rule)].rule.id.as_str()).collect()
     }
 
-    /// Appends every hit in `text`; those of supporting rules only near others.
-    pub(super) fn scan(&self, text: &str, work: &mut Work, hits: &mut Vec<Hit>) {
+    /// Appends every hit in these ranges of `text`, which do not overlap; those of supporting rules only near others.
+    pub(super) fn scan(&self, text: &str, ranges: &[Range<usize>], work: &mut Work, hits: &mut Vec<Hit>) {
         let bytes = text.as_bytes();
-        self.leading.scan(bytes, 0..bytes.len(), work, hits);
+        for range in ranges {
+            self.leading.scan(bytes, range.clone(), work, hits);
+        }
         if hits.is_empty() {
             return;
         }
@@ -192,19 +151,8 @@ impl Matcher {
 
 impl Patterns {
     fn new(patterns: Vec<(u16, Arc<Pattern>)>) -> Result<Self, String> {
-        let (mut always, mut links) = (Vec::new(), 0);
-        let mut words: BTreeMap<&str, Vec<Owner>> = BTreeMap::new();
-        for (number, (_, pattern)) in patterns.iter().enumerate() {
-            let number = u16::try_from(number).map_err(|_| "more than 65,535 patterns".to_owned())?;
-            if pattern.parts.iter().all(|part| part.words.is_empty()) {
-                always.push(number);
-            }
-            own(number, pattern, links, &mut words);
-            links += pattern.parts.len();
-        }
-        let finder = Finder::new(words.keys().copied())?;
-        let owners = words.into_values().collect();
-        Ok(Self { patterns, words: finder, owners, always, links })
+        let (index, always) = Index::new(patterns.iter().map(|(_, pattern)| &**pattern))?;
+        Ok(Self { patterns, index, always })
     }
 
     /// Appends the hits that begin in `range`, or a little behind it.
@@ -212,17 +160,8 @@ impl Patterns {
         for &number in &self.always {
             self.run(Region { pattern: number, start: range.start, end: range.end }, text, work, hits);
         }
-        work.scan = work.scan.wrapping_add(1);
-        work.links.resize(work.links.len().max(self.links), Link::default());
         let mut regions = std::mem::take(&mut work.regions);
-        self.words.find(text, range, |word, place| {
-            let next = next_word(text, place.end);
-            for owner in &self.owners[word] {
-                if owner.goes_on(next) {
-                    chain(owner, place.start, text.len(), work, &mut regions);
-                }
-            }
-        });
+        self.index.regions(text, range, &mut work.places, &mut regions);
         // By pattern, so that what overlaps comes together.
         regions.sort_unstable_by_key(|region| (region.pattern, region.start));
         let mut open: Option<Region> = None;
@@ -274,92 +213,6 @@ impl Patterns {
             work.hits -= 1;
             hits.push(Hit { rule: *rule, start: found.start(), end });
             from = from.max(end);
-        }
-    }
-}
-
-/// Enters the words of a pattern's parts.
-fn own<'p>(number: u16, pattern: &'p Pattern, base: usize, words: &mut BTreeMap<&'p str, Vec<Owner>>) {
-    let worded: Vec<usize> =
-        (0..pattern.parts.len()).filter(|&index| !pattern.parts[index].words.is_empty()).collect();
-    // There are at most a handful of parts, so nothing is cut off.
-    let small = |count: usize| u8::try_from(count).unwrap_or(u8::MAX);
-    for (nth, &index) in worded.iter().enumerate() {
-        let owner = Owner {
-            next: Vec::new(),
-            first: 0,
-            pattern: number,
-            link: u32::try_from(base + index).unwrap_or(u32::MAX),
-            back: nth.checked_sub(1).map_or(0, |before| small(index - worded[before])),
-            before: small(index),
-            after: small(pattern.parts.len() - 1 - index),
-            last: nth + 1 == worded.len(),
-        };
-        // They are sorted: those with the same word come together, the one without a next word first.
-        for same in pattern.parts[index].words.chunk_by(|a, b| a.text == b.text) {
-            let mut owner = owner.clone();
-            if same.iter().all(|word| !word.next.is_empty()) {
-                owner.next = same.iter().map(|word| word.next.as_bytes().into()).collect();
-                owner.first = owner.next.iter().fold(0, |bits, next| bits | first_bit(next));
-            }
-            words.entry(&same[0].text).or_default().push(owner);
-        }
-    }
-}
-
-impl Owner {
-    /// Whether the text goes on as it has to: `next` is what follows the white space after the word, if there is any.
-    fn goes_on(&self, next: Option<&[u8]>) -> bool {
-        if self.next.is_empty() {
-            return true;
-        }
-        let Some(text) = next.filter(|text| first_bit(text) & self.first != 0) else { return false };
-        self.next
-            .iter()
-            .any(|next| text.get(..next.len()).is_some_and(|text| text.eq_ignore_ascii_case(next)))
-    }
-}
-
-/// The bit of the first byte, whatever its case; of other bytes than ASCII, one for all.
-fn first_bit(text: &[u8]) -> u128 {
-    text.first().map_or(0, |byte| 1 << (byte.to_ascii_lowercase().min(127)))
-}
-
-/// What follows the white space at `end`, if there is any.
-fn next_word(text: &[u8], end: usize) -> Option<&[u8]> {
-    let rest = text.get(end..)?;
-    let blanks = rest.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
-    (blanks > 0).then(|| &rest[blanks..])
-}
-
-/// Notes that a word of a part stands at `at`. Where those of all parts do, within reach of each other, that is a
-/// region to run the pattern in.
-fn chain(owner: &Owner, at: usize, length: usize, work: &mut Work, regions: &mut Vec<Region>) {
-    let scan = work.scan;
-    let here = owner.link as usize;
-    let origin = if owner.back == 0 {
-        at.saturating_sub(usize::from(owner.before) * STEP_BYTES)
-    } else {
-        match work.links.get(here - usize::from(owner.back)) {
-            Some(before)
-                if before.scan == scan
-                    && at.saturating_sub(before.at) <= usize::from(owner.back) * STEP_BYTES =>
-            {
-                before.origin
-            }
-            _ => return,
-        }
-    };
-    let Some(link) = work.links.get_mut(here) else { return };
-    // One chain may begin before another ends: the earlier origin serves both.
-    let near = link.scan == scan && at.saturating_sub(link.at) <= STEP_BYTES;
-    let origin = if near { origin.min(link.origin) } else { origin };
-    *link = Link { scan, at, origin };
-    if owner.last {
-        let end = (at + (1 + usize::from(owner.after)) * STEP_BYTES).min(length);
-        match regions.last_mut() {
-            Some(last) if last.pattern == owner.pattern && last.start == origin => last.end = end,
-            _ => regions.push(Region { pattern: owner.pattern, start: origin, end }),
         }
     }
 }

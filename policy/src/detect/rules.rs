@@ -15,6 +15,7 @@ use serde::Deserialize;
 use serde_saphyr::Spanned;
 
 use super::CustomPattern;
+use super::examples;
 use super::pattern::{self, Pattern};
 use crate::event::{Category, Severity};
 
@@ -118,8 +119,7 @@ pub struct Rule {
 }
 
 /// Texts to try a rule with.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Clone, Debug, Default)]
 pub struct Examples {
     /// It must match each of these.
     pub matches: Vec<String>,
@@ -129,8 +129,10 @@ pub struct Examples {
 
 /// What is wrong with a rule file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{line}:{column}: {what}; expected {expected}")]
+#[error("{file}:{line}:{column}: {what}; expected {expected}")]
 pub struct RuleError {
+    /// Name of the file; where it is none, what stands in its place.
+    pub file: String,
     /// Line, from 1; 0 where it is not known.
     pub line: u64,
     /// Column, from 1; 0 where it is not known.
@@ -142,9 +144,14 @@ pub struct RuleError {
 }
 
 impl RuleError {
-    fn at<T>(place: &Spanned<T>, what: impl Into<String>, expected: impl Into<String>) -> Self {
+    fn at<T>(file: &str, place: &Spanned<T>, what: impl Into<String>, expected: impl Into<String>) -> Self {
         let (line, column) = (place.referenced.line(), place.referenced.column());
-        Self { line, column, what: what.into(), expected: expected.into() }
+        Self { file: file.into(), line, column, what: what.into(), expected: expected.into() }
+    }
+
+    /// One without a place in a file.
+    pub(super) fn nowhere(file: &str, what: impl Into<String>, expected: impl Into<String>) -> Self {
+        Self { file: file.into(), line: 0, column: 0, what: what.into(), expected: expected.into() }
     }
 }
 
@@ -193,8 +200,19 @@ struct Entry {
     patterns: Vec<Spanned<String>>,
     structure: Option<Structure>,
     #[serde(default)]
-    examples: Examples,
+    examples: SpannedExamples,
 }
+
+/// [`Examples`], with where each stands.
+#[derive(Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct SpannedExamples {
+    matches: Vec<Spanned<String>>,
+    passes: Vec<Spanned<String>>,
+}
+
+/// The name of a rule's file, and where its examples stand.
+type Tries<'a> = (&'a str, SpannedExamples);
 
 impl RuleSet {
     /// The built-in rules.
@@ -202,7 +220,7 @@ impl RuleSet {
     /// # Errors
     /// None in a release: a test parses them.
     pub fn built_in() -> Result<Self, Vec<RuleError>> {
-        Self::read(BUILT_IN.iter().map(|(_, text)| *text))
+        Self::read(BUILT_IN.iter().copied()).map(|(rules, _)| rules)
     }
 
     /// The names and texts of the built-in rule files.
@@ -210,45 +228,45 @@ impl RuleSet {
         BUILT_IN
     }
 
-    /// Reads one rule file.
+    /// Reads one rule file, which errors call `name`, and tries its rules on their examples.
     ///
     /// # Errors
-    /// Everything that is wrong with it, in order; where it is no YAML, or not of this shape, the first thing.
-    pub fn parse(yaml: &str) -> Result<Self, Vec<RuleError>> {
-        Self::parse_all([yaml])
+    /// Everything that is wrong with it, in order; where it is no YAML, or not of this shape, the first thing. What is
+    /// wrong with patterns and examples comes only when nothing else is.
+    pub fn parse(name: &str, yaml: &str) -> Result<Self, Vec<RuleError>> {
+        Self::parse_all([(name, yaml)])
     }
 
-    /// Reads several rule files. Fragments are shared among them, and an id must be unique in all.
+    /// Reads several rule files, names and texts. Fragments are shared among them, and an id must be unique in all.
     ///
     /// # Errors
     /// As [`parse`](Self::parse), of all files.
-    pub fn parse_all<'a>(files: impl IntoIterator<Item = &'a str>) -> Result<Self, Vec<RuleError>> {
-        let rules = Self::read(files)?;
-        let force = |rule: &Rule| {
-            let outcome = rule.compiled.iter().try_for_each(|pattern| pattern.force());
-            outcome.err().map(|what| RuleError {
-                line: 0,
-                column: 0,
-                what: format!("rule {:?}: {what}", rule.id),
-                expected: "a pattern that compiles".into(),
-            })
-        };
-        let errors: Vec<RuleError> = rules.rules.iter().filter_map(force).collect();
+    pub fn parse_all<'a>(
+        files: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, Vec<RuleError>> {
+        let (rules, examples) = Self::read(files)?;
+        let tried = rules.rules.iter().zip(&examples);
+        let errors: Vec<RuleError> =
+            tried.flat_map(|(rule, (file, at))| tried_on_examples(file, rule, at)).collect();
         if errors.is_empty() { Ok(rules) } else { Err(errors) }
     }
 
-    /// Reads rule files whose patterns a test compiles.
-    fn read<'a>(files: impl IntoIterator<Item = &'a str>) -> Result<Self, Vec<RuleError>> {
+    /// Reads rule files; of each rule its file's name and its examples come with it. Whether patterns compile is not
+    /// tried, and examples are not: a test does so with the built-in ones.
+    fn read<'a>(
+        files: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<(Self, Vec<Tries<'a>>), Vec<RuleError>> {
         let (mut errors, mut fragments, mut entries) = (Vec::new(), BTreeMap::new(), Vec::new());
-        for yaml in files {
+        for (name, yaml) in files {
             match serde_saphyr::from_str::<File>(yaml) {
                 Ok(file) => {
                     fragments.extend(file.fragments);
-                    entries.extend(file.rules);
+                    entries.extend(file.rules.into_iter().map(|entry| (name, entry)));
                 }
                 Err(error) => {
                     let place = error.location();
                     errors.push(RuleError {
+                        file: name.into(),
                         line: place.map_or(0, |place| place.line()),
                         column: place.map_or(0, |place| place.column()),
                         what: error.without_snippet().to_string(),
@@ -259,18 +277,16 @@ impl RuleSet {
         }
         let fragments = fragments.iter().map(|(name, text)| (name.as_str(), text.value.as_str())).collect();
         let mut seen = BTreeSet::new();
-        let mut rules = Vec::new();
-        for entry in entries {
+        let (mut rules, mut examples) = (Vec::new(), Vec::new());
+        for (file, entry) in entries {
             if !seen.insert(entry.id.value.clone()) {
-                errors.push(RuleError::at(
-                    &entry.id,
-                    format!("second rule {:?}", entry.id.value),
-                    "unique ids",
-                ));
+                let what = format!("second rule {:?}", entry.id.value);
+                errors.push(RuleError::at(file, &entry.id, what, "unique ids"));
             }
-            rules.push(entry.check(&fragments, &mut errors));
+            examples.push((file, entry.examples.clone()));
+            rules.push(entry.check(file, &fragments, &mut errors));
         }
-        if errors.is_empty() { Ok(Self { rules }) } else { Err(errors) }
+        if errors.is_empty() { Ok((Self { rules }, examples)) } else { Err(errors) }
     }
 
     /// The user's patterns as rules.
@@ -283,7 +299,7 @@ impl RuleSet {
                 Ok(pattern) => vec![Arc::new(pattern)],
                 Err(reason) => {
                     let what = format!("custom pattern {:?}: {reason}", custom.name);
-                    errors.push(RuleError { line: 0, column: 0, what, expected: EXPRESSION.into() });
+                    errors.push(RuleError::nowhere("custom_patterns", what, EXPRESSION));
                     continue;
                 }
             };
@@ -316,12 +332,7 @@ impl RuleSet {
             .rules
             .iter()
             .filter(twice)
-            .map(|rule| RuleError {
-                line: 0,
-                column: 0,
-                what: format!("second rule {:?}", rule.id),
-                expected: "unique ids".into(),
-            })
+            .map(|rule| RuleError::nowhere("rules", format!("second rule {:?}", rule.id), "unique ids"))
             .collect();
         self.rules.extend(more.rules);
         if errors.is_empty() { Ok(self) } else { Err(errors) }
@@ -334,9 +345,9 @@ impl RuleSet {
 }
 
 impl Entry {
-    fn check(self, fragments: &BTreeMap<&str, &str>, errors: &mut Vec<RuleError>) -> Rule {
+    fn check(self, file: &str, fragments: &BTreeMap<&str, &str>, errors: &mut Vec<RuleError>) -> Rule {
         let id = &self.id;
-        let mut wrong = |what: &str, expected: &str| errors.push(RuleError::at(id, what, expected));
+        let mut wrong = |what: &str, expected: &str| errors.push(RuleError::at(file, id, what, expected));
         let simple = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
         if id.value.is_empty() || !id.value.chars().all(simple) {
             wrong("an id with other characters", "small letters, digits, - and _");
@@ -366,7 +377,7 @@ impl Entry {
                     compiled.push(Arc::new(pattern));
                     patterns.push(text);
                 }
-                Err(reason) => errors.push(RuleError::at(source, reason, EXPRESSION)),
+                Err(reason) => errors.push(RuleError::at(file, source, reason, EXPRESSION)),
             }
         }
         Rule {
@@ -381,7 +392,36 @@ impl Entry {
             patterns,
             compiled,
             structure: self.structure,
-            examples: self.examples,
+            examples: Examples {
+                matches: self.examples.matches.into_iter().map(|text| text.value).collect(),
+                passes: self.examples.passes.into_iter().map(|text| text.value).collect(),
+            },
         }
     }
+}
+
+/// What is wrong with the patterns of a rule, and with what it says of its examples.
+fn tried_on_examples(file: &str, rule: &Rule, at: &SpannedExamples) -> Vec<RuleError> {
+    let named = |what: String| RuleError::nowhere(file, format!("rule {:?}: {what}", rule.id), EXPRESSION);
+    if let Err(what) = rule.compiled.iter().try_for_each(|pattern| pattern.force()) {
+        return vec![named(what)];
+    }
+    let wrong = match examples::wrong(rule) {
+        Ok(wrong) => wrong,
+        Err(what) => return vec![named(what)],
+    };
+    let place = |(text, must): (&str, bool)| {
+        let (list, what, expected) = if must {
+            (&at.matches, "does not match", "a text that it matches")
+        } else {
+            (&at.passes, "matches", "a text that it does not match")
+        };
+        let what = format!("rule {:?} {what} its example {text:?}", rule.id);
+        let found = list.iter().find(|example| example.value == text);
+        found.map_or_else(
+            || RuleError::nowhere(file, &what, expected),
+            |example| RuleError::at(file, example, &what, expected),
+        )
+    };
+    wrong.into_iter().map(place).collect()
 }

@@ -29,26 +29,6 @@ fn found<'i>(inspection: &'i Inspection, pattern: &str) -> Option<&'i Detection>
     inspection.detections.iter().find(|detection| detection.pattern == pattern)
 }
 
-/// Whether one rule alone finds anything in an example, in some scope.
-fn finds(rule: &Rule, example: &str) -> bool {
-    let mut alone = rule.clone();
-    alone.support = false;
-    alone.weights.values_mut().for_each(|weight| *weight = 100);
-    let detector = Detector::new(RuleSet { rules: vec![alone] }, &DetectConfig::default()).unwrap();
-    let text = serde_json::to_string(example).unwrap();
-    let name = json!({"properties": {example: 1}}).to_string();
-    rule.weights.keys().any(|scope| {
-        let inspections = match scope {
-            Scope::Definition => vec![detector.text(Subject::Instructions, "", example)],
-            Scope::Name => vec![detector.tool(&name)],
-            Scope::Result => vec![detector.result(&text, &ToolNames::default())],
-            Scope::Argument => vec![detector.arguments(&text)],
-            Scope::Request => vec![detector.sampling(&name), detector.sampling(&text)],
-        };
-        inspections.iter().any(|inspection| !inspection.detections.is_empty())
-    })
-}
-
 #[test]
 fn every_rule_matches_what_it_must_and_nothing_it_must_not() {
     let mut wrong = Vec::new();
@@ -57,15 +37,8 @@ fn every_rule_matches_what_it_must_and_nothing_it_must_not() {
         // Those without need more than a text: the tests below have them.
         let examples = !rule.examples.matches.is_empty() && !rule.examples.passes.is_empty();
         assert!(examples || rule.structure.is_some(), "{} has no examples", rule.id);
-        for (examples, expected) in [(&rule.examples.matches, true), (&rule.examples.passes, false)] {
-            for example in examples.iter().filter(|example| finds(rule, example) != expected) {
-                wrong.push(format!(
-                    "{}: {example:?} must {}match",
-                    rule.id,
-                    if expected { "" } else { "not " }
-                ));
-            }
-        }
+        wrong
+            .extend(examples::wrong(rule).unwrap().into_iter().map(|wrong| format!("{} {wrong:?}", rule.id)));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -291,13 +264,27 @@ fn what_is_wrong_with_a_rule_file_is_said_with_its_place() {
         (rule("    weight: {result: 0}\n    patterns: ['x']\n"), &[(2, 9, "out of range")]),
         (rule("    severity: huge\n"), &[(6, 15, "huge")]),
         (rule("    severty: high\n"), &[(6, 5, "severty")]),
+        (
+            rule(
+                "    severity: low\n    patterns: ['xy+']\n    examples: {matches: ['a xy'], passes: ['x']}\n",
+            ),
+            &[],
+        ),
+        (
+            rule(
+                "    severity: low\n    support: true\n    patterns: ['xy+']\n    examples:\n      matches: ['xyy', 'yx']\n      \
+                 passes: ['Xy']\n",
+            ),
+            &[(10, 24, "does not match its example \"yx\""), (11, 16, "matches its example \"Xy\"")],
+        ),
     ];
     for (yaml, expected) in cases {
-        let errors = RuleSet::parse(&yaml).err().unwrap_or_default();
+        let errors = RuleSet::parse("ours.yaml", &yaml).err().unwrap_or_default();
         assert_eq!(errors.len(), expected.len(), "{yaml} {errors:?}");
         for (error, (line, column, part)) in errors.iter().zip(expected) {
             assert_eq!((error.line, error.column), (*line, *column), "{yaml} {error}");
             assert!(error.what.contains(part), "{error}");
+            assert!(error.to_string().starts_with(&format!("ours.yaml:{line}:{column}: ")), "{error}");
         }
     }
 }
@@ -327,7 +314,7 @@ fn a_detection_reads_back() {
 /// They are compiled when they are first run, and what does not compile would find nothing.
 #[test]
 fn every_built_in_pattern_compiles() {
-    let files = RuleSet::built_in_files().iter().map(|(_, text)| *text);
+    let files = RuleSet::built_in_files().iter().copied();
     assert_eq!(
         RuleSet::parse_all(files).map(|set| set.rules().len()),
         RuleSet::built_in().map(|set| set.rules().len())

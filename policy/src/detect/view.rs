@@ -45,6 +45,12 @@ impl<'a> View<'a> {
         }
     }
 
+    /// All of the text, as the only range of a list.
+    pub(super) fn whole(&self) -> [Range<usize>; 1] {
+        let end = self.text.len();
+        [Range { start: 0, end }]
+    }
+
     /// Another form of this view's text, `mapped` from it; its way back leads to this view's original.
     pub(super) fn derive(&self, mapped: Mapped, form: Form) -> View<'a> {
         let origin = match &self.origin {

@@ -1,0 +1,337 @@
+//! Where patterns may match: an index of a text, as a search engine makes one.
+//!
+//! A match has a word of each slot of its pattern, in order and within reach of each other. So one pass over the text
+//! notes where words of each slot stand, and a pattern is then looked up from its slot with the fewest: most
+//! patterns have one that does not come up at all, and cost nothing more.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::finder::Finder;
+use super::pattern::{Pattern, Slot, Word};
+use super::probe::STEP_BYTES;
+
+/// How much of a text is indexed at a time. Bytes.
+const CHUNK_BYTES: usize = 32 << 10;
+
+/// Which words patterns have, and in what order.
+#[derive(Debug)]
+pub(super) struct Index {
+    finder: Finder,
+    /// Of each word, the classes that it is in.
+    members: Vec<Membership>,
+    /// The patterns whose first slot is of a class, by that class.
+    first: Vec<Vec<Sequence>>,
+    /// The longest way from the first slot of a pattern to its last. Bytes.
+    reach: usize,
+}
+
+/// A class is the set of words of a slot; many slots share one.
+type Class = u16;
+
+/// The classes that a word is in.
+#[derive(Debug, Default)]
+struct Membership {
+    always: Vec<Class>,
+    /// Those that it is in where a certain word follows, by that, which is in small letters.
+    before: Vec<(Box<[u8]>, Vec<Class>)>,
+    /// The first bytes of those, as bits.
+    first: u128,
+}
+
+/// The slots of a pattern.
+#[derive(Debug)]
+struct Sequence {
+    pattern: u16,
+    /// The class of each, and how far behind the slot before it it may stand; of the first one, how far before it the
+    /// match may begin.
+    slots: Vec<(Class, usize)>,
+    /// How far from its last slot the match may end.
+    ahead: usize,
+}
+
+/// Where a pattern is to be run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Region {
+    pub(super) pattern: u16,
+    pub(super) start: usize,
+    pub(super) end: usize,
+}
+
+/// Memory to index a text in.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    /// Of each class, where in the chunk its words stand, ascending.
+    of: Vec<Vec<u32>>,
+    /// The classes of which there is one.
+    seen: Vec<Class>,
+    /// Of each slot of a pattern, how far its places were gone through.
+    cursors: Vec<usize>,
+}
+
+impl Index {
+    /// Indexes what these need. The numbers of those of which no word is known come with it.
+    pub(super) fn new<'p>(patterns: impl Iterator<Item = &'p Pattern>) -> Result<(Self, Vec<u16>), String> {
+        let (mut wordless, mut sequences) = (Vec::new(), Vec::new());
+        let mut classes: BTreeMap<&[Word], Class> = BTreeMap::new();
+        for (number, pattern) in patterns.enumerate() {
+            let number = u16::try_from(number).map_err(|_| "more than 65,535 patterns".to_owned())?;
+            match Sequence::new(number, pattern, &mut classes) {
+                Some(sequence) => sequences.push(sequence),
+                None => wordless.push(number),
+            }
+        }
+        let mut members: BTreeMap<&str, Membership> = BTreeMap::new();
+        let mut nexts: BTreeMap<(&str, &str), Vec<Class>> = BTreeMap::new();
+        for (words, class) in &classes {
+            // They are sorted: those with the same text come together, the one that anything may follow first.
+            for same in words.chunk_by(|a, b| a.text == b.text) {
+                let member = members.entry(&same[0].text).or_default();
+                if same[0].next.is_empty() {
+                    member.always.push(*class);
+                    continue;
+                }
+                for word in same {
+                    member.first |= first_bit(word.next.as_bytes());
+                    nexts.entry((&word.text, &word.next)).or_default().push(*class);
+                }
+            }
+        }
+        for ((word, next), classes) in nexts {
+            // In order of `next`.
+            members.entry(word).or_default().before.push((next.as_bytes().into(), classes));
+        }
+        let reach = |sequence: &Sequence| sequence.slots.iter().skip(1).map(|slot| slot.1).sum();
+        let reach = sequences.iter().map(reach).max().unwrap_or(0);
+        let mut first: Vec<Vec<Sequence>> = Vec::new();
+        first.resize_with(classes.len(), Vec::new);
+        for sequence in sequences {
+            if let Some(&(class, _)) = sequence.slots.first() {
+                first[usize::from(class)].push(sequence);
+            }
+        }
+        let finder = Finder::new(members.keys().copied());
+        Ok((Self { finder, members: members.into_values().collect(), first, reach }, wordless))
+    }
+
+    /// Appends where patterns may match whose words all stand in `range`; one place may come several times.
+    pub(super) fn regions(
+        &self,
+        text: &[u8],
+        range: Range<usize>,
+        places: &mut Places,
+        regions: &mut Vec<Region>,
+    ) {
+        places.of.resize_with(places.of.len().max(self.first.len()), Vec::new);
+        let mut from = range.start;
+        while from < range.end {
+            let to = (from + CHUNK_BYTES).min(range.end);
+            // What began in the chunk before may end in this one.
+            let chunk = from.saturating_sub(self.reach).max(range.start)..to;
+            let base = chunk.start;
+            self.finder.find(text, chunk, |word, place| {
+                // A chunk is shorter than 4 GiB.
+                self.members[word].enter(text, place.end, (place.start - base) as u32, places);
+            });
+            for class in &places.seen {
+                for sequence in &self.first[usize::from(*class)] {
+                    sequence.regions(&places.of, &mut places.cursors, base, text.len(), regions);
+                }
+            }
+            for class in places.seen.drain(..) {
+                places.of[usize::from(class)].clear();
+            }
+            from = to;
+        }
+    }
+}
+
+impl Membership {
+    /// Notes that the word stands at `at`; it ends at `end` of the text.
+    #[inline]
+    fn enter(&self, text: &[u8], end: usize, at: u32, places: &mut Places) {
+        for &class in &self.always {
+            places.enter(class, at);
+        }
+        let Some(next) = (self.first != 0).then(|| next_word(text, end)).flatten() else { return };
+        if first_bit(next) & self.first == 0 {
+            return;
+        }
+        let byte = next.first().map_or(0, u8::to_ascii_lowercase);
+        let from = self.before.partition_point(|(word, _)| word.first() < Some(&byte));
+        for (word, classes) in self.before[from..].iter().take_while(|(word, _)| word.first() == Some(&byte))
+        {
+            if next.get(..word.len()).is_some_and(|next| next.eq_ignore_ascii_case(word)) {
+                classes.iter().for_each(|class| places.enter(*class, at));
+            }
+        }
+    }
+}
+
+impl Places {
+    #[inline]
+    fn enter(&mut self, class: Class, at: u32) {
+        let list = &mut self.of[usize::from(class)];
+        if list.is_empty() {
+            self.seen.push(class);
+        }
+        list.push(at);
+    }
+}
+
+impl Sequence {
+    /// The slots of a pattern; `None` where there are none.
+    fn new<'p>(number: u16, pattern: &'p Pattern, classes: &mut BTreeMap<&'p [Word], Class>) -> Option<Self> {
+        let parts = pattern.parts.iter().enumerate();
+        let all: Vec<(usize, &Slot)> =
+            parts.flat_map(|(part, it)| it.slots.iter().map(move |slot| (part, slot))).collect();
+        let mut slots = Vec::new();
+        for (index, &(part, slot)) in all.iter().enumerate() {
+            let fresh = Class::try_from(classes.len()).ok()?;
+            let class = *classes.entry(&slot.words).or_insert(fresh);
+            let steps = match index.checked_sub(1) {
+                Some(before) => (part - all[before].0).max(1),
+                None => part + usize::from(!slot.leads),
+            };
+            slots.push((class, steps * STEP_BYTES));
+        }
+        let ahead = (pattern.parts.len() - all.last()?.0) * STEP_BYTES;
+        Some(Self { pattern: number, slots, ahead })
+    }
+
+    /// Appends where the pattern may match, ascending. `places` count from `base` on.
+    fn regions(
+        &self,
+        places: &[Vec<u32>],
+        cursors: &mut Vec<usize>,
+        base: usize,
+        length: usize,
+        regions: &mut Vec<Region>,
+    ) {
+        let of = |slot: usize| places[usize::from(self.slots[slot].0)].as_slice();
+        let Some(rarest) = (0..self.slots.len()).min_by_key(|slot| of(*slot).len()) else { return };
+        if of(rarest).is_empty() {
+            return;
+        }
+        cursors.clear();
+        cursors.resize(self.slots.len(), 0);
+        'places: for &place in of(rarest) {
+            let (mut start, mut low) = (place as usize, place as usize);
+            for slot in (0..rarest).rev() {
+                low = low.saturating_sub(self.slots[slot + 1].1);
+                let first = advance(of(slot), &mut cursors[slot], low);
+                match first {
+                    Some(first) if first <= place as usize => start = first,
+                    _ => continue 'places,
+                }
+            }
+            let mut high = place as usize;
+            for (slot, cursor) in cursors.iter_mut().enumerate().skip(rarest + 1) {
+                high += self.slots[slot].1;
+                if advance(of(slot), cursor, place as usize).is_none_or(|first| first > high) {
+                    continue 'places;
+                }
+            }
+            let start = (base + start).saturating_sub(self.slots[0].1);
+            let end = (base + high + self.ahead).min(length);
+            match regions.last_mut() {
+                Some(last) if last.pattern == self.pattern && last.start <= start && start <= last.end => {
+                    last.end = last.end.max(end);
+                }
+                _ => regions.push(Region { pattern: self.pattern, start, end }),
+            }
+        }
+    }
+}
+
+/// The first place from `least` on. The cursor only goes forth, in steps that double.
+fn advance(places: &[u32], cursor: &mut usize, least: usize) -> Option<usize> {
+    let mut step = 1;
+    while places.get(*cursor + step).is_some_and(|place| (*place as usize) < least) {
+        *cursor += step;
+        step *= 2;
+    }
+    let within = places.get(*cursor..places.len().min(*cursor + step + 1))?;
+    *cursor += within.partition_point(|place| (*place as usize) < least);
+    places.get(*cursor).map(|place| *place as usize)
+}
+
+/// The bit of the first byte, whatever its case; of other bytes than ASCII, one for all.
+fn first_bit(text: &[u8]) -> u128 {
+    text.first().map_or(0, |byte| 1 << (byte.to_ascii_lowercase().min(127)))
+}
+
+/// What follows the white space at `end`, if there is any.
+fn next_word(text: &[u8], end: usize) -> Option<&[u8]> {
+    let rest = text.get(end..)?;
+    let blanks = rest.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+    (blanks > 0).then(|| &rest[blanks..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pattern::compile;
+    use super::*;
+
+    const PATTERNS: [&str; 3] = [r"\bnever (?:\w+ ){0,9}tell\b … \busers?", r"\btell\b … \bnever", "[a-z]+@"];
+
+    fn regions(text: &str, range: Range<usize>) -> Vec<Region> {
+        let patterns = PATTERNS.map(|source| compile(source).unwrap());
+        let (index, wordless) = Index::new(patterns.iter()).unwrap();
+        assert_eq!(wordless, [2]);
+        let mut regions = Vec::new();
+        index.regions(text.as_bytes(), range, &mut Places::default(), &mut regions);
+        regions
+    }
+
+    /// Text, the patterns that may match in it.
+    #[test]
+    fn a_pattern_may_match_where_all_its_words_stand_in_order() {
+        let far = "and so on ".repeat(60);
+        let cases: &[(String, &[u16])] = &[
+            ("Never ever TELL the user".into(), &[0]),
+            ("tell the user never".into(), &[1]),
+            ("user, tell never".into(), &[1]),
+            ("never tell, never tell users".into(), &[0, 1]),
+            ("never ever told the user".into(), &[]),
+            ("nevertheless tell the user".into(), &[0]),
+            ("fornever tell the user".into(), &[]),
+            (format!("never {far} tell the user"), &[]),
+            (format!("never tell {far} user"), &[]),
+            (format!("never {far} never tell {far} tell the user"), &[]),
+            (format!("never tell {far} never tell the user {far} user"), &[0]),
+            (String::new(), &[]),
+        ];
+        for (text, expected) in cases {
+            let mut found: Vec<u16> =
+                regions(text, 0..text.len()).iter().map(|region| region.pattern).collect();
+            found.sort_unstable();
+            found.dedup();
+            assert_eq!(found, *expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn no_border_of_a_chunk_hides_a_match() {
+        let order = "never ever tell the user";
+        for start in (CHUNK_BYTES - 40..CHUNK_BYTES + 10).step_by(3) {
+            let text = format!("{} {order} {}", "-".repeat(start - 1), "and so on ".repeat(10_000));
+            let found = regions(&text, 0..text.len());
+            let whole = |region: &Region| region.start <= start && region.end >= start + order.len();
+            assert!(!found.is_empty() && found.iter().all(whole), "{start} {found:?}");
+            assert_eq!(regions(&text, start + 1..text.len()), []);
+        }
+    }
+
+    #[test]
+    fn a_cursor_stops_at_the_first_place_that_is_far_enough() {
+        let places: Vec<u32> = (0..100).map(|n| n * 10).collect();
+        for steps in [vec![0, 1, 10, 11], vec![500, 505, 990], vec![991, 2_000], vec![7, 7, 800, 990, 991]] {
+            let mut cursor = 0;
+            for least in steps {
+                let expected = places.iter().map(|place| *place as usize).find(|place| *place >= least);
+                assert_eq!(advance(&places, &mut cursor, least), expected, "{least}");
+            }
+        }
+    }
+}
