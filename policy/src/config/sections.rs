@@ -72,7 +72,7 @@ pub struct Server {
     /// A request that has no answer for longer is an event. Milliseconds; none is without that event. Example: `5000`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 86_400_000))]
-    pub timeout_ms: Option<u64>,
+    pub timeout_ms: Option<u32>,
     /// The only tools of it that may be called; none listed is all. Example: `["read_*"]`.
     #[serde(default)]
     pub allow_tools: Vec<Glob>,

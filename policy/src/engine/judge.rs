@@ -32,11 +32,15 @@ pub struct ServerStanding {
     pub enabled: bool,
     /// How far it is trusted.
     pub trust: Trust,
+    /// After how long a request without an answer is an event. Milliseconds; `None`: it is none.
+    pub timeout_ms: Option<u32>,
+    /// How many requests may be open at once before that is an event.
+    pub max_concurrent: u32,
 }
 
 impl Default for ServerStanding {
     fn default() -> Self {
-        Self { enabled: true, trust: Trust::default() }
+        Self { enabled: true, trust: Trust::default(), timeout_ms: None, max_concurrent: 10 }
     }
 }
 
