@@ -9,7 +9,8 @@ use std::{
 
 use mcpwarden_policy::config::{self, Level, MAX_BYTES, Problem};
 pub use mcpwarden_policy::config::{Backend, Config, Payloads, check_ring};
-use mcpwarden_policy::detect::{Detector, RuleSet};
+use mcpwarden_policy::detect::{Detector, RuleError, RuleSet};
+use mcpwarden_policy::engine::Judge;
 use mcpwarden_policy::{Engine, EngineConfig, Inspect, Payloads as Shown};
 
 use crate::{capture::CaptureLimits, output::escaped};
@@ -91,14 +92,13 @@ pub fn engine(config: &Config, key: [u8; 32], verbose: bool, show_payloads: bool
     let settings = EngineConfig {
         payloads: if full { Shown::Full } else { Shown::Redacted },
         verbose,
-        patterns: config.patterns().map_err(anyhow::Error::msg)?,
+        patterns: config.patterns()?,
         declared: config.declared(),
         inspection: config.inspection.enabled.then_some(inspect),
         registry: config.registry_settings(),
         ..EngineConfig::new(key)
     };
-    let judge = config.judge(&detector).map_err(|errors| refused("guards", &errors))?;
-    Ok(Engine::new(settings).with_judge(judge))
+    Ok(Engine::new(settings).with_judge(Judge::new(config, &detector)?))
 }
 
 /// The rules that this configuration asks for, compiled.
@@ -108,13 +108,11 @@ pub fn engine(config: &Config, key: [u8; 32], verbose: bool, show_payloads: bool
 pub fn detector(config: &Config) -> anyhow::Result<Arc<Detector>> {
     let rules = if config.inspection.enabled { RuleSet::built_in() } else { RuleSet::parse_all([]) };
     let detector = rules.and_then(|rules| Detector::new(rules, &config.detect()));
-    Ok(Arc::new(detector.map_err(|errors| refused("detection rules", &errors))?))
-}
-
-/// What cannot be made of a configuration, and why.
-pub fn refused(what: &str, errors: &[impl ToString]) -> anyhow::Error {
-    let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
-    anyhow::anyhow!("the {what} cannot be used: {}", errors.join("; "))
+    let refused = |errors: Vec<RuleError>| {
+        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        anyhow::anyhow!("the detection rules cannot be used: {}", errors.join("; "))
+    };
+    Ok(Arc::new(detector.map_err(refused)?))
 }
 
 /// The bounds of capture.

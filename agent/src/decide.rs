@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use mcpwarden_policy::ServerId;
 use mcpwarden_policy::detect::Detector;
+use mcpwarden_policy::engine::Judge;
 use mcpwarden_policy::guards::Asked;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -25,7 +26,7 @@ pub fn run(options: &DecideOptions) -> Result<ExitCode> {
         None => None,
     };
     let detector: Arc<Detector> = config::detector(&config)?;
-    let mut judge = config.judge(&detector).map_err(|errors| config::refused("guards", &errors))?;
+    let mut judge = Judge::new(&config, &detector)?;
     let server = ServerId(options.server.clone());
     let (verdict, asked) = judge.decide(&server, &options.tool, arguments.as_deref());
     if options.json {

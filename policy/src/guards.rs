@@ -1,6 +1,6 @@
 //! The guards that are built in, and who asks them.
 //!
-//! [`build`] makes of a [`GuardsConfig`] the [`Executor`], which is asked about every operation. docs/guards.md says
+//! [`build`] makes of a [`Config`](crate::config::Config) the [`Executor`], which is asked about every operation. docs/guards.md says
 //! what each guard goes by, and what can enforce its denials.
 //!
 //! | module | guards |
@@ -14,7 +14,6 @@
 
 mod access;
 mod build;
-pub mod config;
 mod cross_server;
 mod definitions;
 mod executor;
@@ -26,8 +25,7 @@ use serde_json::Value;
 
 use crate::guard::{Answer, Decision, Denial, GuardError, GuardKind, Modification, Phase};
 
-pub use build::{build, custom_patterns, default_priority};
-pub use config::GuardsConfig;
+pub use build::{build, default_priority};
 pub use executor::{
     Asked, Executor, GuardCounters, Outcome, Question, Said, Seat, Ticket, WORK_BYTES_PER_MS, redact,
 };

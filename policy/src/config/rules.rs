@@ -131,7 +131,7 @@ fn errors(config: &Config) -> Vec<Finding> {
         add(path!["capture", "ring_bytes"], reason);
     }
     if let Err(reason) = config.patterns() {
-        add(path!["discovery"], reason);
+        add(path!["discovery"], reason.to_string());
     }
     let cross = &config.cross_server;
     for (rule, window) in [
@@ -168,34 +168,49 @@ fn errors(config: &Config) -> Vec<Finding> {
             }
         }
     }
+    for (index, entry) in config.classifier.overrides.iter().enumerate() {
+        if (entry.category, entry.risk_level, &entry.side_effect_tags) == (None, None, &None) {
+            let message = "it says nothing: `category`, `risk_level` or `side_effect_tags` is needed";
+            add(path!["classifier", "overrides", index], message.into());
+        }
+    }
     for (index, guard) in config.guards.iter().enumerate() {
-        for (key, given, kinds) in guard_settings(&guard.config) {
-            if given && !kinds.contains(&guard.kind) {
-                add(
-                    path!["guards", index, "config", key],
-                    format!("the guard `{}` has none", word(guard.kind)),
-                );
-            }
+        let settings = guard.config.iter().flat_map(guard_settings);
+        for (key, _, kinds) in settings.filter(|(_, given, kinds)| *given && !kinds.contains(&guard.kind)) {
+            let kinds: Vec<String> = kinds.iter().map(|kind| format!("`{}`", kind.name())).collect();
+            let message = format!(
+                "the guard `{}` has none; {} {}",
+                guard.kind.name(),
+                kinds.join(" and "),
+                if kinds.len() == 1 { "has" } else { "have" }
+            );
+            add(path!["guards", index, "config", key], message);
         }
     }
     found
 }
 
 /// Which settings are given, and which guards have them.
-fn guard_settings(settings: &GuardSettings) -> [(&'static str, bool, &'static [GuardKind]); 5] {
-    const POISONING: &[GuardKind] = &[GuardKind::ToolPoisoning];
+fn guard_settings(settings: &GuardSettings) -> [(&'static str, bool, &'static [GuardKind]); 14] {
+    use GuardKind::{
+        AdminToken, DisabledTool, ResultInjection, RugPull, Sampling, ServerAccess, ToolAccess, ToolPoisoning,
+    };
     [
-        ("strict_mode", settings.strict_mode.is_some(), POISONING),
-        ("custom_patterns", settings.custom_patterns.is_some(), POISONING),
-        ("scan_fields", settings.scan_fields.is_some(), POISONING),
-        ("min_detections", settings.min_detections.is_some(), POISONING),
-        ("allowed_servers", settings.allowed_servers.is_some(), &[GuardKind::ServerAccess]),
+        ("strict_mode", settings.strict_mode.is_some(), &[ToolPoisoning]),
+        ("custom_patterns", settings.custom_patterns.is_some(), &[ToolPoisoning]),
+        ("scan_fields", settings.scan_fields.is_some(), &[ToolPoisoning]),
+        ("min_detections", settings.min_detections.is_some(), &[ToolPoisoning]),
+        ("server_policy", settings.server_policy.is_some(), &[ServerAccess]),
+        ("allowed_servers", settings.allowed_servers.is_some(), &[ServerAccess]),
+        ("denied_servers", settings.denied_servers.is_some(), &[ServerAccess]),
+        ("tool_policy", settings.tool_policy.is_some(), &[ToolAccess]),
+        ("allowed_tools", settings.allowed_tools.is_some(), &[ToolAccess]),
+        ("denied_tools", settings.denied_tools.is_some(), &[ToolAccess]),
+        ("on_change", settings.on_change.is_some(), &[RugPull]),
+        ("action", settings.action.is_some(), &[ResultInjection, Sampling]),
+        ("deny_all", settings.deny_all.is_some(), &[Sampling]),
+        ("tools", settings.tools.is_some(), &[DisabledTool, AdminToken]),
     ]
-}
-
-/// A guard's word in the configuration.
-fn word(kind: GuardKind) -> String {
-    serde_json::to_value(kind).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 /// A ring's size, which is a power of two and at least a page.

@@ -124,6 +124,29 @@ fn values_have_one_form() {
         ("servers: [{ id: a, command: a, egress: nowhere }]", &[("1:40 ", "`any`, `none`")]),
         ("servers: [{ id: a, command: a, egress: { } }]", &[("1:40 ", "or a list")]),
         ("servers: { id: a }", &[("1:10 error servers: ", "expected a list (`[a, b]`), found a mapping")]),
+        (
+            "policy: { denied_servers: [a, { id: b }], allowed_tools: [a, { tool: b }] }\nenforcement: { stdio: deny }",
+            &[],
+        ),
+        (
+            "policy: { denied_servers: [{ server: a }] }",
+            &[("1:28 ", "`id` is missing"), ("1:30 ", "no such key")],
+        ),
+        (
+            "policy: { denied_tools: [{ server: a, name: b }] }",
+            &[("1:26 ", "`tool` is missing"), ("1:39 ", "no such key")],
+        ),
+        (
+            "policy: { allowed_tools: [5] }",
+            &[("1:27 ", "expected a glob: `*`, `?`, `[…]`, `{a,b}`, or a mapping")],
+        ),
+        ("policy: { version_pinning: { on_change: deny } }", &[("1:41 ", "`block`, `alert`, `allow`")]),
+        ("policy: { pending_grace: 30 }", &[("1:26 ", "a duration")]),
+        ("guards: [{ kind: wasm }]", &[("1:18 ", "one of `tool_shadowing`")]),
+        ("guards: [{ kind: mode, failure_mode: closed }]", &[("1:38 ", "`fail_closed`, `fail_open`")]),
+        ("guards: [{ kind: mode, runs_on: [always] }]", &[("1:34 ", "one of `request`")]),
+        ("guards: [{ enabled: true }]", &[("1:10 ", "`kind` is missing")]),
+        ("cross_server: { burst: { max_calls: 1001 } }", &[("1:37 ", "the most is 1000")]),
         ("policy: { fail_closed: yes }", &[("1:24 ", "true or false")]),
         (
             "policy: { rate_limits: { per_server: { \"a[\": { calls_per_minute: 1 } } } }",
@@ -145,7 +168,18 @@ fn keys_that_need_or_exclude_each_other() {
         ("sinks: [{ kind: stdout, path: /x }]", &[("1:31 error sinks[0].path: ", "has none")]),
         ("cross_server: { burst: { window: 0s } }", &[("1:34 ", "longer than 0")]),
         ("network: { resolver: { min_ttl: 2h } }", &[("1:33 ", "max_ttl")]),
-        ("guards: [{ kind: sampling, config: { strict_mode: true } }]", &[("1:51 ", "`sampling` has none")]),
+        (
+            "guards: [{ kind: sampling, config: { strict_mode: true } }]",
+            &[("1:51 ", "`sampling` has none; `tool_poisoning` has")],
+        ),
+        (
+            "guards: [{ kind: mode, config: { tools: [a] } }]",
+            &[("1:34 ", "`mode` has none; `disabled_tool` and `admin_token` have")],
+        ),
+        (
+            "classifier: { overrides: [{ tool: x }] }",
+            &[("1:27 error classifier.overrides[0]: ", "says nothing")],
+        ),
         // Entries that are wrong count in paths, and hide nothing.
         (
             "servers: [{ id: 5, command: x }, { id: b }]",
@@ -184,7 +218,7 @@ guards:
     assert_eq!(config.inspection.alert_threshold, crate::event::Severity::Low);
     assert_eq!(config.sinks[0].url.as_ref().unwrap().as_str(), "https://x/");
     assert_eq!(config.guards[0].kind, crate::guard::GuardKind::ServerAccess);
-    assert_eq!(config.guards[1].config.min_detections, Some(2));
+    assert_eq!(config.guards[1].config.as_ref().unwrap().min_detections, Some(2));
     assert_eq!(warnings.iter().filter(|warning| warning.message.contains("another name")).count(), 11);
 
     table(&[
@@ -490,6 +524,17 @@ proptest! {
     }
 }
 
+/// What guards look for themselves, the detector looks for.
+#[test]
+fn patterns_of_guards_go_to_the_detector() {
+    let file = "guards: [{ kind: tool_poisoning, config: { custom_patterns: ['execute.*as.*root', b] } }, \
+                { kind: tool_poisoning, enabled: false, config: { custom_patterns: [c] } }]";
+    let patterns = parse(file.as_bytes()).unwrap().0.detect().custom_patterns;
+    let names: Vec<(&str, &str)> =
+        patterns.iter().map(|pattern| (pattern.name.as_str(), pattern.pattern.as_str())).collect();
+    assert_eq!(names, [("tool_poisoning_1", "execute.*as.*root"), ("tool_poisoning_2", "b")]);
+}
+
 /// What may stand in the file, the guards take.
 #[test]
 fn what_is_let_through_makes_guards() {
@@ -506,13 +551,14 @@ fn what_is_let_through_makes_guards() {
         "guards: [{ kind: tool_poisoning, servers: ['a*'], priority: 3, failure_mode: fail_open, runs_on: [tool_invoke], \
          config: { strict_mode: true, scan_fields: [name, input_schema], min_detections: 2, custom_patterns: ['x+'] } }]",
         "guards: [{ kind: server_whitelist, config: { allowed_servers: [github, gitlab] } }]",
+        "guards: [{ kind: sampling, config: { action: block, deny_all: true } }, { kind: admin_token, config: { tools: ['a*'] } }]",
         "inspection: { alert_threshold: low, on_detection: { action: require_approval, timeout: 90s } }",
         "servers: [{ id: a, command: b, allow_tools: ['r*'], deny_side_effect_tags: [payments], trust: low, enabled: false }]",
     ];
     for file in files {
         let (config, _) = parse(file.as_bytes()).unwrap_or_else(|errors| panic!("{file}: {errors:#?}"));
-        if let Err(problems) = config.judge(&detector) {
-            panic!("{file}: {problems:?}");
+        if let Err(error) = crate::engine::Judge::new(&config, &detector) {
+            panic!("{file}: {error}");
         }
     }
 }

@@ -12,16 +12,17 @@ use serde_json::value::RawValue;
 use super::inspect::About;
 use super::io::Output;
 use super::{Engine, Place};
-use crate::classify::{Classifier, ClassifierConfig};
+use crate::classify::Classifier;
+use crate::config::{Config, Server};
 use crate::detect::{Detector, Inspection, ToolNames};
 use crate::event::{
     Action, CrossServerBlocked, Identity, RelatedCall, RequestBlocked, Severity, Subject, ToolCalled,
 };
-use crate::glob::Problem;
+use crate::glob::GlobError;
 use crate::guard::{
     Denial, Facts, GuardKind, Listing, Modification, Operation, PinState, Profile, ToolFacts, Trust, Verdict,
 };
-use crate::guards::{Asked, Executor, GuardsConfig, Outcome, Question, build};
+use crate::guards::{Asked, Executor, Outcome, Question, build};
 use crate::ids::{ConnectionId, ServerId, SessionId, Timestamp};
 use crate::protocol::{Kind, Message, Method, members, string};
 
@@ -55,22 +56,24 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// Guards by configuration. `standings`: declared servers, by id.
+    /// Guards by configuration.
     ///
     /// # Errors
-    /// Everything that is wrong with the configuration, with its place.
-    pub fn new(
-        guards: &GuardsConfig,
-        classifier: &ClassifierConfig,
-        detector: &Arc<Detector>,
-        standings: BTreeMap<String, ServerStanding>,
-    ) -> Result<Self, Vec<Problem>> {
-        let classifier = Arc::new(Classifier::new(classifier, guards.policy.case_sensitive)?);
-        let executor = build(guards, detector, &classifier)?;
+    /// A glob does not compile; nothing of what [`parse`](crate::config::parse) lets through is one.
+    pub fn new(config: &Config, detector: &Arc<Detector>) -> Result<Self, GlobError> {
+        let classifier =
+            Arc::new(Classifier::new(&config.classifier.overrides, config.policy.case_sensitive)?);
+        let executor = build(config, detector, &classifier)?;
+        let standing = |server: &Server| ServerStanding {
+            enabled: server.enabled,
+            trust: server.trust,
+            timeout_ms: server.timeout_ms,
+            max_concurrent: server.max_concurrent,
+        };
         Ok(Self {
             executor,
             classifier,
-            standings,
+            standings: config.servers.iter().map(|server| (server.id.clone(), standing(server))).collect(),
             profile: Profile::default(),
             no_names: ToolNames::default(),
         })
