@@ -13,7 +13,7 @@ use mcpwarden_policy::detect::{Detector, RuleError, RuleSet};
 use mcpwarden_policy::engine::Judge;
 use mcpwarden_policy::{Engine, EngineConfig, Inspect, Payloads as Shown};
 
-use crate::{capture::CaptureLimits, output::escaped};
+use crate::{capture::CaptureLimits, host, output::escaped};
 
 /// What is wrong with a configuration.
 #[derive(Debug, thiserror::Error)]
@@ -98,7 +98,15 @@ pub fn engine(config: &Config, key: [u8; 32], verbose: bool, show_payloads: bool
         registry: config.registry_settings(),
         ..EngineConfig::new(key)
     };
-    Ok(Engine::new(settings).with_judge(Judge::new(config, &detector)?))
+    Ok(Engine::new(settings).with_judge(judge(config, &detector)?))
+}
+
+/// The guards that this configuration asks for.
+///
+/// # Errors
+/// It names a user who is not there.
+pub fn judge(config: &Config, detector: &Arc<Detector>) -> anyhow::Result<Judge> {
+    Ok(Judge::new(config, host::sessions(config)?, detector)?)
 }
 
 /// The rules that this configuration asks for, compiled.

@@ -64,6 +64,7 @@ pub struct Config {
     #[schemars(length(max = 10_000), extend("x-unique" = "id"))]
     pub servers: Vec<Server>,
     /// What clients' sessions may do. The first entry that matches a client counts.
+    #[schemars(length(max = 1_000), extend("x-unique" = "name"))]
     pub sessions: Vec<Session>,
     /// What texts are searched for.
     pub inspection: Inspection,

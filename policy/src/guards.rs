@@ -11,6 +11,8 @@
 //! | `rate` | `rate_limit` |
 //! | `texts` | `result_injection`, `sampling` |
 //! | `gates` | `disabled_tool`, `mode`, `spec_frozen`, `project_binding`, `side_effects`, `admin_token` |
+//!
+//! `profile` says what the gates go by: which entry of `sessions:` a client has.
 
 mod access;
 mod build;
@@ -18,6 +20,7 @@ mod cross_server;
 mod definitions;
 mod executor;
 mod gates;
+mod profile;
 mod rate;
 mod texts;
 
@@ -29,6 +32,7 @@ pub use build::{build, default_priority};
 pub use executor::{
     Asked, Executor, GuardCounters, Outcome, Question, Said, Seat, Ticket, WORK_BYTES_PER_MS, redact,
 };
+pub use profile::{Client, SessionRule, SessionRules};
 
 /// What can make a denial real.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -151,6 +151,46 @@ fn what_would_be_decided() -> Result<()> {
     Ok(())
 }
 
+/// Profile, tool, exit code, the last line of standard output or what standard error holds.
+#[test]
+fn what_would_be_decided_of_a_client() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("x.yaml").display().to_string();
+    let missing = directory.path().join("no.token").display().to_string();
+    let file = format!(
+        "guards: [{{ kind: mode }}, {{ kind: project_binding }}]\npolicy: {{ requires_admin_token: [read_users] }}\n\
+         sessions:\n- {{ name: plan, mode: planning, project_id: p, match: {{ uid: root }} }}\n\
+         - {{ project_id: p, admin_token_file: '{missing}' }}\n"
+    );
+    fs::write(&path, file)?;
+    let cases = [
+        (None, "write_file", 1, "denied by project_binding: "),
+        (Some("plan"), "write_file", 1, "denied by mode: "),
+        (Some("plan"), "read_file", 0, "allowed"),
+        (Some("0"), "write_file", 1, "denied by mode: "),
+        (Some("1"), "write_file", 0, "allowed"),
+        // The token is not there.
+        (Some("1"), "read_users", 1, "denied by admin_token: "),
+        (Some("2"), "read_file", 1, "there is no profile \"2\"; the entries of `sessions` are plan, 1"),
+    ];
+    for (profile, tool, code, part) in cases {
+        let mut args = vec!["decide", "--server", "files", "--tool", tool, "--config", &path];
+        args.extend(profile.into_iter().flat_map(|profile| ["--profile", profile]));
+        let said = mcpwarden(&args)?;
+        ensure!(
+            said.code == Some(code),
+            "{profile:?} {tool}: {:?}\n{}{}",
+            said.code,
+            said.stdout,
+            said.stderr
+        );
+        let line = said.stdout.lines().last().unwrap_or_default();
+        ensure!(line.starts_with(part) || said.stderr.contains(part), "{profile:?} {tool}: {}", said.stdout);
+        ensure!(said.stderr.contains("no.token is no token: No such file"), "{}", said.stderr);
+    }
+    Ok(())
+}
+
 /// Definitions, exit code, what standard output holds.
 #[test]
 fn what_is_found_in_definitions() -> Result<()> {

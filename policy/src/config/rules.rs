@@ -51,7 +51,6 @@ const NOT_YET: &[&str] = &[
     "servers.[].timeout_ms",
     "servers.[].max_concurrent",
     "servers.[].egress",
-    "sessions",
     "inspection.rule_files",
     "inspection.on_detection.timeout",
     "registry.alert_on_change",
@@ -66,7 +65,7 @@ const NOT_YET: &[&str] = &[
 
 /// Adds what is wrong with `config`, which was read from `root`.
 pub(super) fn check(config: &Config, root: &Node, problems: &mut Problems) {
-    let lists = [errors(config), contradictions(config), unenforceable(config), not_yet(root)];
+    let lists = [errors(config), contradictions(config), idle(config), unenforceable(config), not_yet(root)];
     for (index, list) in lists.into_iter().enumerate() {
         let level = if index == 0 { Level::Error } else { Level::Warning };
         for finding in list {
@@ -243,6 +242,36 @@ fn contradictions(config: &Config) -> Vec<Finding> {
     found
 }
 
+/// What of `sessions` only guards go by that are off.
+fn idle(config: &Config) -> Vec<Finding> {
+    use GuardKind::{AdminToken, Mode, ProjectBinding, SideEffects, SpecFrozen};
+    let policy = &config.policy;
+    let is_on = |kind: GuardKind| {
+        config.guards.iter().any(|entry| entry.kind == kind && entry.enabled)
+            || kind == AdminToken && !policy.requires_admin_token.is_empty()
+    };
+    let mut found = Vec::new();
+    for (index, entry) in config.sessions.iter().enumerate() {
+        for (key, given, kind) in [
+            ("mode", entry.mode == super::Mode::Planning, Mode),
+            ("spec_frozen", entry.spec_frozen, SpecFrozen),
+            ("spec_hash", entry.spec_hash.is_some(), SpecFrozen),
+            ("project_id", entry.project_id.is_some(), ProjectBinding),
+            ("policy_blacklist", !entry.policy_blacklist.is_empty(), SideEffects),
+            ("admin_token_file", entry.admin_token_file.is_some(), AdminToken),
+        ] {
+            if given && !is_on(kind) {
+                let name = kind.name();
+                let message = format!(
+                    "the guard `{name}` goes by it and is off; `kind: {name}` in `guards` turns it on"
+                );
+                found.push(Finding { path: path!["sessions", index, key], message });
+            }
+        }
+    }
+    found
+}
+
 /// Denials that nothing can enforce as `enforcement` stands.
 pub fn unenforceable(config: &Config) -> Vec<Finding> {
     let policy = &config.policy;
@@ -265,6 +294,18 @@ pub fn unenforceable(config: &Config) -> Vec<Finding> {
     ] {
         if denies && stdio {
             add(path!["policy", key], by_stdio);
+        }
+    }
+    for (index, entry) in config.guards.iter().enumerate() {
+        let is_gate = GuardKind::GATES.contains(&entry.kind);
+        if stdio && entry.enabled && is_gate {
+            add(path!["guards", index, "kind"], by_stdio);
+        }
+        let denies_texts = entry.config.as_ref().is_some_and(|settings| {
+            settings.action == Some(TextAction::Block) || settings.deny_all == Some(true)
+        });
+        if entry.enabled && denies_texts {
+            add(path!["guards", index, "config"], "what a server sends is reported and cannot be stopped");
         }
     }
     if stdio && config.inspection.on_detection.action != DetectionAction::Alert {

@@ -1,6 +1,7 @@
 //! What is watched: servers, sessions, the kernel half, the network.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -129,6 +130,10 @@ pub enum EgressWord {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Session {
+    /// Its name for `mcpwarden decide --profile`. Example: `nightly`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 128))]
+    pub name: Option<String>,
     /// Which clients; without a key in it, all.
     #[serde(rename = "match")]
     pub matches: SessionMatch,
@@ -145,18 +150,38 @@ pub struct Session {
     pub project_id: Option<String>,
     /// Side effects that no tool may have. Example: `[payments]`.
     pub policy_blacklist: Vec<String>,
-    /// File with an administrator's token: where it is there and not empty, tools that need one may be called.
+    /// File with an administrator's token: where it is there, not empty, root's, and nobody else can write to it, tools
+    /// that need one may be called. It is looked at when the agent starts. Example: `/run/mcpwarden/admin.token`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admin_token_file: Option<AbsolutePath>,
 }
 
-/// Which clients: those that all of these fit.
+/// A user.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum User {
+    /// By id.
+    Id(u32),
+    /// By name.
+    Name(#[schemars(length(min = 1, max = 256))] String),
+}
+
+impl fmt::Display for User {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Id(id) => id.fmt(formatter),
+            Self::Name(name) => name.fmt(formatter),
+        }
+    }
+}
+
+/// Which clients: those that all of these fit. What is not known of a client fits nothing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SessionMatch {
-    /// User id. Example: `1000`.
+    /// User, by id or by name on this host. Example: `1000`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub uid: Option<u32>,
+    pub uid: Option<User>,
     /// Glob on the path of the executable. Example: `/usr/bin/code*`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub executable: Option<Glob>,

@@ -121,6 +121,13 @@ fn values_have_one_form() {
         ("servers: [{ id: a, command: a, args: [8080] }]", &[("1:39 error servers[0].args[0]: ", "quotes")]),
         ("servers: [{ id: a, command: a, max_concurrent: 4294967296 }]", &[("1:48 ", "the most is 100000")]),
         ("sessions: [{ match: { uid: 4294967296 } }]", &[("1:28 ", "the most is 4294967295")]),
+        ("sessions: [{ match: { uid: alice } }, { match: { uid: 0 } }]", &[]),
+        ("sessions: [{ match: { uid: \"\" } }]", &[("1:28 ", "must not be empty")]),
+        (
+            "sessions: [{ match: { uid: [1] } }]",
+            &[("1:28 ", "expected a whole number, or a text, found a list")],
+        ),
+        ("sessions: [{ name: a }, { name: a }]", &[("1:33 ", "taken")]),
         ("servers: [{ id: a, command: a, egress: nowhere }]", &[("1:40 ", "`any`, `none`")]),
         ("servers: [{ id: a, command: a, egress: { } }]", &[("1:40 ", "or a list")]),
         ("servers: { id: a }", &[("1:10 error servers: ", "expected a list (`[a, b]`), found a mapping")]),
@@ -143,8 +150,8 @@ fn values_have_one_form() {
         ("policy: { version_pinning: { on_change: deny } }", &[("1:41 ", "`block`, `alert`, `allow`")]),
         ("policy: { pending_grace: 30 }", &[("1:26 ", "a duration")]),
         ("guards: [{ kind: wasm }]", &[("1:18 ", "one of `tool_shadowing`")]),
-        ("guards: [{ kind: mode, failure_mode: closed }]", &[("1:38 ", "`fail_closed`, `fail_open`")]),
-        ("guards: [{ kind: mode, runs_on: [always] }]", &[("1:34 ", "one of `request`")]),
+        ("guards: [{ kind: rug_pull, failure_mode: closed }]", &[("1:42 ", "`fail_closed`, `fail_open`")]),
+        ("guards: [{ kind: rug_pull, runs_on: [always] }]", &[("1:38 ", "one of `request`")]),
         ("guards: [{ enabled: true }]", &[("1:10 ", "`kind` is missing")]),
         ("cross_server: { burst: { max_calls: 1001 } }", &[("1:37 ", "the most is 1000")]),
         ("policy: { fail_closed: yes }", &[("1:24 ", "true or false")]),
@@ -173,8 +180,8 @@ fn keys_that_need_or_exclude_each_other() {
             &[("1:51 ", "`sampling` has none; `tool_poisoning` has")],
         ),
         (
-            "guards: [{ kind: mode, config: { tools: [a] } }]",
-            &[("1:34 ", "`mode` has none; `disabled_tool` and `admin_token` have")],
+            "guards: [{ kind: rug_pull, config: { tools: [a] } }]",
+            &[("1:38 ", "`rug_pull` has none; `disabled_tool` and `admin_token` have")],
         ),
         (
             "classifier: { overrides: [{ tool: x }] }",
@@ -258,6 +265,29 @@ fn what_does_not_do_what_it_seems_to_is_a_warning() {
         (
             "inspection: { on_detection: { action: block } }",
             &[("1:39 warning inspection.on_detection.action: ", "not enforced")],
+        ),
+        (
+            "guards: [{ kind: mode }, { kind: mode, enabled: false }, { kind: sampling, config: { deny_all: true } }]",
+            &[
+                ("1:18 warning guards[0].kind: ", "enforcement.stdio"),
+                ("1:76 warning guards[2].config: ", "cannot be stopped"),
+            ],
+        ),
+        (
+            "sessions: [{ mode: planning, spec_frozen: true, project_id: p, policy_blacklist: [payments], \
+             admin_token_file: /t }]",
+            &[
+                ("1:20 warning sessions[0].mode: ", "`kind: mode` in `guards` turns it on"),
+                ("1:43 warning sessions[0].spec_frozen: ", "`spec_frozen` goes by it and is off"),
+                ("1:61 warning sessions[0].project_id: ", "`project_binding`"),
+                ("1:64 warning sessions[0].policy_blacklist: ", "`side_effects`"),
+                ("1:112 warning sessions[0].admin_token_file: ", "`admin_token`"),
+            ],
+        ),
+        (
+            "sessions: [{ mode: planning, admin_token_file: /t }]\npolicy: { requires_admin_token: [a] }\n\
+             guards: [{ kind: mode }]\nenforcement: { stdio: deny }",
+            &[],
         ),
         ("policy: { fail_closed: true }", &[("1:24 warning policy.fail_closed: ", "enforcement.stdio")]),
         ("network: { deny: [\"10.0.0.0/8\"] }", &[("1:12 warning network.deny: ", "enforcement.network")]),
@@ -557,7 +587,7 @@ fn what_is_let_through_makes_guards() {
     ];
     for file in files {
         let (config, _) = parse(file.as_bytes()).unwrap_or_else(|errors| panic!("{file}: {errors:#?}"));
-        if let Err(error) = crate::engine::Judge::new(&config, &detector) {
+        if let Err(error) = crate::engine::Judge::new(&config, Vec::new(), &detector) {
             panic!("{file}: {error}");
         }
     }

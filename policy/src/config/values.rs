@@ -8,7 +8,7 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::glob::{GlobError, NameGlob};
+use crate::glob::{self, GlobError, NameGlob};
 
 /// A form that texts are checked against.
 pub(super) struct Format {
@@ -142,7 +142,7 @@ macro_rules! checked_text {
 
 checked_text!(
     /// A glob in which `*` matches any characters, `/` too; `?`, `[…]`, `{a,b}`.
-    Glob, "glob", |text| NameGlob::new(text, true).map(|_| ()).map_err(|error| error.reason)
+    Glob, "glob", glob::check
 );
 
 impl Glob {

@@ -20,9 +20,9 @@ use crate::event::{
 };
 use crate::glob::GlobError;
 use crate::guard::{
-    Denial, Facts, GuardKind, Listing, Modification, Operation, PinState, Profile, ToolFacts, Trust, Verdict,
+    Denial, Facts, GuardKind, Listing, Modification, Operation, PinState, ToolFacts, Trust, Verdict,
 };
-use crate::guards::{Asked, Executor, Outcome, Question, build};
+use crate::guards::{Asked, Client, Executor, Outcome, Question, SessionRule, SessionRules, build};
 use crate::ids::{ConnectionId, ServerId, SessionId, Timestamp};
 use crate::protocol::{Kind, Message, Method, members, string};
 
@@ -51,16 +51,20 @@ pub struct Judge {
     executor: Executor,
     classifier: Arc<Classifier>,
     standings: BTreeMap<String, ServerStanding>,
-    profile: Profile,
+    sessions: SessionRules,
     no_names: ToolNames,
 }
 
 impl Judge {
-    /// Guards by configuration.
+    /// Guards by configuration; `sessions`: what its entries of that name say, in order.
     ///
     /// # Errors
     /// A glob does not compile; nothing of what [`parse`](crate::config::parse) lets through is one.
-    pub fn new(config: &Config, detector: &Arc<Detector>) -> Result<Self, GlobError> {
+    pub fn new(
+        config: &Config,
+        sessions: Vec<SessionRule>,
+        detector: &Arc<Detector>,
+    ) -> Result<Self, GlobError> {
         let classifier =
             Arc::new(Classifier::new(&config.classifier.overrides, config.policy.case_sensitive)?);
         let executor = build(config, detector, &classifier)?;
@@ -74,7 +78,7 @@ impl Judge {
             executor,
             classifier,
             standings: config.servers.iter().map(|server| (server.id.clone(), standing(server))).collect(),
-            profile: Profile::default(),
+            sessions: sessions.into(),
             no_names: ToolNames::default(),
         })
     }
@@ -82,12 +86,13 @@ impl Judge {
 
 impl Judge {
     /// What the guards would say of a call of a tool that its server lists, as it was pinned and with nothing found in
-    /// it; and everybody who is asked, in order.
+    /// it; and everybody who is asked, in order. `session`: the index of the client's entry of `sessions`, if it has one.
     pub fn decide(
         &mut self,
         server: &ServerId,
         tool: &str,
         arguments: Option<&RawValue>,
+        session: Option<usize>,
     ) -> (Verdict, Vec<Asked>) {
         let told = self.classifier.classify(&server.0, tool, "");
         let known = ToolFacts {
@@ -100,19 +105,19 @@ impl Judge {
         };
         let declared = self.standings.get(&server.0).copied();
         let standing = declared.unwrap_or_default();
-        let session = SessionId("decide".to_owned());
+        let session_id = SessionId("decide".to_owned());
         let facts = Facts {
             server,
             identity: if declared.is_some() { Identity::Declared } else { Identity::Derived },
             enabled: standing.enabled,
             trust: standing.trust,
             listing: Listing::Listed,
-            session: &session,
+            session: &session_id,
             uid: None,
             turn: None,
             tool: Some(&known),
             tool_names: &self.no_names,
-            profile: &self.profile,
+            profile: self.sessions.profile(session),
             metadata: &Value::Null,
         };
         let operations = [
@@ -207,6 +212,20 @@ impl Engine {
         }
     }
 
+    /// The entry of `sessions` that the outermost client of a connection has.
+    fn session_entry(&self, id: ConnectionId) -> Option<usize> {
+        let client = || {
+            let outermost = self.outers(id).last().or_else(|| self.connections.get(&id));
+            let client = outermost.and_then(|connection| connection.client.as_ref());
+            client.map_or_else(Client::default, |client| Client {
+                uid: client.uid,
+                executable: client.executable.as_deref(),
+                cgroup: client.cgroup.as_deref(),
+            })
+        };
+        self.judge.as_ref()?.sessions.find(client)
+    }
+
     /// Asks the guards about something on the connection of `place`, which is about `tool` if that is known.
     pub(super) fn judge(
         &mut self,
@@ -216,6 +235,7 @@ impl Engine {
         now: Timestamp,
     ) -> Judged {
         let names = self.session_names(&place.session);
+        let session = self.session_entry(place.connection);
         let Some(judge) = &mut self.judge else { return Judged::default() };
         let Some(connection) = self.connections.get_mut(&place.connection) else { return Judged::default() };
         let (identity, adopted, since) = (connection.identity(), connection.adopted, connection.since);
@@ -246,7 +266,7 @@ impl Engine {
             turn: self.turn.as_deref(),
             tool: tool.and_then(|tool| connection.tools.get(tool)),
             tool_names: names.as_deref().unwrap_or(&judge.no_names),
-            profile: &judge.profile,
+            profile: judge.sessions.profile(session),
             metadata: &Value::Null,
         };
         let question = Question { operations, facts: &facts, now };

@@ -1,6 +1,7 @@
 //! Tables of inputs and what is said of them.
 
 mod bounds;
+mod gates;
 mod inspect;
 mod judge;
 mod life;

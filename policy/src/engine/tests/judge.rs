@@ -15,7 +15,7 @@ fn bench(yaml: &str) -> Bench {
             alert_threshold: config.inspection.alert_threshold,
         });
     });
-    let judge = Judge::new(&config, &inspect::DETECTOR).unwrap();
+    let judge = Judge::new(&config, Vec::new(), &inspect::DETECTOR).unwrap();
     bench.engine = bench.engine.with_judge(judge);
     for (connection, pid, name) in [(1, 5, "files"), (2, 6, "mail")] {
         bench.server(connection, pid, name, 9);
