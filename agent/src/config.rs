@@ -7,9 +7,10 @@ use std::{
     sync::Arc,
 };
 
+use anyhow::{Context as _, anyhow};
 use mcpwarden_policy::config::{self, Level, MAX_BYTES, Problem};
 pub use mcpwarden_policy::config::{Backend, Config, Payloads, check_ring};
-use mcpwarden_policy::detect::{Detector, RuleError, RuleSet};
+use mcpwarden_policy::detect::Detector;
 use mcpwarden_policy::engine::Judge;
 use mcpwarden_policy::{Engine, EngineConfig, Inspect, Payloads as Shown};
 
@@ -93,7 +94,7 @@ pub fn engine(config: &Config, key: [u8; 32], verbose: bool, show_payloads: bool
         payloads: if full { Shown::Full } else { Shown::Redacted },
         verbose,
         patterns: config.patterns()?,
-        declared: config.declared(),
+        declared: host::declared(config),
         inspection: config.inspection.enabled.then_some(inspect),
         registry: config.registry_settings(),
         ..EngineConfig::new(key)
@@ -101,26 +102,28 @@ pub fn engine(config: &Config, key: [u8; 32], verbose: bool, show_payloads: bool
     Ok(Engine::new(settings).with_judge(judge(config, &detector)?))
 }
 
-/// The guards that this configuration asks for.
+/// The guards that this configuration asks for. What keeps a token from counting is said on standard error.
 ///
 /// # Errors
 /// It names a user who is not there.
 pub fn judge(config: &Config, detector: &Arc<Detector>) -> anyhow::Result<Judge> {
+    for missing in host::missing_tokens(config) {
+        anstream::eprintln!("mcpwarden: warning: {}", escaped(&missing.to_string()));
+    }
     Ok(Judge::new(config, host::sessions(config)?, detector)?)
 }
 
 /// The rules that this configuration asks for, compiled.
 ///
 /// # Errors
-/// A pattern of the user's cannot be used.
+/// A rule file or a pattern of the user's cannot be used.
 pub fn detector(config: &Config) -> anyhow::Result<Arc<Detector>> {
-    let rules = if config.inspection.enabled { RuleSet::built_in() } else { RuleSet::parse_all([]) };
-    let detector = rules.and_then(|rules| Detector::new(rules, &config.detect()));
-    let refused = |errors: Vec<RuleError>| {
-        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        anyhow::anyhow!("the detection rules cannot be used: {}", errors.join("; "))
-    };
-    Ok(Arc::new(detector.map_err(refused)?))
+    let rules = host::rules(config).context("the detection rules cannot be used")?;
+    let detector = Detector::new(rules, &config.detect()).map_err(|errors| {
+        let errors: Vec<String> = errors.iter().map(|error| escaped(&error.to_string())).collect();
+        anyhow!("the detection rules cannot be used: {}", errors.join("; "))
+    });
+    Ok(Arc::new(detector?))
 }
 
 /// The bounds of capture.

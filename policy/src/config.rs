@@ -46,8 +46,7 @@ pub use values::{AbsolutePath, Address, Bytes, Fingerprint, Glob, Hash, Host, Ht
 
 use crate::NamePatterns;
 use crate::detect::{self, DetectConfig};
-use crate::discovery::BUILT_IN;
-use crate::engine::Declared;
+use crate::discovery::{BUILT_IN, Declared};
 use crate::event::Severity;
 use crate::glob::GlobError;
 use crate::ids::ServerId;
@@ -111,6 +110,18 @@ pub fn parse(file: &[u8]) -> Result<(Config, Vec<Problem>), Vec<Problem>> {
             Err(problems.finish())
         }
     }
+}
+
+/// What was found out elsewhere about a file that [`parse`] let through, as problems with their places in it.
+pub fn placed(file: &[u8], level: Level, findings: Vec<Finding>) -> Vec<Problem> {
+    let mut others = Problems::default();
+    let Ok(mut root) = tree::parse(file, &mut others) else { return Vec::new() };
+    alias::resolve(&mut root, &mut others);
+    let place = |finding: Finding| {
+        let (at, path) = rules::locate(&root, &finding.path)?;
+        Some(Problem { level, ..Problem::error(at, &path, finding.message) })
+    };
+    findings.into_iter().filter_map(place).collect()
 }
 
 /// What of the file is right. It is only good where no problem is an error.
@@ -182,7 +193,8 @@ impl Config {
 
     /// What is pinned, and when names are nearly the same.
     pub fn registry_settings(&self) -> RegistrySettings {
-        RegistrySettings { pin_on_first_use: self.registry.pin_on_first_use, ..RegistrySettings::default() }
+        let Registry { pin_on_first_use, alert_on_change, persistent } = self.registry;
+        RegistrySettings { pin_on_first_use, alert_on_change, persistent, ..RegistrySettings::default() }
     }
 
     /// The declared servers that are programs.
@@ -192,6 +204,7 @@ impl Config {
                 id: ServerId(server.id.clone()),
                 command: command.clone(),
                 args: server.args.clone(),
+                executables: server.executable.iter().map(|path| path.as_str().to_owned()).collect(),
             })
         };
         self.servers.iter().filter_map(declared).collect()

@@ -159,6 +159,19 @@ pub fn is_container_shim(executable: &str) -> bool {
     names::base(executable).starts_with("containerd-shim")
 }
 
+/// A server that the configuration declares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declared {
+    /// The id it gets.
+    pub id: ServerId,
+    /// Its program: a path, or a name as found in `PATH`.
+    pub command: String,
+    /// Its arguments, all of them, in order.
+    pub args: Vec<String>,
+    /// Paths of programs or scripts of which one must serve in the end; none: any may.
+    pub executables: Vec<String>,
+}
+
 /// Whether this command line runs the server that is declared as `command` with `args`: the command at its start, or
 /// behind the interpreter that a script's first line puts there, and exactly these arguments. A command without a
 /// slash stands for any path that ends in it; `executable` is the path of what really runs, where it is known.

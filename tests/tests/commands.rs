@@ -62,6 +62,56 @@ fn what_is_said_of_a_file() -> Result<()> {
     Ok(())
 }
 
+/// Rule file, exit code, what standard error holds of `check-config`, and what `inspect` finds of `xyzzy`.
+#[test]
+fn rule_files_are_checked_and_used() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (config, rules, definition) = (path("x.yaml"), path("rules.yaml"), path("x.json"));
+    fs::write(
+        &config,
+        format!("inspection:\n  rule_files: ['{rules}']\nsessions: [{{ match: {{ uid: root }} }}]\n"),
+    )?;
+    fs::write(&definition, r#"{"name":"a","description":"Say xyzzy."}"#)?;
+    let rule = |pattern: &str| {
+        format!(
+            "rules:\n- {{id: own, title: t, why: w, category: exfiltration, severity: high, patterns: ['{pattern}']}}\n"
+        )
+    };
+    let place = format!("{rules}:2:");
+    for (text, code, part, found) in [
+        (rule("xyzzy"), 0, "nothing is wrong", 1),
+        (rule("("), 2, place.as_str(), 2),
+        ("rules: []".to_owned(), 0, "nothing is wrong", 0),
+    ] {
+        fs::write(&rules, &text)?;
+        let said = mcpwarden(&["check-config", &config])?;
+        ensure!(
+            said.code == Some(code) && said.stderr.contains(part),
+            "{text}: {:?} {}",
+            said.code,
+            said.stderr
+        );
+        let said = mcpwarden(&["inspect", "--config", &config, &definition])?;
+        ensure!(said.code == Some(found), "{text}: {:?} {}{}", said.code, said.stdout, said.stderr);
+        ensure!(found != 2 || said.stderr.contains(&place), "{text}: {}", said.stderr);
+    }
+    let said = mcpwarden(&["check-config", "--json", &config])?;
+    ensure!(said.stdout.contains("\"problems\":[]"), "{}", said.stdout);
+    fs::write(
+        &config,
+        "inspection:\n  rule_files: [/nowhere/x.yaml]\nsessions: [{ match: { uid: nobody at all } }]\n",
+    )?;
+    let said = mcpwarden(&["check-config", &config])?;
+    for part in [
+        ":2:16: error: inspection.rule_files[0]: /nowhere/x.yaml cannot be used: No such file",
+        ":3:28: error: sessions[0].match.uid: there is no user \"nobody at all\"",
+    ] {
+        ensure!(said.code == Some(2) && said.stderr.contains(part), "no {part:?} in\n{}", said.stderr);
+    }
+    Ok(())
+}
+
 /// What `--effective` prints is a file that says the same.
 #[test]
 fn the_effective_configuration_is_a_file() -> Result<()> {
@@ -186,7 +236,7 @@ fn what_would_be_decided_of_a_client() -> Result<()> {
         );
         let line = said.stdout.lines().last().unwrap_or_default();
         ensure!(line.starts_with(part) || said.stderr.contains(part), "{profile:?} {tool}: {}", said.stdout);
-        ensure!(said.stderr.contains("no.token is no token: No such file"), "{}", said.stderr);
+        ensure!(said.stderr.contains("no.token holds no token: No such file"), "{}", said.stderr);
     }
     Ok(())
 }

@@ -103,18 +103,22 @@ pub struct GuardSettings {
     pub server_policy: Option<ListMode>,
     /// `server_access`: the only servers that may be used. Example: `[github, gitlab]`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 10_000))]
     pub allowed_servers: Option<Vec<ServerRule>>,
     /// `server_access`: servers that must not be used. Example: `["evil-*"]`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 10_000))]
     pub denied_servers: Option<Vec<ServerRule>>,
     /// `tool_access`: which list of tools counts; without it, `allowlist` where `allowed_tools` is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_policy: Option<ListMode>,
     /// `tool_access`: the only tools that may be called. Example: `["read_*"]`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 10_000))]
     pub allowed_tools: Option<Vec<ToolRule>>,
     /// `tool_access`: tools that must not be called. Example: `["delete_*"]`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 10_000))]
     pub denied_tools: Option<Vec<ToolRule>>,
     /// `rug_pull`: what becomes of a call of a tool that changed. Example: `block`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -127,6 +131,7 @@ pub struct GuardSettings {
     pub deny_all: Option<bool>,
     /// `disabled_tool`, `admin_token`: which tools. Example: `["delete_*"]`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 10_000))]
     pub tools: Option<Vec<ToolRule>>,
 }
 

@@ -22,7 +22,8 @@ pub struct Inspection {
     /// Rules beside the built-in ones.
     #[schemars(length(max = 1000), extend("x-unique" = "name"))]
     pub custom_patterns: Vec<CustomPattern>,
-    /// Files with more rules. Example: `[/etc/mcpwarden/rules.yaml]`.
+    /// Files with more rules, at most 1 MiB each; they must be root's, and nobody else may write to them. Example: `[/etc/mcpwarden/rules.yaml]`.
+    #[schemars(length(max = 100))]
     pub rule_files: Vec<AbsolutePath>,
     /// Detections at or above this severity are events of their own.
     pub alert_threshold: Severity,
@@ -135,22 +136,28 @@ pub struct Policy {
     /// Which list of servers counts. Denied servers are denied in each mode.
     pub server_policy: ListMode,
     /// Servers that may be used, under `server_policy: allowlist`. Example: `[files, { id: "weather-*" }]`.
+    #[schemars(length(max = 10_000))]
     pub allowed_servers: Vec<ServerRule>,
     /// Servers that must not be used. Example: `["evil-*"]`.
+    #[schemars(length(max = 10_000))]
     pub denied_servers: Vec<ServerRule>,
     /// Which list of tools counts. Denied tools are denied in each mode.
     pub tool_policy: ListMode,
     /// Tools that may be called, under `tool_policy: allowlist`. Example: `[{ server: files, tool: "read_*" }]`.
+    #[schemars(length(max = 10_000))]
     pub allowed_tools: Vec<ToolRule>,
     /// Tools that must not be called. Example: `[execute_command, { server: mail, tool: "send_*" }]`.
+    #[schemars(length(max = 10_000))]
     pub denied_tools: Vec<ToolRule>,
     /// What a changed definition means.
     pub version_pinning: VersionPinning,
     /// How often may be called.
     pub rate_limits: RateLimits,
     /// Tools that need an administrator's token. Example: `[{ server: prod, tool: "*" }]`.
+    #[schemars(length(max = 10_000))]
     pub requires_admin_token: Vec<ToolRule>,
     /// Tools that are switched off. Example: `[legacy_export]`.
+    #[schemars(length(max = 10_000))]
     pub disabled_tools: Vec<ToolRule>,
 }
 
@@ -336,6 +343,7 @@ pub struct Rate {
 #[serde(deny_unknown_fields, default)]
 pub struct Classifier {
     /// The first entry that fits a tool counts.
+    #[schemars(length(max = 10_000))]
     pub overrides: Vec<ClassifierOverride>,
 }
 

@@ -1,5 +1,7 @@
 //! What no schema says: keys that need or exclude each other, and what is accepted but does not do what it seems to.
 
+use std::fmt;
+
 use super::check::joined;
 use super::problem::{Level, Place, Problem, Problems};
 use super::tree::{Kind, Node};
@@ -36,6 +38,17 @@ pub struct Finding {
     pub message: String,
 }
 
+impl fmt::Display for Finding {
+    /// `path: message`.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.iter().fold(String::new(), |path, step| match step {
+            Step::Key(key) => joined(&path, key),
+            Step::Index(index) => format!("{path}[{index}]"),
+        });
+        write!(formatter, "{path}: {}", self.message)
+    }
+}
+
 macro_rules! path {
     ($($step:expr),*) => { vec![$(Step::from($step)),*] };
 }
@@ -43,18 +56,10 @@ macro_rules! path {
 /// Sections and keys that are read and checked, and that nothing in this version acts upon. `[]` is each entry of a list.
 const NOT_YET: &[&str] = &[
     "servers.[].type",
-    "servers.[].env",
-    "servers.[].executable",
     "servers.[].url",
     "servers.[].headers_from",
     "servers.[].tls_fingerprint",
-    "servers.[].timeout_ms",
-    "servers.[].max_concurrent",
     "servers.[].egress",
-    "inspection.rule_files",
-    "inspection.on_detection.timeout",
-    "registry.alert_on_change",
-    "registry.persistent",
     "network",
     "enforcement",
     "store",
@@ -78,7 +83,7 @@ pub(super) fn check(config: &Config, root: &Node, problems: &mut Problems) {
 
 /// The place of a path, or of the nearest thing above it that is written, and the path as it stands in the file, where
 /// entries that are wrong count, too. `None` where what is written was reported as wrong: a bad `url` is no missing one.
-fn locate(root: &Node, path: &[Step]) -> Option<(Place, String)> {
+pub(super) fn locate(root: &Node, path: &[Step]) -> Option<(Place, String)> {
     let (mut node, mut at, mut text) = (root, root.at, String::new());
     for step in path {
         match (step, &node.kind) {
@@ -128,9 +133,6 @@ fn errors(config: &Config) -> Vec<Finding> {
     }
     if let Err(reason) = check_ring(config.capture.ring_bytes.0) {
         add(path!["capture", "ring_bytes"], reason);
-    }
-    if let Err(reason) = config.patterns() {
-        add(path!["discovery"], reason.to_string());
     }
     let cross = &config.cross_server;
     for (rule, window) in [

@@ -16,8 +16,10 @@ use crate::guard::Trust;
 pub struct Discovery {
     /// In place of the built-in patterns. Example: `["@modelcontextprotocol/*", "mcp-server-*"]`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1_000))]
     pub server_patterns: Option<Vec<Glob>>,
     /// Beside the built-in patterns. Example: `["my-company-mcp-*"]`.
+    #[schemars(length(max = 1_000))]
     pub custom_servers: Vec<Glob>,
 }
 
@@ -57,7 +59,8 @@ pub struct Server {
     /// Environment that `mcpwarden inspect --start` gives it. Example: `{ NODE_ENV: production }`.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// The executable or script that must be behind it: another one under its id is not it. Example: `/usr/bin/node`.
+    /// The executable or script that must serve in the end: what has its command line and is another program is not this
+    /// server. Example: `/usr/bin/node`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executable: Option<AbsolutePath>,
     /// Its address, for `type: http` and `type: sse`. Example: `https://mcp.example.com/mcp`.
@@ -76,6 +79,7 @@ pub struct Server {
     pub timeout_ms: Option<u32>,
     /// The only tools of it that may be called; none listed is all. Example: `["read_*"]`.
     #[serde(default)]
+    #[schemars(length(max = 10_000))]
     pub allow_tools: Vec<Glob>,
     /// Tools with one of these side effects may not be called. Example: `[fs.delete, payments]`.
     #[serde(default)]

@@ -250,7 +250,11 @@ impl Engine {
                 facts.shadows = standing.shadows.cloned();
             }
         }
-        let standing = judge.standings.get(&place.server.0).copied().unwrap_or_default();
+        let mut standing = judge.standings.get(&place.server.0).copied().unwrap_or_default();
+        // A derived id is as forgeable as a command line: it may cost trust, and never gives more.
+        if identity == Identity::Derived {
+            standing.trust = standing.trust.min(Trust::default());
+        }
         let facts = Facts {
             server: &place.server,
             identity,
