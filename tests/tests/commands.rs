@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::places;
@@ -149,21 +148,19 @@ fn hostile_files_are_refused_soon() -> Result<()> {
     ];
     for (name, file) in files {
         fs::write(&path, file)?;
-        let start = Instant::now();
-        // 1 GiB of address space is more than the agent ever needs for a configuration.
+        // More of address space (1 GiB) and of time on the processor (unoptimised: a minute) than the agent ever needs for a
+        // configuration: what needs more is killed, which is no exit code.
         let output = Command::new("sh")
             .args([
                 "-c",
-                "ulimit -v 1048576; exec \"$0\" check-config \"$1\"",
+                "ulimit -v 1048576; ulimit -t 60; exec \"$0\" check-config \"$1\"",
                 &places::agent().display().to_string(),
             ])
             .arg(&path)
             .output()?;
-        let (took, said) = (start.elapsed(), String::from_utf8_lossy(&output.stderr).into_owned());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
         ensure!(output.status.code() == Some(2), "{name}: {:?} {said}", output.status);
         ensure!(said.contains(": error: "), "{name}: {said}");
-        ensure!(took < Duration::from_secs(20), "{name} took {took:?}");
-        println!("{name}: {took:?}");
     }
     Ok(())
 }
