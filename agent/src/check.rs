@@ -1,12 +1,15 @@
-//! `mcpwarden check-config`: everything that is wrong with a configuration, as a compiler says it.
+//! `mcpwarden check-config`: everything that is wrong with a configuration and the rule files that it names, as a
+//! compiler says it.
 
 use std::{path::Path, process::ExitCode};
 
 use anstyle::{AnsiColor, Style};
 use anyhow::Result;
-use mcpwarden_policy::config::{self, Config, Level, Problem};
+use mcpwarden_policy::config::{self, Config, Finding, Level, Place, Problem, Step};
+use mcpwarden_policy::detect::{Detector, RuleError};
 use serde_json::json;
 
+use crate::host;
 use crate::output::{escaped, write_json};
 
 /// Characters of a line that are shown before and from the place that is meant.
@@ -40,22 +43,28 @@ pub fn run(path: &Path, effective: bool, json: bool) -> Result<Found> {
             return Ok(Found { errors: 1, warnings: 0 });
         }
     };
-    let (config, problems) = match config::parse(&bytes) {
-        Ok((config, warnings)) => (Some(config), warnings),
-        Err(problems) => (None, problems),
+    let (config, mut files) = match config::parse(&bytes) {
+        Ok((config, warnings)) => {
+            let files = on_this_host(&config, Checked::of(&name, &bytes, warnings), &bytes);
+            (Some(config), files)
+        }
+        Err(problems) => (None, vec![Checked::of(&name, &bytes, problems)]),
     };
-    let errors = problems.iter().filter(|problem| problem.level == Level::Error).count();
-    let found = Found { errors, warnings: problems.len() - errors };
-    let config = config.filter(|_| effective);
+    let all = || files.iter().flat_map(|file| &file.problems);
+    let errors = all().filter(|problem| problem.level == Level::Error).count();
+    let found = Found { errors, warnings: all().count() - errors };
+    let config = config.filter(|_| effective && errors == 0);
     if json {
-        print_json(&name, &problems, config.as_ref());
+        let (rule_files, own) = (files.split_off(1), files);
+        print_json(&name, &own, &rule_files, config.as_ref());
         return Ok(found);
     }
-    let text = String::from_utf8_lossy(&bytes);
-    let lines: Vec<&str> = text.lines().collect();
-    for problem in &problems {
-        let line = lines.get(problem.at.line.saturating_sub(1)).copied().unwrap_or_default();
-        anstream::eprintln!("{}", shown(&name, problem, line));
+    for file in &files {
+        let lines: Vec<&str> = file.text.lines().collect();
+        for problem in &file.problems {
+            let line = lines.get(problem.at.line.saturating_sub(1)).copied().unwrap_or_default();
+            anstream::eprintln!("{}", shown(&file.name, problem, line));
+        }
     }
     let count = |count, word| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
     match found {
@@ -70,8 +79,62 @@ pub fn run(path: &Path, effective: bool, json: bool) -> Result<Found> {
     Ok(found)
 }
 
-fn print_json(name: &str, problems: &[Problem], config: Option<&Config>) {
+/// A file, and what is wrong with it.
+struct Checked {
+    name: String,
+    text: String,
+    problems: Vec<Problem>,
+}
+
+impl Checked {
+    fn of(name: &str, bytes: &[u8], problems: Vec<Problem>) -> Self {
+        Self { name: name.to_owned(), text: String::from_utf8_lossy(bytes).into_owned(), problems }
+    }
+}
+
+/// The configuration, with what only this host knows of it, and the rule files that are wrong.
+fn on_this_host(config: &Config, mut checked: Checked, bytes: &[u8]) -> Vec<Checked> {
+    let mut errors: Vec<Finding> = host::sessions(config).err().unwrap_or_default().findings;
+    let mut rule_files = Vec::new();
+    match host::rules(config) {
+        Ok(rules) => {
+            let unusable = Detector::new(rules, &config.detect()).err().unwrap_or_default();
+            let path = || vec![Step::from("inspection"), Step::from("custom_patterns")];
+            errors.extend(unusable.iter().map(|error| Finding { path: path(), message: error.what.clone() }));
+        }
+        Err(unusable) => {
+            errors.extend(unusable.findings);
+            rule_files.extend(unusable.rule_files.into_iter().map(|file| {
+                let problems = file.errors.iter().map(problem).collect();
+                Checked { name: escaped(&file.path), text: file.text, problems }
+            }));
+        }
+    }
+    checked.problems.extend(config::placed(bytes, Level::Error, errors));
+    checked.problems.extend(config::placed(bytes, Level::Warning, host::missing_tokens(config)));
+    checked.problems.sort_by_key(|problem| problem.at);
+    std::iter::once(checked).chain(rule_files).collect()
+}
+
+/// What is wrong with a rule file; where the place is not known, it is its first character.
+fn problem(error: &RuleError) -> Problem {
+    let known = |number: u64| usize::try_from(number).unwrap_or(1).max(1);
+    Problem {
+        level: Level::Error,
+        at: Place { line: known(error.line), column: known(error.column), width: 1 },
+        path: String::new(),
+        message: format!("{}; expected {}", error.what, error.expected),
+        nearest: None,
+    }
+}
+
+fn print_json(name: &str, own: &[Checked], rule_files: &[Checked], config: Option<&Config>) {
+    let problems: Vec<&Problem> = own.iter().flat_map(|file| &file.problems).collect();
     let mut answer = json!({ "file": name, "problems": problems });
+    if !rule_files.is_empty() {
+        let each = |file: &Checked| json!({ "file": file.name, "problems": file.problems });
+        answer["rule_files"] = rule_files.iter().map(each).collect();
+    }
     if let Some(config) = config {
         answer["effective"] = json!(config);
     }

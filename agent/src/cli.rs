@@ -66,7 +66,8 @@ pub enum Command {
     /// Put recorded frames through the policy core and print the events.
     ///
     /// One JSON object a line: {"t": seconds, "session": "s1", "server": "a", "dir": "c2s" or "s2c", "frame": "…"}, or
-    /// {"t": …, "server": "a", "event": "exec", "argv": […]}. The same input gives the same output, byte for byte.
+    /// {"t": …, "server": "a", "event": "exec", "argv": […]}, which may say "uid", "executable" and "cgroup" of the client,
+    /// by which it gets its entry of `sessions` in the configuration. The same input gives the same output, byte for byte.
     Replay(ReplayOptions),
     /// Say everything that is wrong with a configuration file.
     ///
@@ -159,6 +160,10 @@ pub struct DecideOptions {
     /// Arguments of the call.
     #[arg(long, value_name = "JSON")]
     pub arguments: Option<String>,
+    /// The client's entry of `sessions` in the configuration, by its name or its number from 0. Without it, the client
+    /// has none.
+    #[arg(long, value_name = "PROFILE")]
+    pub profile: Option<String>,
     /// Configuration file (YAML). Without it the embedded defaults apply.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,

@@ -7,12 +7,14 @@ use std::{
     sync::Arc,
 };
 
+use anyhow::{Context as _, anyhow};
 use mcpwarden_policy::config::{self, Level, MAX_BYTES, Problem};
 pub use mcpwarden_policy::config::{Backend, Config, Payloads, check_ring};
-use mcpwarden_policy::detect::{Detector, RuleSet};
+use mcpwarden_policy::detect::Detector;
+use mcpwarden_policy::engine::Judge;
 use mcpwarden_policy::{Engine, EngineConfig, Inspect, Payloads as Shown};
 
-use crate::{capture::CaptureLimits, output::escaped};
+use crate::{capture::CaptureLimits, host, output::escaped};
 
 /// What is wrong with a configuration.
 #[derive(Debug, thiserror::Error)]
@@ -91,30 +93,37 @@ pub fn engine(config: &Config, key: [u8; 32], verbose: bool, show_payloads: bool
     let settings = EngineConfig {
         payloads: if full { Shown::Full } else { Shown::Redacted },
         verbose,
-        patterns: config.patterns().map_err(anyhow::Error::msg)?,
-        declared: config.declared(),
+        patterns: config.patterns()?,
+        declared: host::declared(config),
         inspection: config.inspection.enabled.then_some(inspect),
         registry: config.registry_settings(),
         ..EngineConfig::new(key)
     };
-    let judge = config.judge(&detector).map_err(|errors| refused("guards", &errors))?;
-    Ok(Engine::new(settings).with_judge(judge))
+    Ok(Engine::new(settings).with_judge(judge(config, &detector)?))
+}
+
+/// The guards that this configuration asks for. What keeps a token from counting is said on standard error.
+///
+/// # Errors
+/// It names a user who is not there.
+pub fn judge(config: &Config, detector: &Arc<Detector>) -> anyhow::Result<Judge> {
+    for missing in host::missing_tokens(config) {
+        anstream::eprintln!("mcpwarden: warning: {}", escaped(&missing.to_string()));
+    }
+    Ok(Judge::new(config, host::sessions(config)?, detector)?)
 }
 
 /// The rules that this configuration asks for, compiled.
 ///
 /// # Errors
-/// A pattern of the user's cannot be used.
+/// A rule file or a pattern of the user's cannot be used.
 pub fn detector(config: &Config) -> anyhow::Result<Arc<Detector>> {
-    let rules = if config.inspection.enabled { RuleSet::built_in() } else { RuleSet::parse_all([]) };
-    let detector = rules.and_then(|rules| Detector::new(rules, &config.detect()));
-    Ok(Arc::new(detector.map_err(|errors| refused("detection rules", &errors))?))
-}
-
-/// What cannot be made of a configuration, and why.
-pub fn refused(what: &str, errors: &[impl ToString]) -> anyhow::Error {
-    let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
-    anyhow::anyhow!("the {what} cannot be used: {}", errors.join("; "))
+    let rules = host::rules(config).context("the detection rules cannot be used")?;
+    let detector = Detector::new(rules, &config.detect()).map_err(|errors| {
+        let errors: Vec<String> = errors.iter().map(|error| escaped(&error.to_string())).collect();
+        anyhow!("the detection rules cannot be used: {}", errors.join("; "))
+    });
+    Ok(Arc::new(detector?))
 }
 
 /// The bounds of capture.

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use mcpwarden_policy::ServerId;
 use mcpwarden_policy::detect::Detector;
 use mcpwarden_policy::guards::Asked;
@@ -25,9 +25,10 @@ pub fn run(options: &DecideOptions) -> Result<ExitCode> {
         None => None,
     };
     let detector: Arc<Detector> = config::detector(&config)?;
-    let mut judge = config.judge(&detector).map_err(|errors| config::refused("guards", &errors))?;
+    let mut judge = config::judge(&config, &detector)?;
+    let session = options.profile.as_deref().map(|profile| entry(&config, profile)).transpose()?;
     let server = ServerId(options.server.clone());
-    let (verdict, asked) = judge.decide(&server, &options.tool, arguments.as_deref());
+    let (verdict, asked) = judge.decide(&server, &options.tool, arguments.as_deref(), session);
     if options.json {
         let denied =
             verdict.denied.as_ref().map(|(guard, denial)| json!({ "guard": guard, "denial": denial }));
@@ -56,4 +57,21 @@ pub fn run(options: &DecideOptions) -> Result<ExitCode> {
         }
     }
     Ok(if verdict.denied.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The entry of `sessions:` with this name, or else with this number.
+fn entry(config: &Config, profile: &str) -> Result<usize> {
+    let named = config.sessions.iter().position(|entry| entry.name.as_deref() == Some(profile));
+    let numbered = || profile.parse().ok().filter(|number| *number < config.sessions.len());
+    named.or_else(numbered).ok_or_else(|| {
+        let entries = config.sessions.iter().enumerate();
+        let known: Vec<String> =
+            entries.map(|(number, entry)| entry.name.clone().unwrap_or_else(|| number.to_string())).collect();
+        match known.as_slice() {
+            [] => anyhow!("there is no profile {profile:?}: the configuration has no `sessions`"),
+            known => {
+                anyhow!("there is no profile {profile:?}; the entries of `sessions` are {}", known.join(", "))
+            }
+        }
+    })
 }

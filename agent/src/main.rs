@@ -10,6 +10,7 @@ mod clock;
 mod config;
 mod decide;
 mod doctor;
+mod host;
 mod inspect;
 mod instance;
 mod kernel;

@@ -16,7 +16,7 @@ pub fn run(config: Option<&Path>, json: bool, command: &[String]) -> Result<bool
     let config = config.map_or_else(|| Ok(Config::default()), config::read)?;
     let servers = config.declared();
     let declared = servers.iter().find(|server| is_declared(&server.command, &server.args, command, None));
-    let found = config.patterns().map_err(anyhow::Error::msg)?.matches(command);
+    let found = config.patterns()?.matches(command);
     let id = declared.map_or_else(|| server_id(command, None).0, |server| server.id.0.clone());
     let counts = declared.is_some() || found.is_some();
     if json {

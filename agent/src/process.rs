@@ -38,6 +38,12 @@ pub fn complete(process: &mut Process) {
     }
 }
 
+/// The path of a process in the cgroup v2 tree (`0::/user.slice/…` in /proc/PID/cgroup).
+fn cgroup(pid: u32) -> Option<String> {
+    let cgroups = procfs::process::Process::new(pid as i32).ok()?.cgroups().ok()?;
+    cgroups.into_iter().find(|cgroup| cgroup.hierarchy == 0).map(|cgroup| cgroup.pathname)
+}
+
 /// The kernel tells everybody else when a process started in these. Nanoseconds.
 fn tick_ns() -> u64 {
     1_000_000_000 / procfs::ticks_per_second().max(1)
@@ -63,6 +69,7 @@ pub fn client(ancestors: &[u32], parent_start_ns: u64, is_fork: bool) -> Option<
     };
     let mut client = Process { pid, start_ns, ancestors: ancestors.to_vec(), ..Process::default() };
     complete(&mut client);
+    client.cgroup = cgroup(pid);
     Some(client)
 }
 
@@ -111,6 +118,8 @@ mod tests {
         assert!(process.executable.is_some() && process.cwd.is_some());
         assert!(!process.argv.is_empty());
         assert_eq!(process.uid, Some(nix::unistd::getuid().as_raw()));
+        assert!(cgroup(std::process::id()).is_none_or(|path| path.starts_with('/')));
+        assert_eq!(cgroup(u32::MAX >> 1), None);
         // One that is gone has none, and is not taken for root's.
         let mut gone = Process { pid: u32::MAX >> 1, ..Default::default() };
         complete(&mut gone);

@@ -1,8 +1,9 @@
 //! `mcpwarden replay`: recorded frames through the same policy core, events out.
 //!
 //! One JSON object a line comes in: `{"t": seconds, "session": "s1", "server": "a", "dir": "c2s" | "s2c", "frame": "…"}`
-//! or `{"t": seconds, "session": "s1", "server": "a", "event": "exec", "argv": […]}`. The same input gives the same
-//! bytes: nothing is read but the input and the configuration.
+//! or `{"t": seconds, "session": "s1", "server": "a", "event": "exec", "argv": […]}`; the latter may say `uid`,
+//! `executable` and `cgroup` of the client. The same input gives the same bytes: nothing is read but the input, the
+//! configuration and what that names.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -42,6 +43,13 @@ struct Line {
     event: Option<Event>,
     #[serde(default)]
     argv: Vec<String>,
+    /// The client's.
+    #[serde(default)]
+    uid: Option<u32>,
+    #[serde(default)]
+    executable: Option<String>,
+    #[serde(default)]
+    cgroup: Option<String>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -140,7 +148,12 @@ impl<W: Write> Replay<W> {
         let known = self.connections.get(&key).copied();
         let connection = known.unwrap_or(next);
         match (line.event, line.dir, &line.frame) {
-            (Some(Event::Exec), None, None) => self.exec(connection, time, line.argv),
+            (Some(Event::Exec), None, None) => {
+                let known = line.uid.is_some() || line.executable.is_some() || line.cgroup.is_some();
+                let Line { uid, executable, cgroup, argv, .. } = line;
+                let client = known.then(|| Process { uid, executable, cgroup, ..Process::default() });
+                self.exec(connection, time, argv, client);
+            }
             (None, Some(_), Some(_)) => {}
             _ => bail!("either `dir` and `frame`, or `event` is needed"),
         }
@@ -160,9 +173,15 @@ impl<W: Write> Replay<W> {
         Ok(())
     }
 
-    fn exec(&mut self, connection: ConnectionId, time: Timestamp, argv: Vec<String>) {
+    fn exec(
+        &mut self,
+        connection: ConnectionId,
+        time: Timestamp,
+        argv: Vec<String>,
+        client: Option<Process>,
+    ) {
         let process = Process { pid: connection.0 as u32, argv, ..Process::default() };
-        self.hand_in(Input::Exec(Exec { connection, time, adopted: false, process, client: None }));
+        self.hand_in(Input::Exec(Exec { connection, time, adopted: false, process, client }));
     }
 
     fn hand_in(&mut self, input: Input<'_>) {
@@ -186,8 +205,13 @@ mod tests {
     use super::*;
 
     fn replay(text: &str) -> (String, Result<()>) {
+        replay_with("", text)
+    }
+
+    fn replay_with(yaml: &str, text: &str) -> (String, Result<()>) {
         let mut out = Vec::new();
-        let engine = config::engine(&Config::default(), [0; 32], false, false).unwrap();
+        let config = mcpwarden_policy::config::parse(yaml.as_bytes()).unwrap().0;
+        let engine = config::engine(&config, [0; 32], false, false).unwrap();
         let outcome = Replay::new(engine, Format::Json, &mut out).run("x", text.as_bytes());
         (String::from_utf8(out).unwrap(), outcome)
     }
@@ -221,6 +245,24 @@ mod tests {
         let expected = expected.map(|(kind, session, server)| (kind.into(), session.into(), server.into()));
         assert_eq!(said, expected);
         assert!(first.contains(r#""argv":["a","b"]"#), "{first}");
+    }
+
+    #[test]
+    fn a_client_has_its_profile() {
+        let yaml = "guards: [{ kind: mode }]\nsessions: [{ match: { uid: 1000, executable: '/usr/bin/code*', \
+                    cgroup: '/user.slice/*' }, mode: planning }]";
+        let call = r#"{"t":2,"server":"a","dir":"c2s","frame":"{\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"write_file\"}}"}"#;
+        for (client, expected) in [
+            (r#","uid":1000,"executable":"/usr/bin/code","cgroup":"/user.slice/a""#, true),
+            (r#","uid":1001,"executable":"/usr/bin/code","cgroup":"/user.slice/a""#, false),
+            (r#","uid":1000,"executable":"/usr/bin/code""#, false),
+            ("", false),
+        ] {
+            let exec = format!(r#"{{"t":1,"server":"a","event":"exec","argv":["a"]{client}}}"#);
+            let (said, outcome) = replay_with(yaml, &format!("{exec}\n{call}\n"));
+            outcome.unwrap();
+            assert_eq!(said.contains("planning_mode"), expected, "{client}: {said}");
+        }
     }
 
     #[test]

@@ -3,15 +3,13 @@
 //!
 //! A name is taken apart into words: `read_file`, `readFile`, `read-file`, `files.read` and `mcp__files__read` have
 //! `read` in them. The first word counts most, then the last, then those between: `slack_post_message` sends and
-//! `todo_list` reads. Words can lie; [`ClassifierConfig::overrides`] is the operator's word against them.
+//! `todo_list` reads. Words can lie; `classifier.overrides` is the operator's word against them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use crate::glob::{NameGlob, Problem};
+use crate::config::ClassifierOverride;
+use crate::glob::{GlobError, NameGlob};
 use crate::guard::{RiskLevel, ToolCategory};
 
 /// The first word of names such as `read_*`, by what it says. The first line of each is the requirements'; the second
@@ -124,39 +122,6 @@ fn forms(word: &str) -> Vec<String> {
     forms
 }
 
-/// `classifier:`
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct ClassifierConfig {
-    /// What certain tools do, whatever they are called. The first that matches counts.
-    pub overrides: Vec<Override>,
-}
-
-/// What a tool does, whatever it is called. What is left out is told by the words.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Override {
-    /// Glob of server ids. Default: every server.
-    #[serde(default = "any")]
-    pub server: String,
-    /// Glob of tool names. Default: every tool.
-    #[serde(default = "any")]
-    pub tool: String,
-    /// What it does.
-    #[serde(default)]
-    pub category: Option<ToolCategory>,
-    /// How risky it is.
-    #[serde(default, rename = "risk_level")]
-    pub risk: Option<RiskLevel>,
-    /// Its side effects, such as `fs.write`.
-    #[serde(default, rename = "side_effect_tags")]
-    pub side_effects: Option<BTreeSet<String>>,
-}
-
-pub(crate) fn any() -> String {
-    "*".to_owned()
-}
-
 /// What is told of a tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Classification {
@@ -171,29 +136,20 @@ pub struct Classification {
 /// Tells what tools do.
 #[derive(Clone, Debug, Default)]
 pub struct Classifier {
-    overrides: Vec<(NameGlob, NameGlob, Override)>,
+    overrides: Vec<(NameGlob, NameGlob, ClassifierOverride)>,
 }
 
 impl Classifier {
-    /// Compiles the globs of the overrides.
+    /// Compiles the globs of the overrides, of which the first that matches counts.
     ///
     /// # Errors
-    /// All globs that are none, by their place under `classifier`.
-    pub fn new(config: &ClassifierConfig, case_sensitive: bool) -> Result<Self, Vec<Problem>> {
-        let (mut overrides, mut problems) = (Vec::new(), Vec::new());
-        for (index, entry) in config.overrides.iter().enumerate() {
-            let at = format!("classifier.overrides[{index}]");
-            let server = NameGlob::new(&entry.server, case_sensitive, &format!("{at}.server"));
-            let tool = NameGlob::new(&entry.tool, case_sensitive, &format!("{at}.tool"));
-            match (server, tool) {
-                (Ok(server), Ok(tool)) => overrides.push((server, tool, entry.clone())),
-                (server, tool) => problems.extend(server.err().into_iter().chain(tool.err())),
-            }
-            if (&entry.category, &entry.risk, &entry.side_effects) == (&None, &None, &None) {
-                problems.push(Problem::new(at, "says nothing: set category, risk or side_effects"));
-            }
-        }
-        if problems.is_empty() { Ok(Self { overrides }) } else { Err(problems) }
+    /// A glob does not compile.
+    pub fn new(overrides: &[ClassifierOverride], case_sensitive: bool) -> Result<Self, GlobError> {
+        let compile = |entry: &ClassifierOverride| {
+            let globs = (entry.server.compile(case_sensitive)?, entry.tool.compile(case_sensitive)?);
+            Ok((globs.0, globs.1, entry.clone()))
+        };
+        Ok(Self { overrides: overrides.iter().map(compile).collect::<Result<_, _>>()? })
     }
 
     /// What a tool does, all of it.
@@ -203,8 +159,8 @@ impl Classifier {
         let mut risk = None;
         for_each_word(tool, |word| hear(word, &mut risk, &mut told.side_effects));
         for_each_word(description, |word| hear(word, &mut risk, &mut told.side_effects));
-        told.risk = given.and_then(|given| given.risk).or(risk).unwrap_or(RiskLevel::Medium);
-        if let Some(side_effects) = given.and_then(|given| given.side_effects.as_ref()) {
+        told.risk = given.and_then(|given| given.risk_level).or(risk).unwrap_or(RiskLevel::Medium);
+        if let Some(side_effects) = given.and_then(|given| given.side_effect_tags.as_ref()) {
             told.side_effects.clone_from(side_effects);
         }
         told
@@ -215,8 +171,8 @@ impl Classifier {
         self.given(server, tool).and_then(|given| given.category).unwrap_or_else(|| category_of(tool))
     }
 
-    fn given(&self, server: &str, tool: &str) -> Option<&Override> {
-        let matches = |(servers, tools, _): &&(NameGlob, NameGlob, Override)| {
+    fn given(&self, server: &str, tool: &str) -> Option<&ClassifierOverride> {
+        let matches = |(servers, tools, _): &&(NameGlob, NameGlob, ClassifierOverride)| {
             servers.matches(server) && tools.matches(tool)
         };
         self.overrides.iter().find(matches).map(|(_, _, given)| given)

@@ -12,7 +12,6 @@
 //! | `rules` | what no schema says, and warnings |
 //! | `values` | sizes, durations, addresses, globs … |
 //! | `sections`, `judgement`, `guards`, `host` | the keys |
-//! | `settings` | sections into settings of other modules |
 
 mod alias;
 mod check;
@@ -22,7 +21,6 @@ mod judgement;
 mod problem;
 mod rules;
 mod sections;
-mod settings;
 mod tree;
 mod values;
 
@@ -47,9 +45,12 @@ pub use tree::MAX_BYTES;
 pub use values::{AbsolutePath, Address, Bytes, Fingerprint, Glob, Hash, Host, HttpUrl, Pattern, Period};
 
 use crate::NamePatterns;
-use crate::discovery::BUILT_IN;
-use crate::engine::Declared;
+use crate::detect::{self, DetectConfig};
+use crate::discovery::{BUILT_IN, Declared};
+use crate::event::Severity;
+use crate::glob::GlobError;
 use crate::ids::ServerId;
+use crate::registry::RegistrySettings;
 use problem::Problems;
 
 /// The whole file.
@@ -62,6 +63,7 @@ pub struct Config {
     #[schemars(length(max = 10_000), extend("x-unique" = "id"))]
     pub servers: Vec<Server>,
     /// What clients' sessions may do. The first entry that matches a client counts.
+    #[schemars(length(max = 1_000), extend("x-unique" = "name"))]
     pub sessions: Vec<Session>,
     /// What texts are searched for.
     pub inspection: Inspection,
@@ -110,6 +112,18 @@ pub fn parse(file: &[u8]) -> Result<(Config, Vec<Problem>), Vec<Problem>> {
     }
 }
 
+/// What was found out elsewhere about a file that [`parse`] let through, as problems with their places in it.
+pub fn placed(file: &[u8], level: Level, findings: Vec<Finding>) -> Vec<Problem> {
+    let mut others = Problems::default();
+    let Ok(mut root) = tree::parse(file, &mut others) else { return Vec::new() };
+    alias::resolve(&mut root, &mut others);
+    let place = |finding: Finding| {
+        let (at, path) = rules::locate(&root, &finding.path)?;
+        Some(Problem { level, ..Problem::error(at, &path, finding.message) })
+    };
+    findings.into_iter().filter_map(place).collect()
+}
+
 /// What of the file is right. It is only good where no problem is an error.
 fn read(file: &[u8], problems: &mut Problems) -> Result<Config, Problem> {
     let mut root = tree::parse(file, problems)?;
@@ -148,12 +162,39 @@ impl Config {
     ///
     /// # Errors
     /// A pattern is no glob, which [`parse`] does not let through.
-    pub fn patterns(&self) -> Result<NamePatterns, String> {
+    pub fn patterns(&self) -> Result<NamePatterns, GlobError> {
         let texts = |globs: &[Glob]| globs.iter().map(|glob| glob.as_str().to_owned()).collect::<Vec<_>>();
         let built_in = || BUILT_IN.map(str::to_owned).to_vec();
         let patterns = self.discovery.server_patterns.as_deref().map_or_else(built_in, texts);
         NamePatterns::new(&patterns, &texts(&self.discovery.custom_servers))
-            .map_err(|error| error.to_string())
+    }
+
+    /// What is looked for, besides the rules in files.
+    pub fn detect(&self) -> DetectConfig {
+        let section = &self.inspection;
+        let disabled = section.builtin.iter().filter(|(_, on)| !**on).map(|(category, _)| *category);
+        let own = section.custom_patterns.iter().map(|own| detect::CustomPattern {
+            name: own.name.clone(),
+            pattern: own.pattern.as_str().to_owned(),
+            severity: own.severity,
+            description: own.description.clone(),
+        });
+        let guards =
+            self.guards.iter().filter(|entry| entry.enabled).filter_map(|entry| entry.config.as_ref());
+        let of_guards = guards.flat_map(|settings| settings.custom_patterns.iter().flatten()).enumerate();
+        let of_guards = of_guards.map(|(index, pattern)| detect::CustomPattern {
+            name: format!("tool_poisoning_{}", index + 1),
+            pattern: pattern.as_str().to_owned(),
+            severity: Severity::High,
+            description: "custom_patterns of a tool_poisoning under guards".to_owned(),
+        });
+        DetectConfig { disabled: disabled.collect(), custom_patterns: own.chain(of_guards).collect() }
+    }
+
+    /// What is pinned, and when names are nearly the same.
+    pub fn registry_settings(&self) -> RegistrySettings {
+        let Registry { pin_on_first_use, alert_on_change, persistent } = self.registry;
+        RegistrySettings { pin_on_first_use, alert_on_change, persistent, ..RegistrySettings::default() }
     }
 
     /// The declared servers that are programs.
@@ -163,6 +204,7 @@ impl Config {
                 id: ServerId(server.id.clone()),
                 command: command.clone(),
                 args: server.args.clone(),
+                executables: server.executable.iter().map(|path| path.as_str().to_owned()).collect(),
             })
         };
         self.servers.iter().filter_map(declared).collect()

@@ -9,9 +9,9 @@
 mod command;
 mod names;
 
-use globset::{Glob, GlobMatcher};
 use sha2::{Digest, Sha256};
 
+use crate::glob::{GlobError, NameGlob};
 use crate::hash::hex;
 use crate::ids::ServerId;
 use command::{Piece, Role};
@@ -54,8 +54,7 @@ pub struct NamePatterns {
 
 #[derive(Clone, Debug)]
 struct Pattern {
-    text: String,
-    matcher: GlobMatcher,
+    glob: NameGlob,
     custom: bool,
     whole_line: bool,
 }
@@ -71,28 +70,17 @@ pub struct Match {
     pub custom: bool,
 }
 
-/// A pattern that is no glob.
-#[derive(Debug, thiserror::Error)]
-#[error("discovery pattern {pattern:?} is not a valid glob: {source}")]
-pub struct PatternError {
-    /// The pattern.
-    pub pattern: String,
-    /// What is wrong with it.
-    pub source: globset::Error,
-}
-
 impl NamePatterns {
     /// Compiles patterns: `server_patterns` take the place of the built-in ones, `custom` come first.
     ///
     /// # Errors
     /// A pattern is no valid glob.
-    pub fn new(server_patterns: &[String], custom: &[String]) -> Result<Self, PatternError> {
+    pub fn new(server_patterns: &[String], custom: &[String]) -> Result<Self, GlobError> {
         let custom = custom.iter().map(|text| (text, true));
         let all = custom.chain(server_patterns.iter().map(|text| (text, false)));
         let patterns = all.map(|(text, custom)| {
-            let glob = Glob::new(text).map_err(|source| PatternError { pattern: text.clone(), source })?;
             let whole_line = text.contains(' ') || !text.starts_with('*');
-            Ok(Pattern { text: text.clone(), matcher: glob.compile_matcher(), custom, whole_line })
+            Ok(Pattern { glob: NameGlob::new(text, true)?, custom, whole_line })
         });
         Ok(Self { patterns: patterns.collect::<Result<_, _>>()? })
     }
@@ -101,7 +89,7 @@ impl NamePatterns {
     pub fn matches(&self, argv: &[String]) -> Option<Match> {
         let command = command::read(argv);
         let found = |pattern: &Pattern, on: &str| Match {
-            pattern: pattern.text.clone(),
+            pattern: pattern.glob.as_str().to_owned(),
             on: on.to_owned(),
             custom: pattern.custom,
         };
@@ -110,12 +98,12 @@ impl NamePatterns {
                 // An image's registry and owner are left out too: `*` at the start would reach across them anyway.
                 let image = (piece.role == Role::Image).then(|| names::base(&piece.name));
                 let texts = [Some(piece.name.as_str()), piece.path.as_deref(), image];
-                if let Some(on) = texts.into_iter().flatten().find(|text| pattern.matcher.is_match(text)) {
+                if let Some(on) = texts.into_iter().flatten().find(|text| pattern.glob.matches(text)) {
                     return Some(found(pattern, on));
                 }
             }
             if pattern.whole_line
-                && let Some(line) = command.lines.iter().find(|line| pattern.matcher.is_match(line))
+                && let Some(line) = command.lines.iter().find(|line| pattern.glob.matches(line))
             {
                 return Some(found(pattern, line));
             }
@@ -169,6 +157,19 @@ pub fn runs_in_container(argv: &[String]) -> bool {
 /// Whether this executable stands between a container engine's daemon and the programs in its containers.
 pub fn is_container_shim(executable: &str) -> bool {
     names::base(executable).starts_with("containerd-shim")
+}
+
+/// A server that the configuration declares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declared {
+    /// The id it gets.
+    pub id: ServerId,
+    /// Its program: a path, or a name as found in `PATH`.
+    pub command: String,
+    /// Its arguments, all of them, in order.
+    pub args: Vec<String>,
+    /// Paths of programs or scripts of which one must serve in the end; none: any may.
+    pub executables: Vec<String>,
 }
 
 /// Whether this command line runs the server that is declared as `command` with `args`: the command at its start, or

@@ -22,7 +22,7 @@ mod traffic;
 
 use std::collections::{BTreeSet, HashMap};
 
-pub use config::{Counters, Declared, EngineConfig, EngineLimits, Inspect, Payloads};
+pub use config::{Counters, EngineConfig, EngineLimits, Inspect, Payloads};
 pub use io::{Exec, ExitStatus, Input, Output, Process};
 pub use judge::{Judge, ServerStanding};
 

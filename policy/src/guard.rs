@@ -119,6 +119,16 @@ impl GuardKind {
         Self::AdminToken,
     ];
 
+    /// Those that go by what a client may do, whatever the tool; off by default.
+    pub const GATES: [Self; 6] = [
+        Self::DisabledTool,
+        Self::Mode,
+        Self::SpecFrozen,
+        Self::ProjectBinding,
+        Self::SideEffects,
+        Self::AdminToken,
+    ];
+
     /// As it is written in configuration and events.
     pub fn name(self) -> &'static str {
         match self {

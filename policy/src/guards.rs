@@ -1,6 +1,6 @@
 //! The guards that are built in, and who asks them.
 //!
-//! [`build`] makes of a [`GuardsConfig`] the [`Executor`], which is asked about every operation. docs/guards.md says
+//! [`build`] makes of a [`Config`](crate::config::Config) the [`Executor`], which is asked about every operation. docs/guards.md says
 //! what each guard goes by, and what can enforce its denials.
 //!
 //! | module | guards |
@@ -11,14 +11,16 @@
 //! | `rate` | `rate_limit` |
 //! | `texts` | `result_injection`, `sampling` |
 //! | `gates` | `disabled_tool`, `mode`, `spec_frozen`, `project_binding`, `side_effects`, `admin_token` |
+//!
+//! `profile` says what the gates go by: which entry of `sessions:` a client has.
 
 mod access;
 mod build;
-pub mod config;
 mod cross_server;
 mod definitions;
 mod executor;
 mod gates;
+mod profile;
 mod rate;
 mod texts;
 
@@ -26,11 +28,11 @@ use serde_json::Value;
 
 use crate::guard::{Answer, Decision, Denial, GuardError, GuardKind, Modification, Phase};
 
-pub use build::{build, custom_patterns, default_priority};
-pub use config::GuardsConfig;
+pub use build::{build, default_priority};
 pub use executor::{
     Asked, Executor, GuardCounters, Outcome, Question, Said, Seat, Ticket, WORK_BYTES_PER_MS, redact,
 };
+pub use profile::{Client, SessionRule, SessionRules};
 
 /// What can make a denial real.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -11,14 +11,16 @@
 //! | [`ids`] | newtypes: connections, servers, sessions, time, direction |
 //! | [`protocol`] | a frame into JSON-RPC messages; which methods are MCP |
 //! | [`wire`] | bytes of one direction into frames |
+//! | [`glob`] | names in rules |
 //! | [`discovery`] | a command line into "an MCP server, called …" |
 //! | [`redact`], [`hash`] | what may be recorded of values; identity of definitions |
 //! | [`event`] | the schema of everything that is said |
 //! | [`detect`] | what in a text is written to misuse the model that reads it |
 //! | [`registry`] | what servers offered before, and what of it is pinned |
-//! | [`glob`], [`classify`] | names in rules; what a tool does, by its name and description |
-//! | [`guard`], [`guards`] | the contract of everything that judges; those that are built in, and who asks them |
+//! | [`guard`] | the contract of everything that judges |
 //! | [`config`] | the configuration file: its keys, and what is wrong with one |
+//! | [`classify`] | what a tool does, by its name and description |
+//! | [`guards`] | the guards that are built in, and who asks them |
 //! | [`engine`] | state per connection: confirmation, pairing, relays, sessions |
 
 pub mod classify;
@@ -37,10 +39,9 @@ pub mod redact;
 pub mod registry;
 pub mod wire;
 
-pub use discovery::NamePatterns;
+pub use discovery::{Declared, NamePatterns};
 pub use engine::{
-    Counters, Declared, Engine, EngineConfig, EngineLimits, Exec, ExitStatus, Input, Inspect, Output,
-    Payloads, Process,
+    Counters, Engine, EngineConfig, EngineLimits, Exec, ExitStatus, Input, Inspect, Output, Payloads, Process,
 };
 pub use event::{Event, EventBody, GapCause};
 pub use ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};

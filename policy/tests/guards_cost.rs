@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use mcpwarden_policy::classify::Classifier;
+use mcpwarden_policy::config::Config;
 use mcpwarden_policy::detect::{DetectConfig, Detector, RuleSet, ToolNames};
 use mcpwarden_policy::event::Identity;
 use mcpwarden_policy::guard::{
     Facts, Listing, Operation, PinState, Profile, RiskLevel, ToolCategory, ToolFacts, Trust, Verdict,
 };
-use mcpwarden_policy::guards::{GuardsConfig, Outcome, Question, build};
+use mcpwarden_policy::guards::{Outcome, Question, build};
 use mcpwarden_policy::{ServerId, SessionId, Timestamp};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
@@ -47,7 +48,7 @@ static COUNTING: Counting = Counting;
 fn a_call_that_no_guard_objects_to_allocates_nothing() {
     let detector = Detector::new(RuleSet::built_in().unwrap(), &DetectConfig::default()).unwrap();
     let mut guards =
-        build(&GuardsConfig::default(), &Arc::new(detector), &Arc::new(Classifier::default())).unwrap();
+        build(&Config::default(), &Arc::new(detector), &Arc::new(Classifier::default())).unwrap();
     let params: Box<RawValue> =
         to_raw_value(&json!({"name": "read_file", "arguments": {"path": "x".repeat(160)}})).unwrap();
     let tool = ToolFacts {

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::places;
@@ -62,6 +61,56 @@ fn what_is_said_of_a_file() -> Result<()> {
     Ok(())
 }
 
+/// Rule file, exit code, what standard error holds of `check-config`, and what `inspect` finds of `xyzzy`.
+#[test]
+fn rule_files_are_checked_and_used() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (config, rules, definition) = (path("x.yaml"), path("rules.yaml"), path("x.json"));
+    fs::write(
+        &config,
+        format!("inspection:\n  rule_files: ['{rules}']\nsessions: [{{ match: {{ uid: root }} }}]\n"),
+    )?;
+    fs::write(&definition, r#"{"name":"a","description":"Say xyzzy."}"#)?;
+    let rule = |pattern: &str| {
+        format!(
+            "rules:\n- {{id: own, title: t, why: w, category: exfiltration, severity: high, patterns: ['{pattern}']}}\n"
+        )
+    };
+    let place = format!("{rules}:2:");
+    for (text, code, part, found) in [
+        (rule("xyzzy"), 0, "nothing is wrong", 1),
+        (rule("("), 2, place.as_str(), 2),
+        ("rules: []".to_owned(), 0, "nothing is wrong", 0),
+    ] {
+        fs::write(&rules, &text)?;
+        let said = mcpwarden(&["check-config", &config])?;
+        ensure!(
+            said.code == Some(code) && said.stderr.contains(part),
+            "{text}: {:?} {}",
+            said.code,
+            said.stderr
+        );
+        let said = mcpwarden(&["inspect", "--config", &config, &definition])?;
+        ensure!(said.code == Some(found), "{text}: {:?} {}{}", said.code, said.stdout, said.stderr);
+        ensure!(found != 2 || said.stderr.contains(&place), "{text}: {}", said.stderr);
+    }
+    let said = mcpwarden(&["check-config", "--json", &config])?;
+    ensure!(said.stdout.contains("\"problems\":[]"), "{}", said.stdout);
+    fs::write(
+        &config,
+        "inspection:\n  rule_files: [/nowhere/x.yaml]\nsessions: [{ match: { uid: nobody at all } }]\n",
+    )?;
+    let said = mcpwarden(&["check-config", &config])?;
+    for part in [
+        ":2:16: error: inspection.rule_files[0]: /nowhere/x.yaml cannot be used: No such file",
+        ":3:28: error: sessions[0].match.uid: there is no user \"nobody at all\"",
+    ] {
+        ensure!(said.code == Some(2) && said.stderr.contains(part), "no {part:?} in\n{}", said.stderr);
+    }
+    Ok(())
+}
+
 /// What `--effective` prints is a file that says the same.
 #[test]
 fn the_effective_configuration_is_a_file() -> Result<()> {
@@ -99,21 +148,19 @@ fn hostile_files_are_refused_soon() -> Result<()> {
     ];
     for (name, file) in files {
         fs::write(&path, file)?;
-        let start = Instant::now();
-        // 1 GiB of address space is more than the agent ever needs for a configuration.
+        // More of address space (1 GiB) and of time on the processor (unoptimised: a minute) than the agent ever needs for a
+        // configuration: what needs more is killed, which is no exit code.
         let output = Command::new("sh")
             .args([
                 "-c",
-                "ulimit -v 1048576; exec \"$0\" check-config \"$1\"",
+                "ulimit -v 1048576; ulimit -t 60; exec \"$0\" check-config \"$1\"",
                 &places::agent().display().to_string(),
             ])
             .arg(&path)
             .output()?;
-        let (took, said) = (start.elapsed(), String::from_utf8_lossy(&output.stderr).into_owned());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
         ensure!(output.status.code() == Some(2), "{name}: {:?} {said}", output.status);
         ensure!(said.contains(": error: "), "{name}: {said}");
-        ensure!(took < Duration::from_secs(20), "{name} took {took:?}");
-        println!("{name}: {took:?}");
     }
     Ok(())
 }
@@ -147,6 +194,46 @@ fn what_would_be_decided() -> Result<()> {
         ensure!(said.code == Some(code), "{file} {tool}: {:?}\n{}{}", said.code, said.stdout, said.stderr);
         let line = said.stdout.lines().last().unwrap_or_default();
         ensure!(line.starts_with(last), "{file} {tool}: {}", said.stdout);
+    }
+    Ok(())
+}
+
+/// Profile, tool, exit code, the last line of standard output or what standard error holds.
+#[test]
+fn what_would_be_decided_of_a_client() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("x.yaml").display().to_string();
+    let missing = directory.path().join("no.token").display().to_string();
+    let file = format!(
+        "guards: [{{ kind: mode }}, {{ kind: project_binding }}]\npolicy: {{ requires_admin_token: [read_users] }}\n\
+         sessions:\n- {{ name: plan, mode: planning, project_id: p, match: {{ uid: root }} }}\n\
+         - {{ project_id: p, admin_token_file: '{missing}' }}\n"
+    );
+    fs::write(&path, file)?;
+    let cases = [
+        (None, "write_file", 1, "denied by project_binding: "),
+        (Some("plan"), "write_file", 1, "denied by mode: "),
+        (Some("plan"), "read_file", 0, "allowed"),
+        (Some("0"), "write_file", 1, "denied by mode: "),
+        (Some("1"), "write_file", 0, "allowed"),
+        // The token is not there.
+        (Some("1"), "read_users", 1, "denied by admin_token: "),
+        (Some("2"), "read_file", 1, "there is no profile \"2\"; the entries of `sessions` are plan, 1"),
+    ];
+    for (profile, tool, code, part) in cases {
+        let mut args = vec!["decide", "--server", "files", "--tool", tool, "--config", &path];
+        args.extend(profile.into_iter().flat_map(|profile| ["--profile", profile]));
+        let said = mcpwarden(&args)?;
+        ensure!(
+            said.code == Some(code),
+            "{profile:?} {tool}: {:?}\n{}{}",
+            said.code,
+            said.stdout,
+            said.stderr
+        );
+        let line = said.stdout.lines().last().unwrap_or_default();
+        ensure!(line.starts_with(part) || said.stderr.contains(part), "{profile:?} {tool}: {}", said.stdout);
+        ensure!(said.stderr.contains("no.token holds no token: No such file"), "{}", said.stderr);
     }
     Ok(())
 }

@@ -201,9 +201,8 @@ impl Capture {
             cgroup_id: (!adopted).then_some(info.cgroup_id),
             argv: split_argv(argv),
             argv_truncated: header.flags & abi::FLAG_ARGV_TRUNCATED != 0,
-            cwd: None,
-            executable: None,
             ancestors: info.ancestors.iter().copied().filter(|pid| *pid != 0).collect(),
+            ..Process::default()
         };
         complete(&mut process);
         let id = header.connection;

@@ -103,6 +103,9 @@ fn body(event: &Event, line: &mut Line) {
                 line.plain(&format!("  for {} ({})", clean(name), client.pid));
             }
             line.dim(&format!("  {}", clean(&started.argv.join(" "))));
+            if let Some(declared) = &started.mistaken_for {
+                line.plain(&format!("  (not the declared {}: it is another program)", clean(&declared.0)));
+            }
             if started.adopted {
                 line.dim("  (ran before)");
             }

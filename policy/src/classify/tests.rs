@@ -59,36 +59,19 @@ fn category_by_the_words_of_any_spelling() {
 
 #[test]
 fn overrides_by_server_and_tool_glob_count_before_the_words() {
-    let config: ClassifierConfig = serde_json::from_value(serde_json::json!({"overrides": [
+    let overrides: Vec<ClassifierOverride> = serde_json::from_value(serde_json::json!([
         {"server": "mail*", "tool": "list_*", "category": "send"},
         {"tool": "weather", "category": "read", "risk_level": "critical", "side_effect_tags": ["payments"]},
         {"tool": "list_*", "risk_level": "high"},
-    ]}))
+    ]))
     .unwrap();
-    let classifier = Classifier::new(&config, true).unwrap();
+    let classifier = Classifier::new(&overrides, true).unwrap();
     assert_eq!(classifier.category("mailer", "list_x"), Send);
     assert_eq!(classifier.category("files", "list_x"), Read);
     assert_eq!(classifier.classify("files", "list_x", "").risk, RiskLevel::High);
     let weather = classifier.classify("s", "weather", "reads");
     assert_eq!((weather.category, weather.risk), (Read, RiskLevel::Critical));
     assert_eq!(weather.side_effects, BTreeSet::from(["payments".to_owned()]));
-}
-
-#[test]
-fn a_bad_override_is_a_problem_with_its_place() {
-    let config: ClassifierConfig = serde_json::from_value(serde_json::json!({"overrides": [
-        {"server": "[", "tool": "{", "category": "send"}, {"tool": "x"},
-    ]}))
-    .unwrap();
-    let problems = Classifier::new(&config, true).unwrap_err();
-    let paths: Vec<&str> = problems.iter().map(|problem| problem.path.as_str()).collect();
-    assert_eq!(
-        paths,
-        ["classifier.overrides[0].server", "classifier.overrides[0].tool", "classifier.overrides[1]"]
-    );
-    for unknown in [r#"{"rules": []}"#, r#"{"overrides": [{"name": "x"}]}"#] {
-        assert!(serde_json::from_str::<ClassifierConfig>(unknown).is_err(), "{unknown}");
-    }
 }
 
 #[test]

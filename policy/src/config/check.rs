@@ -36,7 +36,8 @@ impl<'a> Checker<'a> {
         let choice = self.keyword(schema, "anyOf").or_else(|| self.keyword(schema, "oneOf"));
         match choice.and_then(Value::as_array) {
             Some(list) if self.words(schema).is_none() => {
-                list.iter().filter(|one| one.get("type").is_none_or(|name| name != "null")).collect()
+                let given = list.iter().filter(|one| one.get("type").is_none_or(|name| name != "null"));
+                given.flat_map(|one| self.alternatives(one)).collect()
             }
             _ => vec![schema],
         }

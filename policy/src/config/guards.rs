@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::judgement::every;
+use super::judgement::{ListMode, OnChange, ServerRule, ToolRule, every};
 use super::values::{Glob, Pattern};
 use crate::guard::{GuardKind, Phase};
 
@@ -35,9 +35,25 @@ pub struct GuardEntry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub runs_on: Option<Vec<Phase>>,
-    /// Settings of this guard's own.
-    #[serde(default)]
-    pub config: GuardSettings,
+    /// Settings of this guard's own, in place of the section that it goes by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<GuardSettings>,
+}
+
+impl GuardEntry {
+    /// The entry that changes nothing but turns a guard on.
+    pub fn new(kind: GuardKind) -> Self {
+        Self {
+            kind,
+            servers: all_servers(),
+            enabled: true,
+            priority: None,
+            timeout_ms: second(),
+            failure_mode: FailureMode::default(),
+            runs_on: None,
+            config: None,
+        }
+    }
 }
 
 fn yes() -> bool {
@@ -82,9 +98,52 @@ pub struct GuardSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub min_detections: Option<u32>,
+    /// `server_access`: which list of servers counts; without it, `allowlist` where `allowed_servers` is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_policy: Option<ListMode>,
     /// `server_access`: the only servers that may be used. Example: `[github, gitlab]`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub allowed_servers: Option<Vec<Glob>>,
+    #[schemars(length(max = 10_000))]
+    pub allowed_servers: Option<Vec<ServerRule>>,
+    /// `server_access`: servers that must not be used. Example: `["evil-*"]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 10_000))]
+    pub denied_servers: Option<Vec<ServerRule>>,
+    /// `tool_access`: which list of tools counts; without it, `allowlist` where `allowed_tools` is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_policy: Option<ListMode>,
+    /// `tool_access`: the only tools that may be called. Example: `["read_*"]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 10_000))]
+    pub allowed_tools: Option<Vec<ToolRule>>,
+    /// `tool_access`: tools that must not be called. Example: `["delete_*"]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 10_000))]
+    pub denied_tools: Option<Vec<ToolRule>>,
+    /// `rug_pull`: what becomes of a call of a tool that changed. Example: `block`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_change: Option<OnChange>,
+    /// `result_injection`, `sampling`: what is done with a text in which something was found. Example: `block`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub action: Option<TextAction>,
+    /// `sampling`: every such request is denied. Example: `true`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deny_all: Option<bool>,
+    /// `disabled_tool`, `admin_token`: which tools. Example: `["delete_*"]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 10_000))]
+    pub tools: Option<Vec<ToolRule>>,
+}
+
+/// What is done with a text in which something was found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TextAction {
+    /// It is reported.
+    #[default]
+    Alert,
+    /// It is denied.
+    Block,
 }
 
 /// A field of a definition.

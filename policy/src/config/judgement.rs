@@ -22,7 +22,8 @@ pub struct Inspection {
     /// Rules beside the built-in ones.
     #[schemars(length(max = 1000), extend("x-unique" = "name"))]
     pub custom_patterns: Vec<CustomPattern>,
-    /// Files with more rules. Example: `[/etc/mcpwarden/rules.yaml]`.
+    /// Files with more rules, at most 1 MiB each; they must be root's, and nobody else may write to them. Example: `[/etc/mcpwarden/rules.yaml]`.
+    #[schemars(length(max = 100))]
     pub rule_files: Vec<AbsolutePath>,
     /// Detections at or above this severity are events of their own.
     pub alert_threshold: Severity,
@@ -129,25 +130,34 @@ pub struct Policy {
     pub fail_closed: bool,
     /// How long a server that has not listed its tools yet is let through under `fail_closed`.
     pub pending_grace: Period,
+    /// Whether globs in rules tell capitals from small letters; else those are equal that Unicode's simple case folding
+    /// makes equal.
+    pub case_sensitive: bool,
     /// Which list of servers counts. Denied servers are denied in each mode.
     pub server_policy: ListMode,
-    /// Servers that may be used, under `server_policy: allowlist`. Example: `[{ id: files }]`.
+    /// Servers that may be used, under `server_policy: allowlist`. Example: `[files, { id: "weather-*" }]`.
+    #[schemars(length(max = 10_000))]
     pub allowed_servers: Vec<ServerRule>,
-    /// Servers that must not be used. Example: `[{ id: "evil-*" }]`.
+    /// Servers that must not be used. Example: `["evil-*"]`.
+    #[schemars(length(max = 10_000))]
     pub denied_servers: Vec<ServerRule>,
     /// Which list of tools counts. Denied tools are denied in each mode.
     pub tool_policy: ListMode,
     /// Tools that may be called, under `tool_policy: allowlist`. Example: `[{ server: files, tool: "read_*" }]`.
+    #[schemars(length(max = 10_000))]
     pub allowed_tools: Vec<ToolRule>,
-    /// Tools that must not be called. Example: `[{ tool: execute_command }]`.
+    /// Tools that must not be called. Example: `[execute_command, { server: mail, tool: "send_*" }]`.
+    #[schemars(length(max = 10_000))]
     pub denied_tools: Vec<ToolRule>,
     /// What a changed definition means.
     pub version_pinning: VersionPinning,
     /// How often may be called.
     pub rate_limits: RateLimits,
     /// Tools that need an administrator's token. Example: `[{ server: prod, tool: "*" }]`.
+    #[schemars(length(max = 10_000))]
     pub requires_admin_token: Vec<ToolRule>,
-    /// Tools that are switched off. Example: `[{ tool: legacy_export }]`.
+    /// Tools that are switched off. Example: `[legacy_export]`.
+    #[schemars(length(max = 10_000))]
     pub disabled_tools: Vec<ToolRule>,
 }
 
@@ -156,6 +166,7 @@ impl Default for Policy {
         Self {
             fail_closed: false,
             pending_grace: seconds(30),
+            case_sensitive: true,
             server_policy: ListMode::None,
             allowed_servers: Vec::new(),
             denied_servers: Vec::new(),
@@ -183,26 +194,69 @@ pub enum ListMode {
     None,
 }
 
-/// Servers, by id.
+/// Servers, by id: `{ id: GLOB }`, or the glob alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(from = "ServerRuleForm")]
 pub struct ServerRule {
     /// Glob on the id. Example: `weather-*`.
     pub id: Glob,
 }
 
-/// Tools, by server and name.
+/// Tools, by server and name: `{ server: GLOB, tool: GLOB }`, or the glob on the name alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(from = "ToolRuleForm")]
 pub struct ToolRule {
     /// Glob on the server's id.
-    #[serde(default = "every")]
     pub server: Glob,
     /// Glob on the tool's name. Example: `delete_*`.
     pub tool: Glob,
     /// Only with this definition.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub content_hash: Option<Hash>,
+}
+
+/// How a rule on servers may be written.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged, deny_unknown_fields)]
+enum ServerRuleForm {
+    Short(Glob),
+    Long {
+        /// Glob on the id. Example: `weather-*`.
+        id: Glob,
+    },
+}
+
+impl From<ServerRuleForm> for ServerRule {
+    fn from(form: ServerRuleForm) -> Self {
+        match form {
+            ServerRuleForm::Short(id) | ServerRuleForm::Long { id } => Self { id },
+        }
+    }
+}
+
+/// How a rule on tools may be written.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged, deny_unknown_fields)]
+enum ToolRuleForm {
+    Short(Glob),
+    Long {
+        /// Glob on the server's id.
+        #[serde(default = "every")]
+        server: Glob,
+        /// Glob on the tool's name. Example: `delete_*`.
+        tool: Glob,
+        /// Only with this definition.
+        content_hash: Option<Hash>,
+    },
+}
+
+impl From<ToolRuleForm> for ToolRule {
+    fn from(form: ToolRuleForm) -> Self {
+        match form {
+            ToolRuleForm::Short(tool) => Self { server: every(), tool, content_hash: None },
+            ToolRuleForm::Long { server, tool, content_hash } => Self { server, tool, content_hash },
+        }
+    }
 }
 
 pub(super) fn every() -> Glob {
@@ -250,10 +304,12 @@ pub struct RateLimits {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub default_burst: Option<u32>,
-    /// By glob on the server's id. Example: `{ weather-api: { calls_per_minute: 10, burst: 3 } }`.
+    /// By glob on the server's id: the plain name counts before globs, and of several globs the strictest.
+    /// Example: `{ weather-api: { calls_per_minute: 10, burst: 3 } }`.
     #[schemars(extend("propertyNames" = { "type": "string", "format": "glob" }))]
     pub per_server: BTreeMap<String, Rate>,
-    /// By glob on the tool's id, `mcp:{server}:{tool}`. Example: `{ "mcp:*:send_*": { calls_per_minute: 5 } }`.
+    /// By glob on the tool's name or id, `mcp:{server}:{tool}`; besides the server's limit.
+    /// Example: `{ "mcp:*:send_*": { calls_per_minute: 5 } }`.
     #[schemars(extend("propertyNames" = { "type": "string", "format": "glob" }))]
     pub per_tool: BTreeMap<String, Rate>,
 }
@@ -271,7 +327,7 @@ impl Default for RateLimits {
 }
 
 /// How often something may be called.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rate {
     /// Calls a minute; 0: none at all. Example: `10`.
@@ -287,6 +343,7 @@ pub struct Rate {
 #[serde(deny_unknown_fields, default)]
 pub struct Classifier {
     /// The first entry that fits a tool counts.
+    #[schemars(length(max = 10_000))]
     pub overrides: Vec<ClassifierOverride>,
 }
 
@@ -318,6 +375,8 @@ pub struct CrossServer {
     pub enabled: bool,
     /// Calls of a session belong to one turn unless there is a longer gap between a result and the next call.
     pub turn_gap: Period,
+    /// A session without a call for longer is forgotten.
+    pub session_idle: Period,
     /// One server reads, then another sends.
     pub read_then_send: ReadThenSend,
     /// One server is called very often.
@@ -333,6 +392,7 @@ impl Default for CrossServer {
         Self {
             enabled: true,
             turn_gap: seconds(2),
+            session_idle: seconds(3_600),
             read_then_send: ReadThenSend::default(),
             burst: Burst::default(),
             cross_server_flow: CrossServerFlow::default(),
@@ -364,7 +424,7 @@ pub struct Burst {
     /// Whether it counts.
     pub enabled: bool,
     /// Calls in the window that are let through.
-    #[schemars(range(min = 1, max = 10_000))]
+    #[schemars(range(min = 1, max = 1_000))]
     pub max_calls: u32,
     /// How far back calls are counted.
     pub window: Period,

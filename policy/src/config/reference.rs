@@ -121,6 +121,9 @@ fn rows(path: &str, schema: &Value, text: &mut String) {
             rows(&path, schema, text);
         }
     }
+    for form in target.get("anyOf").and_then(Value::as_array).into_iter().flatten() {
+        rows(path, form, text);
+    }
     if let Some(items) = target.get("items") {
         rows(&format!("{path}[]"), items, text);
     }

@@ -1,5 +1,7 @@
 //! What no schema says: keys that need or exclude each other, and what is accepted but does not do what it seems to.
 
+use std::fmt;
+
 use super::check::joined;
 use super::problem::{Level, Place, Problem, Problems};
 use super::tree::{Kind, Node};
@@ -36,6 +38,17 @@ pub struct Finding {
     pub message: String,
 }
 
+impl fmt::Display for Finding {
+    /// `path: message`.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.iter().fold(String::new(), |path, step| match step {
+            Step::Key(key) => joined(&path, key),
+            Step::Index(index) => format!("{path}[{index}]"),
+        });
+        write!(formatter, "{path}: {}", self.message)
+    }
+}
+
 macro_rules! path {
     ($($step:expr),*) => { vec![$(Step::from($step)),*] };
 }
@@ -43,19 +56,10 @@ macro_rules! path {
 /// Sections and keys that are read and checked, and that nothing in this version acts upon. `[]` is each entry of a list.
 const NOT_YET: &[&str] = &[
     "servers.[].type",
-    "servers.[].env",
-    "servers.[].executable",
     "servers.[].url",
     "servers.[].headers_from",
     "servers.[].tls_fingerprint",
-    "servers.[].timeout_ms",
-    "servers.[].max_concurrent",
     "servers.[].egress",
-    "sessions",
-    "inspection.rule_files",
-    "inspection.on_detection.timeout",
-    "registry.alert_on_change",
-    "registry.persistent",
     "network",
     "enforcement",
     "store",
@@ -66,7 +70,7 @@ const NOT_YET: &[&str] = &[
 
 /// Adds what is wrong with `config`, which was read from `root`.
 pub(super) fn check(config: &Config, root: &Node, problems: &mut Problems) {
-    let lists = [errors(config), contradictions(config), unenforceable(config), not_yet(root)];
+    let lists = [errors(config), contradictions(config), idle(config), unenforceable(config), not_yet(root)];
     for (index, list) in lists.into_iter().enumerate() {
         let level = if index == 0 { Level::Error } else { Level::Warning };
         for finding in list {
@@ -79,7 +83,7 @@ pub(super) fn check(config: &Config, root: &Node, problems: &mut Problems) {
 
 /// The place of a path, or of the nearest thing above it that is written, and the path as it stands in the file, where
 /// entries that are wrong count, too. `None` where what is written was reported as wrong: a bad `url` is no missing one.
-fn locate(root: &Node, path: &[Step]) -> Option<(Place, String)> {
+pub(super) fn locate(root: &Node, path: &[Step]) -> Option<(Place, String)> {
     let (mut node, mut at, mut text) = (root, root.at, String::new());
     for step in path {
         match (step, &node.kind) {
@@ -130,9 +134,6 @@ fn errors(config: &Config) -> Vec<Finding> {
     if let Err(reason) = check_ring(config.capture.ring_bytes.0) {
         add(path!["capture", "ring_bytes"], reason);
     }
-    if let Err(reason) = config.patterns() {
-        add(path!["discovery"], reason);
-    }
     let cross = &config.cross_server;
     for (rule, window) in [
         ("read_then_send", cross.read_then_send.window),
@@ -168,34 +169,49 @@ fn errors(config: &Config) -> Vec<Finding> {
             }
         }
     }
+    for (index, entry) in config.classifier.overrides.iter().enumerate() {
+        if (entry.category, entry.risk_level, &entry.side_effect_tags) == (None, None, &None) {
+            let message = "it says nothing: `category`, `risk_level` or `side_effect_tags` is needed";
+            add(path!["classifier", "overrides", index], message.into());
+        }
+    }
     for (index, guard) in config.guards.iter().enumerate() {
-        for (key, given, kinds) in guard_settings(&guard.config) {
-            if given && !kinds.contains(&guard.kind) {
-                add(
-                    path!["guards", index, "config", key],
-                    format!("the guard `{}` has none", word(guard.kind)),
-                );
-            }
+        let settings = guard.config.iter().flat_map(guard_settings);
+        for (key, _, kinds) in settings.filter(|(_, given, kinds)| *given && !kinds.contains(&guard.kind)) {
+            let kinds: Vec<String> = kinds.iter().map(|kind| format!("`{}`", kind.name())).collect();
+            let message = format!(
+                "the guard `{}` has none; {} {}",
+                guard.kind.name(),
+                kinds.join(" and "),
+                if kinds.len() == 1 { "has" } else { "have" }
+            );
+            add(path!["guards", index, "config", key], message);
         }
     }
     found
 }
 
 /// Which settings are given, and which guards have them.
-fn guard_settings(settings: &GuardSettings) -> [(&'static str, bool, &'static [GuardKind]); 5] {
-    const POISONING: &[GuardKind] = &[GuardKind::ToolPoisoning];
+fn guard_settings(settings: &GuardSettings) -> [(&'static str, bool, &'static [GuardKind]); 14] {
+    use GuardKind::{
+        AdminToken, DisabledTool, ResultInjection, RugPull, Sampling, ServerAccess, ToolAccess, ToolPoisoning,
+    };
     [
-        ("strict_mode", settings.strict_mode.is_some(), POISONING),
-        ("custom_patterns", settings.custom_patterns.is_some(), POISONING),
-        ("scan_fields", settings.scan_fields.is_some(), POISONING),
-        ("min_detections", settings.min_detections.is_some(), POISONING),
-        ("allowed_servers", settings.allowed_servers.is_some(), &[GuardKind::ServerAccess]),
+        ("strict_mode", settings.strict_mode.is_some(), &[ToolPoisoning]),
+        ("custom_patterns", settings.custom_patterns.is_some(), &[ToolPoisoning]),
+        ("scan_fields", settings.scan_fields.is_some(), &[ToolPoisoning]),
+        ("min_detections", settings.min_detections.is_some(), &[ToolPoisoning]),
+        ("server_policy", settings.server_policy.is_some(), &[ServerAccess]),
+        ("allowed_servers", settings.allowed_servers.is_some(), &[ServerAccess]),
+        ("denied_servers", settings.denied_servers.is_some(), &[ServerAccess]),
+        ("tool_policy", settings.tool_policy.is_some(), &[ToolAccess]),
+        ("allowed_tools", settings.allowed_tools.is_some(), &[ToolAccess]),
+        ("denied_tools", settings.denied_tools.is_some(), &[ToolAccess]),
+        ("on_change", settings.on_change.is_some(), &[RugPull]),
+        ("action", settings.action.is_some(), &[ResultInjection, Sampling]),
+        ("deny_all", settings.deny_all.is_some(), &[Sampling]),
+        ("tools", settings.tools.is_some(), &[DisabledTool, AdminToken]),
     ]
-}
-
-/// A guard's word in the configuration.
-fn word(kind: GuardKind) -> String {
-    serde_json::to_value(kind).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 /// A ring's size, which is a power of two and at least a page.
@@ -228,6 +244,36 @@ fn contradictions(config: &Config) -> Vec<Finding> {
     found
 }
 
+/// What of `sessions` only guards go by that are off.
+fn idle(config: &Config) -> Vec<Finding> {
+    use GuardKind::{AdminToken, Mode, ProjectBinding, SideEffects, SpecFrozen};
+    let policy = &config.policy;
+    let is_on = |kind: GuardKind| {
+        config.guards.iter().any(|entry| entry.kind == kind && entry.enabled)
+            || kind == AdminToken && !policy.requires_admin_token.is_empty()
+    };
+    let mut found = Vec::new();
+    for (index, entry) in config.sessions.iter().enumerate() {
+        for (key, given, kind) in [
+            ("mode", entry.mode == super::Mode::Planning, Mode),
+            ("spec_frozen", entry.spec_frozen, SpecFrozen),
+            ("spec_hash", entry.spec_hash.is_some(), SpecFrozen),
+            ("project_id", entry.project_id.is_some(), ProjectBinding),
+            ("policy_blacklist", !entry.policy_blacklist.is_empty(), SideEffects),
+            ("admin_token_file", entry.admin_token_file.is_some(), AdminToken),
+        ] {
+            if given && !is_on(kind) {
+                let name = kind.name();
+                let message = format!(
+                    "the guard `{name}` goes by it and is off; `kind: {name}` in `guards` turns it on"
+                );
+                found.push(Finding { path: path!["sessions", index, key], message });
+            }
+        }
+    }
+    found
+}
+
 /// Denials that nothing can enforce as `enforcement` stands.
 pub fn unenforceable(config: &Config) -> Vec<Finding> {
     let policy = &config.policy;
@@ -250,6 +296,18 @@ pub fn unenforceable(config: &Config) -> Vec<Finding> {
     ] {
         if denies && stdio {
             add(path!["policy", key], by_stdio);
+        }
+    }
+    for (index, entry) in config.guards.iter().enumerate() {
+        let is_gate = GuardKind::GATES.contains(&entry.kind);
+        if stdio && entry.enabled && is_gate {
+            add(path!["guards", index, "kind"], by_stdio);
+        }
+        let denies_texts = entry.config.as_ref().is_some_and(|settings| {
+            settings.action == Some(TextAction::Block) || settings.deny_all == Some(true)
+        });
+        if entry.enabled && denies_texts {
+            add(path!["guards", index, "config"], "what a server sends is reported and cannot be stopped");
         }
     }
     if stdio && config.inspection.on_detection.action != DetectionAction::Alert {

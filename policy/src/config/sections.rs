@@ -1,6 +1,7 @@
 //! What is watched: servers, sessions, the kernel half, the network.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -15,8 +16,10 @@ use crate::guard::Trust;
 pub struct Discovery {
     /// In place of the built-in patterns. Example: `["@modelcontextprotocol/*", "mcp-server-*"]`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1_000))]
     pub server_patterns: Option<Vec<Glob>>,
     /// Beside the built-in patterns. Example: `["my-company-mcp-*"]`.
+    #[schemars(length(max = 1_000))]
     pub custom_servers: Vec<Glob>,
 }
 
@@ -56,7 +59,8 @@ pub struct Server {
     /// Environment that `mcpwarden inspect --start` gives it. Example: `{ NODE_ENV: production }`.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// The executable or script that must be behind it: another one under its id is not it. Example: `/usr/bin/node`.
+    /// The executable or script that must serve in the end: what has its command line and is another program is not this
+    /// server. Example: `/usr/bin/node`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executable: Option<AbsolutePath>,
     /// Its address, for `type: http` and `type: sse`. Example: `https://mcp.example.com/mcp`.
@@ -72,9 +76,10 @@ pub struct Server {
     /// A request that has no answer for longer is an event. Milliseconds; none is without that event. Example: `5000`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 86_400_000))]
-    pub timeout_ms: Option<u64>,
+    pub timeout_ms: Option<u32>,
     /// The only tools of it that may be called; none listed is all. Example: `["read_*"]`.
     #[serde(default)]
+    #[schemars(length(max = 10_000))]
     pub allow_tools: Vec<Glob>,
     /// Tools with one of these side effects may not be called. Example: `[fs.delete, payments]`.
     #[serde(default)]
@@ -129,6 +134,10 @@ pub enum EgressWord {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Session {
+    /// Its name for `mcpwarden decide --profile`. Example: `nightly`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 128))]
+    pub name: Option<String>,
     /// Which clients; without a key in it, all.
     #[serde(rename = "match")]
     pub matches: SessionMatch,
@@ -145,18 +154,38 @@ pub struct Session {
     pub project_id: Option<String>,
     /// Side effects that no tool may have. Example: `[payments]`.
     pub policy_blacklist: Vec<String>,
-    /// File with an administrator's token: where it is there and not empty, tools that need one may be called.
+    /// File with an administrator's token: where it is there, not empty, root's, and nobody else can write to it, tools
+    /// that need one may be called. It is looked at when the agent starts. Example: `/run/mcpwarden/admin.token`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admin_token_file: Option<AbsolutePath>,
 }
 
-/// Which clients: those that all of these fit.
+/// A user.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum User {
+    /// By id.
+    Id(u32),
+    /// By name.
+    Name(#[schemars(length(min = 1, max = 256))] String),
+}
+
+impl fmt::Display for User {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Id(id) => id.fmt(formatter),
+            Self::Name(name) => name.fmt(formatter),
+        }
+    }
+}
+
+/// Which clients: those that all of these fit. What is not known of a client fits nothing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SessionMatch {
-    /// User id. Example: `1000`.
+    /// User, by id or by name on this host. Example: `1000`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub uid: Option<u32>,
+    pub uid: Option<User>,
     /// Glob on the path of the executable. Example: `/usr/bin/code*`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub executable: Option<Glob>,

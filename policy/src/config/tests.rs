@@ -1,4 +1,4 @@
-use proptest::prelude::*;
+mod hostile;
 
 use super::*;
 
@@ -121,9 +121,39 @@ fn values_have_one_form() {
         ("servers: [{ id: a, command: a, args: [8080] }]", &[("1:39 error servers[0].args[0]: ", "quotes")]),
         ("servers: [{ id: a, command: a, max_concurrent: 4294967296 }]", &[("1:48 ", "the most is 100000")]),
         ("sessions: [{ match: { uid: 4294967296 } }]", &[("1:28 ", "the most is 4294967295")]),
+        ("sessions: [{ match: { uid: alice } }, { match: { uid: 0 } }]", &[]),
+        ("sessions: [{ match: { uid: \"\" } }]", &[("1:28 ", "must not be empty")]),
+        (
+            "sessions: [{ match: { uid: [1] } }]",
+            &[("1:28 ", "expected a whole number, or a text, found a list")],
+        ),
+        ("sessions: [{ name: a }, { name: a }]", &[("1:33 ", "taken")]),
         ("servers: [{ id: a, command: a, egress: nowhere }]", &[("1:40 ", "`any`, `none`")]),
         ("servers: [{ id: a, command: a, egress: { } }]", &[("1:40 ", "or a list")]),
         ("servers: { id: a }", &[("1:10 error servers: ", "expected a list (`[a, b]`), found a mapping")]),
+        (
+            "policy: { denied_servers: [a, { id: b }], allowed_tools: [a, { tool: b }] }\nenforcement: { stdio: deny }",
+            &[],
+        ),
+        (
+            "policy: { denied_servers: [{ server: a }] }",
+            &[("1:28 ", "`id` is missing"), ("1:30 ", "no such key")],
+        ),
+        (
+            "policy: { denied_tools: [{ server: a, name: b }] }",
+            &[("1:26 ", "`tool` is missing"), ("1:39 ", "no such key")],
+        ),
+        (
+            "policy: { allowed_tools: [5] }",
+            &[("1:27 ", "expected a glob: `*`, `?`, `[…]`, `{a,b}`, or a mapping")],
+        ),
+        ("policy: { version_pinning: { on_change: deny } }", &[("1:41 ", "`block`, `alert`, `allow`")]),
+        ("policy: { pending_grace: 30 }", &[("1:26 ", "a duration")]),
+        ("guards: [{ kind: wasm }]", &[("1:18 ", "one of `tool_shadowing`")]),
+        ("guards: [{ kind: rug_pull, failure_mode: closed }]", &[("1:42 ", "`fail_closed`, `fail_open`")]),
+        ("guards: [{ kind: rug_pull, runs_on: [always] }]", &[("1:38 ", "one of `request`")]),
+        ("guards: [{ enabled: true }]", &[("1:10 ", "`kind` is missing")]),
+        ("cross_server: { burst: { max_calls: 1001 } }", &[("1:37 ", "the most is 1000")]),
         ("policy: { fail_closed: yes }", &[("1:24 ", "true or false")]),
         (
             "policy: { rate_limits: { per_server: { \"a[\": { calls_per_minute: 1 } } } }",
@@ -145,7 +175,18 @@ fn keys_that_need_or_exclude_each_other() {
         ("sinks: [{ kind: stdout, path: /x }]", &[("1:31 error sinks[0].path: ", "has none")]),
         ("cross_server: { burst: { window: 0s } }", &[("1:34 ", "longer than 0")]),
         ("network: { resolver: { min_ttl: 2h } }", &[("1:33 ", "max_ttl")]),
-        ("guards: [{ kind: sampling, config: { strict_mode: true } }]", &[("1:51 ", "`sampling` has none")]),
+        (
+            "guards: [{ kind: sampling, config: { strict_mode: true } }]",
+            &[("1:51 ", "`sampling` has none; `tool_poisoning` has")],
+        ),
+        (
+            "guards: [{ kind: rug_pull, config: { tools: [a] } }]",
+            &[("1:38 ", "`rug_pull` has none; `disabled_tool` and `admin_token` have")],
+        ),
+        (
+            "classifier: { overrides: [{ tool: x }] }",
+            &[("1:27 error classifier.overrides[0]: ", "says nothing")],
+        ),
         // Entries that are wrong count in paths, and hide nothing.
         (
             "servers: [{ id: 5, command: x }, { id: b }]",
@@ -184,7 +225,7 @@ guards:
     assert_eq!(config.inspection.alert_threshold, crate::event::Severity::Low);
     assert_eq!(config.sinks[0].url.as_ref().unwrap().as_str(), "https://x/");
     assert_eq!(config.guards[0].kind, crate::guard::GuardKind::ServerAccess);
-    assert_eq!(config.guards[1].config.min_detections, Some(2));
+    assert_eq!(config.guards[1].config.as_ref().unwrap().min_detections, Some(2));
     assert_eq!(warnings.iter().filter(|warning| warning.message.contains("another name")).count(), 11);
 
     table(&[
@@ -225,6 +266,29 @@ fn what_does_not_do_what_it_seems_to_is_a_warning() {
             "inspection: { on_detection: { action: block } }",
             &[("1:39 warning inspection.on_detection.action: ", "not enforced")],
         ),
+        (
+            "guards: [{ kind: mode }, { kind: mode, enabled: false }, { kind: sampling, config: { deny_all: true } }]",
+            &[
+                ("1:18 warning guards[0].kind: ", "enforcement.stdio"),
+                ("1:76 warning guards[2].config: ", "cannot be stopped"),
+            ],
+        ),
+        (
+            "sessions: [{ mode: planning, spec_frozen: true, project_id: p, policy_blacklist: [payments], \
+             admin_token_file: /t }]",
+            &[
+                ("1:20 warning sessions[0].mode: ", "`kind: mode` in `guards` turns it on"),
+                ("1:43 warning sessions[0].spec_frozen: ", "`spec_frozen` goes by it and is off"),
+                ("1:61 warning sessions[0].project_id: ", "`project_binding`"),
+                ("1:64 warning sessions[0].policy_blacklist: ", "`side_effects`"),
+                ("1:112 warning sessions[0].admin_token_file: ", "`admin_token`"),
+            ],
+        ),
+        (
+            "sessions: [{ mode: planning, admin_token_file: /t }]\npolicy: { requires_admin_token: [a] }\n\
+             guards: [{ kind: mode }]\nenforcement: { stdio: deny }",
+            &[],
+        ),
         ("policy: { fail_closed: true }", &[("1:24 warning policy.fail_closed: ", "enforcement.stdio")]),
         ("network: { deny: [\"10.0.0.0/8\"] }", &[("1:12 warning network.deny: ", "enforcement.network")]),
         ("servers: [{ id: a, command: b, egress: none }]", &[("1:40 warning ", "enforcement.network")]),
@@ -234,76 +298,12 @@ fn what_does_not_do_what_it_seems_to_is_a_warning() {
         ["1:1 warning sinks: not in this version: it is checked and has no effect"]
     );
     assert_eq!(said("sinks:"), Vec::<String>::new());
-    let file = "servers: [{ id: 5 }, { id: a, command: b, timeout_ms: 50 }]";
+    let file = "servers: [{ id: 5 }, { id: a, command: b, headers_from: /x }]";
     assert!(
-        said(file)[1].starts_with("1:55 warning servers[1].timeout_ms: not in this version"),
+        said(file)[1].starts_with("1:57 warning servers[1].headers_from: not in this version"),
         "{:#?}",
         said(file)
     );
-}
-
-#[test]
-fn no_yaml() {
-    let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
-    let deep_block = (0..10_000).map(|level| format!("{}a:\n", " ".repeat(level % 500))).collect::<String>();
-    let mut laughs = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
-    for level in 1..12 {
-        let below = format!("*a{},", level - 1).repeat(10);
-        laughs += &format!("a{level}: &a{level} [{below}]\n");
-    }
-    let anchors = (0..60).map(|level| format!("&a{level} [")).collect::<String>() + &"]".repeat(60);
-    let nested = (1..60).fold(format!("- &a0 {}1{}\n", "[".repeat(40), "]".repeat(40)), |text, level| {
-        format!("{text}- &a{level} [*a{}]\n", level - 1)
-    });
-    let wide = "- 1\n".repeat(200_000);
-    let long = "#".repeat(MAX_BYTES + 1);
-    for (name, file, start, part) in [
-        ("unfinished", "capture: [", "", "no YAML"),
-        ("a tabulator", "a:\n\tb: 1", "2:", "no YAML"),
-        ("deep", &deep, "1:65", "no YAML"),
-        ("deep blocks", &deep_block, "", ""),
-        ("billion laughs", &laughs, "", "more than 100000 values"),
-        ("anchors in anchors", &anchors, "1:", "expected a mapping"),
-        ("deep by aliases", &nested, "", "more than 64 deep"),
-        ("an alias of itself", "a: &a [*a]", "1:8", "inside of what it repeats"),
-        ("an alias of nothing", "a: *b", "1:4", "no YAML"),
-        ("many", &wide, "", "more than 100000"),
-        ("long", &long, "1:1", "longer than 1048576"),
-        ("NUL", "a: b\nc: \0", "2:4", "NUL"),
-        ("two documents", "capture: {}\n---\ncapture: {}\n", "2:1", "second document"),
-        ("a tag", "capture: !x {}", "1:", "tags"),
-        ("a key that is a list", "[a]: b", "1:1", "a key must be a word"),
-        ("a merge key", "a: &a {}\n<<: *a\ncapture: {}", "", "no such key"),
-        ("a list", "- a", "1:1", "expected a mapping"),
-        ("a word", "capture", "1:1", "expected a mapping"),
-    ] {
-        let problems = parse(file.as_bytes()).unwrap_err();
-        let line = format!("{}:{} {}", problems[0].at.line, problems[0].at.column, problems[0]);
-        assert!(line.starts_with(start), "{name}: {line}");
-        assert!(line.contains(part), "{name}: {line}");
-        assert!(problems.len() <= 2, "{name}: {problems:?}");
-    }
-    let problems = parse(b"capture:\n  payloads: \xff").unwrap_err();
-    assert_eq!((problems.len(), problems[0].at.line, problems[0].at.column), (1, 2, 13));
-}
-
-#[test]
-fn keys_that_stand_there_twice() {
-    table(&[
-        (
-            "capture: {}\nservers: []\ncapture: { payloads: ful, rings: 2 }",
-            &[("3:1 error capture: ", "a second time")],
-        ),
-        ("capture: { payloads: full, payloads: redacted }", &[("1:28 error payloads: ", "a second time")]),
-    ]);
-}
-
-#[test]
-fn problems_are_bounded() {
-    let file = (0..5_000).map(|number| format!("unknown{number}: 1\n")).collect::<String>();
-    let problems = parse(file.as_bytes()).unwrap_err();
-    assert_eq!(problems.len(), MAX_PROBLEMS + 1);
-    assert_eq!(problems.last().unwrap().message, "4900 more problems are not listed");
 }
 
 #[test]
@@ -399,120 +399,13 @@ fn sizes_and_durations_are_written_as_they_are_read() {
     }
 }
 
-/// Lines that are near a configuration.
-fn near_miss() -> impl Strategy<Value = String> {
-    let keys = prop::sample::select(vec![
-        "discovery",
-        "servers",
-        "policy",
-        "guards",
-        "sinks",
-        "mcp",
-        "inspection",
-        "id",
-        "command",
-        "url",
-        "type",
-        "kind",
-        "config",
-        "registry",
-        "on_detection",
-        "webhook_url",
-        "alert_threshold",
-        "denied_tools",
-        "tool",
-        "per_server",
-        "rate_limits",
-        "egress",
-        "builtin",
-        "store",
-        "retention",
-        "bytes",
-        "x",
-    ]);
-    let values = prop::sample::select(vec![
-        "",
-        "5",
-        "-1",
-        "1.5",
-        "true",
-        "stdio",
-        "http",
-        "https://x/",
-        "[]",
-        "{}",
-        "[a, 1, ~]",
-        "10.0.0.0/8",
-        "\"*\"",
-        "30s",
-        "2GiB",
-        "webhook",
-        "tool_poisoning",
-        "server_whitelist",
-        "high",
-        "&a b",
-        "*a",
-        "0x10",
-        "\"\u{202e}\"",
-    ]);
-    let line = (0usize..5, any::<bool>(), keys, values).prop_map(|(depth, item, key, value)| {
-        format!("{}{}{key}: {value}\n", "  ".repeat(depth), if item { "- " } else { "" })
-    });
-    prop::collection::vec(line, 0..12).prop_map(|lines| lines.concat())
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
-
-    /// Whatever stands in a file, it is read, or problems with places in it are said, and none is that the types refuse
-    /// what the schema accepts.
-    #[test]
-    fn any_bytes_are_read_or_refused_with_a_place(file in prop_oneof![
-        near_miss().prop_map(String::into_bytes),
-        prop::collection::vec(any::<u8>(), 0..200),
-        "[\\[\\]{}:,&*!|>'\"%@#\\-? \n\ta-c0-9]{0,80}".prop_map(String::into_bytes),
-    ]) {
-        let problems = match parse(&file) {
-            Ok((config, warnings)) => {
-                let yaml = config.to_yaml().unwrap();
-                prop_assert_eq!(parse(yaml.as_bytes()).unwrap().0, config);
-                warnings
-            }
-            Err(problems) => {
-                prop_assert!(problems.iter().any(|problem| problem.level == Level::Error));
-                problems
-            }
-        };
-        for problem in problems {
-            prop_assert!(!problem.message.contains("cannot be read"), "{problem}");
-            prop_assert!(problem.at.line >= 1 && problem.at.column >= 1);
-        }
-    }
-}
-
-/// What may stand in the file, the guards take.
+/// What guards look for themselves, the detector looks for.
 #[test]
-fn what_is_let_through_makes_guards() {
-    let rules = crate::detect::RuleSet::parse_all([]).unwrap();
-    let detector = crate::detect::Detector::new(rules, &crate::detect::DetectConfig::default()).unwrap();
-    let detector = std::sync::Arc::new(detector);
-    let files = [
-        "",
-        "policy: { rate_limits: { enabled: true, default_burst: 3, per_server: { a.b: { calls_per_minute: 1, burst: 2 } } } }",
-        "policy: { server_policy: allowlist, allowed_servers: [{ id: a }], denied_servers: [{ id: 'b*' }], pending_grace: 5s }",
-        "policy: { denied_tools: [{ server: a, tool: x }], disabled_tools: [{ tool: y }], version_pinning: { on_change: allow } }",
-        "classifier: { overrides: [{ tool: a, category: send, risk_level: high, side_effect_tags: [fs.write] }] }",
-        "cross_server: { turn_gap: 1s, burst: { max_calls: 5, window: 2s }, cross_server_flow: { same_turn_only: false } }",
-        "guards: [{ kind: tool_poisoning, servers: ['a*'], priority: 3, failure_mode: fail_open, runs_on: [tool_invoke], \
-         config: { strict_mode: true, scan_fields: [name, input_schema], min_detections: 2, custom_patterns: ['x+'] } }]",
-        "guards: [{ kind: server_whitelist, config: { allowed_servers: [github, gitlab] } }]",
-        "inspection: { alert_threshold: low, on_detection: { action: require_approval, timeout: 90s } }",
-        "servers: [{ id: a, command: b, allow_tools: ['r*'], deny_side_effect_tags: [payments], trust: low, enabled: false }]",
-    ];
-    for file in files {
-        let (config, _) = parse(file.as_bytes()).unwrap_or_else(|errors| panic!("{file}: {errors:#?}"));
-        if let Err(problems) = config.judge(&detector) {
-            panic!("{file}: {problems:?}");
-        }
-    }
+fn patterns_of_guards_go_to_the_detector() {
+    let file = "guards: [{ kind: tool_poisoning, config: { custom_patterns: ['execute.*as.*root', b] } }, \
+                { kind: tool_poisoning, enabled: false, config: { custom_patterns: [c] } }]";
+    let patterns = parse(file.as_bytes()).unwrap().0.detect().custom_patterns;
+    let names: Vec<(&str, &str)> =
+        patterns.iter().map(|pattern| (pattern.name.as_str(), pattern.pattern.as_str())).collect();
+    assert_eq!(names, [("tool_poisoning_1", "execute.*as.*root"), ("tool_poisoning_2", "b")]);
 }

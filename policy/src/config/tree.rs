@@ -4,7 +4,7 @@
 //! so it is read into this tree first. The text may be hostile: its size, depth and number of nodes are bounded, and
 //! what an alias (`*name`) repeats counts each time.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use granit_parser::{Event, Parser, ScalarStyle, Span, options};
 use serde_json::{Map, Number, Value};
@@ -100,11 +100,12 @@ impl Node {
 struct Open {
     node: Node,
     anchor: usize,
-    keys: HashSet<String>,
+    /// Keys that stood in it, and how often.
+    keys: HashMap<String, usize>,
     key: Option<(String, Place, bool)>,
 }
 
-/// Reads a text. Duplicate keys are added to `problems`, and the first one counts.
+/// Reads a text. Duplicate keys are added to `problems`, once each, and the first one counts.
 ///
 /// # Errors
 /// What makes it unreadable: its size, bytes that are no text, no YAML.
@@ -232,7 +233,7 @@ impl Builder {
             return Err(too_deep(at));
         }
         self.count(1, at)?;
-        self.open.push(Open { node: Node::new(at, kind), anchor, keys: HashSet::new(), key: None });
+        self.open.push(Open { node: Node::new(at, kind), anchor, keys: HashMap::new(), key: None });
         Ok(())
     }
 
@@ -266,8 +267,11 @@ impl Builder {
                         "a key must be a word, not a list or a mapping".into(),
                     ));
                 };
-                let first = open.keys.insert(key.to_owned());
-                if !first {
+                let times = open.keys.entry(key.to_owned()).or_default();
+                *times += 1;
+                let first = *times == 1;
+                // Said once, however often it stands there.
+                if *times == 2 {
                     problems.add(Problem::error(
                         node.at,
                         key,

@@ -5,9 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
-use globset::GlobBuilder;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::glob::{self, GlobError, NameGlob};
 
 /// A form that texts are checked against.
 pub(super) struct Format {
@@ -141,12 +142,18 @@ macro_rules! checked_text {
 
 checked_text!(
     /// A glob in which `*` matches any characters, `/` too; `?`, `[…]`, `{a,b}`.
-    Glob, "glob", |text| match GlobBuilder::new(text).literal_separator(false).build() {
-        _ if text.is_empty() => Err("it is empty".into()),
-        Ok(_) => Ok(()),
-        Err(error) => Err(error.kind().to_string()),
-    }
+    Glob, "glob", glob::check
 );
+
+impl Glob {
+    /// The glob, compiled.
+    ///
+    /// # Errors
+    /// It is none, which cannot be: it was checked.
+    pub fn compile(&self, case_sensitive: bool) -> Result<NameGlob, GlobError> {
+        NameGlob::new(self.as_str(), case_sensitive)
+    }
+}
 
 checked_text!(
     /// A regular expression of the crate `regex`: linear time on every input.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::detect::{DetectConfig, Detector, RuleError, RuleSet};
-use crate::discovery::NamePatterns;
+use crate::discovery::{Declared, NamePatterns};
 use crate::event::Severity;
 use crate::ids::ServerId;
 use crate::registry::RegistrySettings;
@@ -18,17 +18,6 @@ pub enum Payloads {
     Redacted,
     /// All of it.
     Full,
-}
-
-/// A server that the configuration declares.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Declared {
-    /// The id it gets.
-    pub id: ServerId,
-    /// Its program: a path, or a name as found in `PATH`.
-    pub command: String,
-    /// Its arguments, all of them, in order.
-    pub args: Vec<String>,
 }
 
 /// Bounds of everything that input can make grow. What is refused is counted.
@@ -163,6 +152,13 @@ impl EngineConfig {
     }
 }
 
+impl EngineConfig {
+    /// The declared server of this id.
+    pub(super) fn declaration(&self, id: &ServerId) -> Option<&Declared> {
+        self.declared.iter().find(|declared| declared.id == *id)
+    }
+}
+
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// What happened so far, in numbers. They only grow.
@@ -205,6 +201,8 @@ counters! {
     execs,
     /// Connections found to be MCP servers.
     servers,
+    /// Servers with the command line of a declared one that another program serves than its declaration says.
+    servers_mistaken,
     /// Connections found not to be.
     candidates_dropped,
     /// Connections refused since there were too many.

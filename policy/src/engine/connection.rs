@@ -259,6 +259,13 @@ impl Connection {
         discovery::program(&last.argv, last.cwd.as_deref(), last.executable.as_deref())
     }
 
+    /// Whether one of these serves, as far as it is known what does; of none of them anything may.
+    pub(super) fn is_served_by(&self, executables: &[String]) -> bool {
+        let executable = self.chain.last().and_then(|process| process.executable.as_deref());
+        let is = |path: &String| executable == Some(path) || self.program() == *path;
+        executables.is_empty() || executables.iter().any(is)
+    }
+
     pub(super) fn identity(&self) -> Identity {
         if self.declared.is_some() { Identity::Declared } else { Identity::Derived }
     }

@@ -108,6 +108,8 @@ pub struct Process {
     pub uid: Option<u32>,
     /// Id of its cgroup (v2), if known.
     pub cgroup_id: Option<u64>,
+    /// Path of its cgroup (v2), from the root of the tree; known of clients alone.
+    pub cgroup: Option<String>,
     /// Command line, bounded by the capture.
     pub argv: Vec<String>,
     /// Whether `argv` was cut off.
@@ -125,7 +127,8 @@ impl Process {
     pub(crate) fn bytes(&self) -> usize {
         let argv: usize = self.argv.iter().map(|word| size_of::<String>() + word.len()).sum();
         let path = |path: &Option<String>| path.as_ref().map_or(0, String::len);
-        size_of::<Self>() + argv + path(&self.cwd) + path(&self.executable) + size_of_val(&*self.ancestors)
+        let paths = path(&self.cwd) + path(&self.executable) + path(&self.cgroup);
+        size_of::<Self>() + argv + paths + size_of_val(&*self.ancestors)
     }
 }
 

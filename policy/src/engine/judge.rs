@@ -12,16 +12,17 @@ use serde_json::value::RawValue;
 use super::inspect::About;
 use super::io::Output;
 use super::{Engine, Place};
-use crate::classify::{Classifier, ClassifierConfig};
+use crate::classify::Classifier;
+use crate::config::{Config, Server};
 use crate::detect::{Detector, Inspection, ToolNames};
 use crate::event::{
     Action, CrossServerBlocked, Identity, RelatedCall, RequestBlocked, Severity, Subject, ToolCalled,
 };
-use crate::glob::Problem;
+use crate::glob::GlobError;
 use crate::guard::{
-    Denial, Facts, GuardKind, Listing, Modification, Operation, PinState, Profile, ToolFacts, Trust, Verdict,
+    Denial, Facts, GuardKind, Listing, Modification, Operation, PinState, ToolFacts, Trust, Verdict,
 };
-use crate::guards::{Asked, Executor, GuardsConfig, Outcome, Question, build};
+use crate::guards::{Asked, Client, Executor, Outcome, Question, SessionRule, SessionRules, build};
 use crate::ids::{ConnectionId, ServerId, SessionId, Timestamp};
 use crate::protocol::{Kind, Message, Method, members, string};
 
@@ -32,11 +33,15 @@ pub struct ServerStanding {
     pub enabled: bool,
     /// How far it is trusted.
     pub trust: Trust,
+    /// After how long a request without an answer is an event. Milliseconds; `None`: it is none.
+    pub timeout_ms: Option<u32>,
+    /// How many requests may be open at once before that is an event.
+    pub max_concurrent: u32,
 }
 
 impl Default for ServerStanding {
     fn default() -> Self {
-        Self { enabled: true, trust: Trust::default() }
+        Self { enabled: true, trust: Trust::default(), timeout_ms: None, max_concurrent: 10 }
     }
 }
 
@@ -46,28 +51,34 @@ pub struct Judge {
     executor: Executor,
     classifier: Arc<Classifier>,
     standings: BTreeMap<String, ServerStanding>,
-    profile: Profile,
+    sessions: SessionRules,
     no_names: ToolNames,
 }
 
 impl Judge {
-    /// Guards by configuration. `standings`: declared servers, by id.
+    /// Guards by configuration; `sessions`: what its entries of that name say, in order.
     ///
     /// # Errors
-    /// Everything that is wrong with the configuration, with its place.
+    /// A glob does not compile; nothing of what [`parse`](crate::config::parse) lets through is one.
     pub fn new(
-        guards: &GuardsConfig,
-        classifier: &ClassifierConfig,
+        config: &Config,
+        sessions: Vec<SessionRule>,
         detector: &Arc<Detector>,
-        standings: BTreeMap<String, ServerStanding>,
-    ) -> Result<Self, Vec<Problem>> {
-        let classifier = Arc::new(Classifier::new(classifier, guards.policy.case_sensitive)?);
-        let executor = build(guards, detector, &classifier)?;
+    ) -> Result<Self, GlobError> {
+        let classifier =
+            Arc::new(Classifier::new(&config.classifier.overrides, config.policy.case_sensitive)?);
+        let executor = build(config, detector, &classifier)?;
+        let standing = |server: &Server| ServerStanding {
+            enabled: server.enabled,
+            trust: server.trust,
+            timeout_ms: server.timeout_ms,
+            max_concurrent: server.max_concurrent,
+        };
         Ok(Self {
             executor,
             classifier,
-            standings,
-            profile: Profile::default(),
+            standings: config.servers.iter().map(|server| (server.id.clone(), standing(server))).collect(),
+            sessions: sessions.into(),
             no_names: ToolNames::default(),
         })
     }
@@ -75,12 +86,13 @@ impl Judge {
 
 impl Judge {
     /// What the guards would say of a call of a tool that its server lists, as it was pinned and with nothing found in
-    /// it; and everybody who is asked, in order.
+    /// it; and everybody who is asked, in order. `session`: the index of the client's entry of `sessions`, if it has one.
     pub fn decide(
         &mut self,
         server: &ServerId,
         tool: &str,
         arguments: Option<&RawValue>,
+        session: Option<usize>,
     ) -> (Verdict, Vec<Asked>) {
         let told = self.classifier.classify(&server.0, tool, "");
         let known = ToolFacts {
@@ -93,19 +105,19 @@ impl Judge {
         };
         let declared = self.standings.get(&server.0).copied();
         let standing = declared.unwrap_or_default();
-        let session = SessionId("decide".to_owned());
+        let session_id = SessionId("decide".to_owned());
         let facts = Facts {
             server,
             identity: if declared.is_some() { Identity::Declared } else { Identity::Derived },
             enabled: standing.enabled,
             trust: standing.trust,
             listing: Listing::Listed,
-            session: &session,
+            session: &session_id,
             uid: None,
             turn: None,
             tool: Some(&known),
             tool_names: &self.no_names,
-            profile: &self.profile,
+            profile: self.sessions.profile(session),
             metadata: &Value::Null,
         };
         let operations = [
@@ -200,6 +212,20 @@ impl Engine {
         }
     }
 
+    /// The entry of `sessions` that the outermost client of a connection has.
+    fn session_entry(&self, id: ConnectionId) -> Option<usize> {
+        let client = || {
+            let outermost = self.outers(id).last().or_else(|| self.connections.get(&id));
+            let client = outermost.and_then(|connection| connection.client.as_ref());
+            client.map_or_else(Client::default, |client| Client {
+                uid: client.uid,
+                executable: client.executable.as_deref(),
+                cgroup: client.cgroup.as_deref(),
+            })
+        };
+        self.judge.as_ref()?.sessions.find(client)
+    }
+
     /// Asks the guards about something on the connection of `place`, which is about `tool` if that is known.
     pub(super) fn judge(
         &mut self,
@@ -209,6 +235,7 @@ impl Engine {
         now: Timestamp,
     ) -> Judged {
         let names = self.session_names(&place.session);
+        let session = self.session_entry(place.connection);
         let Some(judge) = &mut self.judge else { return Judged::default() };
         let Some(connection) = self.connections.get_mut(&place.connection) else { return Judged::default() };
         let (identity, adopted, since) = (connection.identity(), connection.adopted, connection.since);
@@ -223,7 +250,11 @@ impl Engine {
                 facts.shadows = standing.shadows.cloned();
             }
         }
-        let standing = judge.standings.get(&place.server.0).copied().unwrap_or_default();
+        let mut standing = judge.standings.get(&place.server.0).copied().unwrap_or_default();
+        // A derived id is as forgeable as a command line: it may cost trust, and never gives more.
+        if identity == Identity::Derived {
+            standing.trust = standing.trust.min(Trust::default());
+        }
         let facts = Facts {
             server: &place.server,
             identity,
@@ -239,7 +270,7 @@ impl Engine {
             turn: self.turn.as_deref(),
             tool: tool.and_then(|tool| connection.tools.get(tool)),
             tool_names: names.as_deref().unwrap_or(&judge.no_names),
-            profile: &judge.profile,
+            profile: judge.sessions.profile(session),
             metadata: &Value::Null,
         };
         let question = Question { operations, facts: &facts, now };

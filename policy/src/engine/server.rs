@@ -1,12 +1,11 @@
 //! The life of a server: candidates, confirmation, relays found, the end.
 
-use super::config::Declared;
 use super::connection::{Connection, Stage, Waiting};
 use super::io::{Exec, ExitStatus, Output, Process};
 use super::pairing::Pairing;
 use super::traffic::Seen;
 use super::{Due, Engine, MAX_RELAYS, relay};
-use crate::discovery;
+use crate::discovery::{self, Declared};
 use crate::event::{CaptureGap, MatchedBy, ProcessInfo, ServerStarted};
 use crate::ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
 use crate::protocol::{self, Kind, Message, is_mcp_opening};
@@ -32,18 +31,20 @@ impl Engine {
             return;
         }
         let named = self.config.patterns.matches(&exec.process.argv);
-        let declared = self.declared(&exec.process);
+        let declared = self.declared(&exec.process).map(|declared| declared.id.clone());
         let Some(connection) = self.connections.get_mut(&id) else { return };
         if connection.is_candidate() {
             connection.since = connection.since.min(time);
+            connection.named = connection.named.take().or(named);
+            connection.declared = connection.declared.take().or(declared);
         }
         if !connection.run(exec, self.config.limits.chain) {
             self.counters.chain_overflow += 1;
         }
-        connection.named = connection.named.take().or(named);
-        connection.declared = connection.declared.take().or(declared);
-        let at_once = connection.is_candidate()
-            && (connection.declared.is_some() || adopted && connection.named.is_some());
+        // One that a certain program must serve is not announced while another runs, which may go on to run that.
+        let demanded = connection.declared.as_ref().and_then(|id| self.config.declaration(id));
+        let is_declared = demanded.is_some_and(|demanded| connection.is_served_by(&demanded.executables));
+        let at_once = connection.is_candidate() && (is_declared || adopted && connection.named.is_some());
         self.processes.insert(pid, id);
         self.find_outer(id);
         if adopted {
@@ -62,10 +63,22 @@ impl Engine {
     }
 
     /// The declared server that this process runs.
-    fn declared(&self, process: &Process) -> Option<ServerId> {
+    fn declared(&self, process: &Process) -> Option<&Declared> {
         let (argv, executable) = (&process.argv, process.executable.as_deref());
         let is = |entry: &&Declared| discovery::is_declared(&entry.command, &entry.args, argv, executable);
-        self.config.declared.iter().find(is).map(|entry| entry.id.clone())
+        self.config.declared.iter().find(is)
+    }
+
+    /// Takes the declaration from a candidate that another program serves than it says. Which that was.
+    fn refuse_declaration(&mut self, id: ConnectionId) -> Option<ServerId> {
+        let connection = self.connections.get_mut(&id)?;
+        let demanded = self.config.declaration(connection.declared.as_ref()?)?;
+        // Of a recording it is known by name what it is.
+        if connection.server.is_some() || connection.is_served_by(&demanded.executables) {
+            return None;
+        }
+        self.counters.servers_mistaken += 1;
+        connection.declared.take()
     }
 
     /// A connection of which it is known what it is.
@@ -86,11 +99,8 @@ impl Engine {
             return;
         };
         connection.session = Some(session);
-        if self.config.declared.iter().any(|declared| declared.id == server) {
-            connection.declared = Some(server);
-        } else {
-            connection.server = Some(server);
-        }
+        connection.declared = self.config.declaration(&server).map(|declared| declared.id.clone());
+        connection.server = Some(server);
         self.start(id, time, now, out);
     }
 
@@ -227,6 +237,7 @@ impl Engine {
             self.find_engine(id, &fingerprint, time);
         }
         self.start_outer(id, now, out);
+        let mistaken_for = self.refuse_declaration(id);
         let Some(connection) = self.connections.get(&id) else { return };
         let session = self.session(connection);
         let Some(connection) = self.connections.get_mut(&id) else { return };
@@ -258,6 +269,7 @@ impl Engine {
                 .filter(|_| matched_by == MatchedBy::Name)
                 .map(|named| named.pattern.clone()),
             identity: connection.identity(),
+            mistaken_for,
             adopted: connection.adopted,
             chain: connection
                 .chain

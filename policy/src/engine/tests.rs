@@ -1,6 +1,8 @@
 //! Tables of inputs and what is said of them.
 
 mod bounds;
+mod declared;
+mod gates;
 mod inspect;
 mod judge;
 mod life;
@@ -11,6 +13,7 @@ mod relays;
 use serde_json::Value;
 
 use super::*;
+use crate::discovery::Declared;
 use crate::event::GapCause;
 
 /// One millisecond, the unit of time in these tests.

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::ids::Direction;
+use crate::ids::{Direction, ServerId};
 
 /// How it was found out that a program is an MCP server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -78,6 +78,10 @@ pub struct ServerStarted {
     pub pattern: Option<String>,
     /// Where `server_id` comes from.
     pub identity: Identity,
+    /// The declared server that has this command line, where another program serves than its `executable`: this is not
+    /// that server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mistaken_for: Option<ServerId>,
     /// Whether it ran before the agent did.
     pub adopted: bool,
     /// First argument of each program of the chain, in order: `["npx", "sh", "node"]`. A program can put anything

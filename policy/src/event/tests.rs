@@ -33,6 +33,7 @@ fn examples() -> Vec<Event> {
         matched_by: MatchedBy::Name,
         pattern: Some("*-mcp".into()),
         identity: Identity::Derived,
+        mistaken_for: Some(ServerId("git".into())),
         adopted: true,
         chain: vec!["npx".into()],
     };
@@ -47,6 +48,7 @@ fn examples() -> Vec<Event> {
         client: None,
         matched_by: MatchedBy::Behaviour,
         pattern: None,
+        mistaken_for: None,
         chain: vec![],
         adopted: false,
         ..started.clone()

@@ -8,11 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::config::{ListPolicy, ServerRule, ServerTools, ToolRule};
+use super::build::globs;
 use super::{allow, deny, short};
 use crate::classify::Classifier;
+use crate::config::{Config, ListMode, ServerRule, ToolRule};
 use crate::event::Identity;
-use crate::glob::{NameGlob, Problem};
+use crate::glob::{GlobError, NameGlob};
 use crate::guard::{
     Answer, Facts, Guard, GuardError, GuardKind, Listing, Operation, Phase, ToolFacts, Trust,
 };
@@ -21,36 +22,15 @@ use crate::ids::Timestamp;
 /// `server_access`
 #[derive(Debug)]
 pub(super) struct ServerAccess {
-    policy: ListPolicy,
-    allowed: Vec<NameGlob>,
-    denied: Vec<NameGlob>,
-    fail_closed: bool,
-}
-
-impl ServerAccess {
-    pub(super) fn new(
-        policy: ListPolicy,
-        allowed: Vec<NameGlob>,
-        denied: Vec<NameGlob>,
-        fail_closed: bool,
-    ) -> Self {
-        Self { policy, allowed, denied, fail_closed }
-    }
+    pub(super) policy: ListMode,
+    pub(super) allowed: Vec<NameGlob>,
+    pub(super) denied: Vec<NameGlob>,
+    pub(super) fail_closed: bool,
 }
 
 /// The globs of rules on servers.
-pub(super) fn server_globs(
-    rules: &[ServerRule],
-    case_sensitive: bool,
-    at: &str,
-    problems: &mut Vec<Problem>,
-) -> Vec<NameGlob> {
-    let compile = |(index, rule): (usize, &ServerRule)| {
-        NameGlob::new(&rule.id, case_sensitive, &format!("{at}[{index}].id"))
-            .map_err(|problem| problems.push(problem))
-            .ok()
-    };
-    rules.iter().enumerate().filter_map(compile).collect()
+pub(super) fn server_globs(rules: &[ServerRule], config: &Config) -> Result<Vec<NameGlob>, GlobError> {
+    globs(rules.iter().map(|rule| &rule.id), config)
 }
 
 impl Guard for ServerAccess {
@@ -78,7 +58,7 @@ impl Guard for ServerAccess {
             let message = format!("server '{}' is denied by '{}'", short(server), rule.as_str());
             return deny("server_denied", message);
         }
-        if self.policy == ListPolicy::Allowlist && allowed().next().is_none() {
+        if self.policy == ListMode::Allowlist && allowed().next().is_none() {
             return deny(
                 "server_not_allowed",
                 format!("server '{}' is not in allowed_servers", short(server)),
@@ -97,7 +77,7 @@ impl Guard for ServerAccess {
 pub(super) struct CompiledRule {
     server: NameGlob,
     tool: NameGlob,
-    /// 64 hexadecimal digits.
+    /// `sha256:` and 64 hexadecimal digits.
     hash: Option<String>,
 }
 
@@ -108,7 +88,7 @@ impl CompiledRule {
 
     /// Whether it is on this definition.
     fn holds(&self, known: Option<&ToolFacts>) -> bool {
-        self.hash.as_deref().is_none_or(|hash| known.is_some_and(|tool| same_hash(hash, &tool.hash)))
+        self.hash.as_deref().is_none_or(|hash| known.is_some_and(|tool| tool.hash.eq_ignore_ascii_case(hash)))
     }
 
     pub(super) fn matches(&self, server: &str, tool: &str, known: Option<&ToolFacts>) -> bool {
@@ -126,39 +106,16 @@ impl CompiledRule {
     }
 }
 
-fn digits(hash: &str) -> &str {
-    hash.strip_prefix("sha256:").unwrap_or(hash)
-}
-
-fn same_hash(one: &str, other: &str) -> bool {
-    digits(one).eq_ignore_ascii_case(digits(other))
-}
-
 /// Rules on tools.
-pub(super) fn tool_rules(
-    rules: &[ToolRule],
-    case_sensitive: bool,
-    at: &str,
-    problems: &mut Vec<Problem>,
-) -> Vec<CompiledRule> {
-    let mut compiled = Vec::new();
-    for (index, rule) in rules.iter().enumerate() {
-        let server = NameGlob::new(&rule.server, case_sensitive, &format!("{at}[{index}].server"));
-        let tool = NameGlob::new(&rule.tool, case_sensitive, &format!("{at}[{index}].tool"));
-        if let Some(hash) = &rule.content_hash
-            && (digits(hash).len() != 64 || !digits(hash).bytes().all(|byte| byte.is_ascii_hexdigit()))
-        {
-            let path = format!("{at}[{index}].content_hash");
-            problems.push(Problem::new(path, "expected `sha256:` and 64 hexadecimal digits"));
-        }
-        match (server, tool) {
-            (Ok(server), Ok(tool)) => {
-                compiled.push(CompiledRule { server, tool, hash: rule.content_hash.clone() });
-            }
-            (server, tool) => problems.extend(server.err().into_iter().chain(tool.err())),
-        }
-    }
-    compiled
+pub(super) fn tool_rules(rules: &[ToolRule], case_sensitive: bool) -> Result<Vec<CompiledRule>, GlobError> {
+    let compile = |rule: &ToolRule| {
+        Ok(CompiledRule {
+            server: rule.server.compile(case_sensitive)?,
+            tool: rule.tool.compile(case_sensitive)?,
+            hash: rule.content_hash.as_ref().map(|hash| hash.as_str().to_owned()),
+        })
+    };
+    rules.iter().map(compile).collect()
 }
 
 /// What an entry of `servers:` says, compiled.
@@ -168,31 +125,21 @@ pub(super) struct OwnRules {
     denied_tags: BTreeSet<String>,
 }
 
-/// What the entries of `servers:` say.
-pub(super) fn own_rules(
-    servers: &BTreeMap<String, ServerTools>,
-    case_sensitive: bool,
-    problems: &mut Vec<Problem>,
-) -> BTreeMap<String, OwnRules> {
+/// What the entries of `servers:` say, by id.
+pub(super) fn own_rules(config: &Config) -> Result<BTreeMap<String, OwnRules>, GlobError> {
     let mut compiled = BTreeMap::new();
-    for (id, rules) in servers {
-        let mut allow = Vec::new();
-        for (index, tool) in rules.allow_tools.iter().enumerate() {
-            let at = format!("servers.{id}.allow_tools[{index}]");
-            match NameGlob::new(tool, case_sensitive, &at) {
-                Ok(glob) => allow.push(glob),
-                Err(problem) => problems.push(problem),
-            }
-        }
-        compiled.insert(id.clone(), OwnRules { allow, denied_tags: rules.deny_side_effect_tags.clone() });
+    for server in &config.servers {
+        let allow = globs(server.allow_tools.iter(), config)?;
+        let denied_tags = server.deny_side_effect_tags.iter().cloned().collect();
+        compiled.insert(server.id.clone(), OwnRules { allow, denied_tags });
     }
-    compiled
+    Ok(compiled)
 }
 
 /// `tool_access`
 #[derive(Debug)]
 pub(super) struct ToolAccess {
-    pub(super) policy: ListPolicy,
+    pub(super) policy: ListMode,
     pub(super) allowed: Vec<CompiledRule>,
     pub(super) denied: Vec<CompiledRule>,
     pub(super) own: BTreeMap<String, OwnRules>,
@@ -266,7 +213,7 @@ impl Guard for ToolAccess {
         if pins.peek().is_some() && !pins.any(|rule| rule.holds(known)) {
             return deny("tool_hash_mismatch", format!("{} is not what content_hash says", id()));
         }
-        if self.policy == ListPolicy::Allowlist && !named().any(|rule| rule.holds(known)) {
+        if self.policy == ListMode::Allowlist && !named().any(|rule| rule.holds(known)) {
             return deny("tool_not_allowed", format!("{} is not in allowed_tools", id()));
         }
         if facts.trust == Trust::Low && !known.is_some_and(|tool| tool.approved) {

@@ -2,14 +2,7 @@
 
 use std::sync::Arc;
 
-use serde::de::DeserializeOwned;
-use serde_json::Value;
-
 use super::access::{ServerAccess, ToolAccess, own_rules, server_globs, tool_rules};
-use super::config::{
-    GuardEntry, GuardsConfig, ListPolicy, ServerAccessConfig, ShadowTool, ToolAccessConfig,
-    ToolPoisoningConfig, ToolsConfig,
-};
 use super::cross_server::CrossServer;
 use super::definitions::{RugPull, ToolPoisoning, ToolShadowing};
 use super::executor::{Executor, Seat};
@@ -17,71 +10,41 @@ use super::gates::Gate;
 use super::rate::Limiter;
 use super::texts::{ResultInjection, Sampling};
 use crate::classify::Classifier;
-use crate::detect::{CustomPattern, Detector};
-use crate::event::Severity;
-use crate::glob::{NameGlob, Problem};
+use crate::config::{self, Config, Glob, GuardEntry, GuardSettings, ListMode};
+use crate::detect::Detector;
+use crate::glob::{GlobError, NameGlob};
 use crate::guard::{Guard, GuardKind};
-
-/// Highest priority that can be given.
-const MAX_PRIORITY: u8 = 100;
-/// What `timeout_ms` can be.
-const TIMEOUTS_MS: std::ops::RangeInclusive<u32> = 10..=10_000;
-/// Most calls that `burst.max_calls` can allow; more are not remembered.
-const MAX_BURST_CALLS: usize = 1_000;
 
 /// The priority of a guard that is given none: 10, 15, 20 and so on, in the order of [`GuardKind::ALL`].
 pub fn default_priority(kind: GuardKind) -> u8 {
     10 + 5 * kind as u8
 }
 
-/// The user's patterns of every `tool_poisoning` under `guards:`, for the detector.
-pub fn custom_patterns(guards: &[GuardEntry]) -> Vec<CustomPattern> {
-    let configs = guards
-        .iter()
-        .filter(|entry| entry.kind == GuardKind::ToolPoisoning && entry.enabled)
-        .filter_map(|entry| entry.config.as_ref())
-        .filter_map(|config| serde_json::from_value::<ToolPoisoningConfig>(config.clone()).ok());
-    configs
-        .flat_map(|config| config.custom_patterns)
-        .enumerate()
-        .map(|(index, pattern)| CustomPattern {
-            name: format!("tool_poisoning_{}", index + 1),
-            pattern,
-            severity: Severity::High,
-            description: "custom_patterns of a tool_poisoning under guards".to_owned(),
-        })
-        .collect()
-}
-
 /// Makes the guards. Those of the configuration's sections are asked about every server that no entry of `guards:`
 /// names; an entry without `config` shares what its guard knows with the others of its kind.
 ///
 /// # Errors
-/// Everything that is wrong, with its place.
+/// A glob does not compile; nothing of what [`parse`](crate::config::parse) lets through is one.
 pub fn build(
-    config: &GuardsConfig,
+    config: &Config,
     detector: &Arc<Detector>,
     classifier: &Arc<Classifier>,
-) -> Result<Executor, Vec<Problem>> {
-    let mut builder = Builder { config, detector, classifier, guards: Vec::new(), problems: Vec::new() };
-    check_cross_server(config, &mut builder.problems);
+) -> Result<Executor, GlobError> {
+    let mut builder = Builder { config, detector, classifier, guards: Vec::new() };
     // (place in the configuration, seat): those of the sections come after those of `guards:`.
     let mut seats: Vec<(usize, Seat)> = Vec::new();
     for kind in GuardKind::ALL {
-        let entries: Vec<(usize, &GuardEntry)> =
-            config.guards.iter().enumerate().filter(|(_, entry)| entry.kind == kind).collect();
+        let entries = config.guards.iter().enumerate().filter(|(_, entry)| entry.kind == kind);
         let base = GuardEntry { enabled: builder.is_on(kind), ..GuardEntry::new(kind) };
         let mut shared = None;
         let mut named: Vec<NameGlob> = Vec::new();
-        for (place, entry) in entries.into_iter().chain([(usize::MAX, &base)]) {
-            let at = format!("guards[{place}]");
-            let servers = builder.servers(entry, &at);
-            builder.check(entry, &at);
+        for (place, entry) in entries.chain([(usize::MAX, &base)]) {
+            let servers = globs(entry.servers.iter(), config)?;
             if entry.enabled {
                 let guard = match (&entry.config, shared) {
-                    (Some(config), _) => builder.make(kind, Some(config), &format!("{at}.config")),
+                    (Some(settings), _) => builder.make(kind, Some(settings))?,
                     (None, Some(guard)) => guard,
-                    (None, None) => *shared.insert(builder.make(kind, None, "")),
+                    (None, None) => *shared.insert(builder.make(kind, None)?),
                 };
                 let phases =
                     builder.guards.get(guard).map(|guard| guard.phases().to_vec()).unwrap_or_default();
@@ -102,32 +65,29 @@ pub fn build(
             named.extend(servers);
         }
     }
-    if !builder.problems.is_empty() {
-        return Err(builder.problems);
-    }
     seats.sort_by_key(|(place, _)| *place);
     Ok(Executor::new(builder.guards, seats.into_iter().map(|(_, seat)| seat).collect()))
 }
 
-fn check_cross_server(config: &GuardsConfig, problems: &mut Vec<Problem>) {
-    if !(1..=MAX_BURST_CALLS).contains(&config.cross_server.burst.max_calls) {
-        let expected = format!("expected 1 to {MAX_BURST_CALLS}");
-        problems.push(Problem::new("cross_server.burst.max_calls", expected));
-    }
+/// Globs of rules, compiled.
+pub(super) fn globs<'a>(
+    globs: impl Iterator<Item = &'a Glob>,
+    config: &Config,
+) -> Result<Vec<NameGlob>, GlobError> {
+    globs.map(|glob| glob.compile(config.policy.case_sensitive)).collect()
 }
 
 struct Builder<'a> {
-    config: &'a GuardsConfig,
+    config: &'a Config,
     detector: &'a Arc<Detector>,
     classifier: &'a Arc<Classifier>,
     guards: Vec<Box<dyn Guard>>,
-    problems: Vec<Problem>,
 }
 
 impl Builder<'_> {
     /// Whether the sections of the configuration turn a guard on.
     fn is_on(&self, kind: GuardKind) -> bool {
-        let GuardsConfig { policy, cross_server, .. } = self.config;
+        let Config { policy, cross_server, .. } = self.config;
         match kind {
             GuardKind::ToolShadowing => cross_server.enabled && cross_server.shadow_tool.enabled,
             GuardKind::CrossServer => cross_server.enabled,
@@ -146,167 +106,97 @@ impl Builder<'_> {
         }
     }
 
-    fn servers(&mut self, entry: &GuardEntry, at: &str) -> Vec<NameGlob> {
-        if entry.servers.is_empty() {
-            self.problems
-                .push(Problem::new(format!("{at}.servers"), "is empty; leave it out for every server"));
-        }
-        let mut globs = Vec::new();
-        for (index, server) in entry.servers.iter().enumerate() {
-            match NameGlob::new(server, self.config.policy.case_sensitive, &format!("{at}.servers[{index}]"))
-            {
-                Ok(glob) => globs.push(glob),
-                Err(problem) => self.problems.push(problem),
-            }
-        }
-        globs
-    }
-
-    fn check(&mut self, entry: &GuardEntry, at: &str) {
-        if entry.priority.is_some_and(|priority| priority > MAX_PRIORITY) {
-            self.problems.push(Problem::new(format!("{at}.priority"), "expected 0 to 100"));
-        }
-        if !TIMEOUTS_MS.contains(&entry.timeout_ms) {
-            self.problems.push(Problem::new(format!("{at}.timeout_ms"), "expected 10 to 10000"));
-        }
-        if entry.runs_on.as_ref().is_some_and(Vec::is_empty) {
-            let expected = "is empty; leave it out for the phases of the kind";
-            self.problems.push(Problem::new(format!("{at}.runs_on"), expected));
-        }
-    }
-
-    /// What an entry tells its guard, or else what a section does.
-    fn told<T: DeserializeOwned + Default>(&mut self, config: Option<&Value>, at: &str, section: T) -> T {
-        let Some(config) = config else { return section };
-        serde_json::from_value(config.clone()).unwrap_or_else(|error| {
-            self.problems.push(Problem::new(at, error.to_string()));
-            T::default()
-        })
-    }
-
     /// Makes a guard and gives its index.
-    fn make(&mut self, kind: GuardKind, config: Option<&Value>, at: &str) -> usize {
-        let guard = self.guard(kind, config, at);
+    fn make(&mut self, kind: GuardKind, settings: Option<&GuardSettings>) -> Result<usize, GlobError> {
+        let guard = self.guard(kind, settings)?;
         self.guards.push(guard);
-        self.guards.len() - 1
+        Ok(self.guards.len() - 1)
     }
 
-    fn guard(&mut self, kind: GuardKind, config: Option<&Value>, at: &str) -> Box<dyn Guard> {
-        let policy = &self.config.policy;
+    /// A guard by its section, or by the settings of an entry in place of that.
+    fn guard(&self, kind: GuardKind, settings: Option<&GuardSettings>) -> Result<Box<dyn Guard>, GlobError> {
+        let Config { policy, cross_server, inspection, registry, .. } = self.config;
         let case = policy.case_sensitive;
         let classifier = Arc::clone(self.classifier);
-        let threshold = self.config.inspection.alert_threshold;
-        // Where the lists of the access guards stand.
-        let section = if config.is_some() { at } else { "policy" };
-        match kind {
-            GuardKind::ToolShadowing => {
-                let shadow = self.told(config, at, ShadowTool::default());
-                Box::new(ToolShadowing { enabled: shadow.enabled })
-            }
+        let detector = Arc::clone(self.detector);
+        let threshold = inspection.alert_threshold;
+        let given = settings.cloned().unwrap_or_default();
+        Ok(match kind {
+            GuardKind::ToolShadowing => Box::new(ToolShadowing),
             GuardKind::CrossServer => {
-                let rules = self.told(config, at, self.config.cross_server.clone());
+                // Whether it is asked is its seat's.
+                let rules = config::CrossServer { enabled: true, ..cross_server.clone() };
                 Box::new(CrossServer::new(rules, classifier))
             }
             GuardKind::ServerAccess => {
-                let lists = self.told(
-                    config,
-                    at,
-                    ServerAccessConfig {
-                        server_policy: Some(policy.server_policy),
-                        allowed_servers: policy.allowed_servers.clone(),
-                        denied_servers: policy.denied_servers.clone(),
-                    },
-                );
-                let problems = &mut self.problems;
-                let allowed = server_globs(
-                    &lists.allowed_servers,
-                    case,
-                    &format!("{section}.allowed_servers"),
-                    problems,
-                );
-                let denied =
-                    server_globs(&lists.denied_servers, case, &format!("{section}.denied_servers"), problems);
-                let list_policy = lists.server_policy.unwrap_or(implied(!allowed.is_empty()));
-                Box::new(ServerAccess::new(list_policy, allowed, denied, policy.fail_closed))
+                let (mode, allowed, denied) = match settings {
+                    None => (Some(policy.server_policy), &policy.allowed_servers, &policy.denied_servers),
+                    Some(_) => (
+                        given.server_policy,
+                        &given.allowed_servers.unwrap_or_default(),
+                        &given.denied_servers.unwrap_or_default(),
+                    ),
+                };
+                Box::new(ServerAccess {
+                    policy: mode.unwrap_or(implied(!allowed.is_empty())),
+                    allowed: server_globs(allowed, self.config)?,
+                    denied: server_globs(denied, self.config)?,
+                    fail_closed: policy.fail_closed,
+                })
             }
             GuardKind::ToolAccess => {
-                let lists = self.told(
-                    config,
-                    at,
-                    ToolAccessConfig {
-                        tool_policy: Some(policy.tool_policy),
-                        allowed_tools: policy.allowed_tools.clone(),
-                        denied_tools: policy.denied_tools.clone(),
-                    },
-                );
-                let problems = &mut self.problems;
-                let allowed =
-                    tool_rules(&lists.allowed_tools, case, &format!("{section}.allowed_tools"), problems);
-                Box::new(ToolAccess {
-                    policy: lists.tool_policy.unwrap_or(implied(!allowed.is_empty())),
-                    allowed,
-                    denied: tool_rules(
-                        &lists.denied_tools,
-                        case,
-                        &format!("{section}.denied_tools"),
-                        problems,
+                let (mode, allowed, denied) = match settings {
+                    None => (Some(policy.tool_policy), &policy.allowed_tools, &policy.denied_tools),
+                    Some(_) => (
+                        given.tool_policy,
+                        &given.allowed_tools.unwrap_or_default(),
+                        &given.denied_tools.unwrap_or_default(),
                     ),
-                    own: own_rules(&self.config.servers, case, problems),
+                };
+                Box::new(ToolAccess {
+                    policy: mode.unwrap_or(implied(!allowed.is_empty())),
+                    allowed: tool_rules(allowed, case)?,
+                    denied: tool_rules(denied, case)?,
+                    own: own_rules(self.config)?,
                     fail_closed: policy.fail_closed,
-                    pending_grace: policy.pending_grace,
+                    pending_grace: policy.pending_grace.0,
                     classifier,
                 })
             }
             GuardKind::RugPull => {
-                let pinning = self.told(config, at, policy.version_pinning.clone());
-                Box::new(RugPull { pinning, first_use: self.config.first_use })
-            }
-            GuardKind::RateLimit => {
-                let at = if config.is_some() { at } else { "policy.rate_limits" };
-                let limits = self.told(config, at, policy.rate_limits.clone());
-                Box::new(Limiter::new(&limits, case, at, &mut self.problems))
-            }
-            GuardKind::ToolPoisoning => {
-                let told = self.told(config, at, ToolPoisoningConfig::default());
-                if told.min_detections == 0 {
-                    self.problems.push(Problem::new(format!("{at}.min_detections"), "expected at least 1"));
-                }
-                if told.scan_fields.as_ref().is_some_and(std::collections::BTreeSet::is_empty) {
-                    let expected = "is empty; leave it out for every field";
-                    self.problems.push(Problem::new(format!("{at}.scan_fields"), expected));
-                }
-                Box::new(ToolPoisoning::new(&told, &self.config.inspection))
-            }
-            GuardKind::ResultInjection => {
-                let config = self.told(config, at, Default::default());
-                Box::new(ResultInjection { detector: Arc::clone(self.detector), threshold, config })
-            }
-            GuardKind::Sampling => {
-                let config = self.told(config, at, Default::default());
-                Box::new(Sampling { detector: Arc::clone(self.detector), threshold, config })
-            }
-            GuardKind::DisabledTool | GuardKind::AdminToken => {
-                let (name, tools) = if kind == GuardKind::DisabledTool {
-                    ("disabled_tools", &policy.disabled_tools)
-                } else {
-                    ("requires_admin_token", &policy.requires_admin_token)
+                let on_change = match settings {
+                    None => policy.version_pinning.on_change,
+                    Some(_) => given.on_change.unwrap_or_default(),
                 };
-                let name = if config.is_some() { "tools" } else { name };
-                let told = self.told(config, at, ToolsConfig { tools: tools.clone() });
-                let tools = tool_rules(&told.tools, case, &format!("{section}.{name}"), &mut self.problems);
+                Box::new(RugPull { on_change, pin_on_first_use: registry.pin_on_first_use })
+            }
+            GuardKind::RateLimit => Box::new(Limiter::new(&policy.rate_limits, case)?),
+            GuardKind::ToolPoisoning => Box::new(ToolPoisoning::new(&given, inspection)),
+            GuardKind::ResultInjection => {
+                Box::new(ResultInjection { detector, threshold, action: given.action.unwrap_or_default() })
+            }
+            GuardKind::Sampling => Box::new(Sampling {
+                detector,
+                threshold,
+                action: given.action.unwrap_or_default(),
+                deny_all: given.deny_all.unwrap_or_default(),
+            }),
+            GuardKind::DisabledTool | GuardKind::AdminToken => {
+                let section = match kind {
+                    GuardKind::DisabledTool => &policy.disabled_tools,
+                    _ => &policy.requires_admin_token,
+                };
+                let tools = tool_rules(given.tools.as_ref().unwrap_or(section), case)?;
                 Box::new(Gate { kind, tools, classifier })
             }
             GuardKind::Mode | GuardKind::SpecFrozen | GuardKind::ProjectBinding | GuardKind::SideEffects => {
-                if config.is_some_and(|config| config.as_object().is_none_or(|config| !config.is_empty())) {
-                    self.problems.push(Problem::new(at, format!("{} takes no config", kind.name())));
-                }
                 Box::new(Gate { kind, tools: Vec::new(), classifier })
             }
-        }
+        })
     }
 }
 
-/// What a list of what is allowed means where no policy is given beside it.
-fn implied(allowed: bool) -> ListPolicy {
-    if allowed { ListPolicy::Allowlist } else { ListPolicy::None }
+/// What a list of what is allowed means where no mode is given beside it.
+fn implied(allowed: bool) -> ListMode {
+    if allowed { ListMode::Allowlist } else { ListMode::None }
 }

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::config::CrossServerConfig;
 use super::{allow, deny_with, short};
 use crate::classify::Classifier;
+use crate::config::CrossServer as CrossServerConfig;
 use crate::event::Severity;
 use crate::guard::{Answer, Facts, Guard, GuardError, GuardKind, Operation, Phase, ToolCategory, Verdict};
 use crate::ids::{SessionId, Timestamp};
@@ -64,7 +64,7 @@ impl CrossServer {
     /// For how long a record can matter to any rule.
     fn window(&self) -> Duration {
         let CrossServerConfig { read_then_send, burst, cross_server_flow, .. } = &self.config;
-        read_then_send.window.max(burst.window).max(cross_server_flow.window)
+        read_then_send.window.max(burst.window).max(cross_server_flow.window).0
     }
 
     fn name(&mut self, name: &str) -> Arc<str> {
@@ -90,7 +90,7 @@ impl CrossServer {
     /// The session, which is new where nothing is known of it.
     fn session(&mut self, id: &SessionId, now: Timestamp) -> Option<&mut Session> {
         if !self.sessions.contains_key(id) {
-            let idle = self.config.session_idle;
+            let idle = self.config.session_idle.0;
             self.sessions.retain(|_, session| now <= session.last_seen().after(idle));
             if self.sessions.len() >= MAX_SESSIONS {
                 let oldest = self.sessions.iter().min_by_key(|(id, session)| (session.last_seen(), *id));
@@ -114,7 +114,7 @@ impl CrossServer {
         let CrossServerConfig { read_then_send, burst, cross_server_flow: flow, .. } = &self.config;
         let server = facts.server.0.as_str();
         if read_then_send.enabled && category == ToolCategory::Send {
-            let window = read_then_send.window;
+            let window = read_then_send.window.0;
             let related = session.reads_elsewhere(server, |call| call.is_within(window, now));
             if let Some(last) = related.first() {
                 let ago = Duration::from_secs(now.nanos_since(last.time) / 1_000_000_000);
@@ -133,24 +133,24 @@ impl CrossServer {
                 });
             }
         }
-        let recent = || session.calls_of(server).filter(|call| call.is_within(burst.window, now));
-        if burst.enabled && recent().count() >= burst.max_calls {
+        let recent = || session.calls_of(server).filter(|call| call.is_within(burst.window.0, now));
+        if burst.enabled && recent().count() >= burst.max_calls as usize {
             let reason = format!(
                 "Server '{}' exceeded burst limit: more than {} calls in {}",
                 short(server),
                 burst.max_calls,
-                humantime::format_duration(burst.window)
+                humantime::format_duration(burst.window.0)
             );
             let related = recent().take(MAX_RELATED).collect();
             return Some(Broken { rule: "burst", severity: Severity::High, reason, related, turn: None });
         }
         if flow.enabled && matches!(category, ToolCategory::Write | ToolCategory::Send) {
-            let gap_turn = session.turn_at(now, self.config.turn_gap, self.window());
+            let gap_turn = session.turn_at(now, self.config.turn_gap.0, self.window());
             let related = session.reads_elsewhere(server, |call| {
                 if flow.same_turn_only {
                     call.is_in_turn(facts.turn, gap_turn)
                 } else {
-                    call.is_within(flow.window, now)
+                    call.is_within(flow.window.0, now)
                 }
             });
             let last = *related.first()?;
@@ -158,10 +158,10 @@ impl CrossServer {
             let (turn, when) = match (flow.same_turn_only, by_request) {
                 (true, true) => (Some("request_id"), "in same turn (same request id)".to_owned()),
                 (true, false) => {
-                    let gap = humantime::format_duration(self.config.turn_gap);
+                    let gap = humantime::format_duration(self.config.turn_gap.0);
                     (Some("gap"), format!("in same turn (no pause longer than {gap})"))
                 }
-                (false, _) => (None, format!("within {}", humantime::format_duration(flow.window))),
+                (false, _) => (None, format!("within {}", humantime::format_duration(flow.window.0))),
             };
             let does = if category == ToolCategory::Send { "send" } else { "write" };
             let reason =
@@ -237,7 +237,7 @@ impl Guard for CrossServer {
                     turn: facts.turn.map(|turn| self.name(turn)),
                     gap_turn: 0,
                 };
-                let (gap, window) = (self.config.turn_gap, self.window());
+                let (gap, window) = (self.config.turn_gap.0, self.window());
                 let session = self.session(facts.session, now);
                 let dropped = session.is_some_and(|session| session.note_call(call, gap, window));
                 self.records_dropped += u64::from(dropped);

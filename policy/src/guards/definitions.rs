@@ -2,10 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::config::{
-    DetectionAction, FirstUse, InspectionConfig, OnChange, ScanField, ToolPoisoningConfig, VersionPinning,
-};
 use super::{allow, deny, deny_with, short, warn};
+use crate::config::{self, DetectionAction, GuardSettings, OnChange, ScanField};
 use crate::event::{Detection, Severity};
 use crate::guard::{
     Answer, Facts, Guard, GuardError, GuardKind, Operation, Phase, PinState, ToolFacts, Trust,
@@ -40,9 +38,7 @@ fn warn_of(
 
 /// `tool_shadowing`: calls of a tool whose name another server of the session had first.
 #[derive(Debug)]
-pub(super) struct ToolShadowing {
-    pub(super) enabled: bool,
-}
+pub(super) struct ToolShadowing;
 
 impl Guard for ToolShadowing {
     fn kind(&self) -> GuardKind {
@@ -59,7 +55,7 @@ impl Guard for ToolShadowing {
         facts: &Facts<'_>,
         _: Timestamp,
     ) -> Result<Answer, GuardError> {
-        let shadowing = |tool: &ToolFacts| self.enabled && tool.shadows.is_some() && !tool.approved;
+        let shadowing = |tool: &ToolFacts| tool.shadows.is_some() && !tool.approved;
         match *operation {
             Operation::ToolsList { tools } => {
                 warn_of(tools, "tools have names of another server's", shadowing)
@@ -88,8 +84,8 @@ impl Guard for ToolShadowing {
 /// `rug_pull`: calls of a tool whose definition is not the one that was pinned.
 #[derive(Debug)]
 pub(super) struct RugPull {
-    pub(super) pinning: VersionPinning,
-    pub(super) first_use: FirstUse,
+    pub(super) on_change: OnChange,
+    pub(super) pin_on_first_use: bool,
 }
 
 impl RugPull {
@@ -97,7 +93,7 @@ impl RugPull {
         match tool.pin {
             _ if tool.approved => None,
             PinState::Changed => Some(("tool_changed", "changed since it was pinned")),
-            PinState::Unpinned if self.first_use == FirstUse::Approve => {
+            PinState::Unpinned if !self.pin_on_first_use => {
                 Some(("approval_required", "is new and not approved"))
             }
             PinState::Unpinned | PinState::Pinned => None,
@@ -120,7 +116,7 @@ impl Guard for RugPull {
         facts: &Facts<'_>,
         _: Timestamp,
     ) -> Result<Answer, GuardError> {
-        if !self.pinning.enabled || self.pinning.on_change == OnChange::Allow {
+        if self.on_change == OnChange::Allow {
             return allow();
         }
         match *operation {
@@ -133,7 +129,7 @@ impl Guard for RugPull {
                 };
                 let message =
                     format!("tool '{}' of server '{}' {what}", short(tool_name), short(&facts.server.0));
-                if self.pinning.on_change == OnChange::Block { deny(code, message) } else { warn(message) }
+                if self.on_change == OnChange::Block { deny(code, message) } else { warn(message) }
             }
             _ => allow(),
         }
@@ -147,11 +143,11 @@ pub(super) struct ToolPoisoning {
     threshold: Severity,
     /// Keys of the definition's fields.
     fields: Option<BTreeSet<&'static str>>,
-    min_detections: usize,
+    min_detections: u32,
 }
 
 impl ToolPoisoning {
-    pub(super) fn new(config: &ToolPoisoningConfig, inspection: &InspectionConfig) -> Self {
+    pub(super) fn new(config: &GuardSettings, inspection: &config::Inspection) -> Self {
         let key = |field: &ScanField| match field {
             ScanField::Name => "name",
             ScanField::Title => "title",
@@ -162,9 +158,13 @@ impl ToolPoisoning {
         };
         Self {
             action: inspection.on_detection.action,
-            threshold: if config.strict_mode { Severity::Low } else { inspection.alert_threshold },
+            threshold: if config.strict_mode == Some(true) {
+                Severity::Low
+            } else {
+                inspection.alert_threshold
+            },
             fields: config.scan_fields.as_ref().map(|fields| fields.iter().map(key).collect()),
-            min_detections: config.min_detections,
+            min_detections: config.min_detections.unwrap_or(1),
         }
     }
 
@@ -178,7 +178,7 @@ impl ToolPoisoning {
         // Nearly every tool has none, and the worst is known.
         tool.max_severity >= Some(self.threshold)
             && tool.detections.iter().filter(|detection| self.counts(detection)).count()
-                >= self.min_detections
+                >= self.min_detections as usize
             && !tool.approved
     }
 }

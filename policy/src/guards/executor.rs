@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::config::FailureMode;
+use crate::config::FailureMode;
 use crate::glob::NameGlob;
 use crate::guard::{
     Answer, Decision, Denial, Facts, Guard, GuardError, GuardKind, Modification, Operation, Phase, Verdict,

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::config::{RateLimit, RateLimits};
 use super::{allow, deny, short};
-use crate::glob::{NameGlob, Problem};
+use crate::config::{Rate, RateLimits};
+use crate::glob::{GlobError, NameGlob};
 use crate::guard::{Answer, Facts, Guard, GuardError, GuardKind, Operation, Phase};
 use crate::ids::Timestamp;
 
@@ -20,9 +20,9 @@ type Key = (Option<u32>, String, Option<String>);
 /// `rate_limit`. A call that another guard denies takes its token nonetheless: it was asked for.
 #[derive(Debug)]
 pub(super) struct Limiter {
-    default: RateLimit,
-    per_server: Vec<(NameGlob, RateLimit)>,
-    per_tool: Vec<(NameGlob, RateLimit)>,
+    default: Rate,
+    per_server: Vec<(NameGlob, Rate)>,
+    per_tool: Vec<(NameGlob, Rate)>,
     /// Of every bucket that is not full, when it will be (the "theoretical arrival time" of the generic cell rate
     /// algorithm, which is a token bucket in one number).
     full_at: BTreeMap<Key, u64>,
@@ -30,37 +30,23 @@ pub(super) struct Limiter {
 }
 
 impl Limiter {
-    pub(super) fn new(
-        limits: &RateLimits,
-        case_sensitive: bool,
-        at: &str,
-        problems: &mut Vec<Problem>,
-    ) -> Self {
-        let default = RateLimit { calls_per_minute: limits.default_rpm, burst: limits.default_burst };
-        if default.burst == Some(0) {
-            problems.push(Problem::new(format!("{at}.default_burst"), NO_BURST));
-        }
-        let mut compile = |limits: &BTreeMap<String, RateLimit>, name: &str| {
-            let mut compiled = Vec::new();
-            for (glob, limit) in limits {
-                let at = format!("{at}.{name}.{glob}");
-                if limit.burst == Some(0) {
-                    problems.push(Problem::new(format!("{at}.burst"), NO_BURST));
-                }
-                match NameGlob::new(glob, case_sensitive, &at) {
-                    Ok(glob) => compiled.push((glob, *limit)),
-                    Err(problem) => problems.push(problem),
-                }
-            }
-            compiled
+    pub(super) fn new(limits: &RateLimits, case_sensitive: bool) -> Result<Self, GlobError> {
+        let compile = |limits: &BTreeMap<String, Rate>| {
+            let compile =
+                |(glob, limit): (&String, &Rate)| Ok((NameGlob::new(glob, case_sensitive)?, *limit));
+            limits.iter().map(compile).collect::<Result<Vec<_>, GlobError>>()
         };
-        let per_server = compile(&limits.per_server, "per_server");
-        let per_tool = compile(&limits.per_tool, "per_tool");
-        Self { default, per_server, per_tool, full_at: BTreeMap::new(), evicted: 0 }
+        Ok(Self {
+            default: Rate { calls_per_minute: limits.default_rpm, burst: limits.default_burst },
+            per_server: compile(&limits.per_server)?,
+            per_tool: compile(&limits.per_tool)?,
+            full_at: BTreeMap::new(),
+            evicted: 0,
+        })
     }
 
     /// When the bucket will be full with one token less; `Err` where it has none.
-    fn take(&self, key: &Key, limit: RateLimit, now: Timestamp) -> Result<u64, ()> {
+    fn take(&self, key: &Key, limit: Rate, now: Timestamp) -> Result<u64, ()> {
         let interval = NANOS_PER_MINUTE.checked_div(u64::from(limit.calls_per_minute)).ok_or(())?;
         let burst = u64::from(limit.burst.unwrap_or(limit.calls_per_minute).max(1));
         let full_at = self.full_at.get(key).copied().unwrap_or(0).max(now.0);
@@ -86,16 +72,14 @@ impl Limiter {
     }
 }
 
-const NO_BURST: &str = "expected at least 1; what may not be called has calls_per_minute: 0";
-
 /// The limit that is written for one of these names itself, or else the strictest whose glob stands for one.
-fn limit_for(limits: &[(NameGlob, RateLimit)], names: &[&str]) -> Option<RateLimit> {
+fn limit_for(limits: &[(NameGlob, Rate)], names: &[&str]) -> Option<Rate> {
     let exact = limits.iter().find(|(glob, _)| names.contains(&glob.as_str()));
     let matching = || limits.iter().filter(|(glob, _)| names.iter().any(|name| glob.matches(name)));
     exact.or_else(|| matching().min_by_key(|(_, limit)| limit.calls_per_minute)).map(|(_, limit)| *limit)
 }
 
-fn exceeded(what: &str, limit: RateLimit) -> Result<Answer, GuardError> {
+fn exceeded(what: &str, limit: Rate) -> Result<Answer, GuardError> {
     if limit.calls_per_minute == 0 {
         return deny("rate_limited", format!("{what} is blocked: its rate limit is 0 calls a minute"));
     }

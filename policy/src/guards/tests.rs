@@ -5,9 +5,9 @@ use std::sync::{Arc, LazyLock};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::config::{GuardEntry, PolicyConfig};
 use super::*;
 use crate::classify::Classifier;
+use crate::config::{Config, FailureMode, GuardEntry, ListMode, Policy};
 use crate::detect::{DetectConfig, Detector, RuleSet, ToolNames};
 use crate::event::Identity;
 use crate::guard::{Facts, Guard, Listing, Operation, Phase, Profile, ToolFacts, Trust};
@@ -114,12 +114,12 @@ pub(super) fn call(guard: &mut dyn Guard, world: &World, tool: &str, now: Timest
 }
 
 /// Guards by a configuration.
-pub(super) fn guards(config: &GuardsConfig) -> Executor {
+pub(super) fn guards(config: &Config) -> Executor {
     build(config, &DETECTOR, &Arc::new(Classifier::default())).unwrap()
 }
 
-pub(super) fn policy(policy: Value) -> GuardsConfig {
-    GuardsConfig { policy: serde_json::from_value(policy).unwrap(), ..GuardsConfig::default() }
+pub(super) fn policy(policy: Value) -> Config {
+    Config { policy: serde_json::from_value(policy).unwrap(), ..Config::default() }
 }
 
 pub(super) fn entries(entries: Value) -> Vec<GuardEntry> {
@@ -168,82 +168,14 @@ fn the_order_of_evaluation_is_server_then_tool_then_pinning_then_rate_limit() {
 
 #[test]
 fn defaults_of_the_policy_are_those_of_the_requirements() {
-    let defaults = PolicyConfig::default();
+    let defaults = Policy::default();
     assert!(!defaults.fail_closed && !defaults.rate_limits.enabled && defaults.version_pinning.enabled);
-    assert_eq!((defaults.pending_grace.as_secs(), defaults.rate_limits.default_rpm), (30, 60));
-    assert_eq!(defaults.server_policy, config::ListPolicy::None);
+    assert_eq!((defaults.pending_grace.0.as_secs(), defaults.rate_limits.default_rpm), (30, 60));
+    assert_eq!(defaults.server_policy, ListMode::None);
     let entry: GuardEntry = serde_json::from_value(json!({"kind": "mode"})).unwrap();
     assert_eq!(entry, GuardEntry::new(GuardKind::Mode));
     assert_eq!((entry.enabled, entry.timeout_ms), (true, 1_000));
-    assert_eq!(entry.failure_mode, config::FailureMode::FailClosed);
-}
-
-#[test]
-fn an_unknown_word_is_an_error_and_no_silent_mode() {
-    for text in [
-        r#"{"server_policy": "allow_list"}"#,
-        r#"{"tool_policy": ""}"#,
-        r#"{"version_pinning": {"on_change": "deny"}}"#,
-        r#"{"denied_tools": [{"server": "x", "name": "y"}]}"#,
-        r#"{"denied_tools": [{"server": "x"}]}"#,
-        r#"{"denied_servers": [{"server": "x"}]}"#,
-        r#"{"pending_grace": 30}"#,
-        r#"{"pending_grace": "soon"}"#,
-        r#"{"enforce": true}"#,
-    ] {
-        assert!(serde_json::from_str::<PolicyConfig>(text).is_err(), "{text}");
-    }
-    for text in [
-        r#"{"kind": "wasm"}"#,
-        r#"{"kind": "mode", "failure_mode": "closed"}"#,
-        r#"{"kind": "mode", "runs_on": ["always"]}"#,
-        r#"{"kind": "mode", "server": "x"}"#,
-        r#"{"enabled": true}"#,
-    ] {
-        assert!(serde_json::from_str::<GuardEntry>(text).is_err(), "{text}");
-    }
-}
-
-#[test]
-fn everything_that_is_wrong_is_said_with_its_place() {
-    let mut config = policy(json!({
-        "denied_servers": ["["], "allowed_tools": [{"server": "{", "tool": "", "content_hash": "abc"}],
-        "disabled_tools": ["["], "rate_limits": {"per_server": {"a": {"calls_per_minute": 1, "burst": 0}}},
-    }));
-    config.policy.rate_limits.enabled = true;
-    config.cross_server.burst.max_calls = 0;
-    config.servers.insert("s".into(), serde_json::from_value(json!({"allow_tools": ["["]})).unwrap());
-    config.guards = entries(json!([
-        {"kind": "mode", "priority": 101, "timeout_ms": 9, "runs_on": [], "config": {"x": 1}},
-        {"kind": "tool_poisoning", "servers": [], "config": {"min_detections": 0, "scan_fields": []}},
-        {"kind": "server_whitelist", "servers": ["["], "timeout_ms": 10_001, "config": {"allowed": []}},
-    ]));
-    let problems = build(&config, &DETECTOR, &Arc::new(Classifier::default())).unwrap_err();
-    let mut paths: Vec<&str> = problems.iter().map(|problem| problem.path.as_str()).collect();
-    paths.sort_unstable();
-    assert_eq!(
-        paths,
-        [
-            "cross_server.burst.max_calls",
-            "guards[0].config",
-            "guards[0].priority",
-            "guards[0].runs_on",
-            "guards[0].timeout_ms",
-            "guards[1].config.min_detections",
-            "guards[1].config.scan_fields",
-            "guards[1].servers",
-            "guards[2].config",
-            "guards[2].servers[0]",
-            "guards[2].timeout_ms",
-            "policy.allowed_tools[0].content_hash",
-            "policy.allowed_tools[0].server",
-            "policy.allowed_tools[0].tool",
-            "policy.denied_servers[0].id",
-            "policy.disabled_tools[0].tool",
-            "policy.rate_limits.per_server.a.burst",
-            "servers.s.allow_tools[0]",
-        ]
-    );
+    assert_eq!(entry.failure_mode, FailureMode::FailClosed);
 }
 
 #[test]
@@ -271,31 +203,61 @@ fn an_entry_amends_the_guard_of_its_kind_for_the_servers_it_names() {
 }
 
 #[test]
+fn an_entry_turns_a_guard_on_that_its_section_turns_off() {
+    let shadowing = ToolFacts { shadows: Some(ServerId("first".into())), ..tool("read") };
+    let changed = ToolFacts { pin: crate::guard::PinState::Changed, ..tool("read") };
+    for (section, entry, known, expected) in [
+        (
+            json!({"cross_server": {"enabled": false}}),
+            json!({"kind": "tool_shadowing"}),
+            &shadowing,
+            "tool_shadowing: shadow_tool",
+        ),
+        (
+            json!({"policy": {"version_pinning": {"enabled": false, "on_change": "block"}}}),
+            json!({"kind": "rug_pull"}),
+            &changed,
+            "rug_pull: tool_changed",
+        ),
+        (
+            json!({}),
+            json!({"kind": "rug_pull", "config": {"on_change": "block"}}),
+            &changed,
+            "rug_pull: tool_changed",
+        ),
+        (
+            json!({}),
+            json!({"kind": "disabled_tool", "config": {"tools": ["re*"]}}),
+            &changed,
+            "disabled_tool: tool_disabled",
+        ),
+    ] {
+        let mut config: Config = serde_json::from_value(section).unwrap();
+        config.guards = entries(json!([entry]));
+        let world = World::default().with(known.clone());
+        assert_eq!(decide(&mut guards(&config), &world, "read", at(0.0)), expected, "{entry}");
+        config.guards.clear();
+        assert!(
+            ["allow", "warn"].contains(&&*decide(&mut guards(&config), &world, "read", at(0.0))),
+            "{entry}"
+        );
+    }
+}
+
+#[test]
 fn the_six_gates_are_off_by_default_and_a_list_turns_its_gate_on() {
     let mut world =
         World::default().with(ToolFacts { risk: crate::guard::RiskLevel::Critical, ..tool("pay") });
     world.profile.planning = true;
     world.tool.as_mut().unwrap().side_effects.insert("payments".to_owned());
     world.profile.policy_blacklist.insert("payments".to_owned());
-    assert_eq!(decide(&mut guards(&GuardsConfig::default()), &world, "pay", at(0.0)), "allow");
-    let on = GuardsConfig { guards: entries(json!([{"kind": "side_effects"}])), ..GuardsConfig::default() };
+    assert_eq!(decide(&mut guards(&Config::default()), &world, "pay", at(0.0)), "allow");
+    let on = Config { guards: entries(json!([{"kind": "side_effects"}])), ..Config::default() };
     let expected = "side_effects: side_effect_denied";
     assert_eq!(decide(&mut guards(&on), &world, "pay", at(0.0)), expected);
     let listed = policy(json!({"requires_admin_token": ["pay"]}));
     let expected = "admin_token: admin_token_required";
     assert_eq!(decide(&mut guards(&listed), &world, "pay", at(0.0)), expected);
-}
-
-#[test]
-fn custom_patterns_of_entries_go_to_the_detector() {
-    let guards = entries(json!([
-        {"kind": "tool_poisoning", "config": {"custom_patterns": ["execute.*as.*root", "b"], "alert_threshold": 2}},
-        {"kind": "tool_poisoning", "enabled": false, "config": {"custom_patterns": ["c"]}},
-    ]));
-    let patterns = custom_patterns(&guards);
-    let names: Vec<(&str, &str)> =
-        patterns.iter().map(|pattern| (pattern.name.as_str(), pattern.pattern.as_str())).collect();
-    assert_eq!(names, [("tool_poisoning_1", "execute.*as.*root"), ("tool_poisoning_2", "b")]);
 }
 
 #[test]
@@ -328,7 +290,7 @@ fn documented(from: &str) -> Vec<Vec<String>> {
 /// Every guard, as it is built in.
 fn every_guard() -> Executor {
     let every = GuardKind::ALL.map(GuardEntry::new).to_vec();
-    guards(&GuardsConfig { guards: every, ..GuardsConfig::default() })
+    guards(&Config { guards: every, ..Config::default() })
 }
 
 #[test]
@@ -385,7 +347,6 @@ mod properties {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::glob::NameGlob;
 
     /// A few calls of any names by all guards.
     fn run(calls: &[(u8, String, f64, Option<String>)]) -> Vec<String> {
@@ -416,10 +377,7 @@ mod properties {
         }
 
         #[test]
-        fn no_text_makes_a_glob_or_the_classifier_panic(text in "\\PC*|[\\[\\]{},*?\\\\!a-c-]{0,40}", name in "\\PC*") {
-            if let Ok(glob) = NameGlob::new(&text, true, "p") {
-                glob.matches(&name);
-            }
+        fn no_text_makes_the_classifier_panic(text in "\\PC*", name in "\\PC*") {
             Classifier::default().classify(&name, &text, &name);
         }
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::config::{ResultInjectionConfig, SamplingConfig, TextAction};
 use super::{allow, deny, deny_with, short};
+use crate::config::TextAction;
 use crate::detect::{Detector, Inspection};
 use crate::event::Severity;
 use crate::guard::{
@@ -44,7 +44,7 @@ fn bytes(json: Option<&RawValue>) -> usize {
 pub(super) struct ResultInjection {
     pub(super) detector: Arc<Detector>,
     pub(super) threshold: Severity,
-    pub(super) config: ResultInjectionConfig,
+    pub(super) action: TextAction,
 }
 
 impl Guard for ResultInjection {
@@ -73,7 +73,7 @@ impl Guard for ResultInjection {
         }
         let what =
             format!("the result of tool '{}' of server '{}'", short(tool_name), short(&facts.server.0));
-        act(inspection, self.threshold, self.config.action, facts.trust, ("result_injection", what))
+        act(inspection, self.threshold, self.action, facts.trust, ("result_injection", what))
     }
 }
 
@@ -82,7 +82,8 @@ impl Guard for ResultInjection {
 pub(super) struct Sampling {
     pub(super) detector: Arc<Detector>,
     pub(super) threshold: Severity,
-    pub(super) config: SamplingConfig,
+    pub(super) action: TextAction,
+    pub(super) deny_all: bool,
 }
 
 /// Whether a method is one by which a server asks the client's model, or its user.
@@ -117,12 +118,12 @@ impl Guard for Sampling {
             return allow();
         }
         let what = format!("{method} of server '{}'", short(&facts.server.0));
-        if self.config.deny_all {
+        if self.deny_all {
             return deny("sampling_denied", format!("{what}: such requests are denied"));
         }
         let Some(params) = params else { return allow() };
         let inspection = self.detector.sampling(params.get());
-        act(inspection, self.threshold, self.config.action, facts.trust, ("sampling_injection", what))
+        act(inspection, self.threshold, self.action, facts.trust, ("sampling_injection", what))
     }
 }
 

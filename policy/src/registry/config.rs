@@ -42,6 +42,10 @@ pub struct RegistrySettings {
     /// Whether a definition is pinned when it is first seen (`registry.pin_on_first_use`). Else each is compared with
     /// the one before, until somebody approves one.
     pub pin_on_first_use: bool,
+    /// Whether a definition other than the pinned one is an event (`registry.alert_on_change`).
+    pub alert_on_change: bool,
+    /// Whether pins outlive the agent (`registry.persistent`), where there is a store that can keep them.
+    pub persistent: bool,
     /// From which similarity on names are near-duplicates: the share of letters that are the same, 0.5 to 1; 1 means
     /// that nearly the same is not the same.
     pub similarity_threshold: f64,
@@ -51,7 +55,13 @@ pub struct RegistrySettings {
 
 impl Default for RegistrySettings {
     fn default() -> Self {
-        Self { pin_on_first_use: true, similarity_threshold: 0.85, limits: RegistryLimits::default() }
+        Self {
+            pin_on_first_use: true,
+            alert_on_change: true,
+            persistent: true,
+            similarity_threshold: 0.85,
+            limits: RegistryLimits::default(),
+        }
     }
 }
 

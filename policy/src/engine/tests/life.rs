@@ -160,8 +160,12 @@ fn candidates_become_servers_or_are_dropped() {
     for (name, steps, expected) in cases {
         let mut bench = Bench::with(|config| {
             let args = vec!["--serve".to_owned()];
-            config.declared =
-                vec![Declared { id: ServerId("declared-acme".into()), command: "acme".into(), args }];
+            config.declared = vec![Declared {
+                id: ServerId("declared-acme".into()),
+                command: "acme".into(),
+                args,
+                executables: Vec::new(),
+            }];
         });
         run(&mut bench, steps);
         assert_eq!(bench.said(), *expected, "{name}");

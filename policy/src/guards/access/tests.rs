@@ -2,8 +2,7 @@ use serde_json::json;
 
 use super::super::tests::{World, at, decide, guards, policy, tool};
 use super::*;
-use crate::guards::GuardsConfig;
-use crate::guards::config::PolicyConfig;
+use crate::config::Server;
 
 /// The example of the requirements.
 fn example() -> serde_json::Value {
@@ -111,7 +110,7 @@ fn tool_rules_deny_first_then_the_allowlist_decides() {
 
 #[test]
 fn content_hash_in_a_rule_pins_a_tool() {
-    let (own, other) = ("A".repeat(64), format!("sha256:{}", "b".repeat(64)));
+    let (own, other) = (format!("sha256:{}", "A".repeat(64)), format!("sha256:{}", "b".repeat(64)));
     let mismatch = "tool_access: tool_hash_mismatch";
     let rule = |hash: &str| json!({"server": "files", "tool": "read", "content_hash": hash});
     for (rules, known, expected) in [
@@ -147,17 +146,20 @@ fn fail_closed_blocks_unknown_tools_and_undeclared_servers() {
         let world = World { identity, listing, tool: known.then(|| tool("read")), ..World::default() };
         let closed = decide(&mut guards(&policy(json!({"fail_closed": true}))), &world, "read", at(seconds));
         assert_eq!(closed, expected, "{identity:?} {listing:?} {known} {seconds}");
-        let open = decide(&mut guards(&GuardsConfig::default()), &world, "read", at(seconds));
+        let open = decide(&mut guards(&Config::default()), &world, "read", at(seconds));
         assert_eq!(open, "allow");
     }
 }
 
 #[test]
 fn a_declared_server_has_rules_of_its_own() {
-    let mut config = GuardsConfig::default();
-    let own = json!({"allow_tools": ["read_*", "delete_*"], "deny_side_effect_tags": ["fs.delete"]});
-    config.servers.insert("files".into(), serde_json::from_value(own).unwrap());
-    config.servers.insert("all".into(), serde_json::from_value(json!({})).unwrap());
+    let mut config = Config::default();
+    let servers: Vec<Server> = serde_json::from_value(json!([
+        {"id": "files", "allow_tools": ["read_*", "delete_*"], "deny_side_effect_tags": ["fs.delete"]},
+        {"id": "all"},
+    ]))
+    .unwrap();
+    config.servers = servers;
     let deleting =
         |name: &str| Some(ToolFacts { side_effects: ["fs.delete".to_owned()].into(), ..tool(name) });
     for (server, name, known, expected) in [
@@ -188,22 +190,8 @@ fn low_trust_needs_approval_of_every_tool() {
         (Trust::High, None, "allow"),
     ] {
         let world = World { trust, tool: known, ..World::default() };
-        assert_eq!(
-            decide(&mut guards(&GuardsConfig::default()), &world, "read", at(0.0)),
-            expected,
-            "{trust:?}"
-        );
+        assert_eq!(decide(&mut guards(&Config::default()), &world, "read", at(0.0)), expected, "{trust:?}");
     }
-}
-
-#[test]
-fn rules_may_be_names_alone() {
-    let config: PolicyConfig =
-        serde_json::from_value(json!({"allowed_servers": ["a", {"id": "b"}], "denied_tools": ["x"]}))
-            .unwrap();
-    assert_eq!(config.allowed_servers.iter().map(|rule| rule.id.as_str()).collect::<Vec<_>>(), ["a", "b"]);
-    let rule = ToolRule { server: "*".to_owned(), tool: "x".to_owned(), content_hash: None };
-    assert_eq!(config.denied_tools, [rule]);
 }
 
 #[test]

@@ -133,7 +133,7 @@ fn a_stopped_call_is_no_read_and_one_that_ran_is() {
     };
     let strict = |config: &mut CrossServerConfig| {
         config.burst.max_calls = 1;
-        config.burst.window = Duration::from_secs(20);
+        config.burst.window.0 = Duration::from_secs(20);
         config.cross_server_flow.enabled = false;
     };
     play(&mut guard(strict), &steps("allow"), true);

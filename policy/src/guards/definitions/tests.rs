@@ -2,10 +2,9 @@ use serde_json::json;
 
 use super::super::tests::{World, at, call, decide, entries, guards, policy, tool, word};
 use super::*;
+use crate::config::{Config, Inspection, OnDetection};
 use crate::event::{Category, Form};
 use crate::guard::{Decision, Modification};
-use crate::guards::GuardsConfig;
-use crate::guards::config::OnDetection;
 
 fn detection(field: &str, severity: Severity) -> Detection {
     Detection {
@@ -30,19 +29,18 @@ fn poisoned(detections: &[(&str, Severity)]) -> ToolFacts {
 fn a_shadowed_tool_is_blocked_at_the_later_provider_until_it_is_approved() {
     let shadowing = ToolFacts { shadows: Some(ServerId("first".into())), ..tool("search") };
     let approved = ToolFacts { approved: true, ..shadowing.clone() };
-    for (known, enabled, expected) in [
-        (shadowing.clone(), true, "shadow_tool"),
-        (shadowing.clone(), false, "allow"),
-        (approved, true, "allow"),
+    for (known, expected) in [
+        (shadowing.clone(), "shadow_tool"),
+        (approved, "allow"),
         // The first provider's tool shadows nobody.
-        (tool("search"), true, "allow"),
+        (tool("search"), "allow"),
     ] {
         let world = World::server("second").with(known);
-        assert_eq!(call(&mut ToolShadowing { enabled }, &world, "search", at(0.0)), expected);
+        assert_eq!(call(&mut ToolShadowing, &world, "search", at(0.0)), expected);
     }
     let world = World::server("second").with(shadowing);
     let operation = Operation::ToolInvoke { tool_name: "search", arguments: None };
-    let answer = ToolShadowing { enabled: true }.check(&operation, &world.facts(), at(0.0)).unwrap();
+    let answer = ToolShadowing.check(&operation, &world.facts(), at(0.0)).unwrap();
     let Answer::Now(Decision::Deny(denial)) = answer else { panic!("{answer:?}") };
     assert_eq!(denial.message, "tool 'search' was shadowed: originally from 'first', now served by 'second'");
     let details = denial.details.unwrap();
@@ -52,7 +50,7 @@ fn a_shadowed_tool_is_blocked_at_the_later_provider_until_it_is_approved() {
 #[test]
 fn shadow_tool_needs_no_second_server_and_has_a_switch() {
     let world = World::default().with(ToolFacts { shadows: Some(ServerId("x".into())), ..tool("read") });
-    let mut config = GuardsConfig::default();
+    let mut config = Config::default();
     assert_eq!(decide(&mut guards(&config), &world, "read", at(0.0)), "tool_shadowing: shadow_tool");
     config.cross_server.shadow_tool.enabled = false;
     assert_eq!(decide(&mut guards(&config), &world, "read", at(0.0)), "allow");
@@ -65,28 +63,25 @@ fn shadow_tool_needs_no_second_server_and_has_a_switch() {
 fn version_pinning_on_change() {
     use OnChange::{Alert, Allow, Block};
     use PinState::{Changed, Pinned, Unpinned};
-    for (on_change, pin, first_use, approved, expected) in [
-        (Block, Changed, FirstUse::Trust, false, "tool_changed"),
-        (Alert, Changed, FirstUse::Trust, false, "warn"),
-        (Allow, Changed, FirstUse::Trust, false, "allow"),
-        (Block, Changed, FirstUse::Trust, true, "allow"),
-        (Block, Pinned, FirstUse::Trust, false, "allow"),
-        (Block, Unpinned, FirstUse::Trust, false, "allow"),
+    for (on_change, pin, pin_on_first_use, approved, expected) in [
+        (Block, Changed, true, false, "tool_changed"),
+        (Alert, Changed, true, false, "warn"),
+        (Allow, Changed, true, false, "allow"),
+        (Block, Changed, true, true, "allow"),
+        (Block, Pinned, true, false, "allow"),
+        (Block, Unpinned, true, false, "allow"),
         // auto_trust_first: false
-        (Block, Unpinned, FirstUse::Approve, false, "approval_required"),
-        (Alert, Unpinned, FirstUse::Approve, false, "warn"),
-        (Block, Unpinned, FirstUse::Approve, true, "allow"),
+        (Block, Unpinned, false, false, "approval_required"),
+        (Alert, Unpinned, false, false, "warn"),
+        (Block, Unpinned, false, true, "allow"),
     ] {
         let world = World::default().with(ToolFacts { pin, approved, ..tool("read") });
-        let mut guard = RugPull { pinning: VersionPinning { enabled: true, on_change }, first_use };
+        let mut guard = RugPull { on_change, pin_on_first_use };
         let said = call(&mut guard, &world, "read", at(0.0));
-        assert_eq!(said, expected, "{on_change:?} {pin:?} {first_use:?} {approved}");
-        guard.pinning.enabled = false;
-        assert_eq!(call(&mut guard, &world, "read", at(0.0)), "allow");
+        assert_eq!(said, expected, "{on_change:?} {pin:?} {pin_on_first_use:?} {approved}");
     }
     let unknown = World::default();
-    let mut guard =
-        RugPull { pinning: VersionPinning { enabled: true, on_change: Block }, first_use: FirstUse::Approve };
+    let mut guard = RugPull { on_change: Block, pin_on_first_use: false };
     assert_eq!(call(&mut guard, &unknown, "read", at(0.0)), "allow");
 }
 
@@ -107,8 +102,8 @@ fn on_detection_alerts_holds_or_blocks_from_the_threshold_on() {
         (Block, Critical, Trust::High, false, "warn"),
     ] {
         let on_detection = OnDetection { action, ..OnDetection::default() };
-        let inspection = InspectionConfig { on_detection, ..InspectionConfig::default() };
-        let mut guard = ToolPoisoning::new(&ToolPoisoningConfig::default(), &inspection);
+        let inspection = Inspection { on_detection, ..Inspection::default() };
+        let mut guard = ToolPoisoning::new(&GuardSettings::default(), &inspection);
         let known = ToolFacts { approved, ..poisoned(&[("/description", severity)]) };
         let world = World { trust, ..World::default() }.with(known);
         let said = call(&mut guard, &world, "read", at(0.0));
@@ -133,15 +128,15 @@ fn tool_poisoning_takes_strict_mode_scan_fields_and_a_count() {
             vec![("/inputSchema/properties/x/description", High)],
             "tool_poisoned",
         ),
-        (json!({"scan_fields": ["inputSchema"]}), vec![("/inputSchemas", High)], "allow"),
+        (json!({"scan_fields": ["input_schema"]}), vec![("/inputSchemas", High)], "allow"),
         (json!({"min_detections": 2}), vec![description], "allow"),
         (json!({"min_detections": 2}), vec![description, description], "tool_poisoned"),
         (json!({"min_detections": 2}), vec![description, ("/title", Low)], "allow"),
         // The integer that the requirements call alert_threshold.
-        (json!({"alert_threshold": 2}), vec![description], "allow"),
-        (json!({"alert_threshold": 1}), vec![description], "tool_poisoned"),
+        (json!({"min_detections": 2}), vec![description], "allow"),
+        (json!({"min_detections": 1}), vec![description], "tool_poisoned"),
     ] {
-        let mut all = GuardsConfig::default();
+        let mut all = Config::default();
         all.inspection.on_detection.action = DetectionAction::Block;
         all.guards = entries(json!([{"kind": "tool_poisoning", "config": config.clone()}]));
         let world = World::default().with(poisoned(&detections));
@@ -160,14 +155,16 @@ fn a_list_is_warned_of_and_never_denied() {
     };
     let list: Vec<ToolFacts> = (0..12).map(bad).chain([tool("good")]).collect();
     let names = "'t0', 't1', 't2', 't3', 't4', 't5', 't6', 't7', 't8', 't9' and 2 more";
-    let mut inspection = InspectionConfig::default();
+    let mut inspection = Inspection::default();
     inspection.on_detection.action = DetectionAction::Block;
-    let pinning = VersionPinning { enabled: true, on_change: OnChange::Block };
     let world = World::default();
     let judges: [(Box<dyn Guard>, &str); 3] = [
-        (Box::new(ToolShadowing { enabled: true }), "tools have names of another server's"),
-        (Box::new(RugPull { pinning, first_use: FirstUse::Trust }), "tools changed since they were pinned"),
-        (Box::new(ToolPoisoning::new(&ToolPoisoningConfig::default(), &inspection)), "tools have detections"),
+        (Box::new(ToolShadowing), "tools have names of another server's"),
+        (
+            Box::new(RugPull { on_change: OnChange::Block, pin_on_first_use: true }),
+            "tools changed since they were pinned",
+        ),
+        (Box::new(ToolPoisoning::new(&GuardSettings::default(), &inspection)), "tools have detections"),
     ];
     for (mut guard, what) in judges {
         let answer = guard.check(&Operation::ToolsList { tools: &list }, &world.facts(), at(0.0));

@@ -275,7 +275,7 @@ fn an_operation_that_is_more_than_the_work_budget_is_a_timeout() {
 
 #[test]
 fn a_seat_is_for_the_servers_that_it_names() {
-    let glob = |text| NameGlob::new(text, true, "").unwrap();
+    let glob = |text| NameGlob::new(text, true).unwrap();
     let seat = |servers: Vec<NameGlob>, except| Seat {
         guard: 0,
         servers,

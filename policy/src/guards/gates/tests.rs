@@ -6,9 +6,8 @@ use super::*;
 use crate::guard::{Profile, ToolFacts};
 
 fn gate(kind: GuardKind, tools: serde_json::Value) -> Gate {
-    let mut problems = Vec::new();
-    let rules: Vec<crate::guards::config::ToolRule> = serde_json::from_value(tools).unwrap();
-    let tools = tool_rules(&rules, true, "", &mut problems);
+    let rules: Vec<crate::config::ToolRule> = serde_json::from_value(tools).unwrap();
+    let tools = tool_rules(&rules, true).unwrap();
     Gate { kind, tools, classifier: Arc::new(Classifier::default()) }
 }
 

@@ -5,10 +5,7 @@ use super::*;
 
 fn limiter(limits: serde_json::Value) -> Limiter {
     let limits: RateLimits = serde_json::from_value(limits).unwrap();
-    let mut problems = Vec::new();
-    let limiter = Limiter::new(&limits, true, "policy.rate_limits", &mut problems);
-    assert!(problems.is_empty(), "{problems:?}");
-    limiter
+    Limiter::new(&limits, true).unwrap()
 }
 
 /// How many of so many calls at these seconds pass.

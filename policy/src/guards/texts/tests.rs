@@ -18,9 +18,8 @@ fn a_result_with_detections_is_said_or_denied() {
         (Some(&good), TextAction::Block, Trust::Medium, "allow"),
         (None, TextAction::Block, Trust::Medium, "allow"),
     ] {
-        let config = ResultInjectionConfig { action };
         let mut guard =
-            ResultInjection { detector: Arc::clone(&DETECTOR), threshold: Severity::High, config };
+            ResultInjection { detector: Arc::clone(&DETECTOR), threshold: Severity::High, action };
         let world = World { trust, ..World::default() };
         let operation = Operation::ToolResult { tool_name: "get", result: result.map(|result| &**result) };
         let answer = guard.check(&operation, &world.facts(), at(0.0));
@@ -48,8 +47,8 @@ fn sampling_and_elicitation_are_inspected_and_can_be_denied() {
         ("elicitation/create", &good, TextAction::Alert, true, "sampling_denied"),
         ("tools/call", &bad, TextAction::Block, true, "allow"),
     ] {
-        let config = SamplingConfig { action, deny_all };
-        let mut guard = Sampling { detector: Arc::clone(&DETECTOR), threshold: Severity::High, config };
+        let (detector, threshold) = (Arc::clone(&DETECTOR), Severity::High);
+        let mut guard = Sampling { detector, threshold, action, deny_all };
         let operation = Operation::Request { method, params: Some(params) };
         let answer = guard.check(&operation, &World::default().facts(), at(0.0));
         assert_eq!(word(&answer), expected, "{method} {action:?} {deny_all}");
