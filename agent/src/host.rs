@@ -159,7 +159,7 @@ pub fn rules(config: &Config) -> Result<RuleSet, Unusable> {
     let files = section.rule_files.iter().enumerate().filter(|_| section.enabled);
     for (index, path) in files {
         match read_rules(path) {
-            Ok(text) => match RuleSet::parse(&text).and_then(|more| rules.clone().with(more)) {
+            Ok(text) => match RuleSet::parse(path.as_str(), &text).and_then(|more| rules.clone().with(more)) {
                 Ok(more) => rules = more,
                 Err(errors) => {
                     unusable.rule_files.push(BadRules { path: path.to_string(), text, errors });
