@@ -17,13 +17,17 @@ const SECOND: u64 = 1_000_000_000;
 
 /// An engine with the default configuration.
 pub fn engine(detector: &Arc<Detector>) -> Engine {
-    let config = Config::default();
+    engine_of(&Config::default(), detector)
+}
+
+/// An engine as the agent makes one.
+pub fn engine_of(config: &Config, detector: &Arc<Detector>) -> Engine {
+    let alert_threshold = config.inspection.alert_threshold;
+    let inspect = Inspect { detector: Arc::clone(detector), alert_threshold };
     let settings = EngineConfig {
         patterns: config.patterns().unwrap(),
-        inspection: Some(Inspect {
-            detector: Arc::clone(detector),
-            alert_threshold: config.inspection.alert_threshold,
-        }),
+        declared: config.declared(),
+        inspection: config.inspection.enabled.then_some(inspect),
         registry: config.registry_settings(),
         ..EngineConfig::new([7; 32])
     };
