@@ -5,6 +5,9 @@
 #[allow(dead_code, reason = "other tests use the rest")]
 mod wire;
 
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use mcpwarden_policy::config;
@@ -213,4 +216,88 @@ fn the_worst_detection_is_the_first_wherever_it_stands() {
     let scores: Vec<u32> =
         DETECTOR.tool(&tool.to_string()).detections.iter().map(|found| found.score).collect();
     assert!(scores.len() > 2 && scores.is_sorted_by(|left, right| left >= right), "{scores:?}");
+}
+
+/// A guard that is asked in one phase alone, what is asked for, and whether it objects.
+#[test]
+fn prompts_and_resources_are_asked_about_in_phases_of_their_own() {
+    let prompt = r#"{"id":7,"method":"prompts/get","params":{"name":"p"}}"#;
+    let resource = r#"{"id":7,"method":"resources/read","params":{"uri":"file:///x"}}"#;
+    let ping = r#"{"id":7,"method":"ping"}"#;
+    let cases = [
+        ("prompt_request", [prompt, resource, ping], [true, false, false]),
+        ("resource_request", [prompt, resource, ping], [false, true, false]),
+        ("request", [prompt, resource, ping], [true, true, true]),
+    ];
+    for (phase, requests, expected) in cases {
+        let yaml = format!(
+            "policy: {{ denied_servers: [{{ id: files }}] }}\n\
+             guards: [{{ kind: server_access, runs_on: [{phase}] }}]"
+        );
+        let (config, _) = config::parse(yaml.as_bytes()).unwrap();
+        let denied = requests.map(|request| {
+            let mut wire = Wire::new(engine_of(&config, &DETECTOR));
+            wire.open(1, "files");
+            wire.pieces(1, C2S, [format!("{request}\n").as_bytes()]);
+            wire.events().iter().any(|event| event["type"] == "mcp_request_blocked")
+        });
+        assert_eq!(denied, expected, "{phase}");
+    }
+}
+
+#[test]
+fn what_a_declared_server_must_say() {
+    let cases = [
+        ("command: a", None),
+        ("command: ''", Some("servers[0].command")),
+        ("args: [x]", Some("servers[0].command")),
+        ("command: a, type: pigeon", Some("servers[0].type")),
+        ("command: a, timeout_ms: 0", Some("servers[0].timeout_ms")),
+        ("command: a, timeout_ms: -5", Some("servers[0].timeout_ms")),
+    ];
+    for (keys, expected) in cases {
+        let refused = config::parse(format!("servers: [{{ id: files, {keys} }}]").as_bytes()).err();
+        let paths: Option<Vec<String>> =
+            refused.map(|problems| problems.into_iter().map(|problem| problem.path).collect());
+        assert_eq!(paths, expected.map(|path| vec![path.to_owned()]), "{keys}");
+    }
+}
+
+#[test]
+fn every_requirement_that_is_built_names_tests_that_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut tests = BTreeSet::new();
+    ["policy", "agent", "tests", "xtask", "ebpf"]
+        .iter()
+        .for_each(|part| read_tests(&root.join(part), &mut tests));
+    let page = fs::read_to_string(root.join("docs/requirements.md")).unwrap();
+    let mut built = 0;
+    for row in page.lines() {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        let [code, _, "built", _, named] = cells[..] else { continue };
+        built += 1;
+        let named: Vec<&str> = named.split('`').skip(1).step_by(2).collect();
+        assert!(!named.is_empty(), "{code} names no test");
+        for name in named {
+            assert!(
+                tests.contains(name) || root.join(name).exists(),
+                "{code} names {name}, which is not there"
+            );
+        }
+    }
+    assert!(built > 200, "the table is not what this test reads: {built} rows");
+}
+
+/// The names of all functions in the Rust files below that are tests.
+fn read_tests(directory: &Path, tests: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
+        if entry.is_dir() && !entry.ends_with("node_modules") && !entry.ends_with("target") {
+            read_tests(&entry, tests);
+        } else if entry.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&entry).unwrap();
+            let behind =
+                text.split("#[test]").skip(1).filter_map(|rest| rest.split_once("fn ")?.1.split_once('('));
+            tests.extend(behind.map(|(name, _)| name.to_owned()));
+        }
+    }
 }
