@@ -1,6 +1,8 @@
 //! Bytes that were made to hurt, from the wire through the engine with the default policy: nothing panics, memory is
 //! bounded by what came in, and each is exactly the events and counters that it should be.
 
+#![allow(clippy::unwrap_used, reason = "what fails here is a failed test")]
+
 #[path = "support/counting.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod counting;

@@ -1,5 +1,7 @@
 //! What holds of any bytes and any order of inputs, from the wire through the engine with the default policy.
 
+#![allow(clippy::unwrap_used, reason = "what fails here is a failed test")]
+
 #[path = "support/counting.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod counting;

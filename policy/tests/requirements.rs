@@ -1,6 +1,8 @@
 //! What is required of the whole core, as a user sees it: a configuration, what servers and clients say, and what comes
 //! of it. docs/requirements.md names these tests.
 
+#![allow(clippy::unwrap_used, reason = "what fails here is a failed test")]
+
 #[path = "support/wire.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod wire;

@@ -157,7 +157,7 @@ fn streams_are_cut_into_frames_wherever_they_are_split() {
         ),
         (
             "body that is no JSON, then another",
-            format!("Content-Length: 3\r\n\r\n{{1}}Content-Length: 2\r\n\r\n[]"),
+            "Content-Length: 3\r\n\r\n{1}Content-Length: 2\r\n\r\n[]".into(),
             { vec![frame("{1}"), frame("[]")] },
         ),
         ("body cut off", "Content-Length: 20\r\n\r\n{\"a\"".into(), vec![Owned::Lost(26)]),
