@@ -22,6 +22,8 @@ const ROUNDS: usize = 31;
 const CALLS: usize = 8;
 /// Such batches in a round.
 const BATCHES: usize = 250;
+/// Lists in a round.
+const LISTS: usize = 21;
 /// Bytes of the call that is measured.
 const CALL_BYTES: usize = 200;
 
@@ -246,17 +248,20 @@ fn seen_list(subject: &mut Subject) {
     let ask = r#"{"jsonrpc":"2.0","id":3,"method":"tools/list"}"#;
     let list = json!({"jsonrpc": "2.0", "id": 3, "result": {"tools": tools}}).to_string();
     let mut times: [Vec<Duration>; 3] = Default::default();
-    let mut all = || {
+    let mut seen = || {
         subject.frame(2, Direction::ClientToServer, ask);
         let seen = time(|| subject.frame(2, Direction::ServerToClient, &list));
         subject.out.clear();
         seen
     };
-    all();
-    for _ in 0..ROUNDS * 10 {
-        times[0].push(all());
-        times[1].push(time(|| texts.iter().for_each(|text| drop(black_box(json_hash(text))))));
-        times[2].push(time(|| parse(&list)));
+    seen();
+    let mut hash = || time(|| texts.iter().for_each(|text| drop(black_box(json_hash(text)))));
+    let mut plain = || time(|| parse(&list));
+    for _ in 0..ROUNDS {
+        let measured: [&mut dyn FnMut() -> Duration; 3] = [&mut seen, &mut hash, &mut plain];
+        for (times, run) in times.iter_mut().zip(measured) {
+            times.push(median(&mut (0..LISTS).map(|_| run()).collect::<Vec<_>>()));
+        }
     }
     let [seen, hashed, parsed] = &times;
     print(&format!("list of {} bytes, a plain parse", list.len()), parsed, None, 1);
