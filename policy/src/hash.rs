@@ -1,10 +1,9 @@
 //! Identity of what a server tells the model: tool definitions, prompts, resource templates, instructions.
 
-use std::collections::BTreeMap;
-use std::fmt::{self, Write};
+use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 use sha2::{Digest, Sha256};
 
 /// The key that no hash covers: it is the transport's, and may change with every answer.
@@ -18,7 +17,7 @@ const META: &str = "_meta";
 ///
 /// | | hashed |
 /// |---|---|
-/// | an integer of 64 bits that is no IEEE 754 double | [`text_hash`] of the compact JSON with sorted keys |
+/// | an integer of 64 bits that is no IEEE 754 double | [`text_hash`] of the canonical form but with all digits of it |
 /// | a number beyond 2^64, a duplicate key, a lone surrogate, a depth over 128 | [`text_hash`] of it as it was sent |
 pub fn json_hash(json: &str) -> String {
     let mut reader = serde_json::Deserializer::from_str(json);
@@ -31,40 +30,71 @@ pub fn json_hash(json: &str) -> String {
 
 /// As [`json_hash`], of a value that was read already; so duplicate keys and lone surrogates are lost.
 pub fn definition_hash(tool: &Value) -> String {
-    match tool {
-        Value::Object(members) => {
-            let kept: BTreeMap<&str, &Value> = members
-                .iter()
-                .filter(|(key, _)| *key != META)
-                .map(|(key, value)| (key.as_str(), value))
-                .collect();
-            let exact = kept.values().all(|value| is_exact(value));
-            canonical_hash(&kept, exact)
-        }
-        other => canonical_hash(other, is_exact(other)),
-    }
+    let mut text = Vec::new();
+    let exact = match tool {
+        Value::Object(members) => write_object(members, |key| key != META, &mut text),
+        other => write_canonical(other, &mut text),
+    };
+    if exact { hex(&Sha256::digest(text)) } else { text_hash(&String::from_utf8_lossy(&text)) }
 }
 
-fn canonical_hash(value: &impl serde::Serialize, exact: bool) -> String {
-    match serde_json_canonicalizer::to_vec(value) {
-        Ok(bytes) if exact => hex(&Sha256::digest(bytes)),
-        // Values of JSON can be written as JSON.
-        _ => text_hash(&serde_json::to_string(value).unwrap_or_default()),
-    }
-}
-
-/// Whether all integers in it are doubles: the canonical form would make one of two neighbours.
-fn is_exact(value: &Value) -> bool {
+/// Appends the canonical form of a value (RFC 8785), but for integers that are no doubles: the form of those would be
+/// that of a neighbour, and they are written with all their digits. Whether there was none. By hand, since nearly all
+/// of a definition is text and short integers, whose form is that of any writer.
+fn write_canonical(value: &Value, out: &mut Vec<u8>) -> bool {
     match value {
-        Value::Number(number) => {
-            let unsigned = number.as_u64().is_none_or(|n| (n as f64) as u128 == u128::from(n));
-            let signed = number.as_i64().is_none_or(|n| (n as f64) as i128 == i128::from(n));
-            unsigned && signed
+        Value::Object(members) => return write_object(members, |_| true, out),
+        Value::Array(items) => {
+            let mut exact = true;
+            out.push(b'[');
+            for (at, item) in items.iter().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                exact &= write_canonical(item, out);
+            }
+            out.push(b']');
+            return exact;
         }
-        Value::Array(items) => items.iter().all(is_exact),
-        Value::Object(members) => members.values().all(is_exact),
-        Value::Null | Value::Bool(_) | Value::String(_) => true,
+        _ => {}
     }
+    let exact = value.as_number().is_none_or(is_exact);
+    let long = value.is_number() && value.as_i64().is_none_or(|n| n.unsigned_abs() > 1 << 53);
+    // Writing to memory cannot fail, and there are no numbers but finite ones.
+    let _ = if exact && long {
+        serde_json_canonicalizer::to_writer(value, out)
+    } else {
+        serde_json::to_writer(out, value)
+    };
+    exact
+}
+
+fn write_object(members: &Map<String, Value>, is_kept: impl Fn(&str) -> bool, out: &mut Vec<u8>) -> bool {
+    let mut kept: Vec<(&String, &Value)> = members.iter().filter(|(key, _)| is_kept(key)).collect();
+    // Sorted by UTF-16, which is the order of the map but where there are surrogates, and what comes after those.
+    if kept.iter().any(|(key, _)| key.bytes().any(|byte| byte >= 0xee)) {
+        kept.sort_by(|(left, _), (right, _)| left.encode_utf16().cmp(right.encode_utf16()));
+    }
+    let mut exact = true;
+    out.push(b'{');
+    for (at, (key, value)) in kept.into_iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        // As above.
+        let _ = serde_json::to_writer(&mut *out, key);
+        out.push(b':');
+        exact &= write_canonical(value, out);
+    }
+    out.push(b'}');
+    exact
+}
+
+/// Whether a number that is an integer is a double.
+fn is_exact(number: &Number) -> bool {
+    let unsigned = number.as_u64().is_none_or(|n| (n as f64) as u128 == u128::from(n));
+    let signed = number.as_i64().is_none_or(|n| (n as f64) as i128 == i128::from(n));
+    unsigned && signed
 }
 
 /// Lowercase hexadecimal SHA-256 of what has no canonical form: over the word `text`, a zero byte and its text as it
@@ -78,12 +108,8 @@ pub fn text_hash(text: &str) -> String {
 
 /// Lowercase hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    let digit = |value: u8| char::from(if value < 10 { b'0' + value } else { b'a' + value - 10 });
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 /// Reads a JSON value, and refuses what one reader takes otherwise than the next: duplicate keys, and numbers of
@@ -147,10 +173,8 @@ impl<'de> Visitor<'de> for Strict {
         while let Some(key) = map.next_key::<String>()? {
             if self.top && key == META {
                 map.next_value::<IgnoredAny>()?;
-            } else if members.contains_key(&key) {
+            } else if members.insert(key, map.next_value_seed(Strict { top: false })?).is_some() {
                 return Err(A::Error::custom("duplicate key"));
-            } else {
-                members.insert(key, map.next_value_seed(Strict { top: false })?);
             }
         }
         Ok(Value::Object(members))
@@ -262,12 +286,14 @@ mod tests {
             any::<bool>().prop_map(Value::from),
             any::<i64>().prop_map(Value::from),
             (-1e15..1e15f64).prop_map(Value::from),
-            ".{0,8}".prop_map(Value::from),
+            any::<f64>().prop_filter("no text hash", |n| n.abs() < 1e19).prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            any::<String>().prop_map(Value::from),
         ];
         leaf.prop_recursive(4, 32, 6, |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
-                prop::collection::btree_map(".{0,6}", inner, 0..6)
+                prop::collection::btree_map("[a-c\u{e9}\u{e000}\u{ffff}\u{10000}\n\"]{0,4}", inner, 0..6)
                     .prop_map(|members| Value::Object(members.into_iter().collect())),
             ]
         })
@@ -299,6 +325,15 @@ mod tests {
         #[test]
         fn the_hash_is_invariant_under_key_order_and_number_spelling(value in values()) {
             prop_assert_eq!(json_hash(&respelt(&value)), json_hash(&value.to_string()));
+        }
+
+        #[test]
+        fn the_canonical_form_is_that_of_rfc_8785(value in values()) {
+            let mut text = Vec::new();
+            if write_canonical(&value, &mut text) {
+                let expected = serde_json_canonicalizer::to_vec(&value).unwrap();
+                prop_assert_eq!(String::from_utf8(text).unwrap(), String::from_utf8(expected).unwrap());
+            }
         }
 
         #[test]

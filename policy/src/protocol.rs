@@ -148,9 +148,12 @@ impl Id<'_> {
         }
     }
 
-    /// The id as a JSON value.
+    /// The id as a JSON value; as text, where it is a number that no 64 bits and no double hold.
     pub fn value(&self) -> serde_json::Value {
-        value(self.0).unwrap_or(serde_json::Value::Null)
+        let is_integer = !self.0.contains(['.', 'e', 'E']);
+        let is_long = |id: &serde_json::Value| id.is_f64() && id.as_f64().is_none_or(|id| id.abs() > 1.0);
+        let held = |id: &serde_json::Value| !(is_integer && is_long(id));
+        value(self.0).filter(held).unwrap_or_else(|| self.0.into())
     }
 }
 

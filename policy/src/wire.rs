@@ -13,7 +13,8 @@
 //! **Framing is not believed blindly.** The readers at the other end mostly know lines alone and skip what they
 //! cannot parse, so that `Content-Length: 9999999` in front of ordinary lines would hide them from an observer
 //! that counts bytes. So a body must start with `{` or `[`, and a line inside a body that is a whole JSON-RPC
-//! message ends the body there.
+//! message ends the body there. Where a body ends within a line and is no JSON by then, the line goes on: a length that is
+//! too small hides nothing either.
 
 mod header;
 mod scan;
@@ -395,7 +396,7 @@ impl FrameCutter {
         }
         if self.buffer.is_empty() && body.len() == remaining {
             let text = scan::trim(body);
-            if scan::line_feed(text).is_none() {
+            if scan::line_feed(text).is_none() && scan::is_json(text) {
                 self.state = State::Boundary { certain: true };
                 sink(Cut::Frame { bytes: text, time });
                 return blanks + body.len();
@@ -407,7 +408,14 @@ impl FrameCutter {
         let remaining = remaining - piece.len();
         let used = blanks + piece.len();
         let line = self.buffer.get(line_start..).unwrap_or_default();
-        if remaining == 0 {
+        if remaining == 0 && scan::starts_value(line) && !scan::is_json(&self.buffer) {
+            // The body ends within a line: whoever reads lines reads on, and so do we.
+            if line_start > 0 {
+                self.emit_junk(header_bytes + line_start as u64, sink);
+                self.buffer.drain(..line_start);
+            }
+            self.state = State::Line { certain: true, time };
+        } else if remaining == 0 {
             let held = std::mem::take(&mut self.buffer);
             sink(Cut::Frame { bytes: scan::trim(&held), time });
             self.state = State::Boundary { certain: true };

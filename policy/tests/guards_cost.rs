@@ -1,8 +1,10 @@
 //! What a call costs that no guard objects to: no memory, and little time. `cargo test --release -p mcpwarden-policy
 //! --test guards_cost -- --nocapture` prints the time.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "support/counting.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod counting;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,30 +21,10 @@ use mcpwarden_policy::{ServerId, SessionId, Timestamp};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
-/// Counts what is allocated.
-struct Counting;
-
-thread_local! {
-    /// Of this thread: the test harness has others.
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: everything is handed on to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller keeps the contract of `GlobalAlloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
+use counting::Memory;
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: counting::Counting = counting::Counting;
 
 #[test]
 fn a_call_that_no_guard_objects_to_allocates_nothing() {
@@ -71,7 +53,7 @@ fn a_call_that_no_guard_objects_to_allocates_nothing() {
     let (mut before, mut start) = (0, Instant::now());
     for round in 0..rounds + warm_up {
         if round == warm_up {
-            before = ALLOCATIONS.get();
+            before = Memory::now().allocations;
             start = Instant::now();
         }
         // Two servers, so that the rules across servers are at work; a call a second, so that none is a burst.
@@ -98,6 +80,6 @@ fn a_call_that_no_guard_objects_to_allocates_nothing() {
     }
     println!("{} ns a call", start.elapsed().as_nanos() / u128::from(rounds));
     // A table that entries come to and go from is rebuilt now and then; no call allocates.
-    let allocated = ALLOCATIONS.get() - before;
+    let allocated = Memory::now().allocations - before;
     assert!(allocated < u64::from(rounds) / 1_000, "{allocated} in {rounds} calls");
 }

@@ -1,5 +1,5 @@
 //! `cargo xtask bench kernel`: what watching costs on this machine. `cargo xtask bench policy`: what the pure core
-//! costs; it needs neither root nor a kernel.
+//! costs; it needs neither root nor a kernel. Given a folder of recorded definitions and results, it searches those too.
 
 use std::process::ExitCode;
 
@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::run::build;
 use crate::setup::setup;
-use crate::util::{as_root, built, cargo, root, run};
+use crate::util::{as_root, built, cargo, run};
 
 /// Builds the agent and the benchmarks, and runs those named as root.
 ///
@@ -16,11 +16,7 @@ use crate::util::{as_root, built, cargo, root, run};
 pub fn bench(what: &str, args: &[String]) -> Result<ExitCode> {
     if what == "policy" {
         let mut command = cargo();
-        command.args(["bench", "--package", "mcpwarden-policy", "--bench", "policy", "--"]);
-        match args {
-            [] => command.arg(root().join("../shared/corpus")),
-            args => command.args(args),
-        };
+        command.args(["bench", "--package", "mcpwarden-policy", "--bench", "policy", "--"]).args(args);
         run(&mut command, "read what it says above")?;
         return Ok(ExitCode::SUCCESS);
     }

@@ -1,5 +1,6 @@
 //! One field after the other: all forms of its text, all hits, the worst of them as detections.
 
+use std::cmp::Reverse;
 use std::ops::Range;
 
 use super::decode;
@@ -192,7 +193,7 @@ impl Inspector {
     }
 
     fn keep(&mut self, matcher: &Matcher, text: &str, mut drafts: Vec<Draft>, field: impl Fn() -> String) {
-        drafts.sort_by_key(|draft| (std::cmp::Reverse(draft.score), draft.rule));
+        drafts.sort_by_key(|draft| (Reverse(draft.score), draft.rule));
         for draft in drafts {
             let rule = &matcher.probes[usize::from(draft.rule)].rule;
             let Some(severity) = severity_of(draft.score) else { continue };
@@ -219,11 +220,14 @@ impl Inspector {
 
     /// The inspection, with a word on what was too much.
     pub(super) fn finish(mut self, matcher: &Matcher, complete: bool) -> Inspection {
+        let worst_first = |found: &Detection| Reverse(found.score);
+        self.detections.sort_by_key(worst_first);
         if self.work.exceeded {
             self.bounds.budget_exceeded = 1;
             // Said whatever else there is: a flood must not hide that something was not looked at.
             self.detections.truncate(MAX_DETECTIONS - 1);
             self.structure(matcher, Structure::Budget, "", String::new);
+            self.detections.sort_by_key(worst_first);
         }
         self.bounds.keys_dropped = u64::from(!complete);
         Inspection { detections: self.detections, bounds: self.bounds }

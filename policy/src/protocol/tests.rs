@@ -94,6 +94,25 @@ fn what_was_mended_is_said() {
 }
 
 #[test]
+fn ids_are_recorded_as_they_were_sent() {
+    let cases = [
+        ("1", json!(1)),
+        ("1.5", json!(1.5)),
+        ("-0", json!(-0.0)),
+        ("-9223372036854775808", json!(i64::MIN)),
+        ("18446744073709551615", json!(u64::MAX)),
+        ("18446744073709551616", json!("18446744073709551616")),
+        ("1e400", json!("1e400")),
+        ("null", json!(null)),
+        (r#""\ud800""#, json!("\u{fffd}")),
+        (r#"{"a":1}"#, json!({"a": 1})),
+    ];
+    for (id, expected) in cases {
+        assert_eq!(Id(id).value(), expected, "{id}");
+    }
+}
+
+#[test]
 fn ids_pair_by_value() {
     let groups: [&[&str]; 8] = [
         &["1", "1.0", "1e0", "10E-1"],

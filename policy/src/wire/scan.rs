@@ -66,6 +66,16 @@ pub(super) fn value_end(bytes: &[u8]) -> Option<usize> {
     None
 }
 
+/// Whether a line starts with an object or an array, and does not end here.
+pub(super) fn starts_value(line: &[u8]) -> bool {
+    matches!(trim(line).first(), Some(b'{' | b'[')) && line.last() != Some(&b'\n')
+}
+
+/// Whether this is JSON, to the letter and the end.
+pub(super) fn is_json(bytes: &[u8]) -> bool {
+    serde_json::from_slice::<IgnoredAny>(bytes).is_ok()
+}
+
 /// Whether this line is a whole message, or batch, by itself: whatever the parser would take for one, or what calls
 /// itself JSON-RPC. Were this stricter than the parser, a false length could hide such lines.
 pub(super) fn is_message(line: &[u8]) -> bool {

@@ -139,6 +139,27 @@ fn streams_are_cut_into_frames_wherever_they_are_split() {
         ("nor one behind a stray bracket", format!("Content-Length: 40\r\n\r\n{{\n{m}\n{m}\n"), {
             vec![Owned::Junk(24, b"Content-Length: 40\r\n\r\n".to_vec()), frame(m), frame(m)]
         }),
+        (
+            "a length that is too small does not hide a line",
+            format!("Content-Length: 9\r\n\r\n{m}\n{m}\n"),
+            { vec![frame(m), frame(m)] },
+        ),
+        ("nor the second line of a body", format!("Content-Length: 9\r\n\r\n{{\n{m}\n{m}\n"), {
+            vec![Owned::Junk(23, b"Content-Length: 9\r\n\r\n".to_vec()), frame(m), frame(m)]
+        }),
+        (
+            "nor where brackets close in a string of it",
+            "Content-Length: 26\r\n\r\n[\"\n{\"jsonrpc\":\"2.0\",\"a\":\"]\"}\n".into(),
+            vec![
+                Owned::Junk(25, b"Content-Length: 26\r\n\r\n".to_vec()),
+                frame("{\"jsonrpc\":\"2.0\",\"a\":\"]\"}"),
+            ],
+        ),
+        (
+            "body that is no JSON, then another",
+            "Content-Length: 3\r\n\r\n{1}Content-Length: 2\r\n\r\n[]".into(),
+            { vec![frame("{1}"), frame("[]")] },
+        ),
         ("body cut off", "Content-Length: 20\r\n\r\n{\"a\"".into(), vec![Owned::Lost(26)]),
         (
             "body and header on one line",

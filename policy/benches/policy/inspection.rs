@@ -1,9 +1,5 @@
-//! `cargo xtask bench policy`: what the policy core costs, in time and beside a plain parse of the same bytes.
-//!
-//! Every number is the median of several rounds, with the lowest and the highest; the ratio is that of medians
-//! taken in turn in the same run, so that a noisy machine disturbs both.
+//! What it costs to search definitions and results, beside a plain parse of the same bytes.
 
-use std::env;
 use std::error::Error;
 use std::fs;
 use std::hint::black_box;
@@ -15,14 +11,8 @@ use serde_json::Value;
 
 const ROUNDS: usize = 15;
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let Some(corpus) = env::args_os().nth(1).map(PathBuf::from).filter(|path| path.join("benign").is_dir())
-    else {
-        println!(
-            "no corpus: cargo xtask bench policy -- DIR, a folder with benign/*.json and results/benign.jsonl"
-        );
-        return Ok(());
-    };
+/// Measures on `corpus`, a folder with `benign/*.json` and `results/benign.jsonl`.
+pub fn run(corpus: &Path) -> Result<(), Box<dyn Error>> {
     let started = Instant::now();
     let rules = RuleSet::built_in().map_err(|errors| format!("{errors:?}"))?;
     let detector = Detector::new(rules, &DetectConfig::default()).map_err(|errors| format!("{errors:?}"))?;

@@ -1,0 +1,33 @@
+//! `cargo xtask bench policy`: what the policy core costs, in time and beside a plain parse of the same bytes.
+//!
+//! Every number is the median of several rounds, with the lowest and the highest. What is compared is run in turn in
+//! each round and the ratio is taken there, so that a noisy machine disturbs both.
+
+#[path = "../../tests/support/counting.rs"]
+#[allow(dead_code, reason = "tests use the rest")]
+mod counting;
+mod engine;
+mod inspection;
+
+use std::env;
+use std::error::Error;
+use std::path::PathBuf;
+
+#[global_allocator]
+static COUNTING: counting::Counting = counting::Counting;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    engine::run()?;
+    // cargo adds `--bench`.
+    let corpus = env::args_os().nth(1).map(PathBuf::from).filter(|path| path.join("benign").is_dir());
+    match corpus {
+        Some(corpus) => inspection::run(&corpus),
+        None => {
+            println!(
+                "inspection: no corpus: cargo xtask bench policy -- DIR, a folder with benign/*.json and \
+                 results/benign.jsonl"
+            );
+            Ok(())
+        }
+    }
+}
