@@ -55,7 +55,12 @@ impl Config {
         let mut problems = Vec::new();
         let classifier: ClassifierConfig = told(&self.classifier, "classifier", &mut problems);
         let guards = self.guards_config(&mut problems);
-        let standing = |server: &Server| ServerStanding { enabled: server.enabled, trust: server.trust };
+        let standing = |server: &Server| ServerStanding {
+            enabled: server.enabled,
+            trust: server.trust,
+            timeout_ms: server.timeout_ms.map(|ms| u32::try_from(ms).unwrap_or(u32::MAX)),
+            max_concurrent: server.max_concurrent,
+        };
         let standings: BTreeMap<String, ServerStanding> =
             self.servers.iter().map(|server| (server.id.clone(), standing(server))).collect();
         match Judge::new(&guards, &classifier, detector, standings) {

@@ -32,11 +32,15 @@ pub struct ServerStanding {
     pub enabled: bool,
     /// How far it is trusted.
     pub trust: Trust,
+    /// How long a request may stay unanswered before that is an event; `None`: for ever.
+    pub timeout_ms: Option<u32>,
+    /// How many requests may be open at once before that is an event.
+    pub max_concurrent: u32,
 }
 
 impl Default for ServerStanding {
     fn default() -> Self {
-        Self { enabled: true, trust: Trust::default() }
+        Self { enabled: true, trust: Trust::default(), timeout_ms: None, max_concurrent: 10 }
     }
 }
 
