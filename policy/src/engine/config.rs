@@ -96,7 +96,8 @@ impl Default for EngineLimits {
             tools: 10_000,
             held_requests: 4_096,
             held_bytes: 32 * 1024 * 1024,
-            relay_hold: Duration::from_millis(25),
+            // A gateway in an interpreted language takes tens of milliseconds while it starts or collects garbage.
+            relay_hold: Duration::from_millis(100),
             // A gateway may start what is behind it when it is first asked.
             relay_late: Duration::from_secs(30),
             opening_frames: 8,
