@@ -239,6 +239,15 @@ pub enum PinState {
     Changed,
 }
 
+/// Why a tool stays denied whose approval was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Somebody said no.
+    Denied,
+    /// Nobody said anything in time.
+    TimedOut,
+}
+
 /// What is known of a tool.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolFacts {
@@ -256,6 +265,8 @@ pub struct ToolFacts {
     pub risk: RiskLevel,
     /// Such as `fs.write`.
     pub side_effects: BTreeSet<String>,
+    /// Whether an approval of this definition was refused, and how. Never of one that is approved.
+    pub refusal: Option<Refusal>,
     /// What was found in the definition.
     pub detections: Vec<Detection>,
     /// The worst of it.
@@ -337,6 +348,14 @@ pub struct Denial {
     pub details: Option<Value>,
 }
 
+impl Denial {
+    /// Whether the approval of the tool ends it, so that somebody is to be asked for it. A denial with the code
+    /// `approval_required` is one of these, whichever guard's.
+    pub fn awaits_approval(&self) -> bool {
+        matches!(self.code.as_str(), "approval_required" | "shadow_tool" | "tool_changed")
+    }
+}
+
 /// How what is recorded is changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -400,6 +419,15 @@ pub enum GuardError {
     Internal(String),
 }
 
+/// What is recorded in place of what was sent, as JSON; `None` where nothing of it was redacted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recorded {
+    /// Of a request: its params.
+    pub params: Option<String>,
+    /// Of a call or a request for a prompt, its arguments; of an answer, its result.
+    pub body: Option<String>,
+}
+
 /// What all guards together said of an operation, in the end.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdict {
@@ -407,6 +435,8 @@ pub struct Verdict {
     pub denied: Option<(GuardKind, Denial)>,
     /// How what is recorded is changed, in order.
     pub modifications: Vec<(GuardKind, Modification)>,
+    /// What came of redactions.
+    pub recorded: Recorded,
     /// Guards that failed and let it pass, and why.
     pub failed_open: Vec<(GuardKind, GuardError)>,
     /// Whether a denial really stopped it.

@@ -23,6 +23,7 @@
 
 pub mod classify;
 pub mod config;
+mod counters;
 pub mod detect;
 pub mod discovery;
 pub mod engine;
@@ -39,8 +40,8 @@ pub mod wire;
 
 pub use discovery::NamePatterns;
 pub use engine::{
-    Counters, Declared, Engine, EngineConfig, EngineLimits, Exec, ExitStatus, Input, Inspect, Output,
-    Payloads, Process,
+    Approve, Counters, Declared, Engine, EngineConfig, EngineLimits, Exec, ExitStatus, Input, Inspect,
+    Output, Payloads, Process,
 };
 pub use event::{Event, EventBody, GapCause};
 pub use ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};

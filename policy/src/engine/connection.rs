@@ -70,6 +70,10 @@ pub(super) struct Connection {
     pub(super) inners: Vec<ConnectionId>,
     /// Client to server, server to client.
     requests: [Pairing; 2],
+    /// Whether a look at late answers is due.
+    pub(super) watched: bool,
+    /// Whether it was said that too much is open.
+    pub(super) crowded: bool,
     /// Digests of names and hashes of definitions that were said.
     pub(super) said: HashSet<[u8; 16]>,
     /// What is known of the tools that it lists, by name.
@@ -103,6 +107,8 @@ impl Connection {
             outer: None,
             inners: Vec::new(),
             requests: [Pairing::default(), Pairing::default()],
+            watched: false,
+            crowded: false,
             said: HashSet::new(),
             tools: HashMap::new(),
             tools_bytes: 0,

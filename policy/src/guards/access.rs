@@ -8,13 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::config::{ListPolicy, ServerRule, ServerTools, ToolRule};
-use super::{allow, deny, short};
+use super::{allow, deny, hold, short};
 use crate::classify::Classifier;
 use crate::event::Identity;
 use crate::glob::{NameGlob, Problem};
 use crate::guard::{
-    Answer, Facts, Guard, GuardError, GuardKind, Listing, Operation, Phase, ToolFacts, Trust,
+    Answer, Facts, Guard, GuardError, GuardKind, Listing, Operation, Phase, Refusal, ToolFacts, Trust,
 };
 use crate::ids::Timestamp;
 
@@ -271,7 +273,10 @@ impl Guard for ToolAccess {
         }
         if facts.trust == Trust::Low && !known.is_some_and(|tool| tool.approved) {
             let message = format!("{} is not approved, and the trust in its server is low", id());
-            return deny("approval_required", message);
+            return hold(known, "approval_required", message, Value::Null);
+        }
+        if known.is_some_and(|tool| tool.refusal == Some(Refusal::Denied)) {
+            return deny("approval_denied", format!("{} was denied by hand", id()));
         }
         if !self.fail_closed || known.is_some() {
             return allow();

@@ -6,10 +6,11 @@ use super::*;
 use crate::config;
 
 /// An engine with the guards of this configuration.
-fn bench(yaml: &str) -> Bench {
+pub(super) fn bench(yaml: &str) -> Bench {
     let (config, _) = config::parse(yaml.as_bytes()).unwrap();
     let mut bench = Bench::with(|settings| {
         settings.declared = config.declared();
+        settings.registry = config.registry_settings();
         settings.inspection = Some(Inspect {
             detector: Arc::clone(&inspect::DETECTOR),
             alert_threshold: config.inspection.alert_threshold,
@@ -126,7 +127,7 @@ fn a_changed_tool_is_denied_where_the_policy_says_so() {
 fn requests_of_a_denied_server_are_said() {
     let mut bench = bench("policy: { denied_servers: [{ id: files }] }");
     bench.c2s(1, r#"{"id":7,"method":"prompts/get","params":{"name":"p"}}"#);
-    assert_eq!(bench.said(), ["1 files blocked prompts/get ServerAccess"]);
+    assert_eq!(bench.said(), ["1 files blocked Request prompts/get ServerAccess"]);
 }
 
 #[test]
