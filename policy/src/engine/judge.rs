@@ -77,6 +77,12 @@ impl Judge {
         Ok(Self { executor, classifier, standings, approval_timeout, ..Self::default() })
     }
 
+    /// These guards, and nothing known besides.
+    #[cfg(test)]
+    pub(super) fn of(executor: Executor) -> Self {
+        Self { executor, ..Self::default() }
+    }
+
     /// How long somebody has to approve a tool.
     pub(super) fn approval_timeout(&self) -> Duration {
         self.approval_timeout

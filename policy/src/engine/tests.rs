@@ -4,9 +4,11 @@ mod approvals;
 mod bounds;
 mod inspect;
 mod judge;
+mod lateness;
 mod life;
 mod listing;
 mod pairs;
+mod phases;
 mod relays;
 
 use serde_json::Value;
