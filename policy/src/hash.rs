@@ -49,7 +49,33 @@ fn canonical_hash(value: &impl serde::Serialize, exact: bool) -> String {
     match serde_json_canonicalizer::to_vec(value) {
         Ok(bytes) if exact => hex(&Sha256::digest(bytes)),
         // Values of JSON can be written as JSON.
-        _ => text_hash(&serde_json::to_string(value).unwrap_or_default()),
+        _ => {
+            let mut value = serde_json::to_value(value).unwrap_or_default();
+            respell(&mut value);
+            text_hash(&value.to_string())
+        }
+    }
+}
+
+/// Writes integers as such, however they were spelt: `1.0` and `1e0` as `1`.
+fn respell(value: &mut Value) {
+    match value {
+        Value::Number(number) => {
+            let float = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0);
+            // What does not fit is another number afterwards, and stays.
+            let whole = |float: f64| match float as i64 {
+                whole if whole as f64 == float && whole != i64::MAX => Some(Value::from(whole)),
+                _ => Some(float as u64)
+                    .filter(|whole| *whole as f64 == float && *whole != u64::MAX)
+                    .map(Value::from),
+            };
+            if let Some(whole) = float.and_then(whole) {
+                *value = whole;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(respell),
+        Value::Object(members) => members.values_mut().for_each(respell),
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
     }
 }
 
@@ -226,6 +252,13 @@ mod tests {
             // Neighbours that are one double.
             (r#"{"a":9007199254740992}"#, r#"{"a":9007199254740993}"#, false),
             (r#"{"a":18446744073709551615,"b":1}"#, r#"{"b":1,"a":18446744073709551615}"#, true),
+            // Beside one of them, others may be spelt in any way.
+            (r#"{"a":9007199254740993,"b":1}"#, r#"{"b":1.0,"a":9007199254740993}"#, true),
+            (
+                r#"{"a":9007199254740993,"b":10000000000000000000}"#,
+                r#"{"b":1e19,"a":9007199254740993}"#,
+                true,
+            ),
             (r#"{"a":-9223372036854775807}"#, r#"{"a":-9223372036854775806}"#, false),
             (r#"{"a":36893488147419103232}"#, r#"{"a":36893488147419103233}"#, false),
             (r#"{"a":1e999}"#, r#"{"a":1e998}"#, false),
