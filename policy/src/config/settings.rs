@@ -44,7 +44,11 @@ impl Config {
 
     /// What is pinned, and when names are nearly the same.
     pub fn registry_settings(&self) -> RegistrySettings {
-        RegistrySettings { pin_on_first_use: self.registry.pin_on_first_use, ..RegistrySettings::default() }
+        RegistrySettings {
+            pin_on_first_use: self.registry.pin_on_first_use,
+            alert_on_change: self.registry.alert_on_change,
+            ..RegistrySettings::default()
+        }
     }
 
     /// The guards that this file asks for.

@@ -234,9 +234,9 @@ fn what_does_not_do_what_it_seems_to_is_a_warning() {
         ["1:1 warning sinks: not in this version: it is checked and has no effect"]
     );
     assert_eq!(said("sinks:"), Vec::<String>::new());
-    let file = "servers: [{ id: 5 }, { id: a, command: b, timeout_ms: 50 }]";
+    let file = "servers: [{ id: 5 }, { id: a, command: b, executable: /b }]";
     assert!(
-        said(file)[1].starts_with("1:55 warning servers[1].timeout_ms: not in this version"),
+        said(file)[1].starts_with("1:55 warning servers[1].executable: not in this version"),
         "{:#?}",
         said(file)
     );
