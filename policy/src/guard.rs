@@ -332,7 +332,8 @@ pub struct Facts<'a> {
     pub tool_names: &'a ToolNames,
     /// The client's place in the configuration.
     pub profile: &'a Profile,
-    /// Anything else, for guards that are not in this process.
+    /// Anything else, for guards that are not in this process: `server` and `client`, each with `pid`, `uid`, `cgroup_id`
+    /// and `executable` of the process, null where it is not known.
     pub metadata: &'a Value,
 }
 

@@ -293,7 +293,7 @@ impl Engine {
             tool: tool.and_then(|tool| connection.tools.get(tool)),
             tool_names: names.as_deref().unwrap_or(&judge.no_names),
             profile: &judge.profile,
-            metadata: &Value::Null,
+            metadata: &connection.metadata,
         };
         Some(ask(&mut judge.executor, &facts))
     }

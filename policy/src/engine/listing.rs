@@ -62,10 +62,9 @@ impl Engine {
             program: connection.program(),
         };
         let peer = Peer { session: place.session.clone(), key, identity: connection.identity() };
-        match self.registry.connect(id, peer) {
-            Ok(Some(detection)) => self.say_finding(&place, time, None, detection, out),
-            // The registry counts what it refuses.
-            Ok(None) | Err(_) => {}
+        // What is refused the registry counts itself.
+        if let Ok(Some(detection)) = self.registry.connect(id, peer) {
+            self.say_finding(&place, time, None, detection, out);
         }
     }
 

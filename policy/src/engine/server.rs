@@ -239,6 +239,7 @@ impl Engine {
         let matched_by = connection.matched_by();
         connection.session = Some(session);
         connection.server = Some(connection.server_id());
+        connection.describe();
         let (naming, last) = (connection.naming(), connection.chain.last());
         let started = ServerStarted {
             pid: last.map(|process| process.pid),

@@ -294,7 +294,7 @@ fn whose_tool_is_meant_must_be_clear() {
         bench.s2c(connection, &answer(3, &format!(r#"{{"tools":[{EVIL}]}}"#)));
     }
     let asked = bench.events().into_iter().filter(|event| event["type"] == "mcp_approval_requested");
-    let hash = asked.map(|event| event["tool_hash"].as_str().unwrap().to_owned()).last().unwrap();
+    let hash = asked.map(|event| event["tool_hash"].as_str().unwrap().to_owned()).next_back().unwrap();
     let server = ServerId("mcp-same".into());
     let cases: [(Option<u32>, Option<&str>, &str); 5] = [
         (None, None, "failed: mcp-same is several servers"),

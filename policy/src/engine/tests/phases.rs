@@ -47,6 +47,18 @@ impl Guard for Fake {
     }
 }
 
+/// Who the server and its client are is told to guards that may not look themselves.
+#[test]
+fn guards_are_told_which_processes_speak() {
+    let mut bench = Bench::new();
+    bench.exec_of(1, 5, "mcp-a", 1000);
+    bench.c2s(1, HELLO);
+    let place = bench.engine.place(ConnectionId(1)).unwrap();
+    let told = bench.engine.with_facts(&place, None, |_, facts| facts.metadata.clone());
+    let server = serde_json::json!({"pid": 5, "uid": 1000, "cgroup_id": null, "executable": null});
+    assert_eq!(told, Some(serde_json::json!({"server": server, "client": null})));
+}
+
 type Asked = Arc<Mutex<Vec<String>>>;
 
 /// Server 1, whose guard gives these answers; and what it is asked.
