@@ -67,6 +67,10 @@ const WATCHED: &[(&str, &str)] = &[
         "inspection_bounds",
         "more was found than is reported, or there was more suspicious text than is looked at",
     ),
+    (
+        "guards_inspection_bounds",
+        "more was found in answers than is reported, or there was more suspicious text than is looked at",
+    ),
     ("held_overflow", "too many requests to relays at once: some calls may be reported twice"),
 ];
 

@@ -17,7 +17,7 @@ use crate::guard::{Operation, ToolFacts};
 use crate::ids::Timestamp;
 use crate::protocol::{Kind, Message, members, string};
 
-/// What an answer is of, for those who search it; `None` where nobody does.
+/// What an answer is of, where the engine searches it or guards of this program do.
 fn subject(asked: &Asked) -> Option<Subject> {
     match asked {
         Asked::Call { .. } => Some(Subject::Result),
@@ -80,20 +80,23 @@ impl Engine {
             let kind = if result.is_some() { MessageKind::Response } else { MessageKind::Error };
             self.say_judged(&place, time, (kind, method, id), &judged, out);
         }
-        if let Some(subject) = subject(asked) {
-            let tool_name = match asked {
-                Asked::Call { tool_name } => Some(tool_name.clone()),
-                _ => None,
-            };
-            let about =
-                About { tool_name, id: Some(id.clone()), action: judged.action, ..About::of(subject) };
-            let mut found = std::mem::take(&mut judged.found);
-            if let Some(more) = self.inspect_answer(message, asked) {
-                found.detections.extend(more.detections);
-                found.bounds = more.bounds;
-            }
-            self.say_found(&place, time, &about, &found, out);
+        let tool_name = match asked {
+            Asked::Call { tool_name } => Some(tool_name.clone()),
+            _ => None,
+        };
+        let subject = subject(asked);
+        let about = About {
+            tool_name,
+            id: Some(id.clone()),
+            action: judged.action,
+            ..About::of(subject.unwrap_or(Subject::Result))
+        };
+        let mut found = std::mem::take(&mut judged.found);
+        if let Some(more) = subject.and_then(|_| self.inspect_answer(message, asked)) {
+            found.detections.extend(more.detections);
+            found.bounds = more.bounds;
         }
+        self.say_found(&place, time, &about, &found, out);
         if self.config.verbose && !matches!(asked, Asked::Call { .. }) {
             let answers = Some(method);
             let said = self.recorder.message(

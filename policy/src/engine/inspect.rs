@@ -80,9 +80,7 @@ impl Engine {
         out: &mut Vec<Output>,
     ) {
         let Some(inspection) = &self.config.inspection else { return };
-        let bounds = &found.bounds;
-        self.counters.inspection_bounds +=
-            bounds.detections_dropped + bounds.matches_dropped + bounds.budget_exceeded + bounds.keys_dropped;
+        self.counters.inspection_bounds += found.bounds.total();
         let threshold = inspection.alert_threshold;
         for detection in found.detections.iter().filter(|detection| detection.severity >= threshold) {
             self.counters.detections += 1;

@@ -59,7 +59,7 @@ pub enum Subject {
     Resource,
     /// The arguments of a call.
     Arguments,
-    /// The result of a call.
+    /// The result of a call, or of a request of none of these.
     Result,
     /// What a server asks the client's model.
     Sampling,

@@ -279,11 +279,16 @@ impl Builder<'_> {
             }
             GuardKind::ResultInjection => {
                 let config = self.told(config, at, Default::default());
-                Box::new(ResultInjection { detector: Arc::clone(self.detector), threshold, config })
+                Box::new(ResultInjection {
+                    detector: Arc::clone(self.detector),
+                    threshold,
+                    config,
+                    bounds: 0,
+                })
             }
             GuardKind::Sampling => {
                 let config = self.told(config, at, Default::default());
-                Box::new(Sampling { detector: Arc::clone(self.detector), threshold, config })
+                Box::new(Sampling { detector: Arc::clone(self.detector), threshold, config, bounds: 0 })
             }
             GuardKind::DisabledTool | GuardKind::AdminToken => {
                 let (name, tools) = if kind == GuardKind::DisabledTool {

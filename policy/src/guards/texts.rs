@@ -50,6 +50,8 @@ pub(super) struct ResultInjection {
     pub(super) detector: Arc<Detector>,
     pub(super) threshold: Severity,
     pub(super) config: ResultInjectionConfig,
+    /// Bounds that inspections reached.
+    pub(super) bounds: u64,
 }
 
 impl Guard for ResultInjection {
@@ -81,6 +83,7 @@ impl Guard for ResultInjection {
             _ => return allow(),
         };
         let inspection = self.detector.result(result.get(), facts.tool_names);
+        self.bounds += inspection.bounds.total();
         if inspection.detections.is_empty() {
             return allow();
         }
@@ -92,6 +95,10 @@ impl Guard for ResultInjection {
         let what = format!("{what} of server '{}'", short(&facts.server.0));
         act(inspection, self.threshold, self.config.action, facts.trust, ("result_injection", what))
     }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        vec![("guards_inspection_bounds", self.bounds)]
+    }
 }
 
 /// `sampling`
@@ -100,6 +107,8 @@ pub(super) struct Sampling {
     pub(super) detector: Arc<Detector>,
     pub(super) threshold: Severity,
     pub(super) config: SamplingConfig,
+    /// Bounds that inspections reached.
+    pub(super) bounds: u64,
 }
 
 /// Whether a method is one by which a server asks the client's model, or its user.
@@ -139,7 +148,12 @@ impl Guard for Sampling {
         }
         let Some(params) = params else { return allow() };
         let inspection = self.detector.sampling(params.get());
+        self.bounds += inspection.bounds.total();
         act(inspection, self.threshold, self.config.action, facts.trust, ("sampling_injection", what))
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        vec![("guards_inspection_bounds", self.bounds)]
     }
 }
 
