@@ -121,9 +121,10 @@ impl Engine {
         }
     }
 
-    /// Takes one input in and appends what follows from it to `out`, after what is due.
+    /// Takes one input in and appends what follows from it to `out`, after what was due when it was captured. What is
+    /// due since then may have been overtaken by inputs that are still to come: that is for [`Engine::tick`].
     pub fn handle(&mut self, input: Input<'_>, now: Timestamp, out: &mut Vec<Output>) {
-        self.tick(now, out);
+        self.tick(input.time().map_or(now, |time| time.min(now)), out);
         match input {
             Input::Exec(exec) => {
                 let connection = exec.connection;
@@ -160,7 +161,8 @@ impl Engine {
         }
     }
 
-    /// Does what is due at `now`: held requests are said, ends are said, early answers are given up.
+    /// Does what is due at `now`: held requests are said, ends are said, early answers are given up. To be called when
+    /// everything that was captured until then was handed in.
     pub fn tick(&mut self, now: Timestamp, out: &mut Vec<Output>) {
         while let Some((time, due)) = self.due.first().copied().filter(|(time, _)| *time <= now) {
             self.due.remove(&(time, due));

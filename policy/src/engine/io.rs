@@ -85,6 +85,22 @@ pub enum Input<'a> {
     Approve(Approve<'a>),
 }
 
+impl Input<'_> {
+    /// When it was captured; `None` of what is no part of any stream.
+    pub(super) fn time(&self) -> Option<Timestamp> {
+        match self {
+            Self::Exec(exec) => Some(exec.time),
+            Self::Open { time, .. }
+            | Self::Frame { time, .. }
+            | Self::Junk { time, .. }
+            | Self::Gap { time, .. }
+            | Self::Exit { time, .. }
+            | Self::Closed { time, .. } => Some(*time),
+            Self::Approve(_) => None,
+        }
+    }
+}
+
 /// What somebody has decided about a tool, whether they were asked ([`crate::event::ApprovalRequested`]) or not.
 #[derive(Clone, Copy, Debug)]
 pub struct Approve<'a> {

@@ -363,3 +363,18 @@ fn nothing_is_held_of_a_server_that_starts_none() {
     assert_eq!(bench.said(), ["1 s called t 7"]);
     assert_eq!(bench.engine.relays.count(), 0);
 }
+
+/// An agent that is behind takes in what was passed on at once a good while later.
+#[test]
+fn how_long_a_relay_took_is_told_by_when_it_was_captured() {
+    let mut bench = relay();
+    bench.out.clear();
+    let captured = bench.now;
+    for (connection, id) in [(1, 7), (2, 3)] {
+        bench.now += HELD * MS;
+        let (text, time) = (call(id, "t"), Timestamp(captured + connection));
+        let (connection, direction) = (ConnectionId(connection), Direction::ClientToServer);
+        bench.input(Input::Frame { connection, direction, time, bytes: text.as_bytes() });
+    }
+    assert_eq!(bench.said(), ["2 inner called t 7 via relay"]);
+}
