@@ -159,12 +159,14 @@ pub fn rules(config: &Config) -> Result<RuleSet, Unusable> {
     let files = section.rule_files.iter().enumerate().filter(|_| section.enabled);
     for (index, path) in files {
         match read_rules(path) {
-            Ok(text) => match RuleSet::parse(path.as_str(), &text).and_then(|more| rules.clone().with(more)) {
-                Ok(more) => rules = more,
-                Err(errors) => {
-                    unusable.rule_files.push(BadRules { path: path.to_string(), text, errors });
+            Ok(text) => {
+                match RuleSet::parse(path.as_str(), &text).and_then(|more| rules.clone().with(more)) {
+                    Ok(more) => rules = more,
+                    Err(errors) => {
+                        unusable.rule_files.push(BadRules { path: path.to_string(), text, errors });
+                    }
                 }
-            },
+            }
             Err(problem) => {
                 let steps = vec![Step::from("inspection"), Step::from("rule_files"), Step::from(index)];
                 unusable.add(steps, format!("{path} cannot be used: {problem}"));

@@ -299,6 +299,8 @@ impl Agent {
                     self.kernel.remove(id.0);
                     self.capture.forget(id.0);
                 }
+                // Nothing asks for it yet.
+                Output::Failed(_) => {}
             }
         }
     }
@@ -435,7 +437,7 @@ impl Agent {
     fn counters(&self) -> BTreeMap<String, u64> {
         let capture = self.capture.counters();
         let kernel = |counter| self.kernel.counter(counter);
-        let mut counters = self.engine.counters().to_map();
+        let mut counters = self.engine.counters_by_name();
         let mut add = |name: &str, value: u64| counters.insert(name.to_owned(), value);
         add("censuses_failed", self.censuses_failed);
         add("tasks_skipped", self.tasks_skipped);

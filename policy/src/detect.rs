@@ -104,6 +104,13 @@ pub struct Bounds {
     pub keys_dropped: u64,
 }
 
+impl Bounds {
+    /// All of them together.
+    pub fn total(&self) -> u64 {
+        self.detections_dropped + self.matches_dropped + self.budget_exceeded + self.keys_dropped
+    }
+}
+
 /// What a text is that no JSON definition holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {

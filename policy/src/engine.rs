@@ -5,11 +5,14 @@
 //! about. Both take `now`, which must not run backwards. Times in inputs are those of the capture and may be a
 //! little out of order: an answer can come before its request.
 
+mod answer;
+mod approval;
 mod config;
 mod connection;
 mod inspect;
 mod io;
 mod judge;
+mod lateness;
 mod listing;
 mod memory;
 mod pairing;
@@ -20,10 +23,10 @@ mod room;
 mod server;
 mod traffic;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 pub use config::{Counters, EngineConfig, EngineLimits, Inspect, Payloads};
-pub use io::{Exec, ExitStatus, Input, Output, Process};
+pub use io::{Approve, Exec, ExitStatus, Input, Output, Process};
 pub use judge::{Judge, ServerStanding};
 
 use crate::detect::DetectionCache;
@@ -31,6 +34,7 @@ use crate::event::{CaptureGap, Event, EventBody, ServerType};
 use crate::ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
 use crate::redact::Redactor;
 use crate::registry::{MemoryStore, Registry};
+use approval::{ApprovalId, Approvals};
 use connection::{Connection, Stage};
 use record::Recorder;
 use relay::{HeldId, Relays};
@@ -47,6 +51,10 @@ enum Due {
     Start(ConnectionId),
     /// The end of a server is said.
     Exit(ConnectionId),
+    /// Requests that are not answered are said.
+    Late(ConnectionId),
+    /// An approval is given up.
+    Approval(ApprovalId),
 }
 
 /// The state of everything watched.
@@ -63,7 +71,8 @@ pub struct Engine {
     sessions: inspect::Sessions,
     definitions: DetectionCache,
     registry: Registry,
-    judge: Option<Judge>,
+    judge: Judge,
+    approvals: Approvals,
     /// The turn of the model that the input belongs to, where the recording tells.
     turn: Option<String>,
     memory: memory::Memory,
@@ -103,7 +112,8 @@ impl Engine {
             sessions: inspect::Sessions::default(),
             definitions: DetectionCache::new(CACHED_DEFINITIONS),
             registry,
-            judge: None,
+            judge: Judge::default(),
+            approvals: Approvals::default(),
             turn: None,
             memory: memory::Memory::default(),
             due: BTreeSet::new(),
@@ -111,9 +121,10 @@ impl Engine {
         }
     }
 
-    /// Takes one input in and appends what follows from it to `out`, after what is due.
+    /// Takes one input in and appends what follows from it to `out`, after what was due when it was captured. What is
+    /// due since then may have been overtaken by inputs that are still to come: that is for [`Engine::tick`].
     pub fn handle(&mut self, input: Input<'_>, now: Timestamp, out: &mut Vec<Output>) {
-        self.tick(now, out);
+        self.tick(input.time().map_or(now, |time| time.min(now)), out);
         match input {
             Input::Exec(exec) => {
                 let connection = exec.connection;
@@ -146,10 +157,12 @@ impl Engine {
             }
             Input::Exit { connection, pid, time, status } => self.exit(connection, pid, time, status, now),
             Input::Closed { connection, time } => self.close(connection, time, out),
+            Input::Approve(approve) => self.approve(approve, now, out),
         }
     }
 
-    /// Does what is due at `now`: held requests are said, ends are said, early answers are given up.
+    /// Does what is due at `now`: held requests are said, ends are said, early answers are given up. To be called when
+    /// everything that was captured until then was handed in.
     pub fn tick(&mut self, now: Timestamp, out: &mut Vec<Output>) {
         while let Some((time, due)) = self.due.first().copied().filter(|(time, _)| *time <= now) {
             self.due.remove(&(time, due));
@@ -172,6 +185,8 @@ impl Engine {
                         self.say_exit(connection, time, out);
                     }
                 }
+                Due::Late(connection) => self.say_late(connection, now, out),
+                Due::Approval(approval) => self.give_up_approval(approval, time, out),
             }
         }
     }
@@ -184,6 +199,15 @@ impl Engine {
     /// What happened so far, in numbers.
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// All that is counted, by name: those of the engine, `registry_…`, `guards_…`, and bounds of single guards.
+    pub fn counters_by_name(&self) -> BTreeMap<String, u64> {
+        let mut all = self.counters.to_map();
+        let registry = self.registry.counters().to_map().into_iter();
+        all.extend(registry.map(|(name, count)| (format!("registry_{name}"), count)));
+        all.extend(self.judge.counters());
+        all
     }
 
     fn direct_outer(&self, id: ConnectionId) -> Option<&Connection> {

@@ -4,6 +4,7 @@
 //! against that. Field names are those of docs/requirements.md wherever it lists one.
 
 mod agent;
+mod approval;
 mod detection;
 mod judgement;
 mod server;
@@ -13,16 +14,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
 pub use agent::{AgentLoss, AgentStarted, AgentStopped};
+pub use approval::{ApprovalDenied, ApprovalGranted, ApprovalRequested, ApprovalTimedOut};
 pub use detection::{Category, Detection, Form, Match, Severity};
 pub use judgement::{
-    Action, CrossServerBlocked, DefinitionChanged, Detected, ListChanged, ListKind, RelatedCall,
-    RequestBlocked, Subject, ToolChanged, ToolRemoved,
+    Action, CrossServerBlocked, Decided, DefinitionChanged, Detected, ListChanged, ListKind, RelatedCall,
+    RequestBlocked, RequestWarned, Subject, ToolChanged, ToolRemoved,
 };
 pub use server::{
     Identity, MatchedBy, PerDirection, ProcessInfo, ServerExited, ServerInitialized, ServerStarted,
 };
 pub use traffic::{
-    CallStatus, CaptureGap, GapCause, Message, MessageKind, ToolCalled, ToolResult, ToolSeen, ToolStatus,
+    CallStatus, CaptureGap, ConcurrencyExceeded, GapCause, Message, MessageKind, RequestTimedOut, ToolCalled,
+    ToolResult, ToolSeen, ToolStatus,
 };
 
 use crate::ids::{ConnectionId, ServerId, SessionId, Timestamp};
@@ -146,8 +149,22 @@ bodies! {
     ToolCalled = "mcp_tool_called",
     /// A rule about several servers of a session objects to a call.
     CrossServerBlocked = "mcp_cross_server_blocked",
-    /// Guards object to something that is no tool call.
+    /// Guards object to a request or an answer that is of no tool call.
     RequestBlocked = "mcp_request_blocked",
+    /// Guards remarked something on such a request or answer.
+    RequestWarned = "mcp_request_warned",
+    /// A tool is held until somebody approves it.
+    ApprovalRequested = "mcp_approval_requested",
+    /// Somebody approved a tool.
+    ApprovalGranted = "mcp_approval_granted",
+    /// Somebody denied a tool.
+    ApprovalDenied = "mcp_approval_denied",
+    /// Nobody approved a tool in time.
+    ApprovalTimedOut = "mcp_approval_timed_out",
+    /// A request is unanswered for longer than the server may take.
+    RequestTimedOut = "mcp_request_timed_out",
+    /// A server is asked more at once than it should be.
+    ConcurrencyExceeded = "mcp_concurrency_exceeded",
     /// A tool call was answered.
     ToolResult = "mcp_tool_result",
     /// Any other message; only when asked for (`--verbose`).

@@ -249,6 +249,15 @@ pub enum PinState {
     Changed,
 }
 
+/// Why a tool stays denied whose approval was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Somebody said no.
+    Denied,
+    /// Nobody said anything in time.
+    TimedOut,
+}
+
 /// What is known of a tool.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolFacts {
@@ -266,6 +275,8 @@ pub struct ToolFacts {
     pub risk: RiskLevel,
     /// Such as `fs.write`.
     pub side_effects: BTreeSet<String>,
+    /// Whether an approval of this definition was refused, and how. Never of one that is approved.
+    pub refusal: Option<Refusal>,
     /// What was found in the definition.
     pub detections: Vec<Detection>,
     /// The worst of it.
@@ -331,7 +342,8 @@ pub struct Facts<'a> {
     pub tool_names: &'a ToolNames,
     /// The client's place in the configuration.
     pub profile: &'a Profile,
-    /// Anything else, for guards that are not in this process.
+    /// Anything else, for guards that are not in this process: `server` and `client`, each with `pid`, `uid`, `cgroup_id`
+    /// and `executable` of the process, null where it is not known.
     pub metadata: &'a Value,
 }
 
@@ -345,6 +357,14 @@ pub struct Denial {
     /// More, for machines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
+}
+
+impl Denial {
+    /// Whether the approval of the tool ends it, so that somebody is to be asked for it. A denial with the code
+    /// `approval_required` is one of these, whichever guard's.
+    pub fn awaits_approval(&self) -> bool {
+        matches!(self.code.as_str(), "approval_required" | "shadow_tool" | "tool_changed")
+    }
 }
 
 /// How what is recorded is changed.
@@ -410,6 +430,15 @@ pub enum GuardError {
     Internal(String),
 }
 
+/// What is recorded in place of what was sent, as JSON; `None` where nothing of it was redacted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recorded {
+    /// Of a request: its params.
+    pub params: Option<String>,
+    /// Of a call or a request for a prompt, its arguments; of an answer, its result.
+    pub body: Option<String>,
+}
+
 /// What all guards together said of an operation, in the end.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdict {
@@ -417,6 +446,8 @@ pub struct Verdict {
     pub denied: Option<(GuardKind, Denial)>,
     /// How what is recorded is changed, in order.
     pub modifications: Vec<(GuardKind, Modification)>,
+    /// What came of redactions.
+    pub recorded: Recorded,
     /// Guards that failed and let it pass, and why.
     pub failed_open: Vec<(GuardKind, GuardError)>,
     /// Whether a denial really stopped it.

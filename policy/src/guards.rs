@@ -26,7 +26,9 @@ mod texts;
 
 use serde_json::Value;
 
-use crate::guard::{Answer, Decision, Denial, GuardError, GuardKind, Modification, Phase};
+use crate::guard::{
+    Answer, Decision, Denial, GuardError, GuardKind, Modification, Phase, Refusal, ToolFacts,
+};
 
 pub use build::{build, default_priority};
 pub use executor::{
@@ -92,7 +94,24 @@ fn deny(code: &str, message: String) -> Result<Answer, GuardError> {
 
 #[allow(clippy::unnecessary_wraps, reason = "what guards return")]
 fn deny_with(code: &str, message: String, details: Value) -> Result<Answer, GuardError> {
-    Ok(Decision::Deny(Denial { code: code.to_owned(), message, details: Some(details) }).into())
+    let details = Some(details).filter(|details| !details.is_null());
+    Ok(Decision::Deny(Denial { code: code.to_owned(), message, details }).into())
+}
+
+/// Denies a call of a tool until that is approved: with this code, or with what became of the approval.
+fn hold(tool: Option<&ToolFacts>, code: &str, message: String, details: Value) -> Result<Answer, GuardError> {
+    match tool.and_then(|tool| tool.refusal) {
+        None if code == "approval_required" => {
+            deny_with(code, format!("{message}; it waits for approval"), details)
+        }
+        None => deny_with(code, message, details),
+        Some(Refusal::Denied) => {
+            deny_with("approval_denied", format!("{message}; its approval was denied"), details)
+        }
+        Some(Refusal::TimedOut) => {
+            deny_with("approval_timed_out", format!("{message}; nobody approved it in time"), details)
+        }
+    }
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "what guards return")]

@@ -25,6 +25,7 @@
 
 pub mod classify;
 pub mod config;
+mod counters;
 pub mod detect;
 pub mod discovery;
 pub mod engine;
@@ -41,7 +42,8 @@ pub mod wire;
 
 pub use discovery::{Declared, NamePatterns};
 pub use engine::{
-    Counters, Engine, EngineConfig, EngineLimits, Exec, ExitStatus, Input, Inspect, Output, Payloads, Process,
+    Approve, Counters, Engine, EngineConfig, EngineLimits, Exec, ExitStatus, Input, Inspect, Output,
+    Payloads, Process,
 };
 pub use event::{Event, EventBody, GapCause};
 pub use ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};

@@ -31,7 +31,7 @@ use config::Kept;
 pub use config::{RegistryCounters, RegistryError, RegistryLimits, RegistrySettings};
 pub use diff::{Diff, FieldChange};
 pub use page::{Change, ChangeKind, Offer, Outcome, Page};
-pub use pin::{PinRecord, Said};
+pub use pin::{Denied, PinRecord, Said};
 pub use shadow::Finding;
 pub use store::{Approval, Item, ItemKind, MemoryStore, PinKey, Store, StoreError};
 
@@ -62,6 +62,8 @@ pub struct Standing<'a> {
     pub pin: PinState,
     /// Whether somebody approved this definition.
     pub approved: bool,
+    /// Whether somebody said that it must not be used.
+    pub denied: bool,
     /// What its name has against it.
     pub detection: Option<&'a Detection>,
     /// The server that was first with that name. `None` where two declared servers share a plain name.
@@ -118,6 +120,7 @@ struct Listed {
     hash: String,
     pin: PinState,
     approved: bool,
+    denied: bool,
     finding: Option<Box<Finding>>,
 }
 
@@ -248,6 +251,27 @@ impl Registry {
         items.map(|(name, listed)| (name.as_str(), listed.standing()))
     }
 
+    /// Whose pins those of a connection are.
+    pub fn key(&self, id: ConnectionId) -> Option<&PinKey> {
+        self.connections.get(&id).map(|connection| &connection.peer.key)
+    }
+
+    /// The connections to a server, with whose pins they are: several where the server runs for several users, or
+    /// another program has its name.
+    pub fn servers<'a>(&'a self, server: &'a ServerId) -> impl Iterator<Item = (ConnectionId, &'a PinKey)> {
+        let keys = self.connections.values().map(|connection| (connection.id, &connection.peer.key));
+        keys.filter(move |(_, key)| key.server == *server)
+    }
+
+    /// A tool that a connection lists is not to be known of it until it lists it again. Its pin stays.
+    pub fn leave_out(&mut self, id: ConnectionId, name: &str) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let Some(list) = connection.lists.get_mut(&ItemKind::Tool) else { return };
+        if list.items.remove(&bounded_name(name)).is_some() {
+            self.kept.remove(connection.peer.key.uid, 1);
+        }
+    }
+
     fn list(&self, id: ConnectionId) -> Option<&List> {
         self.connections.get(&id)?.lists.get(&ItemKind::Tool)
     }
@@ -277,6 +301,31 @@ impl Registry {
         by: &str,
         at: Timestamp,
     ) -> Result<(), RegistryError> {
+        self.amend(key, item, hash, |record| record.approve(hash, by, at))
+    }
+
+    /// Notes that the definition of `item` with this hash must not be used, on any connection, until it is approved.
+    ///
+    /// # Errors
+    /// As of [`Registry::approve`]; nothing is noted then.
+    pub fn deny(
+        &mut self,
+        key: &PinKey,
+        item: &Item,
+        hash: &str,
+        by: &str,
+        at: Timestamp,
+    ) -> Result<(), RegistryError> {
+        self.amend(key, item, hash, |record| record.deny(hash, by, at))
+    }
+
+    fn amend(
+        &mut self,
+        key: &PinKey,
+        item: &Item,
+        hash: &str,
+        change: impl FnOnce(&mut PinRecord),
+    ) -> Result<(), RegistryError> {
         let (server, name) = (key.server.to_string(), item.name.clone());
         let Some(mut record) = self.pins(key)?.remove(item) else {
             return Err(RegistryError::Unknown { server, name });
@@ -285,7 +334,7 @@ impl Registry {
             let (hash, current) = (hash.to_owned(), record.current);
             return Err(RegistryError::OtherHash { server, name, hash, current });
         }
-        record.approve(hash, by, at);
+        change(&mut record);
         let update = [(item.clone(), record)];
         self.stored(|store| store.put(key, &update, &[]))?;
         if let Some(server) = self.servers.get_mut(key).filter(|server| server.loaded) {
@@ -364,6 +413,7 @@ impl Listed {
     fn compare(&mut self, record: Option<&PinRecord>) {
         self.pin = record.map_or(PinState::Unpinned, |record| record.state_of(&self.hash));
         self.approved = record.is_some_and(|record| record.approved.is_some() && record.hash == self.hash);
+        self.denied = record.is_some_and(|record| record.denies(&self.hash));
     }
 
     fn standing(&self) -> Standing<'_> {
@@ -372,6 +422,7 @@ impl Listed {
             hash: &self.hash,
             pin: self.pin,
             approved: self.approved,
+            denied: self.denied,
             detection: finding.map(|finding| &finding.detection),
             shadows: finding.and_then(|finding| finding.shadows.as_ref()),
         }

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use anstyle::{AnsiColor, Style};
 use mcpwarden_policy::{
     Direction, Event, EventBody,
-    event::{CallStatus, Severity},
+    event::{Action, CallStatus, Decided, DefinitionChanged, Severity, ToolChanged},
     registry::Diff,
 };
 use serde_json::Value;
@@ -51,6 +51,10 @@ fn mark(body: &EventBody) -> (&'static str, Style) {
         EventBody::ServerInitialized(_) => ("ready   ", colour(AnsiColor::Green)),
         EventBody::ToolSeen(_) => ("tool    ", colour(AnsiColor::Cyan)),
         EventBody::ToolCalled(_) => ("call    ", colour(AnsiColor::Yellow)),
+        EventBody::ToolChanged(ToolChanged { action: Action::Allow, .. })
+        | EventBody::DefinitionChanged(DefinitionChanged { action: Action::Allow, .. }) => {
+            ("changed ", colour(AnsiColor::Cyan))
+        }
         EventBody::ToolChanged(_) | EventBody::DefinitionChanged(_) => ("CHANGED ", colour(AnsiColor::Red)),
         EventBody::ToolRemoved(_) | EventBody::ListChanged(_) => ("changed ", colour(AnsiColor::Cyan)),
         EventBody::Detected(found) if found.detection.severity < Severity::High => {
@@ -60,6 +64,13 @@ fn mark(body: &EventBody) -> (&'static str, Style) {
         EventBody::CrossServerBlocked(_) | EventBody::RequestBlocked(_) => {
             ("BLOCKED ", colour(AnsiColor::Red))
         }
+        EventBody::RequestWarned(_) => ("warned  ", colour(AnsiColor::Yellow)),
+        EventBody::ApprovalRequested(_) => ("APPROVE?", colour(AnsiColor::Red)),
+        EventBody::ApprovalGranted(_) => ("approved", colour(AnsiColor::Green)),
+        EventBody::ApprovalDenied(_) => ("denied  ", colour(AnsiColor::Magenta)),
+        EventBody::ApprovalTimedOut(_) => ("expired ", colour(AnsiColor::Magenta)),
+        EventBody::RequestTimedOut(_) => ("LATE    ", colour(AnsiColor::Red)),
+        EventBody::ConcurrencyExceeded(_) => ("CROWDED ", colour(AnsiColor::Red)),
         EventBody::ToolResult(result) if result.status == CallStatus::Error => {
             ("error   ", colour(AnsiColor::Red))
         }
@@ -157,14 +168,42 @@ fn body(event: &Event, line: &mut Line) {
         EventBody::RequestBlocked(blocked) => {
             line.plain(&format!("  {} {}", clean(&blocked.method), clean(&blocked.reason)));
         }
+        EventBody::RequestWarned(warned) => {
+            line.plain(&format!("  {}", clean(&warned.method)));
+            for warning in &warned.warnings {
+                line.plain(&format!("  {}", clean(warning)));
+            }
+            if !warned.tools_left_out.is_empty() {
+                line.plain(&format!("  left out: {}", clean(&warned.tools_left_out.join(", "))));
+            }
+        }
+        EventBody::ApprovalRequested(asked) => {
+            line.plain(&format!("  {} {}", clean(&asked.tool_name), clean(&asked.reason)));
+            line.dim(&format!("  {}", clean(&asked.tool_hash)));
+        }
+        EventBody::ApprovalGranted(granted) => {
+            line.plain(&format!("  {} by {}", clean(&granted.tool_name), clean(&granted.by)));
+        }
+        EventBody::ApprovalDenied(denied) => {
+            line.plain(&format!("  {} by {}", clean(&denied.tool_name), clean(&denied.by)));
+        }
+        EventBody::ApprovalTimedOut(given_up) => {
+            line.plain(&format!("  {} nobody approved it in time", clean(&given_up.tool_name)));
+        }
+        EventBody::RequestTimedOut(late) => {
+            let what = late.tool_name.as_deref().unwrap_or(&late.method);
+            let seconds = late.age_ns as f64 / 1e9;
+            line.plain(&format!("  {} unanswered for {seconds:.1} s", clean(what)));
+            line.dim(&format!("  id {}", clean(&late.jsonrpc_id.to_string())));
+        }
+        EventBody::ConcurrencyExceeded(crowded) => {
+            let (open, most) = (crowded.open_requests, crowded.max_concurrent);
+            line.plain(&format!("  {open} requests open, {most} are the most"));
+        }
         EventBody::ToolCalled(call) => {
             line.plain(&format!("  {} {}", clean(&call.tool_name), value(&call.input)));
             line.dim(&format!("  id {}", clean(&call.jsonrpc_id.to_string())));
-            if let (Some(guard), Some(reason)) = (call.guard, &call.reason) {
-                let what = if call.enforced { "blocked" } else { "not enforced" };
-                let red = Style::new().fg_color(Some(AnsiColor::Red.into()));
-                line.styled(red, &format!("  {what}: {}: {}", guard.name(), clean(reason)));
-            }
+            decided(&call.decided, line);
         }
         EventBody::ToolResult(result) => {
             let millis = result.latency_ns as f64 / 1e6;
@@ -173,6 +212,7 @@ fn body(event: &Event, line: &mut Line) {
                 line.plain(&format!("  code {code}"));
             }
             line.dim(&format!("  id {}", clean(&result.jsonrpc_id.to_string())));
+            decided(&result.decided, line);
         }
         EventBody::Message(message) => {
             line.plain(&format!(
@@ -209,6 +249,15 @@ fn body(event: &Event, line: &mut Line) {
                 word(&gap.cause)
             ));
         }
+    }
+}
+
+/// Who objects to a call or to its answer, and why.
+fn decided(decided: &Decided, line: &mut Line) {
+    if let (Some(guard), Some(reason)) = (decided.guard, &decided.reason) {
+        let what = if decided.enforced { "blocked" } else { "not enforced" };
+        let red = Style::new().fg_color(Some(AnsiColor::Red.into()));
+        line.styled(red, &format!("  {what}: {}: {}", guard.name(), clean(reason)));
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use mcpwarden_policy::config;
 use mcpwarden_policy::detect::{Detector, RuleSet};
+use mcpwarden_policy::engine::Judge;
 use mcpwarden_policy::event::Action;
 use mcpwarden_policy::hash::json_hash;
 use mcpwarden_policy::{
@@ -137,7 +138,7 @@ impl Subject {
         let detector =
             Arc::new(Detector::new(rules, &config.detect()).map_err(|errors| format!("{errors:?}"))?);
         let alert_threshold = config.inspection.alert_threshold;
-        let judge = config.judge(&detector).map_err(|errors| format!("{errors:?}"))?;
+        let judge = Judge::new(&config, Vec::new(), &detector)?;
         let engine = Engine::new(EngineConfig {
             patterns: config.patterns()?,
             declared: config.declared(),
@@ -196,7 +197,7 @@ impl Subject {
             for output in self.out.drain(..) {
                 match output {
                     Output::Event(event) => match &event.body {
-                        EventBody::ToolCalled(call) if call.action == Action::Allow => {}
+                        EventBody::ToolCalled(call) if call.decided.action == Action::Allow => {}
                         EventBody::ToolResult(_) => {}
                         other => return Err(format!("nothing else was to be said: {other:?}").into()),
                     },

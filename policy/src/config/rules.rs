@@ -60,6 +60,7 @@ const NOT_YET: &[&str] = &[
     "servers.[].headers_from",
     "servers.[].tls_fingerprint",
     "servers.[].egress",
+    "registry.persistent",
     "network",
     "enforcement",
     "store",

@@ -1,9 +1,9 @@
 //! What the engine is told at start, and what it counts.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::counters::counters;
 use crate::detect::{DetectConfig, Detector, RuleError, RuleSet};
 use crate::discovery::{Declared, NamePatterns};
 use crate::event::Severity;
@@ -48,6 +48,10 @@ pub struct EngineLimits {
     pub pin_bytes: usize,
     /// Tools remembered for each connection.
     pub tools: usize,
+    /// Tools of which it is known that they wait for approval, or waited in vain.
+    pub approvals: usize,
+    /// Those of one user's servers.
+    pub approvals_per_user: usize,
     /// Requests to a relay that are held to see whether it passes them on, over all connections.
     pub held_requests: usize,
     /// Bytes of those.
@@ -83,9 +87,12 @@ impl Default for EngineLimits {
             early_response_wait: Duration::from_secs(30),
             pin_bytes: 16 << 20,
             tools: 10_000,
+            approvals: 1_024,
+            approvals_per_user: 256,
             held_requests: 4_096,
             held_bytes: 32 * 1024 * 1024,
-            relay_hold: Duration::from_millis(25),
+            // A gateway in an interpreted language takes tens of milliseconds while it starts or collects garbage.
+            relay_hold: Duration::from_millis(100),
             // A gateway may start what is behind it when it is first asked.
             relay_late: Duration::from_secs(30),
             opening_frames: 8,
@@ -159,24 +166,7 @@ impl EngineConfig {
     }
 }
 
-macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What happened so far, in numbers. They only grow.
-        #[derive(Clone, Debug, Default, PartialEq, Eq)]
-        pub struct Counters {
-            $($(#[$doc])* pub $name: u64,)*
-        }
-
-        impl Counters {
-            /// All of them by name, for `agent_stopped` and metrics.
-            pub fn to_map(&self) -> BTreeMap<String, u64> {
-                BTreeMap::from([$((stringify!($name).to_owned(), self.$name),)*])
-            }
-        }
-    };
-}
-
-counters! {
+counters! { Counters {
     /// Frames handed in.
     frames,
     /// Messages found in them.
@@ -223,10 +213,6 @@ counters! {
     id_reused,
     /// Tools that were not remembered since there were too many; each sight of one is said again.
     tools_overflow,
-    /// Servers whose definitions are not compared since there were too many.
-    registry_refused,
-    /// Pins that could not be read or kept.
-    store_errors,
     /// What guards object to.
     denials,
     /// Things found that are bad enough to be events.
@@ -239,4 +225,18 @@ counters! {
     relayed_requests,
     /// Requests to a relay that were not held since there were too many.
     held_overflow,
-}
+    /// Tools that somebody was asked to approve.
+    approvals_requested,
+    /// Tools approved by hand.
+    approvals_granted,
+    /// Tools denied by hand.
+    approvals_denied,
+    /// Tools that nobody approved in time.
+    approvals_timed_out,
+    /// Times that nobody was asked about a held tool since too many wait.
+    approvals_refused,
+    /// Requests that were unanswered for too long.
+    requests_timed_out,
+    /// Times that a server was asked too much at once.
+    concurrency_exceeded,
+}}

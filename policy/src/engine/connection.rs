@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
+use serde_json::{Value, json};
+
 use super::config::EngineLimits;
 use super::io::{Exec, ExitStatus, Process};
 use super::memory::Account;
@@ -70,6 +72,12 @@ pub(super) struct Connection {
     pub(super) inners: Vec<ConnectionId>,
     /// Client to server, server to client.
     requests: [Pairing; 2],
+    /// Whether a look at late answers is due.
+    pub(super) watched: bool,
+    /// Whether it was said that too much is open.
+    pub(super) crowded: bool,
+    /// For guards that are not in this process: see [`Connection::describe`].
+    pub(super) metadata: Value,
     /// Digests of names and hashes of definitions that were said.
     pub(super) said: HashSet<[u8; 16]>,
     /// What is known of the tools that it lists, by name.
@@ -103,6 +111,9 @@ impl Connection {
             outer: None,
             inners: Vec::new(),
             requests: [Pairing::default(), Pairing::default()],
+            watched: false,
+            crowded: false,
+            metadata: Value::Null,
             said: HashSet::new(),
             tools: HashMap::new(),
             tools_bytes: 0,
@@ -242,6 +253,20 @@ impl Connection {
     /// The program that names the server.
     pub(super) fn naming(&self) -> Option<&Process> {
         self.best.as_ref().and_then(|(_, _, at)| self.chain.get(*at))
+    }
+
+    /// Who speaks to whom: the process that serves, and its client.
+    pub(super) fn describe(&mut self) {
+        let about = |process: &Process| {
+            json!({
+                "pid": process.pid,
+                "uid": process.uid,
+                "cgroup_id": process.cgroup_id,
+                "executable": process.executable,
+            })
+        };
+        let (server, client) = (self.chain.last().map(about), self.client.as_ref().map(about));
+        self.metadata = json!({ "server": server, "client": client });
     }
 
     /// The id it has, or would have if it were announced now.

@@ -7,14 +7,12 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::io::Output;
-use super::pairing::{Answered, Asked};
 use super::record::{MAX_NAME_BYTES, clip, tool_id};
 use super::{Engine, Place};
-use crate::detect::{self, Inspection, ToolNames};
+use crate::detect::{Inspection, ToolNames};
 use crate::event::{Action, Detected, Subject};
-use crate::guard::Operation;
 use crate::ids::{SessionId, Timestamp};
-use crate::protocol::{Kind, Message, Method, members, string};
+use crate::protocol::members;
 
 /// Most tool names that are remembered of a session.
 const MAX_SESSION_TOOLS: usize = 10_000;
@@ -82,9 +80,7 @@ impl Engine {
         out: &mut Vec<Output>,
     ) {
         let Some(inspection) = &self.config.inspection else { return };
-        let bounds = &found.bounds;
-        self.counters.inspection_bounds +=
-            bounds.detections_dropped + bounds.matches_dropped + bounds.budget_exceeded + bounds.keys_dropped;
+        self.counters.inspection_bounds += found.bounds.total();
         let threshold = inspection.alert_threshold;
         for detection in found.detections.iter().filter(|detection| detection.severity >= threshold) {
             self.counters.detections += 1;
@@ -109,88 +105,6 @@ impl Engine {
             (Some(inspection), Some(arguments)) => inspection.detector.arguments(arguments.get()),
             _ => Inspection::default(),
         }
-    }
-
-    /// Inspects an answer, by what was asked. Tool definitions are inspected one by one where they are registered.
-    pub(super) fn inspect_answer(
-        &mut self,
-        place: &Place,
-        time: Timestamp,
-        message: &Message<'_>,
-        to: Answered<'_>,
-        out: &mut Vec<Output>,
-    ) {
-        let Answered { asked, id, .. } = to;
-        let Some(detector) = self.config.inspection.as_ref().map(|inspection| inspection.detector.clone())
-        else {
-            return;
-        };
-        let (subject, tool_name) = match asked {
-            Asked::Call { tool_name } => (Subject::Result, Some(tool_name.clone())),
-            Asked::Initialize(_) => (Subject::Instructions, None),
-            Asked::List { .. } => (Subject::Definition, None),
-            Asked::Other { method } if method.starts_with("prompts/") => (Subject::Prompt, None),
-            Asked::Other { method } if method.starts_with("resources/") => (Subject::Resource, None),
-            Asked::Other { .. } => return,
-        };
-        let mut about = About { tool_name, id: Some(id.clone()), ..About::of(subject) };
-        let found = match (&message.kind, asked) {
-            (Kind::Error { message, .. }, _) => {
-                detector.text(detect::Subject::Error, "/error/message", message)
-            }
-            (Kind::Response { result, .. }, Asked::Initialize(_)) => {
-                let [instructions] = members(result.get(), ["instructions"]);
-                detector.text(detect::Subject::Instructions, "/instructions", &string(instructions))
-            }
-            // These are inspected one by one, where they are compared with what was known.
-            (Kind::Response { .. }, Asked::List { .. }) => return,
-            (Kind::Response { result, .. }, Asked::Other { method }) if method.ends_with("list") => {
-                // A list of resources is made of definitions as well.
-                let found = self.definitions.tool(&detector, result.get());
-                return self.say_found(place, time, &about, &found, out);
-            }
-            // A guard does.
-            (Kind::Response { result, .. }, Asked::Call { tool_name }) if self.judge.is_some() => {
-                let operations = [
-                    Operation::ToolResult { tool_name, result: Some(result) },
-                    Operation::Response { method: "tools/call", result: Some(result) },
-                ];
-                let judged = self.judge(place, &operations, Some(tool_name), time);
-                about.action = judged.action;
-                judged.found
-            }
-            (Kind::Response { result, .. }, Asked::Call { .. } | Asked::Other { .. }) => {
-                match self.session_names(&place.session) {
-                    Some(names) => detector.result(result.get(), &names),
-                    None => detector.result(result.get(), &ToolNames::default()),
-                }
-            }
-            _ => return,
-        };
-        self.say_found(place, time, &about, &found, out);
-    }
-
-    /// Inspects what a server asks of the model or the user.
-    pub(super) fn inspect_server_request(
-        &mut self,
-        place: &Place,
-        time: Timestamp,
-        message: &Message<'_>,
-        out: &mut Vec<Output>,
-    ) {
-        let Kind::Request { id, method, params: Some(params) } = &message.kind else { return };
-        let subject = match method {
-            Method::SamplingCreateMessage => Subject::Sampling,
-            Method::ElicitationCreate => Subject::Elicitation,
-            _ => return,
-        };
-        // A guard does.
-        let Some(inspection) = self.config.inspection.as_ref().filter(|_| self.judge.is_none()) else {
-            return;
-        };
-        let found = inspection.detector.sampling(params.get());
-        let about = About { id: Some(self.recorder.id(*id)), ..About::of(subject) };
-        self.say_found(place, time, &about, &found, out);
     }
 }
 

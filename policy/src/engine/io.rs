@@ -2,6 +2,7 @@
 
 use crate::event::{Event, GapCause};
 use crate::ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
+use crate::registry::RegistryError;
 
 /// Something that happened.
 #[allow(clippy::large_enum_variant, reason = "an input is handed on once; a box for each would cost more")]
@@ -80,6 +81,43 @@ pub enum Input<'a> {
         /// When.
         time: Timestamp,
     },
+    /// Somebody has decided about a tool.
+    Approve(Approve<'a>),
+}
+
+impl Input<'_> {
+    /// When it was captured; `None` of what is no part of any stream.
+    pub(super) fn time(&self) -> Option<Timestamp> {
+        match self {
+            Self::Exec(exec) => Some(exec.time),
+            Self::Open { time, .. }
+            | Self::Frame { time, .. }
+            | Self::Junk { time, .. }
+            | Self::Gap { time, .. }
+            | Self::Exit { time, .. }
+            | Self::Closed { time, .. } => Some(*time),
+            Self::Approve(_) => None,
+        }
+    }
+}
+
+/// What somebody has decided about a tool, whether they were asked ([`crate::event::ApprovalRequested`]) or not.
+#[derive(Clone, Copy, Debug)]
+pub struct Approve<'a> {
+    /// Whose tool it is.
+    pub server: &'a ServerId,
+    /// The user that the server runs as. Needed where several users' servers have that name and tool.
+    pub uid: Option<u32>,
+    /// The server's executable or script. Needed where several programs have that name and tool.
+    pub program: Option<&'a str>,
+    /// Its name.
+    pub tool: &'a str,
+    /// Hash of the definition that was looked at; `None`: the one that the tool has now.
+    pub hash: Option<&'a str>,
+    /// Who.
+    pub by: &'a str,
+    /// Whether the definition is trusted from now on. Else its calls are denied.
+    pub grant: bool,
 }
 
 /// A program was run, or found running.
@@ -151,4 +189,6 @@ pub enum Output {
     Confirm(ConnectionId),
     /// The connection is none: stop capturing it. The engine has forgotten it.
     Drop(ConnectionId),
+    /// What [`Input::Approve`] asks for cannot be done.
+    Failed(RegistryError),
 }

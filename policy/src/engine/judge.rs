@@ -5,26 +5,31 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::inspect::About;
 use super::io::Output;
+use super::record::{MAX_NAME_BYTES, clip};
 use super::{Engine, Place};
 use crate::classify::Classifier;
 use crate::config::{Config, Server};
 use crate::detect::{Detector, Inspection, ToolNames};
 use crate::event::{
-    Action, CrossServerBlocked, Identity, RelatedCall, RequestBlocked, Severity, Subject, ToolCalled,
+    Action, CrossServerBlocked, Decided, Identity, MessageKind, RelatedCall, RequestBlocked, RequestWarned,
+    Severity, Subject,
 };
 use crate::glob::GlobError;
 use crate::guard::{
-    Denial, Facts, GuardKind, Listing, Modification, Operation, PinState, ToolFacts, Trust, Verdict,
+    Denial, Facts, GuardKind, Listing, Modification, Operation, PinState, Recorded, Refusal, ToolFacts,
+    Trust, Verdict,
 };
 use crate::guards::{Asked, Client, Executor, Outcome, Question, SessionRule, SessionRules, build};
 use crate::ids::{ConnectionId, ServerId, SessionId, Timestamp};
 use crate::protocol::{Kind, Message, Method, members, string};
+use crate::registry::Standing;
 
 /// What a declaration says of a server, besides what its guards are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,14 +50,15 @@ impl Default for ServerStanding {
     }
 }
 
-/// The guards, and what they need to know that nobody says on a connection.
-#[derive(Debug)]
+/// The guards, and what they need to know that nobody says on a connection. By default there are none.
+#[derive(Debug, Default)]
 pub struct Judge {
     executor: Executor,
     classifier: Arc<Classifier>,
     standings: BTreeMap<String, ServerStanding>,
     sessions: SessionRules,
     no_names: ToolNames,
+    approval_timeout: Duration,
 }
 
 impl Judge {
@@ -79,12 +85,36 @@ impl Judge {
             classifier,
             standings: config.servers.iter().map(|server| (server.id.clone(), standing(server))).collect(),
             sessions: sessions.into(),
-            no_names: ToolNames::default(),
+            approval_timeout: config.inspection.on_detection.timeout.0,
+            ..Self::default()
         })
     }
-}
 
-impl Judge {
+    /// These guards, and nothing known besides.
+    #[cfg(test)]
+    pub(super) fn of(executor: Executor) -> Self {
+        Self { executor, ..Self::default() }
+    }
+
+    /// How long somebody has to approve a tool.
+    pub(super) fn approval_timeout(&self) -> Duration {
+        self.approval_timeout
+    }
+
+    /// What is said of a server of this name.
+    pub(super) fn standing(&self, server: &ServerId) -> ServerStanding {
+        self.standings.get(&server.0).copied().unwrap_or_default()
+    }
+
+    /// What guards count, by name.
+    pub(super) fn counters(&self) -> BTreeMap<String, u64> {
+        let counted = self.executor.counters().to_map().into_iter();
+        let mut all: BTreeMap<String, u64> =
+            counted.map(|(name, count)| (format!("guards_{name}"), count)).collect();
+        all.extend(self.executor.bounds());
+        all
+    }
+
     /// What the guards would say of a call of a tool that its server lists, as it was pinned and with nothing found in
     /// it; and everybody who is asked, in order. `session`: the index of the client's entry of `sessions`, if it has one.
     pub fn decide(
@@ -144,19 +174,33 @@ pub(super) struct Judged {
     pub(super) warnings: Vec<String>,
     /// What guards found that looked themselves.
     pub(super) found: Inspection,
+    /// Whether a warning says what no detection does.
+    remarked: bool,
+    /// The tools that guards keep of a list, by name: one list for each that left some out.
+    pub(super) kept: Vec<Vec<String>>,
+    pub(super) left_out: Vec<String>,
+    pub(super) recorded: Recorded,
     pub(super) enforced: bool,
 }
 
 impl Judged {
     fn of(verdict: Verdict) -> Self {
-        let mut judged = Self { enforced: verdict.enforced, ..Self::default() };
+        let (enforced, recorded) = (verdict.enforced, verdict.recorded);
+        let mut judged = Self { enforced, recorded, ..Self::default() };
         for (_, modification) in verdict.modifications {
-            if let Modification::AddWarning { message, detections } = modification {
-                judged.warnings.push(message);
-                judged.found.detections.extend(detections);
+            match modification {
+                Modification::AddWarning { message, detections } => {
+                    judged.remarked |= detections.is_empty();
+                    judged.warnings.push(message);
+                    judged.found.detections.extend(detections);
+                }
+                Modification::ReplaceTools(kept) => judged.kept.push(kept),
+                // `recorded` is what came of it.
+                Modification::RedactFields { .. } => {}
             }
         }
         for (kind, error) in verdict.failed_open {
+            judged.remarked = true;
             judged.warnings.push(format!("{}: {error}", kind.name()));
         }
         if let Some((_, denial)) = &verdict.denied {
@@ -173,16 +217,31 @@ impl Judged {
         judged
     }
 
-    /// Writes the decision into the event of a call.
-    pub(super) fn write(&self, called: &mut ToolCalled) {
-        called.action = self.action;
-        called.enforced = self.enforced;
+    /// Writes the decision into an event.
+    pub(super) fn write(&self, decided: &mut Decided) {
+        decided.action = self.action;
+        decided.enforced = self.enforced;
         if let Some((guard, denial)) = &self.denied {
-            called.guard = Some(*guard);
-            called.code = Some(denial.code.clone());
-            called.reason = Some(denial.message.clone());
+            decided.guard = Some(*guard);
+            decided.code = Some(denial.code.clone());
+            decided.reason = Some(denial.message.clone());
         }
-        called.warnings.clone_from(&self.warnings);
+        decided.warnings.clone_from(&self.warnings);
+    }
+}
+
+/// Brings what is known of a tool up to what the registry says of it.
+pub(super) fn refresh(facts: &mut ToolFacts, standing: Option<&Standing<'_>>) {
+    let Some(standing) = standing else { return };
+    facts.pin = standing.pin;
+    facts.approved = standing.approved;
+    facts.refusal = match facts.refusal {
+        _ if standing.denied => Some(Refusal::Denied),
+        Some(Refusal::TimedOut) if !standing.approved => Some(Refusal::TimedOut),
+        _ => None,
+    };
+    if facts.shadows.as_ref() != standing.shadows {
+        facts.shadows = standing.shadows.cloned();
     }
 }
 
@@ -190,7 +249,7 @@ impl Engine {
     /// Has these guards asked from now on.
     #[must_use]
     pub fn with_judge(mut self, judge: Judge) -> Self {
-        self.judge = Some(judge);
+        self.judge = judge;
         self
     }
 
@@ -199,10 +258,9 @@ impl Engine {
         self.turn = turn;
     }
 
-    /// What a tool does, by its name and what is said of it. Nothing where nobody asks.
+    /// What a tool does, by its name and what is said of it.
     pub(super) fn classify(&self, place: &Place, name: &str, description: &str) -> ToolFacts {
-        let Some(judge) = &self.judge else { return ToolFacts::default() };
-        let told = judge.classifier.classify(&place.server.0, name, description);
+        let told = self.judge.classifier.classify(&place.server.0, name, description);
         ToolFacts {
             name: name.to_owned(),
             category: told.category,
@@ -223,32 +281,25 @@ impl Engine {
                 cgroup: client.cgroup.as_deref(),
             })
         };
-        self.judge.as_ref()?.sessions.find(client)
+        self.judge.sessions.find(client)
     }
 
-    /// Asks the guards about something on the connection of `place`, which is about `tool` if that is known.
-    pub(super) fn judge(
+    /// Has somebody ask the guards about something on the connection of `place`, which is about `tool` if that is known.
+    /// `None` where the connection is gone.
+    pub(super) fn with_facts<T>(
         &mut self,
         place: &Place,
-        operations: &[Operation<'_>],
         tool: Option<&str>,
-        now: Timestamp,
-    ) -> Judged {
+        ask: impl FnOnce(&mut Executor, &Facts<'_>) -> T,
+    ) -> Option<T> {
         let names = self.session_names(&place.session);
         let session = self.session_entry(place.connection);
-        let Some(judge) = &mut self.judge else { return Judged::default() };
-        let Some(connection) = self.connections.get_mut(&place.connection) else { return Judged::default() };
+        let judge = &mut self.judge;
+        let connection = self.connections.get_mut(&place.connection)?;
         let (identity, adopted, since) = (connection.identity(), connection.adopted, connection.since);
         let uid = connection.client.as_ref().and_then(|client| client.uid);
-        let known = tool.and_then(|tool| connection.tools.get_mut(tool));
-        if let (Some(facts), Some(standing)) =
-            (known, tool.and_then(|tool| self.registry.tool(place.connection, tool)))
-        {
-            facts.pin = standing.pin;
-            facts.approved = standing.approved;
-            if facts.shadows.as_ref() != standing.shadows {
-                facts.shadows = standing.shadows.cloned();
-            }
+        if let Some((tool, facts)) = tool.and_then(|tool| Some((tool, connection.tools.get_mut(tool)?))) {
+            refresh(facts, self.registry.tool(place.connection, tool).as_ref());
         }
         let mut standing = judge.standings.get(&place.server.0).copied().unwrap_or_default();
         // A derived id is as forgeable as a command line: it may cost trust, and never gives more.
@@ -259,7 +310,11 @@ impl Engine {
             server: &place.server,
             identity,
             enabled: standing.enabled,
-            trust: standing.trust,
+            trust: match identity {
+                Identity::Declared => standing.trust,
+                // It has the name of a declared server, and is another program.
+                Identity::Derived => standing.trust.min(Trust::Medium),
+            },
             listing: match (self.registry.is_listed(place.connection), adopted) {
                 (true, _) => Listing::Listed,
                 (false, true) => Listing::Unknown,
@@ -271,18 +326,33 @@ impl Engine {
             tool: tool.and_then(|tool| connection.tools.get(tool)),
             tool_names: names.as_deref().unwrap_or(&judge.no_names),
             profile: judge.sessions.profile(session),
-            metadata: &Value::Null,
+            metadata: &connection.metadata,
         };
-        let question = Question { operations, facts: &facts, now };
-        let verdict = match judge.executor.ask(&question, None) {
-            Outcome::Decided(verdict) => verdict,
-            // No built-in guard asks somebody else.
-            Outcome::Waiting { ticket, .. } => {
-                judge.executor.forget(ticket);
-                Verdict::default()
-            }
-        };
-        judge.executor.settle(&question, &verdict);
+        Some(ask(&mut judge.executor, &facts))
+    }
+
+    /// Asks the guards about something on the connection of `place`, which is about `tool` if that is known.
+    pub(super) fn judge(
+        &mut self,
+        place: &Place,
+        operations: &[Operation<'_>],
+        tool: Option<&str>,
+        now: Timestamp,
+    ) -> Judged {
+        let verdict = self.with_facts(place, tool, |executor, facts| {
+            let question = Question { operations, facts, now };
+            let verdict = match executor.ask(&question, None) {
+                Outcome::Decided(verdict) => verdict,
+                // No built-in guard asks somebody else.
+                Outcome::Waiting { ticket, .. } => {
+                    executor.forget(ticket);
+                    Verdict::default()
+                }
+            };
+            executor.settle(&question, &verdict);
+            verdict
+        });
+        let verdict = verdict.unwrap_or_default();
         self.counters.denials += u64::from(verdict.denied.is_some());
         Judged::of(verdict)
     }
@@ -319,31 +389,35 @@ impl Engine {
         let related: Option<Vec<RelatedCall>> =
             detail("related").and_then(|related| serde_json::from_value(related).ok());
         let severity = detail("severity").and_then(|severity| serde_json::from_value(severity).ok());
+        let rule = detail("rule").and_then(|rule| rule.as_str().map(str::to_owned));
+        let original = detail("original_server_id").and_then(|id| id.as_str().map(str::to_owned));
+        let connection = self.connections.get(&place.connection);
+        let known = connection.and_then(|connection| connection.tools.get(tool));
         let blocked = CrossServerBlocked {
-            rule: denial.code.clone(),
+            rule: rule.unwrap_or_else(|| denial.code.clone()),
             severity: severity.unwrap_or(Severity::Critical),
             reason: denial.message.clone(),
             blocked_server_id: place.server.clone(),
             blocked_tool_name: tool.to_owned(),
+            blocked_tool_hash: known.map(|known| known.hash.clone()),
+            original_server_id: original.map(ServerId),
             related_calls: related.unwrap_or_default(),
             enforced: judged.enforced,
         };
         self.say(place.clone(), time, blocked, out);
     }
 
-    /// Judges any other request, of the client's or of the server's, and says what is denied or found.
+    /// Judges any other request, of the client's or of the server's, and says what is denied or found. What is to be
+    /// recorded in place of what was sent.
     pub(super) fn judge_request(
         &mut self,
         target: ConnectionId,
         time: Timestamp,
         message: &Message<'_>,
         out: &mut Vec<Output>,
-    ) {
-        if self.judge.is_none() {
-            return;
-        }
+    ) -> Recorded {
         let (Some(place), Kind::Request { id, method, params }) = (self.place(target), &message.kind) else {
-            return;
+            return Recorded::default();
         };
         let json = params.map_or("null", RawValue::get);
         let [name, uri, arguments] = members(json, ["name", "uri", "arguments"]);
@@ -364,16 +438,35 @@ impl Engine {
         let id = self.recorder.id(*id);
         let about = About { id: Some(id.clone()), action: judged.action, ..About::of(subject) };
         self.say_found(&place, time, &about, &judged.found, out);
-        if let Some((guard, denial)) = judged.denied {
+        self.say_judged(&place, time, (MessageKind::Request, method.as_str(), &id), &judged, out);
+        judged.recorded
+    }
+
+    /// Says what is denied or remarked of a request, or an answer, that is of no tool call.
+    pub(super) fn say_judged(
+        &mut self,
+        place: &Place,
+        time: Timestamp,
+        (kind, method, id): (MessageKind, &str, &Value),
+        judged: &Judged,
+        out: &mut Vec<Output>,
+    ) {
+        let (method, jsonrpc_id) = (clip(method, MAX_NAME_BYTES), id.clone());
+        if let Some((guard, denial)) = &judged.denied {
             let blocked = RequestBlocked {
-                method: super::record::clip(method.as_str(), super::record::MAX_NAME_BYTES),
-                jsonrpc_id: Some(id),
-                guard,
-                code: denial.code,
-                reason: denial.message,
+                kind,
+                method,
+                jsonrpc_id: Some(jsonrpc_id),
+                guard: *guard,
+                code: denial.code.clone(),
+                reason: denial.message.clone(),
                 enforced: judged.enforced,
             };
-            self.say(place, time, blocked, out);
+            self.say(place.clone(), time, blocked, out);
+        } else if judged.remarked && !judged.warnings.is_empty() || !judged.left_out.is_empty() {
+            let (warnings, tools_left_out) = (judged.warnings.clone(), judged.left_out.clone());
+            let warned = RequestWarned { kind, method, jsonrpc_id, warnings, tools_left_out };
+            self.say(place.clone(), time, warned, out);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use serde_json::value::RawValue;
 
+use super::approval::Review;
 use super::inspect::About;
 use super::io::Output;
 use super::pairing::Asked;
@@ -13,7 +14,8 @@ use crate::event::{
     Action, DefinitionChanged, Detection, ListChanged, ListKind, Subject, ToolChanged, ToolRemoved, ToolSeen,
     ToolStatus,
 };
-use crate::guard::{PinState, ToolFacts};
+use crate::guard::{GuardKind, PinState, Refusal, ToolFacts};
+use crate::hash::bounded_name;
 use crate::ids::{ConnectionId, Direction, Timestamp};
 use crate::protocol::{Method, decode_str, members, string, value};
 use crate::registry::{Change, ChangeKind, ItemKind, Offer, Page, Peer, PinKey};
@@ -60,10 +62,9 @@ impl Engine {
             program: connection.program(),
         };
         let peer = Peer { session: place.session.clone(), key, identity: connection.identity() };
-        match self.registry.connect(id, peer) {
-            Ok(Some(detection)) => self.say_finding(&place, time, None, detection, out),
-            Ok(None) => {}
-            Err(_) => self.counters.registry_refused += 1,
+        // What is refused the registry counts itself.
+        if let Ok(Some(detection)) = self.registry.connect(id, peer) {
+            self.say_finding(&place, time, None, detection, out);
         }
     }
 
@@ -81,7 +82,7 @@ impl Engine {
         }
     }
 
-    /// Takes an answer that is a page of a list.
+    /// Takes an answer that is a page of a list. Whether all tools of the connection are known with it.
     pub(super) fn listed(
         &mut self,
         place: &Place,
@@ -89,7 +90,7 @@ impl Engine {
         (kind, first): (ItemKind, bool),
         result: &RawValue,
         out: &mut Vec<Output>,
-    ) {
+    ) -> bool {
         let (list, _) = keys(kind);
         let [entries, next] = members(result.get(), [list, "nextCursor"]);
         let entries: Vec<&RawValue> =
@@ -97,6 +98,7 @@ impl Engine {
         let entries: Vec<Entry<'_>> = entries.into_iter().filter_map(|json| self.entry(kind, json)).collect();
         let last = next.is_none_or(|next| next.get() == "null");
         self.page(place, time, (kind, first, last), &entries, out);
+        kind == ItemKind::Tool && last && self.registry.is_listed(place.connection)
     }
 
     /// Takes the instructions of a server: a list of one, or of none.
@@ -123,7 +125,8 @@ impl Engine {
             Some(inspection) => self.definitions.tool(&inspection.detector, json.get()),
             None => Default::default(),
         };
-        Some(Entry { name: name.into_owned(), json, found })
+        let name = if kind == ItemKind::Tool { bounded_name(&name) } else { name.into_owned() };
+        Some(Entry { name, json, found })
     }
 
     fn page(
@@ -137,8 +140,6 @@ impl Engine {
         let offers: Vec<Offer<'_>> = entries.iter().map(Entry::offer).collect();
         let page = Page { kind, first, last, offers: &offers };
         let outcome = self.registry.page(place.connection, &page, time);
-        self.counters.tools_overflow += outcome.refused as u64;
-        self.counters.store_errors += u64::from(outcome.error.is_some());
         let mut entries = entries.iter();
         for change in outcome.changes {
             let offered = matches!(
@@ -180,7 +181,10 @@ impl Engine {
             (None, _) => {
                 // Another connection's tool, now that one of this server's has its name.
                 if let (Some(finding), Some(other)) = (finding, self.place(change.connection)) {
-                    self.say_finding(&other, time, Some(&change.item.name), finding, out);
+                    let (tool, hash) = (change.item.name, change.hash);
+                    let review = self.review(&other, time, &tool);
+                    self.say_finding(&other, time, Some((&tool, hash, &review)), finding, out);
+                    self.hold_listed(&other, time, &tool, review, out);
                 }
             }
         }
@@ -201,10 +205,11 @@ impl Engine {
         if known && !news {
             return;
         }
+        let review = self.review(place, time, &entry.name);
         let mut detections = entry.found.detections.clone();
         detections.extend(finding);
         let max_severity = detections.iter().map(|detection| detection.severity).max();
-        let name = clip(&entry.name, MAX_NAME_BYTES);
+        let name = entry.name.clone();
         let [description] = members(entry.json.get(), ["description"]);
         let status = match (&change.kind, change.pin) {
             (ChangeKind::New, _) => ToolStatus::New,
@@ -235,17 +240,28 @@ impl Engine {
                 diff: diff.clone(),
                 detections: detections.clone(),
                 max_severity,
-                action: Action::Alert,
+                action: self.change_action(review.action(&[GuardKind::RugPull])),
             };
             self.say(place.clone(), time, changed, out);
         }
         let about = About {
             tool_name: Some(entry.name.clone()),
             tool_hash: Some(change.hash.clone()),
+            action: found_action(&review),
             ..About::of(Subject::Definition)
         };
         let found = Inspection { detections, bounds: entry.found.bounds };
         self.say_found(place, time, &about, &found, out);
+        self.hold_listed(place, time, &entry.name, review, out);
+    }
+
+    /// What comes of a changed definition, where guards say this of its calls.
+    fn change_action(&self, guards: Option<Action>) -> Action {
+        match guards {
+            Some(Action::Block) => Action::Block,
+            Some(Action::Alert) | None if self.config.registry.alert_on_change => Action::Alert,
+            _ => Action::Allow,
+        }
     }
 
     /// What guards will go by when the tool is called.
@@ -262,7 +278,8 @@ impl Engine {
         }
         let [description] = members(entry.json.get(), ["description"]);
         let mut facts = self.classify(place, &entry.name, &string(description));
-        facts.name = clip(&entry.name, MAX_NAME_BYTES);
+        facts.refusal =
+            self.is_given_up(place.connection, &entry.name, &change.hash).then_some(Refusal::TimedOut);
         facts.hash.clone_from(&change.hash);
         facts.detections.clone_from(&entry.found.detections);
         facts.detections.extend(finding.cloned());
@@ -295,7 +312,8 @@ impl Engine {
                 previous_hash: previous_hash.clone(),
                 new_hash: change.hash.clone(),
                 diff: diff.clone(),
-                action: Action::Alert,
+                // No guard goes by these.
+                action: self.change_action(None),
             };
             self.say(place.clone(), time, changed, out);
         }
@@ -311,15 +329,27 @@ impl Engine {
         &mut self,
         place: &Place,
         time: Timestamp,
-        tool: Option<&str>,
+        tool: Option<(&str, String, &Review)>,
         detection: Detection,
         out: &mut Vec<Output>,
     ) {
-        let subject = if tool.is_some() { Subject::Definition } else { Subject::Server };
-        let about = About { tool_name: tool.map(str::to_owned), ..About::of(subject) };
+        let about = match tool {
+            None => About::of(Subject::Server),
+            Some((name, hash, review)) => About {
+                tool_name: Some(name.to_owned()),
+                tool_hash: Some(hash),
+                action: found_action(review),
+                ..About::of(Subject::Definition)
+            },
+        };
         let found = Inspection { detections: vec![detection], ..Inspection::default() };
         self.say_found(place, time, &about, &found, out);
     }
+}
+
+/// What comes of what is found in a definition.
+fn found_action(review: &Review) -> Action {
+    review.action(&[GuardKind::ToolShadowing, GuardKind::ToolPoisoning]).unwrap_or(Action::Alert)
 }
 
 fn is_of(entry: &Entry<'_>, change: &Change) -> bool {

@@ -169,12 +169,15 @@ impl Connection {
     pub(super) fn bytes(&self) -> usize {
         /// A digest in a table that is half full.
         const TOOL_BYTES: usize = 40;
+        /// Two small objects; their texts are counted with the programs, of which they are.
+        const METADATA_BYTES: usize = 2_048;
         let waiting = match &self.stage {
             Stage::Candidate { waiting, bytes, .. } => bytes + waiting.len() * size_of::<Waiting>(),
             Stage::Server | Stage::Exited => 0,
         };
         let requests: usize = self.pairings().iter().map(|pairing| pairing.bytes()).sum();
         let tools = self.said.len() * TOOL_BYTES + self.tools_bytes;
-        size_of::<Self>() + waiting + requests + tools + self.chain_bytes
+        let metadata = if self.metadata.is_null() { 0 } else { METADATA_BYTES + self.chain_bytes };
+        size_of::<Self>() + waiting + requests + tools + self.chain_bytes + metadata
     }
 }

@@ -22,6 +22,8 @@ pub(super) struct Open {
     /// What it asks for, if a relay may pass it on.
     pub(super) fingerprint: Option<Fingerprint>,
     pub(super) role: Role,
+    /// Whether it was taken back.
+    pub(super) cancelled: bool,
 }
 
 /// What of a request its answer will be read with.
@@ -139,6 +141,10 @@ pub(super) struct Pairing {
     order: VecDeque<(u64, IdKey)>,
     early: VecDeque<Early>,
     bytes: usize,
+    /// How many of those that are open were taken back.
+    cancelled: usize,
+    /// The last that was looked at for being late.
+    late: u64,
 }
 
 impl Early {
@@ -151,6 +157,37 @@ impl Pairing {
     /// How many requests are unanswered.
     pub(super) fn len(&self) -> usize {
         self.open.len()
+    }
+
+    /// How many of them are waited for.
+    pub(super) fn awaited(&self) -> usize {
+        self.open.len() - self.cancelled
+    }
+
+    /// Nobody waits for the answer of this one any more.
+    pub(super) fn cancel(&mut self, key: &IdKey) {
+        if let Some(open) = self.find(key).and_then(|key| self.open.get_mut(&key))
+            && !std::mem::replace(&mut open.cancelled, true)
+        {
+            self.cancelled += 1;
+        }
+    }
+
+    /// The first request that is waited for and was not looked at: of all before it was said that they are late, or an
+    /// answer came.
+    pub(super) fn next_late(&mut self, is_late: impl Fn(&Open) -> bool) -> Option<(bool, &Open)> {
+        let start = self.order.partition_point(|(seq, _)| *seq <= self.late);
+        for (seq, key) in self.order.range(start..) {
+            let open = self.open.get(key).filter(|open| open.seq == *seq && !open.cancelled);
+            let late = open.map(&is_late);
+            if late != Some(false) {
+                self.late = *seq;
+            }
+            if let Some(late) = late {
+                return Some((late, open?));
+            }
+        }
+        None
     }
 
     /// Memory that all of it takes, about.
@@ -201,6 +238,7 @@ impl Pairing {
     pub(super) fn remove(&mut self, key: &IdKey) -> Option<Open> {
         let open = self.open.remove(key)?;
         self.bytes -= open.bytes(key);
+        self.cancelled -= usize::from(open.cancelled);
         Some(open)
     }
 

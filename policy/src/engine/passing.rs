@@ -164,7 +164,7 @@ impl Engine {
             if matches!(message.kind, Kind::Request { .. }) {
                 self.say_request(target, &over, seen, message, out);
             } else {
-                self.say_message(target, seen, message, None, out);
+                self.say_message(target, seen, message, out);
             }
         }
     }

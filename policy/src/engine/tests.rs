@@ -1,13 +1,16 @@
 //! Tables of inputs and what is said of them.
 
+mod approvals;
 mod bounds;
 mod declared;
 mod gates;
 mod inspect;
 mod judge;
+mod lateness;
 mod life;
 mod listing;
 mod pairs;
+mod phases;
 mod relays;
 
 use serde_json::Value;
@@ -162,7 +165,7 @@ impl Bench {
         self.exec(connection, pid, command, client);
         self.c2s(connection, HELLO);
         self.s2c(connection, r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25"}}"#);
-        self.wait(30);
+        self.wait(101);
         self.out.clear();
     }
 }
@@ -171,6 +174,7 @@ pub(super) fn short(output: &Output) -> String {
     let event = match output {
         Output::Confirm(id) => return format!("confirm {}", id.0),
         Output::Drop(id) => return format!("drop {}", id.0),
+        Output::Failed(error) => return format!("failed: {error}"),
         Output::Event(event) => event,
     };
     let connection = event.connection.map_or(0, |id| id.0);
@@ -200,7 +204,25 @@ pub(super) fn short(output: &Output) -> String {
             format!("found {} in {:?} of {of}", found.detection.pattern, found.subject)
         }
         EventBody::CrossServerBlocked(blocked) => format!("blocked by {}", blocked.rule),
-        EventBody::RequestBlocked(blocked) => format!("blocked {} {:?}", blocked.method, blocked.guard),
+        EventBody::RequestBlocked(blocked) => {
+            format!("blocked {:?} {} {:?}", blocked.kind, blocked.method, blocked.guard)
+        }
+        EventBody::RequestWarned(warned) => {
+            let (warnings, left_out) = (warned.warnings.join("; "), warned.tools_left_out.join(","));
+            format!("warned {:?} {} [{warnings}] [{left_out}]", warned.kind, warned.method)
+        }
+        EventBody::ApprovalRequested(asked) => {
+            format!("asked {} {:?} {}", asked.tool_name, asked.guard, asked.code)
+        }
+        EventBody::ApprovalGranted(granted) => format!("granted {} by {}", granted.tool_name, granted.by),
+        EventBody::ApprovalDenied(denied) => format!("denied {} by {}", denied.tool_name, denied.by),
+        EventBody::ApprovalTimedOut(given_up) => format!("given up {}", given_up.tool_name),
+        EventBody::RequestTimedOut(late) => {
+            format!("late {} {} {} ms", late.method, late.jsonrpc_id, late.age_ns / MS)
+        }
+        EventBody::ConcurrencyExceeded(crowded) => {
+            format!("crowded {} of {}", crowded.open_requests, crowded.max_concurrent)
+        }
         EventBody::AgentStarted(_) | EventBody::AgentLoss(_) | EventBody::AgentStopped(_) => {
             "agent".to_owned()
         }

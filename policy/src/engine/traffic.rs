@@ -1,17 +1,18 @@
 //! Messages of servers: said, paired, held for relays.
 
+use serde_json::Value;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use super::connection::{Connection, Stage};
 use super::inspect::About;
 use super::io::Output;
-use super::listing::page_of;
-use super::pairing::{Answered, Asked, Early, Open, Role};
+use super::pairing::{Asked, Early, Open, Role};
 use super::record::{self, asked};
 use super::relay::{self, Fingerprint};
 use super::{Due, Engine, Place};
 use crate::event::Subject;
+use crate::guard::Recorded;
 use crate::ids::{ConnectionId, Direction, Timestamp};
 use crate::protocol::{self, Id, IdKey, Kind, Message, Method, ProtocolError};
 
@@ -79,13 +80,16 @@ impl Engine {
             Kind::Request { id, method, params } => self.request(seen, message, *id, method, *params, out),
             Kind::Notification { method, params } => {
                 self.list_changed(seen, method, out);
+                if *method == Method::Cancelled {
+                    self.cancelled(seen.connection, seen.direction, *params);
+                }
                 let fingerprint = self.fingerprint(seen, method, *params);
                 if !self.passed_on(seen, message, fingerprint, None, out) {
-                    self.say_message(seen.connection, seen, message, None, out);
+                    self.say_message(seen.connection, seen, message, out);
                 }
             }
             Kind::Response { id, .. } | Kind::Error { id, .. } => self.answer(seen, message, id.key(), out),
-            Kind::Invalid => self.say_message(seen.connection, seen, message, None, out),
+            Kind::Invalid => self.say_message(seen.connection, seen, message, out),
         }
     }
 
@@ -113,6 +117,7 @@ impl Engine {
             asked: asked(method, params),
             fingerprint,
             role: Role::Own,
+            cancelled: false,
         };
         let requests = connection.requests(seen.direction);
         let (reused, evicted) = requests.insert(key.clone(), open, limit);
@@ -121,6 +126,9 @@ impl Engine {
         self.counters.open_requests_evicted += u64::from(evicted.is_some());
         for open in [reused, evicted].into_iter().flatten() {
             self.let_go(&open);
+        }
+        if seen.direction == Direction::ClientToServer {
+            self.opened(seen.connection, seen.time, out);
         }
         if !self.passed_on(seen, message, fingerprint, Some((key, seq)), out) {
             self.say_request(seen.connection, &[seen.connection], seen, message, out);
@@ -162,7 +170,7 @@ impl Engine {
             if matches!(message.kind, Kind::Error { id: Id("null"), .. }) {
                 // The request could not be read (JSON-RPC 2.0, section 5): none will come for it.
                 self.counters.unmatched_responses += 1;
-                return self.say_message(seen.connection, seen, message, None, out);
+                return self.say_message(seen.connection, seen, message, out);
             }
             return self.keep_early(seen, message, key, out);
         };
@@ -175,6 +183,7 @@ impl Engine {
         let Some(open) = connection.and_then(|connection| connection.requests(asking).remove(&found)) else {
             return;
         };
+        self.closed(seen.connection);
         if let (Asked::Initialize(client), Kind::Response { result, .. }) = (&open.asked, &message.kind) {
             // Of a relay and of what is behind it alike: each has a name of its own.
             self.say_of(seen.connection, seen.time, record::initialized(client, result), out);
@@ -200,7 +209,7 @@ impl Engine {
         let requests = connection.requests(seen.direction.reversed());
         if !serving || !requests.keep_early(early, limits.early_responses) {
             self.counters.unmatched_responses += 1;
-            return self.say_message(seen.connection, seen, message, None, out);
+            return self.say_message(seen.connection, seen, message, out);
         }
         self.counters.early_responses += 1;
         self.due.insert((until, Due::Early(seen.connection, seen.direction)));
@@ -222,7 +231,7 @@ impl Engine {
             if let Ok(parsed) = protocol::parse(first.raw.as_bytes(), &mut scratch) {
                 let seen = Seen { connection: id, direction, time: first.time, bytes: first.bytes, now };
                 for message in &parsed.messages {
-                    self.say_message(id, seen, message, None, out);
+                    self.say_message(id, seen, message, out);
                 }
             }
         }
@@ -238,13 +247,8 @@ impl Engine {
         out: &mut Vec<Output>,
     ) {
         let Kind::Request { id, method: Method::ToolsCall, params } = &message.kind else {
-            if let Some(place) = self.place(target)
-                && seen.direction == Direction::ServerToClient
-            {
-                self.inspect_server_request(&place, seen.time, message, out);
-            }
-            self.judge_request(target, seen.time, message, out);
-            return self.say_message(target, seen, message, None, out);
+            let recorded = self.judge_request(target, seen.time, message, out);
+            return self.say_recorded(target, seen, (message, &recorded), out);
         };
         self.counters.calls += 1;
         for id in over {
@@ -253,71 +257,66 @@ impl Engine {
             }
         }
         if let Some(place) = self.place(target) {
-            let found = self.inspect_arguments(*params);
-            let mut called = self.recorder.called(self.recorder.id(*id), *params, &place.server);
-            called.detections.clone_from(&found.detections);
-            let judged = self.judge_call(&place, seen.time, &called.tool_name, *params);
-            judged.write(&mut called);
-            let known = self.connections.get(&target).and_then(|target| target.tools.get(&called.tool_name));
-            called.category = known.map(|tool| tool.category).unwrap_or_default();
-            let about = About {
-                tool_name: Some(called.tool_name.clone()),
-                id: Some(called.jsonrpc_id.clone()),
-                action: judged.action,
-                ..About::of(Subject::Arguments)
-            };
-            let tool_name = called.tool_name.clone();
-            self.say(place.clone(), seen.time, called, out);
-            self.say_cross_server(&place, seen.time, &tool_name, &judged, out);
-            self.say_found(&place, seen.time, &about, &found, out);
+            self.say_call(&place, seen.time, self.recorder.id(*id), *params, out);
         }
     }
 
-    /// Says an answer for `place`, and what was found in it.
-    pub(super) fn say_answer(
+    /// Says a call, what guards say of it, and what was found in its arguments.
+    fn say_call(
         &mut self,
-        place: Place,
-        seen: Seen,
-        message: &Message<'_>,
-        to: Answered<'_>,
+        place: &Place,
+        time: Timestamp,
+        id: Value,
+        params: Option<&RawValue>,
         out: &mut Vec<Output>,
     ) {
-        let Answered { asked, id, time: asked_at } = to;
-        match asked {
-            Asked::Call { tool_name } => {
-                let latency = seen.time.nanos_since(asked_at);
-                let result =
-                    self.recorder.result(tool_name, id.clone(), message, seen.bytes, latency, &place.server);
-                self.say(place.clone(), seen.time, result, out);
-                return self.inspect_answer(&place, seen.time, message, to, out);
-            }
-            Asked::List { .. } | Asked::Initialize(_) | Asked::Other { .. } => {}
+        let found = self.inspect_arguments(params);
+        let tool_name = record::called_name(params);
+        let judged = self.judge_call(place, time, &tool_name, params);
+        let mut called = self.recorder.called(id.clone(), (params, &judged.recorded), &place.server);
+        called.detections.clone_from(&found.detections);
+        judged.write(&mut called.decided);
+        let connection = self.connections.get(&place.connection);
+        if let Some(known) = connection.and_then(|connection| connection.tools.get(&tool_name)) {
+            called.category = known.category;
+            called.tool_hash = Some(known.hash.clone());
         }
-        if let Kind::Response { result, .. } = &message.kind {
-            if let Some(list) = page_of(asked) {
-                self.listed(&place, seen.time, list, result, out);
-            } else if matches!(asked, Asked::Initialize(_)) {
-                self.instructed(&place, seen.time, result, out);
-            }
-        }
-        self.inspect_answer(&place, seen.time, message, to, out);
-        if self.config.verbose {
-            let message =
-                self.recorder.message(seen.direction, message, seen.bytes, Some(asked.method()), Some(id));
-            self.say(place, seen.time, message, out);
+        self.say(place.clone(), time, called, out);
+        self.say_cross_server(place, time, &tool_name, &judged, out);
+        let about = About {
+            tool_name: Some(tool_name),
+            id: Some(id),
+            action: judged.action,
+            ..About::of(Subject::Arguments)
+        };
+        self.say_found(place, time, &about, &found, out);
+        if let (Some((guard, denial)), Some(tool)) = (&judged.denied, &about.tool_name)
+            && denial.awaits_approval()
+        {
+            self.request_approval(place, time, tool, (*guard, denial), out);
         }
     }
 
+    /// Says a message that no guard was asked about.
     pub(super) fn say_message(
         &mut self,
         target: ConnectionId,
         seen: Seen,
         message: &Message<'_>,
-        answers: Option<&str>,
+        out: &mut Vec<Output>,
+    ) {
+        self.say_recorded(target, seen, (message, &Recorded::default()), out);
+    }
+
+    fn say_recorded(
+        &mut self,
+        target: ConnectionId,
+        seen: Seen,
+        message: (&Message<'_>, &Recorded),
         out: &mut Vec<Output>,
     ) {
         if self.config.verbose {
-            let message = self.recorder.message(seen.direction, message, seen.bytes, answers, None);
+            let message = self.recorder.message(seen.direction, message, seen.bytes, None, None);
             self.say_of(target, seen.time, message, out);
         }
     }

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Detection, Severity};
+use super::{Detection, MessageKind, Severity};
 use crate::guard::{GuardKind, ToolCategory};
 use crate::ids::{ServerId, Timestamp};
 use crate::registry::{Diff, ItemKind};
@@ -20,6 +20,27 @@ pub enum Action {
     Alert,
     /// It must not be. `enforced` says whether it really was stopped.
     Block,
+}
+
+/// What guards decided of a call or of its answer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Decided {
+    /// What the guards decided.
+    pub action: Action,
+    /// Whether a `block` really stopped it.
+    pub enforced: bool,
+    /// Which guard objects, of a `block`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard: Option<GuardKind>,
+    /// Why, for machines, of a `block`: such as `tool_denied`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// Why, in words, of a `block`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What guards remarked that did not object. Absent when there is nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// Which text a detection is in.
@@ -38,7 +59,7 @@ pub enum Subject {
     Resource,
     /// The arguments of a call.
     Arguments,
-    /// The result of a call.
+    /// The result of a call, or of a request of none of these.
     Result,
     /// What a server asks the client's model.
     Sampling,
@@ -170,15 +191,40 @@ pub struct CrossServerBlocked {
     pub blocked_server_id: ServerId,
     /// The tool of the call.
     pub blocked_tool_name: String,
+    /// Hash of its definition, where its server lists it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked_tool_hash: Option<String>,
+    /// The server that was first with the tool's name, of `shadow_tool`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub original_server_id: Option<ServerId>,
     /// The calls before it that the rule is about.
     pub related_calls: Vec<RelatedCall>,
     /// Whether it really was stopped.
     pub enforced: bool,
 }
 
-/// Guards object to something that is no tool call.
+/// Guards remarked something on a request or an answer that is of no tool call, and that no detection tells; or left
+/// tools out of a list. Of one server's list the same is said once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RequestWarned {
+    /// Whether it is the request, or the answer to it.
+    pub kind: MessageKind,
+    /// The method.
+    pub method: String,
+    /// Id of the request, as it was sent.
+    pub jsonrpc_id: Value,
+    /// What they remarked.
+    pub warnings: Vec<String>,
+    /// Tools that are treated as if they were not listed. Absent when there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools_left_out: Vec<String>,
+}
+
+/// Guards object to a request or an answer that is of no tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RequestBlocked {
+    /// Whether it is the request, or the answer to it.
+    pub kind: MessageKind,
     /// The method.
     pub method: String,
     /// Id of the request, as it was sent.

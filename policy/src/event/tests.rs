@@ -56,16 +56,19 @@ fn examples() -> Vec<Event> {
     let called = ToolCalled {
         tool_name: "read".into(),
         tool_id: "mcp:server-git:read".into(),
+        tool_hash: Some("ab".into()),
         jsonrpc_id: json!("a"),
         input: json!({"path": {"type": "string", "length": 3, "hash": "0"}}),
         meta: Some(json!({"_meta": {}})),
         category: ToolCategory::Read,
-        action: Action::Block,
-        enforced: true,
-        guard: Some(GuardKind::ToolAccess),
-        code: Some("tool_denied".into()),
-        reason: Some("r".into()),
-        warnings: vec!["w".into()],
+        decided: Decided {
+            action: Action::Block,
+            enforced: true,
+            guard: Some(GuardKind::ToolAccess),
+            code: Some("tool_denied".into()),
+            reason: Some("r".into()),
+            warnings: vec!["w".into()],
+        },
         detections: vec![],
     };
     let result = ToolResult {
@@ -79,6 +82,7 @@ fn examples() -> Vec<Event> {
         bytes: 10,
         latency_ns: 5,
         result: Value::Null,
+        decided: called.decided.clone(),
     };
     let tool = ToolSeen {
         tool_name: "read".into(),
@@ -178,10 +182,62 @@ fn examples() -> Vec<Event> {
         reason: "r".into(),
         blocked_server_id: ServerId("mail".into()),
         blocked_tool_name: "send".into(),
+        blocked_tool_hash: Some("ab".into()),
+        original_server_id: Some(ServerId("files".into())),
         related_calls: vec![related],
         enforced: false,
     };
+    let (name, id, hash) = ("read".to_owned(), "mcp:server-git:read".to_owned(), "ab".to_owned());
+    let requested = ApprovalRequested {
+        tool_name: name.clone(),
+        tool_id: id.clone(),
+        tool_hash: hash.clone(),
+        uid: Some(1000),
+        program: Some("/bin/x".into()),
+        guard: GuardKind::ToolPoisoning,
+        code: "approval_required".into(),
+        reason: "r".into(),
+        shadows: Some(ServerId("files".into())),
+        detections: tool.detections.clone(),
+        max_severity: None,
+        expires: Timestamp(9),
+    };
+    let granted = ApprovalGranted {
+        tool_name: name.clone(),
+        tool_id: id.clone(),
+        tool_hash: hash.clone(),
+        by: "root".into(),
+    };
+    let denied = ApprovalDenied {
+        tool_name: name.clone(),
+        tool_id: id.clone(),
+        tool_hash: hash.clone(),
+        by: "root".into(),
+    };
+    let given_up = ApprovalTimedOut {
+        tool_name: name.clone(),
+        tool_id: id.clone(),
+        tool_hash: hash,
+        requested: Timestamp(8),
+    };
+    let late = RequestTimedOut {
+        jsonrpc_id: json!(1),
+        method: "tools/call".into(),
+        tool_name: Some(name),
+        tool_id: Some(id),
+        age_ns: 6,
+        timeout_ms: 5,
+    };
+    let crowded = ConcurrencyExceeded { open_requests: 11, max_concurrent: 10 };
+    let warned = RequestWarned {
+        kind: MessageKind::Response,
+        method: "tools/list".into(),
+        jsonrpc_id: json!(1),
+        warnings: vec!["w".into()],
+        tools_left_out: vec!["t".into()],
+    };
     let blocked = RequestBlocked {
+        kind: MessageKind::Request,
         method: "prompts/get".into(),
         jsonrpc_id: None,
         guard: GuardKind::ServerAccess,
@@ -198,6 +254,15 @@ fn examples() -> Vec<Event> {
         about(ListChanged { list: ListKind::Tools }),
         about(cross),
         about(blocked),
+        about(warned),
+        about(requested.clone()),
+        about(ApprovalRequested { uid: None, program: None, shadows: None, detections: vec![], ..requested }),
+        about(granted),
+        about(denied),
+        about(given_up),
+        about(late.clone()),
+        about(RequestTimedOut { tool_name: None, tool_id: None, ..late }),
+        about(crowded),
         Event::agent(Timestamp(1), started_agent.into()),
         Event::agent(Timestamp(2), loss.into()),
         Event::agent(Timestamp(3), stopped.into()),
@@ -220,7 +285,13 @@ fn examples() -> Vec<Event> {
         about(called.clone()),
         about(ToolCalled { meta: None, ..called }),
         about(result.clone()),
-        about(ToolResult { status: CallStatus::Ok, error_code: None, error_message: None, ..result }),
+        about(ToolResult {
+            status: CallStatus::Ok,
+            error_code: None,
+            error_message: None,
+            decided: Decided::default(),
+            ..result
+        }),
         about(message),
         about(exited),
         about(ServerExited::default()),

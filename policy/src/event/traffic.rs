@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Action, Detection, Severity};
-use crate::guard::{GuardKind, RiskLevel, ToolCategory};
+use super::{Decided, Detection, Severity};
+use crate::guard::{RiskLevel, ToolCategory};
 use crate::ids::Direction;
 
 /// What is known of a tool definition, compared with what was seen before.
@@ -61,6 +61,9 @@ pub struct ToolCalled {
     pub tool_name: String,
     /// `mcp:{server_id}:{tool_name}`.
     pub tool_id: String,
+    /// Hash of the definition that its server lists. Absent where it lists none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_hash: Option<String>,
     /// Id of the request, as it was sent.
     pub jsonrpc_id: Value,
     /// `params.arguments`, redacted leaf by leaf unless payloads are full; null where there are none.
@@ -71,21 +74,8 @@ pub struct ToolCalled {
     /// What the tool does, by its name.
     pub category: ToolCategory,
     /// What the guards decided.
-    pub action: Action,
-    /// Whether a `block` really stopped the call.
-    pub enforced: bool,
-    /// Which guard objects, of a `block`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub guard: Option<GuardKind>,
-    /// Why, for machines, of a `block`: such as `tool_denied`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub code: Option<String>,
-    /// Why, in words, of a `block`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// What guards remarked that did not object. Absent when there is nothing.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<String>,
+    #[serde(flatten)]
+    pub decided: Decided,
     /// What the rules found in the arguments; secrets are masked. Absent when there is nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub detections: Vec<Detection>,
@@ -130,6 +120,38 @@ pub struct ToolResult {
     pub latency_ns: u64,
     /// `result` (or `error.data` of a JSON-RPC error), redacted leaf by leaf unless payloads are full.
     pub result: Value,
+    /// What the guards decided of it.
+    #[serde(flatten)]
+    pub decided: Decided,
+}
+
+/// A request is unanswered for longer than `timeout_ms` of its server's declaration. Said once; it is still waited for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RequestTimedOut {
+    /// Id of the request, as it was sent.
+    pub jsonrpc_id: Value,
+    /// Its method.
+    pub method: String,
+    /// The tool, of a `tools/call`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_name: Option<String>,
+    /// `mcp:{server_id}:{tool_name}`, of a `tools/call`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_id: Option<String>,
+    /// How long it is unanswered. Nanoseconds.
+    pub age_ns: u64,
+    /// How long it may be. Milliseconds.
+    pub timeout_ms: u32,
+}
+
+/// More requests to a server are open at once than its `max_concurrent`. Said when the bound is crossed, and again only
+/// after fewer than it were open.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ConcurrencyExceeded {
+    /// How many are open.
+    pub open_requests: u64,
+    /// How many should be at most.
+    pub max_concurrent: u32,
 }
 
 /// What a message is in JSON-RPC.

@@ -8,14 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::build::globs;
-use super::{allow, deny, short};
+use super::{allow, deny, hold, short};
 use crate::classify::Classifier;
 use crate::config::{Config, ListMode, ServerRule, ToolRule};
 use crate::event::Identity;
 use crate::glob::{GlobError, NameGlob};
 use crate::guard::{
-    Answer, Facts, Guard, GuardError, GuardKind, Listing, Operation, Phase, ToolFacts, Trust,
+    Answer, Facts, Guard, GuardError, GuardKind, Listing, Operation, Phase, Refusal, ToolFacts, Trust,
 };
 use crate::ids::Timestamp;
 
@@ -218,7 +220,10 @@ impl Guard for ToolAccess {
         }
         if facts.trust == Trust::Low && !known.is_some_and(|tool| tool.approved) {
             let message = format!("{} is not approved, and the trust in its server is low", id());
-            return deny("approval_required", message);
+            return hold(known, "approval_required", message, Value::Null);
+        }
+        if known.is_some_and(|tool| tool.refusal == Some(Refusal::Denied)) {
+            return deny("approval_denied", format!("{} was denied by hand", id()));
         }
         if !self.fail_closed || known.is_some() {
             return allow();

@@ -172,14 +172,18 @@ impl Builder<'_> {
             }
             GuardKind::RateLimit => Box::new(Limiter::new(&policy.rate_limits, case)?),
             GuardKind::ToolPoisoning => Box::new(ToolPoisoning::new(&given, inspection)),
-            GuardKind::ResultInjection => {
-                Box::new(ResultInjection { detector, threshold, action: given.action.unwrap_or_default() })
-            }
+            GuardKind::ResultInjection => Box::new(ResultInjection {
+                detector,
+                threshold,
+                action: given.action.unwrap_or_default(),
+                bounds: 0,
+            }),
             GuardKind::Sampling => Box::new(Sampling {
                 detector,
                 threshold,
                 action: given.action.unwrap_or_default(),
                 deny_all: given.deny_all.unwrap_or_default(),
+                bounds: 0,
             }),
             GuardKind::DisabledTool | GuardKind::AdminToken => {
                 let section = match kind {

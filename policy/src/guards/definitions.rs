@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use super::{allow, deny, deny_with, short, warn};
+use super::{allow, deny_with, hold, short, warn};
 use crate::config::{self, DetectionAction, GuardSettings, OnChange, ScanField};
 use crate::event::{Detection, Severity};
 use crate::guard::{
     Answer, Facts, Guard, GuardError, GuardKind, Operation, Phase, PinState, ToolFacts, Trust,
 };
 use crate::ids::{ServerId, Timestamp};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Where a tool is listed, and where it is called.
 const LISTED_AND_CALLED: &[Phase] = &[Phase::ToolsList, Phase::ToolInvoke];
@@ -74,7 +74,7 @@ impl Guard for ToolShadowing {
                     "original_server_id": original,
                     "related": [],
                 });
-                deny_with("shadow_tool", message, details)
+                hold(Some(tool), "shadow_tool", message, details)
             }
             _ => allow(),
         }
@@ -129,7 +129,10 @@ impl Guard for RugPull {
                 };
                 let message =
                     format!("tool '{}' of server '{}' {what}", short(tool_name), short(&facts.server.0));
-                if self.on_change == OnChange::Block { deny(code, message) } else { warn(message) }
+                match self.on_change {
+                    OnChange::Block => hold(facts.tool, code, message, Value::Null),
+                    _ => warn(message),
+                }
             }
             _ => allow(),
         }
@@ -218,9 +221,7 @@ impl Guard for ToolPoisoning {
                 match self.action {
                     _ if facts.trust == Trust::High => warn(found),
                     DetectionAction::Alert => warn(found),
-                    DetectionAction::RequireApproval => {
-                        deny_with("approval_required", format!("{found}; it waits for approval"), details)
-                    }
+                    DetectionAction::RequireApproval => hold(Some(tool), "approval_required", found, details),
                     DetectionAction::Block => deny_with("tool_poisoned", found, details),
                 }
             }

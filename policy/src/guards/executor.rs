@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::config::FailureMode;
+use crate::counters::counters;
 use crate::glob::NameGlob;
 use crate::guard::{
     Answer, Decision, Denial, Facts, Guard, GuardError, GuardKind, Modification, Operation, Phase, Verdict,
@@ -123,24 +124,22 @@ pub enum Said {
     FailOpen,
 }
 
-/// What happened so far, in numbers. They only grow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct GuardCounters {
+counters! { GuardCounters {
     /// Answers of guards.
-    pub asked: u64,
+    asked,
     /// Operations denied.
-    pub denied: u64,
+    denied,
     /// Guards that failed, timeouts and panics included.
-    pub failed: u64,
+    failed,
     /// Guards that had no answer in time, or too much to read.
-    pub timeouts: u64,
+    timeouts,
     /// Guards that panicked.
-    pub panics: u64,
+    panics,
     /// Questions to somebody else that were refused since too many were open.
-    pub waiting_refused: u64,
+    waiting_refused,
     /// Answers from somebody else that nobody waited for any more.
-    pub late_answers: u64,
-}
+    late_answers,
+}}
 
 /// How far a question has come.
 #[derive(Debug, Default)]
@@ -151,14 +150,20 @@ struct Progress {
     changed: Changed,
 }
 
+impl Progress {
+    fn decided(self) -> Outcome {
+        Outcome::Decided(Verdict { recorded: self.changed.recorded(), ..self.verdict })
+    }
+}
+
 #[derive(Debug)]
 struct Waiting {
     progress: Progress,
     deadline: Timestamp,
 }
 
-/// Asks the guards.
-#[derive(Debug)]
+/// Asks the guards. By default there are none.
+#[derive(Debug, Default)]
 pub struct Executor {
     guards: Vec<Box<dyn Guard>>,
     /// By priority.
@@ -199,11 +204,11 @@ impl Executor {
             .filter_map(|seat| Some((self.guards.get(seat.guard)?.kind(), seat.phases.as_slice())))
     }
 
-    /// Bounds that guards reached so far, by name.
-    pub fn bounds(&self) -> BTreeMap<&'static str, u64> {
+    /// Bounds that guards reached so far, by name; several guards of one kind together.
+    pub fn bounds(&self) -> BTreeMap<String, u64> {
         let mut bounds = BTreeMap::new();
         for (name, count) in self.guards.iter().flat_map(|guard| guard.counters()) {
-            *bounds.entry(name).or_default() += count;
+            *bounds.entry(name.to_owned()).or_default() += count;
         }
         bounds
     }
@@ -322,7 +327,7 @@ impl Executor {
                         }
                         Ok(Decision::Deny(denial)) => {
                             note(&mut trace, kind, phase, Said::Deny, || Some(denial.message.clone()));
-                            return self.denied(progress.verdict, kind, denial);
+                            return self.denied(progress, kind, denial);
                         }
                         Err(error) => {
                             self.counters.failed += 1;
@@ -331,7 +336,7 @@ impl Executor {
                             let said = if closed { Said::FailClosed } else { Said::FailOpen };
                             note(&mut trace, kind, phase, said, || Some(error.to_string()));
                             if closed {
-                                return self.denied(progress.verdict, kind, failed(kind, &error));
+                                return self.denied(progress, kind, failed(kind, &error));
                             }
                             progress.verdict.failed_open.push((kind, error));
                         }
@@ -339,13 +344,37 @@ impl Executor {
                 }
             }
         }
-        Outcome::Decided(progress.verdict)
+        progress.decided()
     }
 
-    fn denied(&mut self, mut verdict: Verdict, kind: GuardKind, denial: Denial) -> Outcome {
+    fn denied(&mut self, mut progress: Progress, kind: GuardKind, denial: Denial) -> Outcome {
         self.counters.denied += 1;
-        verdict.denied = Some((kind, denial));
-        Outcome::Decided(verdict)
+        progress.verdict.denied = Some((kind, denial));
+        progress.decided()
+    }
+
+    /// What the guard of this kind alone would say of an operation, if it is asked about such and can tell by itself.
+    /// Nothing is remembered of it: guards that count calls are not for this.
+    pub fn would(
+        &mut self,
+        kind: GuardKind,
+        operation: &Operation<'_>,
+        facts: &Facts<'_>,
+        now: Timestamp,
+    ) -> Option<Decision> {
+        let asked = self.by_phase.get(operation.phase() as usize)?;
+        let seats = asked.iter().filter_map(|index| self.seats.get(*index));
+        for seat in seats.filter(|seat| seat.is_for(&facts.server.0)) {
+            let Some(guard) = self.guards.get_mut(seat.guard).filter(|guard| guard.kind() == kind) else {
+                continue;
+            };
+            let answer = ask_one(guard.as_mut(), seat, operation, facts, now, &mut self.counters);
+            return answer.ok().and_then(|answer| match answer {
+                Answer::Now(decision) => Some(decision),
+                Answer::Later(_) => None,
+            });
+        }
+        None
     }
 }
 

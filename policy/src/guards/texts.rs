@@ -39,12 +39,19 @@ fn bytes(json: Option<&RawValue>) -> usize {
     json.map_or(0, |json| json.get().len())
 }
 
+/// Whether the answer to a method, other than a tool call, brings texts of strangers before the model.
+fn brings(method: &str) -> bool {
+    matches!(method, "prompts/get" | "resources/read" | "tasks/result")
+}
+
 /// `result_injection`
 #[derive(Debug)]
 pub(super) struct ResultInjection {
     pub(super) detector: Arc<Detector>,
     pub(super) threshold: Severity,
     pub(super) action: TextAction,
+    /// Bounds that inspections reached.
+    pub(super) bounds: u64,
 }
 
 impl Guard for ResultInjection {
@@ -53,11 +60,15 @@ impl Guard for ResultInjection {
     }
 
     fn phases(&self) -> &'static [Phase] {
-        &[Phase::ToolResult]
+        &[Phase::ToolResult, Phase::Response]
     }
 
     fn work(&self, operation: &Operation<'_>) -> usize {
-        if let Operation::ToolResult { result, .. } = *operation { bytes(result) } else { 0 }
+        match *operation {
+            Operation::ToolResult { result, .. } => bytes(result),
+            Operation::Response { method, result } if brings(method) => bytes(result),
+            _ => 0,
+        }
     }
 
     fn check(
@@ -66,14 +77,27 @@ impl Guard for ResultInjection {
         facts: &Facts<'_>,
         _: Timestamp,
     ) -> Result<Answer, GuardError> {
-        let Operation::ToolResult { tool_name, result: Some(result) } = *operation else { return allow() };
+        let result = match *operation {
+            Operation::ToolResult { result: Some(result), .. } => result,
+            Operation::Response { method, result: Some(result) } if brings(method) => result,
+            _ => return allow(),
+        };
         let inspection = self.detector.result(result.get(), facts.tool_names);
+        self.bounds += inspection.bounds.total();
         if inspection.detections.is_empty() {
             return allow();
         }
-        let what =
-            format!("the result of tool '{}' of server '{}'", short(tool_name), short(&facts.server.0));
+        let what = match *operation {
+            Operation::ToolResult { tool_name, .. } => format!("the result of tool '{}'", short(tool_name)),
+            Operation::Response { method, .. } => format!("the answer to {method}"),
+            _ => String::new(),
+        };
+        let what = format!("{what} of server '{}'", short(&facts.server.0));
         act(inspection, self.threshold, self.action, facts.trust, ("result_injection", what))
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        vec![("guards_inspection_bounds", self.bounds)]
     }
 }
 
@@ -84,6 +108,8 @@ pub(super) struct Sampling {
     pub(super) threshold: Severity,
     pub(super) action: TextAction,
     pub(super) deny_all: bool,
+    /// Bounds that inspections reached.
+    pub(super) bounds: u64,
 }
 
 /// Whether a method is one by which a server asks the client's model, or its user.
@@ -123,7 +149,12 @@ impl Guard for Sampling {
         }
         let Some(params) = params else { return allow() };
         let inspection = self.detector.sampling(params.get());
+        self.bounds += inspection.bounds.total();
         act(inspection, self.threshold, self.action, facts.trust, ("sampling_injection", what))
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        vec![("guards_inspection_bounds", self.bounds)]
     }
 }
 

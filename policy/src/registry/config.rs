@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::store::StoreError;
+use crate::counters::counters;
 
 /// Bounds of everything that servers can make grow. What is refused is counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +43,7 @@ pub struct RegistrySettings {
     /// Whether a definition is pinned when it is first seen (`registry.pin_on_first_use`). Else each is compared with
     /// the one before, until somebody approves one.
     pub pin_on_first_use: bool,
-    /// Whether a definition other than the pinned one is an event (`registry.alert_on_change`).
+    /// Whether a changed definition is an alert (`registry.alert_on_change`). It is said in any case.
     pub alert_on_change: bool,
     /// Whether pins outlive the agent (`registry.persistent`), where there is a store that can keep them.
     pub persistent: bool,
@@ -111,6 +112,14 @@ pub enum RegistryError {
         /// The tool, or whatever it is.
         name: String,
     },
+    /// Several servers have this name, and it was not said which of them is meant.
+    #[error("{server} is several servers, of which one is to be named: {}", .identities.join(", "))]
+    Ambiguous {
+        /// The server.
+        server: String,
+        /// Whose they are: user id and program.
+        identities: Vec<String>,
+    },
     /// The definition with this hash was not seen: what is to be approved is not what is offered.
     #[error("{name} of {server} was never seen with the hash {hash}; it was last seen with {current}")]
     OtherHash {
@@ -128,24 +137,7 @@ pub enum RegistryError {
     Store(#[from] StoreError),
 }
 
-macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What happened so far, in numbers. They only grow.
-        #[derive(Clone, Debug, Default, PartialEq, Eq)]
-        pub struct RegistryCounters {
-            $($(#[$doc])* pub $name: u64,)*
-        }
-
-        impl RegistryCounters {
-            /// All of them by name, for `agent_stopped` and metrics.
-            pub fn to_map(&self) -> BTreeMap<String, u64> {
-                BTreeMap::from([$((stringify!($name).to_owned(), self.$name),)*])
-            }
-        }
-    };
-}
-
-counters! {
+counters! { RegistryCounters {
     /// Pages of lists taken.
     pages,
     /// Pages of connections that are not known.
@@ -174,4 +166,4 @@ counters! {
     definitions_not_kept,
     /// Failures of the store.
     store_errors,
-}
+}}

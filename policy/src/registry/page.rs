@@ -178,8 +178,13 @@ impl Registry {
         let kind = self.compare(key, &item, &hash, offer, turn);
         let record = self.record(key, &item);
         let since = record.map_or(turn.now, |record| record.first_seen);
-        let mut listed =
-            Listed { hash: hash.clone(), pin: PinState::Unpinned, approved: false, finding: None };
+        let mut listed = Listed {
+            hash: hash.clone(),
+            pin: PinState::Unpinned,
+            approved: false,
+            denied: false,
+            finding: None,
+        };
         listed.compare(record);
         let mut finding = None;
         if let Some(before) = list.items.remove(&item.name) {

@@ -12,7 +12,8 @@ use crate::ids::Timestamp;
 
 /// How exactly it is known when something was last seen: a list that is sent every second is not written as often.
 const LAST_SEEN_STEP: Duration = Duration::from_secs(60);
-/// Most changed definitions remembered as said, for each item. With more, the oldest is said again when it returns.
+/// Most changed definitions remembered as said, for each item, and most that are denied. With more, the oldest is said
+/// again when it returns, or waits for approval again.
 const MAX_SAID: usize = 16;
 
 /// What is remembered of a tool, a prompt, a resource template, or of instructions.
@@ -36,6 +37,19 @@ pub struct PinRecord {
     pub listed: bool,
     /// Other definitions than the pinned one that were said, oldest first (bounded).
     pub said: Vec<Said>,
+    /// Definitions of which somebody said that they must not be used, oldest first (bounded).
+    #[serde(default)]
+    pub denied: Vec<Denied>,
+}
+
+/// A definition that must not be used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Denied {
+    /// Its hash.
+    pub hash: String,
+    /// Who said so, and when.
+    #[serde(flatten)]
+    pub said: Approval,
 }
 
 /// A changed definition that was said.
@@ -71,6 +85,7 @@ impl PinRecord {
             current: hash.to_owned(),
             listed: true,
             said: Vec::new(),
+            denied: Vec::new(),
         }
     }
 
@@ -119,6 +134,24 @@ impl PinRecord {
         self.pinned = true;
         self.approved = Some(Approval { by: by.to_owned(), at });
         self.said.clear();
+        self.denied.retain(|denied| denied.hash != hash);
+    }
+
+    /// The definition with this hash must not be used. What is pinned stays so.
+    pub(super) fn deny(&mut self, hash: &str, by: &str, at: Timestamp) {
+        if self.hash == hash {
+            self.approved = None;
+        }
+        self.denied.retain(|denied| denied.hash != hash);
+        if self.denied.len() >= MAX_SAID {
+            self.denied.remove(0);
+        }
+        self.denied.push(Denied { hash: hash.to_owned(), said: Approval { by: by.to_owned(), at } });
+    }
+
+    /// Whether somebody said that the definition with this hash must not be used.
+    pub fn denies(&self, hash: &str) -> bool {
+        self.denied.iter().any(|denied| denied.hash == hash)
     }
 
     /// Whether a definition with this hash is one that somebody can have looked at: the pinned one, the one seen
@@ -140,6 +173,8 @@ impl PinRecord {
     pub(super) fn bytes(&self) -> usize {
         let said: usize = self.said.iter().map(|said| size_of::<Said>() + said.hash.len()).sum();
         let by = self.approved.as_ref().map_or(0, |approval| approval.by.len());
-        size_of::<Self>() + self.hash.len() + self.current.len() + said + by
+        let denied =
+            self.denied.iter().map(|denied| size_of::<Denied>() + denied.hash.len() + denied.said.by.len());
+        size_of::<Self>() + self.hash.len() + self.current.len() + said + by + denied.sum::<usize>()
     }
 }

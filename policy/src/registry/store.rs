@@ -49,7 +49,7 @@ impl Item {
     }
 }
 
-/// Who approved a definition.
+/// Who approved a definition, or denied it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Approval {
     /// Who, as the control socket knows them.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use mcpwarden_policy::config::Config;
 use mcpwarden_policy::detect::{Detector, RuleSet};
+use mcpwarden_policy::engine::Judge;
 use mcpwarden_policy::{
     ConnectionId, Cut, Direction, Engine, EngineConfig, FrameCutter, GapCause, Input, Inspect, Limits,
     Output, ServerId, SessionId, Timestamp,
@@ -31,7 +32,7 @@ pub fn engine_of(config: &Config, detector: &Arc<Detector>) -> Engine {
         registry: config.registry_settings(),
         ..EngineConfig::new([7; 32])
     };
-    Engine::new(settings).with_judge(config.judge(detector).unwrap())
+    Engine::new(settings).with_judge(Judge::new(config, Vec::new(), detector).unwrap())
 }
 
 /// The built-in rules.
@@ -108,6 +109,7 @@ impl Wire {
         let events = self.out.drain(..).filter_map(|output| match output {
             Output::Event(event) => Some(serde_json::to_value(event).unwrap()),
             Output::Confirm(_) | Output::Drop(_) => None,
+            Output::Failed(error) => panic!("nothing was asked for: {error}"),
         });
         events.collect()
     }

@@ -142,7 +142,8 @@ fn memory_of_one_user_is_bounded() {
         let given_up = counters.open_requests_evicted
             + counters.unmatched_responses
             + counters.tools_overflow
-            + counters.chain_overflow;
+            + counters.chain_overflow
+            + bench.engine.registry.counters().items_refused;
         // Long ids cost no more than short ones.
         assert!(given_up > 0 || name == "long ids" && counters.calls == 1_002, "{name}");
         bench.out.clear();
@@ -156,8 +157,14 @@ fn memory_of_one_user_is_bounded() {
 fn counters_have_names() {
     let mut bench = Bench::new();
     bench.server(1, 5, "s", 9);
-    let map = bench.engine.counters().to_map();
-    assert_eq!((map["frames"], map["servers"], map["calls"]), (2, 1, 0));
+    bench.c2s(1, r#"{"id":1,"method":"tools/list"}"#);
+    bench.s2c(1, &answer(1, r#"{"tools":[{"name":"a"}]}"#));
+    let map = bench.engine.counters_by_name();
+    for (name, count) in
+        [("frames", 4), ("servers", 1), ("calls", 0), ("registry_pages", 2), ("guards_denied", 0)]
+    {
+        assert_eq!(map.get(name), Some(&count), "{name}");
+    }
 }
 
 /// Anything that can happen, on few connections and with few processes, so that they meet.

@@ -11,7 +11,13 @@ pub(super) static DETECTOR: LazyLock<Arc<Detector>> = LazyLock::new(|| Inspect::
 
 fn bench(alert_threshold: Severity) -> Bench {
     let inspection = Inspect { detector: Arc::clone(&DETECTOR), alert_threshold };
+    let guards = format!(
+        "{{ cross_server: {{ enabled: false }}, inspection: {{ alert_threshold: {} }} }}",
+        serde_json::to_value(alert_threshold).unwrap().as_str().unwrap()
+    );
     let mut bench = Bench::with(|config| config.inspection = Some(inspection));
+    let (config, _) = crate::config::parse(guards.as_bytes()).unwrap();
+    bench.engine = bench.engine.with_judge(Judge::new(&config, Vec::new(), &DETECTOR).unwrap());
     bench.server(1, 5, "s", 9);
     bench
 }

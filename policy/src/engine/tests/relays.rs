@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// Milliseconds after which nothing is held any more.
+const HELD: u64 = 101;
+
 /// Client 9 speaks to relay 5 over connection 1, and that to server 6 over connection 2.
 fn relay() -> Bench {
     let mut bench = Bench::with(|config| config.verbose = true);
@@ -11,7 +14,7 @@ fn relay() -> Bench {
     bench.c2s(2, HELLO);
     bench.s2c(2, &answer(0, "{}"));
     bench.s2c(1, &answer(0, "{}"));
-    bench.wait(30);
+    bench.wait(HELD);
     bench
 }
 
@@ -47,7 +50,7 @@ fn a_relay_is_announced_before_what_is_behind_it() {
     bench.wait(300);
     bench.s2c(2, &answer(0, "{}"));
     bench.s2c(1, &answer(0, "{}"));
-    bench.wait(30);
+    bench.wait(HELD);
     assert_eq!(
         bench.said(),
         [
@@ -113,14 +116,14 @@ fn a_relayed_call_is_said_once() {
         ("not passed on, answered", &[(1, true, CALL), (1, false, YES)], 0, {
             &["1 relay called t 7", r#"1 relay result t 7 Ok {"ok":1}"#]
         }),
-        ("not passed on, not answered", &[(1, true, CALL)], 26, &["1 relay called t 7"]),
+        ("not passed on, not answered", &[(1, true, CALL)], HELD, &["1 relay called t 7"]),
         ("the relay's own", &[(2, true, OTHER), (2, false, NO_X)], 0, {
             &[r#"2 inner called u "x" via relay"#, r#"2 inner result u "x" Ok {"ok":0} via relay"#]
         }),
         (
             "another call",
             &[(1, true, CALL), (2, true, OTHER)],
-            26,
+            HELD,
             &["1 relay called t 7", r#"2 inner called u "x" via relay"#],
         ),
         (
@@ -129,7 +132,7 @@ fn a_relayed_call_is_said_once() {
                 (1, true, r#"{"method":"notifications/initialized"}"#),
                 (2, true, r#"{"method":"notifications/initialized"}"#),
             ],
-            26,
+            HELD,
             { &["2 inner message Notification notifications/initialized via relay"] },
         ),
         (
@@ -184,11 +187,11 @@ fn a_copy_that_comes_late_is_left_out() {
     let mut bench = relay();
     bench.out.clear();
     bench.c2s(1, &call(7, "t"));
-    bench.wait(26);
+    bench.wait(HELD);
     bench.c2s(2, &call(3, "t"));
     bench.s2c(2, &answer(3, "1"));
     bench.s2c(1, &answer(7, "1"));
-    bench.wait(26);
+    bench.wait(HELD);
     assert_eq!(bench.said(), ["1 relay called t 7", "1 relay result t 7 Ok 1"]);
 }
 
@@ -202,7 +205,7 @@ fn what_a_relay_says_is_of_its_clients_session_and_time() {
     bench.wait(3);
     bench.s2c(2, &answer(3, "1"));
     bench.c2s(1, &call(8, "u"));
-    bench.wait(26);
+    bench.wait(HELD);
     let events = bench.events();
     assert_eq!(events.len(), 3, "{events:?}");
     assert_eq!(events[0]["session_id"], events[2]["session_id"]);
@@ -219,7 +222,7 @@ fn relays_behind_relays_are_all_named() {
     bench.exec_as(3, 7, "c", 6, &[5, 9], false);
     (1..=3).for_each(|connection| bench.c2s(connection, HELLO));
     (1..=3).rev().for_each(|connection| bench.s2c(connection, &answer(0, "{}")));
-    bench.wait(30);
+    bench.wait(HELD);
     bench.out.clear();
     for connection in 1..=3 {
         bench.c2s(connection, &call(connection as u32, "t"));
@@ -334,9 +337,44 @@ fn a_server_in_a_container_is_behind_what_runs_it() {
         bench.out.clear();
         bench.c2s(1, &call(7, "t"));
         bench.c2s(2, &call(7, "t"));
-        bench.wait(30);
+        bench.wait(HELD);
         let mut said = bench.said();
         said.sort();
         assert_eq!(said, expected, "{name}");
     }
+}
+
+#[test]
+fn a_slow_relay_is_waited_for() {
+    let mut bench = relay();
+    bench.out.clear();
+    bench.c2s(1, &call(7, "t"));
+    bench.wait(HELD - 2);
+    bench.c2s(2, &call(3, "t"));
+    assert_eq!(bench.said(), ["2 inner called t 7 via relay"]);
+}
+
+/// Most servers have nothing behind them: what they are asked is said at once.
+#[test]
+fn nothing_is_held_of_a_server_that_starts_none() {
+    let mut bench = Bench::new();
+    bench.server(1, 5, "s", 9);
+    bench.c2s(1, &call(7, "t"));
+    assert_eq!(bench.said(), ["1 s called t 7"]);
+    assert_eq!(bench.engine.relays.count(), 0);
+}
+
+/// An agent that is behind takes in what was passed on at once a good while later.
+#[test]
+fn how_long_a_relay_took_is_told_by_when_it_was_captured() {
+    let mut bench = relay();
+    bench.out.clear();
+    let captured = bench.now;
+    for (connection, id) in [(1, 7), (2, 3)] {
+        bench.now += HELD * MS;
+        let (text, time) = (call(id, "t"), Timestamp(captured + connection));
+        let (connection, direction) = (ConnectionId(connection), Direction::ClientToServer);
+        bench.input(Input::Frame { connection, direction, time, bytes: text.as_bytes() });
+    }
+    assert_eq!(bench.said(), ["2 inner called t 7 via relay"]);
 }

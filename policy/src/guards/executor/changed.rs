@@ -1,10 +1,12 @@
 //! What guards have changed of an operation, so that those after them see it.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json_path::JsonPath;
 
-use crate::guard::{GuardError, Modification, Operation, ToolFacts};
+use crate::guard::{GuardError, Modification, Operation, Recorded, ToolFacts};
 
 /// The parts of an operation that are not as they were sent.
 #[derive(Debug, Default)]
@@ -41,6 +43,12 @@ impl Changed {
         }
     }
 
+    /// What is to be recorded in place of what was sent.
+    pub(super) fn recorded(self) -> Recorded {
+        let text = |json: Option<Box<RawValue>>| json.map(|json| json.get().to_owned());
+        Recorded { params: text(self.params), body: text(self.body) }
+    }
+
     /// Changes the operation as a guard has said.
     pub(super) fn apply(
         &mut self,
@@ -50,7 +58,8 @@ impl Changed {
         match (modification, self.view(operation)) {
             (Modification::AddWarning { .. }, _) => {}
             (Modification::ReplaceTools(kept), Operation::ToolsList { tools }) => {
-                let kept = tools.iter().filter(|tool| kept.contains(&tool.name)).cloned().collect();
+                let kept: HashSet<&str> = kept.iter().map(String::as_str).collect();
+                let kept = tools.iter().filter(|tool| kept.contains(tool.name.as_str())).cloned().collect();
                 self.tools = Some(kept);
             }
             (Modification::ReplaceTools(_), _) => {

@@ -19,7 +19,7 @@ fn a_result_with_detections_is_said_or_denied() {
         (None, TextAction::Block, Trust::Medium, "allow"),
     ] {
         let mut guard =
-            ResultInjection { detector: Arc::clone(&DETECTOR), threshold: Severity::High, action };
+            ResultInjection { detector: Arc::clone(&DETECTOR), threshold: Severity::High, action, bounds: 0 };
         let world = World { trust, ..World::default() };
         let operation = Operation::ToolResult { tool_name: "get", result: result.map(|result| &**result) };
         let answer = guard.check(&operation, &world.facts(), at(0.0));
@@ -48,9 +48,23 @@ fn sampling_and_elicitation_are_inspected_and_can_be_denied() {
         ("tools/call", &bad, TextAction::Block, true, "allow"),
     ] {
         let (detector, threshold) = (Arc::clone(&DETECTOR), Severity::High);
-        let mut guard = Sampling { detector, threshold, action, deny_all };
+        let mut guard = Sampling { detector, threshold, action, deny_all, bounds: 0 };
         let operation = Operation::Request { method, params: Some(params) };
         let answer = guard.check(&operation, &World::default().facts(), at(0.0));
         assert_eq!(word(&answer), expected, "{method} {action:?} {deny_all}");
     }
+}
+
+/// More than is looked at, or said, is counted.
+#[test]
+fn bounds_that_an_inspection_reaches_are_counted() {
+    let texts: Vec<_> =
+        (0..2_000).map(|at| json!({"type": "text", "text": format!("{at} {INJECTED}")})).collect();
+    let result = raw(json!({"content": texts}));
+    let operation = Operation::ToolResult { tool_name: "get", result: Some(&result) };
+    let (detector, action) = (Arc::clone(&DETECTOR), TextAction::default());
+    let mut guard = ResultInjection { detector, threshold: Severity::High, action, bounds: 0 };
+    guard.check(&operation, &World::default().facts(), at(0.0)).unwrap();
+    let [(name, count)] = guard.counters()[..] else { panic!("one counter") };
+    assert!(name == "guards_inspection_bounds" && count > 0, "{name} {count}");
 }

@@ -1,0 +1,109 @@
+//! Requests that stay unanswered.
+
+use super::judge::bench;
+use super::*;
+
+/// What is done, in order, on connection 1.
+#[derive(Clone, Copy)]
+enum Step {
+    /// The client calls.
+    Ask(u32),
+    /// The server answers.
+    Answer(u32),
+    /// The client takes a call back.
+    Cancel(u32),
+    /// Milliseconds pass.
+    Wait(u64),
+}
+use Step::{Answer, Ask, Cancel, Wait};
+
+/// What of it is about requests that are open for too long, or too many.
+fn run(bench: &mut Bench, steps: &[Step]) -> Vec<String> {
+    for step in steps {
+        match step {
+            Ask(id) => bench.c2s(1, &call(*id, "read_file")),
+            Answer(id) => bench.s2c(1, &answer(*id, "{}")),
+            Cancel(id) => {
+                let method = "notifications/cancelled";
+                bench.c2s(1, &format!(r#"{{"method":"{method}","params":{{"requestId":{id}}}}}"#));
+            }
+            Wait(ms) => bench.wait(*ms),
+        }
+    }
+    let said = bench.said().into_iter();
+    said.filter_map(|line| {
+        let line = line.strip_prefix("1 files ")?;
+        ["late", "crowded", "result"].iter().any(|word| line.starts_with(word)).then(|| line.to_owned())
+    })
+    .collect()
+}
+
+#[test]
+fn a_request_that_is_late_is_said_once_and_still_paired() {
+    let cases: &[(&str, &[Step], &[&str])] = &[
+        ("in time", &[Ask(5), Wait(499), Answer(5), Wait(1_000)], &["result read_file 5 Ok {}"]),
+        (
+            "late",
+            &[Ask(5), Wait(501), Wait(5_000), Answer(5)],
+            &["late tools/call 5 501 ms", "result read_file 5 Ok {}"],
+        ),
+        (
+            "each in its time",
+            &[Ask(5), Wait(300), Ask(6), Ask(7), Wait(201), Answer(6), Wait(300)],
+            &["late tools/call 5 501 ms", "result read_file 6 Ok {}", "late tools/call 7 501 ms"],
+        ),
+        (
+            "after a pause",
+            &[Ask(5), Answer(5), Wait(9_000), Ask(6), Wait(501)],
+            &["result read_file 5 Ok {}", "late tools/call 6 501 ms"],
+        ),
+        ("taken back", &[Ask(5), Cancel(5), Wait(9_000)], &[]),
+        (
+            "taken back after the first look",
+            &[Ask(5), Ask(6), Wait(400), Cancel(6), Wait(9_000)],
+            &["late tools/call 5 9400 ms"],
+        ),
+    ];
+    for (name, steps, expected) in cases {
+        let mut bench = bench("servers: [{ id: files, command: files, timeout_ms: 500 }]");
+        assert_eq!(run(&mut bench, steps), *expected, "{name}");
+        let late = expected.iter().filter(|line| line.starts_with("late")).count();
+        assert_eq!(bench.engine.counters().requests_timed_out, late as u64, "{name}");
+    }
+    assert!(run(&mut bench(""), &[Ask(5), Wait(100_000_000)]).is_empty(), "nobody says how long it may take");
+}
+
+#[test]
+fn too_many_open_requests_are_said_when_the_bound_is_crossed() {
+    let ask = |ids: std::ops::Range<u32>| ids.map(Ask).collect::<Vec<Step>>();
+    let two = "servers: [{ id: files, command: files, max_concurrent: 2 }]";
+    let cases: [(&str, &str, Vec<Step>, &[&str]); 5] = [
+        ("ten, which is the default", "", ask(10..20), &[]),
+        ("eleven, and more", "", ask(10..25), &["crowded 11 of 10"]),
+        ("a bound of its own", two, ask(10..14), &["crowded 3 of 2"]),
+        (
+            "at the bound it is still crowded, below it is not",
+            two,
+            vec![Ask(5), Ask(6), Ask(7), Answer(7), Ask(8), Answer(8), Answer(6), Ask(9), Ask(10)],
+            &[
+                "crowded 3 of 2",
+                "result read_file 7 Ok {}",
+                "result read_file 8 Ok {}",
+                "result read_file 6 Ok {}",
+                "crowded 3 of 2",
+            ],
+        ),
+        (
+            "what was taken back is not waited for",
+            two,
+            vec![Ask(5), Ask(6), Cancel(5), Cancel(5), Ask(7), Answer(5), Ask(8)],
+            &["result read_file 5 Ok {}", "crowded 3 of 2"],
+        ),
+    ];
+    for (name, yaml, steps, expected) in cases {
+        let mut bench = bench(yaml);
+        assert_eq!(run(&mut bench, &steps), expected, "{name}");
+        let crowded = expected.iter().filter(|line| line.starts_with("crowded")).count();
+        assert_eq!(bench.engine.counters().concurrency_exceeded, crowded as u64, "{name}");
+    }
+}
