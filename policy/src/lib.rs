@@ -20,6 +20,7 @@
 //! | [`guard`], [`guards`] | the contract of everything that judges; those that are built in, and who asks them |
 //! | [`config`] | the configuration file: its keys, and what is wrong with one |
 //! | [`engine`] | state per connection: confirmation, pairing, relays, sessions |
+//! | [`replay`] | recorded frames, for an engine |
 
 pub mod classify;
 pub mod config;
@@ -35,6 +36,7 @@ pub mod ids;
 pub mod protocol;
 pub mod redact;
 pub mod registry;
+pub mod replay;
 pub mod wire;
 
 pub use discovery::NamePatterns;

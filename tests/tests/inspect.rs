@@ -97,7 +97,11 @@ fn what_is_found_in_servers_that_are_started() -> Result<()> {
             "it closed the connection before it said who it is; it ended with status 3; its last words: no \\u{1b}[2Jkey",
         ),
         (&["cat", "/dev/zero"], 2, "it sent more than 64 MiB"),
-        (&["yes"], 2, "it sent more than 64 MiB"),
+        (
+            &["yes", "noise noise noise noise noise noise noise noise noise noise noise noise"],
+            2,
+            "it sent more than 64 MiB",
+        ),
         (&["yes", "{}"], 2, "it sent more than 100000 messages"),
         (&["/nowhere/server"], 2, "cannot start `/nowhere/server`; see that it is installed"),
         (&["sh", "-c", many], 2, "its list of tools has more than 1000 pages"),

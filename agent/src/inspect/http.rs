@@ -273,9 +273,8 @@ mod tests {
             ("a:@/nowhere", Err("--header a: /nowhere: No such file or directory (os error 2)")),
         ];
         for (text, expected) in cases {
-            let read = header(text);
+            let read = header(text).map_err(|error| format!("{error:#}"));
             assert!(!format!("{read:?}").contains("s3"), "{text}");
-            let read = read.map_err(|error| format!("{error:#}"));
             let read = read.as_ref().map(|(name, value)| (name.as_str(), value.to_str().unwrap()));
             assert_eq!(read.map_err(String::as_str), expected, "{text}");
         }
