@@ -129,7 +129,8 @@ fn processes_with(variable: &str) -> Result<Vec<String>> {
         // Many of these are no processes, or end meanwhile.
         let Ok(environment) = fs::read(path.join("environ")) else { continue };
         if environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes()) {
-            found.push(format!("{}: {}", path.display(), fs::read_to_string(path.join("cmdline"))?));
+            let command = fs::read_to_string(path.join("cmdline")).unwrap_or_default();
+            found.push(format!("{}: {command}", path.display()));
         }
     }
     Ok(found)

@@ -4,10 +4,8 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Result, bail};
 
+use crate::setup::toolchain;
 use crate::util::{command_line, exists, root, run, target_dir};
-
-#[path = "../../agent/toolchain.rs"]
-mod toolchain;
 
 /// All of them, by what they read.
 const TARGETS: [&str; 6] = ["wire", "protocol", "config", "replay", "normaliser", "detector"];

@@ -268,7 +268,7 @@ mod tests {
             ("X-Key: s3cret", Ok(("x-key", "s3cret"))),
             (from_file.as_str(), Ok(("authorization", "Bearer s3cret"))),
             ("s3cret", Err("--header wants NAME:VALUE or NAME:@FILE")),
-            ("a b:s3cret", Err("--header: `a b` is no name of a header")),
+            ("a b:s3cret", Err("--header: `a b` is no name of a header: invalid HTTP header name")),
             ("a:s3\ncret", Err("--header a: its value cannot be sent: no value of a header")),
             ("a:@/nowhere", Err("--header a: /nowhere: No such file or directory (os error 2)")),
         ];
