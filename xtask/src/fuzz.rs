@@ -23,18 +23,11 @@ pub struct Args {
     target: Option<String>,
 }
 
-impl Args {
-    /// All of them, no longer than it takes to run their seeds.
-    pub fn brief() -> Self {
-        Self { seconds: 5, target: None }
-    }
-}
-
 /// Whether fuzzing is possible here; otherwise, what is missing.
 ///
 /// # Errors
 /// What is missing.
-pub fn possible() -> Result<()> {
+fn possible() -> Result<()> {
     if !exists("cargo-fuzz") {
         bail!("there is no cargo-fuzz; `cargo install cargo-fuzz --locked` builds it (minutes)");
     }

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
 
-use crate::fuzz;
 use crate::setup::setup;
 use crate::util::{cargo, command_line, exists, is_root};
 
@@ -36,7 +35,6 @@ pub fn test(filter: Option<&str>) -> Result<ExitCode> {
             )
         });
         stages.run("dependencies", dependencies);
-        stages.run("fuzz targets", fuzz_targets);
     }
     stages.run("unit tests", || {
         let mut command = cargo();
@@ -75,16 +73,6 @@ fn dependencies() -> Result<Report> {
         "{SKIPPED}dependencies: there is no cargo-deny; `cargo install cargo-deny --locked` builds it (minutes)"
     );
     Ok(Report { counts: Counts { skipped: 1, ..Counts::default() }, problem: None })
-}
-
-/// Builds the fuzz targets and runs each from its seeds, for a few seconds: what breaks them is to be noticed where it
-/// is made.
-fn fuzz_targets() -> Result<Report> {
-    if let Err(missing) = fuzz::possible() {
-        println!("{SKIPPED}fuzz targets: {missing:#}");
-        return Ok(Report { counts: Counts { skipped: 1, ..Counts::default() }, problem: None });
-    }
-    fuzz::fuzz(&fuzz::Args::brief()).map(|_| Report::default())
 }
 
 /// Lets cargo itself run as the user, whose files it writes, and only what it starts as root.
