@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, builder::PossibleValuesParser, builder::TypedValueParser as _};
 
+use mcpwarden_policy::config::Period;
+
 use crate::{config::Backend, output::Output};
 
 /// Watches every MCP server on this host from the kernel.
@@ -55,8 +57,14 @@ pub enum Command {
     /// Look for what is written to misuse the model in definitions of tools.
     ///
     /// FILE is a definition, an array of them, an answer to tools/list, or a client's configuration (mcp.json), of which
-    /// the servers are listed. Exit status 0: nothing at or above `inspection.alert_threshold`; 1: something; 2: the input
-    /// cannot be used.
+    /// the servers are listed, or with --start, started and inspected. COMMAND is a server to start, --server the address
+    /// of one: tools, prompts, resource templates and instructions are listed, and the server is ended.
+    ///
+    /// Servers run as the user who inspects; under sudo, as the user who called it, not as root.
+    ///
+    /// Exit status 0: nothing at or above `inspection.alert_threshold`; 1: something; 2: the input cannot be used, or a
+    /// server not be inspected.
+    #[command(after_long_help = INSPECT_EXAMPLES)]
     Inspect(InspectOptions),
     /// Say what the policy would say of a call: every guard that is asked, in order, with its answer.
     ///
@@ -135,17 +143,54 @@ pub struct RunOptions {
     pub state_dir: PathBuf,
 }
 
+const INSPECT_EXAMPLES: &str = "\
+Examples:
+  mcpwarden inspect -- npx -y @modelcontextprotocol/server-filesystem /srv
+  mcpwarden inspect --server https://mcp.example.com/mcp --header Authorization:@token.txt
+  mcpwarden inspect --start ~/.cursor/mcp.json
+  mcpwarden inspect --json tools.json | jq 'select(.max_severity)'
+
+JSON, one line a definition:
+  {\"server\": …, \"kind\": \"tool\"|\"prompt\"|\"resource_template\"|\"instructions\", \"name\": …, \"hash\": …,
+   \"max_severity\": …, \"detections\": [{\"pattern\", \"category\", \"severity\", \"field\", \"matches\", …}]}
+`server` is missing where a file was inspected. What a server's own name has against it has the kind \"server\" and
+no name or hash; a server that could not be inspected is {\"server\": …, \"error\": …}.
+";
+
 /// What `mcpwarden inspect` is told.
 #[derive(Args, Debug)]
+#[command(group = clap::ArgGroup::new("what").required(true).args(["file", "server", "command"]))]
 pub struct InspectOptions {
     /// The file; `-` is standard input.
-    pub file: PathBuf,
+    pub file: Option<PathBuf>,
+    /// Address of a server that speaks streamable HTTP, or HTTP with server-sent events as it was before.
+    #[arg(long, value_name = "URL")]
+    pub server: Option<String>,
+    /// Start the servers that the file declares, one after the other, and inspect each.
+    #[arg(long, requires = "file", conflicts_with_all = ["server", "command"])]
+    pub start: bool,
+    /// Send this header with each request over HTTP; @FILE in place of the value reads it from a file, which keeps it out
+    /// of the list of processes.
+    #[arg(long, value_name = "NAME:VALUE", requires = "server")]
+    pub header: Vec<String>,
+    /// Give each server so long, from its start to its last answer.
+    #[arg(long, value_name = "DURATION", default_value = "30s")]
+    pub timeout: Period,
+    /// Do not show what servers print on standard error.
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// Let servers run as root, where that is who inspects.
+    #[arg(long)]
+    pub as_root: bool,
     /// Configuration file (YAML) with patterns, categories and the threshold.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Print JSON, one line a tool.
+    /// Print JSON, one line a definition.
     #[arg(long)]
     pub json: bool,
+    /// The server to start, and its arguments.
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
 }
 
 /// What `mcpwarden decide` is told.

@@ -1,22 +1,14 @@
-//! `mcpwarden replay`: recorded frames through the same policy core, events out.
-//!
-//! One JSON object a line comes in: `{"t": seconds, "session": "s1", "server": "a", "dir": "c2s" | "s2c", "frame": "…"}`
-//! or `{"t": seconds, "session": "s1", "server": "a", "event": "exec", "argv": […]}`, which may say `uid`, `executable` and
-//! `cgroup` of the client, or, for a decision made by hand,
-//! `{"t": seconds, "server": "a", "event": "approve" | "deny", "tool": "t", "by": "who"}`, with `"hash"` where only that
-//! definition is meant. The same input gives the same bytes: nothing is read but the input, the configuration and what
-//! that names.
+//! `mcpwarden replay`: recorded frames through the same policy core, events out. See [`mcpwarden_policy::replay`] for
+//! what a line is. The same input gives the same bytes: nothing is read but the input, the configuration and what that
+//! names.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 
-use anyhow::{Context as _, Result, bail, ensure};
-use mcpwarden_policy::{
-    Approve, ConnectionId, Direction, Engine, Exec, Input, Output, Process, ServerId, SessionId, Timestamp,
-};
-use serde::Deserialize;
+use anyhow::{Context as _, Result, ensure};
+use mcpwarden_policy::Output;
+use mcpwarden_policy::replay::Replay;
 
 use crate::cli::ReplayOptions;
 use crate::config::{self, Config};
@@ -24,57 +16,6 @@ use crate::output::Format;
 
 /// Longest line. A frame of 16 MiB can be six times as long when every byte of it is escaped.
 const MAX_LINE_BYTES: u64 = 128 << 20;
-
-/// One line of a recording.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Line {
-    /// Seconds since the beginning, or since the epoch.
-    t: f64,
-    #[serde(default)]
-    session: Option<String>,
-    server: String,
-    #[serde(default)]
-    dir: Option<Dir>,
-    #[serde(default)]
-    frame: Option<String>,
-    /// The turn of the model that it belongs to.
-    #[serde(default)]
-    turn: Option<String>,
-    #[serde(default)]
-    event: Option<Event>,
-    #[serde(default)]
-    argv: Vec<String>,
-    /// The client's.
-    #[serde(default)]
-    uid: Option<u32>,
-    #[serde(default)]
-    executable: Option<String>,
-    #[serde(default)]
-    cgroup: Option<String>,
-    /// The tool that is approved or denied, by whom, and which definition of it.
-    #[serde(default)]
-    tool: Option<String>,
-    #[serde(default)]
-    by: Option<String>,
-    #[serde(default)]
-    hash: Option<String>,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Dir {
-    C2s,
-    S2c,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Event {
-    Exec,
-    Approve,
-    Deny,
-}
 
 /// Replays a file, or standard input for `-`.
 ///
@@ -91,33 +32,22 @@ pub fn run(options: &ReplayOptions) -> Result<()> {
         Box::new(File::open(&options.file).with_context(|| format!("cannot open {name}"))?)
     };
     let stdout = std::io::BufWriter::new(std::io::stdout().lock());
-    Replay::new(engine, options.output.format(), stdout).run(&name, BufReader::new(input))
+    Printer::new(options.output.format(), stdout).run(Replay::new(engine), &name, BufReader::new(input))
 }
 
-struct Replay<W> {
-    engine: Engine,
+struct Printer<W> {
     format: Format,
     to: W,
     outputs: Vec<Output>,
     line: Vec<u8>,
-    now: Timestamp,
-    connections: HashMap<(String, String), ConnectionId>,
 }
 
-impl<W: Write> Replay<W> {
-    fn new(engine: Engine, format: Format, to: W) -> Self {
-        Self {
-            engine,
-            format,
-            to,
-            outputs: Vec::new(),
-            line: Vec::new(),
-            now: Timestamp(0),
-            connections: HashMap::new(),
-        }
+impl<W: Write> Printer<W> {
+    fn new(format: Format, to: W) -> Self {
+        Self { format, to, outputs: Vec::new(), line: Vec::new() }
     }
 
-    fn run(mut self, name: &str, mut input: impl BufRead) -> Result<()> {
+    fn run(mut self, mut replay: Replay, name: &str, mut input: impl BufRead) -> Result<()> {
         let mut text = Vec::new();
         for number in 1_u64.. {
             text.clear();
@@ -135,84 +65,15 @@ impl<W: Write> Replay<W> {
             if text.trim_ascii().is_empty() {
                 continue;
             }
-            let outcome = serde_json::from_slice(&text).map_err(Into::into).and_then(|line| self.step(line));
+            let outcome = replay.line(&text, &mut self.outputs);
             // What was said until then stays said.
             self.print()?;
             outcome.with_context(place)?;
         }
-        while let Some(due) = self.engine.next_deadline() {
-            self.now = self.now.max(due);
-            self.engine.tick(self.now, &mut self.outputs);
+        while replay.wait(&mut self.outputs) {
             self.print()?;
         }
         self.to.flush().context("cannot write")
-    }
-
-    fn step(&mut self, line: Line) -> Result<()> {
-        ensure!(line.t >= 0.0 && line.t < 1e10, "`t` must be seconds, not negative: {}", line.t);
-        let time = Timestamp((line.t * 1e9) as u64);
-        // Records may be a little out of order; time is not.
-        self.now = self.now.max(time);
-        if let Some(event @ (Event::Approve | Event::Deny)) = line.event {
-            return self.decide(&line, matches!(event, Event::Approve));
-        }
-        let session = line.session.unwrap_or_else(|| "replay".to_owned());
-        let next = ConnectionId(self.connections.len() as u64 + 1);
-        let key = (session, line.server);
-        let known = self.connections.get(&key).copied();
-        let connection = known.unwrap_or(next);
-        match (line.event, line.dir, &line.frame) {
-            (Some(Event::Exec), None, None) => {
-                let known = line.uid.is_some() || line.executable.is_some() || line.cgroup.is_some();
-                let Line { uid, executable, cgroup, argv, .. } = line;
-                let client = known.then(|| Process { uid, executable, cgroup, ..Process::default() });
-                self.exec(connection, time, argv, client);
-            }
-            (None, Some(_), Some(_)) => {}
-            _ => bail!("either `dir` and `frame`, or `event` is needed"),
-        }
-        if known.is_none() {
-            let (session, server) = (SessionId(key.0.clone()), ServerId(key.1.clone()));
-            self.hand_in(Input::Open { connection, time, session, server });
-            self.connections.insert(key, connection);
-        }
-        if let (Some(dir), Some(frame)) = (line.dir, &line.frame) {
-            self.engine.in_turn(line.turn);
-            let direction = match dir {
-                Dir::C2s => Direction::ClientToServer,
-                Dir::S2c => Direction::ServerToClient,
-            };
-            self.hand_in(Input::Frame { connection, direction, time, bytes: frame.as_bytes() });
-        }
-        Ok(())
-    }
-
-    fn decide(&mut self, line: &Line, grant: bool) -> Result<()> {
-        let (Some(tool), Some(by), None, None) = (&line.tool, &line.by, line.dir, &line.frame) else {
-            bail!("`event` approve and deny need `tool` and `by`, and nothing that was sent");
-        };
-        let (server, hash) = (ServerId(line.server.clone()), line.hash.as_deref());
-        let approve = Approve { server: &server, uid: None, program: None, tool, hash, by, grant };
-        self.hand_in(Input::Approve(approve));
-        match self.outputs.pop_if(|output| matches!(output, Output::Failed(_))) {
-            Some(Output::Failed(error)) => Err(error.into()),
-            _ => Ok(()),
-        }
-    }
-
-    fn exec(
-        &mut self,
-        connection: ConnectionId,
-        time: Timestamp,
-        argv: Vec<String>,
-        client: Option<Process>,
-    ) {
-        let process = Process { pid: connection.0 as u32, argv, ..Process::default() };
-        self.hand_in(Input::Exec(Exec { connection, time, adopted: false, process, client }));
-    }
-
-    fn hand_in(&mut self, input: Input<'_>) {
-        self.engine.handle(input, self.now, &mut self.outputs);
     }
 
     fn print(&mut self) -> Result<()> {
@@ -239,7 +100,7 @@ mod tests {
         let mut out = Vec::new();
         let config = mcpwarden_policy::config::parse(yaml.as_bytes()).unwrap().0;
         let engine = config::engine(&config, [0; 32], false, false).unwrap();
-        let outcome = Replay::new(engine, Format::Json, &mut out).run("x", text.as_bytes());
+        let outcome = Printer::new(Format::Json, &mut out).run(Replay::new(engine), "x", text.as_bytes());
         (String::from_utf8(out).unwrap(), outcome)
     }
 

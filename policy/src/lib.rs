@@ -22,6 +22,7 @@
 //! | [`classify`] | what a tool does, by its name and description |
 //! | [`guards`] | the guards that are built in, and who asks them |
 //! | [`engine`] | state per connection: confirmation, pairing, relays, sessions |
+//! | [`replay`] | recorded frames, for an engine |
 
 pub mod classify;
 pub mod config;
@@ -38,6 +39,7 @@ pub mod ids;
 pub mod protocol;
 pub mod redact;
 pub mod registry;
+pub mod replay;
 pub mod wire;
 
 pub use discovery::{Declared, NamePatterns};

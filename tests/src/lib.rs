@@ -6,6 +6,7 @@
 //! - [`clients`] runs the official MCP clients against real servers; [`peer`] makes the test itself a client, or runs ours.
 //! - [`containers`] has a container engine.
 //! - [`gate::Gate`] holds a script up until the test has done what has to be done in between.
+//! - [`http_server::HttpServer`] is an MCP server over HTTP, well-behaved or not.
 //! - [`mini_server`], [`wiring`], [`framing`], [`script`] and [`io_methods`] are what our own small programs in `src/bin`
 //!   are built from: servers, a client, a relay and a sender that writes in every way there is.
 //!
@@ -16,6 +17,7 @@ pub mod clients;
 pub mod containers;
 pub mod framing;
 pub mod gate;
+pub mod http_server;
 pub mod io_methods;
 pub mod mini_server;
 pub mod peer;

@@ -7,6 +7,7 @@ mod bench;
 mod demo;
 mod e2e;
 mod eval;
+mod fuzz;
 mod packages;
 mod run;
 mod setup;
@@ -52,6 +53,8 @@ enum Command {
     Demo,
     /// Measure what the detector finds in a corpus of attacks, and what it says of honest tools
     Eval(eval::Args),
+    /// Put any input through everything that reads input, for some seconds each
+    Fuzz(fuzz::Args),
     /// Measure what watching costs: ratios of loaded to unloaded, throughput, latency, memory
     Bench {
         /// What to measure
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         Command::Vm(args) => vm::vm(&args),
         Command::Demo => demo::demo(),
         Command::Eval(args) => eval::eval(&args),
+        Command::Fuzz(args) => fuzz::fuzz(&args),
         Command::Bench { what, args } => bench::bench(&what, &args),
     };
     match outcome {

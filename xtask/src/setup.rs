@@ -12,7 +12,7 @@ use crate::packages::Packages;
 use crate::util::{cargo, doing, done, output_of, run};
 
 #[path = "../../agent/toolchain.rs"]
-mod toolchain;
+pub mod toolchain;
 
 use toolchain::{LLVM_MAJOR, PINNED};
 

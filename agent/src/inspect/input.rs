@@ -1,0 +1,229 @@
+//! What a file holds: definitions, or the servers that a client's configuration declares.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use mcpwarden_policy::protocol::{decode_str, members, string};
+use mcpwarden_policy::registry::ItemKind;
+use reqwest::Url;
+use reqwest::header::{HeaderMap, HeaderName};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::http::secret;
+use super::program::Launch;
+use super::report::Definition;
+use super::session::Reach;
+
+/// Longest file. Bytes.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// What a file holds.
+#[derive(Debug)]
+pub enum Contents {
+    /// Definitions of tools.
+    Tools(Vec<Definition>),
+    /// Servers that a client's configuration declares, by name.
+    Servers(Vec<Declared>),
+}
+
+/// A server of a client's configuration. Unknown keys are the client's.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Entry {
+    command: Option<String>,
+    args: Vec<String>,
+    env: BTreeMap<String, String>,
+    cwd: Option<String>,
+    #[serde(alias = "serverUrl", alias = "httpUrl")]
+    url: Option<String>,
+    headers: BTreeMap<String, String>,
+    disabled: bool,
+}
+
+/// A declared server.
+#[derive(Debug)]
+pub struct Declared {
+    /// What the client calls it.
+    pub name: String,
+    /// Its command line, or its address.
+    pub words: Vec<String>,
+    /// How it is reached; otherwise, why it cannot be.
+    pub reach: Result<Reach>,
+}
+
+/// Reads a file; `-` is standard input.
+///
+/// # Errors
+/// It cannot be read, is too long or is no text.
+pub fn read(path: &Path) -> Result<String> {
+    let name = path.display();
+    let input: Box<dyn Read> = if path == Path::new("-") {
+        Box::new(std::io::stdin())
+    } else {
+        Box::new(File::open(path).with_context(|| format!("cannot open {name}"))?)
+    };
+    let mut bytes = Vec::new();
+    input.take(MAX_BYTES + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read {name}"))?;
+    ensure!(bytes.len() as u64 <= MAX_BYTES, "{name} is longer than {} MiB", MAX_BYTES >> 20);
+    String::from_utf8(bytes).with_context(|| format!("{name} is no text"))
+}
+
+/// Tells what a file is by what it has: a definition has a name, a list of them is an array or stands under `tools`, a
+/// client's configuration has `mcpServers` or `servers`.
+///
+/// # Errors
+/// It is none of these.
+pub fn contents(text: &str) -> Result<Contents> {
+    let whole: &RawValue = serde_json::from_str(text).context("this is no JSON")?;
+    if let Ok(list) = serde_json::from_str::<Vec<&RawValue>>(whole.get()) {
+        return Ok(Contents::Tools(tools(list)));
+    }
+    let [result, list, servers, more_servers, name] =
+        members(whole.get(), ["result", "tools", "mcpServers", "servers", "name"]);
+    if let Some(result) = result {
+        return contents(result.get());
+    }
+    if let Some(list) = list {
+        return Ok(Contents::Tools(tools(serde_json::from_str(list.get()).context("`tools` is no list")?)));
+    }
+    if let Some(servers) = servers.or(more_servers) {
+        let servers: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_str(servers.get()).context("the servers are no mapping")?;
+        return Ok(Contents::Servers(
+            servers.into_iter().map(|(name, server)| declared(name, server)).collect(),
+        ));
+    }
+    if name.is_some_and(|name| decode_str(name.get()).is_some()) {
+        return Ok(Contents::Tools(tools(vec![whole])));
+    }
+    bail!("this is no definition, no list of them, no answer to tools/list and no client's configuration");
+}
+
+fn tools(list: Vec<&RawValue>) -> Vec<Definition> {
+    let tool = |json: &RawValue| {
+        let [name] = members(json.get(), ["name"]);
+        Definition { kind: ItemKind::Tool, name: string(name).into_owned(), json: json.get().to_owned() }
+    };
+    list.into_iter().map(tool).collect()
+}
+
+fn declared(name: String, server: serde_json::Value) -> Declared {
+    let entry: Entry = match serde_json::from_value(server) {
+        Ok(entry) => entry,
+        Err(error) => return Declared { name, words: Vec::new(), reach: Err(error.into()) },
+    };
+    let first = entry.command.as_ref().or(entry.url.as_ref());
+    let words = first.into_iter().chain(&entry.args).cloned().collect();
+    Declared { name, words, reach: reach(entry) }
+}
+
+fn reach(entry: Entry) -> Result<Reach> {
+    let Entry { command, args, env, cwd, url, headers, disabled } = entry;
+    ensure!(!disabled, "it is disabled in this file");
+    match (command, url) {
+        (Some(command), _) => {
+            let argv = [command].into_iter().chain(args).collect();
+            Ok(Reach::Program(Launch { argv, env, cwd }))
+        }
+        (None, Some(url)) => {
+            let mut map = HeaderMap::new();
+            for (name, value) in headers {
+                let place = || format!("header {}", crate::output::clean(&name));
+                let key = HeaderName::from_bytes(name.as_bytes()).with_context(place)?;
+                map.append(key, secret(&value).with_context(place)?);
+            }
+            Ok(Reach::Address { url: address(&url)?, headers: map })
+        }
+        (None, None) => bail!("it has neither `command` nor `url`"),
+    }
+}
+
+/// Reads an address.
+///
+/// # Errors
+/// It is none, or not of HTTP.
+pub fn address(text: &str) -> Result<Url> {
+    let shown =
+        || format!("`{}` is no address that begins with http:// or https://", crate::output::clean(text));
+    let url = Url::parse(text).with_context(shown)?;
+    ensure!(matches!(url.scheme(), "http" | "https"), shown());
+    Ok(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_told_by_what_they_have() {
+        let cases = [
+            (r#"{"name":"a"}"#, Ok("a")),
+            (r#"[{"name":"a"},{"name":"b"}]"#, Ok("a b")),
+            (r#"{"tools":[{"name":"a"}]}"#, Ok("a")),
+            (r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}"#, Ok("")),
+            (r#"{"mcpServers":{"a":{"command":"npx","args":["-y","x"]}}}"#, Ok("a=npx -y x")),
+            ("{", Err("no JSON")),
+            ("{}", Err("no definition")),
+            (r#"{"tools":5}"#, Err("no list")),
+            ("5", Err("no definition")),
+        ];
+        for (text, expected) in cases {
+            let said = match contents(text) {
+                Ok(Contents::Tools(tools)) => {
+                    Ok(tools.into_iter().map(|tool| tool.name).collect::<Vec<_>>().join(" "))
+                }
+                Ok(Contents::Servers(servers)) => {
+                    let words =
+                        servers.iter().map(|server| format!("{}={}", server.name, server.words.join(" ")));
+                    Ok(words.collect::<Vec<_>>().join(" "))
+                }
+                Err(error) => Err(format!("{error:#}")),
+            };
+            match (&said, expected) {
+                (Ok(said), Ok(expected)) => assert_eq!(said, expected, "{text}"),
+                (Err(said), Err(expected)) => assert!(said.contains(expected), "{text}: {said}"),
+                _ => panic!("{text}: {said:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn servers_of_clients() {
+        let program = |argv: &[&str], env: &[(&str, &str)]| {
+            Ok(Reach::Program(Launch {
+                argv: argv.iter().map(ToString::to_string).collect(),
+                env: env.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect(),
+                cwd: None,
+            }))
+        };
+        let url = |url: &str, headers: &[(&'static str, &str)]| {
+            let headers =
+                headers.iter().map(|(name, value)| (HeaderName::from_static(name), secret(value).unwrap()));
+            Ok(Reach::Address { url: url.parse().unwrap(), headers: headers.collect() })
+        };
+        let cases = [
+            (r#"{"command":"a","args":["b"],"env":{"K":"v"}}"#, program(&["a", "b"], &[("K", "v")])),
+            (r#"{"type":"stdio","command":"a","unknown":[1]}"#, program(&["a"], &[])),
+            (r#"{"url":"http://x/mcp","headers":{"X-Key":"s"}}"#, url("http://x/mcp", &[("x-key", "s")])),
+            (r#"{"serverUrl":"https://x/"}"#, url("https://x/", &[])),
+            (r#"{"url":"file:///x"}"#, Err("begins with http")),
+            (r#"{"url":"http://x","headers":{"a b":"s"}}"#, Err("header a b")),
+            (r#"{"command":"a","disabled":true}"#, Err("disabled")),
+            (r#"{"args":[]}"#, Err("neither")),
+            (r#"{"command":5}"#, Err("invalid type")),
+            ("5", Err("invalid type")),
+        ];
+        for (text, expected) in cases {
+            let declared = declared("x".into(), serde_json::from_str(text).unwrap());
+            match (declared.reach, expected) {
+                (Ok(reach), Ok(expected)) => assert_eq!(reach, expected, "{text}"),
+                (Err(error), Err(part)) => assert!(format!("{error:#}").contains(part), "{text}: {error:#}"),
+                (reach, _) => panic!("{text}: {reach:?}"),
+            }
+        }
+    }
+}

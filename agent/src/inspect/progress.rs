@@ -1,0 +1,19 @@
+//! What is under way, on a terminal's standard error: one line that is written over.
+
+use std::io::{IsTerminal as _, stderr};
+
+/// Back to the beginning of the line, and nothing more on it.
+const CLEAR: &str = "\r\x1b[K";
+
+/// Shows `text`, which is clean, until the next one; nothing where standard error is no terminal.
+pub fn status(text: &str) {
+    if stderr().is_terminal() {
+        eprint!("{CLEAR}{text}");
+    }
+}
+
+/// Prints a line that stays.
+pub fn line(text: &str) {
+    status("");
+    eprintln!("{text}");
+}

@@ -1,0 +1,219 @@
+//! What is found in definitions, for people and for machines.
+
+use std::sync::Arc;
+
+use mcpwarden_policy::detect::{Detector, Subject};
+use mcpwarden_policy::event::{Detection, Identity, Severity};
+use mcpwarden_policy::hash::{bounded_name, json_hash};
+use mcpwarden_policy::protocol::decode_str;
+use mcpwarden_policy::registry::{
+    ItemKind, MemoryStore, Offer, Page, Peer, PinKey, Registry, RegistrySettings,
+};
+use mcpwarden_policy::{ConnectionId, ServerId, SessionId, Timestamp};
+use serde_json::{Value, json};
+
+use crate::output::{clean, write_json};
+
+/// Bytes that the registry may keep of the definitions of all servers together: as many as one may send, and its names.
+const STORE_BYTES: usize = 256 << 20;
+
+/// Something that reaches a model.
+#[derive(Debug)]
+pub struct Definition {
+    /// What it is.
+    pub kind: ItemKind,
+    /// Its name; empty for instructions.
+    pub name: String,
+    /// As it was sent.
+    pub json: String,
+}
+
+/// What was found in one definition.
+struct Finding {
+    definition: Definition,
+    detections: Vec<Detection>,
+}
+
+/// Inspects definitions, server by server, and prints what is found.
+pub struct Report {
+    detector: Arc<Detector>,
+    registry: Registry,
+    threshold: Severity,
+    json: bool,
+    servers: u64,
+    found: bool,
+    failed: bool,
+}
+
+impl Report {
+    /// A report of nothing yet.
+    pub fn new(detector: Arc<Detector>, registry: RegistrySettings, threshold: Severity, json: bool) -> Self {
+        let registry = Registry::new(registry, Box::new(MemoryStore::new(STORE_BYTES)));
+        Self { detector, registry, threshold, json, servers: 0, found: false, failed: false }
+    }
+
+    /// Whether something was at or above the threshold, and whether a server could not be inspected.
+    pub fn outcome(&self) -> (bool, bool) {
+        (self.found, self.failed)
+    }
+
+    /// Definitions that are no server's in particular.
+    pub fn definitions(&mut self, definitions: Vec<Definition>) {
+        let findings = self.inspect(definitions);
+        self.print(None, &findings, &[]);
+    }
+
+    /// All definitions of one server; compared with those of the servers before it.
+    pub fn server(&mut self, name: &str, definitions: Vec<Definition>) {
+        let mut findings = self.inspect(definitions);
+        let of_server = self.compare(name, &mut findings);
+        self.print(Some(name), &findings, &of_server);
+    }
+
+    /// A server that could not be inspected.
+    pub fn failure(&mut self, name: &str, error: &anyhow::Error) {
+        self.failed = true;
+        // A server's own words are in it.
+        let why = clean(&format!("{error:#}"));
+        if self.json {
+            line(&json!({ "server": name, "error": why }));
+        } else {
+            anstream::println!("{}: not inspected: {why}", clean(name));
+        }
+    }
+
+    fn inspect(&self, definitions: Vec<Definition>) -> Vec<Finding> {
+        let inspect = |definition: Definition| {
+            let inspection = match definition.kind {
+                ItemKind::Instructions => {
+                    let text = decode_str(&definition.json).unwrap_or_default();
+                    self.detector.text(Subject::Instructions, "/instructions", &text)
+                }
+                _ => self.detector.tool(&definition.json),
+            };
+            Finding { definition, detections: inspection.detections }
+        };
+        definitions.into_iter().map(inspect).collect()
+    }
+
+    /// Adds what names have against them beside those of earlier servers; gives what the server's own has.
+    fn compare(&mut self, name: &str, findings: &mut [Finding]) -> Vec<Detection> {
+        self.servers += 1;
+        let (id, now) = (ConnectionId(self.servers), Timestamp(self.servers));
+        let key = PinKey { uid: None, server: ServerId(name.to_owned()), program: String::new() };
+        // Whoever inspects servers together has chosen them, as one who declares them.
+        let peer = Peer { session: SessionId("inspect".to_owned()), key, identity: Identity::Declared };
+        let of_server = self.registry.connect(id, peer).ok().flatten();
+        for kind in [ItemKind::Tool, ItemKind::Prompt, ItemKind::ResourceTemplate] {
+            let of_kind = |finding: &&mut Finding| finding.definition.kind == kind;
+            let offers: Vec<Offer<'_>> = findings
+                .iter()
+                .filter(|finding| finding.definition.kind == kind)
+                .map(|Finding { definition, .. }| Offer {
+                    name: &definition.name,
+                    json: &definition.json,
+                    max_severity: None,
+                })
+                .collect();
+            let outcome =
+                self.registry.page(id, &Page { kind, first: true, last: true, offers: &offers }, now);
+            if outcome.refused > 0 {
+                anstream::eprintln!(
+                    "mcpwarden: {}: {} definitions are too many to compare with other servers'",
+                    clean(name),
+                    outcome.refused
+                );
+            }
+            for change in outcome.changes {
+                let named =
+                    |finding: &&mut Finding| bounded_name(&finding.definition.name) == change.item.name;
+                let Some(found) = change.finding else { continue };
+                if let Some(finding) = findings.iter_mut().filter(of_kind).find(named) {
+                    finding.detections.push(found.detection);
+                }
+            }
+        }
+        of_server.into_iter().collect()
+    }
+
+    fn print(&mut self, server: Option<&str>, findings: &[Finding], of_server: &[Detection]) {
+        let all = || findings.iter().flat_map(|finding| &finding.detections).chain(of_server);
+        self.found |= all().any(|detection| detection.severity >= self.threshold);
+        if self.json {
+            return print_json(server, findings, of_server);
+        }
+        let rows = findings.iter().flat_map(|Finding { definition, detections }| {
+            detections.iter().map(move |detection| (shown(definition), detection))
+        });
+        for (name, detection) in
+            rows.chain(of_server.iter().map(|detection| ("server".to_owned(), detection)))
+        {
+            let severity = json!(detection.severity);
+            let first = detection.matches.first().map(|found| clean(&found.text)).unwrap_or_default();
+            anstream::println!(
+                "{:<9} {:<24} {:<28} {}  {first:?}",
+                severity.as_str().unwrap_or_default(),
+                clean(&name),
+                clean(&detection.pattern),
+                clean(&detection.field),
+            );
+        }
+        let prefix = server.map(|name| clean(name) + ": ").unwrap_or_default();
+        let found =
+            findings.iter().filter(|finding| !finding.detections.is_empty()).count() + of_server.len();
+        match found {
+            0 => anstream::println!("{prefix}{}, nothing found", counts(findings)),
+            _ => anstream::println!("{prefix}{}, something found in {found}", counts(findings)),
+        }
+    }
+}
+
+/// What a definition is called in a table.
+fn shown(definition: &Definition) -> String {
+    match definition.kind {
+        ItemKind::Tool => definition.name.clone(),
+        ItemKind::Prompt => format!("prompt {}", definition.name),
+        ItemKind::ResourceTemplate => format!("template {}", definition.name),
+        ItemKind::Instructions => "instructions".to_owned(),
+    }
+}
+
+fn counts(findings: &[Finding]) -> String {
+    let count = |kind| findings.iter().filter(|finding| finding.definition.kind == kind).count();
+    let plural = |count: usize, word| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
+    let mut text = plural(count(ItemKind::Tool), "tool");
+    for (kind, word) in [(ItemKind::Prompt, "prompt"), (ItemKind::ResourceTemplate, "resource template")] {
+        if count(kind) > 0 {
+            text = format!("{text}, {}", plural(count(kind), word));
+        }
+    }
+    if count(ItemKind::Instructions) > 0 { text + ", instructions" } else { text }
+}
+
+fn print_json(server: Option<&str>, findings: &[Finding], of_server: &[Detection]) {
+    let worst = |detections: &[Detection]| detections.iter().map(|detection| detection.severity).max();
+    for Finding { definition, detections } in findings {
+        let mut row = json!({
+            "kind": definition.kind,
+            "name": definition.name,
+            "hash": json_hash(&definition.json),
+            "max_severity": worst(detections),
+            "detections": detections,
+        });
+        if let (Some(server), Some(row)) = (server, row.as_object_mut()) {
+            row.insert("server".to_owned(), server.into());
+        }
+        line(&row);
+    }
+    if !of_server.is_empty() {
+        let worst = worst(of_server);
+        line(&json!({ "server": server, "kind": "server", "max_severity": worst, "detections": of_server }));
+    }
+}
+
+/// Prints a value as JSON on one line.
+pub fn line(value: &Value) {
+    let mut line = Vec::new();
+    write_json(value, &mut line);
+    anstream::println!("{}", String::from_utf8_lossy(&line));
+}

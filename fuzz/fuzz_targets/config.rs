@@ -1,0 +1,35 @@
+//! Any bytes as a configuration file: problems have places in it, and what is accepted can be used.
+#![no_main]
+
+use std::sync::{Arc, LazyLock};
+
+use libfuzzer_sys::fuzz_target;
+use mcpwarden_policy::config::parse;
+use mcpwarden_policy::detect::{DetectConfig, Detector, RuleSet};
+
+static DETECTOR: LazyLock<Arc<Detector>> = LazyLock::new(|| {
+    Arc::new(Detector::new(RuleSet::built_in().unwrap(), &DetectConfig::default()).unwrap())
+});
+
+fuzz_target!(|file: &[u8]| {
+    let lines = file.iter().filter(|byte| matches!(byte, b'\n' | b'\r')).count() + 2;
+    match parse(file) {
+        Ok((config, _)) => {
+            // What a file says must be all that is wrong with it.
+            config.patterns().unwrap();
+            config.judge(&DETECTOR).map(drop).unwrap();
+            config.declared();
+            config.registry_settings();
+            let effective = serde_json::to_vec(&config).unwrap();
+            let (again, _) = parse(&effective).expect("the effective configuration is one");
+            assert_eq!(config, again);
+        }
+        Err(problems) => {
+            assert!(!problems.is_empty());
+            for problem in problems {
+                assert!(problem.at.line as usize <= lines, "{problem} in line {}", problem.at.line);
+                let _ = problem.to_string();
+            }
+        }
+    }
+});

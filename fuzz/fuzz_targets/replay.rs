@@ -1,0 +1,45 @@
+//! Any lines as a recording, through the whole engine with everything on: the same lines give the same events.
+#![no_main]
+
+use std::sync::{Arc, LazyLock};
+
+use libfuzzer_sys::fuzz_target;
+use mcpwarden_policy::config::Config;
+use mcpwarden_policy::detect::{DetectConfig, Detector, RuleSet};
+use mcpwarden_policy::replay::Replay;
+use mcpwarden_policy::{Engine, EngineConfig, Inspect, Output};
+
+static DETECTOR: LazyLock<Arc<Detector>> = LazyLock::new(|| {
+    Arc::new(Detector::new(RuleSet::built_in().unwrap(), &DetectConfig::default()).unwrap())
+});
+
+fn events(lines: &[u8]) -> Vec<u8> {
+    let config = Config::default();
+    let inspect =
+        Inspect { detector: DETECTOR.clone(), alert_threshold: config.inspection.alert_threshold };
+    let settings = EngineConfig {
+        verbose: true,
+        inspection: Some(inspect),
+        registry: config.registry_settings(),
+        ..EngineConfig::new([0; 32])
+    };
+    let engine = Engine::new(settings).with_judge(config.judge(&DETECTOR).unwrap());
+    let (mut replay, mut outputs, mut events) = (Replay::new(engine), Vec::new(), Vec::new());
+    let mut print = |outputs: &mut Vec<Output>| {
+        for output in outputs.drain(..) {
+            if let Output::Event(event) = output {
+                serde_json::to_writer(&mut events, &event).unwrap();
+            }
+        }
+    };
+    for line in lines.split(|byte| *byte == b'\n') {
+        let _ = replay.line(line, &mut outputs);
+        print(&mut outputs);
+    }
+    while replay.wait(&mut outputs) {
+        print(&mut outputs);
+    }
+    events
+}
+
+fuzz_target!(|lines: &[u8]| assert_eq!(events(lines), events(lines)));
