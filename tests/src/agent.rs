@@ -14,6 +14,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::patience::patience;
 use crate::places;
 use crate::programs;
 use crate::transcript::{Dir, message_of};
@@ -151,7 +152,7 @@ impl Agent {
         what: &str,
         predicate: impl Fn(&Value) -> bool,
     ) -> Result<Value> {
-        let deadline = Instant::now() + timeout;
+        let deadline = Instant::now() + patience(timeout);
         let mut state = self.events.lock();
         let mut looked_at = 0;
         loop {
@@ -227,7 +228,7 @@ impl Agent {
     /// # Errors
     /// It did not end in time, or ended badly.
     pub fn wait_for_end(&mut self) -> Result<()> {
-        let deadline = Instant::now() + STOP_TIMEOUT;
+        let deadline = Instant::now() + patience(STOP_TIMEOUT);
         let status = loop {
             if let Some(status) = self.child.try_wait().context("cannot wait for the agent")? {
                 break status;

@@ -11,6 +11,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use tempfile::TempDir;
 
+use crate::patience::patience;
 use crate::script::Step;
 
 /// How long a script may take to come.
@@ -45,7 +46,7 @@ impl Gate {
     /// # Errors
     /// The script did not come in time.
     pub fn reached(&self) -> Result<File> {
-        let deadline = Instant::now() + TIMEOUT;
+        let deadline = Instant::now() + patience(TIMEOUT);
         loop {
             // Not blocking: a script that failed never comes, and the error says more than a test that hangs.
             let opened = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&self.path);

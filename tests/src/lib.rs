@@ -7,6 +7,7 @@
 //! - [`containers`] has a container engine.
 //! - [`gate::Gate`] holds a script up until the test has done what has to be done in between.
 //! - [`http_server::HttpServer`] is an MCP server over HTTP, well-behaved or not.
+//! - [`patience`] says how long is too long.
 //! - [`mini_server`], [`wiring`], [`framing`], [`script`] and [`io_methods`] are what our own small programs in `src/bin`
 //!   are built from: servers, a client, a relay and a sender that writes in every way there is.
 //!
@@ -20,6 +21,7 @@ pub mod gate;
 pub mod http_server;
 pub mod io_methods;
 pub mod mini_server;
+pub mod patience;
 pub mod peer;
 pub mod places;
 pub mod programs;

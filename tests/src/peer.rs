@@ -13,12 +13,13 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::agent::{Agent, is};
+use crate::patience::patience;
 use crate::places;
 use crate::transcript::{Dir, compare, read_log};
 use crate::wiring::{Wired, Wiring};
 
 /// How long a server may take to answer, and a program to end.
-const PATIENCE_MS: u16 = 30_000;
+const LIMIT: Duration = Duration::from_secs(30);
 
 /// A server that the test itself is the client of.
 pub struct Peer {
@@ -71,11 +72,12 @@ impl Peer {
     /// It says nothing for long.
     pub fn line(&mut self) -> Result<Option<Vec<u8>>> {
         let mut line = Vec::new();
+        let timeout = PollTimeout::try_from(patience(LIMIT)).context("no time to wait")?;
         while !line.ends_with(b"\n") {
             if self.from_server.buffer().is_empty() {
                 let mut ready = [PollFd::new(self.from_server.get_ref().as_fd(), PollFlags::POLLIN)];
-                let count = poll(&mut ready, PollTimeout::from(PATIENCE_MS)).context("cannot wait")?;
-                ensure!(count > 0, "no answer for {PATIENCE_MS} ms");
+                let count = poll(&mut ready, timeout).context("cannot wait")?;
+                ensure!(count > 0, "no answer for {:?}", patience(LIMIT));
             }
             let part = self.from_server.fill_buf().context("cannot read from the server")?;
             if part.is_empty() {
@@ -257,7 +259,7 @@ pub fn await_exit(agent: &Agent, connection: u64) -> Result<Value> {
 /// # Errors
 /// It does not come true.
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) -> Result<()> {
-    let deadline = Instant::now() + Duration::from_millis(u64::from(PATIENCE_MS));
+    let deadline = Instant::now() + patience(LIMIT);
     while !holds() {
         ensure!(Instant::now() < deadline, "waited in vain for {what}");
         std::thread::sleep(Duration::from_millis(2));

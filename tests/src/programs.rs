@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
+use crate::patience::patience;
+
 /// How long the kernel may take to free what a process held.
 const FREE_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -26,7 +28,7 @@ pub fn held_by(pid: u32) -> Vec<u32> {
 /// # Errors
 /// Some stay.
 pub fn await_gone(programs: &[u32]) -> Result<()> {
-    let deadline = Instant::now() + FREE_TIMEOUT;
+    let deadline = Instant::now() + patience(FREE_TIMEOUT);
     loop {
         let left: Vec<u32> = programs.iter().copied().filter(|id| program_exists(*id)).collect();
         if left.is_empty() {

@@ -11,6 +11,8 @@ mount -t securityfs securityfs /sys/kernel/security
 stty raw -echo 2>/dev/null
 python3 -c 'import fcntl, socket, struct; fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sH14s", b"lo", 0x49, b""))'
 hostname guest 2>/dev/null
+# The processor is emulated.
+export MCPWARDEN_TEST_PATIENCE=10
 finish() {
     echo "mcpwarden-vm: exit $1"
     sync

@@ -18,11 +18,11 @@ pub struct Kernel {
 
 impl Kernel {
     /// The newest cloud kernel of a series (`6.12`) that the distribution has; unpacked below `cache` if it is not yet.
-    /// Without package lists, the newest that is unpacked already.
+    /// Without package lists, the newest that is unpacked already. `None` where the distribution has none.
     ///
     /// # Errors
-    /// The distribution has none, or it cannot be fetched.
-    pub fn newest(series: &str, packages: &Packages, cache: &Path) -> Result<Self> {
+    /// It cannot be fetched.
+    pub fn newest(series: &str, packages: &Packages, cache: &Path) -> Result<Option<Self>> {
         let pattern = format!(r"^linux-image-{}\.[0-9].*-cloud-amd64$", series.replace('.', r"\."));
         let listed = output_of(Command::new("apt-cache").args(["search", "--names-only", &pattern]));
         let names = listed.as_deref().unwrap_or_default().lines().filter_map(|line| line.split(' ').next());
@@ -31,9 +31,7 @@ impl Kernel {
         let unpacked =
             unpacked.filter_map(|name| name.into_string().ok()).filter(|name| name.starts_with(&prefix));
         let newest = names.map(str::to_owned).chain(unpacked).max_by_key(|name| numbers(name));
-        let Some(name) = newest else {
-            bail!("the package sources of this machine have no cloud kernel of the series {series}");
-        };
+        let Some(name) = newest else { return Ok(None) };
         let directory = cache.join(&name);
         if !directory.join("boot").is_dir() {
             doing(&format!("unpacking {name} below the target directory (30 MB)"));
@@ -52,7 +50,7 @@ impl Kernel {
                 kernel.directory.display()
             );
         }
-        Ok(kernel)
+        Ok(Some(kernel))
     }
 
     /// What QEMU boots.

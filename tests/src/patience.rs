@@ -1,0 +1,16 @@
+//! How long tests wait: an emulated machine does everything many times as slowly.
+
+use std::env;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+/// `MCPWARDEN_TEST_PATIENCE`: how many times as long as on a machine of its own everything may take.
+static FACTOR: LazyLock<u32> = LazyLock::new(|| {
+    let set = env::var("MCPWARDEN_TEST_PATIENCE").ok();
+    set.and_then(|factor| factor.parse().ok()).unwrap_or(1).clamp(1, 100)
+});
+
+/// The time that something may take here that may take `limit` elsewhere.
+pub fn patience(limit: Duration) -> Duration {
+    limit * *FACTOR
+}
