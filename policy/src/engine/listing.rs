@@ -199,9 +199,13 @@ impl Engine {
         finding: Option<Detection>,
         out: &mut Vec<Output>,
     ) {
-        let facts = self.know_tool(place, change, entry, finding.as_ref());
         let news = change.kind != ChangeKind::Seen || finding.is_some();
         let known = self.said_before(place.connection, &entry.name, &change.hash);
+        // Clients list again and again: the usual case.
+        if known && !news && self.known_tool(place, change).is_some() {
+            return;
+        }
+        let facts = self.know_tool(place, change, entry, finding.as_ref());
         if known && !news {
             return;
         }
@@ -264,6 +268,12 @@ impl Engine {
         }
     }
 
+    /// What is known of the tool with this definition.
+    fn known_tool(&self, place: &Place, change: &Change) -> Option<&ToolFacts> {
+        let known = self.connections.get(&place.connection)?.tools.get(&change.item.name)?;
+        Some(known).filter(|known| known.hash == change.hash)
+    }
+
     /// What guards will go by when the tool is called.
     fn know_tool(
         &mut self,
@@ -272,8 +282,7 @@ impl Engine {
         entry: &Entry<'_>,
         finding: Option<&Detection>,
     ) -> ToolFacts {
-        let known = self.connections.get(&place.connection).and_then(|known| known.tools.get(&entry.name));
-        if let Some(known) = known.filter(|known| known.hash == change.hash && finding.is_none()) {
+        if let Some(known) = self.known_tool(place, change).filter(|_| finding.is_none()) {
             return known.clone();
         }
         let [description] = members(entry.json.get(), ["description"]);
@@ -353,7 +362,7 @@ fn found_action(review: &Review) -> Action {
 }
 
 fn is_of(entry: &Entry<'_>, change: &Change) -> bool {
-    crate::hash::bounded_name(&entry.name) == change.item.name
+    entry.name == change.item.name || bounded_name(&entry.name) == change.item.name
 }
 
 /// Whether the answer to this is a list that is compared, of what, and whether it begins one.
