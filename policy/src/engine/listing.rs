@@ -140,6 +140,10 @@ impl Engine {
         let offers: Vec<Offer<'_>> = entries.iter().map(Entry::offer).collect();
         let page = Page { kind, first, last, offers: &offers };
         let outcome = self.registry.page(place.connection, &page, time);
+        if kind == ItemKind::Tool {
+            // All of them first: what looks for their names is built once for a page and not for each tool.
+            entries.iter().for_each(|entry| self.session_tool(&place.session, &entry.name));
+        }
         let mut entries = entries.iter();
         for change in outcome.changes {
             let offered = matches!(
@@ -162,10 +166,7 @@ impl Engine {
     ) {
         let finding = change.finding.take().map(|finding| finding.detection);
         match (entry, change.item.kind) {
-            (Some(entry), ItemKind::Tool) => {
-                self.session_tool(&place.session, &entry.name);
-                self.say_tool(place, time, &change, entry, finding, out);
-            }
+            (Some(entry), ItemKind::Tool) => self.say_tool(place, time, &change, entry, finding, out),
             (Some(entry), kind) => self.say_definition(place, time, kind, &change, entry, out),
             (None, ItemKind::Tool) if change.kind == ChangeKind::Removed => {
                 if let Some(connection) = self.connections.get_mut(&place.connection) {
