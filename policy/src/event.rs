@@ -6,6 +6,7 @@
 mod agent;
 mod approval;
 mod detection;
+mod json;
 mod judgement;
 mod server;
 mod traffic;
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize, Serializer};
 pub use agent::{AgentLoss, AgentStarted, AgentStopped};
 pub use approval::{ApprovalDenied, ApprovalGranted, ApprovalRequested, ApprovalTimedOut};
 pub use detection::{Category, Detection, Form, Match, Severity};
+pub use json::Json;
 pub use judgement::{
     Action, CrossServerBlocked, Decided, DefinitionChanged, Detected, ListChanged, ListKind, RelatedCall,
     RequestBlocked, RequestWarned, Subject, ToolChanged, ToolRemoved,

@@ -38,6 +38,8 @@ enum Matcher {
     Any,
     /// Without anything that is special.
     Exact,
+    /// Nothing special but one `*`, which stands here in the text.
+    Star(usize),
     Pattern(Regex),
 }
 
@@ -64,6 +66,11 @@ impl NameGlob {
         match &self.matcher {
             Matcher::Any => true,
             Matcher::Exact => self.text == name,
+            Matcher::Star(at) => {
+                let (head, tail) = self.text.split_at_checked(*at).unwrap_or_default();
+                let rest = name.strip_prefix(head);
+                rest.is_some_and(|rest| rest.ends_with(tail.get(1..).unwrap_or_default()))
+            }
             Matcher::Pattern(regex) => regex.is_match(name),
         }
     }
@@ -105,8 +112,13 @@ fn compile(text: &str, case_sensitive: bool) -> Result<Matcher, String> {
     if text == "*" {
         return Ok(Matcher::Any);
     }
-    if case_sensitive && !text.contains(['*', '?', '[', ']', '{', '}', '\\']) {
-        return Ok(Matcher::Exact);
+    if case_sensitive {
+        let mut special = text.match_indices(['*', '?', '[', ']', '{', '}', '\\']);
+        match (special.next(), special.next()) {
+            (None, _) => return Ok(Matcher::Exact),
+            (Some((at, "*")), None) => return Ok(Matcher::Star(at)),
+            _ => {}
+        }
     }
     let flags = if case_sensitive { "s" } else { "si" };
     let regex = Regex::new(&format!("(?{flags})\\A(?:{})\\z", expression(text)?));
@@ -210,6 +222,14 @@ mod tests {
             ("größe_*", "größe_1", true),
             ("*", "größe\n", true),
             ("a*", "a\nb", true),
+            ("a*b", "a/\nb", true),
+            ("a*b", "ab", true),
+            ("a*b", "abc", false),
+            ("a*a", "a", false),
+            ("*ü", "grü", true),
+            ("ü*", "grü", false),
+            ("a*b*", "aXbY", true),
+            ("a*b*", "aX", false),
         ] {
             assert_eq!(NameGlob::new(glob, true).unwrap().matches(name), expected, "{glob} on {name}");
         }

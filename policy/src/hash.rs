@@ -1,5 +1,6 @@
 //! Identity of what a server tells the model: tool definitions, prompts, resource templates, instructions.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -108,8 +109,15 @@ pub fn text_hash(text: &str) -> String {
 
 /// Lowercase hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
+    let mut digits = String::with_capacity(2 * bytes.len());
+    push_hex(bytes, &mut digits);
+    digits
+}
+
+/// Appends them.
+pub(crate) fn push_hex(bytes: &[u8], out: &mut String) {
     let digit = |value: u8| char::from(if value < 10 { b'0' + value } else { b'a' + value - 10 });
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+    out.extend(bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]));
 }
 
 /// Reads a JSON value, and refuses what one reader takes otherwise than the next: duplicate keys, and numbers of
@@ -178,6 +186,37 @@ impl<'de> Visitor<'de> for Strict {
             }
         }
         Ok(Value::Object(members))
+    }
+}
+
+/// The hashes of the definitions seen last, by SHA-256 of their texts: to know one again costs that digest, and neither
+/// reading nor writing it. Any other text, be it of the same definition, is read.
+#[derive(Debug)]
+pub(crate) struct HashCache {
+    /// Two generations, so that the older half can go at once.
+    young: HashMap<[u8; 32], Box<str>>,
+    old: HashMap<[u8; 32], Box<str>>,
+    generation: usize,
+}
+
+impl HashCache {
+    /// A cache of at most so many definitions.
+    pub(crate) fn new(entries: usize) -> Self {
+        Self { young: HashMap::new(), old: HashMap::new(), generation: (entries / 2).max(1) }
+    }
+
+    /// As [`json_hash`].
+    pub(crate) fn json_hash(&mut self, json: &str) -> String {
+        let text: [u8; 32] = Sha256::digest(json).into();
+        if let Some(hash) = self.young.get(&text) {
+            return hash.to_string();
+        }
+        let hash = self.old.remove(&text).map_or_else(|| json_hash(json), String::from);
+        if self.young.len() >= self.generation {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(text, hash.as_str().into());
+        hash
     }
 }
 
@@ -275,6 +314,17 @@ mod tests {
         ];
         for (left, right, same) in cases {
             assert_eq!(json_hash(left) == json_hash(right), same, "{left} {right}");
+        }
+    }
+
+    #[test]
+    fn what_is_known_again_has_the_hash_that_it_had() {
+        let mut cache = HashCache::new(4);
+        let texts =
+            [r#"{"a":1}"#, r#"{"a": 1}"#, r#"{"a":2}"#, r#"{"a":1,"a":2}"#, "1e999", r#"{"_meta":1}"#];
+        for text in texts.iter().chain(&texts).chain([&texts[5], &texts[5], &texts[0]]) {
+            assert_eq!(cache.json_hash(text), json_hash(text), "{text}");
+            assert!(cache.young.len() + cache.old.len() <= 4);
         }
     }
 

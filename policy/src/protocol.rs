@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 pub use method::Method;
-pub(crate) use value::mend_surrogates;
+pub(crate) use value::{Key, mend_surrogates};
 pub use value::{decode_str, members, string, value};
 
 /// Most messages in one batch.

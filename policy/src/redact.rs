@@ -4,16 +4,15 @@
 //! seen to be equal, on this host, and nothing else is seen.
 
 mod argv;
-mod visit;
+mod text;
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use hmac::{Hmac, KeyInit, Mac};
-use serde::de::DeserializeSeed;
-use serde_json::{Map, Value};
 use sha2::Sha256;
 
-use crate::hash::hex;
+use crate::event::Json;
+use crate::hash::{hex, push_hex};
 use crate::protocol::mend_surrogates;
 
 pub use argv::redact_argv;
@@ -54,49 +53,77 @@ impl Redactor {
 
     /// Redacts a JSON text.
     ///
-    /// Objects and arrays stay, and so do keys of at most 128 bytes. A leaf becomes
+    /// Objects and arrays stay, and so do keys of at most 128 bytes; of duplicate keys the last counts. A leaf becomes
     /// `{"type": "string" | "number" | "boolean" | "null", "length": N, "hash": "…"}`: `length`, in bytes, stands
     /// with strings alone; `hash` is 16 hexadecimal digits of HMAC-SHA-256(key, type ‖ value), a number in its
     /// shortest spelling. What is beyond 1,000 leaves or 64 levels becomes one leaf of type `truncated`, in an
     /// object under the key `...`; what is no JSON value (a number beyond any double) one of type `invalid`:
     /// their `length` is that of the JSON text and their hash is over it.
-    pub fn redact(&self, json: &str) -> Value {
-        self.try_redact(json)
+    pub fn redact(&self, json: &str) -> Json {
+        text::redacted(self, json)
             // Lone surrogates are all right for the readers at the ends (JavaScript, Python), not for this one.
-            .or_else(|_| self.try_redact(&mend_surrogates(json)))
-            .unwrap_or_else(|_| self.leaf("invalid", json.as_bytes(), Some(json.len())))
+            .or_else(|_| text::redacted(self, &mend_surrogates(json)))
+            .ok()
+            .and_then(Json::new)
+            .unwrap_or_else(|| self.leaf("invalid", json))
     }
 
-    fn try_redact(&self, json: &str) -> serde_json::Result<Value> {
-        let mut reader = serde_json::Deserializer::from_str(json);
-        let mut leaves = 0;
-        let value =
-            visit::Redact { redactor: self, depth: 0, leaves: &mut leaves }.deserialize(&mut reader)?;
-        reader.end()?;
-        Ok(value)
+    /// The leaf that stands for a JSON text as a whole.
+    pub(crate) fn leaf(&self, kind: &str, json: &str) -> Json {
+        let mut out = String::new();
+        write_leaf(&mut out, kind, &self.hash(kind, json.as_bytes()), Some(json.len()));
+        Json::new(out).unwrap_or_default()
     }
 
     /// Sixteen hexadecimal digits that stand for `bytes` on this host, in the name space `kind`.
     pub fn digest(&self, kind: &str, bytes: &[u8]) -> String {
-        let mut mac = self.keyed.clone();
-        mac.update(kind.as_bytes());
-        mac.update(bytes);
-        hex(mac.finalize().into_bytes().get(..HASH_BYTES).unwrap_or_default())
+        hex(&self.hash(kind, bytes))
     }
 
-    pub(crate) fn leaf(&self, kind: &str, bytes: &[u8], length: Option<usize>) -> Value {
-        let mut map = Map::new();
-        map.insert("type".to_owned(), kind.into());
-        if let Some(length) = length {
-            map.insert("length".to_owned(), length.into());
-        }
-        map.insert("hash".to_owned(), self.digest(kind, bytes).into());
-        Value::Object(map)
+    fn hash(&self, kind: &str, bytes: &[u8]) -> Hash {
+        let mut keyed = self.begin(kind);
+        keyed.0.update(bytes);
+        keyed.finish()
     }
 
-    fn key(&self, key: String) -> String {
-        if key.len() <= MAX_KEY_BYTES { key } else { format!("key:{}", self.digest("key", key.as_bytes())) }
+    fn begin(&self, kind: &str) -> Keyed {
+        let mut keyed = Keyed(self.keyed.clone());
+        keyed.0.update(kind.as_bytes());
+        keyed
     }
+}
+
+type Hash = [u8; HASH_BYTES];
+
+/// A hash that text can be written into.
+struct Keyed(Hmac<Sha256>);
+
+impl Keyed {
+    fn finish(self) -> Hash {
+        let mut hash = [0; HASH_BYTES];
+        hash.iter_mut().zip(self.0.finalize().into_bytes()).for_each(|(slot, byte)| *slot = byte);
+        hash
+    }
+}
+
+impl fmt::Write for Keyed {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.update(text.as_bytes());
+        Ok(())
+    }
+}
+
+fn write_leaf(out: &mut String, kind: &str, hash: &Hash, length: Option<usize>) {
+    out.push_str(r#"{"hash":""#);
+    push_hex(hash, out);
+    out.push('"');
+    if let Some(length) = length {
+        // Writing to a string cannot fail.
+        let _ = write!(out, r#","length":{length}"#);
+    }
+    out.push_str(r#","type":""#);
+    out.push_str(kind);
+    out.push_str(r#""}"#);
 }
 
 #[cfg(test)]

@@ -201,7 +201,7 @@ fn body(event: &Event, line: &mut Line) {
             line.plain(&format!("  {open} requests open, {most} are the most"));
         }
         EventBody::ToolCalled(call) => {
-            line.plain(&format!("  {} {}", clean(&call.tool_name), value(&call.input)));
+            line.plain(&format!("  {} {}", clean(&call.tool_name), value(&call.input.value())));
             line.dim(&format!("  id {}", clean(&call.jsonrpc_id.to_string())));
             decided(&call.decided, line);
         }

@@ -12,7 +12,6 @@ use super::{Engine, Place};
 use crate::detect::{Inspection, ToolNames};
 use crate::event::{Action, Detected, Subject};
 use crate::ids::{SessionId, Timestamp};
-use crate::protocol::members;
 
 /// Most tool names that are remembered of a session.
 const MAX_SESSION_TOOLS: usize = 10_000;
@@ -49,8 +48,12 @@ impl Engine {
         if self.config.inspection.is_none() || name.len() > MAX_TOOL_NAME_BYTES {
             return;
         }
-        let tools = self.sessions.entry(session.clone()).or_default();
-        if tools.names.len() < MAX_SESSION_TOOLS && tools.names.insert(name.into()) {
+        if !self.sessions.contains_key(session) {
+            self.sessions.insert(session.clone(), SessionTools::default());
+        }
+        let Some(tools) = self.sessions.get_mut(session) else { return };
+        if tools.names.len() < MAX_SESSION_TOOLS && !tools.names.contains(name) {
+            tools.names.insert(name.into());
             tools.matcher = None;
         }
     }
@@ -99,8 +102,7 @@ impl Engine {
     }
 
     /// Inspects the arguments of a call.
-    pub(super) fn inspect_arguments(&self, params: Option<&RawValue>) -> Inspection {
-        let [arguments] = members(params.map_or("null", RawValue::get), ["arguments"]);
+    pub(super) fn inspect_arguments(&self, arguments: Option<&RawValue>) -> Inspection {
         match (&self.config.inspection, arguments) {
             (Some(inspection), Some(arguments)) => inspection.detector.arguments(arguments.get()),
             _ => Inspection::default(),

@@ -357,15 +357,14 @@ impl Engine {
         Judged::of(verdict)
     }
 
-    /// Judges a tool call.
+    /// Judges a tool call: what it is asked with, and the arguments in it.
     pub(super) fn judge_call(
         &mut self,
         place: &Place,
         time: Timestamp,
         tool: &str,
-        params: Option<&RawValue>,
+        (params, arguments): (Option<&RawValue>, Option<&RawValue>),
     ) -> Judged {
-        let [arguments] = members(params.map_or("null", RawValue::get), ["arguments"]);
         let operations = [
             Operation::Request { method: "tools/call", params },
             Operation::ToolInvoke { tool_name: tool, arguments },

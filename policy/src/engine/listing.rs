@@ -140,6 +140,10 @@ impl Engine {
         let offers: Vec<Offer<'_>> = entries.iter().map(Entry::offer).collect();
         let page = Page { kind, first, last, offers: &offers };
         let outcome = self.registry.page(place.connection, &page, time);
+        if kind == ItemKind::Tool {
+            // All of them first: what looks for their names is built once for a page and not for each tool.
+            entries.iter().for_each(|entry| self.session_tool(&place.session, &entry.name));
+        }
         let mut entries = entries.iter();
         for change in outcome.changes {
             let offered = matches!(
@@ -162,10 +166,7 @@ impl Engine {
     ) {
         let finding = change.finding.take().map(|finding| finding.detection);
         match (entry, change.item.kind) {
-            (Some(entry), ItemKind::Tool) => {
-                self.session_tool(&place.session, &entry.name);
-                self.say_tool(place, time, &change, entry, finding, out);
-            }
+            (Some(entry), ItemKind::Tool) => self.say_tool(place, time, &change, entry, finding, out),
             (Some(entry), kind) => self.say_definition(place, time, kind, &change, entry, out),
             (None, ItemKind::Tool) if change.kind == ChangeKind::Removed => {
                 if let Some(connection) = self.connections.get_mut(&place.connection) {
@@ -199,9 +200,13 @@ impl Engine {
         finding: Option<Detection>,
         out: &mut Vec<Output>,
     ) {
-        let facts = self.know_tool(place, change, entry, finding.as_ref());
         let news = change.kind != ChangeKind::Seen || finding.is_some();
         let known = self.said_before(place.connection, &entry.name, &change.hash);
+        // Clients list again and again: the usual case.
+        if known && !news && self.known_tool(place, change).is_some() {
+            return;
+        }
+        let facts = self.know_tool(place, change, entry, finding.as_ref());
         if known && !news {
             return;
         }
@@ -264,6 +269,12 @@ impl Engine {
         }
     }
 
+    /// What is known of the tool with this definition.
+    fn known_tool(&self, place: &Place, change: &Change) -> Option<&ToolFacts> {
+        let known = self.connections.get(&place.connection)?.tools.get(&change.item.name)?;
+        Some(known).filter(|known| known.hash == change.hash)
+    }
+
     /// What guards will go by when the tool is called.
     fn know_tool(
         &mut self,
@@ -272,8 +283,7 @@ impl Engine {
         entry: &Entry<'_>,
         finding: Option<&Detection>,
     ) -> ToolFacts {
-        let known = self.connections.get(&place.connection).and_then(|known| known.tools.get(&entry.name));
-        if let Some(known) = known.filter(|known| known.hash == change.hash && finding.is_none()) {
+        if let Some(known) = self.known_tool(place, change).filter(|_| finding.is_none()) {
             return known.clone();
         }
         let [description] = members(entry.json.get(), ["description"]);
@@ -353,7 +363,7 @@ fn found_action(review: &Review) -> Action {
 }
 
 fn is_of(entry: &Entry<'_>, change: &Change) -> bool {
-    crate::hash::bounded_name(&entry.name) == change.item.name
+    entry.name == change.item.name || bounded_name(&entry.name) == change.item.name
 }
 
 /// Whether the answer to this is a list that is compared, of what, and whether it begins one.

@@ -7,7 +7,8 @@ use super::answer::recorded;
 use super::config::Payloads;
 use super::pairing::{Asked, Client};
 use crate::event::{
-    CallStatus, Decided, Message as MessageEvent, MessageKind, ServerInitialized, ToolCalled, ToolResult,
+    CallStatus, Decided, Json, Message as MessageEvent, MessageKind, ServerInitialized, ToolCalled,
+    ToolResult,
 };
 use crate::guard::{Recorded, ToolCategory};
 use crate::hash::bounded_name;
@@ -36,15 +37,15 @@ impl Recorder {
     }
 
     /// A value, whole or redacted. What no [`Value`] can hold is its text, with full payloads.
-    fn payload(&self, json: &str) -> Value {
+    fn payload(&self, json: &str) -> Json {
         match self.payloads {
             Payloads::Redacted => self.redactor.redact(json),
-            Payloads::Full => value(json).unwrap_or_else(|| Value::String(json.to_owned())),
+            Payloads::Full => Json::from(&full(json)),
         }
     }
 
-    fn optional(&self, json: Option<&RawValue>) -> Value {
-        json.map_or(Value::Null, |json| self.payload(json.get()))
+    fn optional(&self, json: Option<&str>) -> Json {
+        json.map_or_else(Json::default, |json| self.payload(json))
     }
 
     /// An id as it was sent; a long one may be anything, and is redacted to one leaf.
@@ -52,28 +53,29 @@ impl Recorder {
         let Id(raw) = id;
         match raw.as_bytes().first() {
             _ if raw.len() <= MAX_ID_BYTES => id.value(),
-            Some(b'"') => self.redactor.redact(raw),
-            _ => self.redactor.leaf("truncated", raw.as_bytes(), Some(raw.len())),
+            Some(b'"') => self.redactor.redact(raw).value(),
+            _ => self.redactor.leaf("truncated", raw).value(),
         }
     }
 
-    /// A call, as it is to be recorded.
+    /// A call, as it is to be recorded: its params and the arguments in it, as they were sent.
     pub(super) fn called(
         &self,
         id: Value,
-        (params, instead): (Option<&RawValue>, &Recorded),
+        tool_name: &str,
+        (params, mut arguments, instead): (Option<&RawValue>, Option<&RawValue>, &Recorded),
         server: &ServerId,
     ) -> ToolCalled {
-        let tool_name = called_name(params);
-        let params = recorded(params, &instead.params).unwrap_or("null");
-        let [arguments] = members(params, ["arguments"]);
+        if let Some(params) = &instead.params {
+            [arguments] = members(params, ["arguments"]);
+        }
         ToolCalled {
-            tool_id: tool_id(server, &tool_name),
-            tool_name,
+            tool_id: tool_id(server, tool_name),
+            tool_name: tool_name.to_owned(),
             tool_hash: None,
             jsonrpc_id: id,
-            input: recorded(arguments, &instead.body).map_or(Value::Null, |json| self.payload(json)),
-            meta: if self.is_full() { rest_of_params(params) } else { None },
+            input: self.optional(recorded(arguments, &instead.body)),
+            meta: recorded(params, &instead.params).filter(|_| self.is_full()).and_then(rest_of_params),
             category: ToolCategory::default(),
             decided: Decided::default(),
             detections: Vec::new(),
@@ -100,7 +102,7 @@ impl Recorder {
             error_message_bytes: None,
             bytes,
             latency_ns,
-            result: Value::Null,
+            result: Json::default(),
             decided: Decided::default(),
         };
         match &message.kind {
@@ -115,7 +117,7 @@ impl Recorder {
                 result.error_code = Some(*code);
                 result.error_message = self.is_full().then(|| clip(message, MAX_TEXT_BYTES));
                 result.error_message_bytes = Some(message.len() as u64);
-                result.result = self.optional(*data);
+                result.result = self.optional(data.map(RawValue::get));
             }
             _ => {}
         }
@@ -132,12 +134,11 @@ impl Recorder {
         answers: Option<&str>,
         id: Option<&Value>,
     ) -> MessageEvent {
-        let raw = |json: &Option<&RawValue>| self.optional(*json);
+        let raw = |json: &Option<&RawValue>| self.optional(json.map(RawValue::get));
         let (kind, method, own_id, part) = match &message.kind {
             Kind::Request { id, method, params } => {
-                let params =
-                    recorded(*params, &instead.params).map_or(Value::Null, |json| self.payload(json));
-                (MessageKind::Request, Some(method.as_str()), Some(id), params)
+                let params = recorded(*params, &instead.params);
+                (MessageKind::Request, Some(method.as_str()), Some(id), self.optional(params))
             }
             Kind::Notification { method, params } => {
                 (MessageKind::Notification, Some(method.as_str()), None, raw(params))
@@ -153,29 +154,14 @@ impl Recorder {
             Kind::Invalid => (MessageKind::Invalid, None, None, self.part(message.raw)),
         };
         let id = id.cloned().or_else(|| own_id.map(|id| self.id(*id)));
-        let payload = if self.is_full() { self.whole(message.raw, id.as_ref(), instead) } else { part };
+        let payload = if self.is_full() { whole(message.raw, id.as_ref(), instead) } else { part };
         let method = method.map(|method| clip(method, MAX_NAME_BYTES));
         MessageEvent { direction, kind, method, jsonrpc_id: id, bytes, payload }
     }
 
     /// A part of a message that is only wanted redacted: with full payloads the whole message is.
-    fn part(&self, json: &str) -> Value {
-        if self.is_full() { Value::Null } else { self.payload(json) }
-    }
-
-    fn whole(&self, raw: &str, id: Option<&Value>, instead: &Recorded) -> Value {
-        let mut whole = self.payload(raw);
-        for (name, json) in [("params", &instead.params), ("result", &instead.body)] {
-            if let (Some(part), Some(json)) = (whole.get_mut(name), json) {
-                *part = self.payload(json);
-            }
-        }
-        if let (Some(object), Some(id)) = (whole.as_object_mut(), id)
-            && object.contains_key("id")
-        {
-            object.insert("id".to_owned(), id.clone());
-        }
-        whole
+    fn part(&self, json: &str) -> Json {
+        if self.is_full() { Json::default() } else { self.payload(json) }
     }
 
     /// Bytes that are no message at all.
@@ -183,18 +169,42 @@ impl Recorder {
         let text = String::from_utf8_lossy(frame);
         let payload = match self.payloads {
             Payloads::Redacted => self.redactor.redact(&text),
-            Payloads::Full => Value::String(text.into_owned()),
+            Payloads::Full => Json::from(&Value::from(text)),
         };
         let bytes = frame.len() as u64;
         MessageEvent { direction, kind: MessageKind::Invalid, method: None, jsonrpc_id: None, bytes, payload }
     }
 }
 
+/// What no [`Value`] can hold is its text.
+fn full(json: &str) -> Value {
+    value(json).unwrap_or_else(|| json.into())
+}
+
+/// A message with all that it holds, but for what is recorded otherwise.
+fn whole(raw: &str, id: Option<&Value>, instead: &Recorded) -> Json {
+    let mut whole = full(raw);
+    for (name, json) in [("params", &instead.params), ("result", &instead.body)] {
+        if let (Some(part), Some(json)) = (whole.get_mut(name), json) {
+            *part = full(json);
+        }
+    }
+    if let (Some(object), Some(id)) = (whole.as_object_mut(), id)
+        && object.contains_key("id")
+    {
+        object.insert("id".to_owned(), id.clone());
+    }
+    Json::from(&whole)
+}
+
 /// What of a request its answer will be read with.
 pub(super) fn asked(method: &Method<'_>, params: Option<&RawValue>) -> Asked {
     let params = params.map_or("null", RawValue::get);
     match method {
-        Method::ToolsCall => Asked::Call { tool_name: named(params) },
+        Method::ToolsCall => {
+            let [name] = members(params, ["name"]);
+            Asked::Call { tool_name: tool_name(name) }
+        }
         Method::ToolsList | Method::PromptsList | Method::ResourcesTemplatesList => {
             let kind = match method {
                 Method::ToolsList => ItemKind::Tool,
@@ -237,19 +247,14 @@ pub(super) fn initialized(client: &Client, result: &RawValue) -> ServerInitializ
     }
 }
 
-/// The name of the tool that is called. Empty where there is none.
-pub(super) fn called_name(params: Option<&RawValue>) -> String {
-    named(params.map_or("null", RawValue::get))
-}
-
-fn named(params: &str) -> String {
-    let [name] = members(params, ["name"]);
+/// The name of the tool that is called, of this member of the params. Empty where it is no string.
+pub(super) fn tool_name(name: Option<&RawValue>) -> String {
     name.and_then(|name| decode_str(name.get())).map(|name| bounded_name(&name)).unwrap_or_default()
 }
 
 /// `mcp:{server}:{tool}`.
 pub(super) fn tool_id(server: &ServerId, tool_name: &str) -> String {
-    format!("mcp:{server}:{tool_name}")
+    ["mcp:", &server.0, ":", tool_name].concat()
 }
 
 /// A string, cut off after `limit` bytes.

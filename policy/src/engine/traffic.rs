@@ -14,7 +14,7 @@ use super::{Due, Engine, Place};
 use crate::event::Subject;
 use crate::guard::Recorded;
 use crate::ids::{ConnectionId, Direction, Timestamp};
-use crate::protocol::{self, Id, IdKey, Kind, Message, Method, ProtocolError};
+use crate::protocol::{self, Id, IdKey, Kind, Message, Method, ProtocolError, members};
 
 /// Of a young connection requests are remembered by what they say, in case a relay behind it starts only then.
 const YOUNG_FRAMES: u64 = 16;
@@ -270,10 +270,12 @@ impl Engine {
         params: Option<&RawValue>,
         out: &mut Vec<Output>,
     ) {
-        let found = self.inspect_arguments(params);
-        let tool_name = record::called_name(params);
-        let judged = self.judge_call(place, time, &tool_name, params);
-        let mut called = self.recorder.called(id.clone(), (params, &judged.recorded), &place.server);
+        let [name, arguments] = members(params.map_or("null", RawValue::get), ["name", "arguments"]);
+        let tool_name = record::tool_name(name);
+        let found = self.inspect_arguments(arguments);
+        let judged = self.judge_call(place, time, &tool_name, (params, arguments));
+        let sent = (params, arguments, &judged.recorded);
+        let mut called = self.recorder.called(id.clone(), &tool_name, sent, &place.server);
         called.detections.clone_from(&found.detections);
         judged.write(&mut called.decided);
         let connection = self.connections.get(&place.connection);

@@ -58,7 +58,7 @@ fn examples() -> Vec<Event> {
         tool_id: "mcp:server-git:read".into(),
         tool_hash: Some("ab".into()),
         jsonrpc_id: json!("a"),
-        input: json!({"path": {"type": "string", "length": 3, "hash": "0"}}),
+        input: Json::from(&json!({"path": {"type": "string", "length": 3, "hash": "0"}})),
         meta: Some(json!({"_meta": {}})),
         category: ToolCategory::Read,
         decided: Decided {
@@ -81,7 +81,7 @@ fn examples() -> Vec<Event> {
         error_message_bytes: Some(2),
         bytes: 10,
         latency_ns: 5,
-        result: Value::Null,
+        result: Json::default(),
         decided: called.decided.clone(),
     };
     let tool = ToolSeen {
@@ -110,7 +110,7 @@ fn examples() -> Vec<Event> {
         method: Some("roots/list".into()),
         jsonrpc_id: Some(json!(1.5)),
         bytes: 3,
-        payload: json!([1]),
+        payload: Json::from(&json!([1])),
     };
     let gap = CaptureGap {
         direction: Direction::ClientToServer,

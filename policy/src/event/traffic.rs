@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Decided, Detection, Severity};
+use super::{Decided, Detection, Json, Severity};
 use crate::guard::{RiskLevel, ToolCategory};
 use crate::ids::Direction;
 
@@ -67,7 +67,7 @@ pub struct ToolCalled {
     /// Id of the request, as it was sent.
     pub jsonrpc_id: Value,
     /// `params.arguments`, redacted leaf by leaf unless payloads are full; null where there are none.
-    pub input: Value,
+    pub input: Json,
     /// Whatever else `params` holds (`_meta`, `task`); only with full payloads, absent when there is nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
@@ -119,7 +119,7 @@ pub struct ToolResult {
     /// From request to answer, in nanoseconds; 0 where the answer was recorded first.
     pub latency_ns: u64,
     /// `result` (or `error.data` of a JSON-RPC error), redacted leaf by leaf unless payloads are full.
-    pub result: Value,
+    pub result: Json,
     /// What the guards decided of it.
     #[serde(flatten)]
     pub decided: Decided,
@@ -186,7 +186,7 @@ pub struct Message {
     /// Bytes of the frame (of the whole batch, for a message in one).
     pub bytes: u64,
     /// The whole message with full payloads; else `params`, `result` or `error`, redacted leaf by leaf.
-    pub payload: Value,
+    pub payload: Json,
 }
 
 /// Why bytes are missing.

@@ -13,9 +13,15 @@ use crate::ids::Timestamp;
 const MAX_BUCKETS: usize = 10_000;
 const NANOS_PER_MINUTE: u64 = 60_000_000_000;
 
-/// A bucket's user, server and, of a tool's own, tool. Users have buckets of their own, so that nobody empties
-/// another's with a server of the same name.
-type Key = (Option<u32>, String, Option<String>);
+/// The key of a bucket: its user, its server and, of a tool's own, the tool, as bytes, so that a look-up allocates
+/// nothing. Users have buckets of their own, so that nobody empties another's with a server of the same name.
+fn write_key(key: &mut Vec<u8>, user: Option<u32>, server: &str, tool: Option<&str>) {
+    key.clear();
+    key.push(u8::from(user.is_some()) | u8::from(tool.is_some()) << 1);
+    key.extend(user.unwrap_or_default().to_le_bytes());
+    key.extend(server.len().to_le_bytes());
+    key.extend(server.bytes().chain(tool.unwrap_or_default().bytes()));
+}
 
 /// `rate_limit`. A call that another guard denies takes its token nonetheless: it was asked for.
 #[derive(Debug)]
@@ -25,7 +31,10 @@ pub(super) struct Limiter {
     per_tool: Vec<(NameGlob, Rate)>,
     /// Of every bucket that is not full, when it will be (the "theoretical arrival time" of the generic cell rate
     /// algorithm, which is a token bucket in one number).
-    full_at: BTreeMap<Key, u64>,
+    full_at: BTreeMap<Box<[u8]>, u64>,
+    /// Room for the two keys of a call, and for the id of a tool.
+    keys: [Vec<u8>; 2],
+    id: String,
     evicted: u64,
 }
 
@@ -41,12 +50,14 @@ impl Limiter {
             per_server: compile(&limits.per_server)?,
             per_tool: compile(&limits.per_tool)?,
             full_at: BTreeMap::new(),
+            keys: Default::default(),
+            id: String::new(),
             evicted: 0,
         })
     }
 
     /// When the bucket will be full with one token less; `Err` where it has none.
-    fn take(&self, key: &Key, limit: Rate, now: Timestamp) -> Result<u64, ()> {
+    fn take(&self, key: &[u8], limit: Rate, now: Timestamp) -> Result<u64, ()> {
         let interval = NANOS_PER_MINUTE.checked_div(u64::from(limit.calls_per_minute)).ok_or(())?;
         let burst = u64::from(limit.burst.unwrap_or(limit.calls_per_minute).max(1));
         let full_at = self.full_at.get(key).copied().unwrap_or(0).max(now.0);
@@ -56,8 +67,22 @@ impl Limiter {
         Ok(full_at.saturating_add(interval))
     }
 
-    fn put(&mut self, key: Key, full_at: u64, now: Timestamp) {
-        if self.full_at.len() >= MAX_BUCKETS && !self.full_at.contains_key(&key) {
+    /// The limit of a tool's own.
+    fn tool_limit(&mut self, server: &str, tool: &str) -> Option<Rate> {
+        if self.per_tool.is_empty() {
+            return None;
+        }
+        self.id.clear();
+        self.id.extend(["mcp:", server, ":", tool]);
+        limit_for(&self.per_tool, &[tool, &self.id])
+    }
+
+    fn put(&mut self, key: &[u8], full_at: u64, now: Timestamp) {
+        if let Some(known) = self.full_at.get_mut(key) {
+            *known = full_at;
+            return;
+        }
+        if self.full_at.len() >= MAX_BUCKETS {
             // A full bucket is as good as none.
             self.full_at.retain(|_, full_at| *full_at > now.0);
             if self.full_at.len() >= MAX_BUCKETS {
@@ -68,7 +93,7 @@ impl Limiter {
                 }
             }
         }
-        self.full_at.insert(key, full_at);
+        self.full_at.insert(key.into(), full_at);
     }
 }
 
@@ -106,21 +131,27 @@ impl Guard for Limiter {
         let Operation::ToolInvoke { tool_name: tool, .. } = *operation else { return allow() };
         let server = facts.server.0.as_str();
         let server_limit = limit_for(&self.per_server, &[server]).unwrap_or(self.default);
-        let server_key: Key = (facts.uid, server.to_owned(), None);
-        let Ok(server_full_at) = self.take(&server_key, server_limit, now) else {
-            return exceeded(&format!("server '{}'", short(server)), server_limit);
+        let [mut server_key, mut tool_key] = std::mem::take(&mut self.keys);
+        write_key(&mut server_key, facts.uid, server, None);
+        write_key(&mut tool_key, facts.uid, server, Some(tool));
+        let tool_limit = self.tool_limit(server, tool);
+        let server_full_at = self.take(&server_key, server_limit, now);
+        let tool_full_at = tool_limit.map(|limit| self.take(&tool_key, limit, now).map_err(|()| limit));
+        let answer = match (server_full_at, tool_full_at.transpose()) {
+            (Err(()), _) => exceeded(&format!("server '{}'", short(server)), server_limit),
+            (_, Err(limit)) => {
+                exceeded(&format!("tool '{}' of server '{}'", short(tool), short(server)), limit)
+            }
+            (Ok(server_full_at), Ok(tool_full_at)) => {
+                if let Some(full_at) = tool_full_at {
+                    self.put(&tool_key, full_at, now);
+                }
+                self.put(&server_key, server_full_at, now);
+                allow()
+            }
         };
-        if !self.per_tool.is_empty()
-            && let Some(limit) = limit_for(&self.per_tool, &[tool, &format!("mcp:{server}:{tool}")])
-        {
-            let key: Key = (facts.uid, server.to_owned(), Some(tool.to_owned()));
-            let Ok(full_at) = self.take(&key, limit, now) else {
-                return exceeded(&format!("tool '{}' of server '{}'", short(tool), short(server)), limit);
-            };
-            self.put(key, full_at, now);
-        }
-        self.put(server_key, server_full_at, now);
-        allow()
+        self.keys = [server_key, tool_key];
+        answer
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

@@ -1,10 +1,14 @@
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 
 fn redactor() -> Redactor {
     Redactor::new([7; 32])
+}
+
+fn redact(json: &str) -> Value {
+    redactor().redact(json).value()
 }
 
 #[test]
@@ -26,7 +30,30 @@ fn leaves_become_type_length_and_hash() {
         ("nonsense", json!({"type": "invalid", "length": 8, "hash": digest("invalid", "nonsense")})),
     ];
     for (text, expected) in cases {
-        assert_eq!(redactor().redact(text), expected, "{text}");
+        assert_eq!(redact(text), expected, "{text}");
+    }
+}
+
+/// `s` stands for the leaf of the string `x`, and `n` for that of the number 1.
+#[test]
+fn members_are_in_the_order_of_their_keys_and_the_last_of_a_key_counts() {
+    let (s, n) = (redactor().redact("\"x\"").to_string(), redactor().redact("1").to_string());
+    for (text, expected) in [
+        (r#"{"a":"x","b":1}"#, r#"{"a":s,"b":n}"#),
+        (r#" { "b" : "x" , "a" : 1 } "#, r#"{"a":n,"b":s}"#),
+        (r#"{"a":"x","b":1,"a":1}"#, r#"{"a":n,"b":n}"#),
+        (r#"{"a":"x","a":1}"#, r#"{"a":n}"#),
+        (
+            r#"{"b":{"d":1,"c":"x"},"a":[{"z":1,"y":[]},{}]}"#,
+            r#"{"a":[{"y":[],"z":n},{}],"b":{"c":s,"d":n}}"#,
+        ),
+        // Compared as they are read, not as they are written.
+        (r#"{"\u0062":1,"a":"x"}"#, r#"{"a":s,"b":n}"#),
+        (r#"{"é":1,"\"\n":"x"}"#, r#"{"\"\n":s,"é":n}"#),
+        (r#"{"":{}, "\ud83d\ude00":[[]]}"#, r#"{"":{},"😀":[[]]}"#),
+    ] {
+        let expected = expected.replace(":s", &format!(":{s}")).replace(":n", &format!(":{n}"));
+        assert_eq!(redactor().redact(text).to_string(), expected, "{text}");
     }
 }
 
@@ -39,26 +66,26 @@ fn the_key_decides_the_hash() {
 #[test]
 fn big_values_are_bounded() {
     let many = format!("[{}]", vec!["1"; 5_000].join(","));
-    let array = redactor().redact(&many);
+    let array = redact(&many);
     let items = array.as_array().unwrap();
     assert_eq!(items.len(), MAX_LEAVES + 1);
     assert_eq!(items[MAX_LEAVES]["type"], "truncated");
     assert_eq!(items[MAX_LEAVES]["length"], 4_000);
 
     let members: Vec<String> = (0..2_000).map(|at| format!("\"k{at}\":1")).collect();
-    let object = redactor().redact(&format!("{{{}}}", members.join(",")));
+    let object = redact(&format!("{{{}}}", members.join(",")));
     assert_eq!(object.as_object().unwrap().len(), MAX_LEAVES + 1);
     assert_eq!(object[REST]["type"], "truncated");
 
     let deep = format!("{}1{}", "[".repeat(10_000), "]".repeat(10_000));
-    let text = redactor().redact(&deep).to_string();
+    let text = redact(&deep).to_string();
     assert!(text.contains("truncated") && text.len() < 1_000, "{text}");
 }
 
 #[test]
 fn long_keys_are_hashed() {
     let key = "k".repeat(MAX_KEY_BYTES + 1);
-    let object = redactor().redact(&format!("{{\"{key}\":1}}"));
+    let object = redact(&format!("{{\"{key}\":1}}"));
     let name = object.as_object().unwrap().keys().next().unwrap().clone();
     assert_eq!(name, format!("key:{}", redactor().digest("key", key.as_bytes())));
 }

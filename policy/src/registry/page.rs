@@ -10,7 +10,7 @@ use super::store::{Item, ItemKind, PinKey, StoreError};
 use super::{Connection, List, Listed, Registry};
 use crate::event::Severity;
 use crate::guard::PinState;
-use crate::hash::{bounded_name, json_hash};
+use crate::hash::bounded_name;
 use crate::ids::{ConnectionId, SessionId, Timestamp};
 
 /// One entry of a list.
@@ -156,7 +156,7 @@ impl Registry {
 
     fn offer(&mut self, connection: &mut Connection, kind: ItemKind, offer: &Offer<'_>, turn: &mut Turn) {
         let item = Item { kind, name: bounded_name(offer.name) };
-        let hash = json_hash(offer.json);
+        let hash = self.hashes.json_hash(offer.json);
         let key = &connection.peer.key;
         let list = connection.lists.entry(kind).or_default();
         let again = list.seen.as_ref().is_some_and(|seen| seen.contains(&item.name));
