@@ -173,6 +173,9 @@ pub struct InspectOptions {
     /// of the list of processes.
     #[arg(long, value_name = "NAME:VALUE", requires = "server")]
     pub header: Vec<String>,
+    /// Trust certificates that these authorities have signed (PEM), beside those that the system trusts.
+    #[arg(long, value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
     /// Give each server so long, from its start to its last answer.
     #[arg(long, value_name = "DURATION", default_value = "30s")]
     pub timeout: Period,

@@ -6,6 +6,8 @@ use std::sync::{Arc, LazyLock};
 use libfuzzer_sys::fuzz_target;
 use mcpwarden_policy::config::parse;
 use mcpwarden_policy::detect::{DetectConfig, Detector, RuleSet};
+use mcpwarden_policy::engine::Judge;
+use mcpwarden_policy::guards::SessionRule;
 
 static DETECTOR: LazyLock<Arc<Detector>> = LazyLock::new(|| {
     Arc::new(Detector::new(RuleSet::built_in().unwrap(), &DetectConfig::default()).unwrap())
@@ -17,7 +19,8 @@ fuzz_target!(|file: &[u8]| {
         Ok((config, _)) => {
             // What a file says must be all that is wrong with it.
             config.patterns().unwrap();
-            config.judge(&DETECTOR).map(drop).unwrap();
+            let session = |entry| SessionRule::new(entry, None, false).unwrap();
+            Judge::new(&config, config.sessions.iter().map(session).collect(), &DETECTOR).unwrap();
             config.declared();
             config.registry_settings();
             let effective = serde_json::to_vec(&config).unwrap();

@@ -4,8 +4,9 @@
 use std::sync::{Arc, LazyLock};
 
 use libfuzzer_sys::fuzz_target;
-use mcpwarden_policy::config::Config;
+use mcpwarden_policy::config::{Config, parse};
 use mcpwarden_policy::detect::{DetectConfig, Detector, RuleSet};
+use mcpwarden_policy::engine::Judge;
 use mcpwarden_policy::replay::Replay;
 use mcpwarden_policy::{Engine, EngineConfig, Inspect, Output};
 
@@ -13,17 +14,24 @@ static DETECTOR: LazyLock<Arc<Detector>> = LazyLock::new(|| {
     Arc::new(Detector::new(RuleSet::built_in().unwrap(), &DetectConfig::default()).unwrap())
 });
 
+/// So that there is something to wait for and to decide.
+const SETTINGS: &[u8] = b"
+inspection: { on_detection: { action: require_approval } }
+policy: { fail_closed: true, rate_limits: { default_rpm: 60, default_burst: 2 } }
+";
+
+static CONFIG: LazyLock<Config> = LazyLock::new(|| parse(SETTINGS).unwrap().0);
+
 fn events(lines: &[u8]) -> Vec<u8> {
-    let config = Config::default();
     let inspect =
-        Inspect { detector: DETECTOR.clone(), alert_threshold: config.inspection.alert_threshold };
+        Inspect { detector: DETECTOR.clone(), alert_threshold: CONFIG.inspection.alert_threshold };
     let settings = EngineConfig {
         verbose: true,
         inspection: Some(inspect),
-        registry: config.registry_settings(),
+        registry: CONFIG.registry_settings(),
         ..EngineConfig::new([0; 32])
     };
-    let engine = Engine::new(settings).with_judge(config.judge(&DETECTOR).unwrap());
+    let engine = Engine::new(settings).with_judge(Judge::new(&CONFIG, Vec::new(), &DETECTOR).unwrap());
     let (mut replay, mut outputs, mut events) = (Replay::new(engine), Vec::new(), Vec::new());
     let mut print = |outputs: &mut Vec<Output>| {
         for output in outputs.drain(..) {

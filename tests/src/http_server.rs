@@ -1,12 +1,15 @@
 //! An MCP server over HTTP, on a port of loopback, that behaves in one of the ways that servers do.
 
-use std::io::{self, BufRead as _, BufReader, Read as _, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{self, BufRead as _, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 
 use crate::mini_server::initialize_result;
@@ -36,7 +39,18 @@ pub enum Style {
     Flood,
     /// Is not there.
     Gone,
+    /// As `Json`, over TLS, with a certificate that signed itself ([`CERTIFICATE`]).
+    Tls,
+    /// The same with a certificate for signing others.
+    TlsAuthority,
 }
+
+/// The certificate of [`Style::Tls`], for `localhost` and 127.0.0.1 (PEM).
+pub const CERTIFICATE: &[u8] = include_bytes!("certificates/server.pem");
+/// The one of [`Style::TlsAuthority`], of the same key.
+pub const AUTHORITY: &[u8] = include_bytes!("certificates/authority.pem");
+/// Guards nothing but these tests.
+const KEY: &[u8] = include_bytes!("certificates/key.pem");
 
 /// A server that runs until the test ends.
 pub struct HttpServer {
@@ -44,7 +58,7 @@ pub struct HttpServer {
 }
 
 /// The stream of events of the old transport.
-type Stream = Arc<Mutex<Option<TcpStream>>>;
+type Stream = Arc<Mutex<Option<Box<dyn Write + Send>>>>;
 
 struct Request {
     method: String,
@@ -60,14 +74,23 @@ impl HttpServer {
     /// There is no port for it.
     pub fn start(style: Style) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").context("cannot listen on loopback")?;
-        let url = format!("http://{}/mcp", listener.local_addr()?);
+        let tls = match style {
+            Style::Tls => Some(tls(CERTIFICATE)?),
+            Style::TlsAuthority => Some(tls(AUTHORITY)?),
+            _ => None,
+        };
+        let url = format!("http{}://{}/mcp", if tls.is_some() { "s" } else { "" }, listener.local_addr()?);
         let stream = Stream::default();
         if style != Style::Gone {
             thread::spawn(move || {
                 for connection in listener.incoming().map_while(Result::ok) {
-                    let stream = stream.clone();
+                    let (stream, tls) = (stream.clone(), tls.clone());
                     // A client that goes away is no error here.
-                    thread::spawn(move || serve(&connection, style, &stream));
+                    thread::spawn(move || {
+                        let Some(tls) = tls else { return serve(connection, style, &stream) };
+                        let tls = ServerConnection::new(tls).map_err(io::Error::other)?;
+                        serve(StreamOwned::new(tls, connection), style, &stream)
+                    });
                 }
             });
         }
@@ -80,10 +103,17 @@ impl HttpServer {
     }
 }
 
+fn tls(certificate: &[u8]) -> Result<Arc<ServerConfig>> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let (certificate, key) =
+        (CertificateDer::from_pem_slice(certificate)?, PrivateKeyDer::from_pem_slice(KEY)?);
+    Ok(Arc::new(config.with_no_client_auth().with_single_cert(vec![certificate], key)?))
+}
+
 /// Answers one request; every connection is closed after it.
-fn serve(connection: &TcpStream, style: Style, stream: &Stream) -> io::Result<()> {
-    let request = read(connection)?;
-    let mut to = connection;
+fn serve(mut to: impl Read + Write + Send + 'static, style: Style, stream: &Stream) -> io::Result<()> {
+    let request = read(&mut to)?;
     let answer = answer(&request.body);
     let (post, main) = (request.method == "POST", request.path == "/mcp");
     match style {
@@ -91,7 +121,7 @@ fn serve(connection: &TcpStream, style: Style, stream: &Stream) -> io::Result<()
             let to_messages = if style == Style::Old { "/messages" } else { "http://127.0.0.2:1/messages" };
             write!(to, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")?;
             write!(to, "event: endpoint\ndata: {to_messages}\n\n")?;
-            *stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection.try_clone()?);
+            *stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(to));
             Ok(())
         }
         Style::Old if request.path == "/messages" => {
@@ -135,7 +165,7 @@ fn head(mut to: impl Write, status: &str, headers: &[&str], body: &str) -> io::R
     write!(to, "HTTP/1.1 {status}\r\n{headers}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}")
 }
 
-fn read(connection: &TcpStream) -> io::Result<Request> {
+fn read(connection: impl Read) -> io::Result<Request> {
     let mut input = BufReader::new(connection);
     let mut line = String::new();
     input.read_line(&mut line)?;

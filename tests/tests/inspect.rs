@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::net::TcpStream;
-use std::process::{Command, Stdio};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use mcpwarden_tests::http_server::{HttpServer, Style};
+use mcpwarden_tests::clients::{Plan, RealServer};
+use mcpwarden_tests::http_server::{AUTHORITY, CERTIFICATE, HttpServer, Style};
 use mcpwarden_tests::places;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
@@ -35,7 +36,7 @@ impl Said {
 fn command(args: &[&str]) -> Command {
     let mut command = Command::new(places::agent());
     command.arg("inspect").args(args).stdin(Stdio::null()).env_remove("SUDO_UID").env_remove("SUDO_GID");
-    for proxy in ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"] {
+    for proxy in ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] {
         command.env_remove(proxy);
     }
     command
@@ -177,17 +178,50 @@ fn a_signal_ends_the_server() -> Result<()> {
     let mut command = command(&["--as-root", "--", "sh", "-c", &script]);
     let mark = directory.path().display().to_string();
     let child = command.env("INSPECTED", &mark).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    let until = Instant::now() + Duration::from_secs(20);
-    while !ready.exists() {
-        ensure!(Instant::now() < until, "the server did not start");
-        thread::sleep(Duration::from_millis(10));
-    }
+    wait_for("the server", || ready.exists())?;
     kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT)?;
     let output = child.wait_with_output()?;
     let stdout = String::from_utf8_lossy(&output.stdout);
-    ensure!(output.status.code() == Some(2) && stdout.contains("not inspected: interrupted"), "{output:?}");
+    ensure!(output.status.code() == Some(130) && stdout.contains("not inspected: interrupted"), "{output:?}");
     let left = processes_with(&format!("INSPECTED={mark}"))?;
     ensure!(left.is_empty(), "left {left:?}");
+    Ok(())
+}
+
+/// Signal, exit status. It comes while the first server is being ended, which takes two seconds, and counts for the next.
+#[test]
+fn a_signal_is_not_lost_between_servers() -> Result<()> {
+    for (signal, status) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143), (Signal::SIGHUP, 129)] {
+        let directory = tempfile::tempdir()?;
+        let (path, ready) = (directory.path().join("mcp.json"), directory.path().join("ready"));
+        let script =
+            format!("exec >&-; touch {}; trap '' TERM; while :; do sleep 0.1; done", ready.display());
+        let other = directory.path().join("other");
+        let file = json!({"mcpServers": {
+            "a": {"command": "sh", "args": ["-c", script]},
+            "b": {"command": "cat"},
+            "c": {"command": "touch", "args": [other]},
+        }});
+        fs::write(&path, file.to_string())?;
+        let path = path.display().to_string();
+        let child = command(&["--start", "--as-root", &path]).stdout(Stdio::piped()).spawn()?;
+        wait_for("the first server", || ready.exists())?;
+        kill(Pid::from_raw(i32::try_from(child.id())?), signal)?;
+        let output = child.wait_with_output()?;
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        let interrupted =
+            output.status.code() == Some(status) && stdout.contains(": not inspected: interrupted\n");
+        ensure!(interrupted && !other.exists(), "{signal}: {output:?}");
+    }
+    Ok(())
+}
+
+fn wait_for(what: &str, done: impl Fn() -> bool) -> Result<()> {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !done() {
+        ensure!(Instant::now() < until, "{what} did not come");
+        thread::sleep(Duration::from_millis(10));
+    }
     Ok(())
 }
 
@@ -233,6 +267,93 @@ fn what_is_found_in_servers_that_are_reached() -> Result<()> {
     Ok(())
 }
 
+/// A server of HTTPS, the certificates in `--ca-file`, exit code, what standard output and error hold.
+#[test]
+fn certificates_are_looked_at() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("ca.pem").display().to_string();
+    let broken: &[u8] = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    let cases: [(Style, Option<&[u8]>, i32, &str); 7] = [
+        (Style::Tls, Some(CERTIFICATE), 1, "something found in 1"),
+        (Style::Tls, Some(AUTHORITY), 1, "something found in 1"),
+        (
+            Style::Tls,
+            None,
+            2,
+            "nobody whom this system trusts has signed its certificate; if it is the right one, name the certificate of who \
+             has, or itself, with --ca-file",
+        ),
+        (Style::TlsAuthority, Some(AUTHORITY), 2, "its certificate is an authority's (CA:TRUE)"),
+        (Style::Json, Some(b"no certificate"), 2, "there is no certificate in it"),
+        (Style::Tls, Some(broken), 2, "those of --ca-file are whole"),
+        (Style::Tls, Some(&[b' '; (1 << 20) + 1]), 2, "longer than 1048576 bytes"),
+    ];
+    for (number, (style, authorities, code, part)) in cases.into_iter().enumerate() {
+        let server = HttpServer::start(style)?;
+        fs::write(&file, authorities.unwrap_or_default())?;
+        let options: &[&str] = if authorities.is_some() { &["--ca-file", &file] } else { &[] };
+        let said = inspect(&[&["--server", server.url()], options].concat())?;
+        let text = format!("{}{}", said.stdout, said.stderr);
+        ensure!(said.code == Some(code) && text.contains(part), "case {number}: {:?}, {text}", said.code);
+    }
+    Ok(())
+}
+
+/// Servers of the official SDKs, by both transports: exit code, what is found.
+#[test]
+fn what_is_found_in_servers_of_the_sdks() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let Plan { command: node, args: everything, .. } = RealServer::Everything.plan(directory.path())?;
+    let python = places::real_servers().join("venv/bin/python").display().to_string();
+    let own = places::sources().join("servers/server.py").display().to_string();
+    let port =
+        || -> Result<String> { Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port().to_string()) };
+    let (first, second) = (port()?, port()?);
+    let (node, own) = (node.display().to_string(), [own]);
+    type Case<'a> = (&'a str, &'a [String], &'a [&'a str], &'a str, i32, &'a str);
+    let cases: [Case<'_>; 2] = [
+        (
+            &node,
+            &everything,
+            &["streamableHttp"],
+            &first,
+            0,
+            " tools, 4 prompts, 2 resource templates, instructions, ",
+        ),
+        (&python, &own, &[&second], &second, 1, "2 tools, instructions, something found in 1"),
+    ];
+    for (program, args, over_http, port, code, part) in cases {
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let by_stdio = inspect(&[&["--as-root", "--", program], &args[..]].concat())?;
+        by_stdio.expect(program, code, part)?;
+
+        let log = fs::File::create(directory.path().join("log"))?;
+        let mut command = Command::new(program);
+        command.args(args).args(over_http).env("PORT", port).stdin(Stdio::null());
+        command.stdout(log.try_clone()?).stderr(log);
+        let _server = Running(command.spawn().context("`cargo xtask setup --tests` installs it")?);
+        wait_for(program, || TcpStream::connect(format!("127.0.0.1:{port}")).is_ok())?;
+        let by_http = inspect(&["--server", &format!("http://127.0.0.1:{port}/mcp")])?;
+        by_http.expect(program, code, part)?;
+        let rows = |said: &Said| {
+            said.stdout.lines().filter(|line| !line.contains(part)).map(str::to_owned).collect::<Vec<_>>()
+        };
+        ensure!(rows(&by_stdio) == rows(&by_http), "{}\nis not\n{}", by_stdio.stdout, by_http.stdout);
+    }
+    Ok(())
+}
+
+/// Ends with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A client's configuration whose servers are all there is: each gets its table, one that fails its row.
 #[test]
 fn all_servers_of_a_client() -> Result<()> {
@@ -249,10 +370,12 @@ fn all_servers_of_a_client() -> Result<()> {
             "d": {"command": poisoned, "disabled": true},
             "e": env,
             "f": {"type": "stdio", "command": poisoned},
+            "g": {"command": "${env:OWN}", "args": ["${NONE:---paginate}"]},
+            "h": {"command": poisoned, "env": {"TOKEN": "${input:token}"}},
         }});
         fs::write(&path, file.to_string())?;
         let path = path.display().to_string();
-        let said = inspect(&["--start", "--as-root", &path])?;
+        let said = said(command(&["--start", "--as-root", &path]).env("OWN", &benign))?;
         for part in [
             "a: 2 tools, nothing found\n",
             "b: not inspected: cannot start `/nowhere/server`",
@@ -262,6 +385,8 @@ fn all_servers_of_a_client() -> Result<()> {
             // Both have `add` and `echo`.
             "low       add                      shadow_tool ",
             "\nf: 3 tools, something found in 3\n",
+            "\ng: 2 tools, ",
+            "\nh: not inspected: `${input:token}`: only the client can fill this in; ",
         ] {
             said.expect(key, 2, part)?;
         }

@@ -12,29 +12,18 @@ const TARGETS: [&str; 6] = ["wire", "protocol", "config", "replay", "normaliser"
 /// An input that takes longer is a finding. Seconds.
 const TIMEOUT_SECONDS: u32 = 20;
 
+/// For each target, as part of the tests.
+const BRIEF_SECONDS: u32 = 10;
+
 /// What to fuzz, and for how long.
 #[derive(clap::Args)]
 pub struct Args {
     /// Seconds for each target
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = BRIEF_SECONDS)]
     seconds: u32,
     /// Only this one
     #[arg(value_parser = TARGETS)]
     target: Option<String>,
-}
-
-/// Whether fuzzing is possible here; otherwise, what is missing.
-///
-/// # Errors
-/// What is missing.
-fn possible() -> Result<()> {
-    if !exists("cargo-fuzz") {
-        bail!("there is no cargo-fuzz; `cargo install cargo-fuzz --locked` builds it (minutes)");
-    }
-    if toolchain::installed().is_none() {
-        bail!("there is no nightly Rust; `cargo xtask setup` installs it");
-    }
-    Ok(())
 }
 
 /// Builds the targets and runs them, from `fuzz/seeds` and what earlier runs found worth keeping in `fuzz/corpus`.
@@ -42,12 +31,22 @@ fn possible() -> Result<()> {
 /// # Errors
 /// Something is missing, does not build, or was found: the input lies in `fuzz/artifacts` then.
 pub fn fuzz(args: &Args) -> Result<ExitCode> {
-    possible()?;
+    if !exists("cargo-fuzz") || toolchain::installed().is_none() {
+        bail!("fuzzing needs cargo-fuzz and a nightly Rust; `cargo xtask setup --tests` installs them");
+    }
     for (mut command, advice) in commands(args.target.as_deref(), args.seconds)? {
         println!("→ {}", command_line(&command));
         run(&mut command, advice)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// All of them, for about as long as it takes to build them: what breaks one is to be noticed where it is made.
+///
+/// # Errors
+/// As [`fuzz`].
+pub fn brief() -> Result<()> {
+    fuzz(&Args { seconds: BRIEF_SECONDS, target: None }).map(drop)
 }
 
 /// The build, then each run.
@@ -66,7 +65,9 @@ fn commands(only: Option<&str>, seconds: u32) -> Result<Vec<(Command, &'static s
         command
             .arg("--")
             .arg(format!("-max_total_time={seconds}"))
-            .arg(format!("-timeout={TIMEOUT_SECONDS}"));
+            .arg(format!("-timeout={TIMEOUT_SECONDS}"))
+            // Not a line for each input that is worth keeping, but how many there were.
+            .args(["-verbosity=0", "-print_final_stats=1"]);
         commands.push((
             command,
             "the input that did it is named above; `cargo fuzz run` takes it as an argument",

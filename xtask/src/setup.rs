@@ -9,7 +9,7 @@ use anyhow::Result;
 
 use crate::e2e;
 use crate::packages::Packages;
-use crate::util::{cargo, doing, done, output_of, run};
+use crate::util::{cargo, doing, done, exists, output_of, run};
 
 #[path = "../../agent/toolchain.rs"]
 pub mod toolchain;
@@ -17,6 +17,8 @@ pub mod toolchain;
 use toolchain::{LLVM_MAJOR, PINNED};
 
 const BPF_LINKER_VERSION: &str = "0.13.0";
+/// Installed where there is none; others will do.
+const CARGO_FUZZ_VERSION: &str = "0.13.2";
 
 /// Runs every step that is not done yet.
 ///
@@ -26,6 +28,7 @@ pub fn setup(tests: bool) -> Result<ExitCode> {
     let packages = Packages::default();
     build_tools(&packages)?;
     if tests {
+        cargo_fuzz()?;
         e2e::install(&packages)?;
     }
     Ok(ExitCode::SUCCESS)
@@ -121,5 +124,21 @@ fn bpf_linker() -> Result<()> {
             .env("LLVM_PREFIX", &prefix)
             .env("PATH", with_llvm),
         "check the network; if the linker cannot find LLVM, see that its packages above are installed",
+    )
+}
+
+fn cargo_fuzz() -> Result<()> {
+    if exists("cargo-fuzz") {
+        done("cargo-fuzz");
+        return Ok(());
+    }
+    doing(&format!(
+        "building cargo-fuzz {CARGO_FUZZ_VERSION} (2 to 3 minutes): the tests put any input through what reads input"
+    ));
+    run(
+        cargo()
+            .args(["install", "cargo-fuzz", "--version", CARGO_FUZZ_VERSION, "--locked"])
+            .env_remove("CARGO_TARGET_DIR"),
+        "check the network, then try again",
     )
 }

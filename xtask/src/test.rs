@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
 
+use crate::fuzz;
 use crate::setup::setup;
 use crate::util::{cargo, command_line, exists, is_root};
 use crate::vm;
@@ -36,6 +37,7 @@ pub fn test(filter: Option<&str>) -> Result<ExitCode> {
             )
         });
         stages.run("dependencies", dependencies);
+        stages.run("fuzzing", || fuzz::brief().map(|()| Report::default()));
     }
     stages.run("unit tests", || {
         let mut command = cargo();

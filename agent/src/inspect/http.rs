@@ -1,6 +1,7 @@
 //! A server that is an address: streamable HTTP as the SDK speaks it, and what both HTTP transports share.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
-use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url, redirect};
+use reqwest::{Certificate, Client, Method, RequestBuilder, Response, StatusCode, Url, redirect};
 use rmcp::model::ClientJsonRpcMessage;
 use rmcp::transport::streamable_http_client::{
     StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
@@ -25,6 +26,8 @@ const SESSION: &str = "mcp-session-id";
 const MAX_REDIRECTS: usize = 5;
 /// Longest file with the value of a header.
 const MAX_VALUE_BYTES: u64 = 64 << 10;
+/// Longest file with certificates: some four times what systems have.
+const MAX_CERTIFICATES_BYTES: u64 = 1 << 20;
 
 type Error = StreamableHttpError<reqwest::Error>;
 pub(super) type Events = BoxStream<'static, Result<Sse, SseError>>;
@@ -38,11 +41,12 @@ pub struct Http {
 }
 
 impl Http {
-    /// A client that sends these headers with every request, to this server alone.
+    /// A client that sends these headers with every request, to this server alone, and that trusts these authorities
+    /// beside the system's.
     ///
     /// # Errors
     /// The certificates of this system cannot be read.
-    pub fn new(headers: HeaderMap, tap: Tap) -> Result<Self> {
+    pub fn new(headers: HeaderMap, authorities: &[Certificate], tap: Tap) -> Result<Self> {
         // Fails where there is one already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let same_place = redirect::Policy::custom(|attempt| {
@@ -56,10 +60,12 @@ impl Http {
         let client = Client::builder()
             .default_headers(headers)
             .redirect(same_place)
+            .tls_certs_merge(authorities.iter().cloned())
             .user_agent(concat!("mcpwarden/", env!("CARGO_PKG_VERSION")))
             .build()
             .context(
-                "cannot set up HTTPS; see that the certificates of this system (ca-certificates) are there",
+                "cannot set up HTTPS; see that the certificates of this system (ca-certificates) are there, and that \
+                 those of --ca-file are whole",
             )?;
         Ok(Self { client, tap, refused: Arc::default() })
     }
@@ -77,7 +83,8 @@ impl Http {
     /// Sends it; what is no success is an error that says why in words for people.
     pub(super) async fn send(&self, request: RequestBuilder) -> Result<Response, Error> {
         let response = request.send().await.map_err(|error| {
-            self.tap.fail(causes(&error.without_url()));
+            let why = causes(&error.without_url());
+            self.tap.fail(distrust(&why).map_or(why, str::to_owned));
             Error::TransportChannelClosed
         })?;
         let status = response.status();
@@ -137,6 +144,22 @@ fn causes(error: &dyn std::error::Error) -> String {
         next = cause.source();
     }
     text
+}
+
+/// What it means that a certificate is not trusted. `why` has the words of rustls, which has no others for it.
+fn distrust(why: &str) -> Option<&'static str> {
+    let meanings = [
+        (
+            "UnknownIssuer",
+            "nobody whom this system trusts has signed its certificate; if it is the right one, name the certificate of who \
+             has, or itself, with --ca-file",
+        ),
+        (
+            "CaUsedAsEndEntity",
+            "its certificate is an authority's (CA:TRUE), for signing others; it needs one of its own",
+        ),
+    ];
+    meanings.iter().find(|(words, _)| why.contains(words)).map(|(_, meaning)| *meaning)
 }
 
 fn is(response: &Response, kind: &str) -> bool {
@@ -233,7 +256,10 @@ pub fn header(text: &str) -> Result<(HeaderName, HeaderValue)> {
     let name = HeaderName::from_bytes(name.trim().as_bytes())
         .with_context(|| format!("--header: `{}` is no name of a header", clean(name)))?;
     let value = match value.trim().strip_prefix('@') {
-        Some(path) => read_value(path).with_context(|| format!("--header {name}: {}", clean(path)))?,
+        Some(path) => {
+            let text = read(Path::new(path), MAX_VALUE_BYTES);
+            text.with_context(|| format!("--header {name}: {}", clean(path)))?.trim().to_owned()
+        }
         None => value.trim().to_owned(),
     };
     Ok((name.clone(), secret(&value).with_context(|| format!("--header {name}: its value cannot be sent"))?))
@@ -246,12 +272,24 @@ pub fn secret(value: &str) -> Result<HeaderValue> {
     Ok(value)
 }
 
-fn read_value(path: &str) -> Result<String> {
+/// Reads the certificates of authorities (PEM).
+///
+/// # Errors
+/// The file cannot be read, or has none.
+pub fn authorities(path: &Path) -> Result<Vec<Certificate>> {
+    let place = || format!("--ca-file {}", path.display());
+    let text = read(path, MAX_CERTIFICATES_BYTES).with_context(place)?;
+    let found = Certificate::from_pem_bundle(text.as_bytes()).with_context(place)?;
+    ensure!(!found.is_empty(), "{}: there is no certificate in it (`-----BEGIN CERTIFICATE-----`)", place());
+    Ok(found)
+}
+
+fn read(path: &Path, max_bytes: u64) -> Result<String> {
     use std::io::Read as _;
     let mut text = String::new();
-    std::fs::File::open(path)?.take(MAX_VALUE_BYTES + 1).read_to_string(&mut text)?;
-    ensure!(text.len() as u64 <= MAX_VALUE_BYTES, "longer than {MAX_VALUE_BYTES} bytes");
-    Ok(text.trim().to_owned())
+    std::fs::File::open(path)?.take(max_bytes + 1).read_to_string(&mut text)?;
+    ensure!(text.len() as u64 <= max_bytes, "longer than {max_bytes} bytes");
+    Ok(text)
 }
 
 #[cfg(test)]

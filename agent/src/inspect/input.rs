@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use mcpwarden_policy::protocol::{decode_str, members, string};
 use mcpwarden_policy::registry::ItemKind;
 use reqwest::Url;
@@ -17,6 +17,8 @@ use super::http::secret;
 use super::program::Launch;
 use super::report::Definition;
 use super::session::Reach;
+use super::user::Environment;
+use super::variables::fill;
 
 /// Longest file. Bytes.
 const MAX_BYTES: u64 = 64 << 20;
@@ -30,10 +32,19 @@ pub enum Contents {
     Servers(Vec<Declared>),
 }
 
-/// A server of a client's configuration. Unknown keys are the client's.
+/// A declared server.
+#[derive(Debug)]
+pub struct Declared {
+    /// What the client calls it.
+    pub name: String,
+    /// What the client is told of it; otherwise, why that is of no use.
+    pub entry: Result<Entry>,
+}
+
+/// A server of a client's configuration, as it is written there. Unknown keys are the client's.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Entry {
+pub struct Entry {
     command: Option<String>,
     args: Vec<String>,
     env: BTreeMap<String, String>,
@@ -42,17 +53,6 @@ struct Entry {
     url: Option<String>,
     headers: BTreeMap<String, String>,
     disabled: bool,
-}
-
-/// A declared server.
-#[derive(Debug)]
-pub struct Declared {
-    /// What the client calls it.
-    pub name: String,
-    /// Its command line, or its address.
-    pub words: Vec<String>,
-    /// How it is reached; otherwise, why it cannot be.
-    pub reach: Result<Reach>,
 }
 
 /// Reads a file; `-` is standard input.
@@ -93,9 +93,7 @@ pub fn contents(text: &str) -> Result<Contents> {
     if let Some(servers) = servers.or(more_servers) {
         let servers: serde_json::Map<String, serde_json::Value> =
             serde_json::from_str(servers.get()).context("the servers are no mapping")?;
-        return Ok(Contents::Servers(
-            servers.into_iter().map(|(name, server)| declared(name, server)).collect(),
-        ));
+        return Ok(Contents::Servers(servers.into_iter().map(declared).collect()));
     }
     if name.is_some_and(|name| decode_str(name.get()).is_some()) {
         return Ok(Contents::Tools(tools(vec![whole])));
@@ -111,34 +109,48 @@ fn tools(list: Vec<&RawValue>) -> Vec<Definition> {
     list.into_iter().map(tool).collect()
 }
 
-fn declared(name: String, server: serde_json::Value) -> Declared {
-    let entry: Entry = match serde_json::from_value(server) {
-        Ok(entry) => entry,
-        Err(error) => return Declared { name, words: Vec::new(), reach: Err(error.into()) },
-    };
-    let first = entry.command.as_ref().or(entry.url.as_ref());
-    let words = first.into_iter().chain(&entry.args).cloned().collect();
-    Declared { name, words, reach: reach(entry) }
+fn declared((name, server): (String, serde_json::Value)) -> Declared {
+    Declared { name, entry: serde_json::from_value(server).map_err(Into::into) }
 }
 
-fn reach(entry: Entry) -> Result<Reach> {
-    let Entry { command, args, env, cwd, url, headers, disabled } = entry;
-    ensure!(!disabled, "it is disabled in this file");
-    match (command, url) {
-        (Some(command), _) => {
-            let argv = [command].into_iter().chain(args).collect();
-            Ok(Reach::Program(Launch { argv, env, cwd }))
-        }
-        (None, Some(url)) => {
-            let mut map = HeaderMap::new();
-            for (name, value) in headers {
-                let place = || format!("header {}", crate::output::clean(&name));
-                let key = HeaderName::from_bytes(name.as_bytes()).with_context(place)?;
-                map.append(key, secret(&value).with_context(place)?);
+impl Entry {
+    /// Its command line, or its address.
+    pub fn words(&self) -> Vec<String> {
+        self.command.as_ref().or(self.url.as_ref()).into_iter().chain(&self.args).cloned().collect()
+    }
+
+    /// Whether it is started, not reached.
+    pub fn is_program(&self) -> bool {
+        self.command.is_some() && !self.disabled
+    }
+
+    /// How it is reached, with the variables in it filled in.
+    ///
+    /// # Errors
+    /// It is disabled, says too little or something wrong, or a variable cannot be filled in.
+    pub fn reach(self, environment: &Environment) -> Result<Reach> {
+        let Self { command, args, env, cwd, url, headers, disabled } = self;
+        ensure!(!disabled, "it is disabled in this file");
+        let fill = |text: String| fill(&text, environment);
+        match (command, url) {
+            (Some(command), _) => Ok(Reach::Program(Launch {
+                argv: [command].into_iter().chain(args).map(fill).collect::<Result<_>>()?,
+                env: env.into_iter().map(|(name, value)| Ok((name, fill(value)?))).collect::<Result<_>>()?,
+                cwd: cwd.map(fill).transpose()?,
+            })),
+            (None, Some(url)) => {
+                let mut map = HeaderMap::new();
+                for (name, value) in headers {
+                    let place = || format!("header {}", crate::output::clean(&name));
+                    let key = HeaderName::from_bytes(name.as_bytes()).with_context(place)?;
+                    map.append(key, fill(value).and_then(|value| secret(&value)).with_context(place)?);
+                }
+                // What was filled in may be a secret.
+                let filled = address(&fill(url.clone())?).map_err(|_| no_address(&url))?;
+                Ok(Reach::Address { url: filled, headers: map })
             }
-            Ok(Reach::Address { url: address(&url)?, headers: map })
+            (None, None) => bail!("it has neither `command` nor `url`"),
         }
-        (None, None) => bail!("it has neither `command` nor `url`"),
     }
 }
 
@@ -147,11 +159,12 @@ fn reach(entry: Entry) -> Result<Reach> {
 /// # Errors
 /// It is none, or not of HTTP.
 pub fn address(text: &str) -> Result<Url> {
-    let shown =
-        || format!("`{}` is no address that begins with http:// or https://", crate::output::clean(text));
-    let url = Url::parse(text).with_context(shown)?;
-    ensure!(matches!(url.scheme(), "http" | "https"), shown());
-    Ok(url)
+    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+    url.ok_or_else(|| no_address(text))
+}
+
+fn no_address(text: &str) -> anyhow::Error {
+    anyhow!("`{}` is no address that begins with http:// or https://", crate::output::clean(text))
 }
 
 #[cfg(test)]
@@ -177,8 +190,10 @@ mod tests {
                     Ok(tools.into_iter().map(|tool| tool.name).collect::<Vec<_>>().join(" "))
                 }
                 Ok(Contents::Servers(servers)) => {
-                    let words =
-                        servers.iter().map(|server| format!("{}={}", server.name, server.words.join(" ")));
+                    let words = servers.iter().map(|server| {
+                        let words = server.entry.as_ref().map(Entry::words).unwrap_or_default();
+                        format!("{}={}", server.name, words.join(" "))
+                    });
                     Ok(words.collect::<Vec<_>>().join(" "))
                 }
                 Err(error) => Err(format!("{error:#}")),
@@ -205,7 +220,22 @@ mod tests {
                 headers.iter().map(|(name, value)| (HeaderName::from_static(name), secret(value).unwrap()));
             Ok(Reach::Address { url: url.parse().unwrap(), headers: headers.collect() })
         };
+        let environment = Environment::from([("X".into(), "x:y".into())]);
         let cases = [
+            (
+                r#"{"command":"${X}","args":["a${env:X}"],"env":{"${X}":"${X}"}}"#,
+                program(&["x:y", "ax:y"], &[("${X}", "x:y")]),
+            ),
+            (
+                r#"{"url":"http://${X}@h/${X}","headers":{"X-Key":"${X}"}}"#,
+                url("http://x:y@h/x:y", &[("x-key", "x:y")]),
+            ),
+            (r#"{"command":"a","cwd":"${NONE}"}"#, Err("NONE is not set")),
+            (
+                r#"{"url":"http://x","headers":{"k":"${input:k}"}}"#,
+                Err("header k: `${input:k}`: only the client"),
+            ),
+            (r#"{"url":"${X}"}"#, Err("`${X}` is no address")),
             (r#"{"command":"a","args":["b"],"env":{"K":"v"}}"#, program(&["a", "b"], &[("K", "v")])),
             (r#"{"type":"stdio","command":"a","unknown":[1]}"#, program(&["a"], &[])),
             (r#"{"url":"http://x/mcp","headers":{"X-Key":"s"}}"#, url("http://x/mcp", &[("x-key", "s")])),
@@ -218,8 +248,8 @@ mod tests {
             ("5", Err("invalid type")),
         ];
         for (text, expected) in cases {
-            let declared = declared("x".into(), serde_json::from_str(text).unwrap());
-            match (declared.reach, expected) {
+            let declared = declared(("x".into(), serde_json::from_str(text).unwrap()));
+            match (declared.entry.and_then(|entry| entry.reach(&environment)), expected) {
                 (Ok(reach), Ok(expected)) => assert_eq!(reach, expected, "{text}"),
                 (Err(error), Err(part)) => assert!(format!("{error:#}").contains(part), "{text}: {error:#}"),
                 (reach, _) => panic!("{text}: {reach:?}"),

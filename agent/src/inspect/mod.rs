@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `input` | what a file holds |
 //! | `user` | who servers run as |
+//! | `variables` | what a client's configuration takes from the environment |
 //! | `session` | one server: greeted, listed, left, by the official SDK |
 //! | `program`, `http`, `sse` | the ways to a server |
 //! | `tap` | what it sends: bounded, and kept as it was sent |
@@ -19,32 +20,39 @@ mod session;
 mod sse;
 mod tap;
 mod user;
+mod variables;
 
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use mcpwarden_policy::config::Config;
 use mcpwarden_policy::discovery::server_id;
+use reqwest::header::HeaderMap;
 use serde_json::json;
 
 use crate::cli::InspectOptions;
 use crate::config;
 use crate::output::{clean, escaped};
-use input::{Contents, Declared};
+use input::{Contents, Declared, Entry};
 use program::Launch;
 use report::{Report, line};
 use session::{Interrupted, Reach, Terms};
+use user::Environment;
 
 /// Exit status where the input is of no use.
 const UNUSABLE: u8 = 2;
 
 /// Prints what is found. Exit status 0: nothing at or above the threshold; 1: something; 2: the input cannot be used, or
-/// a server not be inspected.
+/// a server not be inspected; 128 and the number of a signal that came.
 pub fn run(options: &InspectOptions) -> ExitCode {
     match inspect(options) {
         Ok((_, true)) => ExitCode::from(UNUSABLE),
         Ok((found, false)) => ExitCode::from(u8::from(found)),
         Err(error) => {
+            // Its row is printed already.
+            if let Some(Interrupted(status)) = error.downcast_ref() {
+                return ExitCode::from(*status);
+            }
             progress::status("");
             anstream::eprintln!("mcpwarden: {}", escaped(&format!("{error:#}")));
             ExitCode::from(UNUSABLE)
@@ -64,42 +72,57 @@ fn inspect(options: &InspectOptions) -> Result<(bool, bool)> {
                 input::contents(&input::read(file)?).with_context(|| file.display().to_string())?;
             match contents {
                 Contents::Tools(tools) => report.definitions(tools),
-                Contents::Servers(servers) if options.start => live(options, servers, &mut report)?,
+                Contents::Servers(servers) if options.start => {
+                    let programs = servers.iter().flat_map(|server| &server.entry).any(Entry::is_program);
+                    let environment = user::become_caller(programs, options.as_root)?;
+                    let reach = |Declared { name, entry }| {
+                        (name, entry.and_then(|entry: Entry| entry.reach(&environment)))
+                    };
+                    live(options, &environment, servers.into_iter().map(reach), &mut report)?;
+                }
                 Contents::Servers(servers) => list(&servers, options.json),
             }
         }
         (None, Some(url)) => {
-            let reach = || Ok(Reach::Address { url: input::address(url)?, headers: Default::default() });
-            live(
-                options,
-                vec![Declared { name: url.clone(), words: Vec::new(), reach: reach() }],
-                &mut report,
-            )?;
+            let environment = user::become_caller(false, options.as_root)?;
+            let reach = input::address(url).map(|url| Reach::Address { url, headers: HeaderMap::new() });
+            live(options, &environment, [(url.clone(), reach)], &mut report)?;
         }
         (None, None) => {
-            let launch = Launch { argv: options.command.clone(), ..Launch::default() };
+            let environment = user::become_caller(true, options.as_root)?;
             let name = server_id(&options.command, None).0;
-            let reach = Ok(Reach::Program(launch));
-            live(options, vec![Declared { name, words: Vec::new(), reach }], &mut report)?;
+            let launch = Launch { argv: options.command.clone(), ..Launch::default() };
+            live(options, &environment, [(name, Ok(Reach::Program(launch)))], &mut report)?;
         }
     }
     Ok(report.outcome())
 }
 
-/// Inspects servers one after the other.
-fn live(options: &InspectOptions, servers: Vec<Declared>, report: &mut Report) -> Result<()> {
-    let programs = servers.iter().any(|server| matches!(server.reach, Ok(Reach::Program(_))));
-    let environment = user::become_caller(programs, options.as_root)?;
+/// Inspects servers, by name and how each is reached, one after the other.
+fn live(
+    options: &InspectOptions,
+    environment: &Environment,
+    servers: impl IntoIterator<Item = (String, Result<Reach>)>,
+    report: &mut Report,
+) -> Result<()> {
     let headers = options.header.iter().map(|text| http::header(text)).collect::<Result<Vec<_>>>()?;
+    let authorities = options.ca_file.as_deref().map(http::authorities).transpose()?.unwrap_or_default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("cannot start the runtime")?;
-    for Declared { name, reach, .. } in servers {
+    let interruption = {
+        let _inside = runtime.enter();
+        session::interruption().context("cannot take signals")?
+    };
+    let mut outcome = Ok(());
+    for (name, reach) in servers {
         let shown = clean(&name);
         let progress = |what: &str| progress::status(&format!("{shown} {what} …"));
         let terms = Terms {
-            environment: &environment,
+            environment,
             timeout: options.timeout.0,
             quiet: options.quiet,
+            authorities: &authorities,
+            interruption: &interruption,
             progress: &progress,
         };
         let listed = reach.and_then(|mut reach| {
@@ -114,6 +137,7 @@ fn live(options: &InspectOptions, servers: Vec<Declared>, report: &mut Report) -
             Err(error) => {
                 report.failure(&name, &error);
                 if error.is::<Interrupted>() {
+                    outcome = Err(error);
                     break;
                 }
             }
@@ -121,12 +145,13 @@ fn live(options: &InspectOptions, servers: Vec<Declared>, report: &mut Report) -
     }
     // A name that is still being looked up is nobody's concern now.
     runtime.shutdown_background();
-    Ok(())
+    outcome
 }
 
 fn list(servers: &[Declared], json: bool) {
-    for Declared { name, words, .. } in servers {
-        let id = server_id(words, None);
+    for Declared { name, entry } in servers {
+        let words = entry.as_ref().map(Entry::words).unwrap_or_default();
+        let id = server_id(&words, None);
         if json {
             line(&json!({ "name": name, "command": words, "server_id": id }));
         } else {

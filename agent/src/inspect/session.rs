@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::{Error, Result, anyhow, bail};
 use mcpwarden_policy::protocol::{decode_str, members, string};
 use mcpwarden_policy::registry::ItemKind;
-use reqwest::Url;
 use reqwest::header::HeaderMap;
+use reqwest::{Certificate, Url};
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ClientRequest, CustomRequest, ErrorCode, Implementation,
     ProtocolVersion,
@@ -21,6 +21,7 @@ use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
 use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 
 use super::http::Http;
 use super::program::{Launch, Program};
@@ -36,23 +37,29 @@ const MAX_PAGES: usize = 1_000;
 /// How long a server has to let go of its session.
 const FAREWELL: Duration = Duration::from_millis(500);
 
-/// A signal came.
-#[derive(Debug, thiserror::Error)]
+/// A signal came that asks for the end. Holds the exit status for it: 128 and its number, as shells have it.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("interrupted")]
-pub struct Interrupted;
+pub struct Interrupted(pub u8);
 
-impl Interrupted {
-    /// Waits for one that asks for the end.
-    async fn wait() -> io::Result<Self> {
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let (mut terminate, mut hangup) = (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?);
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            _ = hangup.recv() => {}
-        }
-        Ok(Self)
+/// Tells whether one came, also while nobody looked.
+pub type Interruption = watch::Receiver<Option<Interrupted>>;
+
+/// Takes signals from here on.
+///
+/// # Errors
+/// They cannot be taken.
+pub fn interruption() -> io::Result<Interruption> {
+    let (tell, told) = watch::channel(None);
+    for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
+        let (tell, mut signals) = (tell.clone(), signal(kind)?);
+        tokio::spawn(async move {
+            signals.recv().await;
+            let status = u8::try_from(128 + kind.as_raw_value()).unwrap_or(u8::MAX);
+            tell.send_replace(Some(Interrupted(status)));
+        });
     }
+    Ok(told)
 }
 
 /// How a server is reached.
@@ -77,6 +84,10 @@ pub struct Terms<'a> {
     pub timeout: Duration,
     /// Whether what servers say on standard error is kept from ours.
     pub quiet: bool,
+    /// Authorities beside the system's that may have signed a server's certificate.
+    pub authorities: &'a [Certificate],
+    /// Ends it.
+    pub interruption: &'a Interruption,
     /// What is under way, for whoever waits.
     pub progress: &'a dyn Fn(&str),
 }
@@ -146,14 +157,16 @@ async fn talk_http(
     let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
     config.allow_stateless = true;
     config.max_sse_event_size = super::tap::MAX_BYTES;
-    let http = Http::new(headers.clone(), tap.clone())?;
+    let http = Http::new(headers.clone(), terms.authorities, tap.clone())?;
     let transport = StreamableHttpClientTransport::with_client(http.clone(), config);
     let outcome = talk(transport, lifecycle.clone(), terms, tap).await;
     if outcome.is_ok() || !http.is_refused() {
         return outcome;
     }
     let old = Tap::default();
-    let transport = match OldHttp::connect(Http::new(headers.clone(), old.clone())?, url).await {
+    let transport = match OldHttp::connect(Http::new(headers.clone(), terms.authorities, old.clone())?, url)
+        .await
+    {
         Ok(transport) => transport,
         Err(error) => {
             return outcome.map_err(|first| anyhow!("{first:#}; by the transport before that: {error:#}"));
@@ -167,9 +180,12 @@ async fn within(
     terms: &Terms<'_>,
     conversation: impl Future<Output = Result<Vec<Definition>>>,
 ) -> Result<Vec<Definition>> {
+    let mut interruption = terms.interruption.clone();
     let outcome = tokio::select! {
         outcome = tokio::time::timeout(terms.timeout, conversation) => outcome,
-        interrupted = Interrupted::wait() => return Err(interrupted?.into()),
+        Ok(interrupted) = interruption.wait_for(Option::is_some) => {
+            return Err((*interrupted).map_or_else(|| anyhow!("interrupted"), Error::from));
+        }
     };
     match outcome {
         Ok(outcome) => outcome,
