@@ -9,7 +9,7 @@
 //! | `walk` | every string and key of a JSON text |
 //! | `fold`, `decode`, `view` | other forms of a text, and the way back to the original |
 //! | `rules`, `examples`, `pattern` | what a rule file says, and whether it is so; a pattern compiled |
-//! | `finder`, `index` | where words of patterns stand, and so where a pattern may match |
+//! | `finder`, `index`, `rarity` | where words of patterns stand, and so where a pattern may match |
 //! | `probe` | a text in, hits out |
 //! | `window` | hits of two sentences added up |
 //! | `inspect` | all of it for one field after the other |
@@ -25,6 +25,7 @@ mod inspect;
 mod names;
 mod pattern;
 mod probe;
+mod rarity;
 mod rules;
 mod view;
 mod walk;

@@ -73,6 +73,10 @@ impl Finder {
     #[inline]
     fn at(&self, text: &[u8], at: usize, found: &mut impl FnMut(usize, Range<usize>)) {
         let first = eight(text, at);
+        // Nearly always none: one branch for all three.
+        if !(self.single.may_be(first) | self.short.may_be(first) | self.long.may_be(first)) {
+            return;
+        }
         self.single.at(first, text, at, found);
         self.short.at(first, text, at, found);
         self.long.at(first, text, at, found);
@@ -97,13 +101,19 @@ impl<const HEAD: usize> Heads<HEAD> {
         Self { bits, buckets, words: places.into_iter().map(|(_, word)| word).collect() }
     }
 
+    /// Whether a word may begin with the first bytes of these.
+    #[inline]
+    fn may_be(&self, first: u64) -> bool {
+        let hash = hash::<HEAD>(first);
+        self.bits[hash / 64] >> (hash % 64) & 1 == 1
+    }
+
     #[inline]
     fn at(&self, first: u64, text: &[u8], at: usize, found: &mut impl FnMut(usize, Range<usize>)) {
-        let hash = hash::<HEAD>(first);
-        if self.bits[hash / 64] >> (hash % 64) & 1 == 0 {
+        if !self.may_be(first) {
             return;
         }
-        let bucket = hash % BUCKETS;
+        let bucket = hash::<HEAD>(first) % BUCKETS;
         for word in &self.words[self.buckets[bucket] as usize..self.buckets[bucket + 1] as usize] {
             if (first | word.letters) & word.counts == word.first && word.goes_on(text, at) {
                 found(word.number as usize, at..at + word.text.len());

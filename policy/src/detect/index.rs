@@ -2,14 +2,16 @@
 //!
 //! A match has a word of each slot of its pattern, in order and within reach of each other. So one pass over the text
 //! notes where words of each slot stand, and a pattern is then looked up from its slot with the fewest: most
-//! patterns have one that does not come up at all, and cost nothing more.
+//! patterns have one that does not come up at all, and cost nothing more. Slots of common words are left out where a
+//! pattern has a rarer one: to enter those words would cost more than they spare.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::finder::Finder;
 use super::pattern::{Pattern, Slot, Word};
-use super::probe::STEP_BYTES;
+use super::probe::AFTER_GAP_BYTES;
+use super::rarity::{COMMON, count, is_second_rarer};
 
 /// How much of a text is indexed at a time. Bytes.
 const CHUNK_BYTES: usize = 32 << 10;
@@ -20,8 +22,8 @@ pub(super) struct Index {
     finder: Finder,
     /// Of each word, the classes that it is in.
     members: Vec<Membership>,
-    /// The patterns whose first slot is of a class, by that class.
-    first: Vec<Vec<Sequence>>,
+    /// The patterns whose rarest slot is of a class, by that class.
+    rarest: Vec<Vec<Sequence>>,
     /// The longest way from the first slot of a pattern to its last. Bytes.
     reach: usize,
 }
@@ -37,20 +39,22 @@ struct Membership {
     before: Vec<(Box<[u8]>, Vec<Class>)>,
     /// The first bytes of those, as bits.
     first: u128,
+    /// Those that it is in as the second word, where a certain word stands before it, which is more common than it.
+    behind: Vec<(Box<[u8]>, Vec<Class>)>,
 }
 
-/// The slots of a pattern.
+/// The slots of a pattern that are looked for.
 #[derive(Debug)]
 struct Sequence {
     pattern: u16,
     /// The class of each, and how far behind the slot before it it may stand; of the first one, how far before it the
     /// match may begin.
     slots: Vec<(Class, usize)>,
-    /// How far from its last slot the match may end.
-    ahead: usize,
+    /// How long the pattern's first part may be.
+    length: usize,
 }
 
-/// Where a pattern is to be run.
+/// Where the first part of a pattern is to be looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Region {
     pub(super) pattern: u16,
@@ -61,10 +65,15 @@ pub(super) struct Region {
 /// Memory to index a text in.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    /// Of each class, where in the chunk its words stand, ascending.
-    of: Vec<Vec<u32>>,
+    /// The classes of the words of a chunk, and where those stand in it, ascending.
+    entries: Vec<(Class, u32)>,
+    /// Of each class how many there are; 0 again when the chunk is done.
+    counts: Vec<u32>,
     /// The classes of which there is one.
     seen: Vec<Class>,
+    /// The places by class, and of each class where its places end in there.
+    sorted: Vec<u32>,
+    ends: Vec<u32>,
     /// Of each slot of a pattern, how far its places were gone through.
     cursors: Vec<usize>,
 }
@@ -83,35 +92,41 @@ impl Index {
         }
         let mut members: BTreeMap<&str, Membership> = BTreeMap::new();
         let mut nexts: BTreeMap<(&str, &str), Vec<Class>> = BTreeMap::new();
+        let mut behind = nexts.clone();
         for (words, class) in &classes {
             // They are sorted: those with the same text come together, the one that anything may follow first.
             for same in words.chunk_by(|a, b| a.text == b.text) {
-                let member = members.entry(&same[0].text).or_default();
                 if same[0].next.is_empty() {
-                    member.always.push(*class);
+                    members.entry(&same[0].text).or_default().always.push(*class);
                     continue;
                 }
                 for word in same {
-                    member.first |= first_bit(word.next.as_bytes());
-                    nexts.entry((&word.text, &word.next)).or_default().push(*class);
+                    if is_second_rarer(word) {
+                        behind.entry((&word.next, &word.text)).or_default().push(*class);
+                    } else {
+                        nexts.entry((&word.text, &word.next)).or_default().push(*class);
+                    }
                 }
             }
         }
         for ((word, next), classes) in nexts {
             // In order of `next`.
-            members.entry(word).or_default().before.push((next.as_bytes().into(), classes));
+            let member = members.entry(word).or_default();
+            member.first |= first_bit(next.as_bytes());
+            member.before.push((next.as_bytes().into(), classes));
+        }
+        for ((word, previous), classes) in behind {
+            members.entry(word).or_default().behind.push((previous.as_bytes().into(), classes));
         }
         let reach = |sequence: &Sequence| sequence.slots.iter().skip(1).map(|slot| slot.1).sum();
-        let reach = sequences.iter().map(reach).max().unwrap_or(0);
-        let mut first: Vec<Vec<Sequence>> = Vec::new();
-        first.resize_with(classes.len(), Vec::new);
-        for sequence in sequences {
-            if let Some(&(class, _)) = sequence.slots.first() {
-                first[usize::from(class)].push(sequence);
-            }
+        let reach = sequences.iter().map(|(_, sequence)| reach(sequence)).max().unwrap_or(0);
+        let mut rarest: Vec<Vec<Sequence>> = Vec::new();
+        rarest.resize_with(classes.len(), Vec::new);
+        for (class, sequence) in sequences {
+            rarest[usize::from(class)].push(sequence);
         }
         let finder = Finder::new(members.keys().copied());
-        Ok((Self { finder, members: members.into_values().collect(), first, reach }, wordless))
+        Ok((Self { finder, members: members.into_values().collect(), rarest, reach }, wordless))
     }
 
     /// Appends where patterns may match whose words all stand in `range`; one place may come several times.
@@ -122,7 +137,7 @@ impl Index {
         places: &mut Places,
         regions: &mut Vec<Region>,
     ) {
-        places.of.resize_with(places.of.len().max(self.first.len()), Vec::new);
+        let mut cursors = std::mem::take(&mut places.cursors);
         let mut from = range.start;
         while from < range.end {
             let to = (from + CHUNK_BYTES).min(range.end);
@@ -130,30 +145,42 @@ impl Index {
             let chunk = from.saturating_sub(self.reach).max(range.start)..to;
             let base = chunk.start;
             self.finder.find(text, chunk, |word, place| {
-                // A chunk is shorter than 4 GiB.
-                self.members[word].enter(text, place.end, (place.start - base) as u32, places);
+                self.members[word].enter(text, base, place, &mut places.entries);
             });
-            for class in &places.seen {
-                for sequence in &self.first[usize::from(*class)] {
-                    sequence.regions(&places.of, &mut places.cursors, base, text.len(), regions);
+            if !places.entries.is_empty() {
+                places.sort(self.rarest.len());
+                for class in &places.seen {
+                    for sequence in &self.rarest[usize::from(*class)] {
+                        sequence.regions(places, &mut cursors, base, text.len(), regions);
+                    }
                 }
-            }
-            for class in places.seen.drain(..) {
-                places.of[usize::from(class)].clear();
+                places.clear();
             }
             from = to;
         }
+        places.cursors = cursors;
     }
 }
 
 impl Membership {
-    /// Notes that the word stands at `at`; it ends at `end` of the text.
+    /// Notes that the word stands at `place`, counted from `base` on.
     #[inline]
-    fn enter(&self, text: &[u8], end: usize, at: u32, places: &mut Places) {
-        for &class in &self.always {
-            places.enter(class, at);
+    fn enter(&self, text: &[u8], base: usize, place: Range<usize>, entries: &mut Vec<(Class, u32)>) {
+        // A chunk is shorter than 4 GiB.
+        let at = (place.start - base) as u32;
+        entries.extend(self.always.iter().map(|class| (*class, at)));
+        if !self.behind.is_empty() {
+            let before = text[base..place.start].trim_ascii_end();
+            for (word, classes) in self.behind.iter().filter(|_| before.len() < at as usize) {
+                if before.len() >= word.len()
+                    && before[before.len() - word.len()..].eq_ignore_ascii_case(word)
+                {
+                    let at = (before.len() - word.len()) as u32;
+                    entries.extend(classes.iter().map(|class| (*class, at)));
+                }
+            }
         }
-        let Some(next) = (self.first != 0).then(|| next_word(text, end)).flatten() else { return };
+        let Some(next) = (self.first != 0).then(|| next_word(text, place.end)).flatten() else { return };
         if first_bit(next) & self.first == 0 {
             return;
         }
@@ -162,53 +189,104 @@ impl Membership {
         for (word, classes) in self.before[from..].iter().take_while(|(word, _)| word.first() == Some(&byte))
         {
             if next.get(..word.len()).is_some_and(|next| next.eq_ignore_ascii_case(word)) {
-                classes.iter().for_each(|class| places.enter(*class, at));
+                entries.extend(classes.iter().map(|class| (*class, at)));
             }
         }
     }
 }
 
 impl Places {
-    #[inline]
-    fn enter(&mut self, class: Class, at: u32) {
-        let list = &mut self.of[usize::from(class)];
-        if list.is_empty() {
-            self.seen.push(class);
+    /// Sorts the entries by class; there are so many classes.
+    fn sort(&mut self, classes: usize) {
+        self.counts.resize(self.counts.len().max(classes), 0);
+        self.ends.resize(self.ends.len().max(classes), 0);
+        for &(class, _) in &self.entries {
+            let count = &mut self.counts[usize::from(class)];
+            if *count == 0 {
+                self.seen.push(class);
+            }
+            *count += 1;
         }
-        list.push(at);
+        let mut end = 0;
+        for &class in &self.seen {
+            self.ends[usize::from(class)] = end;
+            end += self.counts[usize::from(class)];
+        }
+        self.sorted.resize(self.entries.len(), 0);
+        for &(class, at) in &self.entries {
+            let end = &mut self.ends[usize::from(class)];
+            self.sorted[*end as usize] = at;
+            *end += 1;
+        }
+        // A word that was found by the one behind it comes late.
+        for &class in &self.seen {
+            let (count, end) = (self.counts[usize::from(class)], self.ends[usize::from(class)]);
+            let places = &mut self.sorted[(end - count) as usize..end as usize];
+            if !places.is_sorted() {
+                places.sort_unstable();
+            }
+        }
+    }
+
+    /// Where words of a class stand, ascending.
+    fn of(&self, class: Class) -> &[u32] {
+        let (count, end) = (self.counts[usize::from(class)] as usize, self.ends[usize::from(class)] as usize);
+        if count == 0 { &[] } else { &self.sorted[end - count..end] }
+    }
+
+    fn clear(&mut self) {
+        self.entries.clear();
+        for class in self.seen.drain(..) {
+            self.counts[usize::from(class)] = 0;
+        }
     }
 }
 
 impl Sequence {
-    /// The slots of a pattern; `None` where there are none.
-    fn new<'p>(number: u16, pattern: &'p Pattern, classes: &mut BTreeMap<&'p [Word], Class>) -> Option<Self> {
+    /// The slots of a pattern that are worth looking for, after the class of the rarest; `None` where it has none.
+    fn new<'p>(
+        number: u16,
+        pattern: &'p Pattern,
+        classes: &mut BTreeMap<&'p [Word], Class>,
+    ) -> Option<(Class, Self)> {
         let parts = pattern.parts.iter().enumerate();
         let all: Vec<(usize, &Slot)> =
             parts.flat_map(|(part, it)| it.slots.iter().map(move |slot| (part, slot))).collect();
-        let mut slots = Vec::new();
-        for (index, &(part, slot)) in all.iter().enumerate() {
+        let rarest = all.iter().map(|(_, slot)| count(slot)).min()?;
+        let (mut slots, mut class_of_rarest) = (Vec::new(), None);
+        let mut before = None;
+        for &(part, slot) in &all {
+            let count = count(slot);
+            if count > COMMON.max(rarest) {
+                continue;
+            }
             let fresh = Class::try_from(classes.len()).ok()?;
             let class = *classes.entry(&slot.words).or_insert(fresh);
-            let steps = match index.checked_sub(1) {
-                Some(before) => (part - all[before].0).max(1),
-                None => part + usize::from(!slot.leads),
-            };
-            slots.push((class, steps * STEP_BYTES));
+            if count == rarest {
+                class_of_rarest.get_or_insert(class);
+            }
+            // How far behind the end of the part of the slot before, or behind the beginning of the first part.
+            let from = before.unwrap_or(0);
+            let gaps = pattern.parts[from..=part].iter().skip(1).map(|part| part.gap + AFTER_GAP_BYTES);
+            let way =
+                if part == from { slot.ahead } else { pattern.parts[from].length + gaps.sum::<usize>() };
+            slots.push((class, way));
+            before = Some(part);
         }
-        let ahead = (pattern.parts.len() - all.last()?.0) * STEP_BYTES;
-        Some(Self { pattern: number, slots, ahead })
+        let length = pattern.parts.first()?.length;
+        Some((class_of_rarest?, Self { pattern: number, slots, length }))
     }
 
-    /// Appends where the pattern may match, ascending. `places` count from `base` on.
+    /// Appends where the pattern may match, ascending. Places count from `base` on.
     fn regions(
         &self,
-        places: &[Vec<u32>],
+        places: &Places,
         cursors: &mut Vec<usize>,
         base: usize,
         length: usize,
         regions: &mut Vec<Region>,
     ) {
-        let of = |slot: usize| places[usize::from(self.slots[slot].0)].as_slice();
+        let of = |slot: usize| places.of(self.slots[slot].0);
         let Some(rarest) = (0..self.slots.len()).min_by_key(|slot| of(*slot).len()) else { return };
         if of(rarest).is_empty() {
             return;
@@ -233,7 +311,8 @@ impl Sequence {
                 }
             }
             let start = (base + start).saturating_sub(self.slots[0].1);
-            let end = (base + high + self.ahead).min(length);
+            // One byte more, so that it is seen whether a word ends there.
+            let end = (base + place as usize + self.length + 1).min(length);
             match regions.last_mut() {
                 Some(last) if last.pattern == self.pattern && last.start <= start && start <= last.end => {
                     last.end = last.end.max(end);
@@ -287,7 +366,7 @@ mod tests {
     /// Text, the patterns that may match in it.
     #[test]
     fn a_pattern_may_match_where_all_its_words_stand_in_order() {
-        let far = "and so on ".repeat(60);
+        let far = "and so on ".repeat(80);
         let cases: &[(String, &[u16])] = &[
             ("Never ever TELL the user".into(), &[0]),
             ("tell the user never".into(), &[1]),

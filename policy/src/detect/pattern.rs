@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use super::probe::{GAP_BYTES, SHORT_GAP_BYTES};
+use super::probe::{GAP_BYTES, PART_BYTES, SHORT_GAP_BYTES};
 use regex::bytes::{Match, Regex, RegexBuilder};
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::literal::Extractor;
@@ -15,6 +15,10 @@ const GAP: char = '…';
 const SHORT_GAP: char = '‥';
 /// Most parts of one pattern.
 const MAX_PARTS: usize = 6;
+/// What a run without an end, such as `\w+`, is expected to repeat at most.
+const RUN: usize = 40;
+/// What white space between two words is expected to take at most. Bytes.
+const BLANK_BYTES: usize = 16;
 /// Most memory of one compiled part. Bytes.
 const SIZE_LIMIT: usize = 1 << 20;
 
@@ -62,6 +66,8 @@ pub(super) struct Pattern {
 pub(super) struct Part {
     /// How far behind the part before it may it begin. Bytes.
     pub(super) gap: usize,
+    /// How long a match of it is expected to be at most. Bytes.
+    pub(super) length: usize,
     /// What it matches.
     pub(super) regex: Lazy,
     /// What stands in every match, in order. Empty: nothing is known.
@@ -73,8 +79,8 @@ pub(super) struct Part {
 pub(super) struct Slot {
     /// The words, sorted; at least one.
     pub(super) words: Vec<Word>,
-    /// Whether the match begins with it.
-    pub(super) leads: bool,
+    /// How far from the beginning of the match it is expected to stand at most; 0 where the match begins with it. Bytes.
+    pub(super) ahead: usize,
 }
 
 /// What a match begins with: a word, and what comes behind the white space after it.
@@ -145,7 +151,26 @@ fn part(source: &str, gap: usize) -> Result<Part, String> {
         return Err(format!("{source:?} matches the empty text"));
     }
     let regex = Lazy { source: blanks(source), compiled: OnceLock::new() };
-    Ok(Part { gap, regex, slots: slots(&hir) })
+    Ok(Part { gap, length: length(&hir), regex, slots: slots(&hir) })
+}
+
+/// How long a match is expected to be at most. Bytes.
+fn length(hir: &Hir) -> usize {
+    let length = match hir.kind() {
+        HirKind::Empty | HirKind::Look(_) => 0,
+        HirKind::Literal(literal) => {
+            literal.0.iter().map(|byte| if byte.is_ascii_whitespace() { BLANK_BYTES } else { 1 }).sum()
+        }
+        HirKind::Class(class) => class.maximum_len().unwrap_or(1),
+        HirKind::Repetition(repetition) => {
+            let most = repetition.max.and_then(|most| usize::try_from(most).ok()).unwrap_or(RUN);
+            length(&repetition.sub).saturating_mul(most)
+        }
+        HirKind::Capture(capture) => length(&capture.sub),
+        HirKind::Concat(items) => items.iter().map(length).sum(),
+        HirKind::Alternation(branches) => branches.iter().map(length).max().unwrap_or(0),
+    };
+    length.min(PART_BYTES)
 }
 
 /// The places of a match where it is known which words may stand.
@@ -155,15 +180,17 @@ fn slots(hir: &Hir) -> Vec<Slot> {
         _ => std::slice::from_ref(hir),
     };
     let at_word = hir.properties().look_set_prefix().contains(Look::WordAscii);
-    let mut slots: Vec<Slot> = slot(items, at_word, true).into_iter().collect();
-    // Whether a word begins with the item, and the least number of bytes before it.
-    let (mut begins, mut before) = (true, 0);
+    let mut slots: Vec<Slot> = slot(items, at_word, 0).into_iter().collect();
+    // Whether a word begins with the item, and the least and the largest number of bytes before it.
+    let (mut begins, mut before, mut ahead) = (true, 0, 0);
     for (index, item) in items.iter().enumerate() {
         let least = item.properties().minimum_len().unwrap_or(0);
         if index > 0 && least > 0 && (before > 0 || slots.is_empty()) {
-            slots.extend(slot(&items[index..], begins, false).filter(|slot| begins || slot.is_sign()));
+            let ahead = PART_BYTES.min(ahead).max(1);
+            slots.extend(slot(&items[index..], begins, ahead).filter(|slot| begins || slot.is_sign()));
         }
         before += least;
+        ahead += length(item);
         begins = match item.kind() {
             HirKind::Look(Look::WordAscii) => true,
             HirKind::Look(_) => begins,
@@ -175,10 +202,10 @@ fn slots(hir: &Hir) -> Vec<Slot> {
 }
 
 /// The slot that `items` begin with, if its words are known and worth looking for.
-fn slot(items: &[Hir], at_word: bool, leads: bool) -> Option<Slot> {
+fn slot(items: &[Hir], at_word: bool, ahead: usize) -> Option<Slot> {
     let words = words(&Hir::concat(items.to_vec()));
     let known = !words.is_empty() && words.iter().all(|word| word.is_rare(at_word));
-    known.then_some(Slot { words, leads })
+    known.then_some(Slot { words, ahead })
 }
 
 impl Slot {
@@ -297,7 +324,7 @@ mod tests {
             };
             let slot = |slot: &Slot| {
                 let words = slot.words.iter().map(word).collect::<Vec<_>>().join(" ");
-                if slot.leads { words } else { format!("({words})") }
+                if slot.ahead == 0 { words } else { format!("({words})") }
             };
             let part = |part: &Part| part.slots.iter().map(slot).collect::<Vec<_>>().join(" ");
             let found = compile(source).unwrap().parts.iter().map(part).collect::<Vec<_>>().join(" … ");

@@ -16,11 +16,11 @@ pub const GAP_BYTES: usize = 90;
 /// How long the few words that `‥` stands for may be. Bytes.
 pub const SHORT_GAP_BYTES: usize = 45;
 /// How long one part of a pattern is expected to be at most; a longer one may be missed. Bytes.
-const PART_BYTES: usize = 160;
+pub(super) const PART_BYTES: usize = 250;
+/// How far behind a gap the part that follows it may end. Bytes.
+pub(super) const AFTER_GAP_BYTES: usize = 40;
 /// How far from a hit others may be that are in one window with it. Bytes.
 const WINDOW_BYTES: usize = 2 * super::window::SENTENCE_BYTES;
-/// How far the beginnings of two parts may be apart. Bytes.
-pub(super) const STEP_BYTES: usize = GAP_BYTES + PART_BYTES;
 
 /// One match of one rule, in a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,32 +164,36 @@ impl Patterns {
         self.index.regions(text, range, &mut work.places, &mut regions);
         // By pattern, so that what overlaps comes together.
         regions.sort_unstable_by_key(|region| (region.pattern, region.start));
-        let mut open: Option<Region> = None;
-        for region in regions.drain(..) {
-            match &mut open {
-                Some(last) if last.pattern == region.pattern && region.start <= last.end => {
-                    last.end = last.end.max(region.end);
-                }
-                _ => {
-                    if let Some(done) = open.replace(region) {
-                        self.run(done, text, work, hits);
-                    }
-                }
+        regions.dedup_by(|next, last| {
+            let overlap = next.pattern == last.pattern && next.start <= last.end;
+            if overlap {
+                last.end = last.end.max(next.end);
             }
-        }
-        if let Some(last) = open {
-            self.run(last, text, work, hits);
+            overlap
+        });
+        let (mut last, mut done) = (None, 0);
+        for mut region in regions.drain(..) {
+            // Only what is behind the hits in the region before.
+            if last.replace(region.pattern) == Some(region.pattern) {
+                region.start = region.start.max(done);
+            } else {
+                done = 0;
+            }
+            if region.start < region.end {
+                done = done.max(self.run(region, text, work, hits));
+            }
         }
         work.regions = regions;
     }
 
-    /// Runs one pattern over one region.
-    fn run(&self, region: Region, text: &[u8], work: &mut Work, hits: &mut Vec<Hit>) {
-        let Some((rule, pattern)) = self.patterns.get(usize::from(region.pattern)) else { return };
-        let Some((first, rest)) = pattern.parts.split_first() else { return };
+    /// Runs one pattern over one region. Where its last hit ends comes back.
+    fn run(&self, region: Region, text: &[u8], work: &mut Work, hits: &mut Vec<Hit>) -> usize {
+        let mut done = 0;
+        let Some((rule, pattern)) = self.patterns.get(usize::from(region.pattern)) else { return done };
+        let Some((first, rest)) = pattern.parts.split_first() else { return done };
         let Some(left) = work.bytes.checked_sub(region.end - region.start) else {
             work.exceeded = true;
-            return;
+            return done;
         };
         work.bytes = left;
         let haystack = &text[..region.end];
@@ -208,19 +212,21 @@ impl Patterns {
             let Some(end) = end else { continue };
             if work.hits == 0 {
                 work.exceeded = true;
-                return;
+                return done;
             }
             work.hits -= 1;
             hits.push(Hit { rule: *rule, start: found.start(), end });
             from = from.max(end);
+            done = from;
         }
+        done
     }
 }
 
-/// Where the gap that begins at `from` ends at the latest: with the sentence, or when it is too long. What follows
-/// the gap may begin up to there, and be as long as a part is.
+/// Up to where what follows the gap that begins at `from` may reach: the end of the sentence, or where the gap would be
+/// too long.
 fn gap_end(text: &[u8], from: usize, gap: usize) -> usize {
-    let limit = (from + gap + PART_BYTES / 4).min(text.len());
+    let limit = (from + gap + AFTER_GAP_BYTES).min(text.len());
     let mut at = from;
     while at < limit {
         if ends_sentence(text, at) {
