@@ -22,32 +22,29 @@ mod user;
 
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use mcpwarden_policy::config::Config;
 use mcpwarden_policy::discovery::server_id;
 use serde_json::json;
 
 use crate::cli::InspectOptions;
 use crate::config;
-use crate::output::{clean, escaped};
+use crate::output::{FAILED, clean, escaped, say, say_json};
 use input::{Contents, Declared};
 use program::Launch;
-use report::{Report, line};
+use report::Report;
 use session::{Interrupted, Reach, Terms};
-
-/// Exit status where the input is of no use.
-const UNUSABLE: u8 = 2;
 
 /// Prints what is found. Exit status 0: nothing at or above the threshold; 1: something; 2: the input cannot be used, or
 /// a server not be inspected.
 pub fn run(options: &InspectOptions) -> ExitCode {
     match inspect(options) {
-        Ok((_, true)) => ExitCode::from(UNUSABLE),
+        Ok((_, true)) => ExitCode::from(FAILED),
         Ok((found, false)) => ExitCode::from(u8::from(found)),
         Err(error) => {
             progress::status("");
             anstream::eprintln!("mcpwarden: {}", escaped(&format!("{error:#}")));
-            ExitCode::from(UNUSABLE)
+            ExitCode::from(FAILED)
         }
     }
 }
@@ -63,6 +60,9 @@ fn inspect(options: &InspectOptions) -> Result<(bool, bool)> {
             let contents =
                 input::contents(&input::read(file)?).with_context(|| file.display().to_string())?;
             match contents {
+                Contents::Tools(_) if options.start => {
+                    bail!("{}: it declares no servers that could be started; leave --start out", file.display())
+                }
                 Contents::Tools(tools) => report.definitions(tools),
                 Contents::Servers(servers) if options.start => live(options, servers, &mut report)?,
                 Contents::Servers(servers) => list(&servers, options.json),
@@ -125,12 +125,15 @@ fn live(options: &InspectOptions, servers: Vec<Declared>, report: &mut Report) -
 }
 
 fn list(servers: &[Declared], json: bool) {
+    if servers.is_empty() && !json {
+        say("no servers declared");
+    }
     for Declared { name, words, .. } in servers {
         let id = server_id(words, None);
         if json {
-            line(&json!({ "name": name, "command": words, "server_id": id }));
+            say_json(&json!({ "name": name, "command": words, "server_id": id }));
         } else {
-            anstream::println!("{:<24} {:<32} {}", clean(name), clean(&id.0), clean(&words.join(" ")));
+            say(format!("{:<24} {:<32} {}", clean(name), clean(&id.0), clean(&words.join(" "))));
         }
     }
 }
