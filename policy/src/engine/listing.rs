@@ -140,6 +140,10 @@ impl Engine {
         let offers: Vec<Offer<'_>> = entries.iter().map(Entry::offer).collect();
         let page = Page { kind, first, last, offers: &offers };
         let outcome = self.registry.page(place.connection, &page, time);
+        // All names before the first question to guards: for each new name what finds them is built anew.
+        if kind == ItemKind::Tool {
+            entries.iter().for_each(|entry| self.session_tool(&place.session, &entry.name));
+        }
         let mut entries = entries.iter();
         for change in outcome.changes {
             let offered = matches!(
@@ -163,7 +167,6 @@ impl Engine {
         let finding = change.finding.take().map(|finding| finding.detection);
         match (entry, change.item.kind) {
             (Some(entry), ItemKind::Tool) => {
-                self.session_tool(&place.session, &entry.name);
                 self.say_tool(place, time, &change, entry, finding, out);
             }
             (Some(entry), kind) => self.say_definition(place, time, kind, &change, entry, out),
@@ -220,6 +223,7 @@ impl Engine {
         };
         let seen = ToolSeen {
             tool_name: name.clone(),
+            tool_id: tool_id(&place.server, &name),
             tool_hash: change.hash.clone(),
             description: record::text(description, MAX_TEXT_BYTES),
             definition: if self.recorder.is_full() { value(entry.json.get()) } else { None },
