@@ -137,22 +137,22 @@ fn cases() -> Vec<Case> {
     let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
     vec![
         Case::new("a call nested 10,000 deep").c2s(call("1", &deep)).s2c(answer("1", &deep_object))
-            .says(&["tool_called t 1 allow (truncated)", "tool_result t 1 ok"]),
+            .says(&["tool_called t 1 allow (truncated)", "tool_result t 1 ok allow"]),
         Case::new("a definition nested 10,000 deep")
             .list(&format!(r#"[{{"name":"t","inputSchema":{deep_object}}}]"#))
             .says(&["tool_seen t new"]),
         Case::new("a string of 16 MiB")
             .c2s(call("1", &format!("\"{huge}\"")))
             .s2c(answer("1", r#"{"content":[{"type":"text","text":"ok"}]}"#))
-            .says(&["tool_called t 1 allow !inspection-budget", "detection t 1 alert !inspection-budget", "tool_result t 1 ok"])
-            .counts(&[("detections", 1), ("inspection_bounds", 1)]),
+            .says(&["tool_called t 1 allow", "tool_result t 1 ok allow"]),
         Case::new("a frame over the bound").c2s(call("1", &format!("\"{huge}{mib}\""))).c2s(call("2", "1"))
             .says(&["capture_gap 17825505", "tool_called t 2 allow"])
             .counts(&[("gap_bytes", 17825505), ("gaps", 1)]),
-        Case::new("duplicate keys of a message: the last counts").c2s(
+        Case::new("duplicate keys of a message: the last counts, and each is found").c2s(
             r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping","method":"tools/call","params":{"name":"a","name":"b"}}"#,
         )
-            .says(&["tool_called b 2 allow"]),
+            .says(&["tool_called b 2 allow !duplicate-member !duplicate-member", "detection b 2 alert !duplicate-member × 2"])
+            .counts(&[("detections", 2)]),
         Case::new("duplicate keys of arguments are found").c2s(call("1", r#"{"a":1,"a":2}"#))
             .says(&["tool_called t 1 allow !duplicate-key"]),
         Case::new("duplicate keys of a definition are found")
@@ -161,7 +161,7 @@ fn cases() -> Vec<Case> {
         Case::new("lone surrogates")
             .c2s(r#"{"jsonrpc":"2.0","id":"\ud800","method":"tools/call","params":{"name":"\udfff","arguments":{"\ud800":"\udc00x"}}}"#)
             .s2c(answer(r#""\ud800""#, r#"{"content":[{"type":"text","text":"\ud800"}]}"#))
-            .says(&["tool_called \u{fffd} \u{fffd} allow", "tool_result \u{fffd} \u{fffd} ok"]),
+            .says(&["tool_called \u{fffd} \u{fffd} allow", "tool_result \u{fffd} \u{fffd} ok allow"]),
         Case::new("ids of every kind")
             .c2s(call("1.5", "1")).s2c(answer("1.5", "{}"))
             .c2s(call("-0", "1")).s2c(answer("0.0", "{}"))
@@ -171,9 +171,9 @@ fn cases() -> Vec<Case> {
             .c2s(call("123456789012345678901234567890", "1"))
             .s2c(answer("123456789012345678901234567890", "{}"))
             .c2s(call(r#"{"a":1}"#, "1")).s2c(answer(r#"{"a":1}"#, "{}"))
-            .says(&["tool_called t 1.5 allow", "tool_result t 1.5 ok", "tool_called t -0.0 allow", "tool_result t -0.0 ok", "tool_called t allow", "tool_result t ok", "tool_called t  allow", "tool_result t  ok", "tool_called t 1e400 allow", "tool_result t 1e400 ok", "tool_called t 123456789012345678901234567890 allow", "tool_result t 123456789012345678901234567890 ok", "tool_called t allow", "tool_result t ok"]),
+            .says(&["tool_called t 1.5 allow", "tool_result t 1.5 ok allow", "tool_called t -0.0 allow", "tool_result t -0.0 ok allow", "tool_called t allow", "tool_result t ok allow", "tool_called t  allow", "tool_result t  ok allow", "tool_called t 1e400 allow", "tool_result t 1e400 ok allow", "tool_called t 123456789012345678901234567890 allow", "tool_result t 123456789012345678901234567890 ok allow", "tool_called t allow", "tool_result t ok allow"]),
         Case::new("an id of 1 MiB").c2s(call(&format!("\"{mib}\""), "1")).s2c(answer(&format!("\"{mib}\""), "{}"))
-            .says(&["tool_called t <\"string\"> allow", "tool_result t <\"string\"> ok"]),
+            .says(&["tool_called t <\"string\"> allow", "tool_result t <\"string\"> ok allow"]),
         Case::new("an empty batch").c2s("[]")
             .counts(&[("invalid_frames", 1)]),
         Case::new("a batch of 10,000").c2s(format!("[{}]", vec![ping; 10_000].join(",")))
@@ -213,8 +213,7 @@ fn cases() -> Vec<Case> {
             .counts(&[("junk_bytes", 99)]),
         Case::new("a list of 100,000 tools")
             .list(&format!("[{}]", (0..100_000).map(|at| format!(r#"{{"name":"t{at}"}}"#)).collect::<Vec<_>>().join(",")))
-            .says(&["tool_seen t new × 4096"])
-            .counts(&[("tools_overflow", 95904)]),
+            .says(&["tool_seen t new × 4096"]),
         (0..200).fold(Case::new("a list whose next page is itself"), |case, _| {
             case.c2s(r#"{"jsonrpc":"2.0","id":9,"method":"tools/list","params":{"cursor":"x"}}"#)
                 .s2c(r#"{"jsonrpc":"2.0","id":9,"result":{"tools":[{"name":"t"}],"nextCursor":"x"}}"#)

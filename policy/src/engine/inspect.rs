@@ -12,7 +12,7 @@ use super::{Engine, Place};
 use crate::detect::{Inspection, ToolNames};
 use crate::event::{Action, Detected, Subject};
 use crate::ids::{SessionId, Timestamp};
-use crate::protocol::members;
+use crate::protocol::{Message, members_once};
 
 /// Most tool names that are remembered of a session.
 const MAX_SESSION_TOOLS: usize = 10_000;
@@ -98,13 +98,20 @@ impl Engine {
         }
     }
 
-    /// Inspects the arguments of a call.
-    pub(super) fn inspect_arguments(&self, params: Option<&RawValue>) -> Inspection {
-        let [arguments] = members(params.map_or("null", RawValue::get), ["arguments"]);
-        match (&self.config.inspection, arguments) {
-            (Some(inspection), Some(arguments)) => inspection.detector.arguments(arguments.get()),
-            _ => Inspection::default(),
+    /// Inspects the arguments of a call, and whether its message says twice what is called.
+    pub(super) fn inspect_call(&self, message: &Message<'_>, params: Option<&RawValue>) -> Inspection {
+        let Some(inspection) = &self.config.inspection else { return Inspection::default() };
+        let params = params.map_or("null", RawValue::get);
+        let ([arguments, _], repeated) = members_once(params, ["arguments", "name"]);
+        let detector = &inspection.detector;
+        let mut found = arguments.map(|arguments| detector.arguments(arguments.get())).unwrap_or_default();
+        if let Some(name) = message.repeated {
+            detector.repeated(&format!("/{name}"), &mut found);
         }
+        if let Some(name) = repeated {
+            detector.repeated(&format!("/params/{name}"), &mut found);
+        }
+        found
     }
 }
 

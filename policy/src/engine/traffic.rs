@@ -257,7 +257,7 @@ impl Engine {
             }
         }
         if let Some(place) = self.place(target) {
-            self.say_call(&place, seen.time, self.recorder.id(*id), *params, out);
+            self.say_call(&place, seen.time, self.recorder.id(*id), (message, *params), out);
         }
     }
 
@@ -267,10 +267,10 @@ impl Engine {
         place: &Place,
         time: Timestamp,
         id: Value,
-        params: Option<&RawValue>,
+        (message, params): (&Message<'_>, Option<&RawValue>),
         out: &mut Vec<Output>,
     ) {
-        let found = self.inspect_arguments(params);
+        let found = self.inspect_call(message, params);
         let tool_name = record::called_name(params);
         let judged = self.judge_call(place, time, &tool_name, params);
         let mut called = self.recorder.called(id.clone(), (params, &judged.recorded), &place.server);
