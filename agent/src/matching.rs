@@ -31,9 +31,7 @@ pub fn run(config: Option<&Path>, json: bool, command: &[String]) -> Result<bool
         return Ok(counts);
     }
     match (declared, found) {
-        (Some(server), _) => {
-            say(format!("yes: declared in the configuration as {}", clean(&server.id.0)))
-        }
+        (Some(server), _) => say(format!("yes: declared in the configuration as {}", clean(&server.id.0))),
         (None, Some(found)) => {
             say(format!("yes: the pattern {} matches {}", clean(&found.pattern), clean(&found.on)));
             say(format!("server id: {}", clean(&id)));

@@ -199,7 +199,9 @@ mod tests {
     /// Seconds, and the nanoseconds that are meant.
     #[test]
     fn times_are_rounded() {
-        for (t, expected) in [("2.01", "02.010000000"), ("0.1", "00.100000000"), ("1.000000001", "01.000000001")] {
+        for (t, expected) in
+            [("2.01", "02.010000000"), ("0.1", "00.100000000"), ("1.000000001", "01.000000001")]
+        {
             let (said, outcome) = replay(&format!(r#"{{"t":{t},"server":"a","event":"exec"}}"#));
             outcome.unwrap();
             assert!(said.contains(&format!("00:00:{expected}Z")), "{t}: {said}");

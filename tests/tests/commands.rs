@@ -217,7 +217,12 @@ fn failures_are_no_answers() -> Result<()> {
     ];
     for (args, part) in cases {
         let said = mcpwarden(args)?;
-        ensure!(said.code == Some(2) && said.stderr.contains(part), "{args:?}: {:?} {}", said.code, said.stderr);
+        ensure!(
+            said.code == Some(2) && said.stderr.contains(part),
+            "{args:?}: {:?} {}",
+            said.code,
+            said.stderr
+        );
         ensure!(said.stdout.is_empty(), "{args:?}: {}", said.stdout);
     }
     Ok(())

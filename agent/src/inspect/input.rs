@@ -109,7 +109,8 @@ fn tools(list: Vec<&RawValue>) -> Result<Vec<Definition>> {
     let tool = |(index, json): (usize, &RawValue)| {
         let [name] = members(json.get(), ["name"]);
         let name = name.and_then(|name| decode_str(name.get()));
-        let name = name.with_context(|| format!("entry {index} of the list is no definition: it has no `name`"))?;
+        let name =
+            name.with_context(|| format!("entry {index} of the list is no definition: it has no `name`"))?;
         Ok(Definition { kind: ItemKind::Tool, name: name.into_owned(), json: json.get().to_owned() })
     };
     list.into_iter().enumerate().map(tool).collect()

@@ -61,7 +61,10 @@ fn inspect(options: &InspectOptions) -> Result<(bool, bool)> {
                 input::contents(&input::read(file)?).with_context(|| file.display().to_string())?;
             match contents {
                 Contents::Tools(_) if options.start => {
-                    bail!("{}: it declares no servers that could be started; leave --start out", file.display())
+                    bail!(
+                        "{}: it declares no servers that could be started; leave --start out",
+                        file.display()
+                    )
                 }
                 Contents::Tools(tools) => report.definitions(tools),
                 Contents::Servers(servers) if options.start => live(options, servers, &mut report)?,

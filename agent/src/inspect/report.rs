@@ -207,7 +207,8 @@ fn print_json(server: Option<&str>, findings: &[Finding], of_server: &[Detection
     }
     if !of_server.is_empty() {
         let worst = worst(of_server);
-        say_json(&json!({ "server": server, "kind": "server", "max_severity": worst, "detections": of_server }));
+        say_json(
+            &json!({ "server": server, "kind": "server", "max_severity": worst, "detections": of_server }),
+        );
     }
 }
-
