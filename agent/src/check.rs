@@ -10,7 +10,7 @@ use mcpwarden_policy::detect::{Detector, RuleError};
 use serde_json::json;
 
 use crate::host;
-use crate::output::{escaped, write_json};
+use crate::output::{escaped, say, say_json};
 
 /// Characters of a line that are shown before and from the place that is meant.
 const SHOWN: (usize, usize) = (60, 50);
@@ -74,7 +74,7 @@ pub fn run(path: &Path, effective: bool, json: bool) -> Result<Found> {
         }
     }
     if let Some(config) = config {
-        anstream::print!("{}", config.to_yaml()?);
+        say(config.to_yaml()?.trim_end());
     }
     Ok(found)
 }
@@ -138,9 +138,7 @@ fn print_json(name: &str, own: &[Checked], rule_files: &[Checked], config: Optio
     if let Some(config) = config {
         answer["effective"] = json!(config);
     }
-    let mut line = Vec::new();
-    write_json(&answer, &mut line);
-    anstream::println!("{}", String::from_utf8_lossy(&line));
+    say_json(&answer);
 }
 
 /// `file:line:column: level: what`, the line, and a mark under what is meant.

@@ -42,7 +42,7 @@ pub enum Command {
     /// Say whether a command counts as an MCP server, by which pattern, and under which id.
     ///
     /// A program whose name says nothing still counts once its first request is one of MCP's. Exit status 1 where
-    /// the command does not count by its name.
+    /// the command does not count by its name, 2 where the configuration cannot be used.
     Match {
         /// Configuration file with patterns and declared servers.
         #[arg(long, value_name = "FILE")]
@@ -69,13 +69,15 @@ pub enum Command {
     /// Say what the policy would say of a call: every guard that is asked, in order, with its answer.
     ///
     /// The tool is taken to be listed by its server, as pinned, with nothing found in its definition. Exit status 1 where
-    /// the call is denied.
+    /// the call is denied, 2 where the question cannot be answered.
     Decide(DecideOptions),
     /// Put recorded frames through the policy core and print the events.
     ///
     /// One JSON object a line: {"t": seconds, "session": "s1", "server": "a", "dir": "c2s" or "s2c", "frame": "…"}, or
     /// {"t": …, "server": "a", "event": "exec", "argv": […]}, which may say "uid", "executable" and "cgroup" of the client,
     /// by which it gets its entry of `sessions` in the configuration. The same input gives the same output, byte for byte.
+    ///
+    /// Exit status 0 where all of it was replayed, 2 where a line is no record: events of the lines before it are printed.
     Replay(ReplayOptions),
     /// Say everything that is wrong with a configuration file.
     ///
@@ -205,7 +207,7 @@ pub struct DecideOptions {
     /// Name of the tool.
     #[arg(long)]
     pub tool: String,
-    /// Arguments of the call.
+    /// Arguments of the call: a JSON object. They are searched for secrets and paths that hold some.
     #[arg(long, value_name = "JSON")]
     pub arguments: Option<String>,
     /// The client's entry of `sessions` in the configuration, by its name or its number from 0. Without it, the client

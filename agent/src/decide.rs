@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use mcpwarden_policy::ServerId;
 use mcpwarden_policy::detect::Detector;
 use mcpwarden_policy::guards::Asked;
@@ -12,19 +12,25 @@ use serde_json::value::RawValue;
 
 use crate::cli::DecideOptions;
 use crate::config::{self, Config};
-use crate::output::{clean, write_json};
+use crate::output::{clean, say, say_json};
 
 /// Prints every guard that was asked, in order, and what follows. Exit status 1 where the call is denied.
 ///
 /// # Errors
-/// The configuration cannot be used, or the arguments are no JSON.
+/// The configuration cannot be used, there is no such profile, or the arguments are no JSON object.
 pub fn run(options: &DecideOptions) -> Result<ExitCode> {
     let config = options.config.as_deref().map_or_else(|| Ok(Config::default()), config::read)?;
     let arguments: Option<Box<RawValue>> = match &options.arguments {
         Some(text) => Some(serde_json::from_str(text).context("--arguments is no JSON")?),
         None => None,
     };
+    ensure!(
+        arguments.as_deref().is_none_or(|arguments| arguments.get().starts_with('{')),
+        "--arguments is no JSON object; write {{\"name\": value}}"
+    );
     let detector: Arc<Detector> = config::detector(&config)?;
+    let inspected = arguments.as_deref().filter(|_| config.inspection.enabled);
+    let found = inspected.map(|arguments| detector.arguments(arguments.get()).detections).unwrap_or_default();
     let mut judge = config::judge(&config, &detector)?;
     let session = options.profile.as_deref().map(|profile| entry(&config, profile)).transpose()?;
     let server = ServerId(options.server.clone());
@@ -32,28 +38,34 @@ pub fn run(options: &DecideOptions) -> Result<ExitCode> {
     if options.json {
         let denied =
             verdict.denied.as_ref().map(|(guard, denial)| json!({ "guard": guard, "denial": denial }));
-        let mut line = Vec::new();
-        write_json(
-            &json!({ "allowed": verdict.denied.is_none(), "denied": denied, "asked": asked }),
-            &mut line,
-        );
-        anstream::println!("{}", String::from_utf8_lossy(&line));
+        say_json(&json!({
+            "allowed": verdict.denied.is_none(),
+            "denied": denied,
+            "asked": asked,
+            "detections": found,
+        }));
     } else {
         for Asked { guard, phase, answer, reason } in &asked {
             let answer = json!(answer);
             let reason = reason.as_deref().map(clean).unwrap_or_default();
-            anstream::println!(
-                "{:<16} {:<12} {:<11} {reason}",
-                guard.name(),
-                phase.name(),
-                answer.as_str().unwrap_or_default()
-            );
+            let answer = answer.as_str().unwrap_or_default();
+            let line = format!("{:<16} {:<12} {answer:<11} {reason}", guard.name(), phase.name());
+            say(line.trim_end());
+        }
+        for detection in &found {
+            let severity = json!(detection.severity);
+            say(format!(
+                "found in the arguments: {} {} {}",
+                severity.as_str().unwrap_or_default(),
+                clean(&detection.pattern),
+                clean(&detection.field)
+            ));
         }
         match &verdict.denied {
             Some((guard, denial)) => {
-                anstream::println!("denied by {}: {}", guard.name(), clean(&denial.message));
+                say(format!("denied by {}: {}", guard.name(), clean(&denial.message)));
             }
-            None => anstream::println!("allowed"),
+            None => say("allowed"),
         }
     }
     Ok(if verdict.denied.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -9,6 +9,7 @@ use aya::{
 use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table, presets};
 
 use crate::kernel::{Kernel, surroundings};
+use crate::output::say;
 
 /// How a row came out.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -52,14 +53,11 @@ pub fn run() -> bool {
     }
     let possible = rows.iter().all(|row| row.verdict != Verdict::Broken);
     print(&rows);
-    anstream::println!(
-        "\n{}",
-        if possible {
-            "Capture works on this machine: mcpwarden run"
-        } else {
-            "Capture does not work on this machine; the rows marked BROKEN say what to do."
-        }
-    );
+    say(if possible {
+        "\nCapture works on this machine: mcpwarden run"
+    } else {
+        "\nCapture does not work on this machine; the rows marked BROKEN say what to do."
+    });
     possible
 }
 
@@ -189,13 +187,16 @@ fn lockdown() -> Row {
     Row { name: "lockdown".into(), verdict, detail }
 }
 
+/// Columns of a terminal below which words would be torn apart.
+const NARROWEST: u16 = 60;
+
 fn print(rows: &[Row]) {
     let colour = anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never;
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-    if !std::io::stdout().is_terminal() {
-        table.set_width(120);
-    }
+    // A terminal that does not know how wide it is says 0: then each letter would have a line.
+    let width = table.width().filter(|width| *width >= NARROWEST && std::io::stdout().is_terminal());
+    table.set_width(width.unwrap_or(120));
     table.set_header(["what", "", "detail"]);
     for row in rows {
         let (word, shade) = match row.verdict {
@@ -210,5 +211,5 @@ fn print(rows: &[Row]) {
         }
         table.add_row([Cell::new(&row.name), verdict, Cell::new(&row.detail)]);
     }
-    anstream::println!("{table}");
+    say(table);
 }

@@ -26,14 +26,21 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser as _};
 
 use cli::{Cli, Command};
+use output::{FAILED, Unwritable, say, unwritable};
 
 fn main() -> ExitCode {
-    match dispatch(Cli::parse()) {
+    let cli = Cli::parse();
+    // Of commands that answer a question, 1 is an answer.
+    let failed = if matches!(cli.command, Command::Run(_)) { ExitCode::FAILURE } else { FAILED.into() };
+    match dispatch(cli) {
         Ok(code) => code,
-        Err(error) => {
-            anstream::eprintln!("mcpwarden: {error:#}");
-            ExitCode::FAILURE
-        }
+        Err(error) => match error.downcast_ref::<Unwritable>() {
+            Some(Unwritable(error)) => unwritable(error).into(),
+            None => {
+                anstream::eprintln!("mcpwarden: {error:#}");
+                failed
+            }
+        },
     }
 }
 
@@ -54,15 +61,20 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Schema { config } => {
             let events = || mcpwarden_policy::event::schema();
             let schema = if config { mcpwarden_policy::config::schema().clone() } else { events() };
-            anstream::println!("{schema:#}");
+            say(format!("{schema:#}"));
             Ok(ExitCode::SUCCESS)
         }
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "mcpwarden", &mut std::io::stdout());
+            // Written by hand: a reader that is gone makes `generate` panic.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "mcpwarden", &mut script);
+            say(String::from_utf8_lossy(&script).trim_end());
             Ok(ExitCode::SUCCESS)
         }
         Command::Man => {
-            clap_mangen::Man::new(Cli::command()).render(&mut std::io::stdout())?;
+            let mut page = Vec::new();
+            clap_mangen::Man::new(Cli::command()).render(&mut page)?;
+            say(String::from_utf8_lossy(&page).trim_end());
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::{
     config::{self, Config},
-    output::{clean, write_json},
+    output::{clean, say, say_json},
 };
 
 /// Prints the answer. Returns whether the command counts by its name or its declaration.
@@ -27,25 +27,19 @@ pub fn run(config: Option<&Path>, json: bool, command: &[String]) -> Result<bool
             "pattern": found.as_ref().map(|found| &found.pattern),
             "matched_on": found.as_ref().map(|found| &found.on),
         });
-        let mut line = Vec::new();
-        write_json(&answer, &mut line);
-        anstream::println!("{}", String::from_utf8_lossy(&line));
+        say_json(&answer);
         return Ok(counts);
     }
     match (declared, found) {
-        (Some(server), _) => {
-            anstream::println!("yes: declared in the configuration as {}", clean(&server.id.0))
-        }
+        (Some(server), _) => say(format!("yes: declared in the configuration as {}", clean(&server.id.0))),
         (None, Some(found)) => {
-            anstream::println!("yes: the pattern {} matches {}", clean(&found.pattern), clean(&found.on));
-            anstream::println!("server id: {}", clean(&id));
+            say(format!("yes: the pattern {} matches {}", clean(&found.pattern), clean(&found.on)));
+            say(format!("server id: {}", clean(&id)));
         }
         (None, None) => {
-            anstream::println!("no pattern matches; it counts once its first request is one of MCP's");
-            anstream::println!("server id then: {}", clean(&id));
-            anstream::println!(
-                "to count it by name, add to the configuration: discovery: {{ custom_servers: [\"…\"] }}"
-            );
+            say("no pattern matches; it counts once its first request is one of MCP's");
+            say(format!("server id then: {}", clean(&id)));
+            say("to count it by name, add to the configuration: discovery: { custom_servers: [\"…\"] }");
         }
     }
     Ok(counts)

@@ -12,7 +12,7 @@ use mcpwarden_policy::replay::Replay;
 
 use crate::cli::ReplayOptions;
 use crate::config::{self, Config};
-use crate::output::Format;
+use crate::output::{Format, Unwritable};
 
 /// Longest line. A frame of 16 MiB can be six times as long when every byte of it is escaped.
 const MAX_LINE_BYTES: u64 = 128 << 20;
@@ -73,7 +73,8 @@ impl<W: Write> Printer<W> {
         while replay.wait(&mut self.outputs) {
             self.print()?;
         }
-        self.to.flush().context("cannot write")
+        self.to.flush().map_err(Unwritable)?;
+        Ok(())
     }
 
     fn print(&mut self) -> Result<()> {
@@ -81,7 +82,7 @@ impl<W: Write> Printer<W> {
             if let Output::Event(event) = output {
                 self.line.clear();
                 self.format.write(&event, &mut self.line);
-                self.to.write_all(&self.line).context("cannot write")?;
+                self.to.write_all(&self.line).map_err(Unwritable)?;
             }
         }
         Ok(())
@@ -192,6 +193,18 @@ mod tests {
             let (said, outcome) = replay_with(yaml, &format!("{exec}\n{call}\n"));
             outcome.unwrap();
             assert_eq!(said.contains("planning_mode"), expected, "{client}: {said}");
+        }
+    }
+
+    /// Seconds, and the nanoseconds that are meant.
+    #[test]
+    fn times_are_rounded() {
+        for (t, expected) in
+            [("2.01", "02.010000000"), ("0.1", "00.100000000"), ("1.000000001", "01.000000001")]
+        {
+            let (said, outcome) = replay(&format!(r#"{{"t":{t},"server":"a","event":"exec"}}"#));
+            outcome.unwrap();
+            assert!(said.contains(&format!("00:00:{expected}Z")), "{t}: {said}");
         }
     }
 

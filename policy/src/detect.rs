@@ -225,11 +225,24 @@ impl Detector {
         inspector.finish(&self.argument, complete)
     }
 
+    /// Adds that a member of a call's message stands there twice. `field`: its JSON Pointer in the message.
+    pub fn repeated(&self, field: &str, inspection: &mut Inspection) {
+        let mut inspector = Inspector::default();
+        let key = field.rsplit('/').next().unwrap_or_default();
+        inspector.structure(&self.argument, Structure::DuplicateMember, key, || field.to_owned());
+        inspection.detections.extend(inspector.finish(&self.argument, true).detections);
+        inspection.detections.sort_by_key(|found| std::cmp::Reverse(found.score));
+    }
+
     /// Inspects the JSON text of the parameters of `sampling/createMessage` or `elicitation/create`: what a server
     /// says to the model, or asks of the user.
     pub fn sampling(&self, json: &str) -> Inspection {
         let mut inspector = Inspector::default();
         let complete = walk(json, |path, leaf, text| {
+            // Of the protocol, as `progressToken` is: neither the model nor the user sees it.
+            if path.root() == "_meta" {
+                return;
+            }
             if leaf == Leaf::Text {
                 if path.is("includeContext") && text == "allServers" {
                     inspector.structure(&self.request, Structure::ForeignContext, &text, || path.pointer());

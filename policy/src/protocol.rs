@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 pub use method::Method;
-pub(crate) use value::{Key, mend_surrogates};
+pub(crate) use value::{Key, members_once, mend_surrogates};
 pub use value::{decode_str, members, string, value};
 
 /// Most messages in one batch.
@@ -62,6 +62,8 @@ pub struct Message<'a> {
     pub raw: &'a str,
     /// Whether it says `"jsonrpc": "2.0"`.
     pub versioned: bool,
+    /// A member that means something and stands there twice. The last of them counts here, but not for every reader.
+    pub repeated: Option<&'static str>,
 }
 
 /// What a message is (JSON-RPC 2.0, sections 4 and 5).
@@ -226,7 +228,7 @@ fn parse_text(text: &str) -> Result<Parsed<'_>, ProtocolError> {
 /// What an object with these members is. A method makes a request whatever else there is, as the readers see it.
 fn message<'a>(envelope: Option<Envelope<'a>>, raw: &'a str) -> Message<'a> {
     let Some(envelope) = envelope else {
-        return Message { kind: Kind::Invalid, raw, versioned: false };
+        return Message { kind: Kind::Invalid, raw, versioned: false, repeated: None };
     };
     let id = envelope.id.map(|id| Id(id.get()));
     let method = envelope.method.and_then(|method| decode_str(method.get())).map(Method::from);
@@ -248,7 +250,7 @@ fn message<'a>(envelope: Option<Envelope<'a>>, raw: &'a str) -> Message<'a> {
         _ => Kind::Invalid,
     };
     let versioned = envelope.jsonrpc.is_some_and(|version| version.get() == "\"2.0\"");
-    Message { kind, raw, versioned }
+    Message { kind, raw, versioned, repeated: envelope.repeated }
 }
 
 /// Whether a request that a client sends first shows that the other side is an MCP server. `initialize` is a
@@ -274,6 +276,8 @@ struct Envelope<'a> {
     params: Option<&'a RawValue>,
     result: Option<&'a RawValue>,
     error: Option<&'a RawValue>,
+    /// One of these that stands there twice.
+    repeated: Option<&'static str>,
 }
 
 impl<'de> Deserialize<'de> for Envelope<'de> {
@@ -290,14 +294,17 @@ impl<'de> Deserialize<'de> for Envelope<'de> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut envelope = Envelope::default();
                 while let Some((key, value)) = map.next_entry::<value::Key<'de>, &'de RawValue>()? {
-                    match &*key.0 {
-                        "jsonrpc" => envelope.jsonrpc = Some(value),
-                        "id" => envelope.id = Some(value),
-                        "method" => envelope.method = Some(value),
-                        "params" => envelope.params = Some(value),
-                        "result" => envelope.result = Some(value),
-                        "error" => envelope.error = Some(value),
-                        _ => {}
+                    let (name, member) = match &*key.0 {
+                        "jsonrpc" => ("jsonrpc", &mut envelope.jsonrpc),
+                        "id" => ("id", &mut envelope.id),
+                        "method" => ("method", &mut envelope.method),
+                        "params" => ("params", &mut envelope.params),
+                        "result" => ("result", &mut envelope.result),
+                        "error" => ("error", &mut envelope.error),
+                        _ => continue,
+                    };
+                    if member.replace(value).is_some() {
+                        envelope.repeated = Some(name);
                     }
                 }
                 Ok(envelope)

@@ -108,7 +108,7 @@ impl Replay {
         if !(0.0..1e10).contains(&line.t) {
             return Err(ReplayError::Time(line.t));
         }
-        let time = Timestamp((line.t * 1e9) as u64);
+        let time = Timestamp((line.t * 1e9).round() as u64);
         // Records may be a little out of order; time is not.
         self.now = self.now.max(time);
         if let Some(event @ (Event::Approve | Event::Deny)) = line.event {

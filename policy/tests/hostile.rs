@@ -148,10 +148,11 @@ fn cases() -> Vec<Case> {
         Case::new("a frame over the bound").c2s(call("1", &format!("\"{huge}{mib}\""))).c2s(call("2", "1"))
             .says(&["capture_gap 17825505", "tool_called t 2 allow"])
             .counts(&[("gap_bytes", 17825505), ("gaps", 1)]),
-        Case::new("duplicate keys of a message: the last counts").c2s(
+        Case::new("duplicate keys of a message: the last counts, and each is found").c2s(
             r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping","method":"tools/call","params":{"name":"a","name":"b"}}"#,
         )
-            .says(&["tool_called b 2 allow"]),
+            .says(&["tool_called b 2 allow !duplicate-member !duplicate-member", "detection b 2 alert !duplicate-member × 2"])
+            .counts(&[("detections", 2)]),
         Case::new("duplicate keys of arguments are found").c2s(call("1", r#"{"a":1,"a":2}"#))
             .says(&["tool_called t 1 allow !duplicate-key"]),
         Case::new("duplicate keys of a definition are found")

@@ -195,6 +195,72 @@ fn what_would_be_decided() -> Result<()> {
         let line = said.stdout.lines().last().unwrap_or_default();
         ensure!(line.starts_with(last), "{file} {tool}: {}", said.stdout);
     }
+    let asked = ["decide", "--server", "files", "--tool", "read"];
+    let secret = mcpwarden(&[&asked[..], &["--arguments", r#"{"path": "/root/.ssh/id_rsa"}"#]].concat())?;
+    let found = "\nfound in the arguments: high sensitive-path /path\n";
+    ensure!(secret.code == Some(0) && secret.stdout.contains(found), "{}", secret.stdout);
+    Ok(())
+}
+
+/// Arguments, and what is said: a question that cannot be answered is no answer, which 1 would be.
+#[test]
+fn failures_are_no_answers() -> Result<()> {
+    let cases: [(&[&str], &str); 8] = [
+        (&["decide", "--server", "a", "--tool", "b", "--config", "/nowhere.yaml"], "No such file"),
+        (&["decide", "--server", "a", "--tool", "b", "--arguments", "{"], "--arguments is no JSON: "),
+        (&["decide", "--server", "a", "--tool", "b", "--arguments", "[1]"], "write {\"name\": value}"),
+        (&["decide", "--server", "a", "--tool", "b", "--profile", "x"], "there is no profile \"x\""),
+        (&["match", "--config", "/nowhere.yaml", "--", "x"], "No such file"),
+        (&["replay", "/nowhere.jsonl"], "cannot open /nowhere.jsonl"),
+        (&["inspect", "/nowhere.json"], "cannot open /nowhere.json"),
+        (&["check-config", "/nowhere.yaml"], "No such file"),
+    ];
+    for (args, part) in cases {
+        let said = mcpwarden(args)?;
+        ensure!(
+            said.code == Some(2) && said.stderr.contains(part),
+            "{args:?}: {:?} {}",
+            said.code,
+            said.stderr
+        );
+        ensure!(said.stdout.is_empty(), "{args:?}: {}", said.stdout);
+    }
+    Ok(())
+}
+
+/// Where standard output is a pipe without a reader, every command ends as other programs in a pipe do; where it is
+/// full, each says so.
+#[test]
+fn output_that_cannot_be_written() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (tool, recording) = (path("tool.json"), path("calls.jsonl"));
+    fs::write(&tool, r#"{"name":"a"}"#)?;
+    fs::write(&recording, "{\"t\":1,\"server\":\"a\",\"event\":\"exec\"}\n")?;
+    let commands: [&[&str]; 9] = [
+        &["inspect", &tool],
+        &["inspect", "--json", &tool],
+        &["replay", &recording],
+        &["decide", "--server", "a", "--tool", "b"],
+        &["match", "--", "x"],
+        &["schema"],
+        &["check-config", "--effective", "/dev/null"],
+        &["completions", "bash"],
+        &["man"],
+    ];
+    for args in commands {
+        let (reader, writer) = std::io::pipe()?;
+        drop(reader);
+        let full = fs::File::options().write(true).open("/dev/full")?;
+        for (stdout, code, part) in
+            [(Stdio::from(writer), 141, ""), (Stdio::from(full), 2, "mcpwarden: cannot write: No space left")]
+        {
+            let output = Command::new(places::agent()).args(args).stdout(stdout).output()?;
+            let said = String::from_utf8_lossy(&output.stderr);
+            ensure!(output.status.code() == Some(code), "{args:?}: {:?} {said}", output.status);
+            ensure!(said.contains(part) && !said.contains("panicked"), "{args:?}: {said}");
+        }
+    }
     Ok(())
 }
 
@@ -218,7 +284,7 @@ fn what_would_be_decided_of_a_client() -> Result<()> {
         (Some("1"), "write_file", 0, "allowed"),
         // The token is not there.
         (Some("1"), "read_users", 1, "denied by admin_token: "),
-        (Some("2"), "read_file", 1, "there is no profile \"2\"; the entries of `sessions` are plan, 1"),
+        (Some("2"), "read_file", 2, "there is no profile \"2\"; the entries of `sessions` are plan, 1"),
     ];
     for (profile, tool, code, part) in cases {
         let mut args = vec!["decide", "--server", "files", "--tool", tool, "--config", &path];

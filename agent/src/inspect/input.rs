@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use mcpwarden_policy::protocol::{decode_str, members, string};
+use mcpwarden_policy::protocol::{decode_str, members};
 use mcpwarden_policy::registry::ItemKind;
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName};
@@ -78,9 +78,10 @@ pub fn read(path: &Path) -> Result<String> {
 /// # Errors
 /// It is none of these.
 pub fn contents(text: &str) -> Result<Contents> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let whole: &RawValue = serde_json::from_str(text).context("this is no JSON")?;
     if let Ok(list) = serde_json::from_str::<Vec<&RawValue>>(whole.get()) {
-        return Ok(Contents::Tools(tools(list)));
+        return Ok(Contents::Tools(tools(list)?));
     }
     let [result, list, servers, more_servers, name] =
         members(whole.get(), ["result", "tools", "mcpServers", "servers", "name"]);
@@ -88,7 +89,7 @@ pub fn contents(text: &str) -> Result<Contents> {
         return contents(result.get());
     }
     if let Some(list) = list {
-        return Ok(Contents::Tools(tools(serde_json::from_str(list.get()).context("`tools` is no list")?)));
+        return Ok(Contents::Tools(tools(serde_json::from_str(list.get()).context("`tools` is no list")?)?));
     }
     if let Some(servers) = servers.or(more_servers) {
         let servers: serde_json::Map<String, serde_json::Value> =
@@ -96,17 +97,21 @@ pub fn contents(text: &str) -> Result<Contents> {
         return Ok(Contents::Servers(servers.into_iter().map(declared).collect()));
     }
     if name.is_some_and(|name| decode_str(name.get()).is_some()) {
-        return Ok(Contents::Tools(tools(vec![whole])));
+        return Ok(Contents::Tools(tools(vec![whole])?));
     }
     bail!("this is no definition, no list of them, no answer to tools/list and no client's configuration");
 }
 
-fn tools(list: Vec<&RawValue>) -> Vec<Definition> {
-    let tool = |json: &RawValue| {
+/// Definitions as they are; nothing that has no name is one, since to find nothing in it would mean nothing.
+fn tools(list: Vec<&RawValue>) -> Result<Vec<Definition>> {
+    let tool = |(index, json): (usize, &RawValue)| {
         let [name] = members(json.get(), ["name"]);
-        Definition { kind: ItemKind::Tool, name: string(name).into_owned(), json: json.get().to_owned() }
+        let name = name.and_then(|name| decode_str(name.get()));
+        let name =
+            name.with_context(|| format!("entry {index} of the list is no definition: it has no `name`"))?;
+        Ok(Definition { kind: ItemKind::Tool, name: name.into_owned(), json: json.get().to_owned() })
     };
-    list.into_iter().map(tool).collect()
+    list.into_iter().enumerate().map(tool).collect()
 }
 
 fn declared((name, server): (String, serde_json::Value)) -> Declared {
@@ -181,7 +186,13 @@ mod tests {
             (r#"{"mcpServers":{"a":{"command":"npx","args":["-y","x"]}}}"#, Ok("a=npx -y x")),
             ("{", Err("no JSON")),
             ("{}", Err("no definition")),
+            ("\u{feff}{\"name\":\"a\"}\r\n", Ok("a")),
+            ("[]", Ok("")),
             (r#"{"tools":5}"#, Err("no list")),
+            (r#"[{"name":"a"},{"description":"b"}]"#, Err("entry 1 of the list is no definition")),
+            (r#"[1]"#, Err("no definition")),
+            (r#"[[]]"#, Err("no definition")),
+            (r#"{"tools":["a"]}"#, Err("no definition")),
             ("5", Err("no definition")),
         ];
         for (text, expected) in cases {

@@ -24,7 +24,7 @@ mod variables;
 
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use mcpwarden_policy::config::Config;
 use mcpwarden_policy::discovery::server_id;
 use reqwest::header::HeaderMap;
@@ -32,21 +32,18 @@ use serde_json::json;
 
 use crate::cli::InspectOptions;
 use crate::config;
-use crate::output::{clean, escaped};
+use crate::output::{FAILED, clean, escaped, say, say_json};
 use input::{Contents, Declared, Entry};
 use program::Launch;
-use report::{Report, line};
+use report::Report;
 use session::{Interrupted, Reach, Terms};
 use user::Environment;
-
-/// Exit status where the input is of no use.
-const UNUSABLE: u8 = 2;
 
 /// Prints what is found. Exit status 0: nothing at or above the threshold; 1: something; 2: the input cannot be used, or
 /// a server not be inspected; 128 and the number of a signal that came.
 pub fn run(options: &InspectOptions) -> ExitCode {
     match inspect(options) {
-        Ok((_, true)) => ExitCode::from(UNUSABLE),
+        Ok((_, true)) => ExitCode::from(FAILED),
         Ok((found, false)) => ExitCode::from(u8::from(found)),
         Err(error) => {
             // Its row is printed already.
@@ -55,7 +52,7 @@ pub fn run(options: &InspectOptions) -> ExitCode {
             }
             progress::status("");
             anstream::eprintln!("mcpwarden: {}", escaped(&format!("{error:#}")));
-            ExitCode::from(UNUSABLE)
+            ExitCode::from(FAILED)
         }
     }
 }
@@ -71,6 +68,12 @@ fn inspect(options: &InspectOptions) -> Result<(bool, bool)> {
             let contents =
                 input::contents(&input::read(file)?).with_context(|| file.display().to_string())?;
             match contents {
+                Contents::Tools(_) if options.start => {
+                    bail!(
+                        "{}: it declares no servers that could be started; leave --start out",
+                        file.display()
+                    )
+                }
                 Contents::Tools(tools) => report.definitions(tools),
                 Contents::Servers(servers) if options.start => {
                     let programs = servers.iter().flat_map(|server| &server.entry).any(Entry::is_program);
@@ -149,13 +152,16 @@ fn live(
 }
 
 fn list(servers: &[Declared], json: bool) {
+    if servers.is_empty() && !json {
+        say("no servers declared");
+    }
     for Declared { name, entry } in servers {
         let words = entry.as_ref().map(Entry::words).unwrap_or_default();
         let id = server_id(&words, None);
         if json {
-            line(&json!({ "name": name, "command": words, "server_id": id }));
+            say_json(&json!({ "name": name, "command": words, "server_id": id }));
         } else {
-            anstream::println!("{:<24} {:<32} {}", clean(name), clean(&id.0), clean(&words.join(" ")));
+            say(format!("{:<24} {:<32} {}", clean(name), clean(&id.0), clean(&words.join(" "))));
         }
     }
 }

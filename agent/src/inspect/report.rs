@@ -10,9 +10,9 @@ use mcpwarden_policy::registry::{
     ItemKind, MemoryStore, Offer, Page, Peer, PinKey, Registry, RegistrySettings,
 };
 use mcpwarden_policy::{ConnectionId, ServerId, SessionId, Timestamp};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::output::{clean, write_json};
+use crate::output::{clean, say, say_json};
 
 /// Bytes that the registry may keep of the definitions of all servers together: as many as one may send, and its names.
 const STORE_BYTES: usize = 256 << 20;
@@ -76,9 +76,9 @@ impl Report {
         // A server's own words are in it.
         let why = clean(&format!("{error:#}"));
         if self.json {
-            line(&json!({ "server": name, "error": why }));
+            say_json(&json!({ "server": name, "error": why }));
         } else {
-            anstream::println!("{}: not inspected: {why}", clean(name));
+            say(format!("{}: not inspected: {why}", clean(name)));
         }
     }
 
@@ -150,20 +150,20 @@ impl Report {
         {
             let severity = json!(detection.severity);
             let first = detection.matches.first().map(|found| clean(&found.text)).unwrap_or_default();
-            anstream::println!(
+            say(format!(
                 "{:<9} {:<24} {:<28} {}  {first:?}",
                 severity.as_str().unwrap_or_default(),
                 clean(&name),
                 clean(&detection.pattern),
                 clean(&detection.field),
-            );
+            ));
         }
         let prefix = server.map(|name| clean(name) + ": ").unwrap_or_default();
         let found =
             findings.iter().filter(|finding| !finding.detections.is_empty()).count() + of_server.len();
         match found {
-            0 => anstream::println!("{prefix}{}, nothing found", counts(findings)),
-            _ => anstream::println!("{prefix}{}, something found in {found}", counts(findings)),
+            0 => say(format!("{prefix}{}, nothing found", counts(findings))),
+            _ => say(format!("{prefix}{}, something found in {found}", counts(findings))),
         }
     }
 }
@@ -203,17 +203,12 @@ fn print_json(server: Option<&str>, findings: &[Finding], of_server: &[Detection
         if let (Some(server), Some(row)) = (server, row.as_object_mut()) {
             row.insert("server".to_owned(), server.into());
         }
-        line(&row);
+        say_json(&row);
     }
     if !of_server.is_empty() {
         let worst = worst(of_server);
-        line(&json!({ "server": server, "kind": "server", "max_severity": worst, "detections": of_server }));
+        say_json(
+            &json!({ "server": server, "kind": "server", "max_severity": worst, "detections": of_server }),
+        );
     }
-}
-
-/// Prints a value as JSON on one line.
-pub fn line(value: &Value) {
-    let mut line = Vec::new();
-    write_json(value, &mut line);
-    anstream::println!("{}", String::from_utf8_lossy(&line));
 }

@@ -4,6 +4,7 @@ mod escape;
 mod text;
 
 use std::{
+    fmt::Display,
     io::{self, IsTerminal, Write},
     time::{Duration, Instant},
 };
@@ -11,8 +12,44 @@ use std::{
 use mcpwarden_policy::Event;
 use tokio::sync::mpsc;
 
+use serde::Serialize;
+
 pub use escape::write_json;
 pub use text::{clean, escaped};
+
+/// Exit status of a program whose output nobody reads any more: that of one that SIGPIPE ended.
+pub const PIPE_CLOSED: u8 = 128 + 13;
+/// Exit status where something could not be done, in place of an answer.
+pub const FAILED: u8 = 2;
+
+/// Prints a line on standard output. Where that cannot be written to, the program ends: quietly if it is a pipe whose
+/// reader is gone, as in `… | head -1`.
+pub fn say(line: impl Display) {
+    if let Err(error) = writeln!(anstream::stdout().lock(), "{line}") {
+        std::process::exit(i32::from(unwritable(&error)));
+    }
+}
+
+/// Says that standard output cannot be written to, unless it is a pipe whose reader is gone. The exit status.
+pub fn unwritable(error: &io::Error) -> u8 {
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        return PIPE_CLOSED;
+    }
+    anstream::eprintln!("mcpwarden: cannot write: {error}");
+    FAILED
+}
+
+/// Standard output cannot be written to.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write: {0}")]
+pub struct Unwritable(#[source] pub io::Error);
+
+/// Prints a value as JSON on one line.
+pub fn say_json(value: &impl Serialize) {
+    let mut line = Vec::new();
+    write_json(value, &mut line);
+    say(String::from_utf8_lossy(&line));
+}
 
 /// How events are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

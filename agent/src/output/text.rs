@@ -56,7 +56,8 @@ fn mark(body: &EventBody) -> (&'static str, Style) {
             ("changed ", colour(AnsiColor::Cyan))
         }
         EventBody::ToolChanged(_) | EventBody::DefinitionChanged(_) => ("CHANGED ", colour(AnsiColor::Red)),
-        EventBody::ToolRemoved(_) | EventBody::ListChanged(_) => ("changed ", colour(AnsiColor::Cyan)),
+        EventBody::ToolRemoved(_) => ("removed ", colour(AnsiColor::Cyan)),
+        EventBody::ListChanged(_) => ("changed ", colour(AnsiColor::Cyan)),
         EventBody::Detected(found) if found.detection.severity < Severity::High => {
             ("found   ", colour(AnsiColor::Yellow))
         }
@@ -252,12 +253,16 @@ fn body(event: &Event, line: &mut Line) {
     }
 }
 
-/// Who objects to a call or to its answer, and why.
+/// Who objects to a call or to its answer, and why; what others remark.
 fn decided(decided: &Decided, line: &mut Line) {
     if let (Some(guard), Some(reason)) = (decided.guard, &decided.reason) {
         let what = if decided.enforced { "blocked" } else { "not enforced" };
         let red = Style::new().fg_color(Some(AnsiColor::Red.into()));
         line.styled(red, &format!("  {what}: {}: {}", guard.name(), clean(reason)));
+    }
+    let yellow = Style::new().fg_color(Some(AnsiColor::Yellow.into()));
+    for warning in &decided.warnings {
+        line.styled(yellow, &format!("  warned: {}", clean(warning)));
     }
 }
 
@@ -363,6 +368,31 @@ mod tests {
             assert_eq!(clean(text), expected);
         }
         assert_eq!(clean(&"x".repeat(500)).chars().count(), FIELD_CHARS + 1);
+    }
+
+    /// The decision on a call, and what a person reads of it.
+    #[test]
+    fn decisions_are_readable() {
+        let denied = Decided {
+            guard: Some(mcpwarden_policy::guard::GuardKind::RugPull),
+            reason: Some("it changed".into()),
+            ..Decided::default()
+        };
+        let warned = Decided { warnings: vec!["one".into(), "t\u{1b}wo".into()], ..Decided::default() };
+        for (what, expected) in [
+            (Decided::default(), ""),
+            (denied.clone(), "  not enforced: rug_pull: it changed"),
+            (Decided { enforced: true, ..denied.clone() }, "  blocked: rug_pull: it changed"),
+            (warned.clone(), "  warned: one  warned: t\\u{1b}wo"),
+            (
+                Decided { warnings: warned.warnings, ..denied },
+                "  not enforced: rug_pull: it changed  warned: one  warned: t\\u{1b}wo",
+            ),
+        ] {
+            let mut line = Line { colour: false, text: String::new() };
+            decided(&what, &mut line);
+            assert_eq!(line.text, expected, "{what:?}");
+        }
     }
 
     #[test]

@@ -245,15 +245,35 @@ fn contradictions(config: &Config) -> Vec<Finding> {
     found
 }
 
-/// What of `sessions` only guards go by that are off.
+/// What is allowed where everything is, and what of `sessions` only guards go by that are off.
 fn idle(config: &Config) -> Vec<Finding> {
     use GuardKind::{AdminToken, Mode, ProjectBinding, SideEffects, SpecFrozen};
     let policy = &config.policy;
+    let mut found = Vec::new();
+    // A guard may have a mode of its own, and what is allowed by name is an exception to a bare `*` in any mode.
+    let own = |has: fn(&GuardSettings) -> bool| {
+        config.guards.iter().filter_map(|entry| entry.config.as_ref()).any(has)
+    };
+    let servers = !policy.allowed_servers.is_empty()
+        && policy.server_policy != ListMode::Allowlist
+        && policy.denied_servers.iter().all(|rule| rule.id.as_str() != "*")
+        && !own(|settings| settings.server_policy.is_some());
+    let tools = policy.allowed_tools.iter().any(|rule| rule.content_hash.is_none())
+        && policy.tool_policy != ListMode::Allowlist
+        && policy.denied_tools.iter().all(|rule| rule.tool.as_str() != "*")
+        && !own(|settings| settings.tool_policy.is_some());
+    for (key, mode, idle) in
+        [("allowed_servers", "server_policy", servers), ("allowed_tools", "tool_policy", tools)]
+    {
+        if idle {
+            let message = format!("others are allowed, too, while `{mode}` is not `allowlist`");
+            found.push(Finding { path: path!["policy", key], message });
+        }
+    }
     let is_on = |kind: GuardKind| {
         config.guards.iter().any(|entry| entry.kind == kind && entry.enabled)
             || kind == AdminToken && !policy.requires_admin_token.is_empty()
     };
-    let mut found = Vec::new();
     for (index, entry) in config.sessions.iter().enumerate() {
         for (key, given, kind) in [
             ("mode", entry.mode == super::Mode::Planning, Mode),

@@ -132,7 +132,7 @@ fn values_have_one_form() {
         ("servers: [{ id: a, command: a, egress: { } }]", &[("1:40 ", "or a list")]),
         ("servers: { id: a }", &[("1:10 error servers: ", "expected a list (`[a, b]`), found a mapping")]),
         (
-            "policy: { denied_servers: [a, { id: b }], allowed_tools: [a, { tool: b }] }\nenforcement: { stdio: deny }",
+            "policy: { denied_servers: [a, { id: b }], tool_policy: allowlist, allowed_tools: [a, { tool: b }] }\nenforcement: { stdio: deny }",
             &[],
         ),
         (
@@ -257,11 +257,30 @@ fn what_does_not_do_what_it_seems_to_is_a_warning() {
         (
             "policy: { tool_policy: none, allowed_tools: [{ tool: a }], denied_tools: [{ tool: a }] }",
             &[
+                ("1:30 warning policy.allowed_tools: ", "while `tool_policy` is not `allowlist`"),
                 ("1:46 warning policy.allowed_tools[0]: ", "denied_tools"),
                 ("1:60 warning policy.denied_tools: ", "enforcement.stdio"),
             ],
         ),
         ("policy: { denied_tools: [{ tool: a }] }\nenforcement: { stdio: deny }", &[]),
+        (
+            "policy: { allowed_servers: [a] }",
+            &[(
+                "1:11 warning policy.allowed_servers: ",
+                "others are allowed, too, while `server_policy` is not",
+            )],
+        ),
+        ("policy: { server_policy: allowlist, allowed_servers: [a] }\nenforcement: { stdio: deny }", &[]),
+        (
+            "policy: { allowed_servers: [a], denied_servers: ['*'], allowed_tools: [b], denied_tools: ['*'] }\n\
+             enforcement: { stdio: deny }",
+            &[],
+        ),
+        (
+            "policy: { allowed_servers: [a] }\n\
+             guards: [{ kind: server_access, servers: [x], config: { server_policy: allowlist } }]",
+            &[],
+        ),
         (
             "inspection: { on_detection: { action: block } }",
             &[("1:39 warning inspection.on_detection.action: ", "not enforced")],

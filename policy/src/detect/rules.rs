@@ -76,6 +76,8 @@ pub enum Structure {
     LongName,
     /// A key that an object has twice.
     DuplicateKey,
+    /// A member of a call, such as its method or the tool's name, that stands there twice.
+    DuplicateMember,
     /// More suspicious text than the budget allows to look at.
     Budget,
     /// A tool of this session, named with a command to use it.

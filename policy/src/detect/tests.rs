@@ -207,6 +207,8 @@ fn requests_of_servers_are_looked_at() {
             Some("asks-for-secret"),
         ),
         (json!({"requestedSchema": {"properties": {"title": {"type": "string"}}}}), None),
+        // Every request of its kind has that.
+        (json!({"messages": [], "maxTokens": 100, "_meta": {"progressToken": 1}}), None),
     ];
     for (request, pattern) in cases {
         let inspection = detector().sampling(&request.to_string());

@@ -12,6 +12,7 @@ use super::{Engine, Place};
 use crate::detect::{Inspection, ToolNames};
 use crate::event::{Action, Detected, Subject};
 use crate::ids::{SessionId, Timestamp};
+use crate::protocol::Message;
 
 /// Most tool names that are remembered of a session.
 const MAX_SESSION_TOOLS: usize = 10_000;
@@ -101,12 +102,23 @@ impl Engine {
         }
     }
 
-    /// Inspects the arguments of a call.
-    pub(super) fn inspect_arguments(&self, arguments: Option<&RawValue>) -> Inspection {
-        match (&self.config.inspection, arguments) {
-            (Some(inspection), Some(arguments)) => inspection.detector.arguments(arguments.get()),
-            _ => Inspection::default(),
+    /// Inspects the arguments of a call, and whether its message says twice what is called: `repeated` in its params.
+    pub(super) fn inspect_call(
+        &self,
+        message: &Message<'_>,
+        arguments: Option<&RawValue>,
+        repeated: Option<&str>,
+    ) -> Inspection {
+        let Some(inspection) = &self.config.inspection else { return Inspection::default() };
+        let detector = &inspection.detector;
+        let mut found = arguments.map(|arguments| detector.arguments(arguments.get())).unwrap_or_default();
+        if let Some(name) = message.repeated {
+            detector.repeated(&format!("/{name}"), &mut found);
         }
+        if let Some(name) = repeated {
+            detector.repeated(&format!("/params/{name}"), &mut found);
+        }
+        found
     }
 }
 

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::inspect::About;
 use super::io::Output;
-use super::record::{MAX_NAME_BYTES, clip};
+use super::record::{MAX_NAME_BYTES, clip, tool_id};
 use super::{Engine, Place};
 use crate::classify::Classifier;
 use crate::config::{Config, Server};
@@ -398,6 +398,7 @@ impl Engine {
             reason: denial.message.clone(),
             blocked_server_id: place.server.clone(),
             blocked_tool_name: tool.to_owned(),
+            blocked_tool_id: tool_id(&place.server, tool),
             blocked_tool_hash: known.map(|known| known.hash.clone()),
             original_server_id: original.map(ServerId),
             related_calls: related.unwrap_or_default(),

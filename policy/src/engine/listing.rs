@@ -225,6 +225,7 @@ impl Engine {
         };
         let seen = ToolSeen {
             tool_name: name.clone(),
+            tool_id: tool_id(&place.server, &name),
             tool_hash: change.hash.clone(),
             description: record::text(description, MAX_TEXT_BYTES),
             definition: if self.recorder.is_full() { value(entry.json.get()) } else { None },

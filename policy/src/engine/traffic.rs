@@ -14,7 +14,7 @@ use super::{Due, Engine, Place};
 use crate::event::Subject;
 use crate::guard::Recorded;
 use crate::ids::{ConnectionId, Direction, Timestamp};
-use crate::protocol::{self, Id, IdKey, Kind, Message, Method, ProtocolError, members};
+use crate::protocol::{self, Id, IdKey, Kind, Message, Method, ProtocolError, members_once};
 
 /// Of a young connection requests are remembered by what they say, in case a relay behind it starts only then.
 const YOUNG_FRAMES: u64 = 16;
@@ -257,7 +257,7 @@ impl Engine {
             }
         }
         if let Some(place) = self.place(target) {
-            self.say_call(&place, seen.time, self.recorder.id(*id), *params, out);
+            self.say_call(&place, seen.time, self.recorder.id(*id), (message, *params), out);
         }
     }
 
@@ -267,12 +267,13 @@ impl Engine {
         place: &Place,
         time: Timestamp,
         id: Value,
-        params: Option<&RawValue>,
+        (message, params): (&Message<'_>, Option<&RawValue>),
         out: &mut Vec<Output>,
     ) {
-        let [name, arguments] = members(params.map_or("null", RawValue::get), ["name", "arguments"]);
+        let json = params.map_or("null", RawValue::get);
+        let ([name, arguments], repeated) = members_once(json, ["name", "arguments"]);
         let tool_name = record::tool_name(name);
-        let found = self.inspect_arguments(arguments);
+        let found = self.inspect_call(message, arguments, repeated);
         let judged = self.judge_call(place, time, &tool_name, (params, arguments));
         let sent = (params, arguments, &judged.recorded);
         let mut called = self.recorder.called(id.clone(), &tool_name, sent, &place.server);

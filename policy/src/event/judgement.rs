@@ -57,7 +57,7 @@ pub enum Subject {
     Prompt,
     /// A resource template, or the list of resources.
     Resource,
-    /// The arguments of a call.
+    /// The arguments of a call; of its message, where that says twice what is called.
     Arguments,
     /// The result of a call, or of a request of none of these.
     Result,
@@ -191,6 +191,8 @@ pub struct CrossServerBlocked {
     pub blocked_server_id: ServerId,
     /// The tool of the call.
     pub blocked_tool_name: String,
+    /// `mcp:{blocked_server_id}:{blocked_tool_name}`.
+    pub blocked_tool_id: String,
     /// Hash of its definition, where its server lists it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked_tool_hash: Option<String>,

@@ -86,6 +86,7 @@ fn examples() -> Vec<Event> {
     };
     let tool = ToolSeen {
         tool_name: "read".into(),
+        tool_id: "mcp:server-git:read".into(),
         tool_hash: "ab".into(),
         description: Some("reads".into()),
         definition: Some(json!({"name": "read"})),
@@ -182,6 +183,7 @@ fn examples() -> Vec<Event> {
         reason: "r".into(),
         blocked_server_id: ServerId("mail".into()),
         blocked_tool_name: "send".into(),
+        blocked_tool_id: "mcp:mail:send".into(),
         blocked_tool_hash: Some("ab".into()),
         original_server_id: Some(ServerId("files".into())),
         related_calls: vec![related],

@@ -31,6 +31,8 @@ pub enum ToolStatus {
 pub struct ToolSeen {
     /// The tool's name.
     pub tool_name: String,
+    /// `mcp:{server_id}:{tool_name}`.
+    pub tool_id: String,
     /// Hash of the whole definition: see [`crate::hash::definition_hash`].
     pub tool_hash: String,
     /// The description (bounded).

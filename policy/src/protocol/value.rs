@@ -36,27 +36,35 @@ impl<'de> Deserialize<'de> for Key<'de> {
 
 /// The members of an object by these names, as text; the last of duplicates. All `None` where it is no object.
 pub fn members<'a, const N: usize>(json: &'a str, names: [&str; N]) -> [Option<&'a RawValue>; N] {
+    members_once(json, names).0
+}
+
+/// The same, and one of the names that stands there more than once.
+pub(crate) fn members_once<'a, 'n, const N: usize>(
+    json: &'a str,
+    names: [&'n str; N],
+) -> ([Option<&'a RawValue>; N], Option<&'n str>) {
     struct Members<'n, const N: usize>([&'n str; N]);
-    impl<'de, const N: usize> Visitor<'de> for Members<'_, N> {
-        type Value = [Option<&'de RawValue>; N];
+    impl<'de, 'n, const N: usize> Visitor<'de> for Members<'n, N> {
+        type Value = ([Option<&'de RawValue>; N], Option<&'n str>);
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("an object")
         }
 
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-            let mut found = [None; N];
+            let (mut found, mut repeated) = ([None; N], None);
             while let Some((key, value)) = map.next_entry::<Key<'de>, &'de RawValue>()? {
                 for (slot, name) in found.iter_mut().zip(self.0) {
-                    if key.0 == name {
-                        *slot = Some(value);
+                    if key.0 == name && slot.replace(value).is_some() {
+                        repeated = Some(name);
                     }
                 }
             }
-            Ok(found)
+            Ok((found, repeated))
         }
     }
-    serde_json::Deserializer::from_str(json).deserialize_map(Members(names)).unwrap_or([None; N])
+    serde_json::Deserializer::from_str(json).deserialize_map(Members(names)).unwrap_or(([None; N], None))
 }
 
 /// A JSON string's text; `None` where it is none. Lone surrogates become U+FFFD.
