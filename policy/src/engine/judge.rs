@@ -302,19 +302,15 @@ impl Engine {
             refresh(facts, self.registry.tool(place.connection, tool).as_ref());
         }
         let mut standing = judge.standings.get(&place.server.0).copied().unwrap_or_default();
-        // A derived id is as forgeable as a command line: it may cost trust, and never gives more.
+        // Whoever has the name of a declared server and is another program: that may cost trust, and never gives more.
         if identity == Identity::Derived {
-            standing.trust = standing.trust.min(Trust::default());
+            standing.trust = standing.trust.min(Trust::Medium);
         }
         let facts = Facts {
             server: &place.server,
             identity,
             enabled: standing.enabled,
-            trust: match identity {
-                Identity::Declared => standing.trust,
-                // It has the name of a declared server, and is another program.
-                Identity::Derived => standing.trust.min(Trust::Medium),
-            },
+            trust: standing.trust,
             listing: match (self.registry.is_listed(place.connection), adopted) {
                 (true, _) => Listing::Listed,
                 (false, true) => Listing::Unknown,
