@@ -12,7 +12,7 @@ use super::{DetectConfig, Detector, Subject, ToolNames};
 pub(super) fn wrong(rule: &Rule) -> Result<Vec<(&str, bool)>, String> {
     let mut alone = rule.clone();
     // Support is found only beside others, and what weighs little adds up with them: an example is about the match.
-    alone.support = false;
+    alone.support.clear();
     alone.weights.values_mut().for_each(|weight| *weight = 100);
     let detector = Detector::new(RuleSet { rules: vec![alone] }, &DetectConfig::default());
     let detector = detector.map_err(|errors| errors.iter().map(ToString::to_string).collect::<String>())?;

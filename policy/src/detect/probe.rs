@@ -40,6 +40,8 @@ pub(super) struct Probe {
     pub(super) rule: Rule,
     /// What it weighs in this scope.
     pub(super) weight: u32,
+    /// Whether it only adds to others in this scope.
+    pub(super) support: bool,
 }
 
 /// How much work one message may take, and memory to do it in.
@@ -103,9 +105,10 @@ impl Matcher {
             if let Some(structure) = rule.structure {
                 structures.insert(structure, index);
             }
-            let patterns = if rule.support { &mut supporting } else { &mut leading };
+            let support = rule.support.contains(&scope);
+            let patterns = if support { &mut supporting } else { &mut leading };
             patterns.extend(rule.compiled.iter().map(|pattern| (index, Arc::clone(pattern))));
-            probes.push(Probe { rule: rule.clone(), weight });
+            probes.push(Probe { rule: rule.clone(), weight, support });
         }
         let (leading, supporting) = (Patterns::new(leading)?, Patterns::new(supporting)?);
         Ok(Self { probes, structures, leading, supporting })

@@ -50,6 +50,10 @@ pub enum Scope {
     Request,
 }
 
+impl Scope {
+    const ALL: [Self; 5] = [Self::Definition, Self::Name, Self::Result, Self::Argument, Self::Request];
+}
+
 /// What a rule without patterns looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -107,8 +111,8 @@ pub struct Rule {
     pub category: Category,
     /// What it weighs where.
     pub weights: BTreeMap<Scope, u32>,
-    /// Whether it only adds to others and is never reported by itself.
-    pub support: bool,
+    /// Where it only adds to others and is never reported by itself.
+    pub support: BTreeSet<Scope>,
     /// Whether what it matches is a secret, to be masked.
     pub secret: bool,
     /// What it looks for; empty where `structure` says that.
@@ -195,7 +199,7 @@ struct Entry {
     weight: BTreeMap<Scope, u32>,
     severity: Option<Severity>,
     #[serde(default)]
-    support: bool,
+    support: Support,
     #[serde(default)]
     secret: bool,
     #[serde(default)]
@@ -203,6 +207,30 @@ struct Entry {
     structure: Option<Structure>,
     #[serde(default)]
     examples: SpannedExamples,
+}
+
+/// `support: true`, or a list of scopes.
+#[derive(Clone, Deserialize)]
+#[serde(untagged)]
+enum Support {
+    Everywhere(bool),
+    In(BTreeSet<Scope>),
+}
+
+impl Default for Support {
+    fn default() -> Self {
+        Self::Everywhere(false)
+    }
+}
+
+impl Support {
+    fn scopes(self) -> BTreeSet<Scope> {
+        match self {
+            Self::Everywhere(true) => Scope::ALL.into(),
+            Self::Everywhere(false) => BTreeSet::new(),
+            Self::In(scopes) => scopes,
+        }
+    }
 }
 
 /// [`Examples`], with where each stands.
@@ -313,7 +341,7 @@ impl RuleSet {
                 references: Vec::new(),
                 category: Category::Custom,
                 weights: everywhere.map(|scope| (scope, score_of(custom.severity))).into(),
-                support: false,
+                support: BTreeSet::new(),
                 secret: false,
                 patterns: vec![custom.pattern.clone()],
                 compiled,
@@ -389,7 +417,7 @@ impl Entry {
             references: self.references,
             category: self.category,
             weights,
-            support: self.support,
+            support: self.support.scopes(),
             secret: self.secret,
             patterns,
             compiled,

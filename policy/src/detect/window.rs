@@ -59,5 +59,5 @@ fn sentences_of(text: &[u8], hits: &[Hit]) -> Vec<usize> {
 
 /// Whether a hit with this score is worth a detection.
 pub(super) fn counts(matcher: &Matcher, hit: &Hit, score: u32) -> bool {
-    !matcher.probes[usize::from(hit.rule)].rule.support && severity_of(score).is_some()
+    !matcher.probes[usize::from(hit.rule)].support && severity_of(score).is_some()
 }

@@ -11,13 +11,14 @@ fn table() -> String {
         let weights: Vec<String> = rule
             .weights
             .iter()
-            .map(|(scope, weight)| format!("{} {weight}", format!("{scope:?}").to_lowercase()))
+            .map(|(scope, weight)| {
+                let support = if rule.support.contains(scope) { " (support)" } else { "" };
+                format!("{} {weight}{support}", format!("{scope:?}").to_lowercase())
+            })
             .collect();
         let category = serde_json::to_value(rule.category).unwrap();
         let category = category.as_str().unwrap();
-        let support = if rule.support { " (support)" } else { "" };
-        table +=
-            &format!("| `{}` | {category} | {}{support} | {} |\n", rule.id, weights.join(", "), rule.title);
+        table += &format!("| `{}` | {category} | {} | {} |\n", rule.id, weights.join(", "), rule.title);
     }
     table
 }
