@@ -11,7 +11,6 @@ use anyhow::{Context as _, Result, anyhow};
 use crate::fuzz;
 use crate::setup::setup;
 use crate::util::{cargo, command_line, exists, is_root};
-use crate::vm;
 
 /// How the tests' harness begins the line that says that a test could not run here, and why.
 const SKIPPED: &str = "SKIPPED ";
@@ -63,42 +62,7 @@ pub fn test(filter: Option<&str>) -> Result<ExitCode> {
             tests(&mut command, &["--test-threads=1"], filter)
         });
     }
-    if built {
-        stages.run("other kernels", || other_kernels(filter));
-    }
     Ok(stages.summary())
-}
-
-/// The end-to-end tests that tell kernels apart, in virtual machines.
-fn other_kernels(filter: Option<&str>) -> Result<Report> {
-    let mut out = Counted { to: std::io::stdout(), counts: Counts::default() };
-    let (wrong, missing) = vm::matrix(filter, &mut out)?;
-    let mut counts = out.counts;
-    // A test that says so passes for libtest.
-    counts.passed = counts.passed.saturating_sub(counts.skipped);
-    for series in missing {
-        println!("{SKIPPED}other kernels: this machine's packages have no cloud kernel {series}");
-        counts.skipped += 1;
-    }
-    Ok(Report { counts, problem: (!wrong.is_empty()).then(|| wrong.join("; ")) })
-}
-
-/// Counts what the lines say that are written through it, each at once.
-struct Counted<W> {
-    to: W,
-    counts: Counts,
-}
-
-impl<W: Write> Write for Counted<W> {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.counts.read(&String::from_utf8_lossy(bytes));
-        self.to.write_all(bytes)?;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        self.to.flush()
-    }
 }
 
 /// Licences, sources and doubles of dependencies, by `deny.toml`. Not the advisories: their database is fetched, and

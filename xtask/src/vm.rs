@@ -36,6 +36,9 @@ pub struct Args {
     /// Run only the tests whose name contains NAME
     #[arg(long, value_name = "NAME")]
     filter: Option<String>,
+    /// Run all end-to-end tests, not only those that tell kernels apart
+    #[arg(long)]
+    all: bool,
     /// Open a shell in the guest; `exit` ends it
     #[arg(long, conflicts_with_all = ["filter", "command"])]
     shell: bool,
@@ -51,11 +54,11 @@ pub struct Args {
 /// The machine lacks something, or a build failed; that a test failed is in the exit code.
 pub fn vm(args: &Args) -> Result<ExitCode> {
     setup(true)?;
-    let tests = build()?;
+    let programs = build()?.into_iter().filter(|program| args.all || is_telling(program)).collect();
     let job = if args.shell {
         Job::Shell
     } else if args.command.is_empty() {
-        Job::Tests { programs: tests, filter: args.filter.clone() }
+        Job::Tests { programs, filter: args.filter.clone() }
     } else {
         Job::Command(args.command.clone())
     };
@@ -71,28 +74,6 @@ pub fn vm(args: &Args) -> Result<ExitCode> {
         }
     }
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// Runs the tests that tell kernels apart on each of [`SERIES`]; what they print goes to `out` line by line. Gives what
-/// went wrong, and the series of which there is no kernel.
-///
-/// # Errors
-/// A build failed, or there is no QEMU.
-pub fn matrix(
-    filter: Option<&str>,
-    out: &mut dyn std::io::Write,
-) -> Result<(Vec<String>, Vec<&'static str>)> {
-    let programs = build()?.into_iter().filter(|program| is_telling(program)).collect();
-    let job = Job::Tests { programs, filter: filter.map(str::to_owned) };
-    let (mut wrong, mut missing) = (Vec::new(), Vec::new());
-    for series in SERIES {
-        match boot(series, &job, "", out)? {
-            Some(ending) if !ending.well() => wrong.push(format!("Linux {series}: {ending}")),
-            Some(_) => {}
-            None => missing.push(series),
-        }
-    }
-    Ok((wrong, missing))
 }
 
 /// Whether a test program, `NAME-HASH`, is one of [`TELLING`].
