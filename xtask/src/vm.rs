@@ -65,7 +65,7 @@ pub fn vm(args: &Args) -> Result<ExitCode> {
     let series: Vec<&str> = args.kernel.as_deref().map_or(SERIES.to_vec(), |one| vec![one]);
     let mut well = true;
     for series in series {
-        let ending = boot(series, &job, &args.append, &mut std::io::stdout())?;
+        let ending = boot(series, &job, &args.append)?;
         let ending =
             ending.with_context(|| format!("this machine's packages have no cloud kernel {series}"))?;
         if !ending.well() {
@@ -82,17 +82,16 @@ fn is_telling(program: &Path) -> bool {
     name.is_some_and(|(name, _)| TELLING.contains(&name))
 }
 
-/// Boots the newest kernel of a series and does the job there; what the guest prints goes to `out` line by line. `None`
-/// where this machine's packages have no such kernel.
+/// Boots the newest kernel of a series and does the job there. `None` where this machine's packages have no such kernel.
 ///
 /// # Errors
 /// There is no QEMU, or it cannot be started.
-fn boot(series: &str, job: &Job, append: &str, out: &mut dyn std::io::Write) -> Result<Option<Ending>> {
+fn boot(series: &str, job: &Job, append: &str) -> Result<Option<Ending>> {
     let packages = Packages::default();
     let busybox = guest::install(&packages, &directory())?;
     let Some(kernel) = Kernel::newest(series, &packages, &directory())? else { return Ok(None) };
     println!("━━ Linux {}", kernel.version);
-    Guest::new(&kernel, job, append, &directory(), &busybox)?.run(LIMIT_SECONDS, out).map(Some)
+    Guest::new(&kernel, job, append, &directory(), &busybox)?.run(LIMIT_SECONDS).map(Some)
 }
 
 /// Builds what the guests run, and gives the programs of the end-to-end tests.

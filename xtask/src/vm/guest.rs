@@ -15,7 +15,7 @@ use crate::packages::Packages;
 use crate::util::{as_root, command_line, doing, done, exists, root};
 
 /// What has to be there before the host's files are, where it is not built into the kernel.
-const MODULES: [&str; 9] = [
+const MODULES: [&str; 8] = [
     "drivers/virtio/virtio",
     "drivers/virtio/virtio_ring",
     "drivers/virtio/virtio_pci_modern_dev",
@@ -24,7 +24,6 @@ const MODULES: [&str; 9] = [
     "fs/fuse/fuse",
     "fs/fuse/virtiofs",
     "fs/overlayfs/overlay",
-    "net/unix/unix_diag",
 ];
 /// How the last line of a job begins; its status follows.
 const EXIT: &str = "mcpwarden-vm: exit ";
@@ -154,11 +153,12 @@ impl Guest {
         Ok(Self { qemu, files, socket, console, interactive })
     }
 
-    /// Boots it and waits for its end; what it prints goes to `out` line by line.
+    /// Boots it and waits for its end; what it prints is printed line by line.
     ///
     /// # Errors
     /// QEMU or virtiofsd cannot be started.
-    pub fn run(mut self, limit_seconds: u64, out: &mut dyn Write) -> Result<Ending> {
+    pub fn run(mut self, limit_seconds: u64) -> Result<Ending> {
+        let mut out = std::io::stdout();
         let _ = fs::remove_file(&self.socket);
         let log = fs::File::create(self.socket.with_extension("log")).context("cannot write a log")?;
         let mut files = Running::start(self.files.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log))?;
@@ -191,7 +191,7 @@ impl Guest {
             (None, false) => Ending::TimedOut(limit_seconds),
         };
         if !matches!(ending, Ending::Exit(_)) {
-            self.show_console(out);
+            self.show_console();
         }
         Ok(ending)
     }
@@ -208,12 +208,12 @@ impl Guest {
     }
 
     /// The last lines of what the kernel said.
-    fn show_console(&self, out: &mut dyn Write) {
+    fn show_console(&self) {
         let console = fs::read(&self.console).unwrap_or_default();
         let console = String::from_utf8_lossy(&console);
         let lines: Vec<&str> = console.lines().collect();
         let tail = lines.get(lines.len().saturating_sub(40)..).unwrap_or_default();
-        let _ = writeln!(out, "the kernel's last words ({}):\n{}", self.console.display(), tail.join("\n"));
+        println!("the kernel's last words ({}):\n{}", self.console.display(), tail.join("\n"));
     }
 }
 
