@@ -28,6 +28,14 @@ impl Clock {
         Timestamp(u64::try_from(i128::from(boot_ns) + self.offset).unwrap_or(0))
     }
 
+    /// The moment since boot that is this wall time; the largest value where it is that.
+    pub fn boot(&self, wall: Timestamp) -> u64 {
+        match wall {
+            Timestamp(u64::MAX) => u64::MAX,
+            Timestamp(wall) => u64::try_from(i128::from(wall) - self.offset).unwrap_or(0),
+        }
+    }
+
     /// Wall time now.
     pub fn now(&self) -> Timestamp {
         self.wall(boot_ns())

@@ -62,7 +62,7 @@ pub fn run() -> bool {
 }
 
 fn hooks() -> Vec<Row> {
-    match Kernel::probe() {
+    match Kernel::probe(&surroundings::cgroup_root()) {
         Err(error) => {
             vec![Row { name: "kernel half".into(), verdict: Verdict::Broken, detail: error.to_string() }]
         }

@@ -17,6 +17,18 @@ const WATCHED: &[(&str, &str)] = &[
     ("kernel_channels_refused", "too many channels at once: servers may go unseen"),
     ("kernel_processes_refused", "too many processes hold channels: traffic may be missing"),
     (
+        "kernel_connects_untold",
+        "connections were not told of: the ring is too small (capture.ring_bytes); they were judged all the same",
+    ),
+    (
+        "kernel_members_refused",
+        "too many processes belong to servers: what some of them connect to is nobody's, and no server's rules hold",
+    ),
+    (
+        "kernel_memberships_cut",
+        "a process descends from more servers than are remembered: the rules of one of them do not hold for it",
+    ),
+    (
         "capture_malformed_records",
         "records of the kernel half could not be read: agent and kernel half differ",
     ),

@@ -69,7 +69,7 @@ pub fn run(options: RunOptions) -> Result<()> {
     let _ = options.backend.unwrap_or(config.capture.backend);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let mut kernel = Kernel::attach(ring_bytes)?;
+        let mut kernel = Kernel::attach(ring_bytes, &surroundings::cgroup_root())?;
         // SAFETY: the ring owns its descriptor and keeps it open and the same until it is dropped.
         let ring = unsafe { AsyncFd::register_with_interest(kernel.ring()?, Interest::READABLE) }
             .context("cannot wait for the ring")?;
@@ -270,7 +270,7 @@ impl Agent {
                 now = self.clock.now();
             }
             let (engine, outputs) = (&mut self.engine, &mut self.outputs);
-            self.capture.record(&record, &self.clock, now, &mut |input| engine.handle(input, now, outputs));
+            let _ = self.capture.record(&record, &self.clock, now, &mut |input| engine.handle(input, now, outputs));
             drop(record);
             self.carry_out();
         }
@@ -292,7 +292,7 @@ impl Agent {
             match output {
                 Output::Event(event) => self.format.write(&event, &mut self.chunk),
                 Output::Confirm(id) => {
-                    self.kernel.confirm(id.0);
+                    self.kernel.confirm(id.0, abi::SET_ALL);
                     self.census_soon = true;
                 }
                 Output::Drop(id) => {
@@ -458,6 +458,10 @@ impl Agent {
         add("kernel_suspect_bytes", kernel(Counter::SuspectBytes));
         add("kernel_unreadable_bytes", kernel(Counter::UnreadableBytes));
         add("kernel_io_uring_untold", kernel(Counter::IoUringUntold));
+        add("kernel_connects_untold", kernel(Counter::ConnectsUntold));
+        add("kernel_members_refused", kernel(Counter::MembersRefused));
+        add("kernel_memberships_cut", kernel(Counter::MembershipsCut));
+        add("kernel_messages_repeated", kernel(Counter::MessagesRepeated));
         add("kernel_missed_runs", self.programs.iter().map(|program| program.missed_runs).sum());
         for program in &self.programs {
             if program.runs > 0 {

@@ -27,8 +27,9 @@ static CHANNELS: HashMap<ChannelKey, Channel> = HashMap::with_max_entries(32_768
 #[map(name = "CONNECTIONS")]
 static CONNECTIONS: HashMap<ConnectionId, Connection> = HashMap::with_max_entries(8_192, BPF_F_NO_PREALLOC);
 
-/// Connections that user space knows to be servers. A table of its own: user space must not write into
-/// [`CONNECTIONS`], whose positions move all the time.
+/// Connections that user space knows to be servers, and the set of rules that says where their processes may connect
+/// (`SET_ALL`: they have none of their own). A table of its own: user space must not write into [`CONNECTIONS`], whose
+/// positions move all the time.
 #[map(name = "CONFIRMED")]
 static CONFIRMED: HashMap<ConnectionId, u32> = HashMap::with_max_entries(8_192, BPF_F_NO_PREALLOC);
 
@@ -147,6 +148,14 @@ pub fn connection(id: ConnectionId) -> Option<*mut Connection> {
 #[inline(always)]
 pub fn confirmed(id: ConnectionId) -> bool {
     CONFIRMED.get_ptr(id).is_some()
+}
+
+/// Which set of rules says where the processes of this connection's server may connect; `None` where user space does
+/// not know it to be a server.
+#[inline(always)]
+pub fn server_set(id: ConnectionId) -> Option<u16> {
+    // SAFETY: a live map value.
+    CONFIRMED.get_ptr(id).map(|set| unsafe { *set } as u16)
 }
 
 /// Adds `bytes` to a position and returns where they begin. Several writers get ranges of their own.

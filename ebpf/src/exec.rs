@@ -13,6 +13,7 @@ use crate::{
     capture::RING,
     channel::{self, FOREBEARS, Forker},
     kernel::{self, Ptr, load, offset, probe},
+    member,
 };
 
 /// How many siblings on each side are taken for possible ends of the same pipeline.
@@ -32,9 +33,8 @@ struct ExecRecord {
 pub fn on_the_way() {
     let task = kernel::current();
     let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
-    if channel::register(task, tgid).is_none() {
-        return;
-    }
+    let Some(connection) = channel::register(task, tgid) else { return };
+    member::join(tgid, connection);
     watch_family(task, tgid);
 }
 
@@ -116,6 +116,7 @@ pub fn done() {
 #[inline(always)]
 pub fn adopt(task: Ptr, tgid: u32) {
     let Some(connection) = channel::register(task, tgid) else { return };
+    member::join(tgid, connection);
     watch_family(task, tgid);
     report(task, tgid, connection, true);
 }
@@ -226,17 +227,23 @@ pub fn forked(parent: Ptr, child: Ptr) {
     if channel::watches(from) {
         channel::watch(to);
     }
+    member::inherit(from, to);
 }
 
-/// The last thread of a watched process ended.
+/// The last thread of a process ended that is watched or belongs to a server.
 #[inline(always)]
 pub fn exited(task: Ptr) {
     let tgid: u32 = load(task, offset!(task_tgid));
-    if !channel::watches(tgid) {
+    let watched = channel::watches(tgid);
+    if !watched && member::of(tgid).is_none() {
         return;
     }
     let signal: Ptr = load(task, offset!(task_signal));
     if signal.is_null() || load::<i32>(signal, offset!(signal_live)) > 0 {
+        return;
+    }
+    member::leave(tgid);
+    if !watched {
         return;
     }
     channel::forget(tgid);

@@ -11,15 +11,17 @@
 mod capture;
 mod census;
 mod channel;
+mod connect;
 mod exec;
 mod io_uring;
 mod kernel;
+mod member;
 mod source;
 mod syscall;
 
 use aya_ebpf::{
-    macros::{btf_tracepoint, tracepoint},
-    programs::{BtfTracePointContext, TracePointContext},
+    macros::{btf_tracepoint, cgroup_sock_addr, tracepoint},
+    programs::{BtfTracePointContext, SockAddrContext, TracePointContext},
 };
 
 /// match-proto: `void sched_prepare_exec(struct task_struct *task, struct linux_binprm *bprm)`, 6.9 to 6.18.
@@ -96,6 +98,30 @@ pub fn io_uring_complete_cqe(ctx: BtfTracePointContext) -> i32 {
 pub extern "C" fn census(ctx: *mut core::ffi::c_void) -> i32 {
     census::visit(ctx as *const u64);
     0
+}
+
+/// `BPF_CGROUP_INET4_CONNECT`: TCP and UDP sockets of IPv4, and IPv4 addresses given to UDP sockets of IPv6.
+#[cgroup_sock_addr(connect4)]
+pub fn connect4(ctx: SockAddrContext) -> i32 {
+    connect::decide(ctx.sock_addr, connect::ipv4(ctx.sock_addr), false)
+}
+
+/// `BPF_CGROUP_INET6_CONNECT`: also IPv4 addresses in their mapped form.
+#[cgroup_sock_addr(connect6)]
+pub fn connect6(ctx: SockAddrContext) -> i32 {
+    connect::decide(ctx.sock_addr, connect::ipv6(ctx.sock_addr), false)
+}
+
+/// `BPF_CGROUP_UDP4_SENDMSG`: a datagram with an address of its own.
+#[cgroup_sock_addr(sendmsg4)]
+pub fn sendmsg4(ctx: SockAddrContext) -> i32 {
+    connect::decide(ctx.sock_addr, connect::ipv4(ctx.sock_addr), true)
+}
+
+/// `BPF_CGROUP_UDP6_SENDMSG`
+#[cgroup_sock_addr(sendmsg6)]
+pub fn sendmsg6(ctx: SockAddrContext) -> i32 {
+    connect::decide(ctx.sock_addr, connect::ipv6(ctx.sock_addr), true)
 }
 
 #[cfg(not(test))]

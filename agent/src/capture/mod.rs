@@ -131,12 +131,18 @@ impl Capture {
         self.latest_ns
     }
 
-    /// Takes one record in.
-    pub fn record(&mut self, bytes: &[u8], clock: &Clock, now: Timestamp, sink: &mut dyn FnMut(Input<'_>)) {
+    /// Takes one record in. Gives back that of a connection to an address, which is no part of any stream.
+    pub fn record(
+        &mut self,
+        bytes: &[u8],
+        clock: &Clock,
+        now: Timestamp,
+        sink: &mut dyn FnMut(Input<'_>),
+    ) -> Option<(abi::RecordHeader, abi::ConnectInfo)> {
         self.counters.records += 1;
         let Some(record) = record::parse(bytes) else {
             self.counters.malformed_records += 1;
-            return;
+            return None;
         };
         let header = *record.header();
         self.latest_ns = header.time_ns;
@@ -148,8 +154,10 @@ impl Capture {
                 self.bytes(header, data, clock, now, sink);
             }
             Record::Gap(_) => self.bytes(header, &[], clock, now, sink),
+            Record::Connect(_, info) => return Some((header, info)),
         }
         self.keep_within_bounds(header.connection, clock, now, sink);
+        None
     }
 
     /// Makes sure that the connection is known; false where it is refused.

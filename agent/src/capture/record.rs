@@ -1,7 +1,10 @@
 //! Records as they lie in the ring, taken apart with their lengths checked.
 
 use aya::Pod;
-use mcpwarden_abi::{self as abi, ExecInfo, RECORD_DATA, RECORD_EXEC, RECORD_EXIT, RECORD_GAP, RecordHeader};
+use mcpwarden_abi::{
+    self as abi, ConnectInfo, ExecInfo, RECORD_CONNECT, RECORD_DATA, RECORD_EXEC, RECORD_EXIT, RECORD_GAP,
+    RecordHeader,
+};
 use mcpwarden_policy::{ExitStatus, GapCause};
 
 /// One record.
@@ -15,13 +18,19 @@ pub enum Record<'a> {
     Exec(RecordHeader, ExecInfo, &'a [u8]),
     /// A watched process ended; `value` is its wait status.
     Exit(RecordHeader),
+    /// A process connects, or sends to an address.
+    Connect(RecordHeader, ConnectInfo),
 }
 
 impl Record<'_> {
     /// What every record begins with.
     pub fn header(&self) -> &RecordHeader {
         match self {
-            Self::Data(header, _) | Self::Gap(header) | Self::Exec(header, ..) | Self::Exit(header) => header,
+            Self::Data(header, _)
+            | Self::Gap(header)
+            | Self::Exec(header, ..)
+            | Self::Exit(header)
+            | Self::Connect(header, _) => header,
         }
     }
 }
@@ -39,6 +48,7 @@ pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
             Some(Record::Exec(header, info, argv))
         }
         RECORD_EXIT => Some(Record::Exit(header)),
+        RECORD_CONNECT => Some(Record::Connect(header, read(rest)?)),
         _ => None,
     }
 }
@@ -87,13 +97,14 @@ mod tests {
     #[test]
     fn lengths_are_checked() {
         let header = |kind, length| RecordHeader { kind, length, ..Default::default() };
-        let cases: [(&str, Vec<u8>, bool); 7] = [
+        let cases: [(&str, Vec<u8>, bool); 8] = [
             ("empty", Vec::new(), false),
             ("half a header", vec![1; 10], false),
             ("unknown kind", bytes_of(header(99, 0), b""), false),
             ("data", bytes_of(header(RECORD_DATA, 3), b"abcd"), true),
             ("data longer than the record", bytes_of(header(RECORD_DATA, 5), b"abcd"), false),
             ("exec without its facts", bytes_of(header(RECORD_EXEC, 0), b"abcd"), false),
+            ("connect without its facts", bytes_of(header(RECORD_CONNECT, 0), b"abcd"), false),
             ("exit", bytes_of(header(RECORD_EXIT, 0), b""), true),
         ];
         for (name, bytes, good) in cases {

@@ -1,8 +1,11 @@
 //! The kernel half as the agent holds it: probe, load, attach, tables, counters.
 
+pub mod addresses;
 pub mod btf;
 pub mod census;
+pub mod hooks;
 pub mod layout;
+mod members;
 pub mod surroundings;
 mod table;
 
@@ -15,11 +18,17 @@ use std::{
 use aya::{
     Ebpf, EbpfLoader,
     maps::{Array, HashMap, MapData, MapError, PerCpuArray, RingBuf},
-    programs::{BtfTracePoint, Iter, Program, TracePoint},
+    programs::{Iter, Program},
 };
 use mcpwarden_abi as abi;
 
-use self::{btf::Btf, table::Table};
+use self::{
+    addresses::Addresses,
+    btf::Btf,
+    hooks::{Ground, Hooks, load_census, program},
+    members::Members,
+    table::Table,
+};
 
 /// Wrapped so that the object's ELF header is aligned as its reader wants it.
 #[repr(C, align(8))]
@@ -93,77 +102,6 @@ fn verdict(log: &str) -> &str {
     log.lines().rev().map(str::trim).find(says).unwrap_or("(its log is empty)")
 }
 
-/// The hooks of the tracepoint backend on this kernel.
-#[derive(Debug)]
-struct Hooks {
-    hooks: Vec<Hook>,
-    /// Places that cannot be hooked here, and what follows from it.
-    blind_spots: Vec<(String, String)>,
-}
-
-fn tracepoint_hooks(btf: &Btf) -> Hooks {
-    let mut hooks = Vec::new();
-    if btf.tracepoint_arguments("sched_prepare_exec").is_some() {
-        hooks.push(Hook::Btf { program: "sched_prepare_exec", tracepoint: "sched_prepare_exec" });
-    } else {
-        hooks.push(Hook::Classic { program: "sys_enter_execve", tracepoint: "sys_enter_execve" });
-        hooks.push(Hook::Classic { program: "sys_enter_execveat", tracepoint: "sys_enter_execveat" });
-    }
-    for name in ["sched_process_exec", "sched_process_fork", "sched_process_exit", "sys_exit"] {
-        hooks.push(Hook::Btf { program: name, tracepoint: name });
-    }
-    let mut blind_spots = Vec::new();
-    match io_uring_program(btf.tracepoint_arguments("io_uring_complete")) {
-        Ok(Some(program)) => hooks.push(Hook::Btf { program, tracepoint: "io_uring_complete" }),
-        // A kernel without io_uring.
-        Ok(None) => {}
-        Err(reason) => blind_spots.push(("tp_btf/io_uring_complete".to_owned(), reason)),
-    }
-    Hooks { hooks, blind_spots }
-}
-
-/// The program for a tracepoint with so many arguments, if there is one.
-fn io_uring_program(arguments: Option<usize>) -> Result<Option<&'static str>, String> {
-    match arguments {
-        None => Ok(None),
-        Some(3) => Ok(Some("io_uring_complete_cqe")),
-        Some(7) => Ok(Some("io_uring_complete")),
-        Some(other) => Err(format!(
-            "not used: it has {other} arguments on this kernel, and this version knows it with 3 or 7; what clients \
-             write and read through io_uring shows as gaps"
-        )),
-    }
-}
-
-/// One hook.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hook {
-    /// A BTF tracepoint.
-    Btf {
-        /// Name of the program.
-        program: &'static str,
-        /// Name of the tracepoint.
-        tracepoint: &'static str,
-    },
-    /// A classic tracepoint of the category `syscalls`; needs tracefs.
-    Classic {
-        /// Name of the program.
-        program: &'static str,
-        /// Name of the tracepoint.
-        tracepoint: &'static str,
-    },
-}
-
-impl Hook {
-    /// What it hangs on, for people.
-    pub fn place(&self) -> String {
-        match self {
-            Self::Btf { tracepoint, .. } => format!("tp_btf/{tracepoint}"),
-            Self::Classic { tracepoint, .. } => format!("tracepoint/syscalls/{tracepoint}"),
-        }
-    }
-}
-
 /// Names of the connections' inodes, without repetition.
 fn keys(connection: &abi::Connection) -> Vec<abi::ChannelKey> {
     let mut keys =
@@ -205,6 +143,15 @@ fn prune_one(processes: &mut Table<u32, u64>, pid: u32, known_at: u64) {
     }
 }
 
+/// Takes a table out of a loaded object.
+fn take<T>(ebpf: &mut Ebpf, name: &'static str) -> Result<T, KernelError>
+where
+    T: TryFrom<aya::maps::Map, Error = MapError>,
+{
+    let map = ebpf.take_map(name).ok_or_else(|| KernelError::Missing(name.to_owned()))?;
+    T::try_from(map).map_err(|source| KernelError::Map { name, source })
+}
+
 /// An attached kernel half. Dropping it detaches everything.
 pub struct Kernel {
     // The programs' links live in here.
@@ -215,28 +162,25 @@ pub struct Kernel {
     processes: Table<u32, u64>,
     counters: PerCpuArray<MapData, u64>,
     adopt: Array<MapData, u32>,
+    members: Members,
+    addresses: Addresses,
     attached: Vec<String>,
     blind_spots: Vec<String>,
 }
 
 impl Kernel {
-    /// Loads and attaches the tracepoint backend, with a ring of `ring_bytes` (a power of two, at least a page).
-    pub fn attach(ring_bytes: u32) -> Result<Self, KernelError> {
+    /// Loads and attaches the tracepoint backend, with a ring of `ring_bytes` (a power of two, at least a page), and
+    /// the hooks that judge connections of processes in `cgroup`.
+    pub fn attach(ring_bytes: u32, cgroup: &Path) -> Result<Self, KernelError> {
         let (mut ebpf, Hooks { hooks, blind_spots }, btf) = Self::load(ring_bytes)?;
+        let ground = Ground { btf: &btf, cgroup };
         let mut attached = Vec::new();
-        for hook in hooks {
-            attach_hook(&mut ebpf, &hook, &btf)?;
+        for hook in hooks.into_iter().chain(hooks::connections()) {
+            hooks::attach(&mut ebpf, &hook, &ground)?;
             attached.push(hook.place());
         }
         load_census(&mut ebpf, &btf)?;
         drop(btf);
-        fn take<T>(ebpf: &mut Ebpf, name: &'static str) -> Result<T, KernelError>
-        where
-            T: TryFrom<aya::maps::Map, Error = MapError>,
-        {
-            let map = ebpf.take_map(name).ok_or_else(|| KernelError::Missing(name.to_owned()))?;
-            T::try_from(map).map_err(|source| KernelError::Map { name, source })
-        }
         Ok(Self {
             connections: take(&mut ebpf, "CONNECTIONS")?,
             confirmed: take(&mut ebpf, "CONFIRMED")?,
@@ -244,6 +188,8 @@ impl Kernel {
             processes: take(&mut ebpf, "PROCESSES")?,
             counters: take(&mut ebpf, "COUNTERS")?,
             adopt: take(&mut ebpf, "ADOPT")?,
+            members: Members::take(&mut ebpf)?,
+            addresses: Addresses::take(&mut ebpf)?,
             attached,
             blind_spots: blind_spots.iter().map(|(place, why)| format!("{place}: {why}")).collect(),
             ebpf,
@@ -253,7 +199,7 @@ impl Kernel {
     fn load(ring_bytes: u32) -> Result<(Ebpf, Hooks, aya::Btf), KernelError> {
         let btf = Btf::from_file(Path::new(BTF_PATH))?;
         let layout = [layout::resolve(&btf)?];
-        let hooks = tracepoint_hooks(&btf);
+        let hooks = hooks::tracepoints(&btf);
         drop(btf);
         let btf = aya::Btf::from_sys_fs()?;
         let ebpf = EbpfLoader::new()
@@ -265,12 +211,15 @@ impl Kernel {
     }
 
     /// Tries every hook by itself, for `doctor`: place, and why it does not work.
-    pub fn probe() -> Result<Vec<(String, Option<String>)>, KernelError> {
+    pub fn probe(cgroup: &Path) -> Result<Vec<(String, Option<String>)>, KernelError> {
         let (mut ebpf, Hooks { hooks, blind_spots }, btf) = Self::load(4096)?;
+        let ground = Ground { btf: &btf, cgroup };
         let mut report: Vec<_> = hooks
-            .iter()
+            .into_iter()
+            .chain(hooks::connections())
             .map(|hook| {
-                (hook.place(), attach_hook(&mut ebpf, hook, &btf).err().map(|error| error.to_string()))
+                let problem = hooks::attach(&mut ebpf, &hook, &ground).err();
+                (hook.place(), problem.map(|error| error.to_string()))
             })
             .collect();
         let census = load_census(&mut ebpf, &btf).err().map(|error| error.to_string());
@@ -314,10 +263,21 @@ impl Kernel {
         self.connections.iter().filter_map(Result::ok).collect()
     }
 
-    /// Lifts the budgets of a connection.
-    pub fn confirm(&mut self, id: u64) {
+    /// Lifts the budgets of a connection. Where the processes of its server may connect is what the rules of `set`
+    /// say ([`abi::SET_ALL`]: it has none of its own).
+    pub fn confirm(&mut self, id: u64, set: u16) {
         // Full table: the connection keeps the budget of a candidate, and what exceeds it shows as a gap.
-        let _ = self.confirmed.insert(id, 1, 0);
+        let _ = self.confirmed.insert(id, u32::from(set), 0);
+    }
+
+    /// Which processes belong to servers.
+    pub fn members(&mut self) -> &mut Members {
+        &mut self.members
+    }
+
+    /// The rules for addresses.
+    pub fn addresses(&mut self) -> &mut Addresses {
+        &mut self.addresses
     }
 
     /// Stops watching a connection and forgets its channels.
@@ -348,6 +308,7 @@ impl Kernel {
                 Program::BtfTracePoint(program) => program.unload(),
                 Program::TracePoint(program) => program.unload(),
                 Program::Iter(program) => program.unload(),
+                Program::CgroupSockAddr(program) => program.unload(),
                 _ => Ok(()),
             };
         }
@@ -391,62 +352,9 @@ pub struct ProgramStats {
     pub nanoseconds: u64,
 }
 
-fn program<'a, T>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut T, KernelError>
-where
-    &'a mut T: TryFrom<&'a mut Program>,
-{
-    ebpf.program_mut(name)
-        .and_then(|program| program.try_into().ok())
-        .ok_or_else(|| KernelError::Missing(name.to_owned()))
-}
-
-fn attach_hook(ebpf: &mut Ebpf, hook: &Hook, btf: &aya::Btf) -> Result<(), KernelError> {
-    let fail = |action| {
-        move |error: aya::programs::ProgramError| KernelError::Hook {
-            action,
-            hook: hook.place(),
-            reason: brief(&error),
-        }
-    };
-    match hook {
-        Hook::Btf { program: name, tracepoint } => {
-            let program: &mut BtfTracePoint = program(ebpf, name)?;
-            program.load(tracepoint, btf).map_err(fail("load"))?;
-            program.attach().map_err(fail("attach"))?;
-        }
-        Hook::Classic { program: name, tracepoint } => {
-            let program: &mut TracePoint = program(ebpf, name)?;
-            program.load().map_err(fail("load"))?;
-            program.attach("syscalls", tracepoint).map_err(fail("attach"))?;
-        }
-    }
-    Ok(())
-}
-
-fn load_census(ebpf: &mut Ebpf, btf: &aya::Btf) -> Result<(), KernelError> {
-    program::<Iter>(ebpf, "census")?.load("task_file", btf).map_err(|error| KernelError::Hook {
-        action: "load",
-        hook: "iter/task_file".into(),
-        reason: brief(&error),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn io_uring_by_the_number_of_arguments() {
-        let cases = [
-            (None, Ok(None)),
-            (Some(3), Ok(Some("io_uring_complete_cqe"))),
-            (Some(7), Ok(Some("io_uring_complete"))),
-        ];
-        for (arguments, expected) in cases {
-            assert_eq!(io_uring_program(arguments), expected);
-        }
-        assert!(io_uring_program(Some(4)).unwrap_err().contains("4 arguments"));
-    }
 
     #[test]
     fn roles_of_others_stay() {

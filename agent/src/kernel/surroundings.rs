@@ -1,6 +1,9 @@
 //! What the agent needs around it, and what to do where it is missing.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use super::BTF_PATH;
 
@@ -95,6 +98,11 @@ fn btf() -> Need {
 pub fn cgroup_path() -> Option<String> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     cgroup_in(&mounts)
+}
+
+/// The same, of a machine that [`check`] found good.
+pub fn cgroup_root() -> PathBuf {
+    cgroup_path().map_or_else(|| "/sys/fs/cgroup".into(), PathBuf::from)
 }
 
 fn cgroup_in(mountinfo: &str) -> Option<String> {

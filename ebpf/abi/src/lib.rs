@@ -4,6 +4,9 @@
 //! kernel half writes records, the agent reads them; neither may assume more than is written here.
 #![no_std]
 
+mod network;
+pub use network::*;
+
 /// Identifies one connection (two channels) for the life of the agent. Never 0, never reused.
 pub type ConnectionId = u64;
 
@@ -95,6 +98,9 @@ pub const RECORD_GAP: u8 = 2;
 pub const RECORD_EXEC: u8 = 3;
 /// A process that belongs to a connection ended; `value` is its wait status.
 pub const RECORD_EXIT: u8 = 4;
+/// A process connects, or sends to an address: [`ConnectInfo`] follows. `connection` is that of the nearest server it
+/// descends from.
+pub const RECORD_CONNECT: u8 = 5;
 
 /// Why bytes were not captured. The names are the event schema's.
 pub const GAP_SPLICE: u8 = 1;
@@ -222,9 +228,17 @@ pub enum Counter {
     UnreadableBytes = 7,
     /// Completions of io_uring requests that the kernel does not name (multishot), in watched processes.
     IoUringUntold = 8,
+    /// Connections, and messages to addresses, for whose record the ring had no room.
+    ConnectsUntold = 9,
+    /// Processes of servers that found the table full: their connections are nobody's.
+    MembersRefused = 10,
+    /// Processes that descend from more servers than one entry names.
+    MembershipsCut = 11,
+    /// Messages to an address that was just told of.
+    MessagesRepeated = 12,
 }
 /// How many counters there are.
-pub const COUNTERS: u32 = 9;
+pub const COUNTERS: u32 = 13;
 
 /// Where the running kernel keeps what the programs read: byte offsets, resolved from its BTF.
 ///

@@ -1,0 +1,171 @@
+//! The tables that judge where processes connect, as the agent writes them.
+//!
+//! A change is written beside what counts as a generation of its own, and then one value makes it count: no connection
+//! is judged by half of it. The old generation stays until no hook can be looking at it any more.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use aya::{
+    Ebpf,
+    maps::{
+        Array, HashMap, MapData, MapError,
+        lpm_trie::{Key, LpmTrie},
+    },
+};
+use mcpwarden_abi::{self as abi, Address, AddressKey, KEY_BITS, Network};
+
+use super::{KernelError, take};
+
+/// Bits of a whole address.
+const WHOLE: u8 = 128;
+/// Rules in one generation, at most: half of what the kernel's tables hold.
+pub const CAPACITY: usize = 16_384;
+/// How long a hook can look at a generation after another took its place: much longer than one runs.
+const LINGER: Duration = Duration::from_millis(100);
+
+/// A rule of one set: a prefix, and what is said of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Rule {
+    /// Whose.
+    pub set: u16,
+    /// Port, 0 for every one.
+    pub port: u16,
+    /// In network byte order, IPv4 as its mapped IPv6 address.
+    pub address: [u8; 16],
+    /// How many bits of `address` count.
+    pub bits: u8,
+    /// What is said.
+    pub said: Address,
+}
+
+/// Why rules are not taken. What counted before still does.
+#[derive(Debug, thiserror::Error)]
+pub enum InstallError {
+    /// More than the kernel's tables hold.
+    #[error("{0} addresses are too many: the kernel's table holds {CAPACITY}; use prefixes (10.0.0.0/8), or fewer rules")]
+    TooMany(usize),
+    /// The kernel refuses.
+    #[error("the kernel refuses a rule for an address: {0}")]
+    Refused(#[from] MapError),
+}
+
+/// What was written in one generation.
+#[derive(Default)]
+struct Written {
+    whole: Vec<AddressKey>,
+    prefixes: Vec<(u8, AddressKey)>,
+}
+
+/// The kernel half's tables of addresses.
+pub struct Addresses {
+    network: Array<MapData, Network>,
+    selected: Array<MapData, u32>,
+    whole: HashMap<MapData, AddressKey, Address>,
+    prefixes: LpmTrie<MapData, AddressKey, Address>,
+    now: Network,
+    written: Written,
+    retired: Option<(Instant, Written)>,
+}
+
+impl Addresses {
+    /// Takes the tables out of a loaded object.
+    pub fn take(ebpf: &mut Ebpf) -> Result<Self, KernelError> {
+        Ok(Self {
+            network: take(ebpf, "NETWORK")?,
+            selected: take(ebpf, "SELECTED")?,
+            whole: take(ebpf, "ADDRESSES")?,
+            prefixes: take(ebpf, "PREFIXES")?,
+            now: Network::default(),
+            written: Written::default(),
+            retired: None,
+        })
+    }
+
+    /// Makes these rules count, all at once, in place of what did. `flags` are `NETWORK_ENFORCE` and the like.
+    ///
+    /// Waits up to 100 ms where rules were replaced just before.
+    pub fn install(&mut self, rules: &[Rule], netns_cookie: u64, flags: u32) -> Result<u32, InstallError> {
+        if rules.len() > CAPACITY {
+            return Err(InstallError::TooMany(rules.len()));
+        }
+        if let Some((at, _)) = &self.retired {
+            std::thread::sleep(LINGER.saturating_sub(at.elapsed()));
+            self.sweep();
+        }
+        let generation = self.now.generation.wrapping_add(1);
+        let mut fresh = Written::default();
+        let result = rules.iter().try_for_each(|rule| self.write(rule, generation, &mut fresh));
+        if let Err(error) = result {
+            // Nothing looks at it yet.
+            self.erase(fresh);
+            return Err(error.into());
+        }
+        let has = |port: fn(&AddressKey) -> bool| fresh.prefixes.iter().any(|(_, key)| port(key));
+        let with = |there: bool, flag: u32| if there { flag } else { 0 };
+        let now = Network {
+            netns_cookie,
+            generation,
+            flags: flags
+                | with(has(|key| key.port != 0), abi::NETWORK_PORT_PREFIXES)
+                | with(has(|key| key.port == 0), abi::NETWORK_PREFIXES),
+        };
+        // Written where nobody looks, then one byte makes it count.
+        let slot = generation % 2;
+        let switched = self.network.set(slot, now, 0).and_then(|()| self.selected.set(0, slot, 0));
+        if let Err(error) = switched {
+            self.erase(fresh);
+            return Err(error.into());
+        }
+        self.now = now;
+        let old = std::mem::replace(&mut self.written, fresh);
+        self.retired = Some((Instant::now(), old));
+        Ok(generation)
+    }
+
+    /// Which generation counts.
+    pub fn generation(&self) -> u32 {
+        self.now.generation
+    }
+
+    /// Deletes what nothing looks at any more.
+    pub fn sweep(&mut self) {
+        if let Some((_, old)) = self.retired.take_if(|(at, _)| at.elapsed() >= LINGER) {
+            self.erase(old);
+        }
+    }
+
+    /// Entries, by table: what counts, and what is not deleted yet.
+    pub fn entries(&self) -> BTreeMap<&'static str, usize> {
+        let old = self.retired.as_ref().map(|(_, written)| written);
+        let sum = |count: fn(&Written) -> usize| count(&self.written) + old.map_or(0, count);
+        BTreeMap::from([
+            ("addresses", sum(|written| written.whole.len())),
+            ("prefixes", sum(|written| written.prefixes.len())),
+        ])
+    }
+
+    fn write(&mut self, rule: &Rule, generation: u32, fresh: &mut Written) -> Result<(), MapError> {
+        let key = AddressKey { generation, set: rule.set, port: rule.port, address: rule.address };
+        if rule.bits >= WHOLE {
+            self.whole.insert(key, rule.said, 0)?;
+            fresh.whole.push(key);
+        } else {
+            self.prefixes.insert(&Key::new(KEY_BITS + u32::from(rule.bits), key), rule.said, 0)?;
+            fresh.prefixes.push((rule.bits, key));
+        }
+        Ok(())
+    }
+
+    fn erase(&mut self, written: Written) {
+        // What is not there is as good as deleted.
+        for key in &written.whole {
+            let _ = self.whole.remove(key);
+        }
+        for (bits, key) in written.prefixes {
+            let _ = self.prefixes.remove(&Key::new(KEY_BITS + u32::from(bits), key));
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Names of hosts and the addresses they have: when each is asked for again, and how long an address stays.
+//!
+//! Knows neither clock nor network: both are told.
+
+use std::{
+    collections::BTreeMap,
+    net::IpAddr,
+    time::{Duration, Instant},
+};
+
+/// Addresses of one name that are kept, at most.
+const ADDRESSES: usize = 256;
+
+/// How long answers count.
+#[derive(Clone, Copy, Debug)]
+pub struct Ttl {
+    /// At least, whatever the answer says.
+    pub min: Duration,
+    /// At most.
+    pub max: Duration,
+}
+
+/// One name.
+#[derive(Debug)]
+struct Name {
+    /// When it is to be asked for again.
+    due: Instant,
+    /// How long the last answer counts.
+    ttl: Duration,
+    /// When an answer last held each address.
+    seen: BTreeMap<IpAddr, Instant>,
+    /// Why the last question was not answered.
+    failed: Option<String>,
+}
+
+/// All names that rules and servers speak of.
+#[derive(Debug)]
+pub struct Names {
+    ttl: Ttl,
+    names: BTreeMap<String, Name>,
+    /// Questions without an answer.
+    failures: u64,
+    /// Addresses that were one too many for their name.
+    refused: u64,
+}
+
+impl Names {
+    /// These names, all of which are to be asked for at once.
+    pub fn new(names: impl IntoIterator<Item = String>, ttl: Ttl, now: Instant) -> Self {
+        let name = |name| (name, Name { due: now, ttl: ttl.min, seen: BTreeMap::new(), failed: None });
+        Self { ttl, names: names.into_iter().map(name).collect(), failures: 0, refused: 0 }
+    }
+
+    /// Which are to be asked for.
+    pub fn due(&self, now: Instant) -> Vec<String> {
+        let due = self.names.iter().filter(|(_, name)| name.due <= now);
+        due.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// When the next is to be asked for; `None` where there are no names.
+    pub fn next_due(&self) -> Option<Instant> {
+        self.names.values().map(|name| name.due).min()
+    }
+
+    /// A name has these addresses, for so long. Whether any came or left.
+    ///
+    /// One that is missing in the answer stays until another one without it has come and its time is over: whoever
+    /// asked before may use it still, and servers with many addresses tell some at a time.
+    pub fn answered(&mut self, name: &str, addresses: &[IpAddr], ttl: Duration, now: Instant) -> bool {
+        let Some(known) = self.names.get_mut(name) else { return false };
+        let ttl = ttl.clamp(self.ttl.min, self.ttl.max);
+        let stays = known.ttl.max(ttl) * 2;
+        known.ttl = ttl;
+        known.due = now + ttl;
+        known.failed = None;
+        let before = known.seen.len();
+        known.seen.retain(|address, seen| addresses.contains(address) || now.duration_since(*seen) < stays);
+        let mut changed = known.seen.len() != before;
+        for address in addresses {
+            if known.seen.len() >= ADDRESSES && !known.seen.contains_key(address) {
+                self.refused += 1;
+                continue;
+            }
+            changed |= known.seen.insert(*address, now).is_none();
+        }
+        changed
+    }
+
+    /// A name could not be asked for: what was known of it stays.
+    pub fn failed(&mut self, name: &str, why: String, now: Instant) {
+        self.failures += 1;
+        if let Some(known) = self.names.get_mut(name) {
+            known.due = now + self.ttl.min;
+            known.failed = Some(why);
+        }
+    }
+
+    /// What every name has now.
+    pub fn addresses(&self) -> BTreeMap<String, Vec<IpAddr>> {
+        let addresses = |name: &Name| name.seen.keys().copied().collect();
+        self.names.iter().map(|(name, known)| (name.clone(), addresses(known))).collect()
+    }
+
+    /// Names without an answer, and why.
+    pub fn unanswered(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.names.iter().filter_map(|(name, known)| Some((name.as_str(), known.failed.as_deref()?)))
+    }
+
+    /// Questions without an answer so far.
+    pub fn failures(&self) -> u64 {
+        self.failures
+    }
+
+    /// Addresses that were not kept, because their name has too many.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(last: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, last])
+    }
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn names(start: Instant) -> Names {
+        Names::new(["a".to_owned()], Ttl { min: seconds(10), max: seconds(100) }, start)
+    }
+
+    fn addresses(names: &Names) -> Vec<IpAddr> {
+        names.addresses()["a"].clone()
+    }
+
+    #[test]
+    fn asked_again_after_its_time() {
+        for (name, ttl, due) in
+            [("floor", 0, 10), ("as said", 50, 50), ("ceiling", 3600, 100), ("overflow", u64::MAX, 100)]
+        {
+            let start = Instant::now();
+            let mut names = names(start);
+            assert_eq!(names.due(start), ["a"]);
+            assert!(names.answered("a", &[ip(1)], seconds(ttl), start), "{name}");
+            assert!(names.due(start + seconds(due - 1)).is_empty(), "{name}");
+            assert_eq!(names.due(start + seconds(due)), ["a"], "{name}");
+            assert_eq!(names.next_due(), Some(start + seconds(due)), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_new_comes_before_the_old_leaves() {
+        let start = Instant::now();
+        let mut names = names(start);
+        names.answered("a", &[ip(1), ip(2)], seconds(10), start);
+        assert!(names.answered("a", &[ip(2), ip(3)], seconds(10), start + seconds(10)));
+        assert_eq!(addresses(&names), [ip(1), ip(2), ip(3)]);
+        assert!(!names.answered("a", &[ip(3)], seconds(10), start + seconds(19)), "1 is still in its time");
+        assert!(names.answered("a", &[ip(3)], seconds(10), start + seconds(20)));
+        assert_eq!(addresses(&names), [ip(2), ip(3)]);
+    }
+
+    #[test]
+    fn failure_keeps_what_was_known() {
+        let start = Instant::now();
+        let mut names = names(start);
+        names.answered("a", &[ip(1)], seconds(100), start);
+        for failure in 1..4 {
+            let now = start + seconds(1000 * failure);
+            names.failed("a", "no such name".into(), now);
+            assert_eq!(addresses(&names), [ip(1)]);
+            assert_eq!(names.next_due(), Some(now + seconds(10)), "soon");
+        }
+        assert_eq!(names.unanswered().collect::<Vec<_>>(), [("a", "no such name")]);
+        assert_eq!(names.failures(), 3);
+        names.answered("a", &[ip(1)], seconds(100), start + seconds(5000));
+        assert_eq!(names.unanswered().count(), 0);
+    }
+
+    #[test]
+    fn too_many_addresses_are_counted() {
+        let start = Instant::now();
+        let mut names = names(start);
+        let many: Vec<IpAddr> = (0..300u16).map(|n| IpAddr::from([10, 0, (n >> 8) as u8, n as u8])).collect();
+        names.answered("a", &many, seconds(10), start);
+        assert_eq!((addresses(&names).len(), names.refused()), (256, 44));
+    }
+
+    #[test]
+    fn strangers_are_ignored() {
+        let start = Instant::now();
+        let mut names = names(start);
+        assert!(!names.answered("b", &[ip(1)], seconds(10), start));
+        names.failed("b", String::new(), start);
+        assert_eq!(names.addresses().len(), 1);
+    }
+}

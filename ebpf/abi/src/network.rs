@@ -1,0 +1,160 @@
+//! Addresses that connections go to: the tables that judge them, and the record of a connection.
+
+use crate::ConnectionId;
+
+/// Follows the header of a [`crate::RECORD_CONNECT`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnectInfo {
+    /// Start of the process since boot, nanoseconds (`task_struct.start_boottime`).
+    pub start_ns: u64,
+    /// cgroup v2 id of the process.
+    pub cgroup_id: u64,
+    /// Cookie of the socket's network namespace.
+    pub netns_cookie: u64,
+    /// Where to; IPv4 as its mapped IPv6 address. As the process asked for it, before anything else was made of it.
+    pub address: [u8; 16],
+    /// Which generation of the tables judged it.
+    pub generation: u32,
+    /// Which declared server the address belongs to, as the table says; 0 for none.
+    pub server: u32,
+    /// Which rule decided, as the table says; 0 for none.
+    pub rule: u32,
+    /// Real user id.
+    pub uid: u32,
+    /// Port, in the processor's byte order.
+    pub port: u16,
+    /// `AF_INET` or `AF_INET6`: of the socket, whatever the address.
+    pub family: u16,
+    /// `IPPROTO_…`
+    pub protocol: u8,
+    /// One of the `VERDICT_…` constants.
+    pub verdict: u8,
+    /// Whether the connection was refused for it.
+    pub enforced: u8,
+    /// Why: one of the `BECAUSE_…` constants.
+    pub because: u8,
+}
+
+/// Nothing says anything of it.
+pub const VERDICT_NONE: u8 = 0;
+/// A rule lets it through.
+pub const VERDICT_ALLOW: u8 = 1;
+/// A rule denies it.
+pub const VERDICT_DENY: u8 = 2;
+
+/// The address is a declared server's, and nothing speaks against it.
+pub const BECAUSE_KNOWN: u8 = 0;
+/// The address is denied to everybody.
+pub const BECAUSE_DENIED: u8 = 1;
+/// The address is blocked for a time, to everybody.
+pub const BECAUSE_BLOCKED: u8 = 2;
+/// A server's own rules do not let its processes connect there.
+pub const BECAUSE_EGRESS: u8 = 3;
+/// No rule lets the processes of servers connect there, and `network.default` is `deny`.
+pub const BECAUSE_DEFAULT: u8 = 4;
+
+/// What every hook asks first. There are two, one of which counts, so that all of it changes at once.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Network {
+    /// Cookie of the network namespace whose loopback the rules mean.
+    pub netns_cookie: u64,
+    /// The generation of the tables that counts.
+    pub generation: u32,
+    /// `NETWORK_…` bits.
+    pub flags: u32,
+}
+
+/// Servers' own rules, and the default for them, are enforced and not only reported.
+pub const NETWORK_ENFORCE: u32 = 1;
+/// Processes of servers connect only where a rule says so.
+pub const NETWORK_DEFAULT_DENY: u32 = 2;
+/// Loopback rules mean the loopback of every network namespace.
+pub const NETWORK_ANY_NETNS: u32 = 4;
+/// There are prefixes that are no whole addresses, with a port.
+pub const NETWORK_PORT_PREFIXES: u32 = 8;
+/// There are prefixes that are no whole addresses, for every port.
+pub const NETWORK_PREFIXES: u32 = 16;
+
+/// A destination: key of the tables of whole addresses and, behind a length, of prefixes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AddressKey {
+    /// Of which generation. Two live side by side while one takes the other's place.
+    pub generation: u32,
+    /// Whose rules: [`SET_ALL`], or a server's own.
+    pub set: u16,
+    /// Port, 0 for every one.
+    pub port: u16,
+    /// In network byte order, IPv4 as its mapped IPv6 address.
+    pub address: [u8; 16],
+}
+
+/// Bits of an [`AddressKey`] before the address.
+pub const KEY_BITS: u32 = 64;
+/// Everybody's rules.
+pub const SET_ALL: u16 = 0;
+
+/// What the tables say of a destination.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Address {
+    /// Until when it is blocked, whatever else is said; nanoseconds since boot, 0 for not at all.
+    pub blocked_until_ns: u64,
+    /// Which declared server it belongs to, 0 for none.
+    pub server: u32,
+    /// Which rule gave the verdict, 0 for none.
+    pub rule: u32,
+    /// Which rule blocks it, 0 for none.
+    pub blocked_by: u32,
+    /// One of the `VERDICT_…` constants.
+    pub verdict: u8,
+    /// How much of the address the rule names that gave it: one more than its bits, 0 where there is none.
+    pub verdict_bits: u8,
+    /// Whether a denial is enforced and not only reported.
+    pub enforced: u8,
+    /// Always 0.
+    pub zero: u8,
+}
+
+/// Whose process one is: the connections of the servers that it descends from, nearest first, 0 where there are fewer.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Member {
+    /// A connection whose server this process is or descends from. Not all are servers'.
+    pub connections: [ConnectionId; MEMBERSHIPS],
+}
+
+/// How many servers one process can descend from.
+pub const MEMBERSHIPS: usize = 4;
+
+/// A message to an address without a connection was reported: of which socket, where to.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flow {
+    /// Cookie of the socket.
+    pub socket: u64,
+    /// As in [`ConnectInfo::address`].
+    pub address: [u8; 16],
+    /// Port.
+    pub port: u16,
+    /// Always 0.
+    pub zero: [u16; 3],
+}
+
+#[cfg(feature = "user")]
+mod pod {
+    // SAFETY: `repr(C)`, only integers, no padding, every bit pattern valid.
+    unsafe impl aya::Pod for super::ConnectInfo {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for super::Network {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for super::AddressKey {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for super::Address {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for super::Member {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for super::Flow {}
+}

@@ -1,0 +1,336 @@
+//! Connections: where a process may connect, and who is told of it.
+//!
+//! The hooks run before a TCP or UDP socket connects, and before a datagram is sent to an address. A destination is
+//! looked up in everybody's rules, and for the processes of a server in that server's own.
+
+use aya_ebpf::{
+    bindings::{BPF_F_NO_PREALLOC, bpf_sock_addr},
+    helpers::generated::{
+        bpf_get_current_cgroup_id, bpf_get_current_uid_gid, bpf_get_netns_cookie, bpf_get_socket_cookie, bpf_loop,
+    },
+    macros::map,
+    maps::{Array, HashMap, LpmTrie, LruHashMap, lpm_trie::Key},
+};
+use core::ffi::c_void;
+use mcpwarden_abi::{
+    Address, AddressKey, BECAUSE_BLOCKED, BECAUSE_DEFAULT, BECAUSE_DENIED, BECAUSE_EGRESS, BECAUSE_KNOWN,
+    ConnectInfo, ConnectionId, Counter, Flow, KEY_BITS, MEMBERSHIPS, Member, NETWORK_ANY_NETNS, NETWORK_DEFAULT_DENY,
+    NETWORK_ENFORCE, NETWORK_PORT_PREFIXES, NETWORK_PREFIXES, Network, RECORD_CONNECT, RecordHeader, SET_ALL,
+    VERDICT_ALLOW, VERDICT_DENY, VERDICT_NONE,
+};
+
+use crate::{
+    capture::RING,
+    channel,
+    kernel::{self, load, offset},
+    member,
+};
+
+/// What counts, and what counted before or will next.
+#[map(name = "NETWORK")]
+static NETWORK: Array<Network> = Array::with_max_entries(2, 0);
+
+/// Which of the two counts: 0 or 1, so that one byte changes and nobody can read half of it.
+#[map(name = "SELECTED")]
+static SELECTED: Array<u32> = Array::with_max_entries(1, 0);
+
+/// Rules for whole addresses. Room for two generations.
+#[map(name = "ADDRESSES")]
+static ADDRESSES: HashMap<AddressKey, Address> = HashMap::with_max_entries(32_768, BPF_F_NO_PREALLOC);
+
+/// Rules for prefixes that are no whole addresses. Room for two generations.
+#[map(name = "PREFIXES")]
+static PREFIXES: LpmTrie<AddressKey, Address> = LpmTrie::with_max_entries(32_768, BPF_F_NO_PREALLOC);
+
+/// When a socket's messages to an address were last told of; boot time, nanoseconds.
+#[map(name = "FLOWS")]
+static FLOWS: LruHashMap<Flow, u64> = LruHashMap::with_max_entries(8_192, 0);
+
+/// Messages of one socket to one address are told of once in this time.
+const FLOW_QUIET_NS: u64 = 10_000_000_000;
+
+/// Bits of the whole address.
+const WHOLE: u32 = 128;
+
+/// Let it happen.
+const PASS: i32 = 1;
+/// The caller gets EPERM.
+const REFUSE: i32 = 0;
+
+/// Where something goes.
+#[derive(Clone, Copy)]
+struct Destination {
+    /// As asked for.
+    asked: [u8; 16],
+    /// What it reaches: the unspecified address is the loopback.
+    address: [u8; 16],
+    port: u16,
+    loopback: bool,
+}
+
+/// What one set of rules says of a destination.
+#[derive(Clone, Copy)]
+struct Said {
+    verdict: u8,
+    enforced: bool,
+    blocked: bool,
+    blocked_by: u32,
+    server: u32,
+    rule: u32,
+}
+
+/// Nothing.
+const NOTHING: Said =
+    Said { verdict: VERDICT_NONE, enforced: false, blocked: false, blocked_by: 0, server: 0, rule: 0 };
+
+/// What comes of it.
+struct Judgement {
+    network: Network,
+    to: Destination,
+    /// The servers that the process belongs to, as far as they were not looked at.
+    member: Member,
+    /// What is said to everybody.
+    all: u8,
+    /// One of the `BECAUSE_…` constants.
+    because: u8,
+    enforced: bool,
+    /// Whether one of its servers was found.
+    served: bool,
+    rule: u32,
+    nearest: ConnectionId,
+}
+
+/// The address in the context of a hook for IPv4.
+///
+/// The words are in network byte order, as they lie in memory.
+#[inline(always)]
+pub fn ipv4(ctx: *mut bpf_sock_addr) -> [u32; 4] {
+    // SAFETY: a field of the hook's own context.
+    [0, 0, 0xffff_0000, unsafe { (*ctx).user_ip4 }]
+}
+
+/// The same for IPv6. Volatile, since the verifier wants each word read by itself.
+#[inline(always)]
+pub fn ipv6(ctx: *mut bpf_sock_addr) -> [u32; 4] {
+    // SAFETY: fields of the hook's own context.
+    unsafe {
+        [
+            core::ptr::read_volatile(&raw const (*ctx).user_ip6[0]),
+            core::ptr::read_volatile(&raw const (*ctx).user_ip6[1]),
+            core::ptr::read_volatile(&raw const (*ctx).user_ip6[2]),
+            core::ptr::read_volatile(&raw const (*ctx).user_ip6[3]),
+        ]
+    }
+}
+
+/// A socket is about to connect, or (`message`) a datagram about to be sent, to this address. What the hook is to return.
+#[inline(always)]
+pub fn decide(ctx: *mut bpf_sock_addr, address: [u32; 4], message: bool) -> i32 {
+    let Some(selected) = SELECTED.get_ptr(0) else { return PASS };
+    // SAFETY: a live map value. Read once: it may change meanwhile.
+    let Some(network) = NETWORK.get(unsafe { core::ptr::read_volatile(selected) }) else { return PASS };
+    let tgid: u32 = load(kernel::current(), offset!(task_tgid));
+    // SAFETY: a field of the hook's own context.
+    let to = destination(address, unsafe { (*ctx).user_port });
+    // SAFETY: a helper on the hook's own context.
+    let netns_cookie = unsafe { bpf_get_netns_cookie(ctx.cast()) };
+    let elsewhere =
+        to.loopback && network.flags & NETWORK_ANY_NETNS == 0 && netns_cookie != network.netns_cookie;
+    let all = if elsewhere { NOTHING } else { look_up(network, SET_ALL, &to) };
+
+    let mut judgement = Judgement {
+        network: *network,
+        to,
+        member: Member { connections: [0; MEMBERSHIPS] },
+        all: all.verdict,
+        because: BECAUSE_KNOWN,
+        enforced: false,
+        served: false,
+        rule: all.rule,
+        nearest: 0,
+    };
+    if all.blocked {
+        (judgement.because, judgement.enforced, judgement.rule) = (BECAUSE_BLOCKED, true, all.blocked_by);
+    } else if all.verdict == VERDICT_DENY {
+        (judgement.because, judgement.enforced) = (BECAUSE_DENIED, all.enforced);
+    }
+    if let Some(member) = member::of(tgid) {
+        judgement.member = *member;
+        // Perhaps a server's, only not known to be one yet.
+        judgement.nearest = member.connections[0];
+        // SAFETY: the callback's signature is the one bpf_loop wants, and `judgement` outlives the call.
+        unsafe {
+            bpf_loop(MEMBERSHIPS as u32, ask_server as *mut c_void, (&raw mut judgement).cast(), 0);
+        }
+    }
+    let denied = judgement.because != BECAUSE_KNOWN;
+    let refused = denied && judgement.enforced;
+    if denied || all.server != 0 || judgement.nearest != 0 {
+        // SAFETY: a helper on the hook's own context.
+        let socket = unsafe { bpf_get_socket_cookie(ctx.cast()) };
+        if !message || fresh(socket, &to) {
+            // SAFETY: fields of the hook's own context.
+            let (family, protocol) = unsafe { ((*ctx).family, (*ctx).protocol) };
+            let info = ConnectInfo {
+                start_ns: load(kernel::current(), offset!(task_start_boottime)),
+                // SAFETY: a helper without arguments.
+                cgroup_id: unsafe { bpf_get_current_cgroup_id() },
+                netns_cookie,
+                address: to.asked,
+                generation: judgement.network.generation,
+                server: all.server,
+                rule: judgement.rule,
+                // SAFETY: a helper without arguments.
+                uid: unsafe { bpf_get_current_uid_gid() } as u32,
+                port: to.port,
+                family: family as u16,
+                protocol: protocol as u8,
+                verdict: if denied { VERDICT_DENY } else { all.verdict },
+                enforced: refused as u8,
+                because: judgement.because,
+            };
+            tell(tgid, judgement.nearest, &info);
+        }
+    }
+    if refused { REFUSE } else { PASS }
+}
+
+/// One of the servers that the process belongs to: do its own rules let it connect? Returns 1 to end the loop.
+unsafe extern "C" fn ask_server(_index: u64, context: *mut c_void) -> i64 {
+    // SAFETY: bpf_loop hands back the pointer that `decide` gave it.
+    let judgement = unsafe { &mut *context.cast::<Judgement>() };
+    let [connection, second, third, fourth] = judgement.member.connections;
+    if connection == 0 {
+        return 1;
+    }
+    judgement.member.connections = [second, third, fourth, 0];
+    let Some(set) = channel::server_set(connection) else { return 0 };
+    if !judgement.served {
+        judgement.nearest = connection;
+    }
+    judgement.served = true;
+    let (because, verdict) = if set == SET_ALL {
+        let open = judgement.network.flags & NETWORK_DEFAULT_DENY == 0;
+        (BECAUSE_DEFAULT, if open { VERDICT_ALLOW } else { judgement.all })
+    } else {
+        (BECAUSE_EGRESS, look_up(&judgement.network, set, &judgement.to).verdict)
+    };
+    if verdict != VERDICT_ALLOW && judgement.because == BECAUSE_KNOWN {
+        judgement.because = because;
+        judgement.enforced = judgement.network.flags & NETWORK_ENFORCE != 0;
+        judgement.rule = 0;
+    }
+    0
+}
+
+/// What an address and a port (in network byte order) mean.
+#[inline(always)]
+fn destination(asked: [u32; 4], port: u32) -> Destination {
+    const LOOPBACK: u32 = u32::from_ne_bytes([127, 0, 0, 1]);
+    const ONE: u32 = u32::from_ne_bytes([0, 0, 0, 1]);
+    let mut words = asked;
+    let mapped = words[0] == 0 && words[1] == 0 && words[2] == 0xffff_0000;
+    let none = words[0] | words[1] | words[2] == 0;
+    if words[3] == 0 && mapped {
+        words[3] = LOOPBACK;
+    } else if words[3] == 0 && none {
+        words[3] = ONE;
+    }
+    let loopback = (mapped && words[3] & 0xff == 127) || (none && words[3] == ONE);
+    Destination { asked: bytes(asked), address: bytes(words), port: u16::from_be(port as u16), loopback }
+}
+
+#[inline(always)]
+fn bytes(words: [u32; 4]) -> [u8; 16] {
+    // SAFETY: as many bytes, and any are allowed.
+    unsafe { core::mem::transmute(words) }
+}
+
+/// What one set of rules says of a destination: the more of the address a rule names, the more it counts; where two
+/// name as much, the one that names the port.
+#[inline(always)]
+fn look_up(network: &Network, set: u16, to: &Destination) -> Said {
+    let key = AddressKey { generation: network.generation, set, port: to.port, address: to.address };
+    let port = find(key, network.flags & NETWORK_PORT_PREFIXES != 0);
+    let any = find(AddressKey { port: 0, ..key }, network.flags & NETWORK_PREFIXES != 0);
+    let mut said = NOTHING;
+    let (mut bits, mut until) = (0, 0);
+    for found in [any, port] {
+        let Some(found) = found else { continue };
+        // SAFETY: a live map value.
+        let found = unsafe { &*found };
+        if found.server != 0 {
+            said.server = found.server;
+        }
+        if found.blocked_until_ns > until && found.blocked_until_ns > channel::now() {
+            until = found.blocked_until_ns;
+            said.blocked_by = found.blocked_by;
+        }
+        if found.verdict != VERDICT_NONE && found.verdict_bits >= bits {
+            bits = found.verdict_bits;
+            said.verdict = found.verdict;
+            said.enforced = found.enforced != 0;
+            said.rule = found.rule;
+        }
+    }
+    said.blocked = until != 0;
+    said
+}
+
+#[inline(always)]
+fn find(key: AddressKey, prefixes: bool) -> Option<*const Address> {
+    if let Some(found) = ADDRESSES.get_ptr(&key) {
+        return Some(found);
+    }
+    if !prefixes {
+        return None;
+    }
+    PREFIXES.get(Key::new(KEY_BITS + WHOLE, key)).map(|found| found as *const Address)
+}
+
+/// Whether this socket's messages to there are to be told of now.
+#[inline(always)]
+fn fresh(socket: u64, to: &Destination) -> bool {
+    let flow = Flow { socket, address: to.asked, port: to.port, zero: [0; 3] };
+    let now = channel::now();
+    if let Some(last) = FLOWS.get_ptr(&flow) {
+        // SAFETY: a live map value.
+        if now - unsafe { *last } < FLOW_QUIET_NS {
+            channel::count(Counter::MessagesRepeated, 1);
+            return false;
+        }
+    }
+    let _ = FLOWS.insert(&flow, &now, 0);
+    true
+}
+
+/// A connection's record as it lies in the ring.
+#[repr(C)]
+struct ConnectRecord {
+    header: RecordHeader,
+    info: ConnectInfo,
+}
+
+#[inline(always)]
+fn tell(tgid: u32, connection: ConnectionId, info: &ConnectInfo) {
+    let Some(mut entry) = RING.reserve::<ConnectRecord>(0) else {
+        channel::count(Counter::ConnectsUntold, 1);
+        return;
+    };
+    entry.write(ConnectRecord {
+        header: RecordHeader {
+            kind: RECORD_CONNECT,
+            direction: 0,
+            cause: 0,
+            flags: 0,
+            length: size_of::<ConnectInfo>() as u32,
+            time_ns: channel::now(),
+            connection,
+            offset: 0,
+            pid: tgid,
+            value: 0,
+        },
+        info: *info,
+    });
+    entry.submit(0);
+}
