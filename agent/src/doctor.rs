@@ -91,6 +91,12 @@ fn hooks() -> Vec<Row> {
                 });
             }
             rows.push(Row {
+                name: "raw, UDP-Lite, vsock".into(),
+                verdict: Verdict::Off,
+                detail: "no kernel has a hook for them: what is sent over such sockets is neither seen nor denied"
+                    .into(),
+            });
+            rows.push(Row {
                 name: "backend tracepoints".into(),
                 verdict: if broken { Verdict::Broken } else { Verdict::Works },
                 detail: "captures at the exit of system calls; in use".into(),
@@ -115,6 +121,7 @@ fn advice(hook: &str) -> &'static str {
     };
     match hook.split('/').next().unwrap_or_default() {
         "tracepoint" if !mounted() => "; mount -t tracefs none /sys/kernel/tracing",
+        "cgroup" => "; boot a kernel with CONFIG_CGROUP_BPF=y",
         "tp_btf" | "iter" => "; boot a kernel with CONFIG_BPF_EVENTS=y and CONFIG_DEBUG_INFO_BTF=y",
         _ => "",
     }
@@ -125,7 +132,6 @@ fn not_yet() -> Vec<Row> {
     let parts = [
         ("backend trampolines", "captures at a lower cost", ProgramType::Tracing),
         ("gate", "stops messages (BPF LSM)", ProgramType::Lsm(LsmAttachType::Mac)),
-        ("cgroup/connect", "watches and stops connections", ProgramType::CgroupSockAddr),
     ];
     let rows = parts.into_iter().map(|(name, purpose, kind)| {
         let kernel = match is_program_supported(kind) {
@@ -152,6 +158,8 @@ fn purpose(hook: &str) -> &'static str {
         "sched_process_exit" => "sees servers end",
         "sys_exit" => "captures what clients write and read",
         "io_uring_complete" => "captures what goes through io_uring",
+        "connect4" | "connect6" => "sees and denies connections (TCP with MPTCP and fast open, UDP, io_uring)",
+        "sendmsg4" | "sendmsg6" => "sees and denies datagrams that are sent without a connection",
         "task_file" => "finds servers that already run, and who holds which channel",
         _ => "",
     }

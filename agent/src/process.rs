@@ -1,5 +1,7 @@
 //! What /proc tells of a process, where the kernel half could not say it.
 
+use std::collections::BTreeMap;
+
 use mcpwarden_policy::Process;
 
 /// Longest command line that is kept. Bytes.
@@ -36,6 +38,20 @@ pub fn complete(process: &mut Process) {
     if process.uid.is_none() {
         process.uid = entry.status().ok().map(|status| status.ruid);
     }
+}
+
+/// Completes what tells one process from others on the machine: its executable and its cgroup.
+pub fn whereabouts(process: &mut Process) {
+    let Ok(entry) = procfs::process::Process::new(process.pid as i32) else { return };
+    process.executable = entry.exe().ok().map(|path| path.to_string_lossy().into_owned());
+    process.cgroup = cgroup(process.pid);
+}
+
+/// Who the parent of each process is.
+pub fn parents() -> BTreeMap<u32, u32> {
+    let Ok(all) = procfs::process::all_processes() else { return BTreeMap::new() };
+    let stats = all.filter_map(|process| process.ok()?.stat().ok());
+    stats.map(|stat| (stat.pid.unsigned_abs(), stat.ppid.unsigned_abs())).collect()
 }
 
 /// The path of a process in the cgroup v2 tree (`0::/user.slice/…` in /proc/PID/cgroup).

@@ -4,7 +4,7 @@
 //! - [`transcript`] says what both sides of a connection really exchanged, and compares it with the events.
 //! - [`replay`] plays recorded transcripts again.
 //! - [`clients`] runs the official MCP clients against real servers; [`peer`] makes the test itself a client, or runs ours.
-//! - [`containers`] has a container engine.
+//! - [`containers`] has a container engine; [`dial`] knows every way to reach an address.
 //! - [`gate::Gate`] holds a script up until the test has done what has to be done in between.
 //! - [`http_server::HttpServer`] is an MCP server over HTTP, well-behaved or not.
 //! - [`patience`] says how long is too long.
@@ -16,6 +16,7 @@
 pub mod agent;
 pub mod clients;
 pub mod containers;
+pub mod dial;
 pub mod framing;
 pub mod gate;
 pub mod http_server;

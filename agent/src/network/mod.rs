@@ -1,0 +1,326 @@
+//! Where processes connect: rules and names become the kernel half's tables, its records become the policy core's input.
+
+mod names;
+mod resolver;
+
+use std::{
+    collections::{HashMap, VecDeque},
+    net::{IpAddr, Ipv6Addr, SocketAddr},
+    time::{Duration, Instant},
+};
+
+use mcpwarden_abi::{
+    self as abi, Address, BECAUSE_BLOCKED, BECAUSE_DEFAULT, BECAUSE_DENIED, BECAUSE_EGRESS, ConnectInfo,
+    RecordHeader, SET_ALL,
+};
+use mcpwarden_policy::{
+    Connect, ConnectionId, Process, ServerId,
+    config::{AllowDeny, Config, NetworkNamespace},
+    event::{Family, Protocol},
+    network::{Block, Entry, NetworkRules, Table, TableFull, Verdict, names_of},
+};
+use nix::libc;
+use tokio::task::JoinHandle;
+
+use crate::{
+    clock::Clock,
+    kernel::addresses::{Addresses, InstallError, Rule},
+    process,
+};
+use names::{Names, Ttl};
+use resolver::Answer;
+
+/// How long the start waits for the addresses of names.
+const FIRST_ANSWERS: Duration = Duration::from_secs(3);
+/// Generations of the table whose numbers are still understood: their records may lie in the ring.
+const GENERATIONS: usize = 8;
+/// Processes whose executable and cgroup are remembered.
+const PROCESSES: usize = 1024;
+
+/// Why rules do not become the kernel's.
+#[derive(Debug, thiserror::Error)]
+pub enum NetworkError {
+    /// They are too many.
+    #[error(transparent)]
+    Full(#[from] TableFull),
+    /// The kernel's tables refuse.
+    #[error(transparent)]
+    Install(#[from] InstallError),
+    /// The network namespace of the agent has no number.
+    #[error("cannot tell the network namespace: {0}")]
+    Namespace(std::io::Error),
+}
+
+/// What was refused or failed, in numbers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NetworkCounters {
+    /// Names that could not be resolved, each time.
+    pub names_unanswered: u64,
+    /// Addresses that were one too many for their name.
+    pub name_addresses_refused: u64,
+    /// Tables that were not installed: the one before still counts.
+    pub tables_refused: u64,
+    /// Connections that were judged by a table that is forgotten: their rule cannot be told.
+    pub judged_by_forgotten: u64,
+}
+
+/// All that is known of where processes may connect.
+pub struct Network {
+    rules: NetworkRules,
+    blocks: Vec<Block>,
+    names: Names,
+    servers: Vec<SocketAddr>,
+    flags: u32,
+    netns_cookie: u64,
+    /// By generation, the latest last.
+    tables: VecDeque<(u32, Table)>,
+    /// Names that are being asked for.
+    asking: Option<JoinHandle<Vec<(String, Answer)>>>,
+    known: HashMap<(u32, u64), Process>,
+    counters: NetworkCounters,
+    said: Vec<String>,
+}
+
+impl Network {
+    /// The rules of a configuration. Nothing is asked or installed yet.
+    pub fn new(config: &Config) -> Result<Self, NetworkError> {
+        let rules = NetworkRules::of(config);
+        let settings = &config.network;
+        let flag = |on: bool, flag: u32| if on { flag } else { 0 };
+        let flags = flag(rules.enforced, abi::NETWORK_ENFORCE)
+            | flag(settings.default == AllowDeny::Deny, abi::NETWORK_DEFAULT_DENY)
+            | flag(settings.netns == NetworkNamespace::Any, abi::NETWORK_ANY_NETNS);
+        let ttl = Ttl { min: settings.resolver.min_ttl.0, max: settings.resolver.max_ttl.0 };
+        Ok(Self {
+            names: Names::new(names_of(&rules, &[]), ttl, Instant::now()),
+            servers: settings.resolver.addresses(),
+            rules,
+            blocks: Vec::new(),
+            flags,
+            netns_cookie: netns_cookie().map_err(NetworkError::Namespace)?,
+            tables: VecDeque::new(),
+            asking: None,
+            known: HashMap::new(),
+            counters: NetworkCounters::default(),
+            said: Vec::new(),
+        })
+    }
+
+    /// Asks for all names, not longer than is good for a start, and installs the first table.
+    pub async fn start(&mut self, addresses: &mut Addresses, clock: &Clock) -> Result<(), NetworkError> {
+        let due = self.names.due(Instant::now());
+        if !due.is_empty() {
+            let asked = resolver::ask(due.clone(), &self.servers);
+            let late = |name| (name, Err("no answer yet; it is asked for again".to_owned()));
+            let answers = match tokio::time::timeout(FIRST_ANSWERS, asked).await {
+                Ok(answers) => answers,
+                Err(_) => due.into_iter().map(late).collect(),
+            };
+            self.take(answers);
+        }
+        self.install(addresses, clock)
+    }
+
+    /// Compiles the table and makes it count. On an error the one before still does.
+    fn install(&mut self, addresses: &mut Addresses, clock: &Clock) -> Result<(), NetworkError> {
+        let result = Table::compile(&self.rules, &self.names.addresses(), &self.blocks)
+            .map_err(NetworkError::from)
+            .and_then(|table| {
+                let rules: Vec<Rule> = table.entries().iter().map(|entry| rule(entry, clock)).collect();
+                Ok((addresses.install(&rules, self.netns_cookie, self.flags)?, table))
+            });
+        match result {
+            Ok((generation, table)) => {
+                self.say(table.notes());
+                if self.tables.len() >= GENERATIONS {
+                    self.tables.pop_front();
+                }
+                self.tables.push_back((generation, table));
+                Ok(())
+            }
+            Err(error) => {
+                self.counters.tables_refused += 1;
+                Err(error)
+            }
+        }
+    }
+
+    /// Says on standard error what was not said with the table before.
+    fn say(&mut self, notes: &[String]) {
+        for note in notes.iter().filter(|note| !self.said.contains(note)) {
+            anstream::eprintln!("network: {note}");
+        }
+        self.said = notes.to_vec();
+    }
+
+    /// Which set of rules holds for the processes of a server.
+    pub fn set_of(&self, server: &ServerId) -> u16 {
+        let set = self.tables.back().map_or(0, |(_, table)| table.set_of(server));
+        u16::try_from(set).unwrap_or(SET_ALL)
+    }
+
+    /// When a name is to be asked for; `None` where there are none, or some are being asked for.
+    pub fn next_due(&self) -> Option<Instant> {
+        if self.asking.is_some() { None } else { self.names.next_due() }
+    }
+
+    /// Asks for the names that are due.
+    pub fn ask(&mut self) {
+        let due = self.names.due(Instant::now());
+        if self.asking.is_none() && !due.is_empty() {
+            let servers = self.servers.clone();
+            self.asking = Some(tokio::spawn(async move { resolver::ask(due, &servers).await }));
+        }
+    }
+
+    /// Waits for the names that are being asked for; for ever where none are.
+    pub async fn answers(&mut self) -> Vec<(String, Answer)> {
+        let Some(asking) = &mut self.asking else { return std::future::pending().await };
+        let answers = asking.await;
+        self.asking = None;
+        // It ends before it is done only where the runtime ends.
+        answers.unwrap_or_default()
+    }
+
+    /// Takes in what names have, and installs a table where that changes anything.
+    pub fn answered(&mut self, answers: Vec<(String, Answer)>, addresses: &mut Addresses, clock: &Clock) {
+        if self.take(answers)
+            && let Err(error) = self.install(addresses, clock)
+        {
+            anstream::eprintln!("network: {error}; the rules of before still count");
+        }
+    }
+
+    /// Whether any name has other addresses than before.
+    fn take(&mut self, answers: Vec<(String, Answer)>) -> bool {
+        let now = Instant::now();
+        let mut changed = false;
+        for (name, answer) in answers {
+            match answer {
+                Ok((addresses, ttl)) => changed |= self.names.answered(&name, &addresses, ttl, now),
+                Err(why) => {
+                    anstream::eprintln!("network: {name} cannot be resolved: {why}");
+                    self.names.failed(&name, why, now);
+                }
+            }
+        }
+        self.counters.names_unanswered = self.names.failures();
+        self.counters.name_addresses_refused = self.names.refused();
+        changed
+    }
+
+    /// What was refused or failed so far.
+    pub fn counters(&self) -> NetworkCounters {
+        self.counters
+    }
+
+    /// What a record of the kernel half says, for the policy core. `None` of what the agent itself does.
+    pub fn connect(&mut self, header: &RecordHeader, info: &ConnectInfo, clock: &Clock) -> Option<Connect> {
+        if header.pid == std::process::id() {
+            return None;
+        }
+        let process = self.process(header, info);
+        let table = self.tables.iter().find(|(generation, _)| *generation == info.generation);
+        self.counters.judged_by_forgotten += u64::from(table.is_none());
+        let table = table.map(|(_, table)| table);
+        let rule = table.and_then(|table| table.rules().get(index(info.rule)?));
+        let server = table.and_then(|table| table.servers().get(index(info.server)?));
+        let reason = match info.because {
+            BECAUSE_DENIED | BECAUSE_BLOCKED => rule.map(ToString::to_string),
+            BECAUSE_EGRESS => Some("the server's egress does not name it".to_owned()),
+            BECAUSE_DEFAULT => {
+                Some("network.default is deny, and no rule of network.allow names it".to_owned())
+            }
+            _ => None,
+        };
+        Some(Connect {
+            time: clock.wall(header.time_ns),
+            connection: (header.connection != 0).then_some(ConnectionId(header.connection)),
+            process,
+            address: IpAddr::V6(Ipv6Addr::from(info.address)).to_canonical(),
+            port: info.port,
+            protocol: match i32::from(info.protocol) {
+                libc::IPPROTO_TCP => Protocol::Tcp,
+                libc::IPPROTO_UDP => Protocol::Udp,
+                _ => Protocol::Other(info.protocol),
+            },
+            family: match i32::from(info.family) {
+                libc::AF_INET => Family::Ipv4,
+                _ => Family::Ipv6,
+            },
+            name: None,
+            server: server.map(|server| (server.id.clone(), server.kind)),
+            verdict: if info.verdict == abi::VERDICT_DENY { Verdict::Deny } else { Verdict::Allow },
+            enforced: info.enforced != 0,
+            reason,
+        })
+    }
+
+    /// Who connects. A process is asked about once, since it may connect thousands of times a second.
+    fn process(&mut self, header: &RecordHeader, info: &ConnectInfo) -> Process {
+        let key = (header.pid, info.start_ns);
+        if let Some(known) = self.known.get(&key) {
+            return known.clone();
+        }
+        if self.known.len() >= PROCESSES {
+            self.known.clear();
+        }
+        let mut process = Process {
+            pid: header.pid,
+            start_ns: info.start_ns,
+            uid: Some(info.uid),
+            cgroup_id: Some(info.cgroup_id),
+            ..Process::default()
+        };
+        process::whereabouts(&mut process);
+        self.known.insert(key, process.clone());
+        process
+    }
+}
+
+/// The place in a list that the kernel half counts from 1.
+fn index(number: u32) -> Option<usize> {
+    usize::try_from(number).ok()?.checked_sub(1)
+}
+
+/// An entry as the kernel half wants it.
+fn rule(entry: &Entry, clock: &Clock) -> Rule {
+    Rule {
+        set: u16::try_from(entry.set).unwrap_or(SET_ALL),
+        port: entry.port,
+        address: entry.prefix.address(),
+        bits: entry.prefix.bits(),
+        said: Address {
+            blocked_until_ns: entry.blocked_until.map_or(0, |until| clock.boot(until)),
+            server: entry.server,
+            rule: entry.rule,
+            blocked_by: entry.blocked_by,
+            verdict: match entry.verdict {
+                None => abi::VERDICT_NONE,
+                Some(Verdict::Allow) => abi::VERDICT_ALLOW,
+                Some(Verdict::Deny) => abi::VERDICT_DENY,
+            },
+            verdict_bits: entry.verdict_bits,
+            enforced: u8::from(entry.enforced),
+            zero: 0,
+        },
+    }
+}
+
+/// The number of this process's network namespace (`SO_NETNS_COOKIE`, Linux 5.14).
+fn netns_cookie() -> std::io::Result<u64> {
+    let socket = std::net::UdpSocket::bind((std::net::Ipv4Addr::LOCALHOST, 0))?;
+    let mut cookie = 0u64;
+    let mut length = size_of::<u64>() as libc::socklen_t;
+    // SAFETY: the option is of 8 bytes, and both pointers are to live values.
+    let result = unsafe {
+        libc::getsockopt(
+            std::os::fd::AsRawFd::as_raw_fd(&socket),
+            libc::SOL_SOCKET,
+            libc::SO_NETNS_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut length,
+        )
+    };
+    if result == 0 { Ok(cookie) } else { Err(std::io::Error::last_os_error()) }
+}

@@ -1,0 +1,86 @@
+//! An MCP server that connects to where it is told to: by itself, through a child, or through one that nobody's child is.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use clap::Parser;
+use mcpwarden_tests::dial::Way;
+use mcpwarden_tests::mini_server::{MiniServer, ServerOptions, Tool};
+use serde_json::{Value, json};
+
+/// An MCP server with a tool `dial` that reaches an address.
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    options: ServerOptions,
+    /// Be no server: reach this address so (WAY ADDRESS), and print what came of it
+    #[arg(long, num_args = 2, value_names = ["WAY", "ADDRESS"])]
+    once: Option<Vec<String>>,
+}
+
+fn main() -> Result<()> {
+    let cli = Cli::parse();
+    if let Some([way, address]) = cli.once.as_deref() {
+        let outcome = way.parse::<Way>()?.dial(address.parse().context("no address")?);
+        return writeln!(std::io::stdout(), "{outcome:?}").context("cannot print");
+    }
+    let dial = Tool {
+        definition: json!({
+            "name": "dial",
+            "description": "Reaches an address.",
+            "inputSchema": {
+                "type": "object",
+                "properties": {
+                    "way": {"type": "string"},
+                    "address": {"type": "string"},
+                    "who": {"enum": ["server", "child", "orphan"]},
+                },
+                "required": ["way", "address", "who"],
+            },
+        }),
+        call,
+    };
+    MiniServer::new("dialing-server", cli.options, vec![dial]).serve()
+}
+
+fn call(arguments: &Value) -> Result<String, String> {
+    let text = |name: &str| arguments[name].as_str().unwrap_or_default().to_owned();
+    let dial = || -> Result<String> {
+        let (way, address) = (text("way"), text("address"));
+        match text("who").as_str() {
+            "server" => Ok(format!("{:?}", way.parse::<Way>()?.dial(address.parse()?))),
+            "child" => {
+                let output = Command::new(std::env::current_exe()?).args(["--once", &way, &address]).output()?;
+                Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+            }
+            _ => orphan(&way, &address),
+        }
+    };
+    dial().map_err(|error| format!("{error:#}"))
+}
+
+/// A grandchild in a session of its own, whose parent ends before it connects.
+fn orphan(way: &str, address: &str) -> Result<String> {
+    let directory = tempfile::tempdir()?;
+    let report = directory.path().join("report");
+    let script = r#"(setsid sh -c 'sleep 0.2; "$0" --once "$1" "$2" > "$3.part"; mv "$3.part" "$3"' "$0" "$1" "$2" "$3" &)"#;
+    let status = Command::new("sh")
+        .args(["-c", script])
+        .arg(std::env::current_exe()?)
+        .args([way, address])
+        .arg(&report)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()?;
+    anyhow::ensure!(status.success(), "the shell ended with {status}");
+    for _ in 0..1_000 {
+        if let Ok(text) = std::fs::read_to_string(&report) {
+            return Ok(text.trim().to_owned());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    anyhow::bail!("the grandchild said nothing")
+}

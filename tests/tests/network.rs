@@ -1,0 +1,262 @@
+//! Connections: who is told of them, what is denied, and what is left alone.
+//!
+//! Everything goes to listeners of the test's own on the loopback.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+
+use anyhow::{Context as _, Result, ensure};
+use mcpwarden_tests::agent::{Agent, is};
+use mcpwarden_tests::dial::{LOOPBACK_V6, Outcome, WAYS, Way, is_known, loopback_names};
+use mcpwarden_tests::peer::{Peer, initialize, server};
+use mcpwarden_tests::wiring::Wiring;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A TCP and a UDP listener on one port of both loopbacks; what comes in is counted.
+struct Listener {
+    port: u16,
+    accepted: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Listener {
+    fn start() -> Result<Self> {
+        for _ in 0..20 {
+            let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+            let port = tcp.local_addr()?.port();
+            let (Ok(tcp6), Ok(udp), Ok(udp6)) = (
+                TcpListener::bind((LOOPBACK_V6, port)),
+                UdpSocket::bind((Ipv4Addr::LOCALHOST, port)),
+                UdpSocket::bind((LOOPBACK_V6, port)),
+            ) else {
+                continue;
+            };
+            let (accepted, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+            let mut threads = Vec::new();
+            for tcp in [tcp, tcp6] {
+                let (accepted, stop) = (Arc::clone(&accepted), Arc::clone(&stop));
+                threads.push(thread::spawn(move || {
+                    for connection in tcp.incoming() {
+                        if stop.load(Ordering::Relaxed) {
+                            break;
+                        }
+                        accepted.fetch_add(u64::from(connection.is_ok()), Ordering::Relaxed);
+                    }
+                }));
+            }
+            // Held for what is sent to them, which nobody reads.
+            threads.push(thread::spawn(move || {
+                let _both = (udp, udp6);
+                thread::park();
+            }));
+            return Ok(Self { port, accepted, stop, threads });
+        }
+        anyhow::bail!("no port is free for all four")
+    }
+
+    fn at(&self, ip: impl Into<IpAddr>) -> SocketAddr {
+        (ip.into(), self.port).into()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for ip in [IpAddr::from(Ipv4Addr::LOCALHOST), LOOPBACK_V6] {
+            let _ = std::net::TcpStream::connect((ip, self.port));
+        }
+        for thread in self.threads.drain(..) {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A configuration file.
+fn configured(text: &str) -> Result<(TempDir, String)> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("config.yaml");
+    fs::write(&path, text).context("cannot write the configuration")?;
+    Ok((directory, path.display().to_string()))
+}
+
+fn connections(agent: &Agent, port: u16) -> Vec<Value> {
+    let ends = format!(":{port}");
+    let about = |event: &Value| {
+        is(event, "mcp_network_connection")
+            && event["remote_addr"].as_str().is_some_and(|address| address.ends_with(&ends))
+    };
+    agent.events().into_iter().filter(about).collect()
+}
+
+/// Each way that this kernel knows, to each address: how often it got through of `times`.
+fn got_through(to: &[SocketAddr], times: usize) -> Result<Vec<(Way, SocketAddr, usize, usize)>> {
+    let mut table = Vec::new();
+    for way in WAYS {
+        for address in to.iter().copied().filter(|address| way.fits(address.ip())) {
+            let (mut through, mut denied) = (0, 0);
+            for _ in 0..times {
+                let outcome = way.dial(address);
+                if !is_known(outcome).with_context(|| format!("{way:?} {address}"))? {
+                    println!("SKIPPED: this kernel does not know {way:?} to {address}: {outcome:?}");
+                    break;
+                }
+                through += usize::from(outcome == Outcome::Through);
+                denied += usize::from(outcome == Outcome::Denied);
+            }
+            table.push((way, address, through, denied));
+        }
+    }
+    Ok(table)
+}
+
+/// Of each of these ways to each of these addresses. 36 or so pairs.
+const TIMES: usize = 300;
+
+#[test]
+fn a_denied_address_is_reached_no_way_and_others_are() -> Result<()> {
+    let (denied, other) = (Listener::start()?, Listener::start()?);
+    let (_directory, config) = configured(&format!(
+        "network: {{ deny: [{{ host: localhost, port: {}, reason: a test }}] }}\nenforcement: {{ network: deny }}\n",
+        denied.port
+    ))?;
+    let agent = Agent::start(&["--config", &config])?;
+    let to = |listener: &Listener| {
+        let mut all = loopback_names(listener.port).to_vec();
+        all.push(listener.at(LOOPBACK_V6));
+        all
+    };
+    let mut tried = 0;
+    for (way, address, through, refused) in got_through(&to(&denied), TIMES)? {
+        ensure!(through == 0, "{way:?} to {address} got through {through} times");
+        tried += refused;
+    }
+    ensure!(tried >= 10_000, "only {tried} were tried");
+    let before = denied.accepted.load(Ordering::Relaxed);
+    ensure!(before == 0, "the listener accepted {before}");
+    let mut hindered = 0;
+    for (way, address, through, refused) in got_through(&to(&other), TIMES)? {
+        ensure!(refused == 0, "{way:?} to {address} was hindered {refused} times");
+        hindered += through;
+    }
+    ensure!(hindered >= 10_000, "only {hindered} were tried");
+
+    agent.settle();
+    let events = connections(&agent, denied.port);
+    let own = u64::from(std::process::id());
+    for event in &events {
+        let expected = json!(["block", true, own]);
+        let found = json!([event["action"], event["enforced"], event["pid"]]);
+        ensure!(found == expected, "{event}");
+        ensure!(event["reason"].as_str().is_some_and(|why| why.contains("a test")), "{event}");
+        ensure!(event["executable"].is_string() && event["cgroup_id"].is_u64(), "{event}");
+    }
+    let tcp = events.iter().filter(|event| event["protocol"] == "tcp").count();
+    ensure!(tcp >= 5 * TIMES, "each connection is an event, and {tcp} were");
+    ensure!(events.iter().any(|event| event["protocol"] == "udp"), "no event of a datagram");
+    ensure!(connections(&agent, other.port).is_empty(), "others' connections are nobody's business");
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn what_is_only_observed_is_let_through() -> Result<()> {
+    let listener = Listener::start()?;
+    let (_directory, config) = configured(&format!(
+        "servers: [{{ id: remote, type: http, url: \"http://127.0.0.1:{}/mcp\" }}]\n\
+         network: {{ deny: [\"10.0.0.0/8\", \"127.0.0.0/8:{}\"] }}\n",
+        listener.port,
+        listener.port + 1,
+    ))?;
+    let agent = Agent::start(&["--config", &config])?;
+    ensure!(Way::Tcp.dial(listener.at(Ipv4Addr::LOCALHOST)) == Outcome::Through, "a declared server");
+    let next = SocketAddr::from((Ipv4Addr::LOCALHOST, listener.port + 1));
+    ensure!(Way::Udp.dial(next) == Outcome::Through, "denied, and only observed");
+    let known = agent.wait_for("a connection to a declared server", |event| {
+        is(event, "mcp_network_connection") && event["server_id"] == "remote"
+    })?;
+    ensure!(known["action"] == "allow" && known["protocol"] == "tcp", "{known}");
+    let denied = agent.wait_for("what would be denied", |event| {
+        is(event, "mcp_network_connection") && event["action"] == "block"
+    })?;
+    ensure!(denied["enforced"] == false && denied["protocol"] == "udp", "{denied}");
+    agent.stop()?;
+    Ok(())
+}
+
+/// A call of the tool `dial`.
+fn dial(peer: &mut Peer, id: u64, who: &str, to: SocketAddr) -> Result<String> {
+    let arguments = json!({"way": "Tcp", "address": to.to_string(), "who": who});
+    let params = json!({"name": "dial", "arguments": arguments});
+    let answer = peer.ask(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}))?;
+    let text = answer["result"]["content"][0]["text"].as_str();
+    text.map(str::to_owned).with_context(|| format!("{answer}"))
+}
+
+#[test]
+fn what_a_server_connects_to_is_its_own() -> Result<()> {
+    let listener = Listener::start()?;
+    let to = listener.at(Ipv4Addr::LOCALHOST);
+    let agent = Agent::start(&[])?;
+    let mut peer = Peer::start(Wiring::Pipes, &mut server("dialing-server"))?;
+    peer.ask(&initialize(1))?;
+    let connection = agent.connection_of_server(peer.pid())?;
+    for (id, who) in [(2, "server"), (3, "child"), (4, "orphan")] {
+        ensure!(dial(&mut peer, id, who, to)? == "Through", "{who}");
+    }
+    // Not the server's.
+    ensure!(Way::Tcp.dial(to) == Outcome::Through, "the client");
+    agent.settle();
+    let events: Vec<Value> =
+        agent.events().into_iter().filter(|event| is(event, "mcp_server_egress")).collect();
+    let facts: Vec<Value> = events
+        .iter()
+        .map(|event| {
+            json!([event["connection"], event["remote_addr"], event["first_seen"], event["severity"], event["action"]])
+        })
+        .collect();
+    let expected: Vec<Value> = [true, false, false]
+        .map(|first| json!([connection, to.to_string(), first, "low", "allow"]))
+        .to_vec();
+    ensure!(facts == expected, "{events:#?}");
+    let pids: std::collections::BTreeSet<u64> = events.iter().filter_map(|event| event["pid"].as_u64()).collect();
+    ensure!(pids.len() == 3 && pids.contains(&u64::from(peer.pid())), "{pids:?}");
+    peer.close()?;
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn a_server_that_must_not_connect_does_not() -> Result<()> {
+    let (allowed, other) = (Listener::start()?, Listener::start()?);
+    for (egress, through) in [("none".to_owned(), false), (format!("[\"localhost:{}\"]", allowed.port), true)] {
+        let (_directory, config) = configured(&format!(
+            "servers: [{{ id: dialer, command: \"*dialing-server\", egress: {egress} }}]\nenforcement: {{ network: deny }}\n",
+        ))?;
+        let agent = Agent::start(&["--config", &config])?;
+        let mut peer = Peer::start(Wiring::Pipes, &mut server("dialing-server"))?;
+        peer.ask(&initialize(1))?;
+        agent.connection_of_server(peer.pid())?;
+        for (id, who) in [(2, "server"), (3, "child"), (4, "orphan")] {
+            let there = dial(&mut peer, id, who, allowed.at(Ipv4Addr::LOCALHOST))?;
+            ensure!(there == if through { "Through" } else { "Denied" }, "{egress} {who}: {there}");
+            let elsewhere = dial(&mut peer, id + 10, who, other.at(Ipv4Addr::LOCALHOST))?;
+            ensure!(elsewhere == "Denied", "{egress} {who}: {elsewhere}");
+        }
+        // The client is not the server.
+        ensure!(Way::Tcp.dial(other.at(Ipv4Addr::LOCALHOST)) == Outcome::Through, "the client");
+        let event = agent.wait_for("the attempt", |event| {
+            is(event, "mcp_server_egress") && event["action"] == "block"
+        })?;
+        let found = json!([event["enforced"], event["severity"], event["server_id"]]);
+        ensure!(found == json!([true, "high", "dialer"]), "{event}");
+        peer.close()?;
+        agent.stop()?;
+    }
+    Ok(())
+}
