@@ -33,11 +33,16 @@ pub use traffic::{
 use crate::ids::{ConnectionId, ServerId, SessionId, Timestamp};
 
 /// How a server is reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ServerType {
     /// A process that is spoken to over its standard input and output.
+    #[default]
     Stdio,
+    /// An address that is spoken to over streamable HTTP.
+    Http,
+    /// An address that is spoken to over HTTP with server-sent events, the older transport.
+    Sse,
 }
 
 /// One record of something that happened.
