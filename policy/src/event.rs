@@ -8,6 +8,7 @@ mod approval;
 mod detection;
 mod json;
 mod judgement;
+mod network;
 mod server;
 mod traffic;
 
@@ -22,6 +23,7 @@ pub use judgement::{
     Action, CrossServerBlocked, Decided, DefinitionChanged, Detected, ListChanged, ListKind, RelatedCall,
     RequestBlocked, RequestWarned, Subject, ToolChanged, ToolRemoved,
 };
+pub use network::{Connecting, Family, NetworkConnection, Protocol, ServerEgress};
 pub use server::{
     Identity, MatchedBy, PerDirection, ProcessInfo, ServerExited, ServerInitialized, ServerStarted,
 };
@@ -176,6 +178,10 @@ bodies! {
     ToolResult = "mcp_tool_result",
     /// Any other message; only when asked for (`--verbose`).
     Message = "mcp_message",
+    /// Somebody connects to a declared server, or to what is denied.
+    NetworkConnection = "mcp_network_connection",
+    /// A process of a server connects to something.
+    ServerEgress = "mcp_server_egress",
     /// A server ended.
     ServerExited = "mcp_server_exited",
     /// Bytes of a stream were not seen.

@@ -46,7 +46,7 @@ pub mod wire;
 
 pub use discovery::{Declared, NamePatterns};
 pub use engine::{
-    Approve, Counters, Engine, EngineConfig, EngineLimits, Exec, ExitStatus, Input, Inspect, Output,
+    Approve, Connect, Counters, Engine, EngineConfig, EngineLimits, Exec, ExitStatus, Input, Inspect, Output,
     Payloads, Process,
 };
 pub use event::{Event, EventBody, GapCause};
