@@ -11,13 +11,14 @@
 //! | `check` | the tree against the schema |
 //! | `rules` | what no schema says, and warnings |
 //! | `values` | sizes, durations, addresses, globs … |
-//! | `sections`, `judgement`, `guards`, `host` | the keys |
+//! | `sections`, `judgement`, `guards`, `network`, `host` | the keys |
 
 mod alias;
 mod check;
 mod guards;
 mod host;
 mod judgement;
+mod network;
 mod problem;
 mod rules;
 mod sections;
@@ -38,11 +39,12 @@ use serde_json::Value;
 pub use guards::*;
 pub use host::*;
 pub use judgement::*;
+pub use network::*;
 pub use problem::{Level, MAX_PROBLEMS, Place, Problem};
 pub use rules::{Finding, Step, check_ring, unenforceable};
 pub use sections::*;
 pub use tree::MAX_BYTES;
-pub use values::{AbsolutePath, Address, Bytes, Fingerprint, Glob, Hash, Host, HttpUrl, Pattern, Period};
+pub use values::{AbsolutePath, Bytes, Fingerprint, Glob, Hash, HttpUrl, Pattern, Period};
 
 use crate::NamePatterns;
 use crate::detect::{self, DetectConfig};
@@ -50,6 +52,7 @@ use crate::discovery::{BUILT_IN, Declared};
 use crate::event::Severity;
 use crate::glob::GlobError;
 use crate::ids::ServerId;
+pub use crate::network::{Address, Host};
 use crate::registry::RegistrySettings;
 use problem::Problems;
 

@@ -15,6 +15,7 @@ mod judge;
 mod lateness;
 mod listing;
 mod memory;
+mod network;
 mod pairing;
 mod passing;
 mod record;
@@ -26,7 +27,7 @@ mod traffic;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 pub use config::{Counters, EngineConfig, EngineLimits, Inspect, Payloads};
-pub use io::{Approve, Exec, ExitStatus, Input, Output, Process};
+pub use io::{Approve, Connect, Exec, ExitStatus, Input, Output, Process};
 pub use judge::{Judge, ServerStanding};
 
 use crate::detect::DetectionCache;
@@ -76,6 +77,7 @@ pub struct Engine {
     /// The turn of the model that the input belongs to, where the recording tells.
     turn: Option<String>,
     memory: memory::Memory,
+    destinations: network::Destinations,
     /// What is due when; entries that no longer hold are skipped.
     due: BTreeSet<(Timestamp, Due)>,
     scratch: String,
@@ -116,6 +118,7 @@ impl Engine {
             approvals: Approvals::default(),
             turn: None,
             memory: memory::Memory::default(),
+            destinations: network::Destinations::default(),
             due: BTreeSet::new(),
             scratch: String::new(),
         }
@@ -157,6 +160,13 @@ impl Engine {
             }
             Input::Exit { connection, pid, time, status } => self.exit(connection, pid, time, status, now),
             Input::Closed { connection, time } => self.close(connection, time, out),
+            Input::Connect(connect) => {
+                let connection = connect.connection;
+                self.connect(connect, out);
+                if let Some(connection) = connection {
+                    self.book(connection, now, out);
+                }
+            }
             Input::Approve(approve) => self.approve(approve, now, out),
         }
     }
@@ -236,11 +246,13 @@ impl Engine {
         if let Some(outer) = self.outers(connection.id).last() {
             return self.session(outer);
         }
-        let client = connection.client.as_ref();
-        let text = match client {
-            Some(client) => format!("{} {}", client.pid, client.start_ns),
-            None => format!("connection {} {}", connection.id.0, connection.since.0),
-        };
+        match &connection.client {
+            Some(client) => self.session_of_client(client),
+            None => self.session_id(&format!("connection {} {}", connection.id.0, connection.since.0)),
+        }
+    }
+
+    fn session_id(&self, text: &str) -> SessionId {
         let digest = self.recorder.redactor.digest("session", text.as_bytes());
         SessionId(format!("sess_{}", digest.get(..12).unwrap_or(&digest)))
     }

@@ -8,6 +8,7 @@ mod approval;
 mod detection;
 mod json;
 mod judgement;
+mod network;
 mod server;
 mod traffic;
 
@@ -22,6 +23,7 @@ pub use judgement::{
     Action, CrossServerBlocked, Decided, DefinitionChanged, Detected, ListChanged, ListKind, RelatedCall,
     RequestBlocked, RequestWarned, Subject, ToolChanged, ToolRemoved,
 };
+pub use network::{Connecting, Family, NetworkConnection, Protocol, ServerEgress};
 pub use server::{
     Identity, MatchedBy, PerDirection, ProcessInfo, ServerExited, ServerInitialized, ServerStarted,
 };
@@ -33,11 +35,16 @@ pub use traffic::{
 use crate::ids::{ConnectionId, ServerId, SessionId, Timestamp};
 
 /// How a server is reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ServerType {
     /// A process that is spoken to over its standard input and output.
+    #[default]
     Stdio,
+    /// An address that is spoken to over streamable HTTP.
+    Http,
+    /// An address that is spoken to over HTTP with server-sent events, the older transport.
+    Sse,
 }
 
 /// One record of something that happened.
@@ -171,6 +178,10 @@ bodies! {
     ToolResult = "mcp_tool_result",
     /// Any other message; only when asked for (`--verbose`).
     Message = "mcp_message",
+    /// Somebody connects to a declared server, or to what is denied.
+    NetworkConnection = "mcp_network_connection",
+    /// A process of a server connects to something.
+    ServerEgress = "mcp_server_egress",
     /// A server ended.
     ServerExited = "mcp_server_exited",
     /// Bytes of a stream were not seen.

@@ -16,6 +16,7 @@
 //! | [`redact`], [`hash`] | what may be recorded of values; identity of definitions |
 //! | [`event`] | the schema of everything that is said |
 //! | [`detect`] | what in a text is written to misuse the model that reads it |
+//! | [`network`] | where connections may go: addresses, rules, the table of the kernel half |
 //! | [`registry`] | what servers offered before, and what of it is pinned |
 //! | [`guard`] | the contract of everything that judges |
 //! | [`config`] | the configuration file: its keys, and what is wrong with one |
@@ -36,6 +37,7 @@ pub mod guard;
 pub mod guards;
 pub mod hash;
 pub mod ids;
+pub mod network;
 pub mod protocol;
 pub mod redact;
 pub mod registry;
@@ -44,7 +46,7 @@ pub mod wire;
 
 pub use discovery::{Declared, NamePatterns};
 pub use engine::{
-    Approve, Counters, Engine, EngineConfig, EngineLimits, Exec, ExitStatus, Input, Inspect, Output,
+    Approve, Connect, Counters, Engine, EngineConfig, EngineLimits, Exec, ExitStatus, Input, Inspect, Output,
     Payloads, Process,
 };
 pub use event::{Event, EventBody, GapCause};

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use anstyle::{AnsiColor, Style};
 use mcpwarden_policy::{
     Direction, Event, EventBody,
-    event::{Action, CallStatus, Decided, DefinitionChanged, Severity, ToolChanged},
+    event::{Action, CallStatus, Connecting, Decided, DefinitionChanged, Severity, ToolChanged},
     registry::Diff,
 };
 use serde_json::Value;
@@ -77,6 +77,15 @@ fn mark(body: &EventBody) -> (&'static str, Style) {
         }
         EventBody::ToolResult(_) => ("result  ", colour(AnsiColor::Yellow)),
         EventBody::Message(_) => ("message ", colour(AnsiColor::BrightBlack)),
+        EventBody::NetworkConnection(connection) if connection.connecting.action == Action::Block => {
+            ("DENIED  ", colour(AnsiColor::Red))
+        }
+        EventBody::ServerEgress(egress) if egress.connecting.action == Action::Block => {
+            ("DENIED  ", colour(AnsiColor::Red))
+        }
+        EventBody::NetworkConnection(_) | EventBody::ServerEgress(_) => {
+            ("connects", colour(AnsiColor::Yellow))
+        }
         EventBody::ServerExited(_) => ("exited  ", colour(AnsiColor::Magenta)),
         EventBody::CaptureGap(_) => ("GAP     ", colour(AnsiColor::Red)),
         EventBody::AgentLoss(_) => ("LOSS    ", colour(AnsiColor::Red)),
@@ -242,6 +251,13 @@ fn body(event: &Event, line: &mut Line) {
                 line.plain(&format!("  {} bytes that were no message", exited.junk_bytes));
             }
         }
+        EventBody::NetworkConnection(connection) => connecting(&connection.connecting, line),
+        EventBody::ServerEgress(egress) => {
+            connecting(&egress.connecting, line);
+            if egress.first_seen {
+                line.dim("  for the first time");
+            }
+        }
         EventBody::CaptureGap(gap) => {
             line.plain(&format!(
                 "  {} bytes {} not seen: {}",
@@ -305,6 +321,22 @@ fn value(input: &Value) -> String {
     }
     text.push('}');
     clean(&text)
+}
+
+/// Where somebody connects to, who, and why that is denied.
+fn connecting(connecting: &Connecting, line: &mut Line) {
+    line.plain(&format!("  {}", clean(&connecting.remote_addr)));
+    if let Some(name) = &connecting.remote_name {
+        line.plain(&format!(" ({})", clean(name)));
+    }
+    if connecting.action == Action::Block && !connecting.enforced {
+        line.plain("  not enforced");
+    }
+    if let Some(reason) = &connecting.reason {
+        line.plain(&format!("  {}", clean(reason)));
+    }
+    let program = clean(connecting.executable.as_deref().unwrap_or("?"));
+    line.dim(&format!("  {program} ({})", connecting.pid));
 }
 
 /// Bounded, on one line, and without anything that a terminal would obey or a reader would not see.

@@ -55,14 +55,14 @@ macro_rules! path {
 
 /// Sections and keys that are read and checked, and that nothing in this version acts upon. `[]` is each entry of a list.
 const NOT_YET: &[&str] = &[
-    "servers.[].type",
-    "servers.[].url",
     "servers.[].headers_from",
     "servers.[].tls_fingerprint",
-    "servers.[].egress",
     "registry.persistent",
-    "network",
-    "enforcement",
+    "network.resolver.servers",
+    "enforcement.stdio",
+    "enforcement.window_bytes",
+    "enforcement.undecided",
+    "enforcement.persist",
     "store",
     "sinks",
     "metrics",
@@ -71,7 +71,15 @@ const NOT_YET: &[&str] = &[
 
 /// Adds what is wrong with `config`, which was read from `root`.
 pub(super) fn check(config: &Config, root: &Node, problems: &mut Problems) {
-    let lists = [errors(config), contradictions(config), idle(config), unenforceable(config), not_yet(root)];
+    let warnings = network::warnings(config);
+    let lists = [
+        errors(config),
+        contradictions(config),
+        idle(config),
+        warnings,
+        unenforceable(config),
+        not_yet(root),
+    ];
     for (index, list) in lists.into_iter().enumerate() {
         let level = if index == 0 { Level::Error } else { Level::Warning };
         for finding in list {
@@ -148,9 +156,6 @@ fn errors(config: &Config) -> Vec<Finding> {
             );
         }
     }
-    if config.network.resolver.min_ttl > config.network.resolver.max_ttl {
-        add(path!["network", "resolver", "min_ttl"], "it is longer than `max_ttl`".into());
-    }
     for (index, sink) in config.sinks.iter().enumerate() {
         let keys = [
             ("path", SinkKind::File, sink.path.is_some(), true),
@@ -189,6 +194,7 @@ fn errors(config: &Config) -> Vec<Finding> {
             add(path!["guards", index, "config", key], message);
         }
     }
+    found.extend(network::errors(config));
     found
 }
 
@@ -341,7 +347,7 @@ pub fn unenforceable(config: &Config) -> Vec<Finding> {
         add(path!["network", "default"], by_network);
     }
     for (index, server) in config.servers.iter().enumerate() {
-        if network && server.egress != Egress::default() {
+        if network && server.kind == ServerType::Stdio && server.egress != Egress::default() {
             add(path!["servers", index, "egress"], by_network);
         }
         let names_tools = |rule: &&ToolRule| rule.server.as_str() == server.id && rule.tool.as_str() != "*";

@@ -1,13 +1,14 @@
-//! What is watched: servers, sessions, the kernel half, the network.
+//! What is watched: servers, sessions, the kernel half.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::values::{AbsolutePath, Address, Bytes, Fingerprint, Glob, Hash, HttpUrl, Period};
+use super::network::Egress;
+use super::values::{AbsolutePath, Bytes, Fingerprint, Glob, Hash, HttpUrl};
+pub use crate::event::ServerType;
 use crate::guard::Trust;
 
 /// What is an MCP server: globs on the command line and on the package, script or module in it.
@@ -21,19 +22,6 @@ pub struct Discovery {
     /// Beside the built-in patterns. Example: `["my-company-mcp-*"]`.
     #[schemars(length(max = 1_000))]
     pub custom_servers: Vec<Glob>,
-}
-
-/// How a server is spoken to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum ServerType {
-    /// A program's standard input and output.
-    #[default]
-    Stdio,
-    /// Streamable HTTP.
-    Http,
-    /// HTTP with server-sent events, the older transport.
-    Sse,
 }
 
 /// A declared server.
@@ -91,7 +79,7 @@ pub struct Server {
     /// How far it is trusted.
     #[serde(default)]
     pub trust: Trust,
-    /// Where its processes may connect to: `any`, `none`, or a list of addresses. Example: `["api.example.com:443"]`.
+    /// Where its processes may connect to, for `type: stdio`: `any`, `none`, or a list of addresses. Example: `["api.example.com:443"]`.
     #[serde(default)]
     pub egress: Egress,
 }
@@ -102,32 +90,6 @@ fn yes() -> bool {
 
 fn ten() -> u32 {
     10
-}
-
-/// Where a server's processes may connect to.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
-pub enum Egress {
-    /// One word for all.
-    All(EgressWord),
-    /// Only there.
-    Only(Vec<Address>),
-}
-
-impl Default for Egress {
-    fn default() -> Self {
-        Self::All(EgressWord::Any)
-    }
-}
-
-/// Anywhere or nowhere.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum EgressWord {
-    /// Anywhere.
-    Any,
-    /// Nowhere.
-    None,
 }
 
 /// What a client's sessions may do. The first entry that matches a client counts.
@@ -270,56 +232,4 @@ pub enum AllowDeny {
     Allow,
     /// It must not be.
     Deny,
-}
-
-/// Where loopback rules count.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum NetworkNamespace {
-    /// In the host's network namespace.
-    #[default]
-    Host,
-    /// In every one.
-    Any,
-}
-
-/// What the process trees of servers may connect to.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Network {
-    /// The cgroup v2 directory that is watched; without it, the root of the hierarchy. Example: `/sys/fs/cgroup/user.slice`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cgroup_path: Option<AbsolutePath>,
-    /// What holds where no rule does: for the process trees of servers, never for clients.
-    pub default: AllowDeny,
-    /// Addresses that may be connected to. Example: `["10.0.0.0/8:443"]`.
-    pub allow: Vec<Address>,
-    /// Addresses that must not be connected to, whatever else says. Example: `["169.254.169.254"]`.
-    pub deny: Vec<Address>,
-    /// Where loopback rules count.
-    pub netns: NetworkNamespace,
-    /// How names in rules and URLs are resolved.
-    pub resolver: Resolver,
-}
-
-/// How names are resolved.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Resolver {
-    /// Name servers; none listed are the system's. Example: `["9.9.9.9"]`.
-    pub servers: Vec<Address>,
-    /// An answer is kept at least this long.
-    pub min_ttl: Period,
-    /// An answer is kept at most this long.
-    pub max_ttl: Period,
-}
-
-impl Default for Resolver {
-    fn default() -> Self {
-        Self {
-            servers: Vec::new(),
-            min_ttl: Period(Duration::from_secs(30)),
-            max_ttl: Period(Duration::from_secs(3_600)),
-        }
-    }
 }

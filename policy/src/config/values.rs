@@ -1,7 +1,7 @@
 //! Values that are more than a number or a text, each written in one form that can be checked.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::glob::{self, GlobError, NameGlob};
+use crate::network::{Address, Host};
 
 /// A form that texts are checked against.
 pub(super) struct Format {
@@ -28,6 +29,11 @@ pub(super) const FORMATS: &[Format] = &[
         name: "address",
         expected: "an address: a name, an IP address, a CIDR block or *, with :port or without",
         check: is::<Address>,
+    },
+    Format {
+        name: "host",
+        expected: "a name, an IP address, a CIDR block or *, without a port",
+        check: is::<Host>,
     },
     Format {
         name: "listen",
@@ -184,13 +190,49 @@ checked_text!(
     HttpUrl, "http-url", |text| {
         let uri = fluent_uri::Uri::parse(text).map_err(|error| error.to_string())?;
         let host = uri.authority().filter(|authority| !authority.host().is_empty()).ok_or("it names no host")?;
-        match uri.scheme().as_str().to_ascii_lowercase().as_str() {
-            _ if host.userinfo().is_some() => Err("a user and a password have no place in it; use `headers_from`".into()),
-            "http" | "https" => Ok(()),
-            other => Err(format!("its scheme is {other}")),
+        if host.userinfo().is_some() {
+            return Err("a user and a password have no place in it; use `headers_from`".into());
         }
+        url_address(text).map(|_| ())
     }
 );
+
+impl HttpUrl {
+    /// Where it leads: the host, and the port that it names or that its scheme has. `None` is of no URL that was checked.
+    pub fn address(&self) -> Option<Address> {
+        url_address(self.as_str()).ok()
+    }
+
+    /// What of it tells servers apart: scheme, host, port, path and query, in one form.
+    pub(super) fn endpoint(&self) -> String {
+        let rest = self.as_str().splitn(4, '/').nth(3).unwrap_or_default();
+        let rest = rest.split('#').next().unwrap_or_default();
+        let tls = self.as_str().get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"));
+        let address = self.address().map(|address| address.to_string()).unwrap_or_default();
+        format!("{tls} {address}/{rest}")
+    }
+}
+
+/// Where an HTTP URL leads.
+fn url_address(text: &str) -> Result<Address, String> {
+    let uri = fluent_uri::Uri::parse(text).map_err(|error| error.to_string())?;
+    let port = match uri.scheme().as_str().to_ascii_lowercase().as_str() {
+        "http" => 80,
+        "https" => 443,
+        other => return Err(format!("its scheme is {other}")),
+    };
+    let authority = uri.authority().ok_or("it names no host")?;
+    let port = match authority.port() {
+        Some(digits) if !digits.is_empty() => digits.as_str().to_owned(),
+        _ => port.to_string(),
+    };
+    let address: Address = format!("{}:{port}", authority.host()).parse()?;
+    match &address.host {
+        Host::Name(_) => Ok(address),
+        Host::Block(block) if block.only().is_some() => Ok(address),
+        _ => Err(format!("{} is not one host", authority.host())),
+    }
+}
 
 checked_text!(
     /// A path from the root: the agent's working directory is nobody's business.
@@ -292,118 +334,5 @@ impl fmt::Display for Period {
 
 as_text!(Period, "duration", "string");
 
-/// Where a connection goes: `example.com`, `example.com:443`, `10.0.0.0/8`, `[2001:db8::1]:443`, `*:25`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Address {
-    /// Which hosts.
-    pub host: Host,
-    /// Which port; `None`: any.
-    pub port: Option<u16>,
-}
-
-/// Which hosts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Host {
-    /// All.
-    Any,
-    /// Those that a name resolves to.
-    Name(String),
-    /// Those whose first `prefix` bits are the same.
-    Block {
-        /// An address of the block.
-        ip: IpAddr,
-        /// 0 to 32, or to 128.
-        prefix: u8,
-    },
-}
-
-impl FromStr for Address {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let port = |text: &str| match text.parse::<u16>() {
-            Ok(port) if port > 0 => Ok(Some(port)),
-            _ => Err(format!("the port is {text}; it must be 1 to 65535")),
-        };
-        if let Some(rest) = text.strip_prefix('[') {
-            let (host, rest) = rest.split_once(']').ok_or("a `[` without `]`")?;
-            let port = match rest.strip_prefix(':') {
-                Some(digits) => port(digits)?,
-                None if rest.is_empty() => None,
-                None => return Err(format!("`{rest}` follows the address")),
-            };
-            return match host.parse() {
-                Ok(Host::Block { ip: ip @ IpAddr::V6(_), prefix }) => {
-                    Ok(Self { host: Host::Block { ip, prefix }, port })
-                }
-                _ => Err(format!("{host} is no IPv6 address")),
-            };
-        }
-        // More than one colon: an IPv6 address without brackets, which has no port.
-        match text.split_once(':') {
-            Some((host, digits)) if !digits.contains(':') => {
-                Ok(Self { host: host.parse()?, port: port(digits)? })
-            }
-            _ => Ok(Self { host: text.parse()?, port: None }),
-        }
-    }
-}
-
-impl FromStr for Host {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text == "*" {
-            return Ok(Self::Any);
-        }
-        let (ip, prefix) = text.split_once('/').map_or((text, None), |(ip, prefix)| (ip, Some(prefix)));
-        if let Ok(ip) = ip.parse::<IpAddr>() {
-            let longest = if ip.is_ipv4() { Ipv4Addr::BITS } else { Ipv6Addr::BITS } as u8;
-            let prefix = match prefix {
-                None => longest,
-                Some(digits) => digits
-                    .parse()
-                    .ok()
-                    .filter(|prefix| *prefix <= longest)
-                    .ok_or_else(|| format!("the prefix is {digits}; it must be 0 to {longest}"))?,
-            };
-            return Ok(Self::Block { ip, prefix });
-        }
-        // RFC 1123, section 2.1; the last label of a name is not a number (RFC 3696), or it was meant as an address.
-        let label = |label: &str| {
-            let inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-            (1..=63).contains(&label.len())
-                && label.bytes().all(inner)
-                && !label.starts_with('-')
-                && !label.ends_with('-')
-        };
-        let labels: Vec<&str> = text.trim_end_matches('.').split('.').collect();
-        let numeric = labels.last().is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
-        if text.len() <= 253 && labels.iter().all(|part| label(part)) && !numeric {
-            Ok(Self::Name(text.to_ascii_lowercase()))
-        } else {
-            Err(format!("{text} is neither a name nor an IP address nor a CIDR block"))
-        }
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.host {
-            Host::Any => formatter.write_str("*"),
-            Host::Name(name) => formatter.write_str(name),
-            Host::Block { ip, prefix } => {
-                let longest = if ip.is_ipv4() { Ipv4Addr::BITS } else { Ipv6Addr::BITS };
-                let suffix = if u32::from(*prefix) == longest { String::new() } else { format!("/{prefix}") };
-                if ip.is_ipv6() && self.port.is_some() {
-                    write!(formatter, "[{ip}{suffix}]")
-                } else {
-                    write!(formatter, "{ip}{suffix}")
-                }
-            }
-        }?;
-        self.port.map_or(Ok(()), |port| write!(formatter, ":{port}"))
-    }
-}
-
+as_text!(Host, "host", "string");
 as_text!(Address, "address", "string");

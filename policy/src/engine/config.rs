@@ -199,7 +199,7 @@ counters! { Counters {
     connections_refused,
     /// Programs of a chain that were not remembered since it was too long.
     chain_overflow,
-    /// Frames of a candidate that were not kept since there were too many.
+    /// Frames and connects of a candidate that were not kept since there were too many.
     candidate_overflow,
     /// Tool calls.
     calls,
@@ -239,4 +239,12 @@ counters! { Counters {
     requests_timed_out,
     /// Times that a server was asked too much at once.
     concurrency_exceeded,
+    /// Connects handed in: to declared servers, to what is denied, and of servers' processes.
+    connects,
+    /// Those of them that are denied, enforced or not.
+    connects_denied,
+    /// Connects of servers' processes that were said.
+    egress,
+    /// Destinations of servers that were not remembered since there were too many; each sight of one is a first one.
+    destinations_overflow,
 }}

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use serde_json::{Value, json};
 
 use super::config::EngineLimits;
-use super::io::{Exec, ExitStatus, Process};
+use super::io::{Connect, Exec, ExitStatus, Process};
 use super::memory::Account;
 use super::pairing::Pairing;
 use super::traffic::Seen;
@@ -19,10 +19,13 @@ use crate::ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
 pub(super) enum Waiting {
     Frame { direction: Direction, time: Timestamp, bytes: Vec<u8> },
     Gap { time: Timestamp, gap: CaptureGap },
+    Connect(Box<Connect>),
 }
 
 /// Most gaps remembered of a candidate.
 const MAX_WAITING_GAPS: usize = 16;
+/// Most connects remembered of a candidate: one that is being installed fetches its parts first.
+const MAX_WAITING_CONNECTS: usize = 64;
 
 /// How far a connection is.
 #[derive(Debug)]
@@ -314,6 +317,18 @@ impl Connection {
         *bytes += frame.len();
         let Seen { direction, time, .. } = seen;
         waiting.push_back(Waiting::Frame { direction, time, bytes: frame.to_vec() });
+        true
+    }
+
+    /// Keeps a connect until it is known what this is. Whether there was room.
+    pub(super) fn keep_connect(&mut self, connect: Connect, limits: &EngineLimits) -> bool {
+        let Stage::Candidate { waiting, bytes, .. } = &mut self.stage else { return false };
+        let kept = waiting.iter().filter(|item| matches!(item, Waiting::Connect(_))).count();
+        if kept >= MAX_WAITING_CONNECTS || *bytes + connect.bytes() > limits.candidate_bytes {
+            return false;
+        }
+        *bytes += connect.bytes();
+        waiting.push_back(Waiting::Connect(Box::new(connect)));
         true
     }
 

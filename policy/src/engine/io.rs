@@ -1,7 +1,10 @@
 //! The two enums that the whole program can be read off.
 
-use crate::event::{Event, GapCause};
+use std::net::IpAddr;
+
+use crate::event::{Event, Family, GapCause, Protocol, ServerType};
 use crate::ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
+use crate::network::Verdict;
 use crate::registry::RegistryError;
 
 /// Something that happened.
@@ -81,6 +84,8 @@ pub enum Input<'a> {
         /// When.
         time: Timestamp,
     },
+    /// A process connects to something.
+    Connect(Connect),
     /// Somebody has decided about a tool.
     Approve(Approve<'a>),
 }
@@ -90,6 +95,7 @@ impl Input<'_> {
     pub(super) fn time(&self) -> Option<Timestamp> {
         match self {
             Self::Exec(exec) => Some(exec.time),
+            Self::Connect(connect) => Some(connect.time),
             Self::Open { time, .. }
             | Self::Frame { time, .. }
             | Self::Junk { time, .. }
@@ -133,6 +139,43 @@ pub struct Exec {
     pub process: Process,
     /// The process at the other end, if known.
     pub client: Option<Process>,
+}
+
+/// A process connects to something, or sends a datagram there, and the kernel half has decided about it.
+#[derive(Clone, Debug)]
+pub struct Connect {
+    /// When.
+    pub time: Timestamp,
+    /// The connection of the stdio server that the process belongs to, by descent; `None`: it belongs to none.
+    pub connection: Option<ConnectionId>,
+    /// The process.
+    pub process: Process,
+    /// Where to, as it was asked for; a v4-mapped address is the IPv4 address.
+    pub address: IpAddr,
+    /// Which port.
+    pub port: u16,
+    /// What is spoken.
+    pub protocol: Protocol,
+    /// The family of the socket.
+    pub family: Family,
+    /// The name that the address was the answer for, where an answer was seen.
+    pub name: Option<String>,
+    /// The declared server that is there.
+    pub server: Option<(ServerId, ServerType)>,
+    /// What was decided.
+    pub verdict: Verdict,
+    /// Whether a denial was carried out.
+    pub enforced: bool,
+    /// Why, as [`Table::reason`](crate::network::Table::reason) says it.
+    pub reason: Option<String>,
+}
+
+impl Connect {
+    /// Memory that it takes, about.
+    pub(super) fn bytes(&self) -> usize {
+        let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        size_of::<Self>() + self.process.bytes() + text(&self.name) + text(&self.reason)
+    }
 }
 
 /// A process at one moment.

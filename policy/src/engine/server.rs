@@ -290,6 +290,7 @@ impl Engine {
                     self.frame(seen, &bytes, out);
                 }
                 Waiting::Gap { time, gap } => self.say_of(id, time, gap, out),
+                Waiting::Connect(connect) => self.egress(id, *connect, out),
             }
         }
     }

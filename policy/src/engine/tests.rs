@@ -9,6 +9,7 @@ mod judge;
 mod lateness;
 mod life;
 mod listing;
+mod network;
 mod pairs;
 mod phases;
 mod relays;
@@ -17,7 +18,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::discovery::Declared;
-use crate::event::GapCause;
+use crate::event::{Connecting, GapCause};
 
 /// One millisecond, the unit of time in these tests.
 pub(super) const MS: u64 = 1_000_000;
@@ -222,6 +223,14 @@ pub(super) fn short(output: &Output) -> String {
         }
         EventBody::ConcurrencyExceeded(crowded) => {
             format!("crowded {} of {}", crowded.open_requests, crowded.max_concurrent)
+        }
+        EventBody::NetworkConnection(connection) => {
+            format!("connects to {} {:?}", connection.connecting.remote_addr, connection.connecting.action)
+        }
+        EventBody::ServerEgress(egress) => {
+            let first = if egress.first_seen { " first" } else { "" };
+            let Connecting { remote_addr, action, .. } = &egress.connecting;
+            format!("egress {remote_addr} {action:?} {:?}{first}", egress.severity)
         }
         EventBody::AgentStarted(_) | EventBody::AgentLoss(_) | EventBody::AgentStopped(_) => {
             "agent".to_owned()

@@ -247,7 +247,54 @@ fn examples() -> Vec<Event> {
         reason: "r".into(),
         enforced: true,
     };
+    let connecting = Connecting {
+        remote_addr: "[2001:db8::1]:443".into(),
+        remote_name: Some("example.com".into()),
+        protocol: Protocol::Tcp,
+        family: Family::Ipv6,
+        pid: 7,
+        uid: Some(0),
+        cgroup_id: Some(1),
+        cgroup: Some("/x".into()),
+        executable: Some("/bin/x".into()),
+        action: Action::Block,
+        enforced: true,
+        reason: Some("network.deny[0] (::/0)".into()),
+    };
+    let bare_connecting = Connecting {
+        remote_addr: "1.2.3.4:5".into(),
+        remote_name: None,
+        protocol: Protocol::Other(132),
+        family: Family::Ipv4,
+        pid: 7,
+        uid: None,
+        cgroup_id: None,
+        cgroup: None,
+        executable: None,
+        action: Action::Allow,
+        enforced: false,
+        reason: None,
+    };
+    let connection = NetworkConnection { connecting: connecting.clone() };
+    let egress = ServerEgress {
+        connecting,
+        remote_server_id: Some(ServerId("remote".into())),
+        first_seen: true,
+        severity: Severity::High,
+    };
     vec![
+        Event { server_type: Some(ServerType::Http), ..about(connection) },
+        Event {
+            session_id: None,
+            ..Event::agent(Timestamp(4), NetworkConnection { connecting: bare_connecting.clone() }.into())
+        },
+        about(egress.clone()),
+        about(ServerEgress {
+            connecting: bare_connecting,
+            remote_server_id: None,
+            first_seen: false,
+            ..egress
+        }),
         about(found),
         about(instructions),
         about(changed),

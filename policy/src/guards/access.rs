@@ -45,12 +45,24 @@ impl Guard for ServerAccess {
     }
 
     fn check(&mut self, _: &Operation<'_>, facts: &Facts<'_>, _: Timestamp) -> Result<Answer, GuardError> {
-        let server = facts.server.0.as_str();
-        if !facts.enabled {
-            return deny(
-                "server_disabled",
-                format!("server '{}' is declared with enabled: false", short(server)),
-            );
+        match self.objection(&facts.server.0, facts.enabled, facts.identity) {
+            Some((code, message)) => deny(code, message),
+            None => allow(),
+        }
+    }
+}
+
+impl ServerAccess {
+    /// Why a server may not be used at all: the code and the message.
+    pub(super) fn objection(
+        &self,
+        server: &str,
+        enabled: bool,
+        identity: Identity,
+    ) -> Option<(&'static str, String)> {
+        if !enabled {
+            let message = format!("server '{}' is declared with enabled: false", short(server));
+            return Some(("server_disabled", message));
         }
         let allowed = || self.allowed.iter().filter(|glob| glob.matches(server));
         let by_name = || allowed().any(|glob| !glob.is_any());
@@ -58,19 +70,19 @@ impl Guard for ServerAccess {
             self.denied.iter().find(|glob| glob.matches(server) && !(glob.is_any() && by_name()))
         {
             let message = format!("server '{}' is denied by '{}'", short(server), rule.as_str());
-            return deny("server_denied", message);
+            return Some(("server_denied", message));
         }
         if self.policy == ListMode::Allowlist && allowed().next().is_none() {
-            return deny(
+            return Some((
                 "server_not_allowed",
                 format!("server '{}' is not in allowed_servers", short(server)),
-            );
+            ));
         }
-        if self.fail_closed && facts.identity != Identity::Declared {
+        if self.fail_closed && identity != Identity::Declared {
             let message = format!("server '{}' is not declared, and fail_closed is on", short(server));
-            return deny("server_undeclared", message);
+            return Some(("server_undeclared", message));
         }
-        allow()
+        None
     }
 }
 

@@ -1,5 +1,6 @@
 //! A configuration into guards in their seats.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::access::{ServerAccess, ToolAccess, own_rules, server_globs, tool_rules};
@@ -12,8 +13,10 @@ use super::texts::{ResultInjection, Sampling};
 use crate::classify::Classifier;
 use crate::config::{self, Config, Glob, GuardEntry, GuardSettings, ListMode};
 use crate::detect::Detector;
+use crate::event::Identity;
 use crate::glob::{GlobError, NameGlob};
-use crate::guard::{Guard, GuardKind};
+use crate::guard::{Guard, GuardKind, Phase};
+use crate::ids::ServerId;
 
 /// The priority of a guard that is given none: 10, 15, 20 and so on, in the order of [`GuardKind::ALL`].
 pub fn default_priority(kind: GuardKind) -> u8 {
@@ -128,22 +131,7 @@ impl Builder<'_> {
                 let rules = config::CrossServer { enabled: true, ..cross_server.clone() };
                 Box::new(CrossServer::new(rules, classifier))
             }
-            GuardKind::ServerAccess => {
-                let (mode, allowed, denied) = match settings {
-                    None => (Some(policy.server_policy), &policy.allowed_servers, &policy.denied_servers),
-                    Some(_) => (
-                        given.server_policy,
-                        &given.allowed_servers.unwrap_or_default(),
-                        &given.denied_servers.unwrap_or_default(),
-                    ),
-                };
-                Box::new(ServerAccess {
-                    policy: mode.unwrap_or(implied(!allowed.is_empty())),
-                    allowed: server_globs(allowed, self.config)?,
-                    denied: server_globs(denied, self.config)?,
-                    fail_closed: policy.fail_closed,
-                })
-            }
+            GuardKind::ServerAccess => Box::new(server_access(self.config, settings)?),
             GuardKind::ToolAccess => {
                 let (mode, allowed, denied) = match settings {
                     None => (Some(policy.tool_policy), &policy.allowed_tools, &policy.denied_tools),
@@ -198,6 +186,48 @@ impl Builder<'_> {
             }
         })
     }
+}
+
+fn server_access(config: &Config, settings: Option<&GuardSettings>) -> Result<ServerAccess, GlobError> {
+    let Config { policy, .. } = config;
+    let given = settings.cloned().unwrap_or_default();
+    let (mode, allowed, denied) = match settings {
+        None => (Some(policy.server_policy), &policy.allowed_servers, &policy.denied_servers),
+        Some(_) => (
+            given.server_policy,
+            &given.allowed_servers.unwrap_or_default(),
+            &given.denied_servers.unwrap_or_default(),
+        ),
+    };
+    Ok(ServerAccess {
+        policy: mode.unwrap_or(implied(!allowed.is_empty())),
+        allowed: server_globs(allowed, config)?,
+        denied: server_globs(denied, config)?,
+        fail_closed: policy.fail_closed,
+    })
+}
+
+/// The declared servers that `server_access` denies, and why: what the network hook can stop.
+///
+/// # Errors
+/// A glob does not compile; nothing of what [`parse`](crate::config::parse) lets through is one.
+pub fn denied_servers(config: &Config) -> Result<HashMap<ServerId, String>, GlobError> {
+    let own = config.guards.iter().filter(|entry| entry.kind == GuardKind::ServerAccess);
+    let base = GuardEntry::new(GuardKind::ServerAccess);
+    let mut guards = Vec::new();
+    for entry in own.chain([&base]) {
+        let asked = entry.runs_on.as_ref().is_none_or(|phases| phases.contains(&Phase::Request));
+        let guard = server_access(config, entry.config.as_ref())?;
+        guards.push((globs(entry.servers.iter(), config)?, (entry.enabled && asked).then_some(guard)));
+    }
+    let denied = config.servers.iter().filter_map(|server| {
+        // The first that names a server is the one that is asked about it.
+        let (_, guard) =
+            guards.iter().find(|(globs, _)| globs.iter().any(|glob| glob.matches(&server.id)))?;
+        let objection = guard.as_ref()?.objection(&server.id, server.enabled, Identity::Declared);
+        objection.map(|(_, message)| (ServerId(server.id.clone()), message))
+    });
+    Ok(denied.collect())
 }
 
 /// What a list of what is allowed means where no mode is given beside it.

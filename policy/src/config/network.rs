@@ -1,0 +1,252 @@
+//! The network: where the processes of servers, and others, may connect to.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::rules::{Finding, Step};
+use super::sections::{AllowDeny, ServerType};
+use super::values::{AbsolutePath, Period};
+use super::{Config, NetworkEnforcement};
+use crate::ids::ServerId;
+use crate::network::{Address, Host, NetworkRules, NetworkServer, Rule};
+
+/// Where a server's processes may connect to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Egress {
+    /// One word for all.
+    All(EgressWord),
+    /// Only there.
+    Only(#[schemars(length(max = 16_384))] Vec<AddressRule>),
+}
+
+impl Default for Egress {
+    fn default() -> Self {
+        Self::All(EgressWord::Any)
+    }
+}
+
+impl Egress {
+    /// The only destinations; `None`: any.
+    fn only(&self) -> Option<&[AddressRule]> {
+        match self {
+            Self::All(EgressWord::Any) => None,
+            Self::All(EgressWord::None) => Some(&[]),
+            Self::Only(rules) => Some(rules),
+        }
+    }
+}
+
+/// Anywhere or nowhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum EgressWord {
+    /// Anywhere.
+    Any,
+    /// Nowhere.
+    None,
+}
+
+/// Destinations: `ADDRESS`, or `{ host: HOST, port: PORT, reason: TEXT }`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(from = "AddressRuleForm", into = "AddressRuleForm")]
+pub struct AddressRule {
+    /// Where.
+    pub address: Address,
+    /// Why, in words, for events.
+    pub reason: Option<String>,
+}
+
+/// How a rule on destinations may be written.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(untagged, deny_unknown_fields)]
+enum AddressRuleForm {
+    Short(Address),
+    Long {
+        /// A name, an IP address, a CIDR block or `*`. Example: `10.0.0.0/8`.
+        host: Host,
+        /// Which port; without it, any. Example: `443`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(range(min = 1))]
+        port: Option<u16>,
+        /// Why, in words, for events. Example: `cloud metadata`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(length(min = 1, max = 256))]
+        reason: Option<String>,
+    },
+}
+
+impl From<AddressRuleForm> for AddressRule {
+    fn from(form: AddressRuleForm) -> Self {
+        match form {
+            AddressRuleForm::Short(address) => Self { address, reason: None },
+            AddressRuleForm::Long { host, port, reason } => Self { address: Address { host, port }, reason },
+        }
+    }
+}
+
+impl From<AddressRule> for AddressRuleForm {
+    fn from(rule: AddressRule) -> Self {
+        match rule {
+            AddressRule { address, reason: None } => Self::Short(address),
+            AddressRule { address: Address { host, port }, reason } => Self::Long { host, port, reason },
+        }
+    }
+}
+
+/// Where loopback rules count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum NetworkNamespace {
+    /// In the host's network namespace.
+    #[default]
+    Host,
+    /// In every one.
+    Any,
+}
+
+/// Where processes may connect to. Of several rules the most specific one counts; of equal ones, `deny`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Network {
+    /// The cgroup v2 directory that is watched; without it, the root of the hierarchy. Example: `/sys/fs/cgroup/user.slice`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cgroup_path: Option<AbsolutePath>,
+    /// What holds where no rule does: for the process trees of servers, never for clients.
+    pub default: AllowDeny,
+    /// Addresses that may be connected to: exceptions to what is denied for a larger block, or by default. Example: `["10.0.0.0/8:443"]`.
+    #[schemars(length(max = 16_384))]
+    pub allow: Vec<AddressRule>,
+    /// Addresses that nobody may connect to, server or not. Example: `[{ host: 169.254.169.254, reason: "cloud metadata" }]`.
+    #[schemars(length(max = 16_384))]
+    pub deny: Vec<AddressRule>,
+    /// Where loopback rules count.
+    pub netns: NetworkNamespace,
+    /// How names in rules and URLs are resolved.
+    pub resolver: Resolver,
+}
+
+/// How names are resolved.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Resolver {
+    /// Name servers; none listed are the system's. Example: `["9.9.9.9"]`.
+    pub servers: Vec<Address>,
+    /// An answer is kept at least this long.
+    pub min_ttl: Period,
+    /// An answer is kept at most this long.
+    pub max_ttl: Period,
+}
+
+impl Default for Resolver {
+    fn default() -> Self {
+        Self {
+            servers: Vec::new(),
+            min_ttl: Period(Duration::from_secs(30)),
+            max_ttl: Period(Duration::from_secs(3_600)),
+        }
+    }
+}
+
+impl Config {
+    /// All that decides about connections. `denied`: why servers may not be used at all, of
+    /// [`denied_servers`](crate::guards::denied_servers).
+    pub fn network_rules(&self, denied: &HashMap<ServerId, String>) -> NetworkRules {
+        let network = &self.network;
+        let servers = self.servers.iter().map(|server| {
+            let id = ServerId(server.id.clone());
+            let only = server.egress.only().filter(|_| server.kind == ServerType::Stdio);
+            NetworkServer {
+                kind: server.kind,
+                address: server.url.as_ref().and_then(|url| url.address()),
+                denied: denied.get(&id).cloned(),
+                egress: only.map(|rules| named(rules, &format!("egress of server '{id}'"))),
+                id,
+            }
+        });
+        NetworkRules {
+            enforced: self.enforcement.network == NetworkEnforcement::Deny,
+            deny_by_default: network.default == AllowDeny::Deny,
+            deny: named(&network.deny, "network.deny"),
+            allow: named(&network.allow, "network.allow"),
+            servers: servers.collect(),
+        }
+    }
+}
+
+/// Rules with where they stand.
+fn named(rules: &[AddressRule], list: &str) -> Vec<Rule> {
+    let named = |(index, rule): (usize, &AddressRule)| Rule {
+        origin: format!("{list}[{index}]"),
+        address: rule.address.clone(),
+        reason: rule.reason.clone(),
+    };
+    rules.iter().enumerate().map(named).collect()
+}
+
+/// What makes it unusable.
+pub(super) fn errors(config: &Config) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let mut known = HashMap::new();
+    for (index, server) in config.servers.iter().enumerate() {
+        let Some(url) = &server.url else { continue };
+        if let Some(other) = known.insert(url.endpoint(), &server.id) {
+            let message = format!("it is the URL of server '{other}', too");
+            found.push(Finding { path: vec!["servers".into(), index.into(), "url".into()], message });
+        }
+    }
+    if config.network.resolver.min_ttl > config.network.resolver.max_ttl {
+        let path = vec!["network".into(), "resolver".into(), "min_ttl".into()];
+        found.push(Finding { path, message: "it is longer than `max_ttl`".into() });
+    }
+    found
+}
+
+/// What does not do what it seems to.
+pub(super) fn warnings(config: &Config) -> Vec<Finding> {
+    let network = &config.network;
+    let mut found = Vec::new();
+    let mut add = |path: Vec<Step>, message: &str| found.push(Finding { path, message: message.to_owned() });
+    for (index, server) in config.servers.iter().enumerate() {
+        if server.kind != ServerType::Stdio && server.egress != Egress::default() {
+            add(
+                vec!["servers".into(), index.into(), "egress".into()],
+                "it has no effect: which processes a server on the network has is not known",
+            );
+        }
+        if let Egress::Only(rules) = &server.egress {
+            for rule in unspecified(rules) {
+                add(vec!["servers".into(), index.into(), "egress".into(), rule.into()], LOOPBACK);
+            }
+        }
+    }
+    for (key, rules) in [("allow", &network.allow), ("deny", &network.deny)] {
+        for rule in unspecified(rules) {
+            add(vec!["network".into(), key.into(), rule.into()], LOOPBACK);
+        }
+    }
+    for (index, rule) in network.allow.iter().enumerate() {
+        if network.deny.iter().any(|denied| denied.address == rule.address) {
+            add(vec!["network".into(), "allow".into(), index.into()], "it is in `deny`, too, and denied");
+        }
+    }
+    if !network.allow.is_empty() && network.deny.is_empty() && network.default == AllowDeny::Allow {
+        add(
+            vec!["network".into(), "allow".into()],
+            "others are allowed, too, while `default` is `allow` and nothing is denied",
+        );
+    }
+    found
+}
+
+const LOOPBACK: &str =
+    "it is read as the loopback addresses, which it reaches; all addresses are 0.0.0.0/0, ::/0 or *";
+
+/// The places of rules that are written as 0.0.0.0 or ::.
+fn unspecified(rules: &[AddressRule]) -> impl Iterator<Item = usize> {
+    let rules = rules.iter().enumerate().filter(|(_, rule)| rule.address.host.is_unspecified());
+    rules.map(|(index, _)| index)
+}

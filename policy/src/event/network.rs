@@ -1,0 +1,89 @@
+//! Events about connections that processes open.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Action, Severity};
+use crate::ids::ServerId;
+
+/// What a connection speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    /// TCP, MPTCP included.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// Another, by its number (IANA, Protocol Numbers).
+    #[serde(untagged)]
+    Other(u8),
+}
+
+/// Of which family a socket is. One of IPv6 reaches IPv4 addresses, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Family {
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+}
+
+/// A connection that a process opens, or the first datagram that it sends somewhere.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Connecting {
+    /// Address and port: `1.2.3.4:443`, `[2001:db8::1]:443`.
+    pub remote_addr: String,
+    /// The name that this address was the answer for, where an answer was seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote_name: Option<String>,
+    /// What is spoken.
+    pub protocol: Protocol,
+    /// The family of the socket.
+    pub family: Family,
+    /// Process id in the root pid namespace.
+    pub pid: u32,
+    /// User id it runs as.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+    /// Id of its cgroup (v2).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup_id: Option<u64>,
+    /// Path of its cgroup (v2), from the root of the tree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<String>,
+    /// Path of its executable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executable: Option<String>,
+    /// `allow` or `block`.
+    pub action: Action,
+    /// Whether a `block` really stopped it.
+    pub enforced: bool,
+    /// The rule that decided, or what holds where none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// Somebody connects to the address of a declared server (`server_id`), or to one that is denied.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct NetworkConnection {
+    /// Who, where to, and what came of it.
+    #[serde(flatten)]
+    pub connecting: Connecting,
+}
+
+/// A process of a stdio server (`server_id`), or one below it, connects to something.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ServerEgress {
+    /// Who, where to, and what came of it.
+    #[serde(flatten)]
+    pub connecting: Connecting,
+    /// The declared server that is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote_server_id: Option<ServerId>,
+    /// Whether no process of this server has connected to that address, port and protocol before, as far as it is
+    /// remembered.
+    pub first_seen: bool,
+    /// `high` where it must not be, else `low`.
+    pub severity: Severity,
+}

@@ -1,0 +1,14 @@
+//! Where connections may go: addresses as rules write them, and the table that the kernel half looks destinations up in.
+//!
+//! Everything that decides about a connection (rules of `network`, `egress` of servers, denied servers, blocks) is
+//! compiled into one [`Table`], so that the kernel needs two look-ups for the longest prefix and no rule twice. Names are
+//! resolved by the agent; here they come in as addresses.
+
+mod address;
+mod table;
+
+pub use address::{Address, Host, Prefix, reached};
+pub use table::{
+    Block, Entry, Judgement, MAX_ENTRIES, Names, NetworkRules, NetworkServer, Rule, Table, TableFull, Target,
+    Verdict, names_of,
+};
