@@ -12,6 +12,8 @@ use mcpwarden_policy::config::{self, Level, MAX_BYTES, Problem};
 pub use mcpwarden_policy::config::{Backend, Config, Payloads, check_ring};
 use mcpwarden_policy::detect::Detector;
 use mcpwarden_policy::engine::Judge;
+use mcpwarden_policy::guards::denied_servers;
+use mcpwarden_policy::network::NetworkRules;
 use mcpwarden_policy::{Engine, EngineConfig, Inspect, Payloads as Shown};
 
 use crate::{capture::CaptureLimits, host, output::escaped};
@@ -124,6 +126,14 @@ pub fn detector(config: &Config) -> anyhow::Result<Arc<Detector>> {
         anyhow!("the detection rules cannot be used: {}", errors.join("; "))
     });
     Ok(Arc::new(detector?))
+}
+
+/// Where processes may connect, by this configuration.
+///
+/// # Errors
+/// A glob of it is none.
+pub fn network_rules(config: &Config) -> anyhow::Result<NetworkRules> {
+    Ok(config.network_rules(&denied_servers(config)?))
 }
 
 /// The bounds of capture.

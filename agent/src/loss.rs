@@ -29,6 +29,12 @@ const WATCHED: &[(&str, &str)] = &[
         "a process descends from more servers than are remembered: the rules of one of them do not hold for it",
     ),
     (
+        "network_names_unanswered",
+        "names in rules on addresses could not be resolved: the addresses they had still count",
+    ),
+    ("network_name_addresses_refused", "a name has too many addresses: rules do not hold for some of them"),
+    ("network_tables_refused", "rules on addresses could not be installed: those of before still count"),
+    (
         "capture_malformed_records",
         "records of the kernel half could not be read: agent and kernel half differ",
     ),
@@ -131,7 +137,7 @@ mod tests {
         let (config, _) = mcpwarden_policy::config::parse(text).unwrap();
         let counted = crate::config::engine(&config, [0; 32], false, false).unwrap().counters_by_name();
         for (name, _) in WATCHED {
-            let own = name.starts_with("kernel_") || name.starts_with("capture_");
+            let own = name.starts_with("kernel_") || name.starts_with("capture_") || name.starts_with("network_");
             let counted = counted.contains_key(*name) || ["censuses_failed", "tasks_skipped"].contains(name);
             assert!(own || counted, "{name}");
         }

@@ -16,6 +16,7 @@ mod instance;
 mod kernel;
 mod loss;
 mod matching;
+mod network;
 mod output;
 mod process;
 mod replay;

@@ -32,7 +32,9 @@ use crate::{
         surroundings,
     },
     loss::LossWatch,
+    network::Network,
     output::{Format, Writer},
+    process,
 };
 
 /// After a wake-up the reader waits this long and then drains to the end: half the cost of draining at once.
@@ -65,11 +67,14 @@ pub fn run(options: RunOptions) -> Result<()> {
     let _lock = instance::lock(&options.runtime_dir)?;
     let key = instance::redaction_key(&options.state_dir)?;
     let engine = config::engine(&config, key, options.verbose, options.show_payloads)?;
+    let network = Network::new(&config, config::network_rules(&config)?)?;
+    let watched = config.network.cgroup_path.as_ref();
+    let cgroup = watched.map_or_else(surroundings::cgroup_root, |path| path.as_str().into());
     // The tracepoint backend is the only one so far, so `auto` and `tracepoints` are the same.
     let _ = options.backend.unwrap_or(config.capture.backend);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let mut kernel = Kernel::attach(ring_bytes, &surroundings::cgroup_root())?;
+        let mut kernel = Kernel::attach(ring_bytes, &cgroup)?;
         // SAFETY: the ring owns its descriptor and keeps it open and the same until it is dropped.
         let ring = unsafe { AsyncFd::register_with_interest(kernel.ring()?, Interest::READABLE) }
             .context("cannot wait for the ring")?;
@@ -78,6 +83,7 @@ pub fn run(options: RunOptions) -> Result<()> {
             kernel,
             capture: Capture::new(config::limits(&config)),
             engine,
+            network,
             clock: Clock::new(),
             format: options.output.format(),
             chunk: Vec::with_capacity(CHUNK_BYTES * 2),
@@ -103,6 +109,7 @@ struct Agent {
     kernel: Kernel,
     capture: Capture,
     engine: Engine,
+    network: Network,
     clock: Clock,
     format: Format,
     chunk: Vec<u8>,
@@ -149,6 +156,7 @@ impl Agent {
     async fn serve(&mut self, mut ring: AsyncFd<RingBuf<MapData>>, config: Option<&PathBuf>) -> Result<()> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
+        self.network.start(self.kernel.addresses(), &self.clock).await?;
         let found = self.adopt()?;
         // What existed when the census ended is taken in first; what comes meanwhile does not hold the start up.
         let mut ended = None;
@@ -207,9 +215,13 @@ impl Agent {
                     self.counted = done;
                     self.read_ns = boot_ns();
                 }
+                answers = self.network.answers() => {
+                    self.network.answered(answers, self.kernel.addresses(), &self.clock);
+                }
                 () = tokio::time::sleep_until(deadline) => {
                     let now = tokio::time::Instant::now();
                     self.tick();
+                    self.network.ask();
                     if now >= next_reconcile {
                         next_reconcile = now + RECONCILE_EVERY;
                         self.housekeeping();
@@ -243,6 +255,7 @@ impl Agent {
         self.kernel.adopt(true)?;
         let first = census::take(self.kernel.census()?, &HashSet::new());
         self.kernel.adopt(false)?;
+        self.kernel.members().adopt(&process::parents());
         first.context(NO_CENSUS)?;
         // Once more: a client that is nobody's parent was passed before its server's channels were known.
         census::take(self.kernel.census()?, &HashSet::new()).context(NO_CENSUS)
@@ -270,7 +283,12 @@ impl Agent {
                 now = self.clock.now();
             }
             let (engine, outputs) = (&mut self.engine, &mut self.outputs);
-            let _ = self.capture.record(&record, &self.clock, now, &mut |input| engine.handle(input, now, outputs));
+            let sink = &mut |input: Input<'_>| engine.handle(input, now, outputs);
+            if let Some((header, info)) = self.capture.record(&record, &self.clock, now, sink)
+                && let Some(connect) = self.network.connect(&header, &info, &self.clock)
+            {
+                sink(Input::Connect(connect));
+            }
             drop(record);
             self.carry_out();
         }
@@ -291,8 +309,8 @@ impl Agent {
         for output in self.outputs.drain(..) {
             match output {
                 Output::Event(event) => self.format.write(&event, &mut self.chunk),
-                Output::Confirm(id) => {
-                    self.kernel.confirm(id.0, abi::SET_ALL);
+                Output::Confirm { connection, server } => {
+                    self.kernel.confirm(connection.0, self.network.set_of(&server));
                     self.census_soon = true;
                 }
                 Output::Drop(id) => {
@@ -308,6 +326,7 @@ impl Agent {
     /// Follows the wall clock, reads the kernel's positions, looks for losses.
     fn housekeeping(&mut self) {
         self.clock.refresh();
+        self.kernel.addresses().sweep();
         self.positions = Some(self.kernel.connections());
         self.read_ns = boot_ns();
         self.programs = self.kernel.program_stats();
@@ -458,6 +477,11 @@ impl Agent {
         add("kernel_suspect_bytes", kernel(Counter::SuspectBytes));
         add("kernel_unreadable_bytes", kernel(Counter::UnreadableBytes));
         add("kernel_io_uring_untold", kernel(Counter::IoUringUntold));
+        let network = self.network.counters();
+        add("network_names_unanswered", network.names_unanswered);
+        add("network_name_addresses_refused", network.name_addresses_refused);
+        add("network_tables_refused", network.tables_refused);
+        add("network_judged_by_forgotten", network.judged_by_forgotten);
         add("kernel_connects_untold", kernel(Counter::ConnectsUntold));
         add("kernel_members_refused", kernel(Counter::MembersRefused));
         add("kernel_memberships_cut", kernel(Counter::MembershipsCut));

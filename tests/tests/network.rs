@@ -236,7 +236,7 @@ fn a_server_that_must_not_connect_does_not() -> Result<()> {
     let (allowed, other) = (Listener::start()?, Listener::start()?);
     for (egress, through) in [("none".to_owned(), false), (format!("[\"localhost:{}\"]", allowed.port), true)] {
         let (_directory, config) = configured(&format!(
-            "servers: [{{ id: dialer, command: \"*dialing-server\", egress: {egress} }}]\nenforcement: {{ network: deny }}\n",
+            "servers: [{{ id: dialer, command: dialing-server, egress: {egress} }}]\nenforcement: {{ network: deny }}\n",
         ))?;
         let agent = Agent::start(&["--config", &config])?;
         let mut peer = Peer::start(Wiring::Pipes, &mut server("dialing-server"))?;

@@ -3,10 +3,7 @@
 //! A change is written beside what counts as a generation of its own, and then one value makes it count: no connection
 //! is judged by half of it. The old generation stays until no hook can be looking at it any more.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use aya::{
     Ebpf,
@@ -125,26 +122,11 @@ impl Addresses {
         Ok(generation)
     }
 
-    /// Which generation counts.
-    pub fn generation(&self) -> u32 {
-        self.now.generation
-    }
-
     /// Deletes what nothing looks at any more.
     pub fn sweep(&mut self) {
         if let Some((_, old)) = self.retired.take_if(|(at, _)| at.elapsed() >= LINGER) {
             self.erase(old);
         }
-    }
-
-    /// Entries, by table: what counts, and what is not deleted yet.
-    pub fn entries(&self) -> BTreeMap<&'static str, usize> {
-        let old = self.retired.as_ref().map(|(_, written)| written);
-        let sum = |count: fn(&Written) -> usize| count(&self.written) + old.map_or(0, count);
-        BTreeMap::from([
-            ("addresses", sum(|written| written.whole.len())),
-            ("prefixes", sum(|written| written.prefixes.len())),
-        ])
     }
 
     fn write(&mut self, rule: &Rule, generation: u32, fresh: &mut Written) -> Result<(), MapError> {

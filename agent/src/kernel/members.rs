@@ -29,11 +29,6 @@ impl Members {
             let _ = self.0.insert(pid, member, 0);
         }
     }
-
-    /// How many processes.
-    pub fn count(&self) -> usize {
-        self.0.keys().filter_map(Result::ok).count()
-    }
 }
 
 /// What follows for those that descend from the known ones, who stay what they are.

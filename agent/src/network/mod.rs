@@ -83,8 +83,7 @@ pub struct Network {
 
 impl Network {
     /// The rules of a configuration. Nothing is asked or installed yet.
-    pub fn new(config: &Config) -> Result<Self, NetworkError> {
-        let rules = NetworkRules::of(config);
+    pub fn new(config: &Config, rules: NetworkRules) -> Result<Self, NetworkError> {
         let settings = &config.network;
         let flag = |on: bool, flag: u32| if on { flag } else { 0 };
         let flags = flag(rules.enforced, abi::NETWORK_ENFORCE)
@@ -93,7 +92,7 @@ impl Network {
         let ttl = Ttl { min: settings.resolver.min_ttl.0, max: settings.resolver.max_ttl.0 };
         Ok(Self {
             names: Names::new(names_of(&rules, &[]), ttl, Instant::now()),
-            servers: settings.resolver.addresses(),
+            servers: Vec::new(),
             rules,
             blocks: Vec::new(),
             flags,
@@ -159,11 +158,6 @@ impl Network {
         u16::try_from(set).unwrap_or(SET_ALL)
     }
 
-    /// When a name is to be asked for; `None` where there are none, or some are being asked for.
-    pub fn next_due(&self) -> Option<Instant> {
-        if self.asking.is_some() { None } else { self.names.next_due() }
-    }
-
     /// Asks for the names that are due.
     pub fn ask(&mut self) {
         let due = self.names.due(Instant::now());
@@ -200,7 +194,7 @@ impl Network {
                 Ok((addresses, ttl)) => changed |= self.names.answered(&name, &addresses, ttl, now),
                 Err(why) => {
                     anstream::eprintln!("network: {name} cannot be resolved: {why}");
-                    self.names.failed(&name, why, now);
+                    self.names.failed(&name, now);
                 }
             }
         }

@@ -29,8 +29,6 @@ struct Name {
     ttl: Duration,
     /// When an answer last held each address.
     seen: BTreeMap<IpAddr, Instant>,
-    /// Why the last question was not answered.
-    failed: Option<String>,
 }
 
 /// All names that rules and servers speak of.
@@ -47,7 +45,7 @@ pub struct Names {
 impl Names {
     /// These names, all of which are to be asked for at once.
     pub fn new(names: impl IntoIterator<Item = String>, ttl: Ttl, now: Instant) -> Self {
-        let name = |name| (name, Name { due: now, ttl: ttl.min, seen: BTreeMap::new(), failed: None });
+        let name = |name| (name, Name { due: now, ttl: ttl.min, seen: BTreeMap::new() });
         Self { ttl, names: names.into_iter().map(name).collect(), failures: 0, refused: 0 }
     }
 
@@ -55,11 +53,6 @@ impl Names {
     pub fn due(&self, now: Instant) -> Vec<String> {
         let due = self.names.iter().filter(|(_, name)| name.due <= now);
         due.map(|(name, _)| name.clone()).collect()
-    }
-
-    /// When the next is to be asked for; `None` where there are no names.
-    pub fn next_due(&self) -> Option<Instant> {
-        self.names.values().map(|name| name.due).min()
     }
 
     /// A name has these addresses, for so long. Whether any came or left.
@@ -72,7 +65,6 @@ impl Names {
         let stays = known.ttl.max(ttl) * 2;
         known.ttl = ttl;
         known.due = now + ttl;
-        known.failed = None;
         let before = known.seen.len();
         known.seen.retain(|address, seen| addresses.contains(address) || now.duration_since(*seen) < stays);
         let mut changed = known.seen.len() != before;
@@ -87,11 +79,10 @@ impl Names {
     }
 
     /// A name could not be asked for: what was known of it stays.
-    pub fn failed(&mut self, name: &str, why: String, now: Instant) {
+    pub fn failed(&mut self, name: &str, now: Instant) {
         self.failures += 1;
         if let Some(known) = self.names.get_mut(name) {
             known.due = now + self.ttl.min;
-            known.failed = Some(why);
         }
     }
 
@@ -99,11 +90,6 @@ impl Names {
     pub fn addresses(&self) -> BTreeMap<String, Vec<IpAddr>> {
         let addresses = |name: &Name| name.seen.keys().copied().collect();
         self.names.iter().map(|(name, known)| (name.clone(), addresses(known))).collect()
-    }
-
-    /// Names without an answer, and why.
-    pub fn unanswered(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.names.iter().filter_map(|(name, known)| Some((name.as_str(), known.failed.as_deref()?)))
     }
 
     /// Questions without an answer so far.
@@ -148,7 +134,6 @@ mod tests {
             assert!(names.answered("a", &[ip(1)], seconds(ttl), start), "{name}");
             assert!(names.due(start + seconds(due - 1)).is_empty(), "{name}");
             assert_eq!(names.due(start + seconds(due)), ["a"], "{name}");
-            assert_eq!(names.next_due(), Some(start + seconds(due)), "{name}");
         }
     }
 
@@ -171,14 +156,12 @@ mod tests {
         names.answered("a", &[ip(1)], seconds(100), start);
         for failure in 1..4 {
             let now = start + seconds(1000 * failure);
-            names.failed("a", "no such name".into(), now);
+            names.failed("a", now);
             assert_eq!(addresses(&names), [ip(1)]);
-            assert_eq!(names.next_due(), Some(now + seconds(10)), "soon");
+            assert!(names.due(now + seconds(9)).is_empty());
+            assert_eq!(names.due(now + seconds(10)), ["a"], "soon");
         }
-        assert_eq!(names.unanswered().collect::<Vec<_>>(), [("a", "no such name")]);
         assert_eq!(names.failures(), 3);
-        names.answered("a", &[ip(1)], seconds(100), start + seconds(5000));
-        assert_eq!(names.unanswered().count(), 0);
     }
 
     #[test]
@@ -195,7 +178,7 @@ mod tests {
         let start = Instant::now();
         let mut names = names(start);
         assert!(!names.answered("b", &[ip(1)], seconds(10), start));
-        names.failed("b", String::new(), start);
+        names.failed("b", start);
         assert_eq!(names.addresses().len(), 1);
     }
 }

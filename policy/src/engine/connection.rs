@@ -48,6 +48,8 @@ pub(super) struct Connection {
     pub(super) adopted: bool,
     /// Of a candidate: it is a server, first asked then, and is announced when it answers.
     pub(super) asked: Option<Timestamp>,
+    /// Whose the kernel half was told that it is.
+    pub(super) confirmed: Option<ServerId>,
     /// Programs, in order.
     pub(super) chain: Vec<Process>,
     pub(super) chain_bytes: usize,
@@ -98,6 +100,7 @@ impl Connection {
             stage: Stage::Candidate { waiting: VecDeque::new(), frames: 0, bytes: 0, gaps: 0 },
             adopted: false,
             asked: None,
+            confirmed: None,
             chain: Vec::new(),
             chain_bytes: 0,
             live: HashSet::new(),

@@ -228,8 +228,13 @@ pub enum ExitStatus {
 pub enum Output {
     /// Say this.
     Event(Event),
-    /// The connection is an MCP server's: the kernel may lift its budgets.
-    Confirm(ConnectionId),
+    /// The connection is an MCP server's: the kernel may lift its budgets. Said again where it turns out to be another.
+    Confirm {
+        /// Which.
+        connection: ConnectionId,
+        /// Whose: its declaration says where its processes may connect.
+        server: ServerId,
+    },
     /// The connection is none: stop capturing it. The engine has forgotten it.
     Drop(ConnectionId),
     /// What [`Input::Approve`] asks for cannot be done.

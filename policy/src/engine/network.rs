@@ -48,7 +48,9 @@ impl Engine {
         let denied = connect.verdict == Verdict::Deny;
         self.counters.connects_denied += u64::from(denied);
         let of_server = connect.connection.filter(|id| self.connections.contains_key(id));
-        if connect.server.is_some() || denied && of_server.is_none() {
+        // What may become a server is none yet, and no server's rules hold for it: that it is denied is said at once.
+        let server = of_server.and_then(|id| self.connections.get(&id)).filter(|known| !known.is_candidate());
+        if connect.server.is_some() || denied && server.is_none() {
             let (server_id, server_type) = connect.server.clone().unzip();
             out.push(Output::Event(Event {
                 timestamp: connect.time,

@@ -192,8 +192,10 @@ impl Engine {
                     && connection.keep_frame(seen, frame, limits);
                 if waits {
                     connection.asked = Some(time);
+                    let server = connection.server_id();
+                    connection.confirmed = Some(server.clone());
                     self.due.insert((now.after(limits.start_wait), Due::Start(id)));
-                    out.push(Output::Confirm(id));
+                    out.push(Output::Confirm { connection: id, server });
                     return;
                 }
                 self.start(id, time, now, out);
@@ -278,8 +280,9 @@ impl Engine {
                 .filter_map(|process| redact_argv(process.argv.get(..1)?).pop())
                 .collect(),
         };
-        if asked.is_none() {
-            out.push(Output::Confirm(id));
+        if connection.confirmed != connection.server {
+            connection.confirmed = connection.server.clone();
+            out.extend(connection.confirmed.clone().map(|server| Output::Confirm { connection: id, server }));
         }
         self.say_of(id, time, started, out);
         self.register(id, time, out);

@@ -173,7 +173,7 @@ impl Bench {
 
 pub(super) fn short(output: &Output) -> String {
     let event = match output {
-        Output::Confirm(id) => return format!("confirm {}", id.0),
+        Output::Confirm { connection, .. } => return format!("confirm {}", connection.0),
         Output::Drop(id) => return format!("drop {}", id.0),
         Output::Failed(error) => return format!("failed: {error}"),
         Output::Event(event) => event,
