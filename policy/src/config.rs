@@ -81,7 +81,7 @@ pub struct Config {
     /// Amendments of guards.
     #[schemars(length(max = 64))]
     pub guards: Vec<GuardEntry>,
-    /// What the process trees of servers may connect to.
+    /// Where processes may connect to: of several rules the most specific one counts, of equal ones `deny`.
     pub network: Network,
     /// What a denial does.
     pub enforcement: Enforcement,

@@ -5,10 +5,9 @@
 //! resolved by the agent; here they come in as addresses.
 
 mod address;
+mod rules;
 mod table;
 
 pub use address::{Address, Host, Prefix, reached};
-pub use table::{
-    Block, Entry, Judgement, MAX_ENTRIES, Names, NetworkRules, NetworkServer, Rule, Table, TableFull, Target,
-    Verdict, names_of,
-};
+pub use rules::{Block, Names, NetworkRules, NetworkServer, Rule, Target, Verdict, names_of};
+pub use table::{Entry, Judgement, MAX_ENTRIES, Table, TableFull};

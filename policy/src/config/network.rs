@@ -108,7 +108,7 @@ pub enum NetworkNamespace {
     Any,
 }
 
-/// Where processes may connect to. Of several rules the most specific one counts; of equal ones, `deny`.
+/// Where processes may connect to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Network {

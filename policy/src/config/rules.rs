@@ -340,6 +340,10 @@ pub fn unenforceable(config: &Config) -> Vec<Finding> {
     if stdio && config.inspection.on_detection.action != DetectionAction::Alert {
         add(path!["inspection", "on_detection", "action"], by_stdio);
     }
+    let remote = |server: &Server| server.kind != ServerType::Stdio;
+    if network && !policy.denied_servers.is_empty() && config.servers.iter().any(remote) {
+        add(path!["policy", "denied_servers"], by_network);
+    }
     if network && !config.network.deny.is_empty() {
         add(path!["network", "deny"], by_network);
     }
@@ -347,11 +351,14 @@ pub fn unenforceable(config: &Config) -> Vec<Finding> {
         add(path!["network", "default"], by_network);
     }
     for (index, server) in config.servers.iter().enumerate() {
-        if network && server.kind == ServerType::Stdio && server.egress != Egress::default() {
+        if network && !remote(server) && server.egress != Egress::default() {
             add(path!["servers", index, "egress"], by_network);
         }
+        if network && remote(server) && !server.enabled {
+            add(path!["servers", index, "enabled"], by_network);
+        }
         let names_tools = |rule: &&ToolRule| rule.server.as_str() == server.id && rule.tool.as_str() != "*";
-        if server.kind != ServerType::Stdio && policy.denied_tools.iter().any(|rule| names_tools(&rule)) {
+        if remote(server) && policy.denied_tools.iter().any(|rule| names_tools(&rule)) {
             add(
                 path!["servers", index],
                 "calls of single tools of a server on the network are reported and not stopped",

@@ -29,7 +29,7 @@ pub enum Family {
     Ipv6,
 }
 
-/// A connection that a process opens, or the first datagram that it sends somewhere.
+/// A connection that a process opens, or a datagram that it sends somewhere.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Connecting {
     /// Address and port: `1.2.3.4:443`, `[2001:db8::1]:443`.

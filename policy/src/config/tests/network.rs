@@ -91,6 +91,17 @@ fn what_does_not_do_what_it_seems_to_is_said() {
         ("network: { deny: [10.0.0.0/8] }", &[("1:12 warning network.deny: ", observed)]),
         ("network: { default: deny }", &[("1:21 warning network.default: ", observed)]),
         ("servers: [{ id: a, command: b, egress: none }]", &[("1:40 warning ", observed)]),
+        (
+            "servers: [{ id: a, type: http, url: 'http://x/', enabled: false }]",
+            &[("1:59 warning servers[0].enabled: ", observed)],
+        ),
+        (
+            "servers: [{ id: a, type: http, url: 'http://x/' }]\npolicy: { denied_servers: [a] }",
+            &[
+                ("2:11 warning policy.denied_servers: ", "enforcement.stdio"),
+                ("2:11 warning policy.denied_servers: ", observed),
+            ],
+        ),
         ("network: { deny: [10.0.0.0/8] }\nenforcement: { network: deny }", &[]),
         (
             "network: { deny: [0.0.0.0, '[::]:80', 0.0.0.0/0, '*'] }\nenforcement: { network: deny }",

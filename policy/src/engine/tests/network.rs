@@ -63,7 +63,10 @@ fn what_is_said_of_a_connect() {
             Some(1),
             remote(),
             Allow,
-            &["0 remote connects to 1.2.3.4:443 Allow", "1 mcp-server-git egress 1.2.3.4:443 Allow Low first"],
+            &[
+                "0 remote connects to 1.2.3.4:443 Allow",
+                "1 mcp-server-git egress 1.2.3.4:443 Allow Low first",
+            ],
         ),
         // Of a server that is not known any more: denials are said all the same.
         (Some(7), None, Deny, &["0 - connects to 1.2.3.4:443 Block"]),

@@ -2,7 +2,11 @@
 
 mod reference;
 
+use std::collections::BTreeSet;
+
 use super::*;
+use crate::event::ServerType;
+use crate::network::{Address, Host, Target, names_of};
 
 /// The rules that a short text means: `deny ADDRESS`, `allow ADDRESS`, `server ID ADDRESS`, `denied ID ADDRESS`,
 /// `egress ID ADDRESS…`, `block ADDRESS UNTIL`, `default deny`, `observe`; one a line.
