@@ -8,10 +8,10 @@ use super::evidence::{Masking, evidence};
 use super::fold::fold;
 use super::names::{ToolNames, words};
 use super::probe::{Hit, Matcher, Work};
-use super::rules::{Structure, severity_of};
+use super::rules::Structure;
 use super::view::View;
 use super::walk::Path;
-use super::window;
+use super::window::{self, severity_of};
 use super::{Bounds, Inspection};
 use crate::event::{Detection, Form};
 
