@@ -17,7 +17,7 @@ use crate::config::{Config, ListMode, ServerRule, ToolRule};
 use crate::event::Identity;
 use crate::glob::{GlobError, NameGlob};
 use crate::guard::{
-    Answer, Facts, Guard, GuardError, GuardKind, Listing, Operation, Phase, Refusal, ToolFacts, Trust,
+    Answer, Facts, Guard, GuardError, GuardKind, Listing, Operation, Refusal, ToolFacts, Trust,
 };
 use crate::ids::Timestamp;
 
@@ -28,6 +28,7 @@ pub(super) struct ServerAccess {
     pub(super) allowed: Vec<NameGlob>,
     pub(super) denied: Vec<NameGlob>,
     pub(super) fail_closed: bool,
+    pub(super) demanding: BTreeSet<String>,
 }
 
 /// The globs of rules on servers.
@@ -40,19 +41,17 @@ impl Guard for ServerAccess {
         GuardKind::ServerAccess
     }
 
-    fn phases(&self) -> &'static [Phase] {
-        &[Phase::Request]
-    }
-
     fn check(&mut self, _: &Operation<'_>, facts: &Facts<'_>, _: Timestamp) -> Result<Answer, GuardError> {
         let server = facts.server.0.as_str();
+        let borrowed = is_borrowed(&self.demanding, facts);
         if !facts.enabled {
             return deny(
                 "server_disabled",
                 format!("server '{}' is declared with enabled: false", short(server)),
             );
         }
-        let allowed = || self.allowed.iter().filter(|glob| glob.matches(server));
+        let allowed =
+            || self.allowed.iter().filter(|glob| (!borrowed || glob.is_any()) && glob.matches(server));
         let by_name = || allowed().any(|glob| !glob.is_any());
         if let Some(rule) =
             self.denied.iter().find(|glob| glob.matches(server) && !(glob.is_any() && by_name()))
@@ -61,10 +60,12 @@ impl Guard for ServerAccess {
             return deny("server_denied", message);
         }
         if self.policy == ListMode::Allowlist && allowed().next().is_none() {
-            return deny(
-                "server_not_allowed",
-                format!("server '{}' is not in allowed_servers", short(server)),
-            );
+            let why = if borrowed {
+                "has the id of a declared server and is another program"
+            } else {
+                "is not in allowed_servers"
+            };
+            return deny("server_not_allowed", format!("server '{}' {why}", short(server)));
         }
         if self.fail_closed && facts.identity != Identity::Declared {
             let message = format!("server '{}' is not declared, and fail_closed is on", short(server));
@@ -72,6 +73,28 @@ impl Guard for ServerAccess {
         }
         allow()
     }
+
+    fn why(&self, _: &Operation<'_>, facts: &Facts<'_>) -> Option<String> {
+        let borrowed = is_borrowed(&self.demanding, facts);
+        let mut rules = self.allowed.iter().filter(|glob| !borrowed || glob.is_any());
+        let rule = rules.find(|glob| glob.matches(&facts.server.0));
+        Some(match rule {
+            Some(rule) => format!("'{}' of allowed_servers allows its server", rule.as_str()),
+            None => "no rule denies its server, and server_policy is no allowlist".to_owned(),
+        })
+    }
+}
+
+/// The declared servers that a certain program must serve.
+pub(super) fn demanding(config: &Config) -> BTreeSet<String> {
+    let servers = config.servers.iter().filter(|server| server.executable.is_some());
+    servers.map(|server| server.id.clone()).collect()
+}
+
+/// Whether a server has the id of one that another program must serve: anybody can be called so. What denies by that id
+/// counts for it, what allows does not, but for what is said of every server.
+fn is_borrowed(demanding: &BTreeSet<String>, facts: &Facts<'_>) -> bool {
+    facts.identity != Identity::Declared && demanding.contains(&facts.server.0)
 }
 
 /// A rule on tools, compiled.
@@ -148,6 +171,7 @@ pub(super) struct ToolAccess {
     pub(super) fail_closed: bool,
     pub(super) pending_grace: Duration,
     pub(super) classifier: Arc<Classifier>,
+    pub(super) demanding: BTreeSet<String>,
 }
 
 impl ToolAccess {
@@ -186,10 +210,6 @@ impl Guard for ToolAccess {
         GuardKind::ToolAccess
     }
 
-    fn phases(&self) -> &'static [Phase] {
-        &[Phase::ToolInvoke]
-    }
-
     fn check(
         &mut self,
         operation: &Operation<'_>,
@@ -200,10 +220,12 @@ impl Guard for ToolAccess {
         let (server, known) = (facts.server.0.as_str(), facts.tool);
         let id = || format!("tool '{}' of server '{}'", short(tool), short(server));
         let named = || self.allowed.iter().filter(|rule| rule.names(server, tool));
+        let borrowed = is_borrowed(&self.demanding, facts);
+        let allows = || named().filter(|rule| !borrowed || rule.server.is_any());
 
         let denies = |rule: &&CompiledRule| {
             rule.matches(server, tool, known)
-                && !named().any(|allowed| allowed.holds(known) && allowed.beats(rule))
+                && !allows().any(|allowed| allowed.holds(known) && allowed.beats(rule))
         };
         if let Some(rule) = self.denied.iter().find(denies) {
             return deny("tool_denied", format!("{} is denied by '{}'", id(), rule.describe()));
@@ -215,7 +237,7 @@ impl Guard for ToolAccess {
         if pins.peek().is_some() && !pins.any(|rule| rule.holds(known)) {
             return deny("tool_hash_mismatch", format!("{} is not what content_hash says", id()));
         }
-        if self.policy == ListMode::Allowlist && !named().any(|rule| rule.holds(known)) {
+        if self.policy == ListMode::Allowlist && !allows().any(|rule| rule.holds(known)) {
             return deny("tool_not_allowed", format!("{} is not in allowed_tools", id()));
         }
         if facts.trust == Trust::Low && !known.is_some_and(|tool| tool.approved) {
@@ -239,6 +261,17 @@ impl Guard for ToolAccess {
                 deny("unknown_tool", format!("{} is not listed, and fail_closed is on", id()))
             }
         }
+    }
+
+    fn why(&self, operation: &Operation<'_>, facts: &Facts<'_>) -> Option<String> {
+        let Operation::ToolInvoke { tool_name: tool, .. } = *operation else { return None };
+        let borrowed = is_borrowed(&self.demanding, facts);
+        let mut rules = self.allowed.iter().filter(|rule| !borrowed || rule.server.is_any());
+        let rule = rules.find(|rule| rule.matches(&facts.server.0, tool, facts.tool));
+        Some(match rule {
+            Some(rule) => format!("'{}' of allowed_tools allows it", rule.describe()),
+            None => "no rule denies it, and tool_policy is no allowlist".to_owned(),
+        })
     }
 }
 
