@@ -1,6 +1,8 @@
 //! Bytes of a stdio server through the whole core, as the agent hands them in, with the default policy.
 
-use std::sync::Arc;
+#![allow(dead_code, reason = "no test needs all of it")]
+
+use std::sync::{Arc, LazyLock};
 
 use mcpwarden_policy::config::Config;
 use mcpwarden_policy::detect::{Detector, RuleSet};
@@ -36,9 +38,9 @@ pub fn engine_of(config: &Config, detector: &Arc<Detector>) -> Engine {
 }
 
 /// The built-in rules.
-pub fn detector() -> Arc<Detector> {
+pub static DETECTOR: LazyLock<Arc<Detector>> = LazyLock::new(|| {
     Arc::new(Detector::new(RuleSet::built_in().unwrap(), &Config::default().detect()).unwrap())
-}
+});
 
 /// Servers whose bytes go through cutters into one engine.
 pub struct Wire {
