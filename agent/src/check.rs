@@ -9,7 +9,7 @@ use mcpwarden_policy::config::{self, Config, Finding, Level, Place, Problem, Ste
 use mcpwarden_policy::detect::{Detector, RuleError};
 use serde_json::json;
 
-use crate::host;
+use crate::host::{self, Checked};
 use crate::output::{escaped, say, say_json};
 
 /// Characters of a line that are shown before and from the place that is meant.
@@ -33,27 +33,33 @@ impl Found {
     }
 }
 
-/// Checks a file. Problems are printed on standard error, the effective configuration and JSON on standard output.
+/// Checks a file, or standard input for `-`. Problems are printed on standard error, the effective configuration and JSON
+/// on standard output.
 pub fn run(path: &Path, effective: bool, json: bool) -> Result<Found> {
     let name = escaped(&path.display().to_string());
-    let bytes = match crate::config::bytes(path) {
-        Ok(bytes) => bytes,
+    let (bytes, exposed) = match crate::config::bytes(path) {
+        Ok(read) => read,
         Err(error) => {
             anstream::eprintln!("mcpwarden: {error}");
             return Ok(Found { errors: 1, warnings: 0 });
         }
     };
-    let (config, mut files) = match config::parse(&bytes) {
-        Ok((config, warnings)) => {
-            let files = on_this_host(&config, Checked::of(&name, &bytes, warnings), &bytes);
-            (Some(config), files)
-        }
-        Err(problems) => (None, vec![Checked::of(&name, &bytes, problems)]),
-    };
+    let mut files = Vec::new();
+    let (config, mut problems) = config::check(&bytes, |config| on_this_host(config, &mut files));
+    let exposed = exposed.map(|message| Problem {
+        level: Level::Warning,
+        at: Place::default(),
+        path: String::new(),
+        message,
+        nearest: None,
+    });
+    problems.splice(0..0, exposed);
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    files.insert(0, Checked { path: path.display().to_string(), text, problems });
     let all = || files.iter().flat_map(|file| &file.problems);
     let errors = all().filter(|problem| problem.level == Level::Error).count();
     let found = Found { errors, warnings: all().count() - errors };
-    let config = config.filter(|_| effective && errors == 0);
+    let config = config.filter(|_| effective && errors == 0).map(|config| config.effective());
     if json {
         let (rule_files, own) = (files.split_off(1), files);
         print_json(&name, &own, &rule_files, config.as_ref());
@@ -63,7 +69,7 @@ pub fn run(path: &Path, effective: bool, json: bool) -> Result<Found> {
         let lines: Vec<&str> = file.text.lines().collect();
         for problem in &file.problems {
             let line = lines.get(problem.at.line.saturating_sub(1)).copied().unwrap_or_default();
-            anstream::eprintln!("{}", shown(&file.name, problem, line));
+            anstream::eprintln!("{}", shown(&escaped(&file.path), problem, line));
         }
     }
     let count = |count, word| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
@@ -79,60 +85,29 @@ pub fn run(path: &Path, effective: bool, json: bool) -> Result<Found> {
     Ok(found)
 }
 
-/// A file, and what is wrong with it.
-struct Checked {
-    name: String,
-    text: String,
-    problems: Vec<Problem>,
-}
-
-impl Checked {
-    fn of(name: &str, bytes: &[u8], problems: Vec<Problem>) -> Self {
-        Self { name: name.to_owned(), text: String::from_utf8_lossy(bytes).into_owned(), problems }
-    }
-}
-
-/// The configuration, with what only this host knows of it, and the rule files that are wrong.
-fn on_this_host(config: &Config, mut checked: Checked, bytes: &[u8]) -> Vec<Checked> {
+/// What only this host knows of a configuration; rule files that are wrong are added to `rule_files`.
+fn on_this_host(config: &Config, rule_files: &mut Vec<Checked>) -> Vec<(Level, Finding)> {
     let mut errors: Vec<Finding> = host::sessions(config).err().unwrap_or_default().findings;
-    let mut rule_files = Vec::new();
-    match host::rules(config) {
-        Ok(rules) => {
-            let unusable = Detector::new(rules, &config.detect()).err().unwrap_or_default();
-            let path = || vec![Step::from("inspection"), Step::from("custom_patterns")];
-            errors.extend(unusable.iter().map(|error| Finding { path: path(), message: error.what.clone() }));
+    let (rules, unusable) = host::rules(config);
+    errors.extend(unusable.findings);
+    rule_files.extend(unusable.rule_files);
+    let own = &config.inspection.custom_patterns;
+    for RuleError { what, expected, .. } in Detector::new(rules, &config.detect()).err().unwrap_or_default() {
+        let mut path = vec![Step::from("inspection"), Step::from("custom_patterns")];
+        if let Some(index) = own.iter().position(|own| what.contains(&format!("{:?}", own.name))) {
+            path.extend([Step::from(index), Step::from("name")]);
         }
-        Err(unusable) => {
-            errors.extend(unusable.findings);
-            rule_files.extend(unusable.rule_files.into_iter().map(|file| {
-                let problems = file.errors.iter().map(problem).collect();
-                Checked { name: escaped(&file.path), text: file.text, problems }
-            }));
-        }
+        errors.push(Finding::new(path, format!("{what}; expected {expected}")));
     }
-    checked.problems.extend(config::placed(bytes, Level::Error, errors));
-    checked.problems.extend(config::placed(bytes, Level::Warning, host::missing_tokens(config)));
-    checked.problems.sort_by_key(|problem| problem.at);
-    std::iter::once(checked).chain(rule_files).collect()
-}
-
-/// What is wrong with a rule file; where the place is not known, it is its first character.
-fn problem(error: &RuleError) -> Problem {
-    let known = |number: u64| usize::try_from(number).unwrap_or(1).max(1);
-    Problem {
-        level: Level::Error,
-        at: Place { line: known(error.line), column: known(error.column), width: 1 },
-        path: String::new(),
-        message: format!("{}; expected {}", error.what, error.expected),
-        nearest: None,
-    }
+    let errors = errors.into_iter().map(|finding| (Level::Error, finding));
+    errors.chain(host::idle(config).into_iter().map(|finding| (Level::Warning, finding))).collect()
 }
 
 fn print_json(name: &str, own: &[Checked], rule_files: &[Checked], config: Option<&Config>) {
     let problems: Vec<&Problem> = own.iter().flat_map(|file| &file.problems).collect();
     let mut answer = json!({ "file": name, "problems": problems });
     if !rule_files.is_empty() {
-        let each = |file: &Checked| json!({ "file": file.name, "problems": file.problems });
+        let each = |file: &Checked| json!({ "file": escaped(&file.path), "problems": file.problems });
         answer["rule_files"] = rule_files.iter().map(each).collect();
     }
     if let Some(config) = config {

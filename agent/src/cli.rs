@@ -77,16 +77,19 @@ pub enum Command {
     /// {"t": …, "server": "a", "event": "exec", "argv": […]}, which may say "uid", "executable" and "cgroup" of the client,
     /// by which it gets its entry of `sessions` in the configuration. The same input gives the same output, byte for byte.
     ///
+    /// After the last line time goes on until nothing is waited for: an approval that nobody gave in the recording expires,
+    /// and is printed with the time at which it does.
+    ///
     /// Exit status 0 where all of it was replayed, 2 where a line is no record: events of the lines before it are printed.
     Replay(ReplayOptions),
-    /// Say everything that is wrong with a configuration file.
+    /// Say everything that is wrong with a configuration file, and with what it names on this host.
     ///
     /// Exit status 0 where nothing is, or only warnings; 1 for warnings with --strict; 2 for errors.
     CheckConfig {
-        /// Configuration file (YAML).
+        /// Configuration file (YAML); `-` is standard input.
         #[arg(value_name = "FILE")]
         file: PathBuf,
-        /// Print the file with all defaults filled in.
+        /// Print the file with everything filled in that holds where it says nothing.
         #[arg(long)]
         effective: bool,
         /// Print JSON.
@@ -155,7 +158,8 @@ Examples:
 JSON, one line a definition:
   {\"server\": …, \"kind\": \"tool\"|\"prompt\"|\"resource_template\"|\"instructions\", \"name\": …, \"hash\": …,
    \"max_severity\": …, \"detections\": [{\"pattern\", \"category\", \"severity\", \"field\", \"matches\", …}]}
-`server` is missing where a file was inspected. What a server's own name has against it has the kind \"server\" and
+Of a client's configuration whose servers are not started, a line is {\"name\": …, \"command\": […], \"server_id\": …},
+with the last two of these where its name is nearly another's. `server` is missing where a file was inspected. What a server's own name has against it has the kind \"server\" and
 no name or hash; a server that could not be inspected is {\"server\": …, \"error\": …}.
 ";
 

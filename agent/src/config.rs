@@ -1,7 +1,7 @@
 //! The configuration file: read, and made settings of. What can stand in it is `mcpwarden_policy::config`'s.
 
 use std::{
-    fs::File,
+    fs::{File, Metadata},
     io::{self, Read as _},
     path::Path,
     sync::Arc,
@@ -48,16 +48,26 @@ fn and_more(more: usize) -> String {
     }
 }
 
-/// A file's bytes, as many as a configuration may have and one more.
+/// The bytes of a file, or of standard input for `-`, as many as a configuration may have and one more; and why somebody
+/// else than root decides what they are, if so.
 ///
 /// # Errors
 /// It cannot be read.
-pub fn bytes(path: &Path) -> Result<Vec<u8>, ConfigError> {
+pub fn bytes(path: &Path) -> Result<(Vec<u8>, Option<String>), ConfigError> {
     let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes))
-        .map_err(|source| ConfigError::Read { path: path.display().to_string(), source })?;
-    Ok(bytes)
+    let mut read = || {
+        if path == Path::new("-") {
+            io::stdin().take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+            return Ok(None);
+        }
+        let file = File::open(path)?;
+        let metadata = file.metadata()?;
+        file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+        Ok(Some(metadata).filter(Metadata::is_file))
+    };
+    let file: io::Result<Option<Metadata>> = read();
+    let file = file.map_err(|source| ConfigError::Read { path: path.display().to_string(), source })?;
+    Ok((bytes, file.and_then(|file| host::ours_alone(path, &file).err())))
 }
 
 /// Reads a file, and says on standard error what in it does not do what it seems to.
@@ -66,7 +76,11 @@ pub fn bytes(path: &Path) -> Result<Vec<u8>, ConfigError> {
 /// It cannot be read, or has errors.
 pub fn read(path: &Path) -> Result<Config, ConfigError> {
     let name = path.display().to_string();
-    match config::parse(&bytes(path)?) {
+    let (bytes, exposed) = bytes(path)?;
+    if let Some(exposed) = exposed {
+        anstream::eprintln!("mcpwarden: warning: {}: {}", escaped(&name), escaped(&exposed));
+    }
+    match config::parse(&bytes) {
         Ok((config, warnings)) => {
             for warning in warnings {
                 let (at, text) = (warning.at, escaped(&warning.to_string()));
@@ -104,13 +118,13 @@ pub fn engine(config: &Config, key: [u8; 32], verbose: bool, show_payloads: bool
     Ok(Engine::new(settings).with_judge(judge(config, &detector)?))
 }
 
-/// The guards that this configuration asks for. What keeps a token from counting is said on standard error.
+/// The guards that this configuration asks for. What has no effect on this host is said on standard error.
 ///
 /// # Errors
 /// It names a user who is not there.
 pub fn judge(config: &Config, detector: &Arc<Detector>) -> anyhow::Result<Judge> {
-    for missing in host::missing_tokens(config) {
-        anstream::eprintln!("mcpwarden: warning: {}", escaped(&missing.to_string()));
+    for idle in host::idle(config) {
+        anstream::eprintln!("mcpwarden: warning: {}", escaped(&idle.to_string()));
     }
     Ok(Judge::new(config, host::sessions(config)?, detector)?)
 }
@@ -120,7 +134,8 @@ pub fn judge(config: &Config, detector: &Arc<Detector>) -> anyhow::Result<Judge>
 /// # Errors
 /// A rule file or a pattern of the user's cannot be used.
 pub fn detector(config: &Config) -> anyhow::Result<Arc<Detector>> {
-    let rules = host::rules(config).context("the detection rules cannot be used")?;
+    let (rules, unusable) = host::rules(config);
+    unusable.check().context("the detection rules cannot be used")?;
     let detector = Detector::new(rules, &config.detect()).map_err(|errors| {
         let errors: Vec<String> = errors.iter().map(|error| escaped(&error.to_string())).collect();
         anyhow!("the detection rules cannot be used: {}", errors.join("; "))

@@ -93,8 +93,9 @@ fn hooks() -> Vec<Row> {
             rows.push(Row {
                 name: "raw, UDP-Lite, vsock".into(),
                 verdict: Verdict::Off,
-                detail: "no kernel has a hook for them: what is sent over such sockets is neither seen nor denied"
-                    .into(),
+                detail:
+                    "no kernel has a hook for them: what is sent over such sockets is neither seen nor denied"
+                        .into(),
             });
             rows.push(Row {
                 name: "backend tracepoints".into(),
@@ -158,7 +159,9 @@ fn purpose(hook: &str) -> &'static str {
         "sched_process_exit" => "sees servers end",
         "sys_exit" => "captures what clients write and read",
         "io_uring_complete" => "captures what goes through io_uring",
-        "connect4" | "connect6" => "sees and denies connections (TCP with MPTCP and fast open, UDP, io_uring)",
+        "connect4" | "connect6" => {
+            "sees and denies connections (TCP with MPTCP and fast open, UDP, io_uring)"
+        }
         "sendmsg4" | "sendmsg6" => "sees and denies datagrams that are sent without a connection",
         "task_file" => "finds servers that already run, and who holds which channel",
         _ => "",

@@ -1,12 +1,16 @@
 //! What of a configuration only this host knows: the ids of users, what paths lead to, and whether files are there and
 //! safe to go by.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs::{self, File, Metadata};
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
 
-use mcpwarden_policy::config::{AbsolutePath, Config, Finding, Session, Step, User};
+use mcpwarden_policy::config::{
+    self, AbsolutePath, Config, Finding, Level, Place, Problem, Server, Session, Step, User,
+};
 use mcpwarden_policy::detect::{RuleError, RuleSet};
 use mcpwarden_policy::guards::SessionRule;
 use mcpwarden_policy::{Declared, glob::GlobError};
@@ -16,6 +20,10 @@ use crate::output::escaped;
 
 /// Longest rule file. Bytes.
 const MAX_RULE_BYTES: u64 = 1 << 20;
+/// How much of the list of users is searched for a name that was meant.
+const MAX_PASSWD_BYTES: u64 = 1 << 20;
+/// Files of a directory among which one is searched that was meant.
+const MAX_NEIGHBOURS: usize = 1_000;
 
 /// What of a configuration cannot be used on this host.
 #[derive(Debug, Default)]
@@ -23,18 +31,18 @@ pub struct Unusable {
     /// At paths in the configuration.
     pub findings: Vec<Finding>,
     /// In rule files that it names.
-    pub rule_files: Vec<BadRules>,
+    pub rule_files: Vec<Checked>,
 }
 
-/// What is wrong with a rule file.
+/// A file, and what is wrong with it.
 #[derive(Debug)]
-pub struct BadRules {
+pub struct Checked {
     /// Its path.
     pub path: String,
     /// What stands in it.
     pub text: String,
     /// What is wrong with that.
-    pub errors: Vec<RuleError>,
+    pub problems: Vec<Problem>,
 }
 
 impl std::error::Error for Unusable {}
@@ -43,17 +51,23 @@ impl fmt::Display for Unusable {
     /// All of it in one line.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let findings = self.findings.iter().map(|finding| escaped(&finding.to_string()));
-        let errors = self
-            .rule_files
-            .iter()
-            .flat_map(|file| file.errors.iter().map(|error| escaped(&format!("{}:{error}", file.path))));
+        let errors = self.rule_files.iter().flat_map(|file| {
+            file.problems.iter().map(|problem| {
+                let (path, at) = (&file.path, problem.at);
+                escaped(&format!("{path}:{}:{}: {problem}", at.line, at.column))
+            })
+        });
         formatter.write_str(&findings.chain(errors).collect::<Vec<_>>().join("; "))
     }
 }
 
 impl Unusable {
-    fn add(&mut self, path: Vec<Step>, message: String) {
-        self.findings.push(Finding { path, message });
+    /// Whether there is nothing that is not usable.
+    ///
+    /// # Errors
+    /// There is: all of it.
+    pub fn check(self) -> Result<(), Self> {
+        if self.findings.is_empty() && self.rule_files.is_empty() { Ok(()) } else { Err(self) }
     }
 }
 
@@ -75,33 +89,45 @@ pub fn declared(config: &Config) -> Vec<Declared> {
 pub fn sessions(config: &Config) -> Result<Vec<SessionRule>, Unusable> {
     let mut unusable = Unusable::default();
     let mut rule = |(index, entry): (usize, &Session)| {
-        let uid = entry.matches.uid.as_ref().map(uid).transpose().unwrap_or_else(|problem| {
-            unusable.add(session_key(index, &["match", "uid"]), problem);
-            None
+        let uid = entry.matches.uid.as_ref().and_then(|user| {
+            let path = session_key(index, &["match", "uid"]);
+            uid(user, path).map_err(|finding| unusable.findings.push(finding)).ok()
         });
         let token = entry.admin_token_file.as_ref().is_some_and(|path| admin_token(path).is_ok());
         SessionRule::new(entry, uid, token)
     };
     let rules: Result<Vec<_>, GlobError> = config.sessions.iter().enumerate().map(&mut rule).collect();
-    match rules {
-        Ok(rules) if unusable.findings.is_empty() => Ok(rules),
-        Ok(_) => Err(unusable),
-        Err(error) => {
-            unusable.add(vec![Step::from("sessions")], error.to_string());
-            Err(unusable)
-        }
-    }
+    let rules = rules.unwrap_or_else(|error| {
+        unusable.findings.push(Finding::new(vec![Step::from("sessions")], error.to_string()));
+        Vec::new()
+    });
+    unusable.check().map(|()| rules)
 }
 
-/// Which files of `sessions:` hold no token, and why.
-pub fn missing_tokens(config: &Config) -> Vec<Finding> {
-    let missing = |(index, entry): (usize, &Session)| {
+/// What of a configuration does not do on this host what it seems to: files without a token, and programs that are not
+/// there.
+pub fn idle(config: &Config) -> Vec<Finding> {
+    let token = |(index, entry): (usize, &Session)| {
         let path = entry.admin_token_file.as_ref()?;
         let problem = admin_token(path).err()?;
-        let message = format!("{} holds no token: {problem}", path.as_str());
-        Some(Finding { path: session_key(index, &["admin_token_file"]), message })
+        let message =
+            format!("{path} holds no token: {problem}; expected a file that only root can write to");
+        Some(with_neighbour(Finding::new(session_key(index, &["admin_token_file"]), message), path))
     };
-    config.sessions.iter().enumerate().filter_map(missing).collect()
+    let program = |(index, server): (usize, &Server)| {
+        let path = server.executable.as_ref()?;
+        let problem = match fs::metadata(path.as_str()) {
+            Ok(file) if file.is_file() => return None,
+            Ok(_) => "it is no regular file".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let message =
+            format!("nothing can be this server here: {path}: {problem}; expected a program or a script");
+        let steps = vec![Step::from("servers"), Step::from(index), Step::from("executable")];
+        Some(with_neighbour(Finding::new(steps, message), path))
+    };
+    let tokens = config.sessions.iter().enumerate().filter_map(token);
+    config.servers.iter().enumerate().filter_map(program).chain(tokens).collect()
 }
 
 fn session_key(index: usize, keys: &[&str]) -> Vec<Step> {
@@ -109,15 +135,30 @@ fn session_key(index: usize, keys: &[&str]) -> Vec<Step> {
     [Step::from("sessions"), Step::from(index)].into_iter().chain(keys).collect()
 }
 
-fn uid(user: &User) -> Result<u32, String> {
-    match user {
-        User::Id(uid) => Ok(*uid),
-        User::Name(name) => match nix::unistd::User::from_name(name) {
-            Ok(Some(user)) => Ok(user.uid.as_raw()),
-            Ok(None) => Err(format!("there is no user {name:?} on this host; give the id, or make the user")),
-            Err(error) => Err(format!("users cannot be looked up: {error}")),
-        },
+fn uid(user: &User, path: Vec<Step>) -> Result<u32, Finding> {
+    let name = match user {
+        User::Id(uid) => return Ok(*uid),
+        User::Name(name) => name,
+    };
+    match nix::unistd::User::from_name(name) {
+        Ok(Some(user)) => Ok(user.uid.as_raw()),
+        Ok(None) => {
+            let message =
+                format!("there is no user {name:?} on this host; expected one of its users, or an id");
+            let file = bounded("/etc/passwd", MAX_PASSWD_BYTES).unwrap_or_default();
+            let file = String::from_utf8_lossy(&file);
+            let names = file.lines().filter_map(|line| line.split(':').next());
+            Err(Finding::new(path, message).nearest_of(name, names))
+        }
+        Err(error) => Err(Finding::new(path, format!("users cannot be looked up: {error}"))),
     }
+}
+
+/// The first bytes of a file.
+fn bounded(path: &str, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Whether a file holds a token of an administrator: only an administrator can have put it there.
@@ -143,38 +184,84 @@ fn owned_by(file: &Metadata, owners: &[u32]) -> Result<(), String> {
     Ok(())
 }
 
-/// The built-in rules and those of `inspection.rule_files`; none where inspection is off.
-///
-/// # Errors
-/// Everything that is wrong with the files.
-pub fn rules(config: &Config) -> Result<RuleSet, Unusable> {
-    let mut unusable = Unusable::default();
+/// The built-in rules and those of `inspection.rule_files`, none where inspection is off; and everything that is wrong
+/// with the files.
+pub fn rules(config: &Config) -> (RuleSet, Unusable) {
+    let (mut rules, mut unusable) = (RuleSet::default(), Unusable::default());
     let section = &config.inspection;
-    let built_in = if section.enabled { RuleSet::built_in() } else { Ok(RuleSet::default()) };
-    let mut rules = built_in.unwrap_or_else(|errors| {
-        let (path, text) = ("the built-in rules".to_owned(), String::new());
-        unusable.rule_files.push(BadRules { path, text, errors });
-        RuleSet::default()
-    });
-    let files = section.rule_files.iter().enumerate().filter(|_| section.enabled);
-    for (index, path) in files {
+    if !section.enabled {
+        return (rules, unusable);
+    }
+    match RuleSet::built_in() {
+        Ok(built_in) => rules = built_in,
+        Err(errors) => {
+            let (path, problems) = ("the built-in rules".to_owned(), errors.iter().map(problem).collect());
+            unusable.rule_files.push(Checked { path, text: String::new(), problems });
+        }
+    }
+    for (index, path) in section.rule_files.iter().enumerate() {
         match read_rules(path) {
             Ok(text) => {
-                match RuleSet::parse(path.as_str(), &text).and_then(|more| rules.clone().with(more)) {
-                    Ok(more) => rules = more,
-                    Err(errors) => {
-                        unusable.rule_files.push(BadRules { path: path.to_string(), text, errors });
-                    }
+                // Of another shape, all of that is said; else what only rules know.
+                let mut problems = config::misshapen(&RuleSet::schema(), text.as_bytes());
+                if problems.is_empty() {
+                    problems = rules.add(path.as_str(), &text).iter().map(problem).collect();
+                }
+                if !problems.is_empty() {
+                    unusable.rule_files.push(Checked { path: path.to_string(), text, problems });
                 }
             }
             Err(problem) => {
                 let steps = vec![Step::from("inspection"), Step::from("rule_files"), Step::from(index)];
-                unusable.add(steps, format!("{path} cannot be used: {problem}"));
+                let message = format!("{path} cannot be used: {problem}; expected a rule file");
+                unusable.findings.push(with_neighbour(Finding::new(steps, message), path));
             }
         }
     }
-    let good = unusable.findings.is_empty() && unusable.rule_files.is_empty();
-    if good { Ok(rules) } else { Err(unusable) }
+    (rules, unusable)
+}
+
+/// What is wrong with a rule file; where the place is not known, it is its first character.
+fn problem(error: &RuleError) -> Problem {
+    let known = |number: u64| usize::try_from(number).unwrap_or(1).max(1);
+    Problem {
+        level: Level::Error,
+        at: Place { line: known(error.line), column: known(error.column), width: 1 },
+        path: String::new(),
+        message: format!("{}; expected {}", error.what, error.expected),
+        nearest: None,
+    }
+}
+
+/// With the file of the same directory whose name is nearest, where there is none of that name.
+fn with_neighbour(finding: Finding, path: &AbsolutePath) -> Finding {
+    let path = Path::new(path.as_str());
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name().and_then(OsStr::to_str)) else {
+        return finding;
+    };
+    if path.exists() {
+        return finding;
+    }
+    let entries = fs::read_dir(directory).into_iter().flatten().take(MAX_NEIGHBOURS).flatten();
+    let names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    finding.nearest_of(name, names.iter().map(String::as_str))
+}
+
+/// Why somebody else than root and whom this runs as decides what stands in a file: it is theirs, or they may write to it,
+/// or put another in its place.
+///
+/// # Errors
+/// Why.
+pub fn ours_alone(path: &Path, file: &Metadata) -> Result<(), String> {
+    let owners = [0, nix::unistd::geteuid().as_raw()];
+    owned_by(file, &owners)?;
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let Ok(above) = fs::metadata(directory) else { return Ok(()) };
+    // In one with the sticky bit, such as /tmp, nobody can move the files of others.
+    if above.mode() & libc::S_ISVTX != 0 && owners.contains(&above.uid()) {
+        return Ok(());
+    }
+    owned_by(&above, &owners).map_err(|problem| format!("of its directory: {problem}"))
 }
 
 /// A rule file's text. Who can write to it decides what is found, so it must be root's or of whom this runs as.
@@ -186,7 +273,7 @@ fn read_rules(path: &AbsolutePath) -> Result<String, String> {
     if !metadata.is_file() {
         return Err("it is no regular file".into());
     }
-    owned_by(&metadata, &[0, nix::unistd::geteuid().as_raw()])?;
+    ours_alone(Path::new(path.as_str()), &metadata)?;
     let mut bytes = Vec::new();
     file.take(MAX_RULE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
     if bytes.len() as u64 > MAX_RULE_BYTES {
@@ -235,10 +322,14 @@ mod tests {
 
     #[test]
     fn users_are_known_by_id_or_name() {
-        let found = |user: &str| uid(&User::Name(user.to_owned()));
+        let found = |user: &str| uid(&User::Name(user.to_owned()), Vec::new());
         assert_eq!(found("root"), Ok(0));
-        assert_eq!(uid(&User::Id(4_000_000_000)).unwrap(), 4_000_000_000);
-        assert!(found("no such user").unwrap_err().contains("there is no user"));
+        assert_eq!(uid(&User::Id(4_000_000_000), Vec::new()), Ok(4_000_000_000));
+        for (user, nearest) in [("no such user", None), ("rooot", Some("root"))] {
+            let finding = found(user).unwrap_err();
+            assert!(finding.message.contains("there is no user"), "{finding}");
+            assert_eq!(finding.nearest.as_deref(), nearest, "{finding}");
+        }
     }
 
     const RULE: &str =
@@ -259,15 +350,16 @@ mod tests {
             ("no pattern", &RULE.replace("xyzzy", "("), 0o644, Some("x.yaml:1:")),
             ("of others", RULE, 0o666, Some("inspection.rule_files[0]: ")),
             ("long", &long, 0o644, Some("it is longer than 1048576 bytes")),
-            ("a built-in id", &twice, 0o644, Some("second rule")),
+            ("a built-in id", &twice, 0o644, Some("x.yaml:1:9: second rule")),
         ] {
             let text = text.replace("pseudo-tag", &RuleSet::built_in().unwrap().rules()[0].id);
             fs::write(&path, text).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             let mut config = Config::default();
             config.inspection.rule_files = vec![path.display().to_string().parse().unwrap()];
-            let said =
-                rules(&config).map(|rules| rules.rules().iter().filter(|rule| rule.id == "own").count());
+            let (usable, unusable) = rules(&config);
+            let own = usable.rules().iter().filter(|rule| rule.id == "own").count();
+            let said = unusable.check().map(|()| own);
             match (said, expected) {
                 (Ok(count), None) => assert_eq!(count, usize::from(name == "good"), "{name}"),
                 (Err(error), Some(part)) => {
@@ -277,7 +369,7 @@ mod tests {
                 (said, _) => panic!("{name}: {said:?}"),
             }
             config.inspection.enabled = false;
-            assert!(rules(&config).unwrap().rules().is_empty(), "{name}");
+            assert!(rules(&config).0.rules().is_empty(), "{name}");
         }
     }
 

@@ -137,7 +137,8 @@ mod tests {
         let (config, _) = mcpwarden_policy::config::parse(text).unwrap();
         let counted = crate::config::engine(&config, [0; 32], false, false).unwrap().counters_by_name();
         for (name, _) in WATCHED {
-            let own = name.starts_with("kernel_") || name.starts_with("capture_") || name.starts_with("network_");
+            let own =
+                name.starts_with("kernel_") || name.starts_with("capture_") || name.starts_with("network_");
             let counted = counted.contains_key(*name) || ["censuses_failed", "tasks_skipped"].contains(name);
             assert!(own || counted, "{name}");
         }

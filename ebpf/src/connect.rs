@@ -6,7 +6,8 @@
 use aya_ebpf::{
     bindings::{BPF_F_NO_PREALLOC, bpf_sock_addr},
     helpers::generated::{
-        bpf_get_current_cgroup_id, bpf_get_current_uid_gid, bpf_get_netns_cookie, bpf_get_socket_cookie, bpf_loop,
+        bpf_get_current_cgroup_id, bpf_get_current_uid_gid, bpf_get_netns_cookie, bpf_get_socket_cookie,
+        bpf_loop,
     },
     macros::map,
     maps::{Array, HashMap, LpmTrie, LruHashMap, lpm_trie::Key},
@@ -14,9 +15,9 @@ use aya_ebpf::{
 use core::ffi::c_void;
 use mcpwarden_abi::{
     Address, AddressKey, BECAUSE_BLOCKED, BECAUSE_DEFAULT, BECAUSE_DENIED, BECAUSE_EGRESS, BECAUSE_KNOWN,
-    ConnectInfo, ConnectionId, Counter, Flow, KEY_BITS, MEMBERSHIPS, Member, NETWORK_ANY_NETNS, NETWORK_DEFAULT_DENY,
-    NETWORK_ENFORCE, NETWORK_PORT_PREFIXES, NETWORK_PREFIXES, Network, RECORD_CONNECT, RecordHeader, SET_ALL,
-    VERDICT_ALLOW, VERDICT_DENY, VERDICT_NONE,
+    ConnectInfo, ConnectionId, Counter, Flow, KEY_BITS, MEMBERSHIPS, Member, NETWORK_ANY_NETNS,
+    NETWORK_DEFAULT_DENY, NETWORK_ENFORCE, NETWORK_PORT_PREFIXES, NETWORK_PREFIXES, Network, RECORD_CONNECT,
+    RecordHeader, SET_ALL, VERDICT_ALLOW, VERDICT_DENY, VERDICT_NONE,
 };
 
 use crate::{

@@ -22,16 +22,19 @@ policy: { fail_closed: true, rate_limits: { default_rpm: 60, default_burst: 2 } 
 
 static CONFIG: LazyLock<Config> = LazyLock::new(|| parse(SETTINGS).unwrap().0);
 
+/// What takes long to make is made once: the rules, and the patterns of names.
+static ENGINE: LazyLock<EngineConfig> = LazyLock::new(|| EngineConfig {
+    verbose: true,
+    inspection: Some(Inspect {
+        detector: DETECTOR.clone(),
+        alert_threshold: CONFIG.inspection.alert_threshold,
+    }),
+    registry: CONFIG.registry_settings(),
+    ..EngineConfig::new([0; 32])
+});
+
 fn events(lines: &[u8]) -> Vec<u8> {
-    let inspect =
-        Inspect { detector: DETECTOR.clone(), alert_threshold: CONFIG.inspection.alert_threshold };
-    let settings = EngineConfig {
-        verbose: true,
-        inspection: Some(inspect),
-        registry: CONFIG.registry_settings(),
-        ..EngineConfig::new([0; 32])
-    };
-    let engine = Engine::new(settings).with_judge(Judge::new(&CONFIG, Vec::new(), &DETECTOR).unwrap());
+    let engine = Engine::new(ENGINE.clone()).with_judge(Judge::new(&CONFIG, Vec::new(), &DETECTOR).unwrap());
     let (mut replay, mut outputs, mut events) = (Replay::new(engine), Vec::new(), Vec::new());
     let mut print = |outputs: &mut Vec<Output>| {
         for output in outputs.drain(..) {

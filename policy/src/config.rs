@@ -10,11 +10,13 @@
 //! | `alias` | other names of keys |
 //! | `check` | the tree against the schema |
 //! | `rules` | what no schema says, and warnings |
+//! | `effective` | what holds where a file says nothing |
 //! | `values` | sizes, durations, addresses, globs … |
 //! | `sections`, `judgement`, `guards`, `network`, `host` | the keys |
 
 mod alias;
 mod check;
+mod effective;
 mod guards;
 mod host;
 mod judgement;
@@ -103,32 +105,40 @@ pub struct Config {
 /// # Errors
 /// Everything that is wrong with it, warnings included, in the order of the file.
 pub fn parse(file: &[u8]) -> Result<(Config, Vec<Problem>), Vec<Problem>> {
-    let mut problems = Problems::default();
-    let config = read(file, &mut problems);
-    match config {
-        Ok(config) if !problems.any_error() => Ok((config, problems.finish())),
-        Ok(_) => Err(problems.finish()),
-        Err(problem) => {
-            problems.add(problem);
-            Err(problems.finish())
-        }
+    match check(file, |_| Vec::new()) {
+        (Some(config), warnings) => Ok((config, warnings)),
+        (None, problems) => Err(problems),
     }
 }
 
-/// What was found out elsewhere about a file that [`parse`] let through, as problems with their places in it.
-pub fn placed(file: &[u8], level: Level, findings: Vec<Finding>) -> Vec<Problem> {
-    let mut others = Problems::default();
-    let Ok(mut root) = tree::parse(file, &mut others) else { return Vec::new() };
-    alias::resolve(&mut root, &mut others);
-    let place = |finding: Finding| {
-        let (at, path) = rules::locate(&root, &finding.path)?;
-        Some(Problem { level, ..Problem::error(at, &path, finding.message) })
-    };
-    findings.into_iter().filter_map(place).collect()
+/// Reads a file, and has it looked at by somebody who knows more, such as the users of a host: `more` is given what of
+/// the file is right, and what it finds is said with the rest, in the order of the file. There is no configuration
+/// where one problem is an error.
+pub fn check(
+    file: &[u8],
+    more: impl FnOnce(&Config) -> Vec<(Level, Finding)>,
+) -> (Option<Config>, Vec<Problem>) {
+    let mut problems = Problems::default();
+    let config = read(file, more, &mut problems).map_err(|problem| problems.add(problem)).ok();
+    (config.filter(|_| !problems.any_error()), problems.finish())
+}
+
+/// Everything in which a YAML file is not as a schema says that `schemars` made of plain data.
+pub fn misshapen(schema: &Value, file: &[u8]) -> Vec<Problem> {
+    let mut problems = Problems::default();
+    match tree::parse(file, &mut problems) {
+        Ok(mut root) => check::check(schema, &mut root, &mut problems),
+        Err(problem) => problems.add(problem),
+    }
+    problems.finish()
 }
 
 /// What of the file is right. It is only good where no problem is an error.
-fn read(file: &[u8], problems: &mut Problems) -> Result<Config, Problem> {
+fn read(
+    file: &[u8],
+    more: impl FnOnce(&Config) -> Vec<(Level, Finding)>,
+    problems: &mut Problems,
+) -> Result<Config, Problem> {
     let mut root = tree::parse(file, problems)?;
     if root.is_null() {
         return Ok(Config::default());
@@ -142,6 +152,9 @@ fn read(file: &[u8], problems: &mut Problems) -> Result<Config, Problem> {
     let config = serde_json::from_value(root.to_json())
         .map_err(|error| Problem::error(Place::default(), "", format!("it cannot be read: {error}")))?;
     rules::check(&config, &root, problems);
+    for (level, finding) in more(&config) {
+        rules::place(&root, level, finding, problems);
+    }
     Ok(config)
 }
 

@@ -40,7 +40,8 @@ pub use cache::DetectionCache;
 pub(crate) use fold::folded;
 pub use names::ToolNames;
 pub use probe::{GAP_BYTES, SHORT_GAP_BYTES};
-pub use rules::{Examples, Rule, RuleError, RuleSet, Scope, Structure, score_of, severity_of};
+pub use rules::{Examples, Rule, RuleError, RuleSet, Scope, Structure};
+pub use window::{score_of, severity_of};
 
 use crate::event::{Category, Detection, Severity};
 use inspect::{Inspector, Joined};
@@ -225,7 +226,7 @@ impl Detector {
         inspector.finish(&self.argument, complete)
     }
 
-    /// Adds that a member of a call's message stands there twice. `field`: its JSON Pointer in the message.
+    /// Adds that a member by which a message is read stands there twice. `field`: its JSON Pointer in the message.
     pub fn repeated(&self, field: &str, inspection: &mut Inspection) {
         let mut inspector = Inspector::default();
         let key = field.rsplit('/').next().unwrap_or_default();

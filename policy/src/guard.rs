@@ -5,6 +5,8 @@
 //! question with [`Answer::Later`]. This program does not sit in the stream, so a guard that must stop something
 //! denies, and [`Decision::Modify`] changes what is recorded.
 
+mod kind;
+
 use std::collections::BTreeSet;
 
 use schemars::JsonSchema;
@@ -12,144 +14,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+pub use kind::{GuardKind, Phase};
+
 use crate::detect::ToolNames;
 use crate::event::{Detection, Identity, Severity};
 use crate::ids::{ServerId, SessionId, Timestamp};
-
-/// When a guard is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Phase {
-    /// Any request, before the phase of its method.
-    Request,
-    /// Any response, after the phase of its method.
-    Response,
-    /// An answer to `tools/list`.
-    ToolsList,
-    /// `tools/call`.
-    ToolInvoke,
-    /// An answer to `tools/call`.
-    ToolResult,
-    /// `prompts/get`.
-    PromptRequest,
-    /// `resources/read`.
-    ResourceRequest,
-}
-
-impl Phase {
-    /// All of them.
-    pub const ALL: [Self; 7] = [
-        Self::Request,
-        Self::Response,
-        Self::ToolsList,
-        Self::ToolInvoke,
-        Self::ToolResult,
-        Self::PromptRequest,
-        Self::ResourceRequest,
-    ];
-
-    /// As it is written in configuration and events.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Request => "request",
-            Self::Response => "response",
-            Self::ToolsList => "tools_list",
-            Self::ToolInvoke => "tool_invoke",
-            Self::ToolResult => "tool_result",
-            Self::PromptRequest => "prompt_request",
-            Self::ResourceRequest => "resource_request",
-        }
-    }
-}
-
-/// Which guard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum GuardKind {
-    /// A tool's name was taken over from another server's.
-    ToolShadowing,
-    /// What several servers of a session do together.
-    CrossServer,
-    /// Which servers may be used.
-    #[serde(alias = "server_whitelist")]
-    ServerAccess,
-    /// Which tools may be called.
-    ToolAccess,
-    /// A definition changed since it was pinned.
-    RugPull,
-    /// How often may be called.
-    RateLimit,
-    /// A definition is written to misuse the model.
-    ToolPoisoning,
-    /// A result is.
-    ResultInjection,
-    /// A server asks the client's model, or its user, for something.
-    Sampling,
-    /// A tool is switched off.
-    DisabledTool,
-    /// No side effects while planning.
-    Mode,
-    /// No risks without a frozen specification.
-    SpecFrozen,
-    /// No risks without a project.
-    ProjectBinding,
-    /// Side effects that are forbidden.
-    SideEffects,
-    /// Tools that need an administrator's token.
-    AdminToken,
-}
-
-impl GuardKind {
-    /// All of them, in the order in which they are asked by default.
-    pub const ALL: [Self; 15] = [
-        Self::ToolShadowing,
-        Self::CrossServer,
-        Self::ServerAccess,
-        Self::ToolAccess,
-        Self::RugPull,
-        Self::RateLimit,
-        Self::ToolPoisoning,
-        Self::ResultInjection,
-        Self::Sampling,
-        Self::DisabledTool,
-        Self::Mode,
-        Self::SpecFrozen,
-        Self::ProjectBinding,
-        Self::SideEffects,
-        Self::AdminToken,
-    ];
-
-    /// Those that go by what a client may do, whatever the tool; off by default.
-    pub const GATES: [Self; 6] = [
-        Self::DisabledTool,
-        Self::Mode,
-        Self::SpecFrozen,
-        Self::ProjectBinding,
-        Self::SideEffects,
-        Self::AdminToken,
-    ];
-
-    /// As it is written in configuration and events.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::ToolShadowing => "tool_shadowing",
-            Self::CrossServer => "cross_server",
-            Self::ServerAccess => "server_access",
-            Self::ToolAccess => "tool_access",
-            Self::RugPull => "rug_pull",
-            Self::RateLimit => "rate_limit",
-            Self::ToolPoisoning => "tool_poisoning",
-            Self::ResultInjection => "result_injection",
-            Self::Sampling => "sampling",
-            Self::DisabledTool => "disabled_tool",
-            Self::Mode => "mode",
-            Self::SpecFrozen => "spec_frozen",
-            Self::ProjectBinding => "project_binding",
-            Self::SideEffects => "side_effects",
-            Self::AdminToken => "admin_token",
-        }
-    }
-}
 
 /// What is judged. Texts are JSON as it was sent.
 #[allow(missing_docs, reason = "fields are named as MCP names them")]
@@ -460,7 +329,9 @@ pub trait Guard: std::fmt::Debug + Send {
     fn kind(&self) -> GuardKind;
 
     /// The phases that it has something to say in, where the configuration names none.
-    fn phases(&self) -> &'static [Phase];
+    fn phases(&self) -> &'static [Phase] {
+        self.kind().phases()
+    }
 
     /// How much of an operation it reads, in bytes. It has no clock: an operation that is more than fits into its
     /// `timeout_ms` (see [`crate::guards::WORK_BYTES_PER_MS`]) is not put to it, and that is a timeout.
@@ -479,6 +350,13 @@ pub trait Guard: std::fmt::Debug + Send {
         facts: &Facts<'_>,
         now: Timestamp,
     ) -> Result<Answer, GuardError>;
+
+    /// Why it has no objection to an operation that it has just let through, in words. Asked only where somebody wants to
+    /// know.
+    fn why(&self, operation: &Operation<'_>, facts: &Facts<'_>) -> Option<String> {
+        let _ = (operation, facts);
+        None
+    }
 
     /// Takes note of what became of an operation, of whatever phase and server, whoever decided.
     fn settled(&mut self, operation: &Operation<'_>, facts: &Facts<'_>, verdict: &Verdict, now: Timestamp) {

@@ -30,6 +30,7 @@ use crate::guard::{
     Answer, Decision, Denial, GuardError, GuardKind, Modification, Phase, Refusal, ToolFacts,
 };
 
+pub(crate) use build::is_on;
 pub use build::{build, default_priority, denied_servers};
 pub use executor::{
     Asked, Executor, GuardCounters, Outcome, Question, Said, Seat, Ticket, WORK_BYTES_PER_MS, redact,

@@ -2,7 +2,6 @@
 //! --test guards_cost -- --nocapture` prints the time.
 
 #[path = "support/counting.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
 mod counting;
 
 use std::collections::BTreeSet;
@@ -22,9 +21,6 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 use counting::Memory;
-
-#[global_allocator]
-static COUNTING: counting::Counting = counting::Counting;
 
 #[test]
 fn a_call_that_no_guard_objects_to_allocates_nothing() {

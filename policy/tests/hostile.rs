@@ -4,25 +4,15 @@
 #![allow(clippy::unwrap_used, reason = "what fails here is a failed test")]
 
 #[path = "support/counting.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
 mod counting;
 #[path = "support/wire.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
 mod wire;
 
-use std::sync::{Arc, LazyLock};
-
 use mcpwarden_policy::Direction;
-use mcpwarden_policy::detect::Detector;
 use serde_json::Value;
 
 use counting::Memory;
-use wire::{C2S, S2C, Wire, detector, engine};
-
-#[global_allocator]
-static COUNTING: counting::Counting = counting::Counting;
-
-static DETECTOR: LazyLock<Arc<Detector>> = LazyLock::new(detector);
+use wire::{C2S, DETECTOR, S2C, Wire, engine};
 
 const MIB: usize = 1 << 20;
 /// How many times as large as what came in everything may be that is made of it, at the most of it.

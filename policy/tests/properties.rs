@@ -3,25 +3,15 @@
 #![allow(clippy::unwrap_used, reason = "what fails here is a failed test")]
 
 #[path = "support/counting.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
 mod counting;
 #[path = "support/wire.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
 mod wire;
 
-use std::sync::{Arc, LazyLock};
-
-use mcpwarden_policy::detect::Detector;
 use mcpwarden_policy::{ConnectionId, Direction, Engine, Exec, GapCause, Input, Process, Timestamp};
 use proptest::prelude::*;
 
 use counting::Memory;
-use wire::{C2S, S2C, Wire, detector, engine};
-
-#[global_allocator]
-static COUNTING: counting::Counting = counting::Counting;
-
-static DETECTOR: LazyLock<Arc<Detector>> = LazyLock::new(detector);
+use wire::{C2S, DETECTOR, S2C, Wire, engine};
 
 /// What clients write: lines that mean something, headers true and false, and text.
 fn line() -> impl Strategy<Value = String> {

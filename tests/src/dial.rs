@@ -98,7 +98,14 @@ impl Way {
         let send = |flags: i32, address: *const libc::sockaddr, length: u32| {
             // SAFETY: buffer and address live until the call returns.
             let sent = unsafe {
-                libc::sendto(fd, word.as_ptr().cast(), word.len(), flags | libc::MSG_NOSIGNAL, address, length)
+                libc::sendto(
+                    fd,
+                    word.as_ptr().cast(),
+                    word.len(),
+                    flags | libc::MSG_NOSIGNAL,
+                    address,
+                    length,
+                )
             };
             if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
         };

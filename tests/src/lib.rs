@@ -1,6 +1,7 @@
 //! End-to-end tests of mcpwarden: what they are made of.
 //!
 //! - [`agent::Agent`] starts the real agent as root, collects its events and stops it.
+//! - [`command`] runs its other commands.
 //! - [`transcript`] says what both sides of a connection really exchanged, and compares it with the events.
 //! - [`replay`] plays recorded transcripts again.
 //! - [`clients`] runs the official MCP clients against real servers; [`peer`] makes the test itself a client, or runs ours.
@@ -15,6 +16,7 @@
 
 pub mod agent;
 pub mod clients;
+pub mod command;
 pub mod containers;
 pub mod dial;
 pub mod framing;

@@ -1,179 +1,11 @@
-//! Commands that need no kernel: `check-config`, `decide`.
+//! Commands that need no kernel: `decide`, `match`, and what all of them have.
 
 use std::fs;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
-use mcpwarden_tests::places;
-use serde_json::Value;
-
-struct Said {
-    code: Option<i32>,
-    stdout: String,
-    stderr: String,
-}
-
-fn mcpwarden(args: &[&str]) -> Result<Said> {
-    let output = Command::new(places::agent()).args(args).stdin(Stdio::null()).output()?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Ok(Said { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) })
-}
-
-/// File, arguments, exit code, what standard output and standard error hold.
-#[test]
-fn what_is_said_of_a_file() -> Result<()> {
-    let directory = tempfile::tempdir()?;
-    let path = directory.path().join("x.yaml").display().to_string();
-    let good = "capture: { payloads: full }\n";
-    let warned = "policy:\n  denied_tools: [{ tool: a }]\n";
-    let bad = "capture:\n  payloads: ful\n  rings: 5\nsinks: []\n";
-    let bad_lines = [
-        ":2:13: error: capture.payloads: expected one of `redacted`, `full`, found \"ful\"; did you mean `full`?\n",
-        "\n    2 |   payloads: ful\n      |             ^^^\n",
-        ":3:3: error: capture.rings: there is no such key; did you mean `ring_bytes`?\n",
-        ": 2 errors, 1 warning\n",
-    ];
-    type Case<'a> = (&'a str, &'a [&'a str], i32, &'a [&'a str], &'a [&'a str]);
-    let cases: [Case<'_>; 9] = [
-        (good, &[], 0, &[], &[": nothing is wrong\n"]),
-        (good, &["--effective"], 0, &["payloads: full\n", "read_then_send:\n", "window: 30s\n"], &[]),
-        (good, &["--json"], 0, &["\"problems\":[]"], &[]),
-        (good, &["--json", "--effective"], 0, &["\"pending_grace\":\"30s\""], &[]),
-        (warned, &[], 0, &[], &[":2:3: warning: policy.denied_tools: ", "0 errors, 1 warning"]),
-        (warned, &["--strict"], 1, &[], &["enforcement.stdio"]),
-        (bad, &[], 2, &[], &bad_lines),
-        (bad, &["--strict", "--effective"], 2, &[], &bad_lines),
-        (bad, &["--json"], 2, &["\"level\":\"error\"", "\"nearest\":\"full\"", "\"line\":2"], &[]),
-    ];
-    for (text, args, code, stdout, stderr) in cases {
-        fs::write(&path, text)?;
-        let said = mcpwarden(&[&["check-config", &path], args].concat())?;
-        ensure!(said.code == Some(code), "{text} {args:?}: {:?}\n{}", said.code, said.stderr);
-        for (output, parts) in [(&said.stdout, stdout), (&said.stderr, stderr)] {
-            for part in parts {
-                ensure!(output.contains(part), "{text} {args:?}: no {part:?} in\n{output}");
-            }
-        }
-        ensure!(!stdout.is_empty() || said.stdout.is_empty(), "{text} {args:?}: {}", said.stdout);
-    }
-    let said = mcpwarden(&["check-config", "/nowhere/x.yaml"])?;
-    ensure!(said.code == Some(2) && said.stderr.contains("No such file"), "{}", said.stderr);
-    Ok(())
-}
-
-/// Rule file, exit code, what standard error holds of `check-config`, and what `inspect` finds of `xyzzy`.
-#[test]
-fn rule_files_are_checked_and_used() -> Result<()> {
-    let directory = tempfile::tempdir()?;
-    let path = |name: &str| directory.path().join(name).display().to_string();
-    let (config, rules, definition) = (path("x.yaml"), path("rules.yaml"), path("x.json"));
-    fs::write(
-        &config,
-        format!("inspection:\n  rule_files: ['{rules}']\nsessions: [{{ match: {{ uid: root }} }}]\n"),
-    )?;
-    fs::write(&definition, r#"{"name":"a","description":"Say xyzzy."}"#)?;
-    let rule = |pattern: &str| {
-        format!(
-            "rules:\n- {{id: own, title: t, why: w, category: exfiltration, severity: high, patterns: ['{pattern}']}}\n"
-        )
-    };
-    let place = format!("{rules}:2:");
-    for (text, code, part, found) in [
-        (rule("xyzzy"), 0, "nothing is wrong", 1),
-        (rule("("), 2, place.as_str(), 2),
-        ("rules: []".to_owned(), 0, "nothing is wrong", 0),
-    ] {
-        fs::write(&rules, &text)?;
-        let said = mcpwarden(&["check-config", &config])?;
-        ensure!(
-            said.code == Some(code) && said.stderr.contains(part),
-            "{text}: {:?} {}",
-            said.code,
-            said.stderr
-        );
-        let said = mcpwarden(&["inspect", "--config", &config, &definition])?;
-        ensure!(said.code == Some(found), "{text}: {:?} {}{}", said.code, said.stdout, said.stderr);
-        ensure!(found != 2 || said.stderr.contains(&place), "{text}: {}", said.stderr);
-    }
-    let said = mcpwarden(&["check-config", "--json", &config])?;
-    ensure!(said.stdout.contains("\"problems\":[]"), "{}", said.stdout);
-    fs::write(
-        &config,
-        "inspection:\n  rule_files: [/nowhere/x.yaml]\nsessions: [{ match: { uid: nobody at all } }]\n",
-    )?;
-    let said = mcpwarden(&["check-config", &config])?;
-    for part in [
-        ":2:16: error: inspection.rule_files[0]: /nowhere/x.yaml cannot be used: No such file",
-        ":3:28: error: sessions[0].match.uid: there is no user \"nobody at all\"",
-    ] {
-        ensure!(said.code == Some(2) && said.stderr.contains(part), "no {part:?} in\n{}", said.stderr);
-    }
-    Ok(())
-}
-
-/// What `--effective` prints is a file that says the same.
-#[test]
-fn the_effective_configuration_is_a_file() -> Result<()> {
-    let directory = tempfile::tempdir()?;
-    let path = directory.path().join("x.yaml").display().to_string();
-    fs::write(&path, "servers: [{ id: a, command: \"true\", args: [\"5\"] }]\n")?;
-    let first = mcpwarden(&["check-config", "--effective", &path])?;
-    fs::write(&path, &first.stdout)?;
-    let second = mcpwarden(&["check-config", "--effective", &path])?;
-    ensure!(second.code == Some(0) && first.stdout == second.stdout, "{}\n{}", first.stdout, second.stderr);
-    Ok(())
-}
-
-/// Files that are made to take long or much.
-#[test]
-fn hostile_files_are_refused_soon() -> Result<()> {
-    let directory = tempfile::tempdir()?;
-    let path = directory.path().join("x.yaml").display().to_string();
-    let patterns = |pattern: &str, count: usize| {
-        let each = (0..count).map(|number| format!("- {{ name: n{number}, pattern: '{pattern}' }}\n"));
-        format!(
-            "inspection:\n  custom_patterns:\n{}",
-            each.map(|line| format!("  {line}")).collect::<String>()
-        )
-    };
-    let files = [
-        ("deep", "[".repeat(1 << 20)),
-        ("deep mappings", "{a: ".repeat(1 << 18)),
-        ("keys", (0..100_000).map(|number| format!("a{number}: 1\n")).collect()),
-        ("lists", format!("servers: [{}]", "[],".repeat(90_000))),
-        ("patterns", patterns(r"(\w{9}){9}", 1_000) + "x: 1\n"),
-        ("globs", format!("discovery: {{ custom_servers: [{}\"a[\"] }}", "\"{a,b}*{c,d}*\",".repeat(60_000))),
-        ("addresses", format!("network: {{ deny: [{}x y] }}", "\"a.example.com:1\",".repeat(50_000))),
-        ("100 MB", " ".repeat(100 << 20)),
-    ];
-    for (name, file) in files {
-        fs::write(&path, file)?;
-        // More of address space (1 GiB) and of time on the processor (unoptimised: a minute) than the agent ever needs for a
-        // configuration: what needs more is killed, which is no exit code.
-        let output = Command::new("sh")
-            .args([
-                "-c",
-                "ulimit -v 1048576; ulimit -t 60; exec \"$0\" check-config \"$1\"",
-                &places::agent().display().to_string(),
-            ])
-            .arg(&path)
-            .output()?;
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        ensure!(output.status.code() == Some(2), "{name}: {:?} {said}", output.status);
-        ensure!(said.contains(": error: "), "{name}: {said}");
-    }
-    Ok(())
-}
-
-#[test]
-fn the_schema_is_printed() -> Result<()> {
-    let said = mcpwarden(&["schema", "--config"])?;
-    let schema: Value = serde_json::from_str(&said.stdout).with_context(|| said.stdout.clone())?;
-    ensure!(schema["properties"]["cross_server"].is_object(), "{schema}");
-    let file = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/config.schema.json"))?;
-    ensure!(serde_json::from_str::<Value>(&file)? == schema, "docs/config.schema.json is another");
-    Ok(())
-}
+use mcpwarden_tests::command::{ask, mcpwarden};
+use serde_json::{Value, json};
 
 /// Configuration, tool, exit code, the last line.
 #[test]
@@ -190,13 +22,31 @@ fn what_would_be_decided() -> Result<()> {
     ];
     for (file, tool, code, last) in cases {
         fs::write(&path, file)?;
-        let said = mcpwarden(&["decide", "--server", "files", "--tool", tool, "--config", &path])?;
+        let said = ask(&["decide", "--server", "files", "--tool", tool, "--config", &path])?;
         ensure!(said.code == Some(code), "{file} {tool}: {:?}\n{}{}", said.code, said.stdout, said.stderr);
         let line = said.stdout.lines().last().unwrap_or_default();
         ensure!(line.starts_with(last), "{file} {tool}: {}", said.stdout);
     }
+    // Whoever lets it through says why.
+    fs::write(
+        &path,
+        "policy: { allowed_tools: [{ tool: 'read*' }], denied_tools: [{ tool: '*' }] }\nguards: [{ kind: mode }]\n",
+    )?;
+    let said = ask(&["decide", "--server", "files", "--tool", "read", "--config", &path])?;
+    for line in [
+        "tool_shadowing   tool_invoke  allow       no other server of the session had its name first",
+        "server_access    request      allow       no rule denies its server, and server_policy is no allowlist",
+        "tool_access      tool_invoke  allow       '*:read*' of allowed_tools allows it",
+        "rug_pull         tool_invoke  allow       its definition is the pinned one",
+        "tool_poisoning   tool_invoke  allow       its definition has nothing at or above high",
+        "mode             tool_invoke  allow       the client does not plan",
+    ] {
+        ensure!(said.stdout.lines().any(|said| said == line), "no {line:?} in\n{}", said.stdout);
+    }
+    let silent = said.stdout.lines().filter(|line| line.trim_end().ends_with(" allow")).count();
+    ensure!(silent == 0, "{}", said.stdout);
     let asked = ["decide", "--server", "files", "--tool", "read"];
-    let secret = mcpwarden(&[&asked[..], &["--arguments", r#"{"path": "/root/.ssh/id_rsa"}"#]].concat())?;
+    let secret = ask(&[&asked[..], &["--arguments", r#"{"path": "/root/.ssh/id_rsa"}"#]].concat())?;
     let found = "\nfound in the arguments: high sensitive-path /path\n";
     ensure!(secret.code == Some(0) && secret.stdout.contains(found), "{}", secret.stdout);
     Ok(())
@@ -216,7 +66,7 @@ fn failures_are_no_answers() -> Result<()> {
         (&["check-config", "/nowhere.yaml"], "No such file"),
     ];
     for (args, part) in cases {
-        let said = mcpwarden(args)?;
+        let said = ask(args)?;
         ensure!(
             said.code == Some(2) && said.stderr.contains(part),
             "{args:?}: {:?} {}",
@@ -255,7 +105,7 @@ fn output_that_cannot_be_written() -> Result<()> {
         for (stdout, code, part) in
             [(Stdio::from(writer), 141, ""), (Stdio::from(full), 2, "mcpwarden: cannot write: No space left")]
         {
-            let output = Command::new(places::agent()).args(args).stdout(stdout).output()?;
+            let output = mcpwarden(args).stdout(stdout).output()?;
             let said = String::from_utf8_lossy(&output.stderr);
             ensure!(output.status.code() == Some(code), "{args:?}: {:?} {said}", output.status);
             ensure!(said.contains(part) && !said.contains("panicked"), "{args:?}: {said}");
@@ -289,7 +139,7 @@ fn what_would_be_decided_of_a_client() -> Result<()> {
     for (profile, tool, code, part) in cases {
         let mut args = vec!["decide", "--server", "files", "--tool", tool, "--config", &path];
         args.extend(profile.into_iter().flat_map(|profile| ["--profile", profile]));
-        let said = mcpwarden(&args)?;
+        let said = ask(&args)?;
         ensure!(
             said.code == Some(code),
             "{profile:?} {tool}: {:?}\n{}{}",
@@ -300,6 +150,88 @@ fn what_would_be_decided_of_a_client() -> Result<()> {
         let line = said.stdout.lines().last().unwrap_or_default();
         ensure!(line.starts_with(part) || said.stderr.contains(part), "{profile:?} {tool}: {}", said.stdout);
         ensure!(said.stderr.contains("no.token holds no token: No such file"), "{}", said.stderr);
+    }
+    Ok(())
+}
+
+/// Command, whether it counts, its id, the pattern.
+#[test]
+fn match_says_what_counts() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let config = directory.path().join("config.yaml");
+    fs::write(
+        &config,
+        "discovery: { custom_servers: [\"weather\"] }\nservers: [ { id: files, command: /opt/files, args: [\"--all\"] }, { id: notes, command: notes } ]\n",
+    )?;
+    let config = config.display().to_string();
+    let cases: [(&[&str], bool, &str, Value, bool); 11] = [
+        (
+            &["npx", "-y", "@modelcontextprotocol/server-filesystem", "/srv"],
+            true,
+            "server-filesystem",
+            json!("@modelcontextprotocol/*"),
+            false,
+        ),
+        (&["uvx", "mcp-server-git"], true, "mcp-server-git", json!("mcp-server-*"), false),
+        (&["python3", "-m", "mcp_server_sqlite"], true, "mcp_server_sqlite", json!("mcp_server_*"), false),
+        (&["sh", "-c", "exec mcp-server-git"], true, "mcp-server-git", json!("mcp-server-*"), false),
+        (&["weather"], true, "weather", json!("weather"), false),
+        (&["/opt/files", "--all"], true, "files", Value::Null, true),
+        (&["python3", "/opt/files", "--all"], true, "files", Value::Null, true),
+        (&["/usr/local/bin/notes"], true, "notes", Value::Null, true),
+        (&["notes", "--more"], false, "notes", Value::Null, false),
+        (&["/opt/files"], false, "files", Value::Null, false),
+        (&["vim", "mcp-server-git"], false, "", Value::Null, false),
+    ];
+    for (command, counts, id, pattern, declared) in cases {
+        let args = [&["match", "--config", &config, "--json", "--"], command].concat();
+        let said = ask(&args)?;
+        ensure!(said.code == Some(i32::from(!counts)), "{command:?}: {:?} {}", said.code, said.stderr);
+        let answer: Value = serde_json::from_str(&said.stdout).with_context(|| said.stdout.clone())?;
+        ensure!(answer["server"] == counts && answer["declared"] == declared, "{command:?}: {answer}");
+        ensure!(answer["pattern"] == pattern, "{command:?}: {answer}");
+        ensure!(id.is_empty() || answer["server_id"] == id, "{command:?}: {answer}");
+        let args = [&["match", "--config", &config, "--"], command].concat();
+        let said = ask(&args)?;
+        ensure!(said.code == Some(i32::from(!counts)), "{command:?}: {:?}", said.code);
+        ensure!(said.stdout.starts_with(if counts { "yes" } else { "no" }), "{command:?}: {}", said.stdout);
+    }
+    Ok(())
+}
+
+/// Arguments, what their output holds.
+#[test]
+fn help_is_complete() -> Result<()> {
+    let commands = [
+        "run",
+        "doctor",
+        "match",
+        "inspect",
+        "decide",
+        "replay",
+        "check-config",
+        "schema",
+        "completions",
+        "man",
+    ];
+    let cases: [(&[&str], &[&str]); 7] = [
+        (&["--help"], &commands),
+        (
+            &["run", "--help"],
+            &["--config", "--output", "--show-payloads", "--ring-bytes", "--runtime-dir", "--state-dir"],
+        ),
+        (&["completions", "bash"], &["_mcpwarden()", "--ring-bytes", "doctor"]),
+        (&["completions", "zsh"], &["#compdef mcpwarden", "--ring-bytes", "doctor"]),
+        (&["completions", "fish"], &["complete -c mcpwarden", "ring-bytes", "doctor"]),
+        (&["man"], &[".TH mcpwarden", "Watches every MCP server"]),
+        (&["--version"], &["mcpwarden "]),
+    ];
+    for (args, parts) in cases {
+        let said = ask(args)?;
+        ensure!(said.code == Some(0) && said.stderr.is_empty(), "{args:?}: {:?} {}", said.code, said.stderr);
+        for part in parts {
+            ensure!(said.stdout.contains(part), "{args:?}: no {part:?} in\n{}", said.stdout);
+        }
     }
     Ok(())
 }

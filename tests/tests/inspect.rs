@@ -9,29 +9,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::clients::{Plan, RealServer};
+use mcpwarden_tests::command::{Said, ends};
 use mcpwarden_tests::http_server::{AUTHORITY, CERTIFICATE, HttpServer, Style};
 use mcpwarden_tests::places;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
 use serde_json::{Value, json};
-
-struct Said {
-    code: Option<i32>,
-    stdout: String,
-    stderr: String,
-}
-
-impl Said {
-    /// Fails where the status is another, or `part` is not in standard output.
-    fn expect(&self, what: &str, code: i32, part: &str) -> Result<()> {
-        let Self { code: status, stdout, stderr } = self;
-        ensure!(
-            *status == Some(code) && stdout.contains(part),
-            "{what}: expected {code} and {part:?}, found {status:?} and\n{stdout}{stderr}"
-        );
-        Ok(())
-    }
-}
 
 fn command(args: &[&str]) -> Command {
     let mut command = Command::new(places::agent());
@@ -42,14 +25,8 @@ fn command(args: &[&str]) -> Command {
     command
 }
 
-fn said(command: &mut Command) -> Result<Said> {
-    let output = command.output()?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Ok(Said { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) })
-}
-
 fn inspect(args: &[&str]) -> Result<Said> {
-    said(&mut command(args))
+    ends(&mut command(args))
 }
 
 fn own(name: &str) -> String {
@@ -115,7 +92,7 @@ fn what_is_found_in_servers_that_are_started() -> Result<()> {
         // The floods are noisy for longer than a server is silent.
         let timeout = if part.contains("within 2s") { "2s" } else { "60s" };
         let args = [&["--as-root", "--timeout", timeout, "--"], server].concat();
-        let said = said(command(&args).env("INSPECTED", &mark))?;
+        let said = ends(command(&args).env("INSPECTED", &mark))?;
         said.expect(&format!("{server:?}"), code, part)?;
         let left = processes_with(&format!("INSPECTED={mark}"))?;
         ensure!(left.is_empty(), "{server:?} left {left:?}");
@@ -157,7 +134,7 @@ fn servers_run_as_who_inspects() -> Result<()> {
     ];
     for (environment, args, parts) in cases {
         let args = [args, &["--", "sh", "-c", script]].concat();
-        let said = said(command(&args).envs(environment.iter().copied()))?;
+        let said = ends(command(&args).envs(environment.iter().copied()))?;
         said.expect(&format!("{environment:?} {args:?}"), 2, "")?;
         for part in parts {
             ensure!(said.stderr.contains(part), "{environment:?} {args:?}: no {part:?} in {}", said.stderr);
@@ -375,7 +352,7 @@ fn all_servers_of_a_client() -> Result<()> {
         }});
         fs::write(&path, file.to_string())?;
         let path = path.display().to_string();
-        let said = said(command(&["--start", "--as-root", &path]).env("OWN", &benign))?;
+        let said = ends(command(&["--start", "--as-root", &path]).env("OWN", &benign))?;
         for part in [
             "a: 2 tools, nothing found\n",
             "b: not inspected: cannot start `/nowhere/server`",
@@ -399,6 +376,46 @@ fn all_servers_of_a_client() -> Result<()> {
         ensure!(of("b").iter().all(|row| row["error"].is_string()), "{}", said.stdout);
         let weather = of("f").into_iter().find(|row| row["name"] == "weather").context("no weather")?.clone();
         ensure!(weather["kind"] == "tool" && weather["max_severity"] == "critical", "{weather}");
+    }
+    Ok(())
+}
+
+/// Names of declared servers, and what is said of them where none is started: (name, pattern, severity), exit code.
+#[test]
+fn names_of_declared_servers_are_compared() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("mcp.json");
+    type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str, &'a str)], i32);
+    let cases: [Case<'_>; 4] = [
+        (&["github", "files"], &[], 0),
+        (&["githab", "github"], &[("github", "similar_server", "low")], 0),
+        (&["mail", "mail-server", "weather"], &[("mail-server", "similar_server", "low")], 0),
+        // The second has a Cyrillic letter.
+        (&["github", "g\u{456}thub"], &[("g\u{456}thub", "similar_server", "high")], 1),
+    ];
+    for (names, expected, code) in cases {
+        let servers: serde_json::Map<String, Value> =
+            names.iter().map(|name| ((*name).to_owned(), json!({"command": "x"}))).collect();
+        fs::write(&path, json!({ "mcpServers": servers }).to_string())?;
+        let path = path.display().to_string();
+        let said = inspect(&["--json", &path])?;
+        let rows = said.stdout.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
+        ensure!(said.code == Some(code) && rows.len() == names.len(), "{names:?}: {}", said.stdout);
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let found: Vec<_> = rows
+            .iter()
+            .filter(|row| !row["detections"].is_null())
+            .map(|row| {
+                (text(&row["name"]), text(&row["detections"][0]["pattern"]), text(&row["max_severity"]))
+            })
+            .collect();
+        let expected: Vec<_> =
+            expected.iter().map(|(a, b, c)| ((*a).into(), (*b).into(), (*c).into())).collect();
+        ensure!(found == expected, "{names:?}: {}", said.stdout);
+        let table = inspect(&[&path])?;
+        for (_, pattern, severity) in &expected {
+            table.expect("the table", code, &format!("  {severity}: {pattern}: "))?;
+        }
     }
     Ok(())
 }

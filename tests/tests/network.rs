@@ -217,14 +217,20 @@ fn what_a_server_connects_to_is_its_own() -> Result<()> {
     let facts: Vec<Value> = events
         .iter()
         .map(|event| {
-            json!([event["connection"], event["remote_addr"], event["first_seen"], event["severity"], event["action"]])
+            json!([
+                event["connection"],
+                event["remote_addr"],
+                event["first_seen"],
+                event["severity"],
+                event["action"]
+            ])
         })
         .collect();
-    let expected: Vec<Value> = [true, false, false]
-        .map(|first| json!([connection, to.to_string(), first, "low", "allow"]))
-        .to_vec();
+    let expected: Vec<Value> =
+        [true, false, false].map(|first| json!([connection, to.to_string(), first, "low", "allow"])).to_vec();
     ensure!(facts == expected, "{events:#?}");
-    let pids: std::collections::BTreeSet<u64> = events.iter().filter_map(|event| event["pid"].as_u64()).collect();
+    let pids: std::collections::BTreeSet<u64> =
+        events.iter().filter_map(|event| event["pid"].as_u64()).collect();
     ensure!(pids.len() == 3 && pids.contains(&u64::from(peer.pid())), "{pids:?}");
     peer.close()?;
     agent.stop()?;
@@ -234,7 +240,8 @@ fn what_a_server_connects_to_is_its_own() -> Result<()> {
 #[test]
 fn a_server_that_must_not_connect_does_not() -> Result<()> {
     let (allowed, other) = (Listener::start()?, Listener::start()?);
-    for (egress, through) in [("none".to_owned(), false), (format!("[\"localhost:{}\"]", allowed.port), true)] {
+    for (egress, through) in [("none".to_owned(), false), (format!("[\"localhost:{}\"]", allowed.port), true)]
+    {
         let (_directory, config) = configured(&format!(
             "servers: [{{ id: dialer, command: dialing-server, egress: {egress} }}]\nenforcement: {{ network: deny }}\n",
         ))?;
@@ -250,9 +257,8 @@ fn a_server_that_must_not_connect_does_not() -> Result<()> {
         }
         // The client is not the server.
         ensure!(Way::Tcp.dial(other.at(Ipv4Addr::LOCALHOST)) == Outcome::Through, "the client");
-        let event = agent.wait_for("the attempt", |event| {
-            is(event, "mcp_server_egress") && event["action"] == "block"
-        })?;
+        let event = agent
+            .wait_for("the attempt", |event| is(event, "mcp_server_egress") && event["action"] == "block")?;
         let found = json!([event["enforced"], event["severity"], event["server_id"]]);
         ensure!(found == json!([true, "high", "dialer"]), "{event}");
         peer.close()?;

@@ -1,58 +1,25 @@
-//! What is around the agent: too few rights, a second agent, bad configurations, signals, terminals.
+//! What is around the agent: too few rights, a second agent, bad configurations, signals.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read as _;
-use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
-use mcpwarden_tests::peer::{Peer, echo, initialize, server, wait_until};
+use mcpwarden_tests::command::{attached, directory, ends, mcpwarden, run};
+use mcpwarden_tests::peer::{Peer, echo, initialize, server};
 use mcpwarden_tests::places;
 use mcpwarden_tests::programs;
 use mcpwarden_tests::wiring::Wiring;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Nobody, on every distribution.
 const NOBODY: u32 = 65_534;
-
-/// A directory that everybody may look into, with the agent's own directories to be made in it.
-fn directory() -> Result<tempfile::TempDir> {
-    let directory = tempfile::tempdir()?;
-    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777))?;
-    Ok(directory)
-}
-
-fn mcpwarden(args: &[&str]) -> Command {
-    let mut command = Command::new(places::agent());
-    command.args(args).stdin(Stdio::null()).env_remove("RUST_BACKTRACE");
-    command
-}
-
-/// `mcpwarden run` with its directories in `directory`.
-fn run(directory: &Path, args: &[&str]) -> Command {
-    let mut command = mcpwarden(&["run", "--runtime-dir"]);
-    command.arg(directory.join("run")).arg("--state-dir").arg(directory.join("state")).args(args);
-    command
-}
-
-/// What a command printed and its exit code; it must end by itself.
-struct Said {
-    code: Option<i32>,
-    stdout: String,
-    stderr: String,
-}
-
-fn ends(command: &mut Command) -> Result<Said> {
-    let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Ok(Said { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) })
-}
 
 /// One clear line that holds all of `parts`, and exit code 1.
 fn refuses(name: &str, command: &mut Command, parts: &[&str]) -> Result<()> {
@@ -246,15 +213,6 @@ fn an_agent_that_was_killed_leaves_nothing_in_the_way() -> Result<()> {
     Ok(())
 }
 
-/// Starts an agent and waits for its first event.
-fn attached(mut command: Command) -> Result<(Child, std::process::ChildStdout)> {
-    let mut child = command.stdout(Stdio::piped()).spawn()?;
-    let mut stdout = child.stdout.take().context("no stdout")?;
-    let mut first = [0];
-    stdout.read_exact(&mut first).context("the agent said nothing")?;
-    Ok((child, stdout))
-}
-
 #[test]
 fn signals_end_it_cleanly_and_soon() -> Result<()> {
     const SOON: Duration = Duration::from_secs(2);
@@ -330,175 +288,5 @@ fn doctor_proves_every_hook_and_leaves_nothing() -> Result<()> {
     }
     ensure!(text.matches("not in this version").count() == 3, "{text}");
     ensure!(!text.contains('\u{1b}'), "no colours without a terminal:\n{text}");
-    Ok(())
-}
-
-/// Command, whether it counts, its id, the pattern.
-#[test]
-fn match_says_what_counts() -> Result<()> {
-    let directory = directory()?;
-    let config = directory.path().join("config.yaml");
-    fs::write(
-        &config,
-        "discovery: { custom_servers: [\"weather\"] }\nservers: [ { id: files, command: /opt/files, args: [\"--all\"] }, { id: notes, command: notes } ]\n",
-    )?;
-    let config = config.display().to_string();
-    let cases: [(&[&str], bool, &str, Value, bool); 11] = [
-        (
-            &["npx", "-y", "@modelcontextprotocol/server-filesystem", "/srv"],
-            true,
-            "server-filesystem",
-            json!("@modelcontextprotocol/*"),
-            false,
-        ),
-        (&["uvx", "mcp-server-git"], true, "mcp-server-git", json!("mcp-server-*"), false),
-        (&["python3", "-m", "mcp_server_sqlite"], true, "mcp_server_sqlite", json!("mcp_server_*"), false),
-        (&["sh", "-c", "exec mcp-server-git"], true, "mcp-server-git", json!("mcp-server-*"), false),
-        (&["weather"], true, "weather", json!("weather"), false),
-        (&["/opt/files", "--all"], true, "files", Value::Null, true),
-        (&["python3", "/opt/files", "--all"], true, "files", Value::Null, true),
-        (&["/usr/local/bin/notes"], true, "notes", Value::Null, true),
-        (&["notes", "--more"], false, "notes", Value::Null, false),
-        (&["/opt/files"], false, "files", Value::Null, false),
-        (&["vim", "mcp-server-git"], false, "", Value::Null, false),
-    ];
-    for (command, counts, id, pattern, declared) in cases {
-        let args = [&["match", "--config", &config, "--json", "--"], command].concat();
-        let said = ends(&mut mcpwarden(&args))?;
-        ensure!(said.code == Some(i32::from(!counts)), "{command:?}: {:?} {}", said.code, said.stderr);
-        let answer: Value = serde_json::from_str(&said.stdout).with_context(|| said.stdout.clone())?;
-        ensure!(answer["server"] == counts && answer["declared"] == declared, "{command:?}: {answer}");
-        ensure!(answer["pattern"] == pattern, "{command:?}: {answer}");
-        ensure!(id.is_empty() || answer["server_id"] == id, "{command:?}: {answer}");
-        let args = [&["match", "--config", &config, "--"], command].concat();
-        let said = ends(&mut mcpwarden(&args))?;
-        ensure!(said.code == Some(i32::from(!counts)), "{command:?}: {:?}", said.code);
-        ensure!(said.stdout.starts_with(if counts { "yes" } else { "no" }), "{command:?}: {}", said.stdout);
-    }
-    Ok(())
-}
-
-/// Arguments, what their output holds.
-#[test]
-fn help_is_complete() -> Result<()> {
-    let commands = [
-        "run",
-        "doctor",
-        "match",
-        "inspect",
-        "decide",
-        "replay",
-        "check-config",
-        "schema",
-        "completions",
-        "man",
-    ];
-    let cases: [(&[&str], &[&str]); 7] = [
-        (&["--help"], &commands),
-        (
-            &["run", "--help"],
-            &["--config", "--output", "--show-payloads", "--ring-bytes", "--runtime-dir", "--state-dir"],
-        ),
-        (&["completions", "bash"], &["_mcpwarden()", "--ring-bytes", "doctor"]),
-        (&["completions", "zsh"], &["#compdef mcpwarden", "--ring-bytes", "doctor"]),
-        (&["completions", "fish"], &["complete -c mcpwarden", "ring-bytes", "doctor"]),
-        (&["man"], &[".TH mcpwarden", "Watches every MCP server"]),
-        (&["--version"], &["mcpwarden "]),
-    ];
-    for (args, parts) in cases {
-        let said = ends(&mut mcpwarden(args))?;
-        ensure!(said.code == Some(0) && said.stderr.is_empty(), "{args:?}: {:?} {}", said.code, said.stderr);
-        for part in parts {
-            ensure!(said.stdout.contains(part), "{args:?}: no {part:?} in\n{}", said.stdout);
-        }
-    }
-    Ok(())
-}
-
-/// Both ends of a pseudoterminal.
-fn pseudoterminal() -> Result<(OwnedFd, OwnedFd)> {
-    let (mut master, mut slave) = (-1, -1);
-    use std::ptr::{null, null_mut};
-    // SAFETY: both descriptors are written to; the name, the settings and the size may be left out.
-    let outcome = unsafe { libc::openpty(&mut master, &mut slave, null_mut(), null(), null()) };
-    ensure!(outcome == 0, "no pseudoterminal: {}", std::io::Error::last_os_error());
-    // SAFETY: both are open, and nobody else has them.
-    Ok(unsafe { (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) })
-}
-
-/// An agent on a pseudoterminal: what it printed about one server.
-fn on_a_terminal(variables: &[(&str, &str)], args: &[&str]) -> Result<String> {
-    let directory = directory()?;
-    let (master, slave) = pseudoterminal()?;
-    let mut command = run(directory.path(), args);
-    command.stdout(Stdio::from(slave)).stderr(Stdio::null()).env_remove("NO_COLOR").env("TERM", "xterm");
-    command.envs(variables.iter().copied());
-    let mut child = command.spawn()?;
-    // Otherwise the terminal would never end.
-    drop(command);
-    let reader = Reader::new(master);
-    wait_until("the agent's first line", || reader.text().contains('\n'))?;
-    let mut peer = Peer::start(Wiring::Pipes, &mut server("benign-server"))?;
-    peer.ask(&initialize(0))?;
-    wait_until("the server's line", || reader.text().contains(&peer.pid().to_string()))?;
-    kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGTERM)?;
-    ensure!(child.wait()?.success(), "the agent ended badly");
-    peer.close()?;
-    Ok(reader.text())
-}
-
-/// Collects what comes from a terminal.
-struct Reader(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
-
-impl Reader {
-    fn new(master: OwnedFd) -> Self {
-        let bytes = std::sync::Arc::default();
-        let reader = Self(std::sync::Arc::clone(&bytes));
-        std::thread::spawn(move || {
-            let mut master = File::from(master);
-            let mut buffer = [0; 4096];
-            // EIO is how a terminal ends.
-            while let Ok(length @ 1..) = master.read(&mut buffer) {
-                if let Ok(mut bytes) = bytes.lock() {
-                    bytes.extend_from_slice(buffer.get(..length).unwrap_or_default());
-                }
-            }
-        });
-        reader
-    }
-
-    fn text(&self) -> String {
-        self.0.lock().map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
-    }
-}
-
-/// Name, variables, options, whether it is JSON, whether it is coloured.
-#[test]
-fn a_terminal_gets_coloured_lines() -> Result<()> {
-    type Variables<'a> = &'a [(&'a str, &'a str)];
-    let cases: [(&str, Variables<'_>, &[&str], bool, bool); 4] = [
-        ("a terminal", &[], &[], false, true),
-        ("NO_COLOR", &[("NO_COLOR", "1")], &[], false, false),
-        ("text", &[], &["--output", "text"], false, true),
-        ("JSON", &[], &["--output", "json"], true, false),
-    ];
-    for (name, variables, options, json, coloured) in cases {
-        let text = on_a_terminal(variables, options)?;
-        ensure!(text.contains('\u{1b}') == coloured, "{name}: {text}");
-        let all_json = text.lines().all(|line| serde_json::from_str::<Value>(line.trim_end()).is_ok());
-        ensure!(all_json == json, "{name}: {text}");
-    }
-    // Without a terminal.
-    let directory = directory()?;
-    for (options, json) in [(&[][..], true), (&["--output", "text"], false)] {
-        let (mut child, mut stdout) = attached(run(directory.path(), options))?;
-        kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGTERM)?;
-        let mut rest = String::new();
-        stdout.read_to_string(&mut rest)?;
-        child.wait()?;
-        let last = rest.lines().last().unwrap_or_default();
-        ensure!(serde_json::from_str::<Value>(last).is_ok() == json, "{options:?}: {last}");
-        ensure!(!rest.contains('\u{1b}'), "{options:?}: colours without a terminal");
-    }
     Ok(())
 }

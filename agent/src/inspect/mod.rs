@@ -28,11 +28,10 @@ use anyhow::{Context as _, Result, bail};
 use mcpwarden_policy::config::Config;
 use mcpwarden_policy::discovery::server_id;
 use reqwest::header::HeaderMap;
-use serde_json::json;
 
 use crate::cli::InspectOptions;
 use crate::config;
-use crate::output::{FAILED, clean, escaped, say, say_json};
+use crate::output::{FAILED, clean, escaped, say};
 use input::{Contents, Declared, Entry};
 use program::Launch;
 use report::Report;
@@ -83,7 +82,14 @@ fn inspect(options: &InspectOptions) -> Result<(bool, bool)> {
                     };
                     live(options, &environment, servers.into_iter().map(reach), &mut report)?;
                 }
-                Contents::Servers(servers) => list(&servers, options.json),
+                Contents::Servers(servers) => {
+                    if servers.is_empty() && !options.json {
+                        say("no servers declared");
+                    }
+                    for Declared { name, entry } in &servers {
+                        report.declared(name, &entry.as_ref().map(Entry::words).unwrap_or_default());
+                    }
+                }
             }
         }
         (None, Some(url)) => {
@@ -149,19 +155,4 @@ fn live(
     // A name that is still being looked up is nobody's concern now.
     runtime.shutdown_background();
     outcome
-}
-
-fn list(servers: &[Declared], json: bool) {
-    if servers.is_empty() && !json {
-        say("no servers declared");
-    }
-    for Declared { name, entry } in servers {
-        let words = entry.as_ref().map(Entry::words).unwrap_or_default();
-        let id = server_id(&words, None);
-        if json {
-            say_json(&json!({ "name": name, "command": words, "server_id": id }));
-        } else {
-            say(format!("{:<24} {:<32} {}", clean(name), clean(&id.0), clean(&words.join(" "))));
-        }
-    }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use mcpwarden_policy::detect::{Detector, Subject};
+use mcpwarden_policy::discovery::server_id;
 use mcpwarden_policy::event::{Detection, Identity, Severity};
 use mcpwarden_policy::hash::{bounded_name, json_hash};
 use mcpwarden_policy::protocol::decode_str;
@@ -70,6 +71,29 @@ impl Report {
         self.print(Some(name), &findings, &of_server);
     }
 
+    /// A server that a file declares and that is not asked: its command line, and what its name has against it beside
+    /// those before it.
+    pub fn declared(&mut self, name: &str, words: &[String]) {
+        let found = self.compare(name, &mut []);
+        self.found |= found.iter().any(|detection| detection.severity >= self.threshold);
+        let ServerId(id) = server_id(words, None);
+        if self.json {
+            let mut row = json!({ "name": name, "command": words, "server_id": id });
+            if !found.is_empty() {
+                row["max_severity"] = json!(worst(&found));
+                row["detections"] = json!(found);
+            }
+            return say_json(&row);
+        }
+        say(format!("{:<24} {:<32} {}", clean(name), clean(&id), clean(&words.join(" "))));
+        for detection in &found {
+            let severity = json!(detection.severity);
+            let severity = severity.as_str().unwrap_or_default();
+            let why = detection.matches.first().map(|found| clean(&found.context)).unwrap_or_default();
+            say(format!("  {severity}: {}: {why}", clean(&detection.pattern)));
+        }
+    }
+
     /// A server that could not be inspected.
     pub fn failure(&mut self, name: &str, error: &anyhow::Error) {
         self.failed = true;
@@ -103,7 +127,15 @@ impl Report {
         let key = PinKey { uid: None, server: ServerId(name.to_owned()), program: String::new() };
         // Whoever inspects servers together has chosen them, as one who declares them.
         let peer = Peer { session: SessionId("inspect".to_owned()), key, identity: Identity::Declared };
-        let of_server = self.registry.connect(id, peer).ok().flatten();
+        let refused = self.registry.counters().servers_refused;
+        let of_server = self.registry.connect(id, peer);
+        if of_server.is_err() || self.registry.counters().servers_refused > refused {
+            anstream::eprintln!(
+                "mcpwarden: {}: too many servers came before to compare it with",
+                clean(name)
+            );
+        }
+        let of_server = of_server.ok().flatten();
         for kind in [ItemKind::Tool, ItemKind::Prompt, ItemKind::ResourceTemplate] {
             let of_kind = |finding: &&mut Finding| finding.definition.kind == kind;
             let offers: Vec<Offer<'_>> = findings
@@ -190,8 +222,11 @@ fn counts(findings: &[Finding]) -> String {
     if count(ItemKind::Instructions) > 0 { text + ", instructions" } else { text }
 }
 
+fn worst(detections: &[Detection]) -> Option<Severity> {
+    detections.iter().map(|detection| detection.severity).max()
+}
+
 fn print_json(server: Option<&str>, findings: &[Finding], of_server: &[Detection]) {
-    let worst = |detections: &[Detection]| detections.iter().map(|detection| detection.severity).max();
     for Finding { definition, detections } in findings {
         let mut row = json!({
             "kind": definition.kind,
@@ -206,9 +241,11 @@ fn print_json(server: Option<&str>, findings: &[Finding], of_server: &[Detection
         say_json(&row);
     }
     if !of_server.is_empty() {
-        let worst = worst(of_server);
-        say_json(
-            &json!({ "server": server, "kind": "server", "max_severity": worst, "detections": of_server }),
-        );
+        say_json(&json!({
+            "server": server,
+            "kind": "server",
+            "max_severity": worst(of_server),
+            "detections": of_server,
+        }));
     }
 }

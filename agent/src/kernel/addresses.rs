@@ -42,7 +42,9 @@ pub struct Rule {
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
     /// More than the kernel's tables hold.
-    #[error("{0} addresses are too many: the kernel's table holds {CAPACITY}; use prefixes (10.0.0.0/8), or fewer rules")]
+    #[error(
+        "{0} addresses are too many: the kernel's table holds {CAPACITY}; use prefixes (10.0.0.0/8), or fewer rules"
+    )]
     TooMany(usize),
     /// The kernel refuses.
     #[error("the kernel refuses a rule for an address: {0}")]

@@ -4,7 +4,6 @@
 //! each round and the ratio is taken there, so that a noisy machine disturbs both.
 
 #[path = "../../tests/support/counting.rs"]
-#[allow(dead_code, reason = "tests use the rest")]
 mod counting;
 mod engine;
 mod inspection;
@@ -12,9 +11,6 @@ mod inspection;
 use std::env;
 use std::error::Error;
 use std::path::PathBuf;
-
-#[global_allocator]
-static COUNTING: counting::Counting = counting::Counting;
 
 fn main() -> Result<(), Box<dyn Error>> {
     engine::run()?;

@@ -195,12 +195,12 @@ pub(super) fn errors(config: &Config) -> Vec<Finding> {
         let Some(url) = &server.url else { continue };
         if let Some(other) = known.insert(url.endpoint(), &server.id) {
             let message = format!("it is the URL of server '{other}', too");
-            found.push(Finding { path: vec!["servers".into(), index.into(), "url".into()], message });
+            found.push(Finding::new(vec!["servers".into(), index.into(), "url".into()], message));
         }
     }
     if config.network.resolver.min_ttl > config.network.resolver.max_ttl {
         let path = vec!["network".into(), "resolver".into(), "min_ttl".into()];
-        found.push(Finding { path, message: "it is longer than `max_ttl`".into() });
+        found.push(Finding::new(path, "it is longer than `max_ttl`".into()));
     }
     found
 }
@@ -209,7 +209,7 @@ pub(super) fn errors(config: &Config) -> Vec<Finding> {
 pub(super) fn warnings(config: &Config) -> Vec<Finding> {
     let network = &config.network;
     let mut found = Vec::new();
-    let mut add = |path: Vec<Step>, message: &str| found.push(Finding { path, message: message.to_owned() });
+    let mut add = |path: Vec<Step>, message: &str| found.push(Finding::new(path, message.to_owned()));
     for (index, server) in config.servers.iter().enumerate() {
         if server.kind != ServerType::Stdio && server.egress != Egress::default() {
             add(

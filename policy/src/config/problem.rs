@@ -67,15 +67,25 @@ impl Problem {
     }
 
     /// With the valid word that is nearest to a wrong one, if one is near.
-    pub(super) fn nearest_of<'a>(mut self, wrong: &str, valid: impl Iterator<Item = &'a str>) -> Self {
-        // Words of the configuration are short; comparing costs the product of the lengths.
-        if wrong.len() <= 64 {
-            let likeness = |word: &&str| strsim::jaro_winkler(wrong, word);
-            let best = valid.max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
-            self.nearest = best.filter(|word| likeness(word) > 0.8).map(str::to_owned);
-        }
-        self
+    pub(super) fn nearest_of<'a>(self, wrong: &str, valid: impl Iterator<Item = &'a str>) -> Self {
+        Self { nearest: nearest(wrong, valid), ..self }
     }
+}
+
+/// The valid word that is nearest to a wrong one, if one is near.
+pub(super) fn nearest<'a>(wrong: &str, valid: impl Iterator<Item = &'a str>) -> Option<String> {
+    // Words of the configuration are short; comparing costs the product of the lengths.
+    if wrong.len() > 64 {
+        return None;
+    }
+    let likeness = |word: &&str| strsim::jaro_winkler(wrong, word);
+    let best = valid.max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
+    best.filter(|word| likeness(word) > 0.8).map(str::to_owned)
+}
+
+/// Writes the nearest valid word as a question, where there is one.
+pub(super) fn did_you_mean(nearest: Option<&str>, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+    nearest.map_or(Ok(()), |word| write!(formatter, "; did you mean `{word}`?"))
 }
 
 impl fmt::Display for Problem {
@@ -85,10 +95,7 @@ impl fmt::Display for Problem {
             write!(formatter, "{}: ", self.path)?;
         }
         formatter.write_str(&self.message)?;
-        match &self.nearest {
-            Some(word) => write!(formatter, "; did you mean `{word}`?"),
-            None => Ok(()),
-        }
+        did_you_mean(self.nearest.as_deref(), formatter)
     }
 }
 

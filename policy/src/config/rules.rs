@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::check::joined;
-use super::problem::{Level, Place, Problem, Problems};
+use super::problem::{did_you_mean, nearest};
 use super::tree::{Kind, Node};
 use super::*;
 use crate::guard::GuardKind;
@@ -36,16 +36,31 @@ pub struct Finding {
     pub path: Vec<Step>,
     /// What.
     pub message: String,
+    /// The nearest valid word, where there is one.
+    pub nearest: Option<String>,
+}
+
+impl Finding {
+    /// One without a word that would be right.
+    pub fn new(path: Vec<Step>, message: String) -> Self {
+        Self { path, message, nearest: None }
+    }
+
+    /// With the valid word that is nearest to a wrong one, if one is near.
+    pub fn nearest_of<'a>(self, wrong: &str, valid: impl Iterator<Item = &'a str>) -> Self {
+        Self { nearest: nearest(wrong, valid), ..self }
+    }
 }
 
 impl fmt::Display for Finding {
-    /// `path: message`.
+    /// `path: message; did you mean …?`.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.iter().fold(String::new(), |path, step| match step {
             Step::Key(key) => joined(&path, key),
             Step::Index(index) => format!("{path}[{index}]"),
         });
-        write!(formatter, "{path}: {}", self.message)
+        write!(formatter, "{path}: {}", self.message)?;
+        did_you_mean(self.nearest.as_deref(), formatter)
     }
 }
 
@@ -83,16 +98,21 @@ pub(super) fn check(config: &Config, root: &Node, problems: &mut Problems) {
     for (index, list) in lists.into_iter().enumerate() {
         let level = if index == 0 { Level::Error } else { Level::Warning };
         for finding in list {
-            if let Some((at, path)) = locate(root, &finding.path) {
-                problems.add(Problem { level, ..Problem::error(at, &path, finding.message) });
-            }
+            place(root, level, finding, problems);
         }
+    }
+}
+
+/// Adds what was found, where it stands; where that was reported as wrong, nothing more is said of it.
+pub(super) fn place(root: &Node, level: Level, finding: Finding, problems: &mut Problems) {
+    if let Some((at, path)) = locate(root, &finding.path) {
+        problems.add(Problem { level, at, path, message: finding.message, nearest: finding.nearest });
     }
 }
 
 /// The place of a path, or of the nearest thing above it that is written, and the path as it stands in the file, where
 /// entries that are wrong count, too. `None` where what is written was reported as wrong: a bad `url` is no missing one.
-pub(super) fn locate(root: &Node, path: &[Step]) -> Option<(Place, String)> {
+fn locate(root: &Node, path: &[Step]) -> Option<(Place, String)> {
     let (mut node, mut at, mut text) = (root, root.at, String::new());
     for step in path {
         match (step, &node.kind) {
@@ -120,7 +140,7 @@ pub(super) fn locate(root: &Node, path: &[Step]) -> Option<(Place, String)> {
 /// What makes a configuration unusable.
 fn errors(config: &Config) -> Vec<Finding> {
     let mut found = Vec::new();
-    let mut add = |path: Vec<Step>, message: String| found.push(Finding { path, message });
+    let mut add = |path: Vec<Step>, message: String| found.push(Finding::new(path, message));
     for (index, server) in config.servers.iter().enumerate() {
         let stdio = server.kind == ServerType::Stdio;
         let (word, needed, other) =
@@ -239,13 +259,13 @@ fn contradictions(config: &Config) -> Vec<Finding> {
     for (index, rule) in policy.allowed_servers.iter().enumerate() {
         if policy.denied_servers.contains(rule) {
             let message = format!("{} is in `denied_servers`, too, and denied", rule.id);
-            found.push(Finding { path: path!["policy", "allowed_servers", index], message });
+            found.push(Finding::new(path!["policy", "allowed_servers", index], message));
         }
     }
     for (index, rule) in policy.allowed_tools.iter().enumerate() {
         if policy.denied_tools.iter().any(|denied| denied.server == rule.server && denied.tool == rule.tool) {
             let message = format!("{} of {} is in `denied_tools`, too, and denied", rule.tool, rule.server);
-            found.push(Finding { path: path!["policy", "allowed_tools", index], message });
+            found.push(Finding::new(path!["policy", "allowed_tools", index], message));
         }
     }
     found
@@ -273,7 +293,7 @@ fn idle(config: &Config) -> Vec<Finding> {
     {
         if idle {
             let message = format!("others are allowed, too, while `{mode}` is not `allowlist`");
-            found.push(Finding { path: path!["policy", key], message });
+            found.push(Finding::new(path!["policy", key], message));
         }
     }
     let is_on = |kind: GuardKind| {
@@ -294,7 +314,7 @@ fn idle(config: &Config) -> Vec<Finding> {
                 let message = format!(
                     "the guard `{name}` goes by it and is off; `kind: {name}` in `guards` turns it on"
                 );
-                found.push(Finding { path: path!["sessions", index, key], message });
+                found.push(Finding::new(path!["sessions", index, key], message));
             }
         }
     }
@@ -305,7 +325,7 @@ fn idle(config: &Config) -> Vec<Finding> {
 pub fn unenforceable(config: &Config) -> Vec<Finding> {
     let policy = &config.policy;
     let mut found = Vec::new();
-    let mut add = |path: Vec<Step>, message: &str| found.push(Finding { path, message: message.to_owned() });
+    let mut add = |path: Vec<Step>, message: &str| found.push(Finding::new(path, message.to_owned()));
     let stdio = config.enforcement.stdio == StdioEnforcement::Observe;
     let network = config.enforcement.network == NetworkEnforcement::Observe;
     let by_stdio = "it is reported and not enforced while `enforcement.stdio` is `observe`";
@@ -375,7 +395,7 @@ fn not_yet(root: &Node) -> Vec<Finding> {
         let steps: Vec<&str> = path.split('.').collect();
         each_written(root, &steps, &mut Vec::new(), &mut |path| {
             let message = "not in this version: it is checked and has no effect".into();
-            found.push(Finding { path: path.to_vec(), message });
+            found.push(Finding::new(path.to_vec(), message));
         });
     }
     found

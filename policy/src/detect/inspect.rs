@@ -8,10 +8,10 @@ use super::evidence::{Masking, evidence};
 use super::fold::fold;
 use super::names::{ToolNames, words};
 use super::probe::{Hit, Matcher, Work};
-use super::rules::{Structure, severity_of};
+use super::rules::Structure;
 use super::view::View;
 use super::walk::Path;
-use super::window;
+use super::window::{self, severity_of};
 use super::{Bounds, Inspection};
 use crate::event::{Detection, Form};
 
@@ -199,7 +199,12 @@ impl Inspector {
             let Some(severity) = severity_of(draft.score) else { continue };
             if self.detections.len() >= MAX_DETECTIONS {
                 self.bounds.detections_dropped += 1;
-                continue;
+                // The worst are kept, and of equals the first: a flood must not hide what comes after it.
+                let last_first = self.detections.iter().enumerate().rev();
+                match last_first.min_by_key(|(_, found)| found.severity) {
+                    Some((least, found)) if found.severity < severity => self.detections.remove(least),
+                    _ => continue,
+                };
             }
             let masking = match (rule.secret, self.masking) {
                 (true, _) => Masking::Match,
@@ -225,6 +230,7 @@ impl Inspector {
         if self.work.exceeded {
             self.bounds.budget_exceeded = 1;
             // Said whatever else there is: a flood must not hide that something was not looked at.
+            self.bounds.detections_dropped += u64::from(self.detections.len() >= MAX_DETECTIONS);
             self.detections.truncate(MAX_DETECTIONS - 1);
             self.structure(matcher, Structure::Budget, "", String::new);
             self.detections.sort_by_key(worst_first);

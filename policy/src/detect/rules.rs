@@ -1,8 +1,8 @@
 //! The rules: what they say, read from YAML and checked.
 //!
 //! A rule has a weight in each scope that it looks at. A window of two sentences scores the sum of the weights of
-//! all rules that match in it, and that sum decides the severity: see [`severity_of`]. So a rule that is sure of
-//! itself weighs 100, and one that only adds to others weighs less than 25 and is marked as `support`.
+//! all rules that match in it, and that sum decides the severity: see [`severity_of`](super::severity_of). So a rule
+//! that is sure of itself weighs 100, and one that only adds to others weighs less than 25 and is marked as `support`.
 //!
 //! A pattern is a regular expression with some conveniences: a blank is any run of white space, `…` is the rest of a
 //! sentence up to [`GAP_BYTES`](super::probe::GAP_BYTES), `‥` a few words of it, and `{{name}}` is a fragment. Letters match either
@@ -11,12 +11,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
+use serde_json::Value;
 use serde_saphyr::Spanned;
 
 use super::CustomPattern;
 use super::examples;
 use super::pattern::{self, Pattern};
+use super::window::score_of;
 use crate::event::{Category, Severity};
 
 /// The rules that are built in.
@@ -34,7 +37,7 @@ const BUILT_IN: &[(&str, &str)] = &[
 const EXPRESSION: &str = "a regular expression of the crate `regex`";
 
 /// What a rule looks at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// Texts of a definition, of a server's instructions, prompts and resource templates, and of what a server
@@ -55,7 +58,7 @@ impl Scope {
 }
 
 /// What a rule without patterns looks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Structure {
     /// Unicode tag characters.
@@ -80,7 +83,7 @@ pub enum Structure {
     LongName,
     /// A key that an object has twice.
     DuplicateKey,
-    /// A member of a call, such as its method or the tool's name, that stands there twice.
+    /// A member of a message, such as its method, the tool's name or the list, that stands there twice.
     DuplicateMember,
     /// More suspicious text than the budget allows to look at.
     Budget,
@@ -101,6 +104,8 @@ pub struct RuleSet {
 pub struct Rule {
     /// Its id, unique among all rules.
     pub id: String,
+    /// Where that stands in its file, line and column from 1; 0 where there is no file.
+    pub(super) at: (u64, u64),
     /// What it finds, in a few words.
     pub title: String,
     /// Why that is suspicious.
@@ -161,34 +166,26 @@ impl RuleError {
     }
 }
 
-/// The score from which on a detection has this severity.
-pub const fn score_of(severity: Severity) -> u32 {
-    match severity {
-        Severity::Low => 25,
-        Severity::Medium => 50,
-        Severity::High => 100,
-        Severity::Critical => 200,
+impl Rule {
+    fn error(&self, file: &str, what: String, expected: &str) -> RuleError {
+        let (line, column) = self.at;
+        RuleError { line, column, ..RuleError::nowhere(file, what, expected) }
     }
 }
 
-/// The severity of a score; `None` where it is too little to be said.
-pub fn severity_of(score: u32) -> Option<Severity> {
-    [Severity::Critical, Severity::High, Severity::Medium, Severity::Low]
-        .into_iter()
-        .find(|severity| score >= score_of(*severity))
-}
-
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct File {
     #[serde(default)]
+    #[schemars(with = "BTreeMap<String, String>")]
     fragments: BTreeMap<String, Spanned<String>>,
     rules: Vec<Entry>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Entry {
+    #[schemars(with = "String")]
     id: Spanned<String>,
     title: String,
     why: String,
@@ -196,6 +193,7 @@ struct Entry {
     references: Vec<String>,
     category: Category,
     #[serde(default)]
+    #[schemars(schema_with = "by_scope")]
     weight: BTreeMap<Scope, u32>,
     severity: Option<Severity>,
     #[serde(default)]
@@ -203,14 +201,21 @@ struct Entry {
     #[serde(default)]
     secret: bool,
     #[serde(default)]
+    #[schemars(with = "Vec<String>")]
     patterns: Vec<Spanned<String>>,
     structure: Option<Structure>,
     #[serde(default)]
     examples: SpannedExamples,
 }
 
+/// The derived schema says nothing of the keys.
+fn by_scope(generator: &mut SchemaGenerator) -> Schema {
+    let scopes = generator.subschema_for::<Scope>();
+    json_schema!({ "type": "object", "propertyNames": scopes, "additionalProperties": { "type": "integer" } })
+}
+
 /// `support: true`, or a list of scopes.
-#[derive(Clone, Deserialize)]
+#[derive(Clone, Deserialize, JsonSchema)]
 #[serde(untagged)]
 enum Support {
     Everywhere(bool),
@@ -234,10 +239,12 @@ impl Support {
 }
 
 /// [`Examples`], with where each stands.
-#[derive(Clone, Default, Deserialize)]
+#[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct SpannedExamples {
+    #[schemars(with = "Vec<String>")]
     matches: Vec<Spanned<String>>,
+    #[schemars(with = "Vec<String>")]
     passes: Vec<Spanned<String>>,
 }
 
@@ -250,7 +257,8 @@ impl RuleSet {
     /// # Errors
     /// None in a release: a test parses them.
     pub fn built_in() -> Result<Self, Vec<RuleError>> {
-        Self::read(BUILT_IN.iter().copied()).map(|(rules, _)| rules)
+        let (rules, _, errors) = Self::read(BUILT_IN.iter().copied());
+        if errors.is_empty() { Ok(rules) } else { Err(errors) }
     }
 
     /// The names and texts of the built-in rule files.
@@ -258,11 +266,16 @@ impl RuleSet {
         BUILT_IN
     }
 
+    /// The JSON Schema of a rule file.
+    pub fn schema() -> Value {
+        schemars::schema_for!(File).to_value()
+    }
+
     /// Reads one rule file, which errors call `name`, and tries its rules on their examples.
     ///
     /// # Errors
-    /// Everything that is wrong with it, in order; where it is no YAML, or not of this shape, the first thing. What is
-    /// wrong with patterns and examples comes only when nothing else is.
+    /// Everything that is wrong with it, in order; where it is no YAML, or not of this shape, the first thing. A rule is
+    /// tried on its examples where nothing else is wrong with it.
     pub fn parse(name: &str, yaml: &str) -> Result<Self, Vec<RuleError>> {
         Self::parse_all([(name, yaml)])
     }
@@ -274,18 +287,23 @@ impl RuleSet {
     pub fn parse_all<'a>(
         files: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, Vec<RuleError>> {
-        let (rules, examples) = Self::read(files)?;
-        let tried = rules.rules.iter().zip(&examples);
-        let errors: Vec<RuleError> =
-            tried.flat_map(|(rule, (file, at))| tried_on_examples(file, rule, at)).collect();
+        let (rules, errors) = Self::tried(files);
         if errors.is_empty() { Ok(rules) } else { Err(errors) }
     }
 
-    /// Reads rule files; of each rule its file's name and its examples come with it. Whether patterns compile is not
-    /// tried, and examples are not: a test does so with the built-in ones.
+    /// Reads rule files and tries their rules on their examples: what of them is right, and what is wrong.
+    fn tried<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> (Self, Vec<RuleError>) {
+        let (rules, examples, mut errors) = Self::read(files);
+        let tried = rules.rules.iter().zip(&examples);
+        errors.extend(tried.flat_map(|(rule, (file, at))| tried_on_examples(file, rule, at)));
+        (rules, errors)
+    }
+
+    /// Reads rule files: what of them is right, of each rule its file's name and its examples, and what is wrong. Whether
+    /// patterns compile is not tried, and examples are not: a test does so with the built-in ones.
     fn read<'a>(
         files: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) -> Result<(Self, Vec<Tries<'a>>), Vec<RuleError>> {
+    ) -> (Self, Vec<Tries<'a>>, Vec<RuleError>) {
         let (mut errors, mut fragments, mut entries) = (Vec::new(), BTreeMap::new(), Vec::new());
         for (name, yaml) in files {
             match serde_saphyr::from_str::<File>(yaml) {
@@ -309,14 +327,19 @@ impl RuleSet {
         let mut seen = BTreeSet::new();
         let (mut rules, mut examples) = (Vec::new(), Vec::new());
         for (file, entry) in entries {
+            let before = errors.len();
             if !seen.insert(entry.id.value.clone()) {
                 let what = format!("second rule {:?}", entry.id.value);
                 errors.push(RuleError::at(file, &entry.id, what, "unique ids"));
             }
-            examples.push((file, entry.examples.clone()));
-            rules.push(entry.check(file, &fragments, &mut errors));
+            let tries = (file, entry.examples.clone());
+            let rule = entry.check(file, &fragments, &mut errors);
+            if errors.len() == before {
+                examples.push(tries);
+                rules.push(rule);
+            }
         }
-        if errors.is_empty() { Ok((Self { rules }, examples)) } else { Err(errors) }
+        (Self { rules }, examples, errors)
     }
 
     /// The user's patterns as rules.
@@ -336,6 +359,7 @@ impl RuleSet {
             let everywhere = [Scope::Definition, Scope::Result, Scope::Argument];
             rules.push(Rule {
                 id: custom.name.clone(),
+                at: (0, 0),
                 title: custom.description.clone(),
                 why: String::new(),
                 references: Vec::new(),
@@ -352,20 +376,34 @@ impl RuleSet {
         if errors.is_empty() { Ok(Self { rules }) } else { Err(errors) }
     }
 
+    /// Adds the rules of one more file, tried on their examples, and gives everything that is wrong with it, in order.
+    pub fn add(&mut self, name: &str, yaml: &str) -> Vec<RuleError> {
+        let (more, mut errors) = Self::tried([(name, yaml)]);
+        errors.extend(self.extend(name, more));
+        errors.sort_by_key(|error| (error.line, error.column));
+        errors
+    }
+
     /// These rules and those.
     ///
     /// # Errors
     /// Both have a rule of the same id.
     pub fn with(mut self, more: Self) -> Result<Self, Vec<RuleError>> {
-        let twice = |rule: &&Rule| self.rules.iter().any(|other| other.id == rule.id);
-        let errors: Vec<_> = more
-            .rules
-            .iter()
-            .filter(twice)
-            .map(|rule| RuleError::nowhere("rules", format!("second rule {:?}", rule.id), "unique ids"))
-            .collect();
-        self.rules.extend(more.rules);
+        let errors = self.extend("rules", more);
         if errors.is_empty() { Ok(self) } else { Err(errors) }
+    }
+
+    /// Takes over rules of a file, but none whose id is taken.
+    fn extend(&mut self, file: &str, more: Self) -> Vec<RuleError> {
+        let mut errors = Vec::new();
+        for rule in more.rules {
+            if self.rules.iter().any(|other| other.id == rule.id) {
+                errors.push(rule.error(file, format!("second rule {:?}", rule.id), "unique ids"));
+            } else {
+                self.rules.push(rule);
+            }
+        }
+        errors
     }
 
     /// The rules, in order.
@@ -411,6 +449,7 @@ impl Entry {
             }
         }
         Rule {
+            at: (self.id.referenced.line(), self.id.referenced.column()),
             id: self.id.value,
             title: self.title,
             why: self.why,
@@ -432,7 +471,7 @@ impl Entry {
 
 /// What is wrong with the patterns of a rule, and with what it says of its examples.
 fn tried_on_examples(file: &str, rule: &Rule, at: &SpannedExamples) -> Vec<RuleError> {
-    let named = |what: String| RuleError::nowhere(file, format!("rule {:?}: {what}", rule.id), EXPRESSION);
+    let named = |what: String| rule.error(file, format!("rule {:?}: {what}", rule.id), EXPRESSION);
     if let Err(what) = rule.compiled.iter().try_for_each(|pattern| pattern.force()) {
         return vec![named(what)];
     }

@@ -5,7 +5,7 @@
 //! up, and each hit is as bad as the best window that it is in.
 
 use super::probe::{Hit, Matcher, ends_sentence};
-use super::rules::severity_of;
+use crate::event::Severity;
 
 /// A sentence longer than this is taken for several. Bytes.
 pub(super) const SENTENCE_BYTES: usize = 320;
@@ -60,4 +60,21 @@ fn sentences_of(text: &[u8], hits: &[Hit]) -> Vec<usize> {
 /// Whether a hit with this score is worth a detection.
 pub(super) fn counts(matcher: &Matcher, hit: &Hit, score: u32) -> bool {
     !matcher.probes[usize::from(hit.rule)].support && severity_of(score).is_some()
+}
+
+/// The score from which on a detection has this severity.
+pub const fn score_of(severity: Severity) -> u32 {
+    match severity {
+        Severity::Low => 25,
+        Severity::Medium => 50,
+        Severity::High => 100,
+        Severity::Critical => 200,
+    }
+}
+
+/// The severity of a score; `None` where it is too little to be said.
+pub fn severity_of(score: u32) -> Option<Severity> {
+    [Severity::Critical, Severity::High, Severity::Medium, Severity::Low]
+        .into_iter()
+        .find(|severity| score >= score_of(*severity))
 }

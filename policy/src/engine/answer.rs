@@ -96,6 +96,7 @@ impl Engine {
             found.detections.extend(more.detections);
             found.bounds = more.bounds;
         }
+        self.find_repeated(message, &mut found);
         self.say_found(&place, time, &about, &found, out);
         if self.config.verbose && !matches!(asked, Asked::Call { .. }) {
             let answers = Some(method);

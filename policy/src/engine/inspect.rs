@@ -11,8 +11,8 @@ use super::record::{MAX_NAME_BYTES, clip, tool_id};
 use super::{Engine, Place};
 use crate::detect::{Inspection, ToolNames};
 use crate::event::{Action, Detected, Subject};
-use crate::ids::{SessionId, Timestamp};
-use crate::protocol::Message;
+use crate::ids::{ConnectionId, SessionId, Timestamp};
+use crate::protocol::{Kind, Message, members, members_once};
 
 /// Most tool names that are remembered of a session.
 const MAX_SESSION_TOOLS: usize = 10_000;
@@ -102,6 +102,33 @@ impl Engine {
         }
     }
 
+    /// Adds that a message which is no call says something twice.
+    pub(super) fn find_repeated(&self, message: &Message<'_>, found: &mut Inspection) {
+        let Some(inspection) = &self.config.inspection else { return };
+        if let Some(field) = repeated(message) {
+            inspection.detector.repeated(&field, found);
+        }
+    }
+
+    /// Says that a request or notification which is no call says something twice, if it does.
+    pub(super) fn say_repeated(
+        &mut self,
+        target: ConnectionId,
+        time: Timestamp,
+        message: &Message<'_>,
+        out: &mut Vec<Output>,
+    ) {
+        let mut found = Inspection::default();
+        self.find_repeated(message, &mut found);
+        if found.detections.is_empty() {
+            return;
+        }
+        let Some(place) = self.place(target) else { return };
+        let id =
+            if let Kind::Request { id, .. } = &message.kind { Some(self.recorder.id(*id)) } else { None };
+        self.say_found(&place, time, &About { id, ..About::of(Subject::Arguments) }, &found, out);
+    }
+
     /// Inspects the arguments of a call, and whether its message says twice what is called: `repeated` in its params.
     pub(super) fn inspect_call(
         &self,
@@ -120,6 +147,48 @@ impl Engine {
         }
         found
     }
+}
+
+/// Members of what messages carry by which the ends read them: what is asked, what is answered.
+const TELLING: [&str; 20] = [
+    "name",
+    "arguments",
+    "uri",
+    "cursor",
+    "protocolVersion",
+    "capabilities",
+    "clientInfo",
+    "serverInfo",
+    "instructions",
+    "tools",
+    "prompts",
+    "resources",
+    "resourceTemplates",
+    "nextCursor",
+    "content",
+    "structuredContent",
+    "isError",
+    "contents",
+    "messages",
+    "message",
+];
+
+/// Where a message says something twice that it is read by: the first such place, as a JSON Pointer.
+fn repeated(message: &Message<'_>) -> Option<String> {
+    if let Some(name) = message.repeated {
+        return Some(format!("/{name}"));
+    }
+    let (part, json) = match &message.kind {
+        Kind::Request { params, .. } | Kind::Notification { params, .. } => ("params", *params),
+        Kind::Response { result, .. } => ("result", Some(*result)),
+        Kind::Error { .. } => {
+            let [error] = members(message.raw, ["error"]);
+            ("error", error)
+        }
+        Kind::Invalid => return None,
+    };
+    let (_, repeated) = members_once(json?.get(), TELLING);
+    repeated.map(|name| format!("/{part}/{name}"))
 }
 
 /// The tools of each session.

@@ -85,6 +85,7 @@ impl Engine {
                 }
                 let fingerprint = self.fingerprint(seen, method, *params);
                 if !self.passed_on(seen, message, fingerprint, None, out) {
+                    self.say_repeated(seen.connection, seen.time, message, out);
                     self.say_message(seen.connection, seen, message, out);
                 }
             }
@@ -248,6 +249,7 @@ impl Engine {
     ) {
         let Kind::Request { id, method: Method::ToolsCall, params } = &message.kind else {
             let recorded = self.judge_request(target, seen.time, message, out);
+            self.say_repeated(target, seen.time, message, out);
             return self.say_recorded(target, seen, (message, &recorded), out);
         };
         self.counters.calls += 1;

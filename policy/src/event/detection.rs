@@ -49,6 +49,25 @@ pub enum Category {
     Custom,
 }
 
+impl Category {
+    /// All of them.
+    pub const ALL: [Self; 13] = [
+        Self::CredentialTheft,
+        Self::Exfiltration,
+        Self::HiddenInstructions,
+        Self::ShellInjection,
+        Self::PathTraversal,
+        Self::UnicodeSmuggling,
+        Self::EncodedPayload,
+        Self::ToolRedirection,
+        Self::ParameterTampering,
+        Self::PreferenceManipulation,
+        Self::Shadowing,
+        Self::NameSimilarity,
+        Self::Custom,
+    ];
+}
+
 /// In which form of the text the rule matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

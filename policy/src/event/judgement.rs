@@ -57,7 +57,7 @@ pub enum Subject {
     Prompt,
     /// A resource template, or the list of resources.
     Resource,
-    /// The arguments of a call; of its message, where that says twice what is called.
+    /// The arguments of a call; of any request, where it says twice what is asked.
     Arguments,
     /// The result of a call, or of a request of none of these.
     Result,
@@ -172,6 +172,8 @@ pub struct RelatedCall {
     pub server_id: ServerId,
     /// Which tool.
     pub tool_name: String,
+    /// `mcp:{server_id}:{tool_name}`.
+    pub tool_id: String,
     /// What the tool does.
     pub category: ToolCategory,
     /// What came of it.

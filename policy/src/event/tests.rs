@@ -174,6 +174,7 @@ fn examples() -> Vec<Event> {
         timestamp: Timestamp(5),
         server_id: ServerId("files".into()),
         tool_name: "read".into(),
+        tool_id: "mcp:files:read".into(),
         category: ToolCategory::Read,
         action: Action::Allow,
     };

@@ -17,7 +17,7 @@ use crate::config::{Config, ListMode, ServerRule, ToolRule};
 use crate::event::Identity;
 use crate::glob::{GlobError, NameGlob};
 use crate::guard::{
-    Answer, Facts, Guard, GuardError, GuardKind, Listing, Operation, Phase, Refusal, ToolFacts, Trust,
+    Answer, Facts, Guard, GuardError, GuardKind, Listing, Operation, Refusal, ToolFacts, Trust,
 };
 use crate::ids::Timestamp;
 
@@ -28,6 +28,7 @@ pub(super) struct ServerAccess {
     pub(super) allowed: Vec<NameGlob>,
     pub(super) denied: Vec<NameGlob>,
     pub(super) fail_closed: bool,
+    pub(super) demanding: BTreeSet<String>,
 }
 
 /// The globs of rules on servers.
@@ -40,15 +41,21 @@ impl Guard for ServerAccess {
         GuardKind::ServerAccess
     }
 
-    fn phases(&self) -> &'static [Phase] {
-        &[Phase::Request]
-    }
-
     fn check(&mut self, _: &Operation<'_>, facts: &Facts<'_>, _: Timestamp) -> Result<Answer, GuardError> {
         match self.objection(&facts.server.0, facts.enabled, facts.identity) {
             Some((code, message)) => deny(code, message),
             None => allow(),
         }
+    }
+
+    fn why(&self, _: &Operation<'_>, facts: &Facts<'_>) -> Option<String> {
+        let borrowed = is_borrowed(&self.demanding, &facts.server.0, facts.identity);
+        let mut rules = self.allowed.iter().filter(|glob| !borrowed || glob.is_any());
+        let rule = rules.find(|glob| glob.matches(&facts.server.0));
+        Some(match rule {
+            Some(rule) => format!("'{}' of allowed_servers allows its server", rule.as_str()),
+            None => "no rule denies its server, and server_policy is no allowlist".to_owned(),
+        })
     }
 }
 
@@ -60,11 +67,13 @@ impl ServerAccess {
         enabled: bool,
         identity: Identity,
     ) -> Option<(&'static str, String)> {
+        let borrowed = is_borrowed(&self.demanding, server, identity);
         if !enabled {
             let message = format!("server '{}' is declared with enabled: false", short(server));
             return Some(("server_disabled", message));
         }
-        let allowed = || self.allowed.iter().filter(|glob| glob.matches(server));
+        let allowed =
+            || self.allowed.iter().filter(|glob| (!borrowed || glob.is_any()) && glob.matches(server));
         let by_name = || allowed().any(|glob| !glob.is_any());
         if let Some(rule) =
             self.denied.iter().find(|glob| glob.matches(server) && !(glob.is_any() && by_name()))
@@ -73,10 +82,12 @@ impl ServerAccess {
             return Some(("server_denied", message));
         }
         if self.policy == ListMode::Allowlist && allowed().next().is_none() {
-            return Some((
-                "server_not_allowed",
-                format!("server '{}' is not in allowed_servers", short(server)),
-            ));
+            let why = if borrowed {
+                "has the id of a declared server and is another program"
+            } else {
+                "is not in allowed_servers"
+            };
+            return Some(("server_not_allowed", format!("server '{}' {why}", short(server))));
         }
         if self.fail_closed && identity != Identity::Declared {
             let message = format!("server '{}' is not declared, and fail_closed is on", short(server));
@@ -84,6 +95,18 @@ impl ServerAccess {
         }
         None
     }
+}
+
+/// The declared servers that a certain program must serve.
+pub(super) fn demanding(config: &Config) -> BTreeSet<String> {
+    let servers = config.servers.iter().filter(|server| server.executable.is_some());
+    servers.map(|server| server.id.clone()).collect()
+}
+
+/// Whether a server has the id of one that another program must serve: anybody can be called so. What denies by that id
+/// counts for it, what allows does not, but for what is said of every server.
+fn is_borrowed(demanding: &BTreeSet<String>, server: &str, identity: Identity) -> bool {
+    identity != Identity::Declared && demanding.contains(server)
 }
 
 /// A rule on tools, compiled.
@@ -160,6 +183,7 @@ pub(super) struct ToolAccess {
     pub(super) fail_closed: bool,
     pub(super) pending_grace: Duration,
     pub(super) classifier: Arc<Classifier>,
+    pub(super) demanding: BTreeSet<String>,
 }
 
 impl ToolAccess {
@@ -198,10 +222,6 @@ impl Guard for ToolAccess {
         GuardKind::ToolAccess
     }
 
-    fn phases(&self) -> &'static [Phase] {
-        &[Phase::ToolInvoke]
-    }
-
     fn check(
         &mut self,
         operation: &Operation<'_>,
@@ -212,10 +232,12 @@ impl Guard for ToolAccess {
         let (server, known) = (facts.server.0.as_str(), facts.tool);
         let id = || format!("tool '{}' of server '{}'", short(tool), short(server));
         let named = || self.allowed.iter().filter(|rule| rule.names(server, tool));
+        let borrowed = is_borrowed(&self.demanding, &facts.server.0, facts.identity);
+        let allows = || named().filter(|rule| !borrowed || rule.server.is_any());
 
         let denies = |rule: &&CompiledRule| {
             rule.matches(server, tool, known)
-                && !named().any(|allowed| allowed.holds(known) && allowed.beats(rule))
+                && !allows().any(|allowed| allowed.holds(known) && allowed.beats(rule))
         };
         if let Some(rule) = self.denied.iter().find(denies) {
             return deny("tool_denied", format!("{} is denied by '{}'", id(), rule.describe()));
@@ -227,7 +249,7 @@ impl Guard for ToolAccess {
         if pins.peek().is_some() && !pins.any(|rule| rule.holds(known)) {
             return deny("tool_hash_mismatch", format!("{} is not what content_hash says", id()));
         }
-        if self.policy == ListMode::Allowlist && !named().any(|rule| rule.holds(known)) {
+        if self.policy == ListMode::Allowlist && !allows().any(|rule| rule.holds(known)) {
             return deny("tool_not_allowed", format!("{} is not in allowed_tools", id()));
         }
         if facts.trust == Trust::Low && !known.is_some_and(|tool| tool.approved) {
@@ -251,6 +273,17 @@ impl Guard for ToolAccess {
                 deny("unknown_tool", format!("{} is not listed, and fail_closed is on", id()))
             }
         }
+    }
+
+    fn why(&self, operation: &Operation<'_>, facts: &Facts<'_>) -> Option<String> {
+        let Operation::ToolInvoke { tool_name: tool, .. } = *operation else { return None };
+        let borrowed = is_borrowed(&self.demanding, &facts.server.0, facts.identity);
+        let mut rules = self.allowed.iter().filter(|rule| !borrowed || rule.server.is_any());
+        let rule = rules.find(|rule| rule.matches(&facts.server.0, tool, facts.tool));
+        Some(match rule {
+            Some(rule) => format!("'{}' of allowed_tools allows it", rule.describe()),
+            None => "no rule denies it, and tool_policy is no allowlist".to_owned(),
+        })
     }
 }
 

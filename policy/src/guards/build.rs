@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::access::{ServerAccess, ToolAccess, own_rules, server_globs, tool_rules};
+use super::access::{ServerAccess, ToolAccess, demanding, own_rules, server_globs, tool_rules};
 use super::cross_server::CrossServer;
 use super::definitions::{RugPull, ToolPoisoning, ToolShadowing};
 use super::executor::{Executor, Seat};
@@ -38,7 +38,7 @@ pub fn build(
     let mut seats: Vec<(usize, Seat)> = Vec::new();
     for kind in GuardKind::ALL {
         let entries = config.guards.iter().enumerate().filter(|(_, entry)| entry.kind == kind);
-        let base = GuardEntry { enabled: builder.is_on(kind), ..GuardEntry::new(kind) };
+        let base = GuardEntry { enabled: is_on(config, kind), ..GuardEntry::new(kind) };
         let mut shared = None;
         let mut named: Vec<NameGlob> = Vec::new();
         for (place, entry) in entries.chain([(usize::MAX, &base)]) {
@@ -80,6 +80,25 @@ pub(super) fn globs<'a>(
     globs.map(|glob| glob.compile(config.policy.case_sensitive)).collect()
 }
 
+/// Whether the sections of the configuration turn a guard on.
+pub(crate) fn is_on(config: &Config, kind: GuardKind) -> bool {
+    let Config { policy, cross_server, .. } = config;
+    match kind {
+        GuardKind::ToolShadowing => cross_server.enabled && cross_server.shadow_tool.enabled,
+        GuardKind::CrossServer => cross_server.enabled,
+        GuardKind::RugPull => policy.version_pinning.enabled,
+        GuardKind::RateLimit => policy.rate_limits.enabled,
+        GuardKind::DisabledTool => !policy.disabled_tools.is_empty(),
+        GuardKind::AdminToken => !policy.requires_admin_token.is_empty(),
+        GuardKind::Mode | GuardKind::SpecFrozen | GuardKind::ProjectBinding | GuardKind::SideEffects => false,
+        GuardKind::ServerAccess
+        | GuardKind::ToolAccess
+        | GuardKind::ToolPoisoning
+        | GuardKind::ResultInjection
+        | GuardKind::Sampling => true,
+    }
+}
+
 struct Builder<'a> {
     config: &'a Config,
     detector: &'a Arc<Detector>,
@@ -88,27 +107,6 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// Whether the sections of the configuration turn a guard on.
-    fn is_on(&self, kind: GuardKind) -> bool {
-        let Config { policy, cross_server, .. } = self.config;
-        match kind {
-            GuardKind::ToolShadowing => cross_server.enabled && cross_server.shadow_tool.enabled,
-            GuardKind::CrossServer => cross_server.enabled,
-            GuardKind::RugPull => policy.version_pinning.enabled,
-            GuardKind::RateLimit => policy.rate_limits.enabled,
-            GuardKind::DisabledTool => !policy.disabled_tools.is_empty(),
-            GuardKind::AdminToken => !policy.requires_admin_token.is_empty(),
-            GuardKind::Mode | GuardKind::SpecFrozen | GuardKind::ProjectBinding | GuardKind::SideEffects => {
-                false
-            }
-            GuardKind::ServerAccess
-            | GuardKind::ToolAccess
-            | GuardKind::ToolPoisoning
-            | GuardKind::ResultInjection
-            | GuardKind::Sampling => true,
-        }
-    }
-
     /// Makes a guard and gives its index.
     fn make(&mut self, kind: GuardKind, settings: Option<&GuardSettings>) -> Result<usize, GlobError> {
         let guard = self.guard(kind, settings)?;
@@ -146,6 +144,7 @@ impl Builder<'_> {
                     allowed: tool_rules(allowed, case)?,
                     denied: tool_rules(denied, case)?,
                     own: own_rules(self.config)?,
+                    demanding: demanding(self.config),
                     fail_closed: policy.fail_closed,
                     pending_grace: policy.pending_grace.0,
                     classifier,
@@ -203,6 +202,7 @@ fn server_access(config: &Config, settings: Option<&GuardSettings>) -> Result<Se
         policy: mode.unwrap_or(implied(!allowed.is_empty())),
         allowed: server_globs(allowed, config)?,
         denied: server_globs(denied, config)?,
+        demanding: demanding(config),
         fail_closed: policy.fail_closed,
     })
 }

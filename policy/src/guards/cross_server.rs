@@ -16,7 +16,7 @@ use super::{allow, deny_with, short};
 use crate::classify::Classifier;
 use crate::config::CrossServer as CrossServerConfig;
 use crate::event::Severity;
-use crate::guard::{Answer, Facts, Guard, GuardError, GuardKind, Operation, Phase, ToolCategory, Verdict};
+use crate::guard::{Answer, Facts, Guard, GuardError, GuardKind, Operation, ToolCategory, Verdict};
 use crate::ids::{SessionId, Timestamp};
 use session::{Call, Session};
 
@@ -190,10 +190,6 @@ impl Guard for CrossServer {
         GuardKind::CrossServer
     }
 
-    fn phases(&self) -> &'static [Phase] {
-        &[Phase::ToolInvoke]
-    }
-
     fn check(
         &mut self,
         operation: &Operation<'_>,
@@ -256,6 +252,19 @@ impl Guard for CrossServer {
             ("cross_server_sessions_evicted", self.sessions_evicted),
             ("cross_server_records_dropped", self.records_dropped),
         ]
+    }
+
+    fn why(&self, operation: &Operation<'_>, facts: &Facts<'_>) -> Option<String> {
+        let Operation::ToolInvoke { tool_name, .. } = *operation else { return None };
+        let active = self.sessions.get(facts.session);
+        if !active.is_some_and(|session| session.is_active_with(&facts.server.0)) {
+            return Some("no other server of the session is known".to_owned());
+        }
+        let category = self.category(tool_name, facts);
+        Some(
+            format!("a call of category {category:?} breaks no rule after those of the session")
+                .to_lowercase(),
+        )
     }
 }
 

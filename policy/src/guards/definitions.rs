@@ -5,14 +5,10 @@ use std::collections::BTreeSet;
 use super::{allow, deny_with, hold, short, warn};
 use crate::config::{self, DetectionAction, GuardSettings, OnChange, ScanField};
 use crate::event::{Detection, Severity};
-use crate::guard::{
-    Answer, Facts, Guard, GuardError, GuardKind, Operation, Phase, PinState, ToolFacts, Trust,
-};
+use crate::guard::{Answer, Facts, Guard, GuardError, GuardKind, Operation, PinState, ToolFacts, Trust};
 use crate::ids::{ServerId, Timestamp};
 use serde_json::{Value, json};
 
-/// Where a tool is listed, and where it is called.
-const LISTED_AND_CALLED: &[Phase] = &[Phase::ToolsList, Phase::ToolInvoke];
 /// Most tools that one warning names.
 const MAX_NAMED: usize = 10;
 
@@ -45,10 +41,6 @@ impl Guard for ToolShadowing {
         GuardKind::ToolShadowing
     }
 
-    fn phases(&self) -> &'static [Phase] {
-        LISTED_AND_CALLED
-    }
-
     fn check(
         &mut self,
         operation: &Operation<'_>,
@@ -79,6 +71,13 @@ impl Guard for ToolShadowing {
             _ => allow(),
         }
     }
+
+    fn why(&self, _: &Operation<'_>, facts: &Facts<'_>) -> Option<String> {
+        let shadows = facts.tool.is_some_and(|tool| tool.shadows.is_some());
+        let why =
+            if shadows { "it is approved" } else { "no other server of the session had its name first" };
+        Some(why.to_owned())
+    }
 }
 
 /// `rug_pull`: calls of a tool whose definition is not the one that was pinned.
@@ -104,10 +103,6 @@ impl RugPull {
 impl Guard for RugPull {
     fn kind(&self) -> GuardKind {
         GuardKind::RugPull
-    }
-
-    fn phases(&self) -> &'static [Phase] {
-        LISTED_AND_CALLED
     }
 
     fn check(
@@ -136,6 +131,17 @@ impl Guard for RugPull {
             }
             _ => allow(),
         }
+    }
+
+    fn why(&self, _: &Operation<'_>, facts: &Facts<'_>) -> Option<String> {
+        let why = match facts.tool {
+            _ if self.on_change == OnChange::Allow => "on_change is allow",
+            Some(tool) if tool.approved => "its definition is approved",
+            Some(ToolFacts { pin: PinState::Pinned, .. }) => "its definition is the pinned one",
+            Some(_) => "its definition is new, and pinned when it is first used",
+            None => "its definition is not known",
+        };
+        Some(why.to_owned())
     }
 }
 
@@ -191,10 +197,6 @@ impl Guard for ToolPoisoning {
         GuardKind::ToolPoisoning
     }
 
-    fn phases(&self) -> &'static [Phase] {
-        LISTED_AND_CALLED
-    }
-
     fn check(
         &mut self,
         operation: &Operation<'_>,
@@ -227,6 +229,20 @@ impl Guard for ToolPoisoning {
             }
             _ => allow(),
         }
+    }
+
+    fn why(&self, _: &Operation<'_>, facts: &Facts<'_>) -> Option<String> {
+        let found = facts.tool.map(|tool| tool.detections.iter().filter(|found| self.counts(found)).count());
+        Some(match (found, facts.tool) {
+            (None, _) => "its definition is not known".to_owned(),
+            (Some(0), _) => {
+                format!("its definition has nothing at or above {:?}", self.threshold).to_lowercase()
+            }
+            (_, Some(tool)) if tool.approved => "its definition is approved".to_owned(),
+            (Some(found), _) => {
+                format!("its definition has {found} detections; {} are needed", self.min_detections)
+            }
+        })
     }
 }
 

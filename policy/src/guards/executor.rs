@@ -101,7 +101,7 @@ pub struct Asked {
     pub phase: Phase,
     /// What it said.
     pub answer: Said,
-    /// Why.
+    /// Why, of an answer that lets it through, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -320,7 +320,10 @@ impl Executor {
                         Ok(decision)
                     });
                     match applied {
-                        Ok(Decision::Allow) => note(&mut trace, kind, phase, Said::Allow, || None),
+                        Ok(Decision::Allow) => {
+                            let why = || guard.why(&progress.changed.view(operation), facts);
+                            note(&mut trace, kind, phase, Said::Allow, why);
+                        }
                         Ok(Decision::Modify(modification)) => {
                             note(&mut trace, kind, phase, Said::Modify, || Some(describe(&modification)));
                             progress.verdict.modifications.push((kind, modification));

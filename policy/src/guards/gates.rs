@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::access::CompiledRule;
 use super::{allow, deny, short};
 use crate::classify::{Classification, Classifier};
-use crate::guard::{Answer, Facts, Guard, GuardError, GuardKind, Operation, Phase, RiskLevel};
+use crate::guard::{Answer, Facts, Guard, GuardError, GuardKind, Operation, RiskLevel};
 use crate::ids::Timestamp;
 
 /// One of the six.
@@ -37,10 +37,6 @@ impl Gate {
 impl Guard for Gate {
     fn kind(&self) -> GuardKind {
         self.kind
-    }
-
-    fn phases(&self) -> &'static [Phase] {
-        &[Phase::ToolInvoke]
     }
 
     fn check(
@@ -94,6 +90,35 @@ impl Guard for Gate {
             }
             _ => allow(),
         }
+    }
+
+    fn why(&self, operation: &Operation<'_>, facts: &Facts<'_>) -> Option<String> {
+        let Operation::ToolInvoke { tool_name: tool, .. } = *operation else { return None };
+        let profile = facts.profile;
+        let risk = || format!("its risk is {:?}", self.told(tool, facts).0);
+        Some(match self.kind {
+            GuardKind::DisabledTool => "it is not switched off".to_owned(),
+            GuardKind::Mode if profile.planning => "it has no side effects".to_owned(),
+            GuardKind::Mode => "the client does not plan".to_owned(),
+            GuardKind::SpecFrozen if profile.planning => "the client plans".to_owned(),
+            GuardKind::SpecFrozen if profile.spec_frozen && profile.spec_hash.is_some() => {
+                "the specification is frozen".to_owned()
+            }
+            GuardKind::SpecFrozen => risk(),
+            GuardKind::ProjectBinding => match &profile.project_id {
+                Some(project) => format!("the client works on project '{}'", short(project)),
+                None => risk(),
+            },
+            GuardKind::SideEffects if profile.policy_blacklist.is_empty() => {
+                "nothing is on the client's policy_blacklist".to_owned()
+            }
+            GuardKind::SideEffects => {
+                "it has none of the side effects on the client's policy_blacklist".to_owned()
+            }
+            GuardKind::AdminToken if profile.admin_token => "a token of an administrator is there".to_owned(),
+            GuardKind::AdminToken => "it needs no token of an administrator".to_owned(),
+            _ => return None,
+        })
     }
 }
 

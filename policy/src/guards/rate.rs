@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::{allow, deny, short};
 use crate::config::{Rate, RateLimits};
 use crate::glob::{GlobError, NameGlob};
-use crate::guard::{Answer, Facts, Guard, GuardError, GuardKind, Operation, Phase};
+use crate::guard::{Answer, Facts, Guard, GuardError, GuardKind, Operation};
 use crate::ids::Timestamp;
 
 /// Most buckets that are not full at once.
@@ -118,10 +118,6 @@ impl Guard for Limiter {
         GuardKind::RateLimit
     }
 
-    fn phases(&self) -> &'static [Phase] {
-        &[Phase::ToolInvoke]
-    }
-
     fn check(
         &mut self,
         operation: &Operation<'_>,
@@ -156,6 +152,17 @@ impl Guard for Limiter {
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
         vec![("rate_buckets_evicted", self.evicted)]
+    }
+
+    fn why(&self, operation: &Operation<'_>, facts: &Facts<'_>) -> Option<String> {
+        let Operation::ToolInvoke { tool_name: tool, .. } = *operation else { return None };
+        let server = facts.server.0.as_str();
+        let limit = limit_for(&self.per_server, &[server]).unwrap_or(self.default);
+        let mut why = format!("its server may be called {} times a minute", limit.calls_per_minute);
+        if let Some(limit) = limit_for(&self.per_tool, &[tool, &format!("mcp:{server}:{tool}")]) {
+            why.push_str(&format!(", it {} times", limit.calls_per_minute));
+        }
+        Some(why + ", and was not called so often")
     }
 }
 

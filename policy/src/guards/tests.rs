@@ -333,10 +333,14 @@ fn the_trace_names_everybody_who_was_asked() {
     assert_eq!(
         serde_json::to_value(trace).unwrap(),
         json!([
-            {"guard": "server_access", "phase": "request", "answer": "allow"},
-            {"guard": "sampling", "phase": "request", "answer": "allow"},
-            {"guard": "tool_shadowing", "phase": "tool_invoke", "answer": "allow"},
-            {"guard": "cross_server", "phase": "tool_invoke", "answer": "allow"},
+            {"guard": "server_access", "phase": "request", "answer": "allow",
+             "reason": "no rule denies its server, and server_policy is no allowlist"},
+            {"guard": "sampling", "phase": "request", "answer": "allow",
+             "reason": "tools/call asks neither the client's model nor its user"},
+            {"guard": "tool_shadowing", "phase": "tool_invoke", "answer": "allow",
+             "reason": "no other server of the session had its name first"},
+            {"guard": "cross_server", "phase": "tool_invoke", "answer": "allow",
+             "reason": "no other server of the session is known"},
             {"guard": "tool_access", "phase": "tool_invoke", "answer": "deny",
              "reason": "tool 'read' of server 'files' is denied by '*:read'"},
         ])

@@ -9,9 +9,7 @@ use super::{allow, deny, deny_with, short};
 use crate::config::TextAction;
 use crate::detect::{Detector, Inspection};
 use crate::event::Severity;
-use crate::guard::{
-    Answer, Decision, Facts, Guard, GuardError, GuardKind, Modification, Operation, Phase, Trust,
-};
+use crate::guard::{Answer, Decision, Facts, Guard, GuardError, GuardKind, Modification, Operation, Trust};
 use crate::ids::Timestamp;
 
 /// What the detections at or above the threshold lead to.
@@ -59,10 +57,6 @@ impl Guard for ResultInjection {
         GuardKind::ResultInjection
     }
 
-    fn phases(&self) -> &'static [Phase] {
-        &[Phase::ToolResult, Phase::Response]
-    }
-
     fn work(&self, operation: &Operation<'_>) -> usize {
         match *operation {
             Operation::ToolResult { result, .. } => bytes(result),
@@ -99,6 +93,10 @@ impl Guard for ResultInjection {
     fn counters(&self) -> Vec<(&'static str, u64)> {
         vec![("guards_inspection_bounds", self.bounds)]
     }
+
+    fn why(&self, _: &Operation<'_>, _: &Facts<'_>) -> Option<String> {
+        Some("nothing was found in it, or it brings no text before the model".to_owned())
+    }
 }
 
 /// `sampling`
@@ -120,10 +118,6 @@ fn asks(method: &str) -> bool {
 impl Guard for Sampling {
     fn kind(&self) -> GuardKind {
         GuardKind::Sampling
-    }
-
-    fn phases(&self) -> &'static [Phase] {
-        &[Phase::Request]
     }
 
     fn work(&self, operation: &Operation<'_>) -> usize {
@@ -155,6 +149,16 @@ impl Guard for Sampling {
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
         vec![("guards_inspection_bounds", self.bounds)]
+    }
+
+    fn why(&self, operation: &Operation<'_>, _: &Facts<'_>) -> Option<String> {
+        Some(match *operation {
+            Operation::Request { method, .. } if asks(method) => "nothing was found in it".to_owned(),
+            Operation::Request { method, .. } => {
+                format!("{} asks neither the client's model nor its user", short(method))
+            }
+            _ => return None,
+        })
     }
 }
 

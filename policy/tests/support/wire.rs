@@ -1,6 +1,8 @@
 //! Bytes of a stdio server through the whole core, as the agent hands them in, with the default policy.
 
-use std::sync::Arc;
+#![allow(dead_code, reason = "no test needs all of it")]
+
+use std::sync::{Arc, LazyLock};
 
 use mcpwarden_policy::config::Config;
 use mcpwarden_policy::detect::{Detector, RuleSet};
@@ -36,9 +38,9 @@ pub fn engine_of(config: &Config, detector: &Arc<Detector>) -> Engine {
 }
 
 /// The built-in rules.
-pub fn detector() -> Arc<Detector> {
+pub static DETECTOR: LazyLock<Arc<Detector>> = LazyLock::new(|| {
     Arc::new(Detector::new(RuleSet::built_in().unwrap(), &Config::default().detect()).unwrap())
-}
+});
 
 /// Servers whose bytes go through cutters into one engine.
 pub struct Wire {
@@ -108,7 +110,7 @@ impl Wire {
     pub fn events(&mut self) -> Vec<Value> {
         let events = self.out.drain(..).filter_map(|output| match output {
             Output::Event(event) => Some(serde_json::to_value(event).unwrap()),
-            Output::Confirm(_) | Output::Drop(_) => None,
+            Output::Confirm { .. } | Output::Drop(_) => None,
             Output::Failed(error) => panic!("nothing was asked for: {error}"),
         });
         events.collect()

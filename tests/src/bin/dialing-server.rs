@@ -52,7 +52,8 @@ fn call(arguments: &Value) -> Result<String, String> {
         match text("who").as_str() {
             "server" => Ok(format!("{:?}", way.parse::<Way>()?.dial(address.parse()?))),
             "child" => {
-                let output = Command::new(std::env::current_exe()?).args(["--once", &way, &address]).output()?;
+                let output =
+                    Command::new(std::env::current_exe()?).args(["--once", &way, &address]).output()?;
                 Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
             }
             _ => orphan(&way, &address),

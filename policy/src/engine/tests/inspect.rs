@@ -94,6 +94,76 @@ fn what_is_written_to_misuse_the_model_is_found_where_it_is() {
     }
 }
 
+/// Name, what the client sends, what the server sends, and where something stands twice: one place of each message.
+#[test]
+fn what_a_message_says_twice_is_found() {
+    let request = |method: &str, params: &str| format!(r#"{{"id":3,"method":"{method}","params":{params}}}"#);
+    let list = || request("tools/list", "{}");
+    let cases = [
+        ("nothing", list(), answer(3, r#"{"tools":[]}"#), &[][..]),
+        ("the list", list(), answer(3, r#"{"tools":[],"tools":[]}"#), &["/result/tools"]),
+        (
+            "the result",
+            list(),
+            r#"{"id":3,"result":{"tools":[]},"result":{"tools":[],"tools":[]}}"#.to_owned(),
+            &["/result"],
+        ),
+        ("the answer's id", list(), r#"{"id":4,"id":3,"result":{}}"#.to_owned(), &["/id"]),
+        (
+            "instructions",
+            HELLO.to_owned(),
+            answer(0, r#"{"instructions":"a","instructions":"b"}"#),
+            &["/result/instructions"],
+        ),
+        ("content", call(3, "add"), answer(3, r#"{"content":[],"content":[]}"#), &["/result/content"]),
+        (
+            "an error",
+            call(3, "add"),
+            r#"{"id":3,"error":{"code":1,"message":"a","message":"b"}}"#.to_owned(),
+            &["/error/message"],
+        ),
+        (
+            "a method",
+            r#"{"id":3,"method":"ping","method":"tools/list"}"#.to_owned(),
+            answer(3, "{}"),
+            &["/method"],
+        ),
+        (
+            "a prompt and its text",
+            request("prompts/get", r#"{"name":"a","name":"b"}"#),
+            answer(3, r#"{"messages":[],"messages":[]}"#),
+            &["/params/name", "/result/messages"],
+        ),
+        (
+            "a resource",
+            request("resources/read", r#"{"uri":"a","uri":"b"}"#),
+            answer(3, "{}"),
+            &["/params/uri"],
+        ),
+        (
+            "a notification",
+            r#"{"method":"notifications/initialized","method":"notifications/cancelled"}"#.to_owned(),
+            r#"{"method":"notifications/message","params":{"a":1,"a":2}}"#.to_owned(),
+            &["/method"],
+        ),
+        (
+            "what the server asks",
+            r#"{"method":"notifications/initialized"}"#.to_owned(),
+            request("sampling/createMessage", r#"{"messages":[],"messages":[]}"#),
+            &["/params/messages"],
+        ),
+    ];
+    for (name, asked, answered, expected) in cases {
+        let mut bench = bench(Severity::High);
+        bench.c2s(1, &asked);
+        bench.s2c(1, &answered);
+        let events = bench.events();
+        let twice = events.iter().filter(|event| event["pattern"] == "duplicate-member");
+        let places: Vec<&str> = twice.map(|event| event["field"].as_str().unwrap()).collect();
+        assert_eq!(places, expected, "{name}");
+    }
+}
+
 #[test]
 fn what_is_below_the_threshold_stays_with_the_tool() {
     let tools =

@@ -108,6 +108,7 @@ fn a_broken_rule_across_servers_names_the_calls() {
         assert_eq!(blocked[field], expected, "{blocked}");
     }
     assert_eq!(blocked["related_calls"][0]["tool_name"], "read_file", "{blocked}");
+    assert_eq!(blocked["related_calls"][0]["tool_id"], "mcp:files:read_file", "{blocked}");
 }
 
 /// What becomes of a changed definition, and of calls of the tool.

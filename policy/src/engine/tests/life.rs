@@ -231,7 +231,7 @@ fn a_server_is_announced_when_it_answers() {
         (
             "the chain goes on until it answers",
             &[Run(5, "./run.sh"), C2s(HELLO), Run(5, "/usr/bin/mcp-server-git"), S2c(LOG), S2c(HELLO_ANSWER)],
-            &["confirm 1", "1 mcp-server-git started Name", "1 mcp-server-git initialized"],
+            &["confirm 1", "confirm 1", "1 mcp-server-git started Name", "1 mcp-server-git initialized"],
         ),
         (
             "it does not answer",

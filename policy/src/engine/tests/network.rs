@@ -172,6 +172,11 @@ fn connects_of_a_candidate_wait() {
     assert_eq!(bench.said(), ["drop 2"]);
     assert_eq!(bench.engine.counters().egress, 1);
 
+    // What is denied to everybody is said at once: it may never be a server.
+    bench.exec(4, 13, "npx mcp-server-fetch", 5);
+    let denied = bench.connect(Some(4), connect("1.2.3.4 443", Verdict::Deny, 13, &[5]));
+    assert_eq!(denied.len(), 1, "{denied:?}");
+
     // As many as are kept.
     bench.exec(3, 12, "npx mcp-server-time", 5);
     for port in 1..=70 {

@@ -206,3 +206,50 @@ fn a_message_names_the_rule_and_only_the_beginning_of_a_long_name() {
     let message = verdict.denied.unwrap().1.message;
     assert_eq!(message, format!("tool '{}' of server 'files' is denied by 'fi*:ä*'", "ä".repeat(64)));
 }
+
+/// Rules, and what is decided of the program that a declaration demands and of one that is only called so.
+#[test]
+fn who_borrows_an_id_borrows_no_rights() {
+    let allow = "allow";
+    for (rules, own, borrowed) in [
+        (json!({}), allow, allow),
+        (
+            json!({"server_policy": "allowlist", "allowed_servers": ["files"]}),
+            allow,
+            "server_access: server_not_allowed",
+        ),
+        (json!({"server_policy": "allowlist", "allowed_servers": ["*"]}), allow, allow),
+        (
+            json!({"denied_servers": ["*"], "allowed_servers": ["files"]}),
+            allow,
+            "server_access: server_denied",
+        ),
+        (
+            json!({"denied_servers": ["files"]}),
+            "server_access: server_denied",
+            "server_access: server_denied",
+        ),
+        (
+            json!({"tool_policy": "allowlist", "allowed_tools": [{"server": "files", "tool": "read"}]}),
+            allow,
+            "tool_access: tool_not_allowed",
+        ),
+        (json!({"tool_policy": "allowlist", "allowed_tools": ["read"]}), allow, allow),
+        (
+            json!({"denied_tools": ["*"], "allowed_tools": [{"server": "files", "tool": "read"}]}),
+            allow,
+            "tool_access: tool_denied",
+        ),
+    ] {
+        let file = json!({"policy": rules, "servers": [{"id": "files", "command": "f", "executable": "/usr/bin/f"}]});
+        let (config, _) = crate::config::parse(file.to_string().as_bytes()).unwrap();
+        for (identity, expected) in [(Identity::Declared, own), (Identity::Derived, borrowed)] {
+            let world = World { identity, ..World::default() };
+            assert_eq!(
+                decide(&mut guards(&config), &world, "read", at(0.0)),
+                expected,
+                "{rules} {identity:?}"
+            );
+        }
+    }
+}

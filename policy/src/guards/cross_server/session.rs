@@ -46,6 +46,7 @@ impl Call {
             "timestamp": self.time,
             "server_id": &*self.server,
             "tool_name": &*self.tool,
+            "tool_id": format!("mcp:{}:{}", self.server, self.tool),
             "request_id": self.turn.as_deref(),
             "action": if self.stopped { "block" } else { "allow" },
             "category": self.category,

@@ -352,7 +352,7 @@ fn the_denial_says_rule_severity_turn_and_related_calls() {
         let world = World { turn: turn.map(str::to_owned), ..World::server("b") };
         let denial = ask(&mut guard, &world, tool, at(2.0), true).unwrap();
         details["related"] = json!([{
-            "timestamp": at(0.0), "server_id": "a", "tool_name": "read_x", "request_id": null,
+            "timestamp": at(0.0), "server_id": "a", "tool_name": "read_x", "tool_id": "mcp:a:read_x", "request_id": null,
             "action": "allow", "category": "read",
         }]);
         assert_eq!((denial.message.as_str(), denial.details), (message, Some(details)));

@@ -1,0 +1,92 @@
+//! The agent's commands, run to their end, and `run` with directories of a test's own.
+
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use tempfile::TempDir;
+
+use crate::places;
+
+/// What a command printed, and its exit code.
+#[derive(Debug)]
+pub struct Said {
+    /// `None` where a signal ended it.
+    pub code: Option<i32>,
+    /// Its standard output.
+    pub stdout: String,
+    /// Its standard error.
+    pub stderr: String,
+}
+
+impl Said {
+    /// Checks the exit code, and that standard output holds `part`.
+    ///
+    /// # Errors
+    /// It was another, or does not.
+    pub fn expect(&self, what: &str, code: i32, part: &str) -> Result<()> {
+        let Self { code: status, stdout, stderr } = self;
+        ensure!(
+            *status == Some(code) && stdout.contains(part),
+            "{what}: expected {code} and {part:?}, found {status:?} and\n{stdout}{stderr}"
+        );
+        Ok(())
+    }
+}
+
+/// The agent with these arguments and without an input.
+pub fn mcpwarden(args: &[&str]) -> Command {
+    let mut command = Command::new(places::agent());
+    command.args(args).stdin(Stdio::null()).env_remove("RUST_BACKTRACE");
+    command
+}
+
+/// Runs a command to its end; it must end by itself.
+///
+/// # Errors
+/// It cannot be started.
+pub fn ends(command: &mut Command) -> Result<Said> {
+    let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ok(Said { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) })
+}
+
+/// What the agent says to these arguments.
+///
+/// # Errors
+/// It cannot be started.
+pub fn ask(args: &[&str]) -> Result<Said> {
+    ends(&mut mcpwarden(args))
+}
+
+/// A directory that everybody may look into, with the agent's own directories to be made in it.
+///
+/// # Errors
+/// It cannot be made.
+pub fn directory() -> Result<TempDir> {
+    let directory = tempfile::tempdir()?;
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777))?;
+    Ok(directory)
+}
+
+/// `mcpwarden run` with its directories in `directory`.
+pub fn run(directory: &Path, args: &[&str]) -> Command {
+    let mut command = mcpwarden(&["run", "--runtime-dir"]);
+    command.arg(directory.join("run")).arg("--state-dir").arg(directory.join("state")).args(args);
+    command
+}
+
+/// Starts an agent and waits for its first event.
+///
+/// # Errors
+/// It cannot be started, or ends without one.
+pub fn attached(mut command: Command) -> Result<(Child, ChildStdout)> {
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    let mut stdout = child.stdout.take().context("no stdout")?;
+    let mut first = [0];
+    stdout.read_exact(&mut first).context("the agent said nothing")?;
+    Ok((child, stdout))
+}

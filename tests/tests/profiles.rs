@@ -1,0 +1,180 @@
+//! Who a client is, and what a server really runs: `sessions:` and `executable` of a configuration, seen by a running
+//! agent.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use mcpwarden_tests::agent::{Agent, is};
+use mcpwarden_tests::peer::await_exit;
+use mcpwarden_tests::places;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Nobody, on every distribution.
+const NOBODY: u32 = 65_534;
+
+/// A cgroup of the test's own, gone with it.
+struct Cgroup(PathBuf);
+
+impl Cgroup {
+    fn new() -> Result<Self> {
+        let mounts = fs::read_to_string("/proc/mounts")?;
+        let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let root = fields.into_iter().find(|fields| fields.get(2) == Some(&"cgroup2"));
+        let root = root.and_then(|fields| fields.get(1).copied()).context("cgroup v2 is not mounted")?;
+        let path = Path::new(root).join(format!("mcpwarden-test-{}", std::process::id()));
+        fs::create_dir(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// Copies of our programs that every user may execute: a checkout may lie in a home.
+struct Programs(TempDir);
+
+impl Programs {
+    fn new(copies: &[(&str, &str)]) -> Result<Self> {
+        let directory = tempfile::tempdir()?;
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755))?;
+        for (program, copy) in copies {
+            fs::copy(places::program(program), directory.path().join(copy))?;
+        }
+        Ok(Self(directory))
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).display().to_string()
+    }
+
+    /// An agent that goes by this configuration.
+    fn agent(&self, config: &str) -> Result<Agent> {
+        let path = self.path("config.yaml");
+        fs::write(&path, config)?;
+        Agent::start(&["--config", &path])
+    }
+}
+
+/// Runs a client on a server to its end, as a user, and in a cgroup if one is given; its process id.
+fn client(user: u32, cgroup: Option<&Cgroup>, program: &str, args: &[&str]) -> Result<u32> {
+    let user = user.to_string();
+    let procs = cgroup.map(|cgroup| cgroup.0.join("cgroup.procs").display().to_string());
+    let mut child: Child = Command::new("sh")
+        .args(["-c", "test -z \"$0\" || echo $$ > \"$0\" || exit 1; exec \"$@\"", &procs.unwrap_or_default()])
+        .args(["setpriv", "--reuid", &user, "--regid", &user, "--clear-groups", program])
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()?;
+    let status = child.wait()?;
+    ensure!(status.success(), "the client ended with {status}");
+    Ok(child.id())
+}
+
+/// What was decided of the calls of a client's one connection: tool and code of the denial, if any.
+fn decided(agent: &Agent, client: u32) -> Result<Vec<(String, Option<String>)>> {
+    let connection = agent.connection_of_client(client)?;
+    await_exit(agent, connection)?;
+    let events = agent.events_of(connection);
+    let calls = events.iter().filter(|event| is(event, "mcp_tool_called"));
+    let text = |event: &Value, name: &str| event[name].as_str().map(str::to_owned);
+    calls.map(|event| Ok((text(event, "tool_name").context("no tool")?, text(event, "code")))).collect()
+}
+
+/// Client's user, program and whether it is in the test's cgroup; what is decided of a call that writes and one that
+/// pays.
+#[test]
+fn each_client_has_its_own_profile() -> Result<()> {
+    let cgroup = Cgroup::new()?;
+    let programs = Programs::new(&[("client", "one"), ("client", "two"), ("benign-server", "mcp-server-x")])?;
+    let agent = programs.agent(&format!(
+        "guards: [{{ kind: mode }}, {{ kind: side_effects }}]
+sessions:
+- {{ match: {{ uid: {NOBODY}, executable: '{}' }}, mode: planning }}
+- {{ match: {{ uid: {NOBODY} }}, policy_blacklist: [payments] }}
+- {{ match: {{ cgroup: '/mcpwarden-test-*' }}, policy_blacklist: [fs.write] }}
+",
+        programs.path("one")
+    ))?;
+    let (planning, denied) = (Some("planning_mode"), Some("side_effect_denied"));
+    let cases = [
+        ("nobody's first program", NOBODY, "one", false, planning, planning),
+        ("the first entry counts", NOBODY, "one", true, planning, planning),
+        ("nobody's second program", NOBODY, "two", false, None, denied),
+        ("root", 0, "one", false, None, None),
+        ("root in the cgroup", 0, "one", true, denied, None),
+    ];
+    for (name, user, program, inside, write, pay) in cases {
+        let args =
+            ["--call", "write_file", "{}", "--call", "send_payment", "{}", "--call", "echo", "{}", "--"];
+        let server = programs.path("mcp-server-x");
+        let args = [&args[..], &[&server]].concat();
+        let pid = client(user, inside.then_some(&cgroup), &programs.path(program), &args)?;
+        let expected = [("write_file", write), ("send_payment", pay), ("echo", None)]
+            .map(|(tool, code)| (tool.to_owned(), code.map(str::to_owned)));
+        let said = decided(&agent, pid)?;
+        ensure!(said == expected, "{name}: {said:?}");
+    }
+    agent.stop()?;
+    Ok(())
+}
+
+/// User, program, whether that is the one that the declaration demands, and how its tool `add` stands to what was pinned: a
+/// look-alike has neither the declared identity, nor its rights, nor its pins, though it has its name.
+#[test]
+fn a_look_alike_of_a_declared_server_is_another_server() -> Result<()> {
+    let programs =
+        Programs::new(&[("client", "client"), ("benign-server", "ours"), ("poisoned-server", "theirs")])?;
+    // Both have the command line of the declared server; only one is its program.
+    let (ours, theirs) = (programs.path("ours"), programs.path("theirs"));
+    let agent = programs.agent(&format!(
+        "servers: [{{ id: calc, command: calc, args: ['--delay-ms', '1'], executable: '{ours}' }}]
+policy: {{ server_policy: allowlist, allowed_servers: [calc], version_pinning: {{ on_change: block }} }}
+"
+    ))?;
+    let cases = [
+        ("the declared server", 0, &ours, true, "new"),
+        ("a look-alike", 0, &theirs, false, "new"),
+        ("a look-alike of another user's", NOBODY, &theirs, false, "new"),
+        ("the look-alike again", 0, &theirs, false, "unchanged"),
+        ("the declared server again", 0, &ours, true, "unchanged"),
+    ];
+    for (name, user, program, declared, status) in cases {
+        // `exec -a` gives it the command line of the declaration.
+        let line = format!("exec -a calc '{program}' --delay-ms 1");
+        let args = ["--call", "add", r#"{"a":1,"b":2}"#, "--", "bash", "-c", &line];
+        let pid = client(user, None, &programs.path("client"), &args)?;
+        let connection = agent.connection_of_client(pid)?;
+        await_exit(&agent, connection)?;
+        let events = agent.events_of(connection);
+        let event = |kind: &str| {
+            events
+                .iter()
+                .find(|event| is(event, kind))
+                .with_context(|| format!("{name}: no {kind}: {events:#?}"))
+        };
+        let (started, called) = (event("mcp_server_started")?, event("mcp_tool_called")?);
+        let identity = if declared { "declared" } else { "derived" };
+        ensure!(started["identity"] == identity, "{name}: {started}");
+        // Its own name is the same; what is allowed by that name is not allowed for it.
+        ensure!(started["server_id"] == "calc", "{name}: {started}");
+        ensure!((started["mistaken_for"] == "calc") != declared, "{name}: {started}");
+        let code = if declared { Value::Null } else { "server_not_allowed".into() };
+        ensure!(called["code"] == code, "{name}: {called}");
+        let add = events.iter().find(|event| is(event, "mcp_tool_seen") && event["tool_name"] == "add");
+        let seen = add.with_context(|| format!("{name}: no add: {events:#?}"))?;
+        ensure!(seen["status"] == status, "{name}: {seen}");
+        // It offers a tool more; where pins were shared, that would be new and then gone.
+        let moved = ["mcp_tool_changed", "mcp_tool_removed"];
+        ensure!(!events.iter().any(|event| moved.iter().any(|kind| is(event, kind))), "{name}: {events:#?}");
+    }
+    agent.stop()?;
+    Ok(())
+}
