@@ -5,7 +5,9 @@
 //! - [`transcript`] says what both sides of a connection really exchanged, and compares it with the events.
 //! - [`replay`] plays recorded transcripts again.
 //! - [`clients`] runs the official MCP clients against real servers; [`peer`] makes the test itself a client, or runs ours.
-//! - [`containers`] has a container engine; [`dial`] knows every way to reach an address.
+//! - [`containers`] has a container engine; [`dial`] knows every way to reach an address, [`listener`] is what is
+//!   reached, [`dns`] tells addresses of names, and a
+//!   [`neighbour::Neighbour`] sits at the same hook.
 //! - [`gate::Gate`] holds a script up until the test has done what has to be done in between.
 //! - [`http_server::HttpServer`] is an MCP server over HTTP, well-behaved or not.
 //! - [`patience`] says how long is too long.
@@ -19,11 +21,14 @@ pub mod clients;
 pub mod command;
 pub mod containers;
 pub mod dial;
+pub mod dns;
 pub mod framing;
 pub mod gate;
 pub mod http_server;
 pub mod io_methods;
+pub mod listener;
 pub mod mini_server;
+pub mod neighbour;
 pub mod patience;
 pub mod peer;
 pub mod places;

@@ -3,79 +3,16 @@
 //! Everything goes to listeners of the test's own on the loopback.
 
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
+use std::net::{Ipv4Addr, SocketAddr};
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
 use mcpwarden_tests::dial::{LOOPBACK_V6, Outcome, WAYS, Way, is_known, loopback_names};
+use mcpwarden_tests::listener::Listener;
 use mcpwarden_tests::peer::{Peer, initialize, server};
 use mcpwarden_tests::wiring::Wiring;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-
-/// A TCP and a UDP listener on one port of both loopbacks; what comes in is counted.
-struct Listener {
-    port: u16,
-    accepted: Arc<AtomicU64>,
-    stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-impl Listener {
-    fn start() -> Result<Self> {
-        for _ in 0..20 {
-            let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-            let port = tcp.local_addr()?.port();
-            let (Ok(tcp6), Ok(udp), Ok(udp6)) = (
-                TcpListener::bind((LOOPBACK_V6, port)),
-                UdpSocket::bind((Ipv4Addr::LOCALHOST, port)),
-                UdpSocket::bind((LOOPBACK_V6, port)),
-            ) else {
-                continue;
-            };
-            let (accepted, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-            let mut threads = Vec::new();
-            for tcp in [tcp, tcp6] {
-                let (accepted, stop) = (Arc::clone(&accepted), Arc::clone(&stop));
-                threads.push(thread::spawn(move || {
-                    for connection in tcp.incoming() {
-                        if stop.load(Ordering::Relaxed) {
-                            break;
-                        }
-                        accepted.fetch_add(u64::from(connection.is_ok()), Ordering::Relaxed);
-                    }
-                }));
-            }
-            // Held for what is sent to them, which nobody reads.
-            threads.push(thread::spawn(move || {
-                let _both = (udp, udp6);
-                thread::park();
-            }));
-            return Ok(Self { port, accepted, stop, threads });
-        }
-        anyhow::bail!("no port is free for all four")
-    }
-
-    fn at(&self, ip: impl Into<IpAddr>) -> SocketAddr {
-        (ip.into(), self.port).into()
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        for ip in [IpAddr::from(Ipv4Addr::LOCALHOST), LOOPBACK_V6] {
-            let _ = std::net::TcpStream::connect((ip, self.port));
-        }
-        for thread in self.threads.drain(..) {
-            thread.thread().unpark();
-            let _ = thread.join();
-        }
-    }
-}
 
 /// A configuration file.
 fn configured(text: &str) -> Result<(TempDir, String)> {
@@ -123,11 +60,11 @@ fn a_denied_address_is_reached_no_way_and_others_are() -> Result<()> {
     let (denied, other) = (Listener::start()?, Listener::start()?);
     let (_directory, config) = configured(&format!(
         "network: {{ deny: [{{ host: localhost, port: {}, reason: a test }}] }}\nenforcement: {{ network: deny }}\n",
-        denied.port
+        denied.port()
     ))?;
     let agent = Agent::start(&["--config", &config])?;
     let to = |listener: &Listener| {
-        let mut all = loopback_names(listener.port).to_vec();
+        let mut all = loopback_names(listener.port()).to_vec();
         all.push(listener.at(LOOPBACK_V6));
         all
     };
@@ -137,7 +74,7 @@ fn a_denied_address_is_reached_no_way_and_others_are() -> Result<()> {
         tried += refused;
     }
     ensure!(tried >= 10_000, "only {tried} were tried");
-    let before = denied.accepted.load(Ordering::Relaxed);
+    let before = denied.accepted();
     ensure!(before == 0, "the listener accepted {before}");
     let mut hindered = 0;
     for (way, address, through, refused) in got_through(&to(&other), TIMES)? {
@@ -147,7 +84,7 @@ fn a_denied_address_is_reached_no_way_and_others_are() -> Result<()> {
     ensure!(hindered >= 10_000, "only {hindered} were tried");
 
     agent.settle();
-    let events = connections(&agent, denied.port);
+    let events = connections(&agent, denied.port());
     let own = u64::from(std::process::id());
     for event in &events {
         let expected = json!(["block", true, own]);
@@ -159,7 +96,7 @@ fn a_denied_address_is_reached_no_way_and_others_are() -> Result<()> {
     let tcp = events.iter().filter(|event| event["protocol"] == "tcp").count();
     ensure!(tcp >= 5 * TIMES, "each connection is an event, and {tcp} were");
     ensure!(events.iter().any(|event| event["protocol"] == "udp"), "no event of a datagram");
-    ensure!(connections(&agent, other.port).is_empty(), "others' connections are nobody's business");
+    ensure!(connections(&agent, other.port()).is_empty(), "others' connections are nobody's business");
     agent.stop()?;
     Ok(())
 }
@@ -170,12 +107,12 @@ fn what_is_only_observed_is_let_through() -> Result<()> {
     let (_directory, config) = configured(&format!(
         "servers: [{{ id: remote, type: http, url: \"http://127.0.0.1:{}/mcp\" }}]\n\
          network: {{ deny: [\"10.0.0.0/8\", \"127.0.0.0/8:{}\"] }}\n",
-        listener.port,
-        listener.port + 1,
+        listener.port(),
+        listener.port() + 1,
     ))?;
     let agent = Agent::start(&["--config", &config])?;
     ensure!(Way::Tcp.dial(listener.at(Ipv4Addr::LOCALHOST)) == Outcome::Through, "a declared server");
-    let next = SocketAddr::from((Ipv4Addr::LOCALHOST, listener.port + 1));
+    let next = SocketAddr::from((Ipv4Addr::LOCALHOST, listener.port() + 1));
     ensure!(Way::Udp.dial(next) == Outcome::Through, "denied, and only observed");
     let known = agent.wait_for("a connection to a declared server", |event| {
         is(event, "mcp_network_connection") && event["server_id"] == "remote"
@@ -240,7 +177,8 @@ fn what_a_server_connects_to_is_its_own() -> Result<()> {
 #[test]
 fn a_server_that_must_not_connect_does_not() -> Result<()> {
     let (allowed, other) = (Listener::start()?, Listener::start()?);
-    for (egress, through) in [("none".to_owned(), false), (format!("[\"localhost:{}\"]", allowed.port), true)]
+    for (egress, through) in
+        [("none".to_owned(), false), (format!("[\"localhost:{}\"]", allowed.port()), true)]
     {
         let (_directory, config) = configured(&format!(
             "servers: [{{ id: dialer, command: dialing-server, egress: {egress} }}]\nenforcement: {{ network: deny }}\n",

@@ -4,7 +4,7 @@ mod names;
 mod resolver;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     net::{IpAddr, Ipv6Addr, SocketAddr},
     time::{Duration, Instant},
 };
@@ -83,16 +83,21 @@ pub struct Network {
 
 impl Network {
     /// The rules of a configuration. Nothing is asked or installed yet.
+    ///
+    /// # Errors
+    /// They are more than fit.
     pub fn new(config: &Config, rules: NetworkRules) -> Result<Self, NetworkError> {
         let settings = &config.network;
         let flag = |on: bool, flag: u32| if on { flag } else { 0 };
         let flags = flag(rules.enforced, abi::NETWORK_ENFORCE)
             | flag(settings.default == AllowDeny::Deny, abi::NETWORK_DEFAULT_DENY)
             | flag(settings.netns == NetworkNamespace::Any, abi::NETWORK_ANY_NETNS);
+        // Whether they fit is known without the kernel, but for the addresses of names.
+        Table::compile(&rules, &BTreeMap::new(), &[])?;
         let ttl = Ttl { min: settings.resolver.min_ttl.0, max: settings.resolver.max_ttl.0 };
         Ok(Self {
             names: Names::new(names_of(&rules, &[]), ttl, Instant::now()),
-            servers: Vec::new(),
+            servers: settings.resolver.name_servers(),
             rules,
             blocks: Vec::new(),
             flags,

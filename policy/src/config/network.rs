@@ -1,6 +1,7 @@
 //! The network: where the processes of servers, and others, may connect to.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -202,7 +203,34 @@ pub(super) fn errors(config: &Config) -> Vec<Finding> {
         let path = vec!["network".into(), "resolver".into(), "min_ttl".into()];
         found.push(Finding::new(path, "it is longer than `max_ttl`".into()));
     }
+    if config.network.resolver.min_ttl.0.is_zero() {
+        let path = vec!["network".into(), "resolver".into(), "min_ttl".into()];
+        found.push(Finding::new(path, "names would be asked for all the time; say 1s or more".into()));
+    }
+    for (index, server) in config.network.resolver.servers.iter().enumerate() {
+        if name_server(server).is_none() {
+            let path = vec!["network".into(), "resolver".into(), "servers".into(), index.into()];
+            found.push(Finding::new(path, "a name server is one IP address, with or without a port".into()));
+        }
+    }
     found
+}
+
+/// Where a name server is asked.
+fn name_server(server: &Address) -> Option<SocketAddr> {
+    /// RFC 1035, section 4.2.1.
+    const DOMAIN: u16 = 53;
+    match &server.host {
+        Host::Block(block) => Some((block.only()?, server.port.unwrap_or(DOMAIN)).into()),
+        Host::Any | Host::Name(_) => None,
+    }
+}
+
+impl Resolver {
+    /// The name servers of its own; none: the system's are asked.
+    pub fn name_servers(&self) -> Vec<SocketAddr> {
+        self.servers.iter().filter_map(name_server).collect()
+    }
 }
 
 /// What does not do what it seems to.

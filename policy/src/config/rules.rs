@@ -73,7 +73,6 @@ const NOT_YET: &[&str] = &[
     "servers.[].headers_from",
     "servers.[].tls_fingerprint",
     "registry.persistent",
-    "network.resolver.servers",
     "enforcement.stdio",
     "enforcement.window_bytes",
     "enforcement.undecided",

@@ -30,6 +30,9 @@ fn what_is_wrong_has_a_place() {
         ),
         ("network: { default: block }", &[("1:21 ", "one of `allow`, `deny`")]),
         ("network: { resolver: { min_ttl: 2h } }", &[("1:33 ", "max_ttl")]),
+        ("network: { resolver: { min_ttl: 0s } }", &[("1:33 ", "1s")]),
+        ("network: { resolver: { servers: [example.com] } }", &[("1:34 ", "one IP address")]),
+        ("network: { resolver: { servers: [\"10.0.0.0/8\"] } }", &[("1:34 ", "one IP address")]),
         ("enforcement: { network: neutralize }", &[("1:25 ", "one of `observe`, `deny`")]),
         (
             "servers: [{ id: a, command: b, egress: ['10.0.0.1/8'] }]\nenforcement: { network: deny }",

@@ -1,0 +1,86 @@
+//! Listeners that a test dials.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+
+use anyhow::{Result, bail};
+
+use crate::dial::LOOPBACK_V6;
+
+/// A TCP and a UDP listener on one port of all IPv4 addresses and the IPv6 loopback; what comes in is counted.
+pub struct Listener {
+    port: u16,
+    accepted: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Listener {
+    /// Starts to listen.
+    ///
+    /// # Errors
+    /// No port is free.
+    pub fn start() -> Result<Self> {
+        for _ in 0..20 {
+            let tcp = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+            let port = tcp.local_addr()?.port();
+            let (Ok(tcp6), Ok(udp), Ok(udp6)) = (
+                TcpListener::bind((LOOPBACK_V6, port)),
+                UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)),
+                UdpSocket::bind((LOOPBACK_V6, port)),
+            ) else {
+                continue;
+            };
+            let (accepted, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+            let mut threads = Vec::new();
+            for tcp in [tcp, tcp6] {
+                let (accepted, stop) = (Arc::clone(&accepted), Arc::clone(&stop));
+                threads.push(thread::spawn(move || {
+                    for connection in tcp.incoming() {
+                        if stop.load(Ordering::Relaxed) {
+                            break;
+                        }
+                        accepted.fetch_add(u64::from(connection.is_ok()), Ordering::Relaxed);
+                    }
+                }));
+            }
+            // Held for what is sent to them, which nobody reads.
+            threads.push(thread::spawn(move || {
+                let _both = (udp, udp6);
+                thread::park();
+            }));
+            return Ok(Self { port, accepted, stop, threads });
+        }
+        bail!("no port is free for all four")
+    }
+
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// How many connections came in.
+    pub fn accepted(&self) -> u64 {
+        self.accepted.load(Ordering::Relaxed)
+    }
+
+    /// An address of its port.
+    pub fn at(&self, ip: impl Into<IpAddr>) -> SocketAddr {
+        (ip.into(), self.port).into()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for ip in [IpAddr::from(Ipv4Addr::LOCALHOST), LOOPBACK_V6] {
+            let _ = std::net::TcpStream::connect((ip, self.port));
+        }
+        for thread in self.threads.drain(..) {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}

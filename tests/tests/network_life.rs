@@ -1,0 +1,222 @@
+//! Connections beside others, and while things change: other programs, cgroups, network namespaces, names, tables.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use mcpwarden_tests::agent::{Agent, is};
+use mcpwarden_tests::dial::{Outcome, Way};
+use mcpwarden_tests::dns::NameServer;
+use mcpwarden_tests::listener::Listener;
+use mcpwarden_tests::neighbour::Neighbour;
+use mcpwarden_tests::patience::patience;
+use mcpwarden_tests::places;
+use mcpwarden_tests::programs;
+use nix::sys::signal::Signal;
+use tempfile::TempDir;
+
+fn configured(text: &str) -> Result<(TempDir, String)> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("config.yaml");
+    fs::write(&path, text).context("cannot write the configuration")?;
+    Ok((directory, path.display().to_string()))
+}
+
+fn denying(host: &str, port: u16, more: &str) -> Result<(TempDir, String)> {
+    configured(&format!(
+        "network: {{ deny: [{{ host: {host}, port: {port} }}]{more} }}\nenforcement: {{ network: deny }}\n"
+    ))
+}
+
+/// The root of the cgroup v2 hierarchy.
+fn cgroup_root() -> Result<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    let of = |line: &str| {
+        let (left, right) = line.split_once(" - ")?;
+        right.starts_with("cgroup2 ").then(|| left.split(' ').nth(4).map(PathBuf::from))?
+    };
+    mounts.lines().find_map(of).context("cgroup v2 is not mounted")
+}
+
+/// Waits until something is so.
+fn await_that(what: &str, so: impl Fn() -> bool) -> Result<()> {
+    let deadline = Instant::now() + patience(Duration::from_secs(10));
+    while !so() {
+        ensure!(Instant::now() < deadline, "waited in vain: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+#[test]
+fn other_programs_at_the_same_hook_keep_working() -> Result<()> {
+    let (theirs, ours, nobodys) = (Listener::start()?, Listener::start()?, Listener::start()?);
+    let dial = |listener: &Listener| Way::Tcp.dial(listener.at(Ipv4Addr::LOCALHOST));
+    let neighbour = Neighbour::attach(&cgroup_root()?, theirs.port())?;
+    ensure!(dial(&theirs) == Outcome::Denied, "the other program alone");
+    let (_directory, config) = denying("localhost", ours.port(), "")?;
+    let agent = Agent::start(&["--config", &config])?;
+    ensure!(dial(&theirs) == Outcome::Denied, "theirs, beside ours");
+    ensure!(dial(&ours) == Outcome::Denied, "ours, beside theirs");
+    ensure!(dial(&nobodys) == Outcome::Through, "nobody's");
+    let second = Neighbour::attach(&cgroup_root()?, nobodys.port())?;
+    ensure!(dial(&nobodys) == Outcome::Denied, "one that came later");
+    drop(second);
+    agent.stop()?;
+    ensure!(dial(&ours) == Outcome::Through, "ours are gone");
+    ensure!(dial(&theirs) == Outcome::Denied, "theirs still work");
+    drop(neighbour);
+    ensure!(dial(&theirs) == Outcome::Through, "and theirs are gone");
+    Ok(())
+}
+
+#[test]
+fn connections_flow_when_the_agent_is_killed() -> Result<()> {
+    let listener = Listener::start()?;
+    let to = listener.at(Ipv4Addr::LOCALHOST);
+    let (_directory, config) = denying("localhost", listener.port(), "")?;
+    let agent = Agent::start(&["--config", &config])?;
+    ensure!(Way::Tcp.dial(to) == Outcome::Denied, "while it lives");
+    let held = programs::held_by(agent.pid());
+    agent.signal(Signal::SIGKILL)?;
+    await_that("connections flow", || Way::Tcp.dial(to) == Outcome::Through)?;
+    programs::await_gone(&held)
+}
+
+/// Runs one dial in a process of its own, behind `wrapper`.
+fn dial_behind(wrapper: &[&str], to: SocketAddr) -> Result<String> {
+    let (program, args) = wrapper.split_first().context("no wrapper")?;
+    let mut command = Command::new(program);
+    command.args(args).arg(places::program("dialing-server")).args(["--once", "Tcp", &to.to_string()]);
+    let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// A cgroup that is removed again.
+struct Cgroup(PathBuf);
+
+impl Cgroup {
+    fn make(at: &Path) -> Result<Self> {
+        fs::create_dir(at).with_context(|| format!("cannot make {}", at.display()))?;
+        Ok(Self(at.to_owned()))
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn child_cgroups_do_not_escape_and_a_part_can_be_watched() -> Result<()> {
+    let listener = Listener::start()?;
+    let to = listener.at(Ipv4Addr::LOCALHOST);
+    let outer = Cgroup::make(&cgroup_root()?.join(format!("mcpwarden-test-{}", std::process::id())))?;
+    let inner = Cgroup::make(&outer.0.join("inner"))?;
+    let script = format!("echo $$ > {}/cgroup.procs && exec \"$0\" \"$@\"", inner.0.display());
+    let within = ["sh", "-c", &script];
+    let (_directory, config) = denying("localhost", listener.port(), "")?;
+    let agent = Agent::start(&["--config", &config])?;
+    ensure!(dial_behind(&within, to)? == "Denied", "two cgroups below the root");
+    let event = agent.wait_for("the connection", |event| is(event, "mcp_network_connection"))?;
+    ensure!(event["cgroup"].as_str().is_some_and(|path| path.ends_with("/inner")), "{event}");
+    agent.stop()?;
+
+    let part = format!(", cgroup_path: {}", outer.0.display());
+    let (_directory, config) = denying("localhost", listener.port(), &part)?;
+    let agent = Agent::start(&["--config", &config])?;
+    ensure!(dial_behind(&within, to)? == "Denied", "below the watched part");
+    ensure!(Way::Tcp.dial(to) == Outcome::Through, "beside it");
+    agent.stop()?;
+    drop(inner);
+    Ok(())
+}
+
+#[test]
+fn loopback_is_the_hosts_unless_any_is_meant() -> Result<()> {
+    let listener = Listener::start()?;
+    let to = listener.at(Ipv4Addr::LOCALHOST);
+    for (netns, denied) in [("host", false), ("any", true)] {
+        let (_directory, config) = denying("localhost", listener.port(), &format!(", netns: {netns}"))?;
+        let agent = Agent::start(&["--config", &config])?;
+        ensure!(Way::Tcp.dial(to) == Outcome::Denied, "{netns}: in the host's namespace");
+        // Where nothing is up there is nothing to reach, and that is another error.
+        let elsewhere = dial_behind(&["unshare", "--net"], to)?;
+        ensure!((elsewhere == "Denied") == denied, "{netns}: in another namespace: {elsewhere}");
+        agent.stop()?;
+    }
+    let (_directory, config) = denying("192.0.2.1", listener.port(), "")?;
+    let agent = Agent::start(&["--config", &config])?;
+    let elsewhere = dial_behind(&["unshare", "--net"], ([192, 0, 2, 1], listener.port()).into())?;
+    ensure!(elsewhere == "Denied", "what is no loopback is denied in every namespace: {elsewhere}");
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn a_name_is_followed_and_no_connection_is_judged_by_half_a_table() -> Result<()> {
+    let listener = Listener::start()?;
+    let [first, second, fixed, free] = [2, 3, 4, 5].map(|last| listener.at([127, 0, 0, last]));
+    let names = NameServer::start(Ipv4Addr::new(127, 0, 0, 2))?;
+    let port = listener.port();
+    // Many rules make it long to write a table.
+    let many: Vec<String> = (0..8_000).map(|n| format!("\"10.{}.{}.0/24\"", n / 200, n % 200)).collect();
+    let (_directory, config) = configured(&format!(
+        "network:\n  deny: [\"mcp.example:{port}\", \"127.0.0.4:{port}\", {}]\n  \
+         resolver: {{ servers: [\"{}\"], min_ttl: 1s, max_ttl: 1s }}\nenforcement: {{ network: deny }}\n",
+        many.join(", "),
+        names.address()
+    ))?;
+    let agent = Agent::start(&["--config", &config])?;
+    ensure!(Way::Tcp.dial(first) == Outcome::Denied, "known from the start");
+    ensure!(Way::Tcp.dial(second) == Outcome::Through, "not yet its address");
+    let done = AtomicBool::new(false);
+    let (wrong, tried) = (AtomicU64::new(0), AtomicU64::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let judged = [Way::UdpTo.dial(fixed), Way::UdpTo.dial(free)];
+                wrong.fetch_add(u64::from(judged != [Outcome::Denied, Outcome::Through]), Ordering::Relaxed);
+                tried.fetch_add(1, Ordering::Relaxed);
+                thread::sleep(Duration::from_micros(200));
+            }
+        });
+        let outcome = (|| {
+            names.answer(Some(Ipv4Addr::new(127, 0, 0, 3)));
+            await_that("the new address is denied", || Way::Tcp.dial(second) == Outcome::Denied)?;
+            await_that("the old one is not any more", || Way::Tcp.dial(first) == Outcome::Through)?;
+            ensure!(Way::Tcp.dial(second) == Outcome::Denied, "the new one still is");
+            // A name that is gone keeps what it had.
+            names.answer(None);
+            agent.wait_for("the failure is told", |event| {
+                is(event, "agent_loss") && event["counter"] == "network_names_unanswered"
+            })?;
+            ensure!(Way::Tcp.dial(second) == Outcome::Denied, "what was known still counts");
+            names.answer(Some(Ipv4Addr::new(127, 0, 0, 2)));
+            await_that("the name is followed again", || Way::Tcp.dial(first) == Outcome::Denied)
+        })();
+        done.store(true, Ordering::Relaxed);
+        outcome
+    })?;
+    let (wrong, tried) = (wrong.into_inner(), tried.into_inner());
+    ensure!(wrong == 0 && tried > 1_000, "{wrong} of {tried} were judged wrongly");
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn too_many_rules_are_refused_whole() -> Result<()> {
+    let rules: Vec<String> = (0..16_400).map(|n| format!("\"10.{}.{}.1\"", n / 200, n % 200)).collect();
+    let (_directory, config) = configured(&format!("network: {{ deny: [{}] }}\n", rules.join(", ")))?;
+    let error = Agent::start(&["--config", &config]).err().context("it was taken")?;
+    let said = format!("{error:#}");
+    ensure!(said.contains("16384") || said.contains("16,384"), "{said}");
+    Ok(())
+}
