@@ -47,10 +47,11 @@ impl<'a> Compiler<'a> {
         }
         for (number, server) in (1..).zip(&rules.servers) {
             if let Some(address) = &server.address {
-                let (origin, address) = (format!("server '{}'", server.id), address.clone());
-                let reason = server.denied.clone();
-                let denied = reason.is_some();
-                self.add(0, Rule { origin, address, reason }, |said, rule| {
+                let denied = server.denied.is_some();
+                let origin =
+                    if denied { "server_access".to_owned() } else { format!("server '{}'", server.id) };
+                let rule = Rule { origin, address: address.clone(), reason: server.denied.clone() };
+                self.add(0, rule, |said, rule| {
                     if said.server == 0 {
                         said.server = number;
                     }

@@ -240,7 +240,7 @@ fn a_denial_names_its_server_and_its_rule() {
         ("deny 10.0.0.0/8\ndeny 10.0.0.1", None, "10.0.0.1", "-", "deny[1] (10.0.0.1)"),
         ("deny 10.0.0.0/8\nallow 10.0.0.1:81", None, "10.0.0.1", "-", "deny[0] (10.0.0.0/8)"),
         ("server a x.example:80\ndeny 10.0.0.1", None, "10.0.0.1", "a", "deny[0] (10.0.0.1)"),
-        ("denied a x.example:80", None, "10.0.0.1", "a", "server 'a' (x.example:80): it may not be used"),
+        ("denied a x.example:80", None, "10.0.0.1", "a", "server_access (x.example:80): it may not be used"),
         ("server a x.example:80\nserver b 10.0.0.1:80", None, "10.0.0.1", "a", "-"),
         (
             "server a x.example:80\nblock-server a",
@@ -281,7 +281,7 @@ fn what_an_address_shares_is_said() {
         (
             "denied a x.example:443\nserver b y.example:443",
             &[
-                "server 'b' is denied with its address 10.0.0.2: server 'a' (x.example:443): it may not be used",
+                "server 'b' is denied with its address 10.0.0.2: server_access (x.example:443): it may not be used",
             ],
         ),
         ("denied a x.example:443\nserver b y.example:80", &[]),
