@@ -350,7 +350,7 @@ mod tests {
             ("no pattern", &RULE.replace("xyzzy", "("), 0o644, Some("x.yaml:1:")),
             ("of others", RULE, 0o666, Some("inspection.rule_files[0]: ")),
             ("long", &long, 0o644, Some("it is longer than 1048576 bytes")),
-            ("a built-in id", &twice, 0o644, Some("x.yaml:1:9: second rule")),
+            ("a built-in id", &twice, 0o644, Some("x.yaml:1:14: second rule")),
         ] {
             let text = text.replace("pseudo-tag", &RuleSet::built_in().unwrap().rules()[0].id);
             fs::write(&path, text).unwrap();
