@@ -247,11 +247,11 @@ fn with_neighbour(finding: Finding, path: &AbsolutePath) -> Finding {
     finding.nearest_of(name, names.iter().map(String::as_str))
 }
 
-/// Why somebody else than root and whom this runs as decides what stands in a file: it is theirs, or they may write to it,
-/// or put another in its place.
+/// Whether root and whom this runs as alone decide what stands in a file: it and its directory are theirs, and nobody else
+/// may write to them.
 ///
 /// # Errors
-/// Why.
+/// What is otherwise.
 pub fn ours_alone(path: &Path, file: &Metadata) -> Result<(), String> {
     let owners = [0, nix::unistd::geteuid().as_raw()];
     owned_by(file, &owners)?;
@@ -261,7 +261,7 @@ pub fn ours_alone(path: &Path, file: &Metadata) -> Result<(), String> {
     if above.mode() & libc::S_ISVTX != 0 && owners.contains(&above.uid()) {
         return Ok(());
     }
-    owned_by(&above, &owners).map_err(|problem| format!("of its directory: {problem}"))
+    owned_by(&above, &owners).map_err(|problem| format!("its directory: {problem}"))
 }
 
 /// A rule file's text. Who can write to it decides what is found, so it must be root's or of whom this runs as.
@@ -350,7 +350,7 @@ mod tests {
             ("no pattern", &RULE.replace("xyzzy", "("), 0o644, Some("x.yaml:1:")),
             ("of others", RULE, 0o666, Some("inspection.rule_files[0]: ")),
             ("long", &long, 0o644, Some("it is longer than 1048576 bytes")),
-            ("a built-in id", &twice, 0o644, Some("x.yaml:1:9: second rule")),
+            ("a built-in id", &twice, 0o644, Some("x.yaml:1:14: second rule")),
         ] {
             let text = text.replace("pseudo-tag", &RuleSet::built_in().unwrap().rules()[0].id);
             fs::write(&path, text).unwrap();

@@ -62,13 +62,13 @@ pub fn ask(args: &[&str]) -> Result<Said> {
     ends(&mut mcpwarden(args))
 }
 
-/// A directory that everybody may look into, with the agent's own directories to be made in it.
+/// A directory as `/tmp` is one, with the agent's own directories to be made in it.
 ///
 /// # Errors
 /// It cannot be made.
 pub fn directory() -> Result<TempDir> {
     let directory = tempfile::tempdir()?;
-    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777))?;
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o1777))?;
     Ok(directory)
 }
 

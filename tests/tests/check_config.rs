@@ -146,7 +146,7 @@ fn files_that_others_can_write_to_are_warned_about() -> Result<()> {
     for (of_file, of_directory, part) in [
         (0o644, 0o755, None),
         (0o664, 0o755, Some("others may write to it (mode 0664); chmod go-w it")),
-        (0o644, 0o777, Some("of its directory: others may write to it (mode 0777); chmod go-w it")),
+        (0o644, 0o777, Some("its directory: others may write to it (mode 0777); chmod go-w it")),
         (0o644, 0o1777, None),
     ] {
         mode(&path, of_file)?;

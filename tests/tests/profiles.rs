@@ -112,8 +112,9 @@ sessions:
         ("root in the cgroup", 0, "one", true, denied, None),
     ];
     for (name, user, program, inside, write, pay) in cases {
-        let args =
-            ["--call", "write_file", "{}", "--call", "send_payment", "{}", "--call", "echo", "{}", "--"];
+        // A client is looked up by its process: nothing is known of one that has ended before the agent gets to it.
+        let args = ["--hold-ms", "500", "--call", "write_file", "{}", "--call", "send_payment", "{}"];
+        let args = [&args[..], &["--call", "echo", "{}", "--"]].concat();
         let server = programs.path("mcp-server-x");
         let args = [&args[..], &[&server]].concat();
         let pid = client(user, inside.then_some(&cgroup), &programs.path(program), &args)?;
