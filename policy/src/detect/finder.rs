@@ -64,9 +64,14 @@ impl Finder {
         let mut places = [0; BLOCK];
         for from in range.clone().step_by(BLOCK) {
             let to = range.end.min(from + BLOCK);
-            let mut block = [0; BLOCK];
-            block[..to - from].copy_from_slice(&text[from..to]);
-            let (mut begins, last) = beginnings(&block, inside);
+            let (mut begins, last) = match text[from..to].first_chunk() {
+                Some(block) => beginnings(block, inside),
+                None => {
+                    let mut block = [0; BLOCK];
+                    block[..to - from].copy_from_slice(&text[from..to]);
+                    beginnings(&block, inside)
+                }
+            };
             inside = last;
             // No branch on what is seldom and cannot be foreseen: all places are written, and most of them over.
             let mut count = 0;
