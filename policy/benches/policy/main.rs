@@ -16,14 +16,5 @@ fn main() -> Result<(), Box<dyn Error>> {
     engine::run()?;
     // cargo adds `--bench`.
     let corpus = env::args_os().nth(1).map(PathBuf::from).filter(|path| path.join("benign").is_dir());
-    match corpus {
-        Some(corpus) => inspection::run(&corpus),
-        None => {
-            println!(
-                "inspection: no corpus: cargo xtask bench policy -- DIR, a folder with benign/*.json and \
-                 results/benign.jsonl"
-            );
-            Ok(())
-        }
-    }
+    inspection::run(corpus.as_deref())
 }

@@ -308,10 +308,16 @@ fn tokens(text: &[u8]) -> impl Iterator<Item = Range<usize>> + '_ {
         digits
     };
     let digit = |byte: &u8| DIGITS[usize::from(*byte)];
+    let all = move |bytes: &[u8]| bytes.iter().fold(true, |all, byte| all & digit(byte));
     let (mut at, mut done) = (MIN_RUN - 1, 0);
     std::iter::from_fn(move || {
         while let Some(byte) = text.get(at) {
-            if !digit(byte) {
+            // Half of a run is before its byte here, or behind it.
+            let long = || {
+                text.get(at..at + MIN_RUN / 2).is_some_and(all)
+                    || at.checked_sub(MIN_RUN / 2).is_some_and(|from| all(&text[from..at]))
+            };
+            if !digit(byte) || !long() {
                 at += MIN_RUN;
                 continue;
             }
@@ -331,8 +337,14 @@ fn tokens(text: &[u8]) -> impl Iterator<Item = Range<usize>> + '_ {
 /// Runs of invisible characters that stand for something, and what stands behind a right-to-left override.
 fn hidden_runs(text: &str) -> Vec<(Range<usize>, Structure)> {
     let mut runs: Vec<(Range<usize>, Structure)> = Vec::new();
-    for (at, c) in text.char_indices().filter(|(_, c)| !c.is_ascii()) {
+    // What they begin with in UTF-8.
+    let heads = |byte: &u8| matches!(byte, 0xe1 | 0xe2 | 0xef | 0xf3);
+    let mut from = 0;
+    while let Some(before) = text.as_bytes()[from..].iter().position(heads) {
+        let at = from + before;
+        let Some(c) = text[at..].chars().next() else { break };
         let end = at + c.len_utf8();
+        from = end;
         match invisible(c) {
             Some(kind @ (Structure::TagCharacters | Structure::VariationSelectors)) => {
                 match runs.last_mut() {
@@ -376,8 +388,9 @@ fn from_base64(run: &str) -> Option<Vec<u8>> {
     // A single digit too many is no byte.
     let run = if run.len() % 4 == 1 { run.get(..run.len() - 1)? } else { run };
     // Data shows in its first bytes that it is no text.
-    let head = engine.decode(run.get(..MIN_RUN)?).ok()?;
-    if head.iter().any(|byte| *byte < 0x20 && !byte.is_ascii_whitespace()) {
+    let mut head = [0; MIN_RUN];
+    let length = engine.decode_slice(run.get(..MIN_RUN)?, &mut head).ok()?;
+    if head[..length].iter().any(|byte| *byte < 0x20 && !byte.is_ascii_whitespace()) {
         return None;
     }
     engine.decode(run).ok()
@@ -392,6 +405,8 @@ fn prose(bytes: Vec<u8>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     /// Text, and it in each other spelling that it shows signs of.
@@ -434,6 +449,22 @@ mod tests {
                 .map(|run| run.view.text.into_owned())
                 .collect();
             assert_eq!(found, *expected, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_run_is_passed_over(text in "([a+/9_-]{1,60}|[a9]{22,26}| |é){0,12}") {
+            let digit = |byte: u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte);
+            let mut at = 0;
+            let mut expected = Vec::new();
+            for run in text.as_bytes().chunk_by(|a, b| digit(*a) && digit(*b)) {
+                if run.len() >= MIN_RUN {
+                    expected.push(at..at + run.len());
+                }
+                at += run.len();
+            }
+            prop_assert_eq!(tokens(text.as_bytes()).collect::<Vec<_>>(), expected);
         }
     }
 

@@ -1,31 +1,35 @@
 //! Many words at once: where in a text one of them stands at the beginning of a word.
 //!
 //! An automaton over some thousand words is larger than the caches near the processor, and following it through
-//! every byte would cost more than all the rest. So the beginnings of words are found eight bytes at a time, and a
-//! word is compared only where its first four bytes are seen, or its first three: a look into a few kilobytes of bits.
+//! every byte would cost more than all the rest. So the beginnings of words are found many bytes at a time, and a
+//! word is compared only where its first bytes are seen: three, and then four where it has as many. Those are looks
+//! into tables, which nearly always say no.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Bits by hash of the first bytes.
-const BITS: usize = 1 << 16;
+/// Answers by hash of the first bytes.
+const ANSWERS: usize = 1 << 16;
 /// Lists of words by hash of the first bytes.
 const BUCKETS: usize = 1 << 12;
-/// The high bit of each of eight bytes.
-const HIGH: u64 = each(0x80);
+/// How many bytes are looked at together: one bit of a number each.
+const BLOCK: usize = 64;
 
 /// Words to look for.
 #[derive(Debug)]
 pub(super) struct Finder {
+    /// Whether a word may begin with three bytes of that hash.
+    begin: Vec<bool>,
     long: Heads<4>,
-    short: Heads<3>,
-    single: Heads<1>,
+    three: Heads<3>,
+    short: Heads<2>,
 }
 
 /// Words by their first bytes.
 #[derive(Debug)]
 struct Heads<const HEAD: usize> {
-    bits: Vec<u64>,
+    /// Whether a word may begin with bytes of that hash.
+    begin: Vec<bool>,
     /// Where the list of each bucket begins in `words`, and behind the last one its end.
     buckets: Vec<u32>,
     words: Vec<Word>,
@@ -44,68 +48,83 @@ struct Word {
 impl Finder {
     /// Looks for these, in any case. None may be empty.
     pub(super) fn new<'w>(words: impl IntoIterator<Item = &'w str>) -> Self {
-        let words = words.into_iter().zip(0..).map(Word::new);
-        let (long, rest): (_, Vec<Word>) = words.partition(|word| word.text.len() >= 4);
-        let (short, single) = rest.into_iter().partition(|word| word.text.len() > 1);
-        Self { long: Heads::new(long), short: Heads::new(short), single: Heads::new(single) }
+        let words: Vec<Word> = words.into_iter().zip(0..).map(Word::new).collect();
+        let mut begin = vec![false; ANSWERS];
+        for word in &words {
+            word.hashes::<3>().for_each(|hash| begin[hash] = true);
+        }
+        let (long, rest): (_, Vec<Word>) = words.into_iter().partition(|word| word.text.len() >= 4);
+        let (three, short) = rest.into_iter().partition(|word| word.text.len() == 3);
+        Self { begin, long: Heads::new(long), three: Heads::new(three), short: Heads::new(short) }
     }
 
     /// Calls `found` with each word, by its number, that begins in `range` of `text`, in the order of beginnings.
     pub(super) fn find(&self, text: &[u8], range: Range<usize>, mut found: impl FnMut(usize, Range<usize>)) {
         let mut inside = range.start.checked_sub(1).is_some_and(|before| is_word(text[before]));
-        let mut at = range.start;
-        while at < range.end {
-            let eight = eight(text, at);
-            let (mut begins, last) = beginnings(eight, inside);
-            inside = last;
-            while begins != 0 {
-                let place = at + begins.trailing_zeros() as usize / 8;
-                begins &= begins - 1;
-                if place < range.end {
-                    self.at(text, place, &mut found);
+        let mut places = [0; BLOCK];
+        for from in range.clone().step_by(BLOCK) {
+            let to = range.end.min(from + BLOCK);
+            let (mut begins, last) = match text[from..to].first_chunk() {
+                Some(block) => beginnings(block, inside),
+                None => {
+                    let mut block = [0; BLOCK];
+                    block[..to - from].copy_from_slice(&text[from..to]);
+                    beginnings(&block, inside)
                 }
+            };
+            inside = last;
+            // No branch on what is seldom and cannot be foreseen: all places are written, and most of them over.
+            let mut count = 0;
+            while begins != 0 {
+                let place = from + begins.trailing_zeros() as usize;
+                begins &= begins - 1;
+                places[count] = place;
+                count += usize::from(self.begin[hash::<3>(eight(text, place))]);
             }
-            at += 8;
-        }
-    }
-
-    /// The words that begin at `at`.
-    #[inline]
-    fn at(&self, text: &[u8], at: usize, found: &mut impl FnMut(usize, Range<usize>)) {
-        let first = eight(text, at);
-        // Nearly always none: one branch for all three.
-        if !(self.single.may_be(first) | self.short.may_be(first) | self.long.may_be(first)) {
-            return;
-        }
-        self.single.at(first, text, at, found);
-        self.short.at(first, text, at, found);
-        self.long.at(first, text, at, found);
-    }
-}
-
-impl<const HEAD: usize> Heads<HEAD> {
-    fn new(words: Vec<Word>) -> Self {
-        let mut bits = vec![0; BITS / 64];
-        let mut places: Vec<(usize, Word)> = Vec::new();
-        for word in words {
-            let mut buckets = BTreeSet::new();
-            for hash in word.hashes::<HEAD>() {
-                bits[hash / 64] |= 1 << (hash % 64);
-                buckets.insert(hash % BUCKETS);
+            let mut left = 0;
+            for index in 0..count {
+                let place = places[index];
+                places[left] = place;
+                left += usize::from(self.may_be(eight(text, place)));
             }
-            places.extend(buckets.into_iter().map(|bucket| (bucket, word.clone())));
+            for &place in &places[..left] {
+                let first = eight(text, place);
+                self.short.at(first, text, place, &mut found);
+                self.three.at(first, text, place, &mut found);
+                self.long.at(first, text, place, &mut found);
+            }
         }
-        places.sort_by_key(|(bucket, word)| (*bucket, word.number));
-        let begin = |bucket| places.partition_point(|(other, _)| *other < bucket);
-        let buckets = (0..=BUCKETS).map(|bucket| u32::try_from(begin(bucket)).unwrap_or(u32::MAX)).collect();
-        Self { bits, buckets, words: places.into_iter().map(|(_, word)| word).collect() }
     }
 
     /// Whether a word may begin with the first bytes of these.
     #[inline]
     fn may_be(&self, first: u64) -> bool {
-        let hash = hash::<HEAD>(first);
-        self.bits[hash / 64] >> (hash % 64) & 1 == 1
+        self.short.may_be(first) | self.three.may_be(first) | self.long.may_be(first)
+    }
+}
+
+impl<const HEAD: usize> Heads<HEAD> {
+    fn new(words: Vec<Word>) -> Self {
+        let mut begin = vec![false; ANSWERS];
+        let mut places: Vec<(usize, Word)> = Vec::new();
+        for word in words {
+            let mut buckets = BTreeSet::new();
+            for hash in word.hashes::<HEAD>() {
+                begin[hash] = true;
+                buckets.insert(hash % BUCKETS);
+            }
+            places.extend(buckets.into_iter().map(|bucket| (bucket, word.clone())));
+        }
+        places.sort_by_key(|(bucket, word)| (*bucket, word.number));
+        let first = |bucket| places.partition_point(|(other, _)| *other < bucket);
+        let buckets = (0..=BUCKETS).map(|bucket| u32::try_from(first(bucket)).unwrap_or(u32::MAX)).collect();
+        Self { begin, buckets, words: places.into_iter().map(|(_, word)| word).collect() }
+    }
+
+    /// Whether a word may begin with the first bytes of these.
+    #[inline]
+    fn may_be(&self, first: u64) -> bool {
+        self.begin[hash::<HEAD>(first)]
     }
 
     #[inline]
@@ -154,11 +173,6 @@ impl Word {
     }
 }
 
-/// `byte`, eight times.
-const fn each(byte: u8) -> u64 {
-    u64::from_le_bytes([byte; 8])
-}
-
 /// Eight bytes from `at` on, zeros behind the end.
 #[inline]
 fn eight(text: &[u8], at: usize) -> u64 {
@@ -172,26 +186,33 @@ fn eight(text: &[u8], at: usize) -> u64 {
     }
 }
 
-/// Of eight bytes those, by their high bits, where a word or a sign begins, and whether the last one is part of a
-/// word. `inside` says so of the byte before them.
+/// Of these bytes those, as bits, where a word or a sign begins, and whether the last one is part of a word. `inside`
+/// says so of the byte before them.
 #[inline]
-fn beginnings(bytes: u64, inside: bool) -> (u64, bool) {
-    let low = bytes & !HIGH;
-    // With the high bit where a byte, of at most 7 bits, is `from` or more. No sum overflows into the next byte.
-    let least = |bytes: u64, from: u8| bytes + each(0x80 - from);
-    let small = low | each(0x20);
-    let letter = least(small, b'a') & !least(small, b'z' + 1);
-    let digit = least(low, b'0') & !least(low, b'9' + 1);
-    let line = !least(low ^ each(b'_'), 1);
-    let word = (letter | digit | line) & !bytes & HIGH;
-    let sign = least(low, b'!') & !least(low, 0x7f) & !bytes & HIGH & !word;
-    // From 0xc0 on: the first byte of a character.
-    let character = bytes & bytes << 1 & HIGH;
-    let before = word << 8 | if inside { 0x80 } else { 0 };
-    (word & !before | sign | character, word >> 63 == 1)
+fn beginnings(bytes: &[u8; BLOCK], inside: bool) -> (u64, bool) {
+    // Loops over arrays that the compiler makes instructions on sixteen bytes or more of.
+    let (mut words, mut others) = ([0; BLOCK], [0; BLOCK]);
+    for (index, &byte) in bytes.iter().enumerate() {
+        let word = is_word(byte);
+        words[index] = u8::from(word);
+        // From 0xc0 on: the first byte of a character.
+        others[index] = u8::from(byte.is_ascii_graphic() & !word | (byte >= 0xc0));
+    }
+    let (words, others) = (packed(&words), packed(&others));
+    (words & !(words << 1 | u64::from(inside)) | others, words >> (BLOCK - 1) == 1)
 }
 
-/// A number below [`BITS`] for the first bytes, whatever their case.
+/// The lowest bits of these bytes.
+#[inline]
+fn packed(bytes: &[u8; BLOCK]) -> u64 {
+    let (eights, _) = bytes.as_chunks();
+    eights.iter().rev().fold(0, |bits, eight| {
+        // Each of the eight bits is shifted into the highest byte, in order; no two meet.
+        bits << 8 | u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56
+    })
+}
+
+/// A number below [`ANSWERS`] for the first bytes, whatever their case.
 #[inline]
 fn hash<const HEAD: usize>(first: u64) -> usize {
     let head = (first as u32 | 0x2020_2020) & (u32::MAX >> (8 * (4 - HEAD)));
@@ -200,11 +221,13 @@ fn hash<const HEAD: usize>(first: u64) -> usize {
 
 /// Whether a byte is part of a word, as `\b` sees it.
 fn is_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_'
+    (byte | 0x20).is_ascii_lowercase() | byte.is_ascii_digit() | (byte == b'_')
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -235,14 +258,45 @@ mod tests {
             let [before, byte] = pair.to_be_bytes();
             let expected =
                 if is_word(byte) { !is_word(before) } else { byte.is_ascii_punctuation() || byte >= 0xc0 };
-            for at in 1..8 {
-                let bytes = u64::from(before) << (8 * (at - 1)) | u64::from(byte) << (8 * at);
-                let (begins, last) = beginnings(bytes, false);
-                assert_eq!(begins >> (8 * at + 7) & 1 == 1, expected, "{before:#x} {byte:#x} at {at}");
-                assert_eq!(last, at == 7 && is_word(byte));
+            for at in [1, 7, 8, 31, BLOCK - 1] {
+                let mut bytes = [0; BLOCK];
+                (bytes[at - 1], bytes[at]) = (before, byte);
+                let (begins, last) = beginnings(&bytes, false);
+                assert_eq!(begins >> at & 1 == 1, expected, "{before:#x} {byte:#x} at {at}");
+                assert_eq!(last, at == BLOCK - 1 && is_word(byte));
             }
-            let (begins, _) = beginnings(u64::from(byte), is_word(before));
-            assert_eq!(begins >> 7 & 1 == 1, expected, "{before:#x} {byte:#x}");
+            let mut bytes = [0; BLOCK];
+            bytes[0] = byte;
+            let (begins, _) = beginnings(&bytes, is_word(before));
+            assert_eq!(begins & 1 == 1, expected, "{before:#x} {byte:#x}");
+        }
+    }
+
+    proptest! {
+        /// However the words share their first bytes, and wherever the text is cut.
+        #[test]
+        fn no_word_is_passed_over(
+            words in proptest::collection::btree_set("[a-c<é][a-c<é ]{0,9}", 1..20),
+            text in "[a-cA-C_1< é.]{0,300}",
+            from in 0..100_usize,
+            length in 0..300_usize,
+        ) {
+            let from = from.min(text.len());
+            let range = from..text.len().min(from + length);
+            let words: Vec<String> = words.into_iter().collect();
+            let bytes = text.as_bytes();
+            let mut expected = Vec::new();
+            for at in range.clone() {
+                let inside = at > 0 && is_word(bytes[at - 1]);
+                let begins = if is_word(bytes[at]) { !inside } else { bytes[at].is_ascii_graphic() || bytes[at] >= 0xc0 };
+                let is_here = |word: &String| bytes[at..].get(..word.len()).is_some_and(|text| text.eq_ignore_ascii_case(word.as_bytes()));
+                expected.extend((0..words.len()).filter(|word| begins && is_here(&words[*word])).map(|word| (at, word)));
+            }
+            let mut found = Vec::new();
+            let finder = Finder::new(words.iter().map(String::as_str));
+            finder.find(bytes, range, |word, range| found.push((range.start, word)));
+            found.sort_unstable();
+            prop_assert_eq!(found, expected);
         }
     }
 }

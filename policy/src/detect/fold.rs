@@ -146,7 +146,7 @@ impl Folder<'_> {
             }
             None => {}
         }
-        if let Some(&(latin, always)) = LOOK_ALIKES.get(&character) {
+        if let Some((latin, always)) = look_alike(character) {
             match self.word_at(at, next) {
                 Word::Mixed => self.mark(Structure::MixedScript, at, next),
                 Word::LookAlikes if always && !self.is_foreign() => {}
@@ -157,9 +157,7 @@ impl Folder<'_> {
         }
         let parts = std::iter::once(character).nfkd().filter(|part| !is_accent(*part));
         let parts: Vec<char> = parts
-            .map(|part| {
-                LOOK_ALIKES.get(&part).filter(|_| !part.is_alphabetic()).map_or(part, |found| found.0)
-            })
+            .map(|part| look_alike(part).filter(|_| !part.is_alphabetic()).map_or(part, |found| found.0))
             .collect();
         if is_styled(character) {
             let letters = parts.iter().filter(|part| part.is_ascii_alphabetic()).count();
@@ -213,7 +211,7 @@ impl Folder<'_> {
         let text = self.text;
         *self.foreign.get_or_insert_with(|| {
             text.char_indices().any(|(at, c)| {
-                matches!(c, '\u{370}'..='\u{52f}') && c.is_alphabetic() && {
+                matches!(c, '\u{370}'..='\u{52f}') && is_letter(c) && {
                     let (start, end) = word_around(text, at, at + c.len_utf8());
                     script_of(text[start..end].chars()) == Word::Other
                 }
@@ -325,7 +323,7 @@ enum Word {
 
 /// Where the word around the character from `at` to `next` begins and ends, as far as it is looked at.
 fn word_around(text: &str, at: usize, next: usize) -> (usize, usize) {
-    let in_word = |c: &char| c.is_alphabetic() || invisible(*c).is_some();
+    let in_word = |c: &char| is_letter(*c) || invisible(*c).is_some();
     let bytes = |chars: &mut dyn Iterator<Item = char>| {
         chars.take_while(in_word).take(WORD_CHARS).map(char::len_utf8).sum::<usize>()
     };
@@ -334,15 +332,28 @@ fn word_around(text: &str, at: usize, next: usize) -> (usize, usize) {
 
 fn script_of(word: impl Iterator<Item = char>) -> Word {
     let mut script = Word::LookAlikes;
-    for letter in word.filter(|c| c.is_alphabetic()) {
+    for letter in word.filter(|c| is_letter(*c)) {
         if letter.is_ascii_alphabetic() {
             return Word::Mixed;
         }
-        if !LOOK_ALIKES.get(&letter).is_some_and(|(_, always)| *always) {
+        if !look_alike(letter).is_some_and(|(_, always)| always) {
             script = Word::Other;
         }
     }
     script
+}
+
+/// Whether a character is a letter; at once for those of which whole texts are written.
+fn is_letter(c: char) -> bool {
+    matches!(c, 'a'..='z' | 'A'..='Z' | '\u{400}'..='\u{481}' | '\u{48a}'..='\u{52f}') || c.is_alphabetic()
+}
+
+/// The Latin letter that a character looks like, if it does, and whether it does so in a word of its own script as well.
+fn look_alike(c: char) -> Option<(char, bool)> {
+    /// Those of Greek and Cyrillic, of which whole texts are written.
+    static NEAR: LazyLock<Vec<Option<(char, bool)>>> =
+        LazyLock::new(|| ('\0'..'\u{530}').map(|c| LOOK_ALIKES.get(&c).copied()).collect());
+    NEAR.get(c as usize).copied().unwrap_or_else(|| LOOK_ALIKES.get(&c).copied())
 }
 
 /// Whether a character is its own normal form and no finding, wherever it stands. Most of those of a text are.

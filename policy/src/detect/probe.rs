@@ -231,13 +231,19 @@ impl Patterns {
 fn gap_end(text: &[u8], from: usize, gap: usize) -> usize {
     let limit = (from + gap + AFTER_GAP_BYTES).min(text.len());
     let mut at = from;
-    while at < limit {
+    while let Some(before) = text.get(at..limit).and_then(|rest| rest.iter().position(may_end)) {
+        at += before;
         if ends_sentence(text, at) {
             return at;
         }
         at += 1;
     }
     limit
+}
+
+/// Whether a sentence may end with this byte, wherever it stands.
+fn may_end(byte: &u8) -> bool {
+    matches!(byte, b'.' | b'!' | b'?' | b'\n' | 0x82)
 }
 
 /// Whether a sentence ends with the byte at `at`: a stop with white space after it, or a blank line.
@@ -253,5 +259,21 @@ pub(super) fn ends_sentence(text: &[u8], at: usize) -> bool {
         // The ideographic full stop, whose first two bytes are E3 80.
         Some(0x82) => at >= 2 && text[at - 2..at] == [0xe3, 0x80],
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_end_of_a_sentence_is_passed_over() {
+        for byte in 0..=u8::MAX {
+            for after in ["", " ", "a", "\n", " \n"] {
+                let text = [&[0xe3, 0x80, byte], after.as_bytes()].concat();
+                let expected = (0..text.len()).find(|at| ends_sentence(&text, *at)).unwrap_or(text.len());
+                assert_eq!(gap_end(&text, 0, GAP_BYTES), expected, "{text:x?}");
+            }
+        }
     }
 }
