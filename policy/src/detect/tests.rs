@@ -2,6 +2,7 @@
 
 mod bounds;
 mod docs;
+mod signs;
 mod texts;
 
 use serde_json::{Value, json};
