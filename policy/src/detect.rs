@@ -36,7 +36,7 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use cache::DetectionCache;
+pub use cache::{DefinitionCache, Known};
 pub(crate) use fold::folded;
 pub use names::ToolNames;
 pub use probe::{GAP_BYTES, SHORT_GAP_BYTES};

@@ -6,6 +6,7 @@
 //! denies, and [`Decision::Modify`] changes what is recorded.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -262,9 +263,9 @@ pub enum Refusal {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolFacts {
     /// As it is listed.
-    pub name: String,
+    pub name: Arc<str>,
     /// SHA-256 of the canonical definition, `sha256:` and 64 hexadecimal digits.
-    pub hash: String,
+    pub hash: Arc<str>,
     /// How that stands to the pin.
     pub pin: PinState,
     /// Whether somebody approved this definition.

@@ -100,9 +100,9 @@ impl Report {
     fn compare(&mut self, name: &str, findings: &mut [Finding]) -> Vec<Detection> {
         self.servers += 1;
         let (id, now) = (ConnectionId(self.servers), Timestamp(self.servers));
-        let key = PinKey { uid: None, server: ServerId(name.to_owned()), program: String::new() };
+        let key = PinKey { uid: None, server: ServerId(name.into()), program: String::new() };
         // Whoever inspects servers together has chosen them, as one who declares them.
-        let peer = Peer { session: SessionId("inspect".to_owned()), key, identity: Identity::Declared };
+        let peer = Peer { session: SessionId("inspect".into()), key, identity: Identity::Declared };
         let of_server = self.registry.connect(id, peer).ok().flatten();
         for kind in [ItemKind::Tool, ItemKind::Prompt, ItemKind::ResourceTemplate] {
             let of_kind = |finding: &&mut Finding| finding.definition.kind == kind;

@@ -129,7 +129,7 @@ impl Guard for Limiter {
         now: Timestamp,
     ) -> Result<Answer, GuardError> {
         let Operation::ToolInvoke { tool_name: tool, .. } = *operation else { return allow() };
-        let server = facts.server.0.as_str();
+        let server = &*facts.server.0;
         let server_limit = limit_for(&self.per_server, &[server]).unwrap_or(self.default);
         let [mut server_key, mut tool_key] = std::mem::take(&mut self.keys);
         write_key(&mut server_key, facts.uid, server, None);
