@@ -33,7 +33,7 @@ pub fn run(options: &DecideOptions) -> Result<ExitCode> {
     let found = inspected.map(|arguments| detector.arguments(arguments.get()).detections).unwrap_or_default();
     let mut judge = config::judge(&config, &detector)?;
     let session = options.profile.as_deref().map(|profile| entry(&config, profile)).transpose()?;
-    let server = ServerId(options.server.clone());
+    let server = ServerId(options.server.as_str().into());
     let (verdict, asked) = judge.decide(&server, &options.tool, arguments.as_deref(), session);
     if options.json {
         let denied =

@@ -217,7 +217,7 @@ impl Config {
     pub fn declared(&self) -> Vec<Declared> {
         let declared = |server: &Server| {
             server.command.as_ref().map(|command| Declared {
-                id: ServerId(server.id.clone()),
+                id: ServerId(server.id.as_str().into()),
                 command: command.clone(),
                 args: server.args.clone(),
                 executables: server.executable.iter().map(|path| path.as_str().to_owned()).collect(),

@@ -36,7 +36,7 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use cache::DetectionCache;
+pub use cache::{DefinitionCache, Known};
 pub(crate) use fold::folded;
 pub use names::ToolNames;
 pub use probe::{GAP_BYTES, SHORT_GAP_BYTES};
@@ -44,7 +44,7 @@ pub use rules::{Examples, Rule, RuleError, RuleSet, Scope, Structure};
 pub use window::{score_of, severity_of};
 
 use crate::event::{Category, Detection, Severity};
-use inspect::{Inspector, Joined};
+use inspect::{Inspector, Joined, Signs};
 use probe::Matcher;
 use walk::{Leaf, walk};
 
@@ -133,6 +133,7 @@ pub struct Detector {
     name: Matcher,
     result: Matcher,
     argument: Matcher,
+    argument_signs: Signs,
     request: Matcher,
 }
 
@@ -149,11 +150,13 @@ impl Detector {
             Matcher::new(&kept, scope)
                 .map_err(|what| vec![RuleError::nowhere("rules", what, "rules that compile")])
         };
+        let argument = matcher(Scope::Argument)?;
         Ok(Self {
             definition: matcher(Scope::Definition)?,
             name: matcher(Scope::Name)?,
             result: matcher(Scope::Result)?,
-            argument: matcher(Scope::Argument)?,
+            argument_signs: Signs::new(&argument),
+            argument,
             request: matcher(Scope::Request)?,
         })
     }
@@ -216,6 +219,15 @@ impl Detector {
 
     /// Inspects the JSON text of a call's arguments for secrets and sensitive paths. Evidence is masked.
     pub fn arguments(&self, json: &str) -> Inspection {
+        // The usual case: everyday work names no secrets.
+        if self.argument_signs.are_missing(json) {
+            Inspection::default()
+        } else {
+            self.search_arguments(json)
+        }
+    }
+
+    fn search_arguments(&self, json: &str) -> Inspection {
         let mut inspector = Inspector::masking();
         let complete = walk(json, |path, leaf, text| {
             if leaf == Leaf::DuplicateKey {

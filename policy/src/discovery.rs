@@ -127,7 +127,7 @@ impl Default for NamePatterns {
 /// command line. At most 128 bytes; blanks and control characters become `-`.
 pub fn server_id(argv: &[String], cwd: Option<&str>) -> ServerId {
     match best(argv, cwd) {
-        Some((_, id)) => ServerId(clean(&id)),
+        Some((_, id)) => ServerId(clean(&id).into()),
         None => hashed_id(argv.join(" ").as_bytes()),
     }
 }
@@ -204,7 +204,7 @@ pub fn program(argv: &[String], cwd: Option<&str>, executable: Option<&str>) -> 
 /// The id of something without a telling name.
 pub(crate) fn hashed_id(bytes: &[u8]) -> ServerId {
     let digest = hex(&Sha256::digest(bytes));
-    ServerId(format!("mcp-{}", digest.get(..12).unwrap_or(&digest)))
+    ServerId(format!("mcp-{}", digest.get(..12).unwrap_or(&digest)).into())
 }
 
 fn best(argv: &[String], cwd: Option<&str>) -> Option<(u8, String)> {

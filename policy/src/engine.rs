@@ -30,7 +30,7 @@ pub use config::{Counters, EngineConfig, EngineLimits, Inspect, Payloads};
 pub use io::{Approve, Connect, Exec, ExitStatus, Input, Output, Process};
 pub use judge::{Judge, ServerStanding};
 
-use crate::detect::DetectionCache;
+use crate::detect::DefinitionCache;
 use crate::event::{CaptureGap, Event, EventBody, ServerType};
 use crate::ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
 use crate::redact::Redactor;
@@ -64,13 +64,14 @@ pub struct Engine {
     config: EngineConfig,
     recorder: Recorder,
     counters: Counters,
-    connections: HashMap<ConnectionId, Connection>,
+    /// Looked up a dozen times for each message: with few of them a tree is quicker than a hash.
+    connections: BTreeMap<ConnectionId, Connection>,
     dropped: room::Dropped,
     /// Which connection a live process serves.
     processes: HashMap<u32, ConnectionId>,
     relays: Relays,
     sessions: inspect::Sessions,
-    definitions: DetectionCache,
+    definitions: DefinitionCache,
     registry: Registry,
     judge: Judge,
     approvals: Approvals,
@@ -92,7 +93,7 @@ struct Place {
     via: Vec<ServerId>,
 }
 
-/// Definitions of which it is remembered what was found in them.
+/// Definitions of which the hash is remembered, and what was found in them.
 const CACHED_DEFINITIONS: usize = 4_096;
 /// Most relays one behind the other.
 const MAX_RELAYS: usize = 8;
@@ -107,12 +108,12 @@ impl Engine {
             config,
             recorder,
             counters: Counters::default(),
-            connections: HashMap::new(),
+            connections: BTreeMap::new(),
             dropped: room::Dropped::default(),
             processes: HashMap::new(),
             relays: Relays::default(),
             sessions: inspect::Sessions::default(),
-            definitions: DetectionCache::new(CACHED_DEFINITIONS),
+            definitions: DefinitionCache::new(CACHED_DEFINITIONS),
             registry,
             judge: Judge::default(),
             approvals: Approvals::default(),
@@ -254,7 +255,7 @@ impl Engine {
 
     fn session_id(&self, text: &str) -> SessionId {
         let digest = self.recorder.redactor.digest("session", text.as_bytes());
-        SessionId(format!("sess_{}", digest.get(..12).unwrap_or(&digest)))
+        SessionId(format!("sess_{}", digest.get(..12).unwrap_or(&digest)).into())
     }
 
     fn say(&self, place: Place, time: Timestamp, body: impl Into<EventBody>, out: &mut Vec<Output>) {

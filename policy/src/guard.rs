@@ -8,6 +8,7 @@
 mod kind;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -131,9 +132,9 @@ pub enum Refusal {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolFacts {
     /// As it is listed.
-    pub name: String,
+    pub name: Arc<str>,
     /// SHA-256 of the canonical definition, `sha256:` and 64 hexadecimal digits.
-    pub hash: String,
+    pub hash: Arc<str>,
     /// How that stands to the pin.
     pub pin: PinState,
     /// Whether somebody approved this definition.

@@ -1,6 +1,7 @@
 //! Newtypes for what is counted and named, so that two different `u64`s never meet by accident.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use schemars::JsonSchema;
@@ -99,7 +100,7 @@ impl Direction {
 /// line (see [`crate::discovery::server_id`]). At most 128 bytes, without blanks or control characters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub struct ServerId(pub String);
+pub struct ServerId(pub Arc<str>);
 
 impl fmt::Display for ServerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -110,7 +111,7 @@ impl fmt::Display for ServerId {
 /// All that one client process does with its servers: `sess_` and 12 hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub struct SessionId(pub String);
+pub struct SessionId(pub Arc<str>);
 
 impl fmt::Display for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

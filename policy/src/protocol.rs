@@ -152,6 +152,10 @@ impl Id<'_> {
 
     /// The id as a JSON value; as text, where it is a number that no 64 bits and no double hold.
     pub fn value(&self) -> serde_json::Value {
+        // The usual case; but -0 is a double.
+        if let Some(integer) = self.0.parse::<i64>().ok().filter(|integer| *integer != 0 || self.0 == "0") {
+            return integer.into();
+        }
         let is_integer = !self.0.contains(['.', 'e', 'E']);
         let is_long = |id: &serde_json::Value| id.is_f64() && id.as_f64().is_none_or(|id| id.abs() > 1.0);
         let held = |id: &serde_json::Value| !(is_integer && is_long(id));

@@ -63,16 +63,14 @@ impl Redactor {
         text::redacted(self, json)
             // Lone surrogates are all right for the readers at the ends (JavaScript, Python), not for this one.
             .or_else(|_| text::redacted(self, &mend_surrogates(json)))
-            .ok()
-            .and_then(Json::new)
-            .unwrap_or_else(|| self.leaf("invalid", json))
+            .map_or_else(|_| self.leaf("invalid", json), Json::new)
     }
 
     /// The leaf that stands for a JSON text as a whole.
     pub(crate) fn leaf(&self, kind: &str, json: &str) -> Json {
         let mut out = String::new();
         write_leaf(&mut out, kind, &self.hash(kind, json.as_bytes()), Some(json.len()));
-        Json::new(out).unwrap_or_default()
+        Json::new(out)
     }
 
     /// Sixteen hexadecimal digits that stand for `bytes` on this host, in the name space `kind`.
@@ -116,12 +114,12 @@ impl fmt::Write for Keyed {
 fn write_leaf(out: &mut String, kind: &str, hash: &Hash, length: Option<usize>) {
     out.push_str(r#"{"hash":""#);
     push_hex(hash, out);
-    out.push('"');
     if let Some(length) = length {
         // Writing to a string cannot fail.
-        let _ = write!(out, r#","length":{length}"#);
+        let _ = write!(out, r#"","length":{length},"type":""#);
+    } else {
+        out.push_str(r#"","type":""#);
     }
-    out.push_str(r#","type":""#);
     out.push_str(kind);
     out.push_str(r#""}"#);
 }

@@ -37,7 +37,7 @@ pub use store::{Approval, Item, ItemKind, MemoryStore, PinKey, Store, StoreError
 
 use crate::event::{Detection, Identity};
 use crate::guard::PinState;
-use crate::hash::{HashCache, bounded_name};
+use crate::hash::bounded_name;
 use crate::ids::{ConnectionId, ServerId, SessionId, Timestamp};
 use names::{Claim, Names, core_of_server};
 use shadow::Side;
@@ -70,9 +70,6 @@ pub struct Standing<'a> {
     pub shadows: Option<&'a ServerId>,
 }
 
-/// Definitions of which the hash is remembered.
-const HASHED_DEFINITIONS: usize = 4_096;
-
 /// What servers offer, and offered before. See the module.
 #[derive(Debug)]
 pub struct Registry {
@@ -84,7 +81,6 @@ pub struct Registry {
     sessions: BTreeMap<SessionId, Session>,
     /// Pins, items and names in memory.
     kept: Kept,
-    hashes: HashCache,
     counters: RegistryCounters,
 }
 
@@ -160,7 +156,6 @@ impl Registry {
             connections: BTreeMap::new(),
             sessions: BTreeMap::new(),
             kept: Kept::default(),
-            hashes: HashCache::new(HASHED_DEFINITIONS),
             counters: RegistryCounters::default(),
         }
     }

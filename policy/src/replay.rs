@@ -131,7 +131,7 @@ impl Replay {
             _ => return Err(ReplayError::Kind),
         }
         if known.is_none() {
-            let (session, server) = (SessionId(key.0.clone()), ServerId(key.1.clone()));
+            let (session, server) = (SessionId(key.0.as_str().into()), ServerId(key.1.as_str().into()));
             self.hand_in(Input::Open { connection, time, session, server }, out);
             self.connections.insert(key, connection);
         }
@@ -159,7 +159,7 @@ impl Replay {
         let (Some(tool), Some(by), None, None) = (&line.tool, &line.by, line.dir, &line.frame) else {
             return Err(ReplayError::Decision);
         };
-        let (server, hash) = (ServerId(line.server.clone()), line.hash.as_deref());
+        let (server, hash) = (ServerId(line.server.as_str().into()), line.hash.as_deref());
         let approve = Approve { server: &server, uid: None, program: None, tool, hash, by, grant };
         self.hand_in(Input::Approve(approve), out);
         match out.pop_if(|output| matches!(output, Output::Failed(_))) {

@@ -30,17 +30,16 @@ fn a_call_that_no_guard_objects_to_allocates_nothing() {
     let params: Box<RawValue> =
         to_raw_value(&json!({"name": "read_file", "arguments": {"path": "x".repeat(160)}})).unwrap();
     let tool = ToolFacts {
-        name: "read_file".to_owned(),
-        hash: format!("sha256:{}", "a".repeat(64)),
+        name: "read_file".into(),
+        hash: format!("sha256:{}", "a".repeat(64)).into(),
         pin: PinState::Pinned,
         category: ToolCategory::Read,
         risk: RiskLevel::Low,
         side_effects: BTreeSet::new(),
         ..ToolFacts::default()
     };
-    let (names, profile, session) =
-        (ToolNames::default(), Profile::default(), SessionId("sess_1".to_owned()));
-    let servers = [ServerId("files".to_owned()), ServerId("mail".to_owned())];
+    let (names, profile, session) = (ToolNames::default(), Profile::default(), SessionId("sess_1".into()));
+    let servers = [ServerId("files".into()), ServerId("mail".into())];
     let operations = [
         Operation::Request { method: "tools/call", params: Some(&params) },
         Operation::ToolInvoke { tool_name: "read_file", arguments: Some(&params) },

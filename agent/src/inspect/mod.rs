@@ -99,7 +99,7 @@ fn inspect(options: &InspectOptions) -> Result<(bool, bool)> {
         }
         (None, None) => {
             let environment = user::become_caller(true, options.as_root)?;
-            let name = server_id(&options.command, None).0;
+            let name = server_id(&options.command, None).to_string();
             let launch = Launch { argv: options.command.clone(), ..Launch::default() };
             live(options, &environment, [(name, Ok(Reach::Program(launch)))], &mut report)?;
         }

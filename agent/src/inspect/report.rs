@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mcpwarden_policy::detect::{Detector, Subject};
 use mcpwarden_policy::discovery::server_id;
 use mcpwarden_policy::event::{Detection, Identity, Severity};
-use mcpwarden_policy::hash::{bounded_name, json_hash};
+use mcpwarden_policy::hash::{bounded_name, json_digest, json_hash};
 use mcpwarden_policy::protocol::decode_str;
 use mcpwarden_policy::registry::{
     ItemKind, MemoryStore, Offer, Page, Peer, PinKey, Registry, RegistrySettings,
@@ -124,9 +124,9 @@ impl Report {
     fn compare(&mut self, name: &str, findings: &mut [Finding]) -> Vec<Detection> {
         self.servers += 1;
         let (id, now) = (ConnectionId(self.servers), Timestamp(self.servers));
-        let key = PinKey { uid: None, server: ServerId(name.to_owned()), program: String::new() };
+        let key = PinKey { uid: None, server: ServerId(name.into()), program: String::new() };
         // Whoever inspects servers together has chosen them, as one who declares them.
-        let peer = Peer { session: SessionId("inspect".to_owned()), key, identity: Identity::Declared };
+        let peer = Peer { session: SessionId("inspect".into()), key, identity: Identity::Declared };
         let refused = self.registry.counters().servers_refused;
         let of_server = self.registry.connect(id, peer);
         if of_server.is_err() || self.registry.counters().servers_refused > refused {
@@ -138,14 +138,15 @@ impl Report {
         let of_server = of_server.ok().flatten();
         for kind in [ItemKind::Tool, ItemKind::Prompt, ItemKind::ResourceTemplate] {
             let of_kind = |finding: &&mut Finding| finding.definition.kind == kind;
-            let offers: Vec<Offer<'_>> = findings
+            let definitions: Vec<(&Definition, [u8; 32])> = findings
                 .iter()
-                .filter(|finding| finding.definition.kind == kind)
-                .map(|Finding { definition, .. }| Offer {
-                    name: &definition.name,
-                    json: &definition.json,
-                    max_severity: None,
-                })
+                .map(|finding| &finding.definition)
+                .filter(|definition| definition.kind == kind)
+                .map(|definition| (definition, json_digest(&definition.json)))
+                .collect();
+            let offers: Vec<Offer<'_>> = definitions
+                .iter()
+                .map(|(Definition { name, json, .. }, hash)| Offer { name, json, hash, max_severity: None })
                 .collect();
             let outcome =
                 self.registry.page(id, &Page { kind, first: true, last: true, offers: &offers }, now);

@@ -151,7 +151,7 @@ impl Subject {
         let mut subject = Self { engine, now: Timestamp(0), out: Vec::new(), spent };
         for (connection, server, tool) in [(1, "files", "read_file"), (2, "mail", "send_mail")] {
             let (connection, time) = (ConnectionId(connection), subject.now);
-            let (session, server) = (SessionId("s".to_owned()), ServerId(server.to_owned()));
+            let (session, server) = (SessionId("s".into()), ServerId(server.into()));
             let open = Input::Open { connection, time, session, server };
             subject.engine.handle(open, time, &mut subject.out);
             let list = json!({"jsonrpc": "2.0", "id": 1, "result": {"tools": [{"name": tool,

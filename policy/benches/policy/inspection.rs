@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use mcpwarden_policy::detect::{DetectConfig, DetectionCache, Detector, RuleSet, ToolNames};
+use mcpwarden_policy::detect::{DefinitionCache, DetectConfig, Detector, RuleSet, ToolNames};
 use serde_json::Value;
 
 const ROUNDS: usize = 15;
@@ -40,12 +40,12 @@ pub fn run(corpus: Option<&Path>) -> Result<(), Box<dyn Error>> {
             || list.iter().map(|tool| parse(tool)).sum(),
         );
     }
-    let mut cache = DetectionCache::new(10_000);
-    largest.iter().for_each(|tool| drop(cache.tool(&detector, tool)));
+    let mut cache = DefinitionCache::new(10_000);
+    largest.iter().for_each(|tool| drop(cache.know(Some(&detector), tool)));
     compare(
         "the largest list, seen before",
         bytes(largest),
-        || largest.iter().map(|tool| cache.tool(&detector, tool).detections.len()).sum(),
+        || largest.iter().map(|tool| cache.know(Some(&detector), tool).found.detections.len()).sum(),
         || largest.iter().map(|tool| parse(tool)).sum(),
     );
     compare_results("results", &detector, &results(&corpus.join("results/benign.jsonl"))?);

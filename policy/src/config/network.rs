@@ -158,7 +158,7 @@ impl Config {
     pub fn network_rules(&self, denied: &HashMap<ServerId, String>) -> NetworkRules {
         let network = &self.network;
         let servers = self.servers.iter().map(|server| {
-            let id = ServerId(server.id.clone());
+            let id = ServerId(server.id.as_str().into());
             let only = server.egress.only().filter(|_| server.kind == ServerType::Stdio);
             NetworkServer {
                 kind: server.kind,

@@ -1,5 +1,8 @@
 //! Names: of parameters as words, and of a session's tools in texts.
 
+use std::collections::BTreeSet;
+use std::sync::OnceLock;
+
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder};
 
 use super::view::{Mapped, View};
@@ -7,6 +10,8 @@ use crate::event::Form;
 
 /// Shortest name that is looked for in texts: shorter ones are words.
 const MIN_NAME: usize = 4;
+/// Longest name that is looked for. Bytes.
+const MAX_NAME: usize = 256;
 /// Most names that are looked for.
 const MAX_NAMES: usize = 10_000;
 /// How far before a name the command to use it may stand. Bytes.
@@ -17,16 +22,36 @@ const COMMANDS: &[&str] = &["use", "call", "invoke", "run", "execute", "trigger"
 /// The names of the tools that a session offers, to be found in what its servers answer.
 #[derive(Debug, Default)]
 pub struct ToolNames {
-    automaton: Option<AhoCorasick>,
+    names: BTreeSet<Box<str>>,
+    /// Built when something is searched: names come one by one, and each new one makes it another.
+    automaton: OnceLock<Option<AhoCorasick>>,
 }
 
 impl ToolNames {
-    /// These names. Those of under 4 bytes are left out, and all beyond the 10,000th.
+    /// These names: see [`ToolNames::add`].
     pub fn new<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
-        let names: Vec<&str> =
-            names.into_iter().filter(|name| name.len() >= MIN_NAME).take(MAX_NAMES).collect();
-        let built = AhoCorasickBuilder::new().ascii_case_insensitive(true).build(&names);
-        Self { automaton: built.ok().filter(|_| !names.is_empty()) }
+        let mut all = Self::default();
+        names.into_iter().for_each(|name| all.add(name));
+        all
+    }
+
+    /// One more name. Those of under 4 or over 256 bytes are left out, and all beyond the 10,000th.
+    pub fn add(&mut self, name: &str) {
+        let fits = (MIN_NAME..=MAX_NAME).contains(&name.len()) && self.names.len() < MAX_NAMES;
+        if fits && !self.names.contains(name) {
+            self.names.insert(name.into());
+            self.automaton = OnceLock::new();
+        }
+    }
+
+    /// What finds them; `None` where there are none.
+    fn automaton(&self) -> Option<&AhoCorasick> {
+        let build = || {
+            let names = self.names.iter().map(|name| name.as_bytes());
+            let built = AhoCorasickBuilder::new().ascii_case_insensitive(true).build(names);
+            built.ok().filter(|_| !self.names.is_empty())
+        };
+        self.automaton.get_or_init(build).as_ref()
     }
 
     /// Where `text` commands the use of one of them. Ranges of the names.
@@ -34,7 +59,7 @@ impl ToolNames {
         &'t self,
         text: &'t str,
     ) -> impl Iterator<Item = std::ops::Range<usize>> + 't {
-        self.automaton.iter().flat_map(move |automaton| {
+        self.automaton().into_iter().flat_map(move |automaton| {
             automaton
                 .find_iter(text)
                 .map(|found| found.range())
@@ -111,5 +136,10 @@ mod tests {
             assert_eq!(names.commanded(text).count(), expected, "{text}");
         }
         assert_eq!(ToolNames::default().commanded("call send_email").count(), 0);
+        let mut names = names;
+        names.add("list_rooms");
+        names.add(&"x".repeat(MAX_NAME + 1));
+        assert_eq!(names.commanded("call list_rooms, then use send_email").count(), 2);
+        assert_eq!(names.commanded(&format!("call {}", "x".repeat(MAX_NAME + 1))).count(), 0);
     }
 }

@@ -2,12 +2,14 @@
 
 mod bounds;
 mod docs;
+mod signs;
 mod texts;
 
 use serde_json::{Value, json};
 
 use super::*;
 use crate::event::Form;
+use crate::hash::json_digest;
 
 /// One detector for all tests: compiling the rules takes a while without optimisation.
 fn detector() -> &'static Detector {
@@ -293,15 +295,20 @@ fn what_is_wrong_with_a_rule_file_is_said_with_its_place() {
 
 #[test]
 fn a_definition_seen_before_is_not_inspected_again() {
-    let mut cache = DetectionCache::new(4);
+    let mut cache = DefinitionCache::new(4);
     let tools: Vec<String> = (0..10).map(|n| json!({"name": format!("tool {n}")}).to_string()).collect();
-    let first = cache.tool(detector(), &tools[0]);
-    assert!(std::sync::Arc::ptr_eq(&first, &cache.tool(detector(), &tools[0])));
+    let first = cache.know(Some(detector()), &tools[0]);
+    assert!(std::sync::Arc::ptr_eq(&first, &cache.know(Some(detector()), &tools[0])));
     for tool in &tools {
-        cache.tool(detector(), tool);
+        let known = cache.know(Some(detector()), tool);
+        assert_eq!(*known, Known { hash: json_digest(tool), found: detector().tool(tool) });
         assert!(cache.len() <= 4);
     }
-    assert!(!std::sync::Arc::ptr_eq(&first, &cache.tool(detector(), &tools[0])));
+    assert!(!std::sync::Arc::ptr_eq(&first, &cache.know(Some(detector()), &tools[0])));
+    // What the texts of one definition are may differ.
+    for text in [r#"{"a":1}"#, r#"{"a": 1}"#, r#"{"a":1,"a":1}"#, "1e999"] {
+        assert_eq!(cache.know(None, text).hash, json_digest(text), "{text}");
+    }
 }
 
 /// A detection is part of events: it is what the schema says.

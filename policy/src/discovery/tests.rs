@@ -139,7 +139,7 @@ fn real_commands_get_the_right_id_and_match() {
                 got.starts_with("mcp-") && got.len() == 16 && specificity(&argv, None) == 0,
                 "{line}: {got}"
             ),
-            id => assert_eq!(got, id, "{line}"),
+            id => assert_eq!(&*got, id, "{line}"),
         }
         assert_eq!(patterns.matches(&argv).is_some(), *named, "{line}: {:?}", patterns.matches(&argv));
     }
@@ -159,7 +159,7 @@ fn the_working_directory_names_generic_scripts() {
         ("uv --directory /srv/other run main.py", Some("/srv/weather"), "other"),
     ];
     for (line, cwd, id) in cases {
-        assert_eq!(server_id(&argv(line), cwd).0, id, "{line}");
+        assert_eq!(&*server_id(&argv(line), cwd).0, id, "{line}");
     }
     let nowhere = server_id(&argv("node index.js"), Some("/home/u")).0;
     assert!(nowhere.starts_with("mcp-"), "{nowhere}");
@@ -178,14 +178,14 @@ fn the_id_does_not_flip_along_a_chain() {
         (&["bash /opt/x/start.sh", "node /opt/x/node_modules/@acme/files/dist/index.js"], "files"),
     ];
     for (chain, id) in chains {
-        let mut best = (0, ServerId(String::new()));
+        let mut best = (0, ServerId("".into()));
         for line in chain {
             let rank = specificity(&argv(line), None);
             if rank > best.0 {
                 best = (rank, server_id(&argv(line), None));
             }
         }
-        assert_eq!(best.1.0, id, "{chain:?}");
+        assert_eq!(&*best.1.0, id, "{chain:?}");
     }
 }
 
@@ -248,7 +248,7 @@ fn users_have_their_own_patterns() {
 fn ids_are_bounded_and_clean() {
     let id = server_id(&[format!("/x/{}", "é".repeat(500))], None).0;
     assert_eq!(id.len(), MAX_ID_BYTES);
-    assert_eq!(server_id(&["/x/a\nb\u{7} c".to_owned()], None).0, "a-b--c");
+    assert_eq!(&*server_id(&["/x/a\nb\u{7} c".to_owned()], None).0, "a-b--c");
 }
 
 proptest! {

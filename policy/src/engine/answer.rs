@@ -124,7 +124,7 @@ impl Engine {
             }
             (Kind::Response { result, .. }, Asked::Other { method }) if method.ends_with("list") => {
                 // A list of resources is made of definitions as well.
-                Some(Inspection::clone(&self.definitions.tool(&detector, result.get())))
+                Some(self.definitions.know(Some(&detector), result.get()).found.clone())
             }
             _ => None,
         }
@@ -133,19 +133,18 @@ impl Engine {
     /// Judges the list of tools that a connection has given, all pages of it, and forgets the tools that guards leave
     /// out.
     fn judge_list(&mut self, place: &Place, response: Operation<'_>, time: Timestamp) -> Judged {
-        // Not copied: there may be ten thousand of them.
+        // Not copied: there may be ten thousand of them. By name.
         let Some(connection) = self.connections.get_mut(&place.connection) else { return Judged::default() };
         let mut tools: Vec<ToolFacts> = std::mem::take(&mut connection.tools).into_values().collect();
-        tools.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         for facts in &mut tools {
             super::judge::refresh(facts, self.registry.tool(place.connection, &facts.name).as_ref());
         }
         let operations = [Operation::ToolsList { tools: &tools }, response];
         let mut judged = self.judge(place, &operations, None, time);
-        for kept in std::mem::take(&mut judged.kept) {
-            let kept: HashSet<String> = kept.into_iter().collect();
-            let left_out = tools.iter().map(|tool| &tool.name).filter(|name| !kept.contains(*name));
-            judged.left_out.extend(left_out.cloned());
+        for kept in &judged.kept {
+            let kept: HashSet<&str> = kept.iter().map(String::as_str).collect();
+            let left_out = tools.iter().map(|tool| &tool.name).filter(|name| !kept.contains(&***name));
+            judged.left_out.extend(left_out.map(|name| name.to_string()));
         }
         judged.left_out.sort();
         judged.left_out.dedup();

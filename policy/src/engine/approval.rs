@@ -138,7 +138,7 @@ impl Engine {
     ) {
         let facts = self.connections.get(&place.connection).and_then(|known| known.tools.get(tool));
         let (Some(key), Some(facts)) = (self.registry.key(place.connection), facts) else { return };
-        let wanted = Wanted { hash: facts.hash.clone(), tool: tool.to_owned(), key: key.clone() };
+        let wanted = Wanted { hash: facts.hash.to_string(), tool: tool.to_owned(), key: key.clone() };
         if facts.refusal.is_some() || self.approvals.find(&wanted).is_some() {
             return;
         }
@@ -151,7 +151,7 @@ impl Engine {
         let requested = ApprovalRequested {
             tool_name: tool.to_owned(),
             tool_id: tool_id(&place.server, tool),
-            tool_hash: facts.hash.clone(),
+            tool_hash: facts.hash.to_string(),
             uid: key.uid,
             program: Some(key.program.clone()).filter(|program| !program.is_empty()),
             guard,
@@ -188,8 +188,9 @@ impl Engine {
         request.timed_out = true;
         let Wanted { hash, tool, key } = &request.wanted;
         for (connection, _) in self.registry.servers(&key.server).filter(|(_, whose)| *whose == key) {
-            let known = self.connections.get_mut(&connection).and_then(|known| known.tools.get_mut(tool));
-            if let Some(facts) = known.filter(|facts| facts.hash == *hash) {
+            let known =
+                self.connections.get_mut(&connection).and_then(|known| known.tools.get_mut(tool.as_str()));
+            if let Some(facts) = known.filter(|facts| *facts.hash == **hash) {
                 facts.refusal = Some(Refusal::TimedOut);
             }
         }

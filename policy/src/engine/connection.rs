@@ -1,6 +1,7 @@
 //! What is known of one connection.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -86,7 +87,7 @@ pub(super) struct Connection {
     /// Digests of names and hashes of definitions that were said.
     pub(super) said: HashSet<[u8; 16]>,
     /// What is known of the tools that it lists, by name.
-    pub(super) tools: HashMap<String, ToolFacts>,
+    pub(super) tools: BTreeMap<Arc<str>, ToolFacts>,
     pub(super) tools_bytes: usize,
     pub(super) totals: ServerExited,
 }
@@ -121,7 +122,7 @@ impl Connection {
             crowded: false,
             metadata: Value::Null,
             said: HashSet::new(),
-            tools: HashMap::new(),
+            tools: BTreeMap::new(),
             tools_bytes: 0,
             totals: ServerExited::default(),
         }

@@ -1,37 +1,23 @@
 //! What the detector finds in what goes by, and who is told.
 
-use std::collections::{BTreeSet, HashMap};
-use std::rc::Rc;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 use super::io::Output;
-use super::record::{MAX_NAME_BYTES, clip, tool_id};
+use super::record::{Call, MAX_NAME_BYTES, clip, tool_id};
 use super::{Engine, Place};
 use crate::detect::{Inspection, ToolNames};
 use crate::event::{Action, Detected, Subject};
 use crate::ids::{ConnectionId, SessionId, Timestamp};
 use crate::protocol::{Kind, Message, members, members_once};
 
-/// Most tool names that are remembered of a session.
-const MAX_SESSION_TOOLS: usize = 10_000;
-/// Longest such name.
-const MAX_TOOL_NAME_BYTES: usize = 256;
-
-/// The tools that a session's servers offer: their names are what an instruction in a result would speak of.
-#[derive(Debug, Default)]
-pub(super) struct SessionTools {
-    names: BTreeSet<Box<str>>,
-    /// Built when it is needed next.
-    matcher: Option<Rc<ToolNames>>,
-}
-
 /// What is inspected, and what it is named by in events.
 #[derive(Clone, Debug)]
 pub(super) struct About {
     pub(super) subject: Subject,
-    pub(super) tool_name: Option<String>,
+    pub(super) tool_name: Option<Arc<str>>,
     pub(super) tool_hash: Option<String>,
     pub(super) id: Option<Value>,
     pub(super) action: Action,
@@ -46,16 +32,8 @@ impl About {
 impl Engine {
     /// Notes a tool that a session's servers offer.
     pub(super) fn session_tool(&mut self, session: &SessionId, name: &str) {
-        if self.config.inspection.is_none() || name.len() > MAX_TOOL_NAME_BYTES {
-            return;
-        }
-        if !self.sessions.contains_key(session) {
-            self.sessions.insert(session.clone(), SessionTools::default());
-        }
-        let Some(tools) = self.sessions.get_mut(session) else { return };
-        if tools.names.len() < MAX_SESSION_TOOLS && !tools.names.contains(name) {
-            tools.names.insert(name.into());
-            tools.matcher = None;
+        if self.config.inspection.is_some() {
+            self.sessions.entry(session.clone()).or_default().add(name);
         }
     }
 
@@ -65,13 +43,6 @@ impl Engine {
         if !used {
             self.sessions.remove(session);
         }
-    }
-
-    /// The names of a session's tools; `None` where there are none.
-    pub(super) fn session_names(&mut self, session: &SessionId) -> Option<Rc<ToolNames>> {
-        let SessionTools { names, matcher } = self.sessions.get_mut(session)?;
-        let built = || Rc::new(ToolNames::new(names.iter().map(AsRef::as_ref)));
-        Some(Rc::clone(matcher.get_or_insert_with(built)))
     }
 
     /// Says what was found, where it is bad enough.
@@ -129,20 +100,16 @@ impl Engine {
         self.say_found(&place, time, &About { id, ..About::of(Subject::Arguments) }, &found, out);
     }
 
-    /// Inspects the arguments of a call, and whether its message says twice what is called: `repeated` in its params.
-    pub(super) fn inspect_call(
-        &self,
-        message: &Message<'_>,
-        arguments: Option<&RawValue>,
-        repeated: Option<&str>,
-    ) -> Inspection {
+    /// Inspects the arguments of a call, and whether its message says twice what is called.
+    pub(super) fn inspect_call(&self, message: &Message<'_>, call: &Call<'_>) -> Inspection {
         let Some(inspection) = &self.config.inspection else { return Inspection::default() };
         let detector = &inspection.detector;
-        let mut found = arguments.map(|arguments| detector.arguments(arguments.get())).unwrap_or_default();
+        let mut found =
+            call.arguments.map(|arguments| detector.arguments(arguments.get())).unwrap_or_default();
         if let Some(name) = message.repeated {
             detector.repeated(&format!("/{name}"), &mut found);
         }
-        if let Some(name) = repeated {
+        if let Some(name) = call.repeated {
             detector.repeated(&format!("/params/{name}"), &mut found);
         }
         found
@@ -191,5 +158,5 @@ fn repeated(message: &Message<'_>) -> Option<String> {
     repeated.map(|name| format!("/{part}/{name}"))
 }
 
-/// The tools of each session.
-pub(super) type Sessions = HashMap<SessionId, SessionTools>;
+/// The tools that each session's servers offer: their names are what an instruction in a result would speak of.
+pub(super) type Sessions = BTreeMap<SessionId, ToolNames>;

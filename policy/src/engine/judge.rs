@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::inspect::About;
 use super::io::Output;
-use super::record::{MAX_NAME_BYTES, clip, tool_id};
+use super::record::{Call, MAX_NAME_BYTES, clip, tool_id};
 use super::{Engine, Place};
 use crate::classify::Classifier;
 use crate::config::{Config, Server};
@@ -103,7 +103,7 @@ impl Judge {
 
     /// What is said of a server of this name.
     pub(super) fn standing(&self, server: &ServerId) -> ServerStanding {
-        self.standings.get(&server.0).copied().unwrap_or_default()
+        self.standings.get(&*server.0).copied().unwrap_or_default()
     }
 
     /// What guards count, by name.
@@ -126,16 +126,16 @@ impl Judge {
     ) -> (Verdict, Vec<Asked>) {
         let told = self.classifier.classify(&server.0, tool, "");
         let known = ToolFacts {
-            name: tool.to_owned(),
+            name: tool.into(),
             pin: PinState::Pinned,
             category: told.category,
             risk: told.risk,
             side_effects: told.side_effects,
             ..ToolFacts::default()
         };
-        let declared = self.standings.get(&server.0).copied();
+        let declared = self.standings.get(&*server.0).copied();
         let standing = declared.unwrap_or_default();
-        let session_id = SessionId("decide".to_owned());
+        let session_id = SessionId("decide".into());
         let facts = Facts {
             server,
             identity: if declared.is_some() { Identity::Declared } else { Identity::Derived },
@@ -262,7 +262,7 @@ impl Engine {
     pub(super) fn classify(&self, place: &Place, name: &str, description: &str) -> ToolFacts {
         let told = self.judge.classifier.classify(&place.server.0, name, description);
         ToolFacts {
-            name: name.to_owned(),
+            name: name.into(),
             category: told.category,
             risk: told.risk,
             side_effects: told.side_effects,
@@ -292,16 +292,15 @@ impl Engine {
         tool: Option<&str>,
         ask: impl FnOnce(&mut Executor, &Facts<'_>) -> T,
     ) -> Option<T> {
-        let names = self.session_names(&place.session);
         let session = self.session_entry(place.connection);
-        let judge = &mut self.judge;
+        let (judge, names) = (&mut self.judge, self.sessions.get(&place.session));
         let connection = self.connections.get_mut(&place.connection)?;
         let (identity, adopted, since) = (connection.identity(), connection.adopted, connection.since);
         let uid = connection.client.as_ref().and_then(|client| client.uid);
         if let Some((tool, facts)) = tool.and_then(|tool| Some((tool, connection.tools.get_mut(tool)?))) {
             refresh(facts, self.registry.tool(place.connection, tool).as_ref());
         }
-        let mut standing = judge.standings.get(&place.server.0).copied().unwrap_or_default();
+        let mut standing = judge.standings.get(&*place.server.0).copied().unwrap_or_default();
         // Whoever has the name of a declared server and is another program: that may cost trust, and never gives more.
         if identity == Identity::Derived {
             standing.trust = standing.trust.min(Trust::Medium);
@@ -320,7 +319,7 @@ impl Engine {
             uid,
             turn: self.turn.as_deref(),
             tool: tool.and_then(|tool| connection.tools.get(tool)),
-            tool_names: names.as_deref().unwrap_or(&judge.no_names),
+            tool_names: names.unwrap_or(&judge.no_names),
             profile: judge.sessions.profile(session),
             metadata: &connection.metadata,
         };
@@ -354,18 +353,13 @@ impl Engine {
     }
 
     /// Judges a tool call: what it is asked with, and the arguments in it.
-    pub(super) fn judge_call(
-        &mut self,
-        place: &Place,
-        time: Timestamp,
-        tool: &str,
-        (params, arguments): (Option<&RawValue>, Option<&RawValue>),
-    ) -> Judged {
+    pub(super) fn judge_call(&mut self, place: &Place, time: Timestamp, call: &Call<'_>) -> Judged {
+        let Call { tool_name, params, arguments, .. } = call;
         let operations = [
-            Operation::Request { method: "tools/call", params },
-            Operation::ToolInvoke { tool_name: tool, arguments },
+            Operation::Request { method: "tools/call", params: *params },
+            Operation::ToolInvoke { tool_name, arguments: *arguments },
         ];
-        self.judge(place, &operations, Some(tool), time)
+        self.judge(place, &operations, Some(tool_name), time)
     }
 
     /// Says which rule across servers objects to a call.
@@ -385,7 +379,7 @@ impl Engine {
             detail("related").and_then(|related| serde_json::from_value(related).ok());
         let severity = detail("severity").and_then(|severity| serde_json::from_value(severity).ok());
         let rule = detail("rule").and_then(|rule| rule.as_str().map(str::to_owned));
-        let original = detail("original_server_id").and_then(|id| id.as_str().map(str::to_owned));
+        let original = detail("original_server_id").and_then(|id| Some(ServerId(id.as_str()?.into())));
         let connection = self.connections.get(&place.connection);
         let known = connection.and_then(|connection| connection.tools.get(tool));
         let blocked = CrossServerBlocked {
@@ -395,8 +389,8 @@ impl Engine {
             blocked_server_id: place.server.clone(),
             blocked_tool_name: tool.to_owned(),
             blocked_tool_id: tool_id(&place.server, tool),
-            blocked_tool_hash: known.map(|known| known.hash.clone()),
-            original_server_id: original.map(ServerId),
+            blocked_tool_hash: known.map(|known| known.hash.to_string()),
+            original_server_id: original,
             related_calls: related.unwrap_or_default(),
             enforced: judged.enforced,
         };

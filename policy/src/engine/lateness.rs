@@ -76,7 +76,7 @@ impl Engine {
                 Some((true, open)) if open.role == Role::Copy => {}
                 Some((true, open)) => {
                     let tool_name = match &open.asked {
-                        Asked::Call { tool_name } => Some(tool_name.clone()),
+                        Asked::Call { tool_name } => Some(tool_name.to_string()),
                         _ => None,
                     };
                     late.push(RequestTimedOut {

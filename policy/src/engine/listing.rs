@@ -1,5 +1,7 @@
 //! Lists that servers give: compared with what was known, and said.
 
+use std::sync::Arc;
+
 use serde_json::value::RawValue;
 
 use super::approval::Review;
@@ -9,13 +11,13 @@ use super::pairing::Asked;
 use super::record::{self, MAX_NAME_BYTES, MAX_TEXT_BYTES, clip, tool_id};
 use super::traffic::Seen;
 use super::{Engine, Place};
-use crate::detect::Inspection;
+use crate::detect::{Inspection, Known};
 use crate::event::{
     Action, DefinitionChanged, Detection, ListChanged, ListKind, Subject, ToolChanged, ToolRemoved, ToolSeen,
     ToolStatus,
 };
 use crate::guard::{GuardKind, PinState, Refusal, ToolFacts};
-use crate::hash::bounded_name;
+use crate::hash::{bounded_name, json_digest};
 use crate::ids::{ConnectionId, Direction, Timestamp};
 use crate::protocol::{Method, decode_str, members, string, value};
 use crate::registry::{Change, ChangeKind, ItemKind, Offer, Page, Peer, PinKey};
@@ -24,12 +26,13 @@ use crate::registry::{Change, ChangeKind, ItemKind, Offer, Page, Peer, PinKey};
 struct Entry<'a> {
     name: String,
     json: &'a RawValue,
-    found: std::sync::Arc<Inspection>,
+    known: Arc<Known>,
 }
 
 impl Entry<'_> {
     fn offer(&self) -> Offer<'_> {
-        Offer { name: &self.name, json: self.json.get(), max_severity: self.found.max_severity() }
+        let Known { hash, found } = &*self.known;
+        Offer { name: &self.name, json: self.json.get(), hash, max_severity: found.max_severity() }
     }
 }
 
@@ -110,7 +113,12 @@ impl Engine {
         out: &mut Vec<Output>,
     ) {
         let [instructions] = members(result.get(), ["instructions"]);
-        let entry = instructions.map(|json| Entry { name: String::new(), json, found: Default::default() });
+        let entry = instructions.map(|json| Entry {
+            name: String::new(),
+            json,
+            // Inspected elsewhere, as a text.
+            known: Arc::new(Known { hash: json_digest(json.get()), found: Inspection::default() }),
+        });
         self.page(place, time, (ItemKind::Instructions, true, true), entry.as_slice(), out);
     }
 
@@ -121,12 +129,10 @@ impl Engine {
             self.counters.invalid_tools += 1;
             return None;
         };
-        let found = match &self.config.inspection {
-            Some(inspection) => self.definitions.tool(&inspection.detector, json.get()),
-            None => Default::default(),
-        };
+        let detector = self.config.inspection.as_ref().map(|inspection| &*inspection.detector);
+        let known = self.definitions.know(detector, json.get());
         let name = if kind == ItemKind::Tool { bounded_name(&name) } else { name.into_owned() };
-        Some(Entry { name, json, found })
+        Some(Entry { name, json, known })
     }
 
     fn page(
@@ -211,7 +217,7 @@ impl Engine {
             return;
         }
         let review = self.review(place, time, &entry.name);
-        let mut detections = entry.found.detections.clone();
+        let mut detections = entry.known.found.detections.clone();
         detections.extend(finding);
         let max_severity = detections.iter().map(|detection| detection.severity).max();
         let name = entry.name.clone();
@@ -251,12 +257,12 @@ impl Engine {
             self.say(place.clone(), time, changed, out);
         }
         let about = About {
-            tool_name: Some(entry.name.clone()),
+            tool_name: Some(entry.name.as_str().into()),
             tool_hash: Some(change.hash.clone()),
             action: found_action(&review),
             ..About::of(Subject::Definition)
         };
-        let found = Inspection { detections, bounds: entry.found.bounds };
+        let found = Inspection { detections, bounds: entry.known.found.bounds };
         self.say_found(place, time, &about, &found, out);
         self.hold_listed(place, time, &entry.name, review, out);
     }
@@ -272,8 +278,8 @@ impl Engine {
 
     /// What is known of the tool with this definition.
     fn known_tool(&self, place: &Place, change: &Change) -> Option<&ToolFacts> {
-        let known = self.connections.get(&place.connection)?.tools.get(&change.item.name)?;
-        Some(known).filter(|known| known.hash == change.hash)
+        let known = self.connections.get(&place.connection)?.tools.get(change.item.name.as_str())?;
+        Some(known).filter(|known| *known.hash == *change.hash)
     }
 
     /// What guards will go by when the tool is called.
@@ -291,8 +297,8 @@ impl Engine {
         let mut facts = self.classify(place, &entry.name, &string(description));
         facts.refusal =
             self.is_given_up(place.connection, &entry.name, &change.hash).then_some(Refusal::TimedOut);
-        facts.hash.clone_from(&change.hash);
-        facts.detections.clone_from(&entry.found.detections);
+        facts.hash = change.hash.as_str().into();
+        facts.detections.clone_from(&entry.known.found.detections);
         facts.detections.extend(finding.cloned());
         facts.max_severity = facts.detections.iter().map(|detection| detection.severity).max();
         let limit = self.config.limits.tools;
@@ -331,7 +337,7 @@ impl Engine {
         let name = format!("{} {}", keys(kind).0, entry.name);
         if !self.said_before(place.connection, &name, &change.hash) {
             let about = About { tool_hash: Some(change.hash.clone()), ..About::of(subject(kind)) };
-            self.say_found(place, time, &about, &entry.found, out);
+            self.say_found(place, time, &about, &entry.known.found, out);
         }
     }
 
@@ -347,7 +353,7 @@ impl Engine {
         let about = match tool {
             None => About::of(Subject::Server),
             Some((name, hash, review)) => About {
-                tool_name: Some(name.to_owned()),
+                tool_name: Some(name.into()),
                 tool_hash: Some(hash),
                 action: found_action(review),
                 ..About::of(Subject::Definition)

@@ -4,7 +4,7 @@
 //! Each connection says how much it keeps ([`Connection::bytes`]), and after each input the sums follow. Where one
 //! is too large then, the connection that keeps most gives up what is missed least.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use super::connection::{Connection, Waiting};
 use super::io::Output;
@@ -33,7 +33,7 @@ pub(super) struct Account {
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     bytes: usize,
-    users: HashMap<User, Share>,
+    users: BTreeMap<User, Share>,
 }
 
 impl Memory {

@@ -2,6 +2,7 @@
 //! and direction.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -30,7 +31,7 @@ pub(super) struct Open {
 #[derive(Clone, Debug)]
 pub(super) enum Asked {
     Call {
-        tool_name: String,
+        tool_name: Arc<str>,
     },
     /// A list that is compared with what was known; whether the request begins it (it has no cursor).
     List {

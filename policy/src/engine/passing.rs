@@ -11,7 +11,7 @@ use super::relay::{self, Fingerprint, Held, HeldId, Hop, Link, LinkId};
 use super::traffic::Seen;
 use super::{Due, Engine};
 use crate::ids::{ConnectionId, Direction, Timestamp};
-use crate::protocol::{self, IdKey, Kind, Message};
+use crate::protocol::{self, IdKey, Kind, Message, Method};
 
 /// Within which a server that a relay starts is asked something.
 const FIRST_WORDS: Duration = Duration::from_secs(1);
@@ -161,10 +161,13 @@ impl Engine {
             now: held.time,
         };
         for message in &parsed.messages {
-            if matches!(message.kind, Kind::Request { .. }) {
-                self.say_request(target, &over, seen, message, out);
-            } else {
-                self.say_message(target, seen, message, out);
+            match &message.kind {
+                Kind::Request { id, method: Method::ToolsCall, params } => {
+                    let call = self.call(target, *params);
+                    self.say_call(target, &over, seen, (message, *id, &call), out);
+                }
+                Kind::Request { .. } => self.say_request(target, seen, message, out),
+                _ => self.say_message(target, seen, message, out),
             }
         }
     }

@@ -1,5 +1,7 @@
 //! Messages as they are put into events.
 
+use std::sync::Arc;
+
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -11,7 +13,6 @@ use crate::event::{
     ToolResult,
 };
 use crate::guard::{Recorded, ToolCategory};
-use crate::hash::bounded_name;
 use crate::ids::{Direction, ServerId};
 use crate::protocol::{Id, Kind, MAX_ID_BYTES, Message, Method, decode_str, members, value};
 use crate::redact::Redactor;
@@ -58,24 +59,26 @@ impl Recorder {
         }
     }
 
-    /// A call, as it is to be recorded: its params and the arguments in it, as they were sent.
+    /// A call, as it is to be recorded.
     pub(super) fn called(
         &self,
         id: Value,
-        tool_name: &str,
-        (params, mut arguments, instead): (Option<&RawValue>, Option<&RawValue>, &Recorded),
+        call: &Call<'_>,
+        instead: &Recorded,
         server: &ServerId,
     ) -> ToolCalled {
-        if let Some(params) = &instead.params {
-            [arguments] = members(params, ["arguments"]);
-        }
+        let Call { tool_name, params, .. } = call;
+        let arguments = match &instead.params {
+            Some(params) => members(params, ["arguments"])[0],
+            None => call.arguments,
+        };
         ToolCalled {
             tool_id: tool_id(server, tool_name),
-            tool_name: tool_name.to_owned(),
+            tool_name: Arc::clone(tool_name),
             tool_hash: None,
             jsonrpc_id: id,
             input: self.optional(recorded(arguments, &instead.body)),
-            meta: recorded(params, &instead.params).filter(|_| self.is_full()).and_then(rest_of_params),
+            meta: recorded(*params, &instead.params).filter(|_| self.is_full()).and_then(rest_of_params),
             category: ToolCategory::default(),
             decided: Decided::default(),
             detections: Vec::new(),
@@ -85,7 +88,7 @@ impl Recorder {
     /// The answer to a call; `id` is that of the request it is said for.
     pub(super) fn result(
         &self,
-        tool_name: &str,
+        tool_name: &Arc<str>,
         id: Value,
         (message, instead): (&Message<'_>, &Recorded),
         bytes: u64,
@@ -93,7 +96,7 @@ impl Recorder {
         server: &ServerId,
     ) -> ToolResult {
         let mut result = ToolResult {
-            tool_name: tool_name.to_owned(),
+            tool_name: Arc::clone(tool_name),
             tool_id: tool_id(server, tool_name),
             jsonrpc_id: id,
             status: CallStatus::Error,
@@ -197,14 +200,24 @@ fn whole(raw: &str, id: Option<&Value>, instead: &Recorded) -> Json {
     Json::from(&whole)
 }
 
+/// A tool call, as it is asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Call<'a> {
+    /// Empty where there is none.
+    pub(super) tool_name: Arc<str>,
+    pub(super) params: Option<&'a RawValue>,
+    pub(super) arguments: Option<&'a RawValue>,
+    /// The member of the params that stands there twice.
+    pub(super) repeated: Option<&'static str>,
+}
+
 /// What of a request its answer will be read with.
-pub(super) fn asked(method: &Method<'_>, params: Option<&RawValue>) -> Asked {
+pub(super) fn asked(method: &Method<'_>, params: Option<&RawValue>, call: Option<&Call<'_>>) -> Asked {
     let params = params.map_or("null", RawValue::get);
+    if let Some(call) = call {
+        return Asked::Call { tool_name: Arc::clone(&call.tool_name) };
+    }
     match method {
-        Method::ToolsCall => {
-            let [name] = members(params, ["name"]);
-            Asked::Call { tool_name: tool_name(name) }
-        }
         Method::ToolsList | Method::PromptsList | Method::ResourcesTemplatesList => {
             let kind = match method {
                 Method::ToolsList => ItemKind::Tool,
@@ -245,11 +258,6 @@ pub(super) fn initialized(client: &Client, result: &RawValue) -> ServerInitializ
         client_capabilities: client.capabilities.as_deref().and_then(value).unwrap_or_default(),
         instructions: text(instructions, MAX_TEXT_BYTES),
     }
-}
-
-/// The name of the tool that is called, of this member of the params. Empty where it is no string.
-pub(super) fn tool_name(name: Option<&RawValue>) -> String {
-    name.and_then(|name| decode_str(name.get())).map(|name| bounded_name(&name)).unwrap_or_default()
 }
 
 /// `mcp:{server}:{tool}`.

@@ -179,8 +179,8 @@ pub(super) fn short(output: &Output) -> String {
         Output::Event(event) => event,
     };
     let connection = event.connection.map_or(0, |id| id.0);
-    let server = event.server_id.as_ref().map_or("-", |id| id.0.as_str());
-    let via: Vec<&str> = event.via.iter().map(|id| id.0.as_str()).collect();
+    let server = event.server_id.as_ref().map_or("-", |id| &*id.0);
+    let via: Vec<&str> = event.via.iter().map(|id| &*id.0).collect();
     let via = if via.is_empty() { String::new() } else { format!(" via {}", via.join(",")) };
     let what = match &event.body {
         EventBody::ServerStarted(started) => format!("started {:?}", started.matched_by),

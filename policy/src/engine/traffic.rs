@@ -1,6 +1,7 @@
 //! Messages of servers: said, paired, held for relays.
 
-use serde_json::Value;
+use std::sync::Arc;
+
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
@@ -8,13 +9,14 @@ use super::connection::{Connection, Stage};
 use super::inspect::About;
 use super::io::Output;
 use super::pairing::{Asked, Early, Open, Role};
-use super::record::{self, asked};
+use super::record::{self, Call, asked};
 use super::relay::{self, Fingerprint};
-use super::{Due, Engine, Place};
+use super::{Due, Engine};
 use crate::event::Subject;
 use crate::guard::Recorded;
+use crate::hash::bounded_name;
 use crate::ids::{ConnectionId, Direction, Timestamp};
-use crate::protocol::{self, Id, IdKey, Kind, Message, Method, ProtocolError, members_once};
+use crate::protocol::{self, Id, IdKey, Kind, Message, Method, ProtocolError, members_once, string};
 
 /// Of a young connection requests are remembered by what they say, in case a relay behind it starts only then.
 const YOUNG_FRAMES: u64 = 16;
@@ -108,6 +110,7 @@ impl Engine {
             self.find_engine(seen.connection, fingerprint, seen.time);
             self.start_outer(seen.connection, seen.now, out);
         }
+        let call = (*method == Method::ToolsCall).then(|| self.call(seen.connection, params));
         let (key, seq) = (id.key(), self.relays.next());
         let limit = self.config.limits.open_requests;
         let Some(connection) = self.connections.get_mut(&seen.connection) else { return };
@@ -115,7 +118,7 @@ impl Engine {
             seq,
             time: seen.time,
             id: self.recorder.id(id),
-            asked: asked(method, params),
+            asked: asked(method, params, call.as_ref()),
             fingerprint,
             role: Role::Own,
             cancelled: false,
@@ -132,7 +135,12 @@ impl Engine {
             self.opened(seen.connection, seen.time, out);
         }
         if !self.passed_on(seen, message, fingerprint, Some((key, seq)), out) {
-            self.say_request(seen.connection, &[seen.connection], seen, message, out);
+            match &call {
+                Some(call) => {
+                    self.say_call(seen.connection, &[seen.connection], seen, (message, id, call), out)
+                }
+                None => self.say_request(seen.connection, seen, message, out),
+            }
         }
         if let Some(early) = early {
             let seen =
@@ -238,67 +246,69 @@ impl Engine {
         }
     }
 
-    /// Says a request as `target`'s; a call is counted for every connection it went over.
+    /// Says a request that is no call as `target`'s.
     pub(super) fn say_request(
         &mut self,
         target: ConnectionId,
-        over: &[ConnectionId],
         seen: Seen,
         message: &Message<'_>,
         out: &mut Vec<Output>,
     ) {
-        let Kind::Request { id, method: Method::ToolsCall, params } = &message.kind else {
-            let recorded = self.judge_request(target, seen.time, message, out);
-            self.say_repeated(target, seen.time, message, out);
-            return self.say_recorded(target, seen, (message, &recorded), out);
-        };
+        let recorded = self.judge_request(target, seen.time, message, out);
+        self.say_repeated(target, seen.time, message, out);
+        self.say_recorded(target, seen, (message, &recorded), out);
+    }
+
+    /// The call that these params ask for. The name is shared with what is known of the tool.
+    pub(super) fn call<'a>(&self, connection: ConnectionId, params: Option<&'a RawValue>) -> Call<'a> {
+        let json = params.map_or("null", RawValue::get);
+        let ([name, arguments], repeated) = members_once(json, ["name", "arguments"]);
+        let name = string(name);
+        let connection = self.connections.get(&connection);
+        let known = connection.and_then(|connection| connection.tools.get(&*name));
+        let tool_name = known.map_or_else(|| bounded_name(&name).into(), |known| Arc::clone(&known.name));
+        Call { tool_name, params, arguments, repeated }
+    }
+
+    /// Says a call as `target`'s, what guards say of it, and what was found in its arguments. It is counted for every
+    /// connection it went over.
+    pub(super) fn say_call(
+        &mut self,
+        target: ConnectionId,
+        over: &[ConnectionId],
+        seen: Seen,
+        (message, id, call): (&Message<'_>, Id<'_>, &Call<'_>),
+        out: &mut Vec<Output>,
+    ) {
         self.counters.calls += 1;
         for id in over {
             if let Some(connection) = self.connections.get_mut(id) {
                 connection.totals.calls += 1;
             }
         }
-        if let Some(place) = self.place(target) {
-            self.say_call(&place, seen.time, self.recorder.id(*id), (message, *params), out);
-        }
-    }
-
-    /// Says a call, what guards say of it, and what was found in its arguments.
-    fn say_call(
-        &mut self,
-        place: &Place,
-        time: Timestamp,
-        id: Value,
-        (message, params): (&Message<'_>, Option<&RawValue>),
-        out: &mut Vec<Output>,
-    ) {
-        let json = params.map_or("null", RawValue::get);
-        let ([name, arguments], repeated) = members_once(json, ["name", "arguments"]);
-        let tool_name = record::tool_name(name);
-        let found = self.inspect_call(message, arguments, repeated);
-        let judged = self.judge_call(place, time, &tool_name, (params, arguments));
-        let sent = (params, arguments, &judged.recorded);
-        let mut called = self.recorder.called(id.clone(), &tool_name, sent, &place.server);
+        let Some(place) = self.place(target) else { return };
+        let (place, time, id) = (&place, seen.time, self.recorder.id(id));
+        let found = self.inspect_call(message, call);
+        let judged = self.judge_call(place, time, call);
+        let mut called = self.recorder.called(id.clone(), call, &judged.recorded, &place.server);
         called.detections.clone_from(&found.detections);
         judged.write(&mut called.decided);
         let connection = self.connections.get(&place.connection);
-        if let Some(known) = connection.and_then(|connection| connection.tools.get(&tool_name)) {
+        if let Some(known) = connection.and_then(|connection| connection.tools.get(&call.tool_name)) {
             called.category = known.category;
-            called.tool_hash = Some(known.hash.clone());
+            called.tool_hash = Some(Arc::clone(&known.hash));
         }
         self.say(place.clone(), time, called, out);
-        self.say_cross_server(place, time, &tool_name, &judged, out);
+        self.say_cross_server(place, time, &call.tool_name, &judged, out);
         let about = About {
-            tool_name: Some(tool_name),
+            tool_name: Some(Arc::clone(&call.tool_name)),
             id: Some(id),
             action: judged.action,
             ..About::of(Subject::Arguments)
         };
         self.say_found(place, time, &about, &found, out);
-        if let (Some((guard, denial)), Some(tool)) = (&judged.denied, &about.tool_name)
-            && denial.awaits_approval()
-        {
-            self.request_approval(place, time, tool, (*guard, denial), out);
+        if let Some((guard, denial)) = judged.denied.as_ref().filter(|(_, denial)| denial.awaits_approval()) {
+            self.request_approval(place, time, &call.tool_name, (*guard, denial), out);
         }
     }
 

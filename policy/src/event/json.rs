@@ -4,54 +4,50 @@ use std::borrow::Cow;
 use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 
 /// Any JSON value, kept as its text: what goes by is written once and never built. Members of objects are in the order
 /// of their keys, so that equal values are equal texts.
-#[derive(Clone, Debug)]
-pub struct Json(Box<RawValue>);
+#[derive(Clone, Debug, PartialEq)]
+pub struct Json(Cow<'static, str>);
 
 impl Json {
-    /// `None` where it is no JSON.
-    pub(crate) fn new(text: String) -> Option<Self> {
-        RawValue::from_string(text).ok().map(Self)
+    /// Of a text that is one JSON value. Whether it is one shows only where it is written into a line.
+    pub(crate) fn new(text: String) -> Self {
+        Self(Cow::Owned(text))
     }
 
     /// The value; null where it is nested more than 128 deep, which none is that this program wrote.
     pub fn value(&self) -> Value {
-        serde_json::from_str(self.0.get()).unwrap_or_default()
+        serde_json::from_str(&self.0).unwrap_or_default()
     }
 }
 
 impl Default for Json {
     fn default() -> Self {
-        Self(RawValue::NULL.to_owned())
+        Self(Cow::Borrowed("null"))
     }
 }
 
 impl From<&Value> for Json {
     fn from(value: &Value) -> Self {
-        to_raw_value(value).map_or_else(|_| Self::default(), Self)
-    }
-}
-
-impl PartialEq for Json {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.get() == other.0.get()
+        Self::new(value.to_string())
     }
 }
 
 impl fmt::Display for Json {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.get())
+        f.write_str(&self.0)
     }
 }
 
 impl Serialize for Json {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(serializer)
+        let raw: &RawValue = serde_json::from_str(&self.0).map_err(S::Error::custom)?;
+        raw.serialize(serializer)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Events about what goes over a connection.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -33,7 +34,7 @@ pub struct ToolSeen {
     pub tool_name: String,
     /// `mcp:{server_id}:{tool_name}`.
     pub tool_id: String,
-    /// Hash of the whole definition: see [`crate::hash::definition_hash`].
+    /// Hash of the whole definition: see [`crate::hash::json_hash`].
     pub tool_hash: String,
     /// The description (bounded).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,12 +61,12 @@ pub struct ToolSeen {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolCalled {
     /// `params.name`; empty where the request has none.
-    pub tool_name: String,
+    pub tool_name: Arc<str>,
     /// `mcp:{server_id}:{tool_name}`.
     pub tool_id: String,
     /// Hash of the definition that its server lists. Absent where it lists none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tool_hash: Option<String>,
+    pub tool_hash: Option<Arc<str>>,
     /// Id of the request, as it was sent.
     pub jsonrpc_id: Value,
     /// `params.arguments`, redacted leaf by leaf unless payloads are full; null where there are none.
@@ -100,7 +101,7 @@ pub enum CallStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolResult {
     /// `params.name` of the request.
-    pub tool_name: String,
+    pub tool_name: Arc<str>,
     /// `mcp:{server_id}:{tool_name}`.
     pub tool_id: String,
     /// Id of the request, as it was sent.

@@ -189,7 +189,7 @@ pub(super) struct ToolAccess {
 impl ToolAccess {
     /// What the entry of `servers:` denies: the code and the message.
     fn own_denial(&self, tool: &str, facts: &Facts<'_>) -> Option<(&'static str, String)> {
-        let server = facts.server.0.as_str();
+        let server = &*facts.server.0;
         let own = self.own.get(server)?;
         if !own.allow.is_empty() && !own.allow.iter().any(|glob| glob.matches(tool)) {
             let message =
@@ -229,7 +229,7 @@ impl Guard for ToolAccess {
         now: Timestamp,
     ) -> Result<Answer, GuardError> {
         let Operation::ToolInvoke { tool_name: tool, .. } = *operation else { return allow() };
-        let (server, known) = (facts.server.0.as_str(), facts.tool);
+        let (server, known) = (&*facts.server.0, facts.tool);
         let id = || format!("tool '{}' of server '{}'", short(tool), short(server));
         let named = || self.allowed.iter().filter(|rule| rule.names(server, tool));
         let borrowed = is_borrowed(&self.demanding, &facts.server.0, facts.identity);

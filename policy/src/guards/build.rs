@@ -225,7 +225,7 @@ pub fn denied_servers(config: &Config) -> Result<HashMap<ServerId, String>, Glob
         let (_, guard) =
             guards.iter().find(|(globs, _)| globs.iter().any(|glob| glob.matches(&server.id)))?;
         let objection = guard.as_ref()?.objection(&server.id, server.enabled, Identity::Declared);
-        objection.map(|(_, message)| (ServerId(server.id.clone()), message))
+        objection.map(|(_, message)| (ServerId(server.id.as_str().into()), message))
     });
     Ok(denied.collect())
 }

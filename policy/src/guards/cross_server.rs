@@ -112,7 +112,7 @@ impl CrossServer {
         now: Timestamp,
     ) -> Option<Broken<'s>> {
         let CrossServerConfig { read_then_send, burst, cross_server_flow: flow, .. } = &self.config;
-        let server = facts.server.0.as_str();
+        let server = &*facts.server.0;
         if read_then_send.enabled && category == ToolCategory::Send {
             let window = read_then_send.window.0;
             let related = session.reads_elsewhere(server, |call| call.is_within(window, now));
@@ -215,7 +215,7 @@ impl Guard for CrossServer {
         if !self.config.enabled {
             return;
         }
-        let server = facts.server.0.as_str();
+        let server = &*facts.server.0;
         match *operation {
             Operation::ToolsList { .. } => {
                 let server = self.name(server);

@@ -125,7 +125,7 @@ impl Guard for Limiter {
         now: Timestamp,
     ) -> Result<Answer, GuardError> {
         let Operation::ToolInvoke { tool_name: tool, .. } = *operation else { return allow() };
-        let server = facts.server.0.as_str();
+        let server = &*facts.server.0;
         let server_limit = limit_for(&self.per_server, &[server]).unwrap_or(self.default);
         let [mut server_key, mut tool_key] = std::mem::take(&mut self.keys);
         write_key(&mut server_key, facts.uid, server, None);
@@ -156,7 +156,7 @@ impl Guard for Limiter {
 
     fn why(&self, operation: &Operation<'_>, facts: &Facts<'_>) -> Option<String> {
         let Operation::ToolInvoke { tool_name: tool, .. } = *operation else { return None };
-        let server = facts.server.0.as_str();
+        let server = &*facts.server.0;
         let limit = limit_for(&self.per_server, &[server]).unwrap_or(self.default);
         let mut why = format!("its server may be called {} times a minute", limit.calls_per_minute);
         if let Some(limit) = limit_for(&self.per_tool, &[tool, &format!("mcp:{server}:{tool}")]) {

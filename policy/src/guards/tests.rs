@@ -49,12 +49,12 @@ pub(super) struct World {
 impl Default for World {
     fn default() -> Self {
         Self {
-            server: ServerId("files".to_owned()),
+            server: ServerId("files".into()),
             identity: Identity::Declared,
             enabled: true,
             trust: Trust::Medium,
             listing: Listing::Listed,
-            session: SessionId("sess_1".to_owned()),
+            session: SessionId("sess_1".into()),
             uid: Some(1000),
             turn: None,
             tool: None,
@@ -67,7 +67,7 @@ impl Default for World {
 
 impl World {
     pub(super) fn server(server: &str) -> Self {
-        Self { server: ServerId(server.to_owned()), ..Self::default() }
+        Self { server: ServerId(server.into()), ..Self::default() }
     }
 
     pub(super) fn with(mut self, tool: ToolFacts) -> Self {
@@ -94,7 +94,7 @@ impl World {
 }
 
 pub(super) fn tool(name: &str) -> ToolFacts {
-    ToolFacts { name: name.to_owned(), hash: format!("sha256:{}", "a".repeat(64)), ..ToolFacts::default() }
+    ToolFacts { name: name.into(), hash: format!("sha256:{}", "a".repeat(64)).into(), ..ToolFacts::default() }
 }
 
 /// What a guard says, in a word: `allow`, `warn`, or the code of the denial.
@@ -197,7 +197,7 @@ fn an_entry_amends_the_guard_of_its_kind_for_the_servers_it_names() {
         ("strict", "read", "tool_access: tool_not_allowed"),
         ("alone", "list", "server_access: server_not_allowed"),
     ] {
-        let world = World { session: SessionId(format!("{server} {name}")), ..World::server(server) };
+        let world = World { session: SessionId(format!("{server} {name}").into()), ..World::server(server) };
         assert_eq!(decide(&mut guards, &world, name, at(0.0)), expected, "{server} {name}");
     }
 }
@@ -360,7 +360,7 @@ mod properties {
         config.guards = GuardKind::ALL.map(GuardEntry::new).to_vec();
         let mut guards = guards(&config);
         let decide = |(server, name, seconds, turn): &(u8, String, f64, Option<String>)| {
-            let server = ServerId(format!("s{server}"));
+            let server = ServerId(format!("s{server}").into());
             let world = World { turn: turn.clone(), server, ..World::default() };
             decide(&mut guards, &world, name, at(*seconds))
         };

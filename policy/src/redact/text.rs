@@ -10,10 +10,15 @@ use serde_json::{Number, Value};
 use super::{MAX_DEPTH, MAX_KEY_BYTES, MAX_LEAVES, REST, Redactor, write_leaf};
 use crate::protocol::Key;
 
+/// Room that is made at first for what is written. Bytes.
+const ROOM: usize = 512;
+
 /// The redacted form of a JSON text.
 pub(super) fn redacted(redactor: &Redactor, json: &str) -> serde_json::Result<String> {
     let mut reader = serde_json::Deserializer::from_str(json);
-    let mut out = Redacted { redactor, text: String::with_capacity(json.len()), leaves: 0, open: Vec::new() };
+    // Short leaves grow, and long ones shrink.
+    let text = String::with_capacity((3 * json.len()).min(ROOM));
+    let mut out = Redacted { redactor, text, leaves: 0, open: Vec::new() };
     Redact { out: &mut out, depth: 0 }.deserialize(&mut reader)?;
     reader.end()?;
     Ok(out.text)

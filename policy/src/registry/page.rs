@@ -10,7 +10,7 @@ use super::store::{Item, ItemKind, PinKey, StoreError};
 use super::{Connection, List, Listed, Registry};
 use crate::event::Severity;
 use crate::guard::PinState;
-use crate::hash::bounded_name;
+use crate::hash::{bounded_name, hex};
 use crate::ids::{ConnectionId, SessionId, Timestamp};
 
 /// One entry of a list.
@@ -20,6 +20,8 @@ pub struct Offer<'a> {
     pub name: &'a str,
     /// The definition, as it was sent.
     pub json: &'a str,
+    /// The hash of that: see [`crate::hash::json_digest`].
+    pub hash: &'a [u8; 32],
     /// The worst that was found in it.
     pub max_severity: Option<Severity>,
 }
@@ -156,7 +158,7 @@ impl Registry {
 
     fn offer(&mut self, connection: &mut Connection, kind: ItemKind, offer: &Offer<'_>, turn: &mut Turn) {
         let item = Item { kind, name: bounded_name(offer.name) };
-        let hash = self.hashes.json_hash(offer.json);
+        let hash = hex(offer.hash);
         let key = &connection.peer.key;
         let list = connection.lists.entry(kind).or_default();
         let again = list.seen.as_ref().is_some_and(|seen| seen.contains(&item.name));

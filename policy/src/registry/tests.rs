@@ -127,9 +127,11 @@ impl World {
         self.now = self.now.after(std::time::Duration::from_secs(1));
         let offer = |(name, json): &'_ (String, String)| (name.clone(), json.clone());
         let tools: Vec<(String, String)> = tools.iter().map(offer).collect();
+        let hashes: Vec<[u8; 32]> = tools.iter().map(|(_, json)| crate::hash::json_digest(json)).collect();
         let offers: Vec<Offer<'_>> = tools
             .iter()
-            .map(|(name, json)| Offer { name, json, max_severity: Some(Severity::Low) })
+            .zip(&hashes)
+            .map(|((name, json), hash)| Offer { name, json, hash, max_severity: Some(Severity::Low) })
             .collect();
         self.registry.page(id, &Page { kind, first, last, offers: &offers }, self.now)
     }

@@ -64,8 +64,8 @@ impl Wire {
     /// A server of the session `s`.
     pub fn open(&mut self, connection: u64, server: &str) {
         self.attach(connection);
-        let (connection, session) = (ConnectionId(connection), SessionId("s".to_owned()));
-        let server = ServerId(server.to_owned());
+        let (connection, session) = (ConnectionId(connection), SessionId("s".into()));
+        let server = ServerId(server.into());
         self.input(|time| Input::Open { connection, time, session, server });
     }
 

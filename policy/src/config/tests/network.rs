@@ -209,7 +209,7 @@ fn servers_that_may_not_be_used_are_denied() {
             .servers
             .iter()
             .filter(|server| server.denied.is_some())
-            .map(|server| server.id.0.as_str())
+            .map(|server| &*server.id.0)
             .collect();
         assert_eq!(found, denied, "{file}");
     }

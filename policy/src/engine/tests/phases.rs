@@ -33,7 +33,7 @@ impl Guard for Fake {
         let about = match operation {
             Operation::Request { method, .. } | Operation::Response { method, .. } => (*method).to_owned(),
             Operation::ToolsList { tools } => {
-                tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>().join(",")
+                tools.iter().map(|tool| &*tool.name).collect::<Vec<_>>().join(",")
             }
             Operation::ToolInvoke { tool_name, .. } | Operation::ToolResult { tool_name, .. } => {
                 (*tool_name).to_owned()
@@ -155,7 +155,7 @@ fn tools_that_a_guard_leaves_out_are_not_registered_and_that_is_said() {
     let said: Vec<String> = bench.said().into_iter().filter(|line| line.contains("warned")).collect();
     assert_eq!(said, ["1 s warned Response tools/list [] [b]"], "said once");
     let connection = &bench.engine.connections[&ConnectionId(1)];
-    assert_eq!(connection.tools.keys().collect::<Vec<_>>(), ["a"]);
+    assert_eq!(connection.tools.keys().map(|name| &**name).collect::<Vec<_>>(), ["a"]);
     assert!(bench.engine.registry.tool(ConnectionId(1), "a").is_some());
     assert!(bench.engine.registry.tool(ConnectionId(1), "b").is_none());
 }

@@ -289,7 +289,7 @@ fn nothing_is_judged_before_the_second_server() {
     let calls: Vec<Step> = (0..50).map(|_| C(0.0, "a", "read_x", None, "allow")).collect();
     let mut guard = guard(|_| {});
     play(&mut guard, &calls, true);
-    let session = SessionId("sess_1".to_owned());
+    let session = SessionId("sess_1".into());
     // Only the last read is remembered, for a server that comes late.
     assert_eq!(guard.sessions[&session].records(), 1);
     play(&mut guard, &[L(1.0, "b"), C(2.0, "b", "send_x", None, "read_then_send")], true);
@@ -306,7 +306,7 @@ fn nothing_is_judged_before_the_second_server() {
 #[test]
 fn sessions_do_not_see_each_other() {
     let mut guard = guard(|_| {});
-    let other = World { session: SessionId("sess_2".to_owned()), ..World::server("b") };
+    let other = World { session: SessionId("sess_2".into()), ..World::server("b") };
     play(&mut guard, &[L(0.0, "b"), C(0.0, "a", "read_x", None, "allow")], true);
     assert_eq!(ask(&mut guard, &other, "send_x", at(1.0), true), None);
 }
@@ -379,7 +379,7 @@ fn the_denial_says_rule_severity_turn_and_related_calls() {
 fn what_is_remembered_is_bounded() {
     // Records: those that no window reaches go with the next call, and 10,000 are the most.
     let mut guard = guard(|config| config.burst.enabled = false);
-    let session = SessionId("sess_1".to_owned());
+    let session = SessionId("sess_1".into());
     play(&mut guard, &[L(0.0, "a"), L(0.0, "b")], true);
     for index in 0..MAX_RECORDS + 5 {
         let now = Timestamp(at(0.0).0 + index as u64);
@@ -392,7 +392,7 @@ fn what_is_remembered_is_bounded() {
     // Sessions: idle ones go when a new one comes, and the oldest where there are too many.
     let mut guard = self::guard(|_| {});
     let visit = |guard: &mut CrossServer, number: usize, seconds: f64| {
-        let session = SessionId(format!("sess_{number}"));
+        let session = SessionId(format!("sess_{number}").into());
         let world = World { session, ..World::server("a") };
         ask(guard, &world, "weather", at(seconds), true);
     };
@@ -400,7 +400,7 @@ fn what_is_remembered_is_bounded() {
         visit(&mut guard, number, number as f64 / 1e3);
     }
     assert_eq!((guard.sessions.len(), guard.sessions_evicted), (MAX_SESSIONS, 1));
-    assert!(!guard.sessions.contains_key(&SessionId("sess_0".to_owned())));
+    assert!(!guard.sessions.contains_key(&SessionId("sess_0".into())));
     visit(&mut guard, 99_999, 3_600.0 + 10.0);
     assert_eq!((guard.sessions.len(), guard.sessions_evicted), (1, 1));
     assert_eq!(guard.counters()[0], ("cross_server_sessions_evicted", 1));

@@ -148,7 +148,7 @@ fn tool_poisoning_takes_strict_mode_scan_fields_and_a_count() {
 #[test]
 fn a_list_is_warned_of_and_never_denied() {
     let bad = |index: usize| ToolFacts {
-        name: format!("t{index}"),
+        name: format!("t{index}").into(),
         pin: PinState::Changed,
         shadows: Some(ServerId("x".into())),
         ..poisoned(&[("/description", Severity::Critical)])

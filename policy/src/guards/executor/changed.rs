@@ -59,7 +59,7 @@ impl Changed {
             (Modification::AddWarning { .. }, _) => {}
             (Modification::ReplaceTools(kept), Operation::ToolsList { tools }) => {
                 let kept: HashSet<&str> = kept.iter().map(String::as_str).collect();
-                let kept = tools.iter().filter(|tool| kept.contains(tool.name.as_str())).cloned().collect();
+                let kept = tools.iter().filter(|tool| kept.contains(&*tool.name)).cloned().collect();
                 self.tools = Some(kept);
             }
             (Modification::ReplaceTools(_), _) => {

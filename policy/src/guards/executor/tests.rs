@@ -50,7 +50,7 @@ impl Guard for Double {
             Operation::Request { params, .. } => text(params),
             Operation::ToolResult { result, .. } | Operation::Response { result, .. } => text(result),
             Operation::ToolsList { tools } => {
-                tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>().join(" ")
+                tools.iter().map(|tool| &*tool.name).collect::<Vec<_>>().join(" ")
             }
             Operation::ResourceRequest { uri } => uri.to_owned(),
         };

@@ -262,7 +262,7 @@ fn a_denial_names_its_server_and_its_rule() {
     ] {
         let table = compile(rules, &[("x.example", &["10.0.0.1"])]);
         let judgement = table.look_up(set, destination.parse().unwrap(), 80, Timestamp(10));
-        let there = place(judgement.server).map_or("-", |place| table.servers()[place].id.0.as_str());
+        let there = place(judgement.server).map_or("-", |place| &*table.servers()[place].id.0);
         let why = table.reason(set, judgement);
         assert_eq!((there, why.as_deref().unwrap_or("-").trim_start()), (server, reason), "{rules}");
     }

@@ -51,7 +51,7 @@ fn shadow_tool() {
         let finding = changes[0].finding.as_ref();
         let found = finding.map(|finding| {
             let detection = &finding.detection;
-            let shadows = finding.shadows.as_ref().map(|server| server.0.as_str());
+            let shadows = finding.shadows.as_ref().map(|server| &*server.0);
             (detection.pattern.as_str(), detection.severity, shadows)
         });
         assert_eq!(found, *expected, "{first:?} {later:?}");

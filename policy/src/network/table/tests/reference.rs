@@ -153,7 +153,7 @@ fn rule_list(most: usize) -> impl Strategy<Value = Vec<Rule>> {
 /// A server, without an id.
 fn server() -> impl Strategy<Value = NetworkServer> {
     let of = |kind, address, denied, egress| NetworkServer {
-        id: ServerId(String::new()),
+        id: ServerId("".into()),
         kind,
         address,
         denied,
@@ -174,7 +174,7 @@ fn server() -> impl Strategy<Value = NetworkServer> {
 }
 
 fn rules() -> impl Strategy<Value = NetworkRules> {
-    let numbered = |(number, server)| NetworkServer { id: ServerId(format!("s{number}")), ..server };
+    let numbered = |(number, server)| NetworkServer { id: ServerId(format!("s{number}").into()), ..server };
     let servers = prop::collection::vec(server(), 0..4);
     let servers = servers.prop_map(move |servers| servers.into_iter().enumerate().map(numbered).collect());
     (any::<bool>(), any::<bool>(), rule_list(8), rule_list(8), servers).prop_map(
@@ -191,7 +191,7 @@ fn rules() -> impl Strategy<Value = NetworkRules> {
 fn blocks() -> impl Strategy<Value = Vec<Block>> {
     let target = prop_oneof![
         3 => address().prop_map(Target::Address),
-        1 => (0..5).prop_map(|number| Target::Server(ServerId(format!("s{number}")))),
+        1 => (0..5).prop_map(|number| Target::Server(ServerId(format!("s{number}").into()))),
     ];
     let until = prop::option::of((0..4u64).prop_map(Timestamp));
     let block = (target, until).prop_map(|(target, until)| Block { target, until, reason: None });
