@@ -4,6 +4,7 @@
 //! (`mcpwarden-policy`) → `output`. `run` drives them; the other commands are small.
 
 mod capture;
+mod cgroup;
 mod check;
 mod cli;
 mod clock;

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use mcpwarden_policy::Process;
 
+use crate::cgroup;
+
 /// Longest command line that is kept. Bytes.
 const ARGV_BYTES: usize = 4096;
 
@@ -42,9 +44,9 @@ pub fn complete(process: &mut Process) {
 
 /// Completes what tells one process from others on the machine: its executable and its cgroup.
 pub fn whereabouts(process: &mut Process) {
+    process.cgroup = process.cgroup_id.and_then(cgroup::path_of);
     let Ok(entry) = procfs::process::Process::new(process.pid as i32) else { return };
     process.executable = entry.exe().ok().map(|path| path.to_string_lossy().into_owned());
-    process.cgroup = cgroup(process.pid);
 }
 
 /// Who the parent of each process is.
@@ -72,20 +74,42 @@ fn started(pid: u32) -> Option<u64> {
     (stat.state != 'Z').then(|| stat.starttime * tick_ns())
 }
 
+/// What the kernel half knows of a process's parent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Parent {
+    /// When it started; nanoseconds since boot.
+    pub start_ns: u64,
+    /// Its user.
+    pub uid: Option<u32>,
+    /// Its cgroup (v2).
+    pub cgroup_id: Option<u64>,
+}
+
 /// The client of a process: its parent, or who is above a parent that `is_fork` and has ended. A client that forks
 /// twice does so to be nobody's parent.
-pub fn client(ancestors: &[u32], parent_start_ns: u64, is_fork: bool) -> Option<Process> {
-    let (parent, above) = ancestors.split_first()?;
-    let (pid, start_ns, ancestors) = match above.split_first() {
-        Some((client, above)) if is_fork && started(*parent).is_none() => {
-            (*client, started(*client).unwrap_or(0), above)
-        }
-        // As coarse as the other, so that both are the same client.
-        _ => (*parent, parent_start_ns / tick_ns() * tick_ns(), above),
+///
+/// `parent` is what the kernel half knows of the first of `ancestors`: that one may have ended.
+pub fn client(ancestors: &[u32], parent: Parent, is_fork: bool) -> Option<Process> {
+    let (pid, above) = ancestors.split_first()?;
+    let mut client = match above.split_first() {
+        Some((client, above)) if is_fork && started(*pid).is_none() => Process {
+            pid: *client,
+            start_ns: started(*client).unwrap_or(0),
+            ancestors: above.to_vec(),
+            ..Process::default()
+        },
+        _ => Process {
+            pid: *pid,
+            // As coarse as the other, so that both are the same client.
+            start_ns: parent.start_ns / tick_ns() * tick_ns(),
+            uid: parent.uid,
+            cgroup_id: parent.cgroup_id,
+            ancestors: above.to_vec(),
+            ..Process::default()
+        },
     };
-    let mut client = Process { pid, start_ns, ancestors: ancestors.to_vec(), ..Process::default() };
     complete(&mut client);
-    client.cgroup = cgroup(pid);
+    client.cgroup = client.cgroup_id.and_then(cgroup::path_of).or_else(|| cgroup(client.pid));
     Some(client)
 }
 
@@ -122,7 +146,8 @@ mod tests {
             (&[none], true, Some((none, start))),
         ];
         for (ancestors, is_fork, expected) in cases {
-            let found = client(ancestors, start + 1, is_fork).map(|client| (client.pid, client.start_ns));
+            let found = client(ancestors, Parent { start_ns: start + 1, ..Parent::default() }, is_fork)
+                .map(|client| (client.pid, client.start_ns));
             assert_eq!(found, expected, "{ancestors:?} {is_fork}");
         }
     }
@@ -140,5 +165,9 @@ mod tests {
         let mut gone = Process { pid: u32::MAX >> 1, ..Default::default() };
         complete(&mut gone);
         assert_eq!((gone.uid, gone.cgroup_id), (None, None));
+        // What the kernel half knew of it stays.
+        let parent = Parent { start_ns: 5, uid: Some(7), cgroup_id: Some(1) };
+        let gone = client(&[u32::MAX >> 1], parent, false).unwrap();
+        assert_eq!((gone.uid, gone.cgroup_id), (Some(7), Some(1)));
     }
 }

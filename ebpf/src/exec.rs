@@ -189,6 +189,10 @@ fn facts(task: Ptr, info: &mut ExecInfo) {
     // The parent may be a thread; the process started when its leader did.
     let leader: Ptr = probe(parent, offset!(task_group_leader)).unwrap_or(core::ptr::null());
     info.parent_start_ns = probe(leader, offset!(task_start_boottime)).unwrap_or(0);
+    // Nobody can look it up later where it ends at once.
+    info.parent_cgroup_id = cgroup_of(parent).unwrap_or(0);
+    info.parent_uid = uid_of(parent).unwrap_or(u32::MAX);
+    info.zero = 0;
     // A process above may have lost its parent too (`podman run` leaves behind what holds the container's pipes): from
     // there on, whoever forked.
     let mut forked = false;
@@ -203,6 +207,7 @@ fn facts(task: Ptr, info: &mut ExecInfo) {
     }
     if let [Some(client), above] = orphan(load(task, offset!(task_tgid)), info.ancestors[0]) {
         info.parent_start_ns = client.start_ns;
+        info.parent_cgroup_id = 0;
         // The reaper's own parents are none of the client's.
         info.ancestors = [0; ANCESTORS];
         info.ancestors[0] = client.tgid;
@@ -211,6 +216,22 @@ fn facts(task: Ptr, info: &mut ExecInfo) {
             None => 0,
         };
     }
+}
+
+/// `task_dfl_cgroup(task)->kn->id`
+#[inline(always)]
+fn cgroup_of(task: Ptr) -> Option<u64> {
+    let set: Ptr = probe(task, offset!(task_cgroups))?;
+    let cgroup: Ptr = probe(set, offset!(css_set_dfl_cgrp))?;
+    let node: Ptr = probe(cgroup, offset!(cgroup_kn))?;
+    probe(node, offset!(kernfs_node_id))
+}
+
+/// `task->real_cred->uid`
+#[inline(always)]
+fn uid_of(task: Ptr) -> Option<u32> {
+    let credentials: Ptr = probe(task, offset!(task_real_cred))?;
+    probe(credentials, offset!(cred_uid))
 }
 
 /// A child inherits its parent's descriptors, and with them the parent's place in the set.

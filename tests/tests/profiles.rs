@@ -112,7 +112,7 @@ sessions:
         ("root in the cgroup", 0, "one", true, denied, None),
     ];
     for (name, user, program, inside, write, pay) in cases {
-        // A client is looked up by its process: nothing is known of one that has ended before the agent gets to it.
+        // A client's program is looked up by its process: it is not known of one that has ended before the agent gets to it.
         let args = ["--hold-ms", "500", "--call", "write_file", "{}", "--call", "send_payment", "{}"];
         let args = [&args[..], &["--call", "echo", "{}", "--"]].concat();
         let server = programs.path("mcp-server-x");

@@ -18,7 +18,7 @@ use mcpwarden_policy::{ConnectionId, Direction, Exec, Input, Limits, Process, Ti
 
 use crate::{
     clock::Clock,
-    process::{client, complete, split_argv},
+    process::{Parent, client, complete, split_argv},
 };
 use memory::{Account, Hold, Memory};
 use order::{Hole, Place, RECORD_BYTES};
@@ -220,7 +220,13 @@ impl Capture {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         if connection.client.is_none() {
             let is_fork = header.flags & abi::FLAG_PARENT_IS_FORK != 0;
-            connection.client = client(&process.ancestors, info.parent_start_ns, is_fork);
+            let known = info.parent_cgroup_id != 0;
+            let parent = Parent {
+                start_ns: info.parent_start_ns,
+                uid: known.then_some(info.parent_uid),
+                cgroup_id: known.then_some(info.parent_cgroup_id),
+            };
+            connection.client = client(&process.ancestors, parent, is_fork);
         }
         if connection.account.owner().is_none() {
             self.memory.assign(&mut connection.account, process.uid);

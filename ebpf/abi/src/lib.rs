@@ -168,10 +168,16 @@ pub struct ExecInfo {
     pub parent_start_ns: u64,
     /// cgroup v2 id.
     pub cgroup_id: u64,
+    /// The same of its parent; 0 where that is not the first of `ancestors`.
+    pub parent_cgroup_id: u64,
     /// Real user id.
     pub uid: u32,
     /// Real group id.
     pub gid: u32,
+    /// Real user id of its parent, where `parent_cgroup_id` is not 0.
+    pub parent_uid: u32,
+    /// Always 0.
+    pub zero: u32,
     /// Process ids (tgid) from the parent upwards, 0 where there are fewer.
     pub ancestors: [u32; ANCESTORS],
     /// The channels, see [`Connection`].
@@ -260,6 +266,12 @@ pub struct KernelLayout {
     pub task_mm: u32,
     /// `task_struct.thread_info.status`; x86-64 keeps `TS_COMPAT` there.
     pub task_thread_status: u32,
+    pub task_real_cred: u32,
+    pub task_cgroups: u32,
+    pub cred_uid: u32,
+    pub css_set_dfl_cgrp: u32,
+    pub cgroup_kn: u32,
+    pub kernfs_node_id: u32,
     pub signal_live: u32,
     pub mm_arg_start: u32,
     pub mm_arg_end: u32,
