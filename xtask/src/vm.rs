@@ -22,7 +22,7 @@ use kernel::Kernel;
 const SERIES: [&str; 2] = ["6.1", "6.12"];
 
 /// The end-to-end tests (`tests/tests/*.rs`) that tell kernels apart, and none of which measures time.
-const TELLING: [&str; 4] = ["forms", "life", "methods", "real_servers"];
+const TELLING: [&str; 6] = ["forms", "life", "methods", "network", "network_life", "real_servers"];
 
 /// How long one guest may take.
 const LIMIT_SECONDS: u64 = 20 * 60;
