@@ -188,14 +188,19 @@ pub fn throughput(seconds: u64, rate: u64) -> Result<()> {
         resident / 1024
     );
     println!("  programs, from the kernel's statistics:");
-    if let Some(counters) = stopped["counters"].as_object() {
-        for (name, runs) in counters {
-            let Some(program) = name.strip_prefix("program_runs_") else { continue };
-            let nanos = counters.get(&format!("program_ns_{program}")).and_then(Value::as_u64).unwrap_or(0);
-            let runs = runs.as_u64().unwrap_or(0);
-            if runs > 0 {
-                println!("    {program:<22} {:>6.0} ns a run, {runs} runs", nanos as f64 / runs as f64);
-            }
+    programs(&directory)
+}
+
+/// Prints what each program cost a run, by the last event of an agent that wrote to a file.
+pub fn programs(directory: &TempDir) -> Result<()> {
+    let events = fs::read_to_string(directory.path().join("events.jsonl"))?;
+    let stopped: Value = serde_json::from_str(events.lines().last().context("no events")?)?;
+    for (name, runs) in stopped["counters"].as_object().context("no counters")? {
+        let Some(program) = name.strip_prefix("program_runs_") else { continue };
+        let nanos = stopped["counters"][format!("program_ns_{program}")].as_u64().unwrap_or(0);
+        let runs = runs.as_u64().unwrap_or(0);
+        if runs > 0 {
+            println!("    {program:<22} {:>6.0} ns a run, {runs} runs", nanos as f64 / runs as f64);
         }
     }
     Ok(())
@@ -237,14 +242,15 @@ pub fn memory(servers: usize) -> Result<()> {
 }
 
 /// The kernel's statistics of programs, switched on while this lives.
-struct BpfStats {
+pub struct BpfStats {
     before: Option<String>,
 }
 
 const BPF_STATS: &str = "/proc/sys/kernel/bpf_stats_enabled";
 
 impl BpfStats {
-    fn enable() -> Self {
+    /// Switches them on.
+    pub fn enable() -> Self {
         let before = fs::read_to_string(BPF_STATS).ok();
         // Where it cannot be switched on the report has no such lines.
         let _ = fs::write(BPF_STATS, "1");

@@ -4,6 +4,7 @@
 //! with the smallest and the largest beside it; nothing here passes or fails.
 
 mod agent;
+mod network;
 mod peer;
 mod report;
 mod workload;
@@ -34,6 +35,12 @@ enum What {
         #[arg(long, default_value_t = 100_000)]
         rate: u64,
     },
+    /// Connections: ratios, nanoseconds per program
+    Network {
+        /// Interleaved rounds of each ratio
+        #[arg(long, default_value_t = 9)]
+        rounds: usize,
+    },
     /// One measurement in a process of its own
     #[command(hide = true)]
     Workload { name: workload::Workload, count: u64, rate: u64 },
@@ -45,6 +52,7 @@ enum What {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         What::Kernel { rounds, seconds, rate } => kernel(rounds, seconds, rate),
+        What::Network { rounds } => network::network(rounds),
         What::Workload { name, count, rate } => {
             workload::run(name, count, rate).map(|nanos| println!("{nanos}"))
         }

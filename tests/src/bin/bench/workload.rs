@@ -34,6 +34,10 @@ pub enum Workload {
     TrackedStream,
     /// Calls at a fixed rate to a watched server that only reads.
     Paced,
+    /// Connections to this host.
+    Connections,
+    /// `connect` of a UDP socket.
+    Datagrams,
 }
 
 impl Workload {
@@ -46,6 +50,8 @@ impl Workload {
             Self::TrackedSocket => "tracked-socket",
             Self::TrackedStream => "tracked-stream",
             Self::Paced => "paced",
+            Self::Connections => "connections",
+            Self::Datagrams => "datagrams",
         }
     }
 }
@@ -73,6 +79,8 @@ pub fn run(workload: Workload, count: u64, rate: u64) -> Result<f64> {
         Workload::TrackedSocket => Line::sockets(Kind::Echo)?.ping_pong(count),
         Workload::TrackedStream => Line::pipes(Kind::Sink)?.stream(count),
         Workload::Paced => Line::pipes(Kind::Sink)?.paced(count, rate),
+        Workload::Connections => crate::network::connections(count),
+        Workload::Datagrams => crate::network::datagrams(count),
     }
 }
 

@@ -1,0 +1,92 @@
+//! What judging connections costs.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::time::Instant;
+
+use anyhow::Result;
+
+use crate::agent::{Agent, BpfStats, Sink, programs};
+use crate::measure;
+use crate::report;
+use crate::workload::Workload;
+
+/// Rules on whole addresses, and as many on blocks of them.
+const RULES: usize = 5_000;
+/// Connections of one measurement.
+const COUNT: u64 = 20_000;
+
+/// Connections to this host: connect, accept, close.
+pub fn connections(count: u64) -> Result<f64> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let address = listener.local_addr()?;
+    let start = Instant::now();
+    for _ in 0..count {
+        let client = TcpStream::connect(address)?;
+        let (server, _) = listener.accept()?;
+        // The client's end first would leave its port in use for a minute.
+        drop(server);
+        drop(client);
+    }
+    Ok(start.elapsed().as_nanos() as f64 / count as f64)
+}
+
+/// `connect` of a UDP socket, which does nothing but choose an address.
+pub fn datagrams(count: u64) -> Result<f64> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let start = Instant::now();
+    for _ in 0..count {
+        socket.connect((Ipv4Addr::LOCALHOST, 9))?;
+    }
+    Ok(start.elapsed().as_nanos() as f64 / count as f64)
+}
+
+/// A configuration of many rules, none of which is about what is measured.
+fn rules() -> String {
+    let mut text = String::from("network:\n  deny:\n");
+    for number in 0..RULES {
+        let (high, low) = (number / 250, number % 250);
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "    - 10.{high}.{low}.1:443\n    - 172.{}.{low}.0/24", 16 + high);
+    }
+    text + "enforcement: { network: deny }\n"
+}
+
+/// Ratios of loaded to unloaded, and nanoseconds of each program.
+pub fn network(rounds: usize) -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let config = directory.path().join("config.yaml");
+    fs::write(&config, rules())?;
+    let args = ["--config", &config.display().to_string()].map(str::to_owned);
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let plan = [(Workload::Connections, 1.03), (Workload::Datagrams, 2.0)];
+    let (mut unloaded, mut loaded) = (vec![Vec::new(); plan.len()], vec![Vec::new(); plan.len()]);
+    for round in 1..=rounds {
+        eprintln!("round {round} of {rounds} …");
+        for (slot, (workload, _)) in plan.iter().enumerate() {
+            unloaded[slot].push(measure(*workload, COUNT)?);
+        }
+        let agent = Agent::start(&args, Sink::Nowhere)?;
+        for (slot, (workload, _)) in plan.iter().enumerate() {
+            loaded[slot].push(measure(*workload, COUNT)?);
+        }
+        agent.stop()?;
+    }
+    report::heading(&format!("cost of judging connections, {} rules loaded: loaded / unloaded", 2 * RULES));
+    for (slot, (workload, target)) in plan.iter().enumerate() {
+        report::ratio(workload.name(), &unloaded[slot], &loaded[slot], *target);
+    }
+    report::heading(
+        "programs, from the kernel's statistics (target: 250 ns for an address that no rule names)",
+    );
+    let stats = BpfStats::enable();
+    let agent = Agent::start(&args, Sink::File)?;
+    measure(Workload::Connections, COUNT)?;
+    measure(Workload::Datagrams, COUNT)?;
+    // Counters are read once a second.
+    std::thread::sleep(std::time::Duration::from_millis(1_500));
+    let directory = agent.stop()?;
+    drop(stats);
+    programs(&directory)
+}
