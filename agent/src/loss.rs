@@ -29,6 +29,10 @@ const WATCHED: &[(&str, &str)] = &[
         "a process descends from more servers than are remembered: the rules of one of them do not hold for it",
     ),
     (
+        "departed_evicted",
+        "too many servers have ended: what processes that some left behind connect to is not said to be theirs",
+    ),
+    (
         "network_names_unanswered",
         "names in rules on addresses could not be resolved: the addresses they had still count",
     ),

@@ -388,6 +388,7 @@ impl Agent {
         }
         let pids: HashSet<u32> = census.holders.iter().map(|holder| holder.pid).collect();
         self.kernel.prune(&pids, census.began_ns);
+        self.kernel.forget_servers();
     }
 
     fn say(&mut self, body: EventBody) {

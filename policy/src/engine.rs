@@ -79,6 +79,7 @@ pub struct Engine {
     turn: Option<String>,
     memory: memory::Memory,
     destinations: network::Destinations,
+    departed: network::Departed,
     /// What is due when; entries that no longer hold are skipped.
     due: BTreeSet<(Timestamp, Due)>,
     scratch: String,
@@ -120,6 +121,7 @@ impl Engine {
             turn: None,
             memory: memory::Memory::default(),
             destinations: network::Destinations::default(),
+            departed: network::Departed::default(),
             due: BTreeSet::new(),
             scratch: String::new(),
         }

@@ -204,3 +204,26 @@ fn a_server_that_must_not_connect_does_not() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn what_a_server_leaves_behind_is_held_to_its_rules() -> Result<()> {
+    let listener = Listener::start()?;
+    let to = listener.at(Ipv4Addr::LOCALHOST);
+    let (_directory, config) = configured(
+        "servers: [{ id: dialer, command: dialing-server, egress: none }]\nenforcement: { network: deny }\n",
+    )?;
+    let agent = Agent::start(&["--config", &config])?;
+    let mut peer = Peer::start(Wiring::Pipes, &mut server("dialing-server"))?;
+    peer.ask(&initialize(1))?;
+    let connection = agent.connection_of_server(peer.pid())?;
+    let report = dial(&mut peer, 2, "heir", to)?;
+    peer.close()?;
+    agent.wait_for("the server's end", |event| is(event, "mcp_server_exited"))?;
+    let event = agent.wait_for("the attempt", |event| is(event, "mcp_server_egress"))?;
+    let found = json!([event["connection"], event["server_id"], event["action"], event["enforced"]]);
+    ensure!(found == json!([connection, "dialer", "block", true]), "{event}");
+    fs::remove_dir_all(report).context("the process that was left behind wrote no report")?;
+    ensure!(listener.accepted() == 0, "it got through");
+    agent.stop()?;
+    Ok(())
+}

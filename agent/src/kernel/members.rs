@@ -29,6 +29,12 @@ impl Members {
             let _ = self.0.insert(pid, member, 0);
         }
     }
+
+    /// The connections that processes belong to, one for each.
+    pub fn connections(&self) -> impl Iterator<Item = ConnectionId> {
+        let members = self.0.iter().filter_map(Result::ok);
+        members.flat_map(|(_, member)| member.connections).filter(|id| *id != 0)
+    }
 }
 
 /// What follows for those that descend from the known ones, who stay what they are.

@@ -10,6 +10,7 @@ pub mod surroundings;
 mod table;
 
 use std::{
+    collections::HashSet,
     fs::File,
     os::fd::{AsFd as _, AsRawFd as _},
     path::Path,
@@ -164,6 +165,8 @@ pub struct Kernel {
     adopt: Array<MapData, u32>,
     members: Members,
     addresses: Addresses,
+    /// Servers without a connection or a process, when they were last looked for.
+    unclaimed: HashSet<u64>,
     attached: Vec<String>,
     blind_spots: Vec<String>,
 }
@@ -190,6 +193,7 @@ impl Kernel {
             adopt: take(&mut ebpf, "ADOPT")?,
             members: Members::take(&mut ebpf)?,
             addresses: Addresses::take(&mut ebpf)?,
+            unclaimed: HashSet::new(),
             attached,
             blind_spots: blind_spots.iter().map(|(place, why)| format!("{place}: {why}")).collect(),
             ebpf,
@@ -280,10 +284,9 @@ impl Kernel {
         &mut self.addresses
     }
 
-    /// Stops watching a connection and forgets its channels.
+    /// Stops watching a connection and forgets its channels. That it is a server's, if it is, stays known for the
+    /// processes that the server leaves behind: see [`Kernel::forget_servers`].
     pub fn remove(&mut self, id: u64) {
-        // Whether it is known there or not: what was confirmed must not stay.
-        let _ = self.confirmed.remove(&id);
         let Ok(entry) = self.connections.get(&id, 0) else { return };
         for key in keys(&entry) {
             remove_roles(&mut self.channels, &key, id);
@@ -291,8 +294,27 @@ impl Kernel {
         let _ = self.connections.remove(&id);
     }
 
+    /// Forgets servers that have neither a connection nor a process any more.
+    ///
+    /// A process that is made while the table is read may be missed, and its parent be gone by then: what is not found
+    /// twice is gone.
+    pub fn forget_servers(&mut self) {
+        let confirmed: HashSet<u64> = self.confirmed.keys().filter_map(Result::ok).collect();
+        let mut unclaimed: HashSet<u64> =
+            confirmed.into_iter().filter(|id| self.connections.get(id, 0).is_err()).collect();
+        if !unclaimed.is_empty() {
+            for id in self.members.connections() {
+                unclaimed.remove(&id);
+            }
+        }
+        for id in unclaimed.intersection(&self.unclaimed) {
+            let _ = self.confirmed.remove(id);
+        }
+        self.unclaimed = unclaimed;
+    }
+
     /// Stops watching processes that hold no channel: `known_at` is when the census began (boot time, ns).
-    pub fn prune(&mut self, holders: &std::collections::HashSet<u32>, known_at: u64) {
+    pub fn prune(&mut self, holders: &HashSet<u32>, known_at: u64) {
         let is_stale = |(pid, since): &(u32, u64)| *since < known_at && !holders.contains(pid);
         let stale: Vec<u32> = self.processes.entries().filter(is_stale).map(|(pid, _)| pid).collect();
         for pid in stale {

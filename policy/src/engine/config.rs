@@ -247,4 +247,6 @@ counters! { Counters {
     egress,
     /// Destinations of servers that were not remembered since there were too many; each sight of one is a first one.
     destinations_overflow,
+    /// Servers that have ended whose processes, where any live on, are nobody's now.
+    departed_evicted,
 }}

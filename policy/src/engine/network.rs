@@ -1,6 +1,6 @@
 //! What is said of connections that processes open.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 
 use super::connection::Connection;
@@ -42,19 +42,54 @@ impl Destinations {
     }
 }
 
+/// Servers that have ended. Processes that they started may live on, and are theirs.
+#[derive(Debug, Default)]
+pub(super) struct Departed(BTreeMap<ConnectionId, (Place, User)>);
+
+impl Departed {
+    /// Most of them. The oldest are forgotten first: numbers of connections only grow.
+    pub(super) const MOST: usize = 4_096;
+}
+
 impl Engine {
+    /// Remembers a server whose connection is about to be forgotten.
+    pub(super) fn depart(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get(&id).filter(|known| !known.is_candidate()) else {
+            return;
+        };
+        let user = connection.account.user;
+        if let Some(place) = self.place(id) {
+            self.departed.0.insert(id, (place, user));
+        }
+        if self.departed.0.len() > Departed::MOST {
+            self.departed.0.pop_first();
+            self.counters.departed_evicted += 1;
+        }
+    }
+
+    /// The server of a connection, whether or not it has ended, and its user. `None` of a candidate.
+    fn server_of(&self, id: ConnectionId) -> Option<(Place, User)> {
+        match self.connections.get(&id) {
+            Some(connection) if connection.is_candidate() => None,
+            Some(connection) => Some((self.place(id)?, connection.account.user)),
+            None => self.departed.0.get(&id).cloned(),
+        }
+    }
+
     pub(super) fn connect(&mut self, connect: Connect, out: &mut Vec<Output>) {
         self.counters.connects += 1;
         let denied = connect.verdict == Verdict::Deny;
         self.counters.connects_denied += u64::from(denied);
-        let of_server = connect.connection.filter(|id| self.connections.contains_key(id));
         // What may become a server is none yet, and no server's rules hold for it: that it is denied is said at once.
-        let server = of_server.and_then(|id| self.connections.get(&id)).filter(|known| !known.is_candidate());
-        if connect.server.is_some() || denied && server.is_none() {
+        let of_server = connect.connection.and_then(|id| self.server_of(id));
+        if connect.server.is_some() || denied && of_server.is_none() {
             let (server_id, server_type) = connect.server.clone().unzip();
             out.push(Output::Event(Event {
                 timestamp: connect.time,
-                session_id: self.session_of(of_server, &connect),
+                session_id: match &of_server {
+                    Some((place, _)) => Some(place.session.clone()),
+                    None => self.session_of(&connect),
+                },
                 server_id,
                 server_type,
                 via: Vec::new(),
@@ -62,22 +97,27 @@ impl Engine {
                 body: NetworkConnection { connecting: connecting(&connect) }.into(),
             }));
         }
-        let Some(id) = of_server else { return };
-        match self.connections.get_mut(&id) {
-            Some(connection) if connection.is_candidate() => {
-                if !connection.keep_connect(connect, &self.config.limits) {
-                    self.counters.candidate_overflow += 1;
-                }
-            }
-            _ => self.egress(id, connect, out),
+        if let Some((place, user)) = of_server {
+            return self.egress(place, user, connect, out);
+        }
+        let candidate = connect.connection.and_then(|id| self.connections.get_mut(&id));
+        if let Some(candidate) = candidate
+            && !candidate.keep_connect(connect, &self.config.limits)
+        {
+            self.counters.candidate_overflow += 1;
+        }
+    }
+
+    /// Says what waited until a candidate became a server.
+    pub(super) fn kept_connect(&mut self, id: ConnectionId, connect: Connect, out: &mut Vec<Output>) {
+        if let Some((place, user)) = self.server_of(id) {
+            self.egress(place, user, connect, out);
         }
     }
 
     /// Says that a server connects to something.
-    pub(super) fn egress(&mut self, id: ConnectionId, connect: Connect, out: &mut Vec<Output>) {
-        let Some(place) = self.place(id) else { return };
+    fn egress(&mut self, place: Place, user: User, connect: Connect, out: &mut Vec<Output>) {
         let Place { server, .. } = &place;
-        let user = self.connections.get(&id).and_then(|connection| connection.account.user);
         let destination = (connect.address.to_canonical(), connect.port, connect.protocol);
         let (first_seen, known) = self.destinations.add((user, server.clone()), destination);
         self.counters.destinations_overflow += u64::from(!known);
@@ -92,12 +132,9 @@ impl Engine {
         self.say(place, connect.time, egress, out);
     }
 
-    /// The session that a connect belongs to: of the server whose process it is, else of the client that the process or
-    /// the nearest of its parents is; who speaks to a declared server is a client.
-    fn session_of(&self, server: Option<ConnectionId>, connect: &Connect) -> Option<SessionId> {
-        if let Some(connection) = server.and_then(|id| self.connections.get(&id)) {
-            return Some(self.session(connection));
-        }
+    /// The session that the connect of no server's process belongs to: of the client that the process or the nearest of
+    /// its parents is; who speaks to a declared server is a client.
+    fn session_of(&self, connect: &Connect) -> Option<SessionId> {
         let process = &connect.process;
         let client = |connection: &Connection| {
             let client = connection.client.as_ref()?;

@@ -293,7 +293,7 @@ impl Engine {
                     self.frame(seen, &bytes, out);
                 }
                 Waiting::Gap { time, gap } => self.say_of(id, time, gap, out),
-                Waiting::Connect(connect) => self.egress(id, *connect, out),
+                Waiting::Connect(connect) => self.kept_connect(id, *connect, out),
             }
         }
     }
@@ -381,6 +381,7 @@ impl Engine {
 
     /// Forgets a connection and all that hangs on it.
     pub(super) fn forget(&mut self, id: ConnectionId) {
+        self.depart(id);
         let Some(mut connection) = self.connections.remove(&id) else { return };
         self.processes.retain(|pid, owner| *owner != id || !connection.live.contains(pid));
         self.memory.close(std::mem::take(&mut connection.account));

@@ -1,6 +1,7 @@
 //! An MCP server that connects to where it is told to: by itself, through a child, or through one that nobody's child is.
 
 use std::io::Write as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -35,7 +36,7 @@ fn main() -> Result<()> {
                 "properties": {
                     "way": {"type": "string"},
                     "address": {"type": "string"},
-                    "who": {"enum": ["server", "child", "orphan"]},
+                    "who": {"enum": ["server", "child", "orphan", "heir"]},
                 },
                 "required": ["way", "address", "who"],
             },
@@ -56,27 +57,25 @@ fn call(arguments: &Value) -> Result<String, String> {
                     Command::new(std::env::current_exe()?).args(["--once", &way, &address]).output()?;
                 Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
             }
+            "heir" => {
+                let directory = tempfile::tempdir()?.keep();
+                leave(&way, &address, HEIR_SECONDS, &directory.join("report"))?;
+                Ok(directory.display().to_string())
+            }
             _ => orphan(&way, &address),
         }
     };
     dial().map_err(|error| format!("{error:#}"))
 }
 
+/// How long a process that is to outlive the server waits.
+const HEIR_SECONDS: &str = "2";
+
 /// A grandchild in a session of its own, whose parent ends before it connects.
 fn orphan(way: &str, address: &str) -> Result<String> {
     let directory = tempfile::tempdir()?;
     let report = directory.path().join("report");
-    let script = r#"(setsid sh -c 'sleep 0.2; "$0" --once "$1" "$2" > "$3.part"; mv "$3.part" "$3"' "$0" "$1" "$2" "$3" &)"#;
-    let status = Command::new("sh")
-        .args(["-c", script])
-        .arg(std::env::current_exe()?)
-        .args([way, address])
-        .arg(&report)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()?;
-    anyhow::ensure!(status.success(), "the shell ended with {status}");
+    leave(way, address, "0.2", &report)?;
     for _ in 0..1_000 {
         if let Ok(text) = std::fs::read_to_string(&report) {
             return Ok(text.trim().to_owned());
@@ -84,4 +83,21 @@ fn orphan(way: &str, address: &str) -> Result<String> {
         std::thread::sleep(Duration::from_millis(20));
     }
     anyhow::bail!("the grandchild said nothing")
+}
+
+/// Starts one that connects after some seconds and writes what came of it to `report`.
+fn leave(way: &str, address: &str, seconds: &str, report: &Path) -> Result<()> {
+    let script = r#"(setsid sh -c 'sleep "$4"; "$0" --once "$1" "$2" > "$3.part"; mv "$3.part" "$3"' "$0" "$1" "$2" "$3" "$4" &)"#;
+    let status = Command::new("sh")
+        .args(["-c", script])
+        .arg(std::env::current_exe()?)
+        .args([way, address])
+        .arg(report)
+        .arg(seconds)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()?;
+    anyhow::ensure!(status.success(), "the shell ended with {status}");
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! Connections that processes open: whose they are, and what is said of them.
 
 use super::*;
-use crate::engine::network::Destinations;
+use crate::engine::network::{Departed, Destinations};
 use crate::event::{Family, Protocol, ServerType};
 use crate::network::Verdict;
 
@@ -186,6 +186,31 @@ fn connects_of_a_candidate_wait() {
     assert_eq!(bench.booked(), bench.engine.memory.bytes());
     bench.c2s(3, HELLO);
     assert_eq!(bench.said().iter().filter(|line| line.contains("egress")).count(), 64);
+}
+
+/// A process that a server left behind is the server's still.
+#[test]
+fn what_a_server_leaves_behind_is_its_own() {
+    let mut bench = Bench::new();
+    bench.exec(1, 10, "npx mcp-server-git", 5);
+    bench.c2s(1, HELLO);
+    bench.said();
+    let expected = ["1 mcp-server-git egress 1.2.3.4:443 Block High first"];
+    bench.close(1);
+    bench.said();
+    assert_eq!(bench.connect(Some(1), connect("1.2.3.4 443", Verdict::Deny, 12, &[1])), expected);
+
+    // As many servers as are remembered.
+    for id in 2..2 + Departed::MOST as u64 {
+        let (connection, time) = (ConnectionId(id), Timestamp(bench.now));
+        let (session, server) = (SessionId("s".into()), ServerId("server".into()));
+        bench.input(Input::Open { connection, time, session, server });
+        bench.close(id);
+    }
+    bench.said();
+    let expected = ["0 - connects to 1.2.3.4:443 Block"];
+    assert_eq!(bench.connect(Some(1), connect("1.2.3.4 443", Verdict::Deny, 12, &[1])), expected);
+    assert_eq!(bench.engine.counters().departed_evicted, 1);
 }
 
 #[test]
