@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
-use aho_corasick::{AhoCorasick, AhoCorasickBuilder};
+use aho_corasick::{AhoCorasick, AhoCorasickBuilder, MatchKind};
 
 use super::view::{Mapped, View};
 use crate::event::Form;
@@ -48,7 +48,11 @@ impl ToolNames {
     fn automaton(&self) -> Option<&AhoCorasick> {
         let build = || {
             let names = self.names.iter().map(|name| name.as_bytes());
-            let built = AhoCorasickBuilder::new().ascii_case_insensitive(true).build(names);
+            // The longest that begins first: one name can stand inside of another.
+            let built = AhoCorasickBuilder::new()
+                .ascii_case_insensitive(true)
+                .match_kind(MatchKind::LeftmostLongest)
+                .build(names);
             built.ok().filter(|_| !self.names.is_empty())
         };
         self.automaton.get_or_init(build).as_ref()
@@ -123,13 +127,16 @@ mod tests {
 
     #[test]
     fn a_tool_is_commanded_where_it_is_called_for() {
-        let names = ToolNames::new(["send_email", "read", "fs.read", "of"]);
+        let names = ToolNames::new(["send_email", "resend_emails", "send", "read", "fs.read", "of"]);
         for (text, expected) in [
+            ("call resend_emails", 1),
+            ("call send", 1),
             ("now call send_email", 1),
             ("use the `send_email` tool", 1),
             ("Use the tool \"Send_Email\"", 1),
             ("send_email was used", 0),
-            ("call resend_emails", 0),
+            ("call presend_email", 0),
+            ("call send_emailing", 0),
             ("run fs.read and use read", 2),
             ("part of it", 0),
         ] {
