@@ -37,6 +37,10 @@ const WATCHED: &[(&str, &str)] = &[
         "names in rules on addresses could not be resolved: the addresses they had still count",
     ),
     ("network_name_addresses_refused", "a name has too many addresses: rules do not hold for some of them"),
+    (
+        "network_closings_failed",
+        "connections that are open to denied addresses could not be looked for: they live on",
+    ),
     ("network_tables_refused", "rules on addresses could not be installed: those of before still count"),
     (
         "capture_malformed_records",

@@ -1,14 +1,12 @@
 //! `mcpwarden run`: the ring is drained into the policy core, what comes out is carried out.
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    path::PathBuf,
-    time::Duration,
-};
+mod counters;
+
+use std::{collections::HashSet, path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use aya::maps::{MapData, RingBuf};
-use mcpwarden_abi::{self as abi, Counter};
+use mcpwarden_abi as abi;
 use mcpwarden_policy::{
     Engine, Event, EventBody, Input, Timestamp,
     event::{AgentStarted, AgentStopped},
@@ -32,7 +30,7 @@ use crate::{
         surroundings,
     },
     loss::LossWatch,
-    network::Network,
+    network::{Network, News},
     output::{Format, Writer},
     process,
 };
@@ -215,9 +213,7 @@ impl Agent {
                     self.counted = done;
                     self.read_ns = boot_ns();
                 }
-                answers = self.network.answers() => {
-                    self.network.answered(answers, self.kernel.addresses(), &self.clock);
-                }
+                news = self.network.news() => self.hear(news),
                 () = tokio::time::sleep_until(deadline) => {
                     let now = tokio::time::Instant::now();
                     self.tick();
@@ -248,6 +244,17 @@ impl Agent {
         };
         self.end(ring, reason, &mut interrupt, &mut terminate).await;
         Ok(())
+    }
+
+    /// Takes in what the network was asked.
+    fn hear(&mut self, news: News) {
+        match news {
+            News::Answers(answers) => self.network.answered(answers, self.kernel.addresses(), &self.clock),
+            News::Closed(closed) => {
+                closed.into_iter().for_each(|one| self.say(one.into()));
+                self.network.close(&self.clock);
+            }
+        }
     }
 
     /// Has the kernel half register servers that already run.
@@ -451,49 +458,5 @@ impl Agent {
         }
         self.say(EventBody::AgentStopped(AgentStopped { reason: reason.into(), counters }));
         let _ = tokio::time::timeout_at(until, self.flush(interrupt, terminate)).await;
-    }
-
-    /// Everything that is counted anywhere, by name.
-    fn counters(&self) -> BTreeMap<String, u64> {
-        let capture = self.capture.counters();
-        let kernel = |counter| self.kernel.counter(counter);
-        let mut counters = self.engine.counters_by_name();
-        let mut add = |name: &str, value: u64| counters.insert(name.to_owned(), value);
-        add("censuses_failed", self.censuses_failed);
-        add("tasks_skipped", self.tasks_skipped);
-        add("capture_records", capture.records);
-        add("capture_bytes", capture.bytes);
-        add("capture_malformed_records", capture.malformed_records);
-        add("capture_missing_bytes", capture.missing_bytes);
-        add("capture_memory_refused_frames", capture.memory_refused_frames);
-        add("capture_memory_refused_bytes", capture.memory_refused_bytes);
-        add("capture_connections_refused", capture.connections_refused);
-        add("capture_execs_not_awaited", capture.execs_not_awaited);
-        add("kernel_ring_full_records", kernel(Counter::RingFullRecords));
-        add("kernel_ring_full_bytes", kernel(Counter::RingFullBytes));
-        add("kernel_ring_full_facts", kernel(Counter::RingFullFacts));
-        add("kernel_connections_refused", kernel(Counter::ConnectionsRefused));
-        add("kernel_channels_refused", kernel(Counter::ChannelsRefused));
-        add("kernel_processes_refused", kernel(Counter::ProcessesRefused));
-        add("kernel_suspect_bytes", kernel(Counter::SuspectBytes));
-        add("kernel_unreadable_bytes", kernel(Counter::UnreadableBytes));
-        add("kernel_io_uring_untold", kernel(Counter::IoUringUntold));
-        let network = self.network.counters();
-        add("network_names_unanswered", network.names_unanswered);
-        add("network_name_addresses_refused", network.name_addresses_refused);
-        add("network_tables_refused", network.tables_refused);
-        add("network_judged_by_forgotten", network.judged_by_forgotten);
-        add("kernel_connects_untold", kernel(Counter::ConnectsUntold));
-        add("kernel_members_refused", kernel(Counter::MembersRefused));
-        add("kernel_memberships_cut", kernel(Counter::MembershipsCut));
-        add("kernel_messages_repeated", kernel(Counter::MessagesRepeated));
-        add("kernel_missed_runs", self.programs.iter().map(|program| program.missed_runs).sum());
-        for program in &self.programs {
-            if program.runs > 0 {
-                add(&format!("program_runs_{}", program.name), program.runs);
-                add(&format!("program_ns_{}", program.name), program.nanoseconds);
-            }
-        }
-        counters
     }
 }

@@ -23,7 +23,7 @@ pub use judgement::{
     Action, CrossServerBlocked, Decided, DefinitionChanged, Detected, ListChanged, ListKind, RelatedCall,
     RequestBlocked, RequestWarned, Subject, ToolChanged, ToolRemoved,
 };
-pub use network::{Connecting, Family, NetworkConnection, Protocol, ServerEgress};
+pub use network::{Connecting, Family, NetworkClosed, NetworkConnection, Protocol, ServerEgress};
 pub use server::{
     Identity, MatchedBy, PerDirection, ProcessInfo, ServerExited, ServerInitialized, ServerStarted,
 };
@@ -180,6 +180,8 @@ bodies! {
     Message = "mcp_message",
     /// Somebody connects to a declared server, or to what is denied.
     NetworkConnection = "mcp_network_connection",
+    /// Connections that were open to what became denied were closed.
+    NetworkClosed = "mcp_network_closed",
     /// A process of a server connects to something.
     ServerEgress = "mcp_server_egress",
     /// A server ended.

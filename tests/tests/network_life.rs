@@ -1,7 +1,8 @@
 //! Connections beside others, and while things change: other programs, cgroups, network namespaces, names, tables.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,6 +19,7 @@ use mcpwarden_tests::patience::patience;
 use mcpwarden_tests::places;
 use mcpwarden_tests::programs;
 use nix::sys::signal::Signal;
+use serde_json::json;
 use tempfile::TempDir;
 
 fn configured(text: &str) -> Result<(TempDir, String)> {
@@ -207,6 +209,47 @@ fn a_name_is_followed_and_no_connection_is_judged_by_half_a_table() -> Result<()
     })?;
     let (wrong, tried) = (wrong.into_inner(), tried.into_inner());
     ensure!(wrong == 0 && tried > 1_000, "{wrong} of {tried} were judged wrongly");
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn what_is_open_to_a_denied_address_is_closed() -> Result<()> {
+    // A client's and a server's end of TCP, and a UDP socket, to each of two ports.
+    let open = || -> Result<_> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let to = listener.local_addr()?;
+        let client = TcpStream::connect(to)?;
+        client.set_read_timeout(Some(patience(Duration::from_secs(10))))?;
+        let (server, _) = listener.accept()?;
+        let datagrams = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        datagrams.connect(to)?;
+        Ok((to, client, server, datagrams))
+    };
+    let (denied, mut client, _server, datagrams) = open()?;
+    let (_, mut other_client, mut other_server, other_datagrams) = open()?;
+    let (_directory, config) = denying("127.0.0.1", denied.port(), "")?;
+    let agent = Agent::start(&["--config", &config])?;
+    for protocol in ["tcp", "udp"] {
+        let event = agent.wait_for(&format!("the end of {protocol}"), |event| {
+            is(event, "mcp_network_closed") && event["protocol"] == protocol
+        })?;
+        let found = json!([event["remote_addr"], event["closed"], event["left"]]);
+        ensure!(found == json!([denied.to_string(), 1, 0]), "{event}");
+        ensure!(event["reason"].as_str().is_some_and(|why| why.starts_with("network.deny[0]")), "{event}");
+    }
+    let error = client.read(&mut [0]).err().context("it still reads")?;
+    ensure!(error.raw_os_error() == Some(libc::ECONNABORTED), "{error}");
+    let error = datagrams.send(b"x").err().context("it still sends")?;
+    ensure!(error.raw_os_error() != Some(libc::ECONNREFUSED), "{error}");
+    other_server.write_all(b"x")?;
+    other_client.read_exact(&mut [0])?;
+    // Nobody listens there, which is an answer, too.
+    let answer = other_datagrams.send(b"x");
+    ensure!(
+        answer.as_ref().err().is_none_or(|error| error.raw_os_error() == Some(libc::ECONNREFUSED)),
+        "{answer:?}"
+    );
     agent.stop()?;
     Ok(())
 }

@@ -2,10 +2,12 @@
 
 mod names;
 mod resolver;
+mod sockets;
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     net::{IpAddr, Ipv6Addr, SocketAddr},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -16,7 +18,7 @@ use mcpwarden_abi::{
 use mcpwarden_policy::{
     Connect, ConnectionId, Process, ServerId,
     config::{AllowDeny, Config, NetworkNamespace},
-    event::{Family, Protocol},
+    event::{Family, NetworkClosed, Protocol},
     network::{Block, Entry, NetworkRules, Table, TableFull, Verdict, names_of},
 };
 use nix::libc;
@@ -60,6 +62,8 @@ pub struct NetworkCounters {
     pub name_addresses_refused: u64,
     /// Tables that were not installed: the one before still counts.
     pub tables_refused: u64,
+    /// How often what was open to denied addresses could not be looked for.
+    pub closings_failed: u64,
     /// Connections that were judged by a table that is forgotten: their rule cannot be told.
     pub judged_by_forgotten: u64,
 }
@@ -73,7 +77,11 @@ pub struct Network {
     flags: u32,
     netns_cookie: u64,
     /// By generation, the latest last.
-    tables: VecDeque<(u32, Table)>,
+    tables: VecDeque<(u32, Arc<Table>)>,
+    /// Sockets that are being looked for, open to what the latest table denies.
+    closing: Option<JoinHandle<std::io::Result<Vec<NetworkClosed>>>>,
+    /// The generation for which they were looked for last.
+    closed_for: u32,
     /// Names that are being asked for.
     asking: Option<JoinHandle<Vec<(String, Answer)>>>,
     known: HashMap<(u32, u64), Process>,
@@ -103,6 +111,8 @@ impl Network {
             flags,
             netns_cookie: netns_cookie().map_err(NetworkError::Namespace)?,
             tables: VecDeque::new(),
+            closing: None,
+            closed_for: 0,
             asking: None,
             known: HashMap::new(),
             counters: NetworkCounters::default(),
@@ -139,7 +149,8 @@ impl Network {
                 if self.tables.len() >= GENERATIONS {
                     self.tables.pop_front();
                 }
-                self.tables.push_back((generation, table));
+                self.tables.push_back((generation, Arc::new(table)));
+                self.close(clock);
                 Ok(())
             }
             Err(error) => {
@@ -147,6 +158,39 @@ impl Network {
                 Err(error)
             }
         }
+    }
+
+    /// Begins to close what is open to what the latest table denies, unless that was done or the same is still being
+    /// done for the table before.
+    pub fn close(&mut self, clock: &Clock) {
+        let Some((generation, table)) = self.tables.back() else { return };
+        if self.closing.is_some() || self.closed_for == *generation {
+            return;
+        }
+        self.closed_for = *generation;
+        let denies = |entry: &Entry| entry.set == 0 && (entry.enforced || entry.blocked_until.is_some());
+        if !table.entries().iter().any(denies) {
+            return;
+        }
+        let (table, now, any) = (Arc::clone(table), clock.now(), self.flags & abi::NETWORK_ANY_NETNS != 0);
+        self.closing = Some(tokio::task::spawn_blocking(move || {
+            let judge = |ip: IpAddr, port: u16, own: bool| {
+                let elsewhere = ip.is_loopback() && !own && !any;
+                (!elsewhere)
+                    .then(|| table.look_up(None, ip, port, now))
+                    .filter(|judgement| judgement.enforced)
+            };
+            let found = sockets::destroy(|ip, port, own| judge(ip, port, own).is_some())?;
+            let said = found.into_iter().map(|((address, protocol), outcome)| NetworkClosed {
+                remote_addr: address.to_string(),
+                protocol,
+                closed: outcome.closed,
+                left: outcome.left,
+                reason: judge(address.ip(), address.port(), true)
+                    .and_then(|judgement| table.reason(None, judgement)),
+            });
+            Ok(said.collect())
+        }));
     }
 
     /// Says on standard error what was not said with the table before.
@@ -172,13 +216,21 @@ impl Network {
         }
     }
 
-    /// Waits for the names that are being asked for; for ever where none are.
-    pub async fn answers(&mut self) -> Vec<(String, Answer)> {
-        let Some(asking) = &mut self.asking else { return std::future::pending().await };
-        let answers = asking.await;
-        self.asking = None;
-        // It ends before it is done only where the runtime ends.
-        answers.unwrap_or_default()
+    /// Waits for what was asked for; for ever where nothing was.
+    pub async fn news(&mut self) -> News {
+        tokio::select! {
+            // They end before they are done only where the runtime ends.
+            answers = finished(&mut self.asking) => News::Answers(answers.unwrap_or_default()),
+            closed = finished(&mut self.closing) => match closed {
+                Some(Ok(closed)) => News::Closed(closed),
+                Some(Err(error)) => {
+                    anstream::eprintln!("network: what is open to denied addresses cannot be closed: {error}");
+                    self.counters.closings_failed += 1;
+                    News::Closed(Vec::new())
+                }
+                None => News::Closed(Vec::new()),
+            },
+        }
     }
 
     /// Takes in what names have, and installs a table where that changes anything.
@@ -275,6 +327,22 @@ impl Network {
         self.known.insert(key, process.clone());
         process
     }
+}
+
+/// What was asked for has come.
+pub enum News {
+    /// What names have.
+    Answers(Vec<(String, Answer)>),
+    /// What was open to denied addresses.
+    Closed(Vec<NetworkClosed>),
+}
+
+/// Waits for a task that runs, `None` where it did not end well; for ever where none runs.
+async fn finished<T>(task: &mut Option<JoinHandle<T>>) -> Option<T> {
+    let Some(running) = task else { return std::future::pending().await };
+    let result = running.await;
+    *task = None;
+    result.ok()
 }
 
 /// The place in a list that the kernel half counts from 1.

@@ -86,6 +86,7 @@ fn mark(body: &EventBody) -> (&'static str, Style) {
         EventBody::NetworkConnection(_) | EventBody::ServerEgress(_) => {
             ("connects", colour(AnsiColor::Yellow))
         }
+        EventBody::NetworkClosed(_) => ("CLOSED  ", colour(AnsiColor::Red)),
         EventBody::ServerExited(_) => ("exited  ", colour(AnsiColor::Magenta)),
         EventBody::CaptureGap(_) => ("GAP     ", colour(AnsiColor::Red)),
         EventBody::AgentLoss(_) => ("LOSS    ", colour(AnsiColor::Red)),
@@ -252,6 +253,12 @@ fn body(event: &Event, line: &mut Line) {
             }
         }
         EventBody::NetworkConnection(connection) => connecting(&connection.connecting, line),
+        EventBody::NetworkClosed(closed) => {
+            line.plain(&format!("  {} connections to {}", closed.closed, closed.remote_addr));
+            if closed.left > 0 {
+                line.plain(&format!("  {} could not be closed", closed.left));
+            }
+        }
         EventBody::ServerEgress(egress) => {
             connecting(&egress.connecting, line);
             if egress.first_seen {

@@ -232,9 +232,10 @@ pub(super) fn short(output: &Output) -> String {
             let Connecting { remote_addr, action, .. } = &egress.connecting;
             format!("egress {remote_addr} {action:?} {:?}{first}", egress.severity)
         }
-        EventBody::AgentStarted(_) | EventBody::AgentLoss(_) | EventBody::AgentStopped(_) => {
-            "agent".to_owned()
-        }
+        EventBody::AgentStarted(_)
+        | EventBody::AgentLoss(_)
+        | EventBody::AgentStopped(_)
+        | EventBody::NetworkClosed(_) => "agent".to_owned(),
     };
     format!("{connection} {server} {what}{via}")
 }

@@ -7,7 +7,7 @@ use super::{Action, Severity};
 use crate::ids::ServerId;
 
 /// What a connection speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Protocol {
     /// TCP, MPTCP included.
@@ -70,6 +70,22 @@ pub struct NetworkConnection {
     /// Who, where to, and what came of it.
     #[serde(flatten)]
     pub connecting: Connecting,
+}
+
+/// Connections that were open to what became denied were closed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct NetworkClosed {
+    /// Address and port: `1.2.3.4:443`, `[2001:db8::1]:443`.
+    pub remote_addr: String,
+    /// What they spoke.
+    pub protocol: Protocol,
+    /// So many were closed; who had them gets an error.
+    pub closed: u64,
+    /// So many could not be, and live on.
+    pub left: u64,
+    /// The rule that denies it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// A process of a stdio server (`server_id`), or one below it, connects to something.

@@ -289,6 +289,17 @@ fn examples() -> Vec<Event> {
             session_id: None,
             ..Event::agent(Timestamp(4), NetworkConnection { connecting: bare_connecting.clone() }.into())
         },
+        Event::agent(
+            Timestamp(5),
+            NetworkClosed {
+                remote_addr: "1.2.3.4:443".into(),
+                protocol: Protocol::Udp,
+                closed: 2,
+                left: 1,
+                reason: Some("network.deny[0] (1.2.3.4)".into()),
+            }
+            .into(),
+        ),
         about(egress.clone()),
         about(ServerEgress {
             connecting: bare_connecting,
