@@ -21,6 +21,10 @@ const WATCHED: &[(&str, &str)] = &[
         "connections were not told of: the ring is too small (capture.ring_bytes); they were judged all the same",
     ),
     (
+        "kernel_confirms_refused",
+        "too many servers at once: the rules of some on where they may connect do not hold, and long messages show as gaps",
+    ),
+    (
         "kernel_members_refused",
         "too many processes belong to servers: what some of them connect to is nobody's, and no server's rules hold",
     ),

@@ -42,11 +42,25 @@ pub fn complete(process: &mut Process) {
     }
 }
 
-/// Completes what tells one process from others on the machine: its executable and its cgroup.
-pub fn whereabouts(process: &mut Process) {
-    process.cgroup = process.cgroup_id.and_then(cgroup::path_of);
-    let Ok(entry) = procfs::process::Process::new(process.pid as i32) else { return };
-    process.executable = entry.exe().ok().map(|path| path.to_string_lossy().into_owned());
+/// The path of what a process runs now.
+pub fn executable(pid: u32) -> Option<String> {
+    let path = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    Some(path.to_string_lossy().into_owned())
+}
+
+/// The parents of a process, nearest first, as long as they live.
+pub fn ancestors(pid: u32) -> Vec<u32> {
+    let parent = |pid: &u32| {
+        let stat = procfs::process::Process::new(*pid as i32).ok()?.stat().ok()?;
+        Some(stat.ppid.unsigned_abs()).filter(|parent| *parent != 0)
+    };
+    std::iter::successors(parent(&pid), parent).take(mcpwarden_abi::ANCESTORS).collect()
+}
+
+/// When a process started, as coarse as the kernel tells it to everybody: what it tells us and what it tells them are
+/// then the same.
+pub fn coarse(start_ns: u64) -> u64 {
+    start_ns / tick_ns() * tick_ns()
 }
 
 /// Who the parent of each process is.
@@ -100,8 +114,7 @@ pub fn client(ancestors: &[u32], parent: Parent, is_fork: bool) -> Option<Proces
         },
         _ => Process {
             pid: *pid,
-            // As coarse as the other, so that both are the same client.
-            start_ns: parent.start_ns / tick_ns() * tick_ns(),
+            start_ns: coarse(parent.start_ns),
             uid: parent.uid,
             cgroup_id: parent.cgroup_id,
             ancestors: above.to_vec(),

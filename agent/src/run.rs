@@ -13,7 +13,7 @@ use mcpwarden_policy::{
 };
 use tokio::{
     io::{Interest, unix::AsyncFd},
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
     sync::mpsc,
     task::JoinHandle,
 };
@@ -47,6 +47,8 @@ const RECONCILE_EVERY: Duration = Duration::from_secs(1);
 const CENSUS_EVERY: Duration = Duration::from_secs(5);
 /// How soon after a server was confirmed: somebody else may hold its channels (a client that forked twice).
 const CENSUS_SOON: Duration = Duration::from_millis(10);
+/// How long the start waits for the addresses of names.
+const FIRST_NAMES: Duration = Duration::from_secs(3);
 /// How long an ending agent waits for whoever reads its output. It ends within 2 seconds, and after this the writer has
 /// `output::PATIENCE`.
 const LAST_WORDS: Duration = Duration::from_millis(800);
@@ -65,14 +67,15 @@ pub fn run(options: RunOptions) -> Result<()> {
     let _lock = instance::lock(&options.runtime_dir)?;
     let key = instance::redaction_key(&options.state_dir)?;
     let engine = config::engine(&config, key, options.verbose, options.show_payloads)?;
-    let network = Network::new(&config, config::network_rules(&config)?)?;
+    let mut network = Network::new(&config, config::network_rules(&config)?)?;
     let watched = config.network.cgroup_path.as_ref();
     let cgroup = watched.map_or_else(surroundings::cgroup_root, |path| path.as_str().into());
     // The tracepoint backend is the only one so far, so `auto` and `tracepoints` are the same.
     let _ = options.backend.unwrap_or(config.capture.backend);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let mut kernel = Kernel::attach(ring_bytes, &cgroup)?;
+        let clock = Clock::new();
+        let mut kernel = Kernel::attach(ring_bytes, &cgroup, |addresses| network.install(addresses, &clock))?;
         // SAFETY: the ring owns its descriptor and keeps it open and the same until it is dropped.
         let ring = unsafe { AsyncFd::register_with_interest(kernel.ring()?, Interest::READABLE) }
             .context("cannot wait for the ring")?;
@@ -82,7 +85,7 @@ pub fn run(options: RunOptions) -> Result<()> {
             capture: Capture::new(config::limits(&config)),
             engine,
             network,
-            clock: Clock::new(),
+            clock,
             format: options.output.format(),
             chunk: Vec::with_capacity(CHUNK_BYTES * 2),
             outputs: Vec::new(),
@@ -154,10 +157,9 @@ impl Agent {
     async fn serve(&mut self, mut ring: AsyncFd<RingBuf<MapData>>, config: Option<&PathBuf>) -> Result<()> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
-        self.network.start(self.kernel.addresses(), &self.clock).await?;
+        let mut ended = self.first_names(&mut interrupt, &mut terminate).await;
         let found = self.adopt()?;
         // What existed when the census ended is taken in first; what comes meanwhile does not hold the start up.
-        let mut ended = None;
         while ended.is_none()
             && self.drain(ring.get_mut()) == Drained::Part
             && self.capture.latest_ns() <= found.ended_ns
@@ -244,6 +246,21 @@ impl Agent {
         };
         self.end(ring, reason, &mut interrupt, &mut terminate).await;
         Ok(())
+    }
+
+    /// Asks for all names, and waits for them no longer than is good for a start. A signal that came meanwhile.
+    async fn first_names(&mut self, interrupt: &mut Signal, terminate: &mut Signal) -> Option<&'static str> {
+        self.network.ask();
+        if self.network.is_asking() {
+            tokio::select! {
+                _ = interrupt.recv() => return Some("SIGINT"),
+                _ = terminate.recv() => return Some("SIGTERM"),
+                news = self.network.news() => self.hear(news),
+                () = tokio::time::sleep(FIRST_NAMES) => {}
+            }
+        }
+        self.network.close(&self.clock);
+        None
     }
 
     /// Takes in what the network was asked.
@@ -405,11 +422,7 @@ impl Agent {
 
     /// Hands the events to the writer. Waits while it is behind; a signal or a closed output ends the wait, and is
     /// returned as the reason to stop.
-    async fn flush(
-        &mut self,
-        interrupt: &mut tokio::signal::unix::Signal,
-        terminate: &mut tokio::signal::unix::Signal,
-    ) -> Option<&'static str> {
+    async fn flush(&mut self, interrupt: &mut Signal, terminate: &mut Signal) -> Option<&'static str> {
         // Signals first, so that a flood of records cannot keep them away. The events stay where they are until there is
         // a place for them: there are last words.
         let place = async { if self.chunk.is_empty() { None } else { Some(self.sender.reserve().await) } };
@@ -433,8 +446,8 @@ impl Agent {
         &mut self,
         mut ring: AsyncFd<RingBuf<MapData>>,
         reason: &str,
-        interrupt: &mut tokio::signal::unix::Signal,
-        terminate: &mut tokio::signal::unix::Signal,
+        interrupt: &mut Signal,
+        terminate: &mut Signal,
     ) {
         self.programs = self.kernel.program_stats();
         self.kernel.detach();

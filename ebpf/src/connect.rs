@@ -23,7 +23,7 @@ use mcpwarden_abi::{
 use crate::{
     capture::RING,
     channel,
-    kernel::{self, load, offset},
+    kernel::{self, load, offset, probe},
     member,
 };
 
@@ -173,7 +173,7 @@ pub fn decide(ctx: *mut bpf_sock_addr, address: [u32; 4], message: bool) -> i32 
             // SAFETY: fields of the hook's own context.
             let (family, protocol) = unsafe { ((*ctx).family, (*ctx).protocol) };
             let info = ConnectInfo {
-                start_ns: load(kernel::current(), offset!(task_start_boottime)),
+                start_ns: started(),
                 // SAFETY: a helper without arguments.
                 cgroup_id: unsafe { bpf_get_current_cgroup_id() },
                 netns_cookie,
@@ -218,10 +218,19 @@ unsafe extern "C" fn ask_server(_index: u64, context: *mut c_void) -> i64 {
     };
     if verdict != VERDICT_ALLOW && judgement.because == BECAUSE_KNOWN {
         judgement.because = because;
+        // Whose rules they are: perhaps those of a server further up.
+        judgement.nearest = connection;
         judgement.enforced = judgement.network.flags & NETWORK_ENFORCE != 0;
         judgement.rule = 0;
     }
     0
+}
+
+/// When the current process started, not its thread.
+#[inline(always)]
+fn started() -> u64 {
+    let leader: kernel::Ptr = load(kernel::current(), offset!(task_group_leader));
+    probe(leader, offset!(task_start_boottime)).unwrap_or(0)
 }
 
 /// What an address and a port (in network byte order) mean.

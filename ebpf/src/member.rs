@@ -3,7 +3,7 @@
 //! Inherited on fork, so that it holds whatever becomes of the processes between.
 
 use aya_ebpf::{bindings::BPF_F_NO_PREALLOC, macros::map, maps::HashMap};
-use mcpwarden_abi::{ConnectionId, Counter, MEMBERSHIPS, Member};
+use mcpwarden_abi::{ConnectionId, Counter, MEMBERSHIPS, Member, SET_ALL};
 
 use crate::channel;
 
@@ -32,34 +32,59 @@ pub fn join(tgid: u32, connection: ConnectionId) {
         }
         member.connections = [connection, known[0], known[1], known[2]];
         if known[MEMBERSHIPS - 1] != 0 {
-            member.connections = cut(connection, known);
             channel::count(Counter::MembershipsCut, 1);
+            let Some(connections) = cut(connection, known) else { return };
+            member.connections = connections;
         }
     }
     set(tgid, &member);
 }
 
-/// Leaves out the nearest that is not known to be a server's: a process can make as many such as it likes, and must
-/// not shake off a server above by that. Where all are, the nearest goes.
+/// One more than fit: which stay. A process can make as many servers below itself as it likes, and must not shake off
+/// the rules of one above by that: what goes is what has none, the nearest that is not known to be a server's first.
+/// `None`: all have rules, and the new one is left out.
 #[inline(always)]
-fn cut(connection: ConnectionId, known: [ConnectionId; MEMBERSHIPS]) -> [ConnectionId; MEMBERSHIPS] {
-    if channel::server_set(known[0]).is_none() {
-        [connection, known[1], known[2], known[3]]
-    } else if channel::server_set(known[1]).is_none() {
-        [connection, known[0], known[2], known[3]]
-    } else if channel::server_set(known[2]).is_none() {
-        [connection, known[0], known[1], known[3]]
+fn cut(connection: ConnectionId, known: [ConnectionId; MEMBERSHIPS]) -> Option<[ConnectionId; MEMBERSHIPS]> {
+    let (first, second, third, fourth) = (rank(known[0]), rank(known[1]), rank(known[2]), rank(known[3]));
+    let least = first.min(second).min(third.min(fourth));
+    if least == RULED {
+        None
+    } else if least == first {
+        Some([connection, known[1], known[2], known[3]])
+    } else if least == second {
+        Some([connection, known[0], known[2], known[3]])
+    } else if least == third {
+        Some([connection, known[0], known[1], known[3]])
     } else {
-        [connection, known[0], known[1], known[2]]
+        Some([connection, known[0], known[1], known[2]])
     }
 }
 
-/// A child belongs where its parent does.
+/// Not known to be a server's; a server's without rules of its own; one with.
+const STRANGER: u64 = 0;
+const FREE: u64 = 1;
+const RULED: u64 = 2;
+
+/// How much is lost where a connection is left out.
+#[inline(always)]
+fn rank(connection: ConnectionId) -> u64 {
+    match channel::server_set(connection) {
+        None => STRANGER,
+        Some(SET_ALL) => FREE,
+        Some(_) => RULED,
+    }
+}
+
+/// A child belongs where its parent does. Of an earlier process of its number nothing stays.
 #[inline(always)]
 pub fn inherit(parent: u32, child: u32) {
-    if let Some(member) = of(parent) {
-        let member = *member;
-        set(child, &member);
+    match of(parent) {
+        Some(member) => {
+            let member = *member;
+            set(child, &member);
+        }
+        None if of(child).is_some() => leave(child),
+        None => {}
     }
 }
 

@@ -169,6 +169,32 @@ fn mapped(address: SocketAddr) -> SocketAddr {
     }
 }
 
+/// A TCP socket that is bound to an address.
+///
+/// # Errors
+/// The address is not this host's.
+pub fn socket_from(from: SocketAddr) -> io::Result<OwnedFd> {
+    let family = if from.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    // SAFETY: no pointers.
+    let socket = check(unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })?;
+    // SAFETY: it was just opened, and nobody else has it.
+    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    let (address, length) = raw(from);
+    // SAFETY: the address lives until the call returns.
+    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) })?;
+    Ok(socket)
+}
+
+/// Connects a socket.
+///
+/// # Errors
+/// As `connect(2)`.
+pub fn connect(socket: &OwnedFd, to: SocketAddr) -> io::Result<()> {
+    let (address, length) = raw(to);
+    // SAFETY: the address lives until the call returns.
+    check(unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) }).map(drop)
+}
+
 /// An address as the kernel reads it, and its length.
 fn raw(address: SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
     // SAFETY: any bytes are an address, and zeros one of no family.

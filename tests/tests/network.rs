@@ -2,8 +2,10 @@
 //!
 //! Everything goes to listeners of the test's own on the loopback.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::thread;
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
@@ -118,6 +120,23 @@ fn what_is_only_observed_is_let_through() -> Result<()> {
         is(event, "mcp_network_connection") && event["server_id"] == "remote"
     })?;
     ensure!(known["action"] == "allow" && known["protocol"] == "tcp", "{known}");
+    // Another thread of the same client is in the same session, and so is the server that it speaks to over pipes.
+    let at = listener.at(Ipv4Addr::LOCALHOST);
+    let outcome = thread::spawn(move || Way::TcpNonBlocking.dial(at)).join();
+    ensure!(outcome.is_ok_and(|outcome| outcome == Outcome::Through), "from a thread");
+    let mut peer = Peer::start(Wiring::Pipes, &mut server("echo-server"))?;
+    peer.ask(&initialize(1))?;
+    let started = agent.connection_of_server(peer.pid())?;
+    ensure!(Way::Tcp.dial(at) == Outcome::Through, "once more");
+    peer.close()?;
+    agent.settle();
+    let sessions: BTreeSet<String> = agent
+        .events()
+        .iter()
+        .filter(|event| event["server_id"] == "remote" || event["connection"] == started)
+        .map(|event| event["session_id"].to_string())
+        .collect();
+    ensure!(sessions.len() == 1, "{sessions:?}");
     let denied = agent.wait_for("what would be denied", |event| {
         is(event, "mcp_network_connection") && event["action"] == "block"
     })?;
@@ -126,9 +145,12 @@ fn what_is_only_observed_is_let_through() -> Result<()> {
     Ok(())
 }
 
+/// How many servers one starts below the other: more than the kernel half remembers of a process.
+const NESTED: u64 = 6;
+
 /// A call of the tool `dial`.
 fn dial(peer: &mut Peer, id: u64, who: &str, to: SocketAddr) -> Result<String> {
-    let arguments = json!({"way": "Tcp", "address": to.to_string(), "who": who});
+    let arguments = json!({"way": "Tcp", "address": to.to_string(), "who": who, "depth": NESTED});
     let params = json!({"name": "dial", "arguments": arguments});
     let answer = peer.ask(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}))?;
     let text = answer["result"]["content"][0]["text"].as_str();
@@ -166,8 +188,7 @@ fn what_a_server_connects_to_is_its_own() -> Result<()> {
     let expected: Vec<Value> =
         [true, false, false].map(|first| json!([connection, to.to_string(), first, "low", "allow"])).to_vec();
     ensure!(facts == expected, "{events:#?}");
-    let pids: std::collections::BTreeSet<u64> =
-        events.iter().filter_map(|event| event["pid"].as_u64()).collect();
+    let pids: BTreeSet<u64> = events.iter().filter_map(|event| event["pid"].as_u64()).collect();
     ensure!(pids.len() == 3 && pids.contains(&u64::from(peer.pid())), "{pids:?}");
     peer.close()?;
     agent.stop()?;
@@ -193,6 +214,9 @@ fn a_server_that_must_not_connect_does_not() -> Result<()> {
             let elsewhere = dial(&mut peer, id + 10, who, other.at(Ipv4Addr::LOCALHOST))?;
             ensure!(elsewhere == "Denied", "{egress} {who}: {elsewhere}");
         }
+        // However many servers it starts one below the other, the first one's rules hold for all.
+        let below = dial(&mut peer, 30, "nested", other.at(Ipv4Addr::LOCALHOST))?;
+        ensure!(below == "Denied", "{egress}: {NESTED} servers below: {below}");
         // The client is not the server.
         ensure!(Way::Tcp.dial(other.at(Ipv4Addr::LOCALHOST)) == Outcome::Through, "the client");
         let event = agent

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
-use mcpwarden_tests::dial::{Outcome, Way};
+use mcpwarden_tests::dial::{self, Outcome, Way};
 use mcpwarden_tests::dns::NameServer;
 use mcpwarden_tests::listener::Listener;
 use mcpwarden_tests::neighbour::Neighbour;
@@ -213,6 +213,13 @@ fn a_name_is_followed_and_no_connection_is_judged_by_half_a_table() -> Result<()
     Ok(())
 }
 
+/// Connects from an address of this host's.
+fn dial_from(from: [u8; 4], to: SocketAddr) -> Result<TcpStream> {
+    let socket = dial::socket_from((from, 0).into())?;
+    dial::connect(&socket, to)?;
+    Ok(socket.into())
+}
+
 #[test]
 fn what_is_open_to_a_denied_address_is_closed() -> Result<()> {
     // A client's and a server's end of TCP, and a UDP socket, to each of two ports.
@@ -226,9 +233,16 @@ fn what_is_open_to_a_denied_address_is_closed() -> Result<()> {
         datagrams.connect(to)?;
         Ok((to, client, server, datagrams))
     };
-    let (denied, mut client, _server, datagrams) = open()?;
+    let (denied, mut client, mut server, datagrams) = open()?;
+    // Somebody who came in from an address that is denied: the rule is about connecting to it.
+    let here = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let mut guest = dial_from([127, 0, 0, 9], here.local_addr()?)?;
+    let (mut host, _) = here.accept()?;
     let (_, mut other_client, mut other_server, other_datagrams) = open()?;
-    let (_directory, config) = denying("127.0.0.1", denied.port(), "")?;
+    let (_directory, config) = configured(&format!(
+        "network: {{ deny: [\"127.0.0.1:{}\", \"127.0.0.9\"] }}\nenforcement: {{ network: deny }}\n",
+        denied.port()
+    ))?;
     let agent = Agent::start(&["--config", &config])?;
     for protocol in ["tcp", "udp"] {
         let event = agent.wait_for(&format!("the end of {protocol}"), |event| {
@@ -238,6 +252,10 @@ fn what_is_open_to_a_denied_address_is_closed() -> Result<()> {
         ensure!(found == json!([denied.to_string(), 1, 0]), "{event}");
         ensure!(event["reason"].as_str().is_some_and(|why| why.starts_with("network.deny[0]")), "{event}");
     }
+    guest.write_all(b"x")?;
+    host.read_exact(&mut [0]).context("a connection from a denied address")?;
+    host.write_all(b"x").context("a connection from a denied address")?;
+    ensure!(server.read(&mut [0]).is_err(), "the other end of what was closed");
     let error = client.read(&mut [0]).err().context("it still reads")?;
     ensure!(error.raw_os_error() == Some(libc::ECONNABORTED), "{error}");
     let error = datagrams.send(b"x").err().context("it still sends")?;

@@ -15,13 +15,14 @@ use aya::{
 use mcpwarden_abi::{self as abi, Address, AddressKey, KEY_BITS, Network};
 
 use super::{KernelError, take};
+use nix::libc;
 
 /// Bits of a whole address.
 const WHOLE: u8 = 128;
 /// Rules in one generation, at most: half of what the kernel's tables hold.
 pub const CAPACITY: usize = 16_384;
-/// How long a hook can look at a generation after another took its place: much longer than one runs.
-const LINGER: Duration = Duration::from_millis(100);
+/// How long a generation stays, where the kernel does not tell when no hook looks at it any more.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// A rule of one set: a prefix, and what is said of it.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +59,14 @@ struct Written {
     prefixes: Vec<(u8, AddressKey)>,
 }
 
+/// Waits until every program that runs now has ended: `MEMBARRIER_CMD_GLOBAL` is `synchronize_rcu`
+/// (kernel/sched/membarrier.c), which waits for them. False where the kernel has it not (`nohz_full`).
+fn every_hook_ended() -> bool {
+    const MEMBARRIER_CMD_GLOBAL: libc::c_int = 1;
+    // SAFETY: no pointers.
+    unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) == 0 }
+}
+
 /// The kernel half's tables of addresses.
 pub struct Addresses {
     network: Array<MapData, Network>,
@@ -84,16 +93,11 @@ impl Addresses {
     }
 
     /// Makes these rules count, all at once, in place of what did. `flags` are `NETWORK_ENFORCE` and the like.
-    ///
-    /// Waits up to 100 ms where rules were replaced just before.
     pub fn install(&mut self, rules: &[Rule], netns_cookie: u64, flags: u32) -> Result<u32, InstallError> {
         if rules.len() > CAPACITY {
             return Err(InstallError::TooMany(rules.len()));
         }
-        if let Some((at, _)) = &self.retired {
-            std::thread::sleep(LINGER.saturating_sub(at.elapsed()));
-            self.sweep();
-        }
+        self.sweep();
         let generation = self.now.generation.wrapping_add(1);
         let mut fresh = Written::default();
         let result = rules.iter().try_for_each(|rule| self.write(rule, generation, &mut fresh));
@@ -124,11 +128,14 @@ impl Addresses {
         Ok(generation)
     }
 
-    /// Deletes what nothing looks at any more.
+    /// Deletes the generation that counted before, when no hook looks at it any more: some milliseconds, or on a kernel
+    /// that does not tell, up to a second.
     pub fn sweep(&mut self) {
-        if let Some((_, old)) = self.retired.take_if(|(at, _)| at.elapsed() >= LINGER) {
-            self.erase(old);
+        let Some((at, old)) = self.retired.take() else { return };
+        if !every_hook_ended() {
+            std::thread::sleep(LINGER.saturating_sub(at.elapsed()));
         }
+        self.erase(old);
     }
 
     fn write(&mut self, rule: &Rule, generation: u32, fresh: &mut Written) -> Result<(), MapError> {

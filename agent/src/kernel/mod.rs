@@ -167,6 +167,7 @@ pub struct Kernel {
     addresses: Addresses,
     /// Servers without a connection or a process, when they were last looked for.
     unclaimed: HashSet<u64>,
+    confirms_refused: u64,
     attached: Vec<String>,
     blind_spots: Vec<String>,
 }
@@ -174,8 +175,15 @@ pub struct Kernel {
 impl Kernel {
     /// Loads and attaches the tracepoint backend, with a ring of `ring_bytes` (a power of two, at least a page), and
     /// the hooks that judge connections of processes in `cgroup`.
-    pub fn attach(ring_bytes: u32, cgroup: &Path) -> Result<Self, KernelError> {
+    /// `prepare` is given the rules for addresses before anything is attached: there is no moment without them.
+    pub fn attach<E: From<KernelError>>(
+        ring_bytes: u32,
+        cgroup: &Path,
+        prepare: impl FnOnce(&mut Addresses) -> Result<(), E>,
+    ) -> Result<Self, E> {
         let (mut ebpf, Hooks { hooks, blind_spots }, btf) = Self::load(ring_bytes)?;
+        let mut addresses = Addresses::take(&mut ebpf)?;
+        prepare(&mut addresses)?;
         let ground = Ground { btf: &btf, cgroup };
         let mut attached = Vec::new();
         for hook in hooks.into_iter().chain(hooks::connections()) {
@@ -192,8 +200,9 @@ impl Kernel {
             counters: take(&mut ebpf, "COUNTERS")?,
             adopt: take(&mut ebpf, "ADOPT")?,
             members: Members::take(&mut ebpf)?,
-            addresses: Addresses::take(&mut ebpf)?,
+            addresses,
             unclaimed: HashSet::new(),
+            confirms_refused: 0,
             attached,
             blind_spots: blind_spots.iter().map(|(place, why)| format!("{place}: {why}")).collect(),
             ebpf,
@@ -270,8 +279,15 @@ impl Kernel {
     /// Lifts the budgets of a connection. Where the processes of its server may connect is what the rules of `set`
     /// say ([`abi::SET_ALL`]: it has none of its own).
     pub fn confirm(&mut self, id: u64, set: u16) {
-        // Full table: the connection keeps the budget of a candidate, and what exceeds it shows as a gap.
-        let _ = self.confirmed.insert(id, u32::from(set), 0);
+        // Full table: the connection keeps the budget of a candidate, and what exceeds it shows as a gap; and its server's
+        // own rules do not hold.
+        let refused = self.confirmed.insert(id, u32::from(set), 0).is_err();
+        self.confirms_refused += u64::from(refused);
+    }
+
+    /// How often there was no room for one more server.
+    pub fn confirms_refused(&self) -> u64 {
+        self.confirms_refused
     }
 
     /// Which processes belong to servers.

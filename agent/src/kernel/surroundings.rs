@@ -28,9 +28,11 @@ pub fn check() -> Vec<Need> {
 }
 
 /// `CAP_…` bits (`linux/capability.h`).
-const NEEDED_CAPABILITIES: [(u32, &str); 4] = [
+const NEEDED_CAPABILITIES: [(u32, &str); 5] = [
     (39, "CAP_BPF"),
     (38, "CAP_PERFMON"),
+    // programs that judge connections
+    (12, "CAP_NET_ADMIN"),
     // /proc/PID/exe and cwd of other users' processes
     (19, "CAP_SYS_PTRACE"),
     (2, "CAP_DAC_READ_SEARCH"),
@@ -145,9 +147,13 @@ mod tests {
     fn capabilities() {
         for (mask, missing) in [
             ("000001ffffffffff", None),
-            ("0000000000000000", Some("CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH")),
-            ("0000000000280004", None),
-            ("000000c000000004", Some("CAP_SYS_PTRACE")),
+            (
+                "0000000000000000",
+                Some("CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN, CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH"),
+            ),
+            ("0000000000281004", None),
+            ("000000c000001004", Some("CAP_SYS_PTRACE")),
+            ("000000c000080004", Some("CAP_NET_ADMIN")),
         ] {
             let need = privileges_of(&format!("Name:\tx\nCapEff:\t{mask}\n"));
             match missing {

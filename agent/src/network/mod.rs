@@ -25,19 +25,23 @@ use nix::libc;
 use tokio::task::JoinHandle;
 
 use crate::{
+    cgroup,
     clock::Clock,
-    kernel::addresses::{Addresses, InstallError, Rule},
+    kernel::{
+        KernelError,
+        addresses::{Addresses, InstallError, Rule},
+    },
     process,
 };
 use names::{Names, Ttl};
-use resolver::Answer;
+use resolver::{Answer, Found};
 
-/// How long the start waits for the addresses of names.
-const FIRST_ANSWERS: Duration = Duration::from_secs(3);
+/// How long a connection may take from being judged to being listed.
+const UNDER_WAY: Duration = Duration::from_millis(100);
 /// Generations of the table whose numbers are still understood: their records may lie in the ring.
 const GENERATIONS: usize = 8;
-/// Processes whose executable and cgroup are remembered.
-const PROCESSES: usize = 1024;
+/// Cgroups, and processes, of which something is remembered.
+const REMEMBERED: usize = 1024;
 
 /// Why rules do not become the kernel's.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +52,9 @@ pub enum NetworkError {
     /// The kernel's tables refuse.
     #[error(transparent)]
     Install(#[from] InstallError),
+    /// The kernel half.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
     /// The network namespace of the agent has no number.
     #[error("cannot tell the network namespace: {0}")]
     Namespace(std::io::Error),
@@ -62,7 +69,7 @@ pub struct NetworkCounters {
     pub name_addresses_refused: u64,
     /// Tables that were not installed: the one before still counts.
     pub tables_refused: u64,
-    /// How often what was open to denied addresses could not be looked for.
+    /// Network namespaces in which what was open to denied addresses could not be looked for, each time.
     pub closings_failed: u64,
     /// Connections that were judged by a table that is forgotten: their rule cannot be told.
     pub judged_by_forgotten: u64,
@@ -79,12 +86,16 @@ pub struct Network {
     /// By generation, the latest last.
     tables: VecDeque<(u32, Arc<Table>)>,
     /// Sockets that are being looked for, open to what the latest table denies.
-    closing: Option<JoinHandle<std::io::Result<Vec<NetworkClosed>>>>,
+    closing: Option<JoinHandle<std::io::Result<Closing>>>,
+    /// Only processes of a part of the cgroups are judged.
+    partial: bool,
     /// The generation for which they were looked for last.
     closed_for: u32,
     /// Names that are being asked for.
     asking: Option<JoinHandle<Vec<(String, Answer)>>>,
-    known: HashMap<(u32, u64), Process>,
+    /// Paths of cgroups by number, and parents of processes.
+    cgroups: HashMap<u64, Option<String>>,
+    ancestors: HashMap<(u32, u64), Vec<u32>>,
     counters: NetworkCounters,
     said: Vec<String>,
 }
@@ -112,31 +123,18 @@ impl Network {
             netns_cookie: netns_cookie().map_err(NetworkError::Namespace)?,
             tables: VecDeque::new(),
             closing: None,
+            partial: settings.cgroup_path.is_some(),
             closed_for: 0,
             asking: None,
-            known: HashMap::new(),
+            cgroups: HashMap::new(),
+            ancestors: HashMap::new(),
             counters: NetworkCounters::default(),
             said: Vec::new(),
         })
     }
 
-    /// Asks for all names, not longer than is good for a start, and installs the first table.
-    pub async fn start(&mut self, addresses: &mut Addresses, clock: &Clock) -> Result<(), NetworkError> {
-        let due = self.names.due(Instant::now());
-        if !due.is_empty() {
-            let asked = resolver::ask(due.clone(), &self.servers);
-            let late = |name| (name, Err("no answer yet; it is asked for again".to_owned()));
-            let answers = match tokio::time::timeout(FIRST_ANSWERS, asked).await {
-                Ok(answers) => answers,
-                Err(_) => due.into_iter().map(late).collect(),
-            };
-            self.take(answers);
-        }
-        self.install(addresses, clock)
-    }
-
     /// Compiles the table and makes it count. On an error the one before still does.
-    fn install(&mut self, addresses: &mut Addresses, clock: &Clock) -> Result<(), NetworkError> {
+    pub fn install(&mut self, addresses: &mut Addresses, clock: &Clock) -> Result<(), NetworkError> {
         let result = Table::compile(&self.rules, &self.names.addresses(), &self.blocks)
             .map_err(NetworkError::from)
             .and_then(|table| {
@@ -150,7 +148,6 @@ impl Network {
                     self.tables.pop_front();
                 }
                 self.tables.push_back((generation, Arc::new(table)));
-                self.close(clock);
                 Ok(())
             }
             Err(error) => {
@@ -162,9 +159,11 @@ impl Network {
 
     /// Begins to close what is open to what the latest table denies, unless that was done or the same is still being
     /// done for the table before.
+    ///
+    /// Where only a part of the cgroups is watched, nothing is closed: whose socket one is would not be known.
     pub fn close(&mut self, clock: &Clock) {
         let Some((generation, table)) = self.tables.back() else { return };
-        if self.closing.is_some() || self.closed_for == *generation {
+        if self.partial || self.closing.is_some() || self.closed_for == *generation {
             return;
         }
         self.closed_for = *generation;
@@ -180,8 +179,9 @@ impl Network {
                     .then(|| table.look_up(None, ip, port, now))
                     .filter(|judgement| judgement.enforced)
             };
+            std::thread::sleep(UNDER_WAY);
             let found = sockets::destroy(|ip, port, own| judge(ip, port, own).is_some())?;
-            let said = found.into_iter().map(|((address, protocol), outcome)| NetworkClosed {
+            let said = found.outcomes.into_iter().map(|((address, protocol), outcome)| NetworkClosed {
                 remote_addr: address.to_string(),
                 protocol,
                 closed: outcome.closed,
@@ -189,7 +189,8 @@ impl Network {
                 reason: judge(address.ip(), address.port(), true)
                     .and_then(|judgement| table.reason(None, judgement)),
             });
-            Ok(said.collect())
+            let skipped = found.why.map(|why| (found.skipped, why));
+            Ok((said.collect(), skipped))
         }));
     }
 
@@ -207,6 +208,11 @@ impl Network {
         u16::try_from(set).unwrap_or(SET_ALL)
     }
 
+    /// Whether names are being asked for.
+    pub fn is_asking(&self) -> bool {
+        self.asking.is_some()
+    }
+
     /// Asks for the names that are due.
     pub fn ask(&mut self) {
         let due = self.names.due(Instant::now());
@@ -222,23 +228,33 @@ impl Network {
             // They end before they are done only where the runtime ends.
             answers = finished(&mut self.asking) => News::Answers(answers.unwrap_or_default()),
             closed = finished(&mut self.closing) => match closed {
-                Some(Ok(closed)) => News::Closed(closed),
-                Some(Err(error)) => {
-                    anstream::eprintln!("network: what is open to denied addresses cannot be closed: {error}");
+                Some(Ok((closed, skipped))) => {
+                    if let Some((namespaces, why)) = skipped {
+                        anstream::eprintln!(
+                            "network: what is open to denied addresses is not closed in {namespaces} network \
+                             namespaces: {why}"
+                        );
+                        self.counters.closings_failed += namespaces;
+                    }
+                    News::Closed(closed)
+                }
+                failed => {
+                    let why = failed.and_then(Result::err).map_or_else(|| "it failed".into(), |why| why.to_string());
+                    anstream::eprintln!("network: what is open to denied addresses cannot be closed: {why}");
                     self.counters.closings_failed += 1;
                     News::Closed(Vec::new())
                 }
-                None => News::Closed(Vec::new()),
             },
         }
     }
 
     /// Takes in what names have, and installs a table where that changes anything.
     pub fn answered(&mut self, answers: Vec<(String, Answer)>, addresses: &mut Addresses, clock: &Clock) {
-        if self.take(answers)
-            && let Err(error) = self.install(addresses, clock)
-        {
-            anstream::eprintln!("network: {error}; the rules of before still count");
+        if self.take(answers) {
+            match self.install(addresses, clock) {
+                Ok(()) => self.close(clock),
+                Err(error) => anstream::eprintln!("network: {error}; the rules of before still count"),
+            }
         }
     }
 
@@ -248,7 +264,10 @@ impl Network {
         let mut changed = false;
         for (name, answer) in answers {
             match answer {
-                Ok((addresses, ttl)) => changed |= self.names.answered(&name, &addresses, ttl, now),
+                Ok(Found { addresses, ttl, silent: [four, six] }) => {
+                    let silent = |ip: IpAddr| if ip.is_ipv4() { four } else { six };
+                    changed |= self.names.answered(&name, &addresses, ttl, silent, now);
+                }
                 Err(why) => {
                     anstream::eprintln!("network: {name} cannot be resolved: {why}");
                     self.names.failed(&name, now);
@@ -307,27 +326,38 @@ impl Network {
         })
     }
 
-    /// Who connects. A process is asked about once, since it may connect thousands of times a second.
+    /// Who connects. What stays the same is asked for once, since a process may connect thousands of times a second.
     fn process(&mut self, header: &RecordHeader, info: &ConnectInfo) -> Process {
-        let key = (header.pid, info.start_ns);
-        if let Some(known) = self.known.get(&key) {
-            return known.clone();
-        }
-        if self.known.len() >= PROCESSES {
-            self.known.clear();
-        }
-        let mut process = Process {
+        let start_ns = process::coarse(info.start_ns);
+        Process {
             pid: header.pid,
-            start_ns: info.start_ns,
+            start_ns,
             uid: Some(info.uid),
             cgroup_id: Some(info.cgroup_id),
+            cgroup: remembered(&mut self.cgroups, info.cgroup_id, || cgroup::path_of(info.cgroup_id)),
+            executable: process::executable(header.pid),
+            ancestors: remembered(&mut self.ancestors, (header.pid, start_ns), || {
+                process::ancestors(header.pid)
+            }),
             ..Process::default()
-        };
-        process::whereabouts(&mut process);
-        self.known.insert(key, process.clone());
-        process
+        }
     }
 }
+
+/// What was found for a key before, or is found now.
+fn remembered<K: Eq + std::hash::Hash, V: Clone>(
+    known: &mut HashMap<K, V>,
+    key: K,
+    find: impl FnOnce() -> V,
+) -> V {
+    if known.len() >= REMEMBERED {
+        known.clear();
+    }
+    known.entry(key).or_insert_with(find).clone()
+}
+
+/// What was closed; how many network namespaces were not looked into, and why.
+type Closing = (Vec<NetworkClosed>, Option<(u64, std::io::Error)>);
 
 /// What was asked for has come.
 pub enum News {

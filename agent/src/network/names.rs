@@ -55,18 +55,32 @@ impl Names {
         due.map(|(name, _)| name.clone()).collect()
     }
 
-    /// A name has these addresses, for so long. Whether any came or left.
+    /// A name has these addresses, for so long. Whether any came or left. What was known of families for which nobody
+    /// answered (`silent`) stays.
     ///
     /// One that is missing in the answer stays until another one without it has come and its time is over: whoever
     /// asked before may use it still, and servers with many addresses tell some at a time.
-    pub fn answered(&mut self, name: &str, addresses: &[IpAddr], ttl: Duration, now: Instant) -> bool {
+    pub fn answered(
+        &mut self,
+        name: &str,
+        addresses: &[IpAddr],
+        ttl: Duration,
+        silent: impl Fn(IpAddr) -> bool,
+        now: Instant,
+    ) -> bool {
         let Some(known) = self.names.get_mut(name) else { return false };
         let ttl = ttl.clamp(self.ttl.min, self.ttl.max);
         let stays = known.ttl.max(ttl) * 2;
         known.ttl = ttl;
         known.due = now + ttl;
         let before = known.seen.len();
-        known.seen.retain(|address, seen| addresses.contains(address) || now.duration_since(*seen) < stays);
+        let mut unanswered = false;
+        known.seen.retain(|address, seen| {
+            let kept = silent(*address);
+            unanswered |= kept;
+            kept || addresses.contains(address) || now.duration_since(*seen) < stays
+        });
+        self.failures += u64::from(unanswered);
         let mut changed = known.seen.len() != before;
         for address in addresses {
             if known.seen.len() >= ADDRESSES && !known.seen.contains_key(address) {
@@ -115,6 +129,11 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
+    /// Both families were answered for.
+    fn nobody(_: IpAddr) -> bool {
+        false
+    }
+
     fn names(start: Instant) -> Names {
         Names::new(["a".to_owned()], Ttl { min: seconds(10), max: seconds(100) }, start)
     }
@@ -131,7 +150,7 @@ mod tests {
             let start = Instant::now();
             let mut names = names(start);
             assert_eq!(names.due(start), ["a"]);
-            assert!(names.answered("a", &[ip(1)], seconds(ttl), start), "{name}");
+            assert!(names.answered("a", &[ip(1)], seconds(ttl), nobody, start), "{name}");
             assert!(names.due(start + seconds(due - 1)).is_empty(), "{name}");
             assert_eq!(names.due(start + seconds(due)), ["a"], "{name}");
         }
@@ -141,11 +160,14 @@ mod tests {
     fn the_new_comes_before_the_old_leaves() {
         let start = Instant::now();
         let mut names = names(start);
-        names.answered("a", &[ip(1), ip(2)], seconds(10), start);
-        assert!(names.answered("a", &[ip(2), ip(3)], seconds(10), start + seconds(10)));
+        names.answered("a", &[ip(1), ip(2)], seconds(10), nobody, start);
+        assert!(names.answered("a", &[ip(2), ip(3)], seconds(10), nobody, start + seconds(10)));
         assert_eq!(addresses(&names), [ip(1), ip(2), ip(3)]);
-        assert!(!names.answered("a", &[ip(3)], seconds(10), start + seconds(19)), "1 is still in its time");
-        assert!(names.answered("a", &[ip(3)], seconds(10), start + seconds(20)));
+        assert!(
+            !names.answered("a", &[ip(3)], seconds(10), nobody, start + seconds(19)),
+            "1 is still in its time"
+        );
+        assert!(names.answered("a", &[ip(3)], seconds(10), nobody, start + seconds(20)));
         assert_eq!(addresses(&names), [ip(2), ip(3)]);
     }
 
@@ -153,7 +175,7 @@ mod tests {
     fn failure_keeps_what_was_known() {
         let start = Instant::now();
         let mut names = names(start);
-        names.answered("a", &[ip(1)], seconds(100), start);
+        names.answered("a", &[ip(1)], seconds(100), nobody, start);
         for failure in 1..4 {
             let now = start + seconds(1000 * failure);
             names.failed("a", now);
@@ -165,11 +187,24 @@ mod tests {
     }
 
     #[test]
+    fn a_family_without_an_answer_stays() {
+        let start = Instant::now();
+        let mut names = names(start);
+        let six: IpAddr = "2001:db8::1".parse().unwrap();
+        names.answered("a", &[ip(1), six], seconds(10), nobody, start);
+        assert!(names.answered("a", &[ip(2)], seconds(10), |ip| ip.is_ipv6(), start + seconds(100)));
+        assert_eq!(addresses(&names), [ip(2), six]);
+        assert_eq!(names.failures(), 1);
+        assert!(names.answered("a", &[ip(2)], seconds(10), nobody, start + seconds(200)));
+        assert_eq!((addresses(&names), names.failures()), (vec![ip(2)], 1));
+    }
+
+    #[test]
     fn too_many_addresses_are_counted() {
         let start = Instant::now();
         let mut names = names(start);
         let many: Vec<IpAddr> = (0..300u16).map(|n| IpAddr::from([10, 0, (n >> 8) as u8, n as u8])).collect();
-        names.answered("a", &many, seconds(10), start);
+        names.answered("a", &many, seconds(10), nobody, start);
         assert_eq!((addresses(&names).len(), names.refused()), (256, 44));
     }
 
@@ -177,7 +212,7 @@ mod tests {
     fn strangers_are_ignored() {
         let start = Instant::now();
         let mut names = names(start);
-        assert!(!names.answered("b", &[ip(1)], seconds(10), start));
+        assert!(!names.answered("b", &[ip(1)], seconds(10), nobody, start));
         names.failed("b", start);
         assert_eq!(names.addresses().len(), 1);
     }

@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures_util::StreamExt as _;
 use hickory_resolver::{
     TokioResolver,
     config::{ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolverConfig},
@@ -12,29 +13,41 @@ use hickory_resolver::{
 };
 
 /// Names that are asked for at once, at most.
-const AT_ONCE: usize = 16;
+const AT_ONCE: usize = 64;
+/// How long one name may take.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is known of one name.
-pub type Answer = Result<(Vec<IpAddr>, Duration), String>;
+#[derive(Debug)]
+pub struct Found {
+    /// What it has.
+    pub addresses: Vec<IpAddr>,
+    /// For how long.
+    pub ttl: Duration,
+    /// Whether nobody answered for IPv4, and for IPv6.
+    pub silent: [bool; 2],
+}
 
-/// Asks for all of them. A resolver is made each time, so that a changed /etc/hosts or /etc/resolv.conf counts.
+/// What is known of one name, or why nothing is.
+pub type Answer = Result<Found, String>;
+
+/// Asks for all of them. Resolvers are made each time, so that a changed /etc/hosts or /etc/resolv.conf counts.
 pub async fn ask(names: Vec<String>, servers: &[SocketAddr]) -> Vec<(String, Answer)> {
-    let resolver = match resolver(servers) {
-        Ok(resolver) => resolver,
-        Err(error) => {
+    let families = [LookupIpStrategy::Ipv4Only, LookupIpStrategy::Ipv6Only];
+    let made: Result<Vec<_>, _> = families.into_iter().map(|family| resolver(servers, family)).collect();
+    let resolvers = match made.as_deref() {
+        Ok([four, six]) => [four, six],
+        other => {
+            let error = other.err().map_or_else(String::new, ToString::to_string);
             let why = format!("no resolver: {error}; see /etc/resolv.conf, or set network.resolver.servers");
             return names.into_iter().map(|name| (name, Err(why.clone()))).collect();
         }
     };
-    let mut answers = Vec::with_capacity(names.len());
-    for some in names.chunks(AT_ONCE) {
-        let asked = some.iter().map(|name| one(&resolver, name));
-        answers.extend(futures_util::future::join_all(asked).await);
-    }
-    answers
+    let asked = names.into_iter().map(|name| one(resolvers, name));
+    futures_util::stream::iter(asked).buffer_unordered(AT_ONCE).collect().await
 }
 
-fn resolver(servers: &[SocketAddr]) -> Result<TokioResolver, NetError> {
+fn resolver(servers: &[SocketAddr], family: LookupIpStrategy) -> Result<TokioResolver, NetError> {
     let mut builder = if servers.is_empty() {
         TokioResolver::builder_tokio()?
     } else {
@@ -50,19 +63,37 @@ fn resolver(servers: &[SocketAddr]) -> Result<TokioResolver, NetError> {
         TokioResolver::builder_with_config(config, TokioRuntimeProvider::default())
     };
     let options = builder.options_mut();
-    options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
+    options.ip_strategy = family;
     // Answers are kept by who asks.
     options.cache_size = 0;
     builder.build()
 }
 
-async fn one(resolver: &TokioResolver, name: &str) -> (String, Answer) {
-    let answer = match resolver.lookup_ip(name).await {
-        Ok(found) => {
-            let ttl = found.valid_until().saturating_duration_since(Instant::now());
-            Ok((found.iter().collect(), ttl))
+/// Asks for both families, each by itself: where one fails, the other still counts.
+async fn one(resolvers: [&TokioResolver; 2], name: String) -> (String, Answer) {
+    let [four, six] =
+        resolvers.map(|resolver| tokio::time::timeout(PATIENCE, resolver.lookup_ip(name.as_str())));
+    let (four, six) = tokio::join!(four, six);
+    let mut found = Found { addresses: Vec::new(), ttl: Duration::MAX, silent: [false; 2] };
+    let mut why = String::from("it has no address");
+    for (silent, answer) in found.silent.iter_mut().zip([four, six]) {
+        match answer {
+            Ok(Ok(answer)) => {
+                found.addresses.extend(answer.iter());
+                found.ttl = found.ttl.min(answer.valid_until().saturating_duration_since(Instant::now()));
+            }
+            // That family has none, which is an answer.
+            Ok(Err(error)) if error.is_no_records_found() && !error.is_nx_domain() => {}
+            Ok(Err(error)) => {
+                *silent = true;
+                why = error.to_string();
+            }
+            Err(_) => {
+                *silent = true;
+                why = "no answer in time".into();
+            }
         }
-        Err(error) => Err(error.to_string()),
-    };
-    (name.to_owned(), answer)
+    }
+    let answer = if found.addresses.is_empty() { Err(why) } else { Ok(found) };
+    (name, answer)
 }

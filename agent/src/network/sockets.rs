@@ -1,14 +1,19 @@
-//! Sockets that are open to what becomes denied: found and destroyed, in every network namespace.
+//! Sockets that are open to what becomes denied: found and destroyed, in the network namespaces of all processes.
 //!
 //! The kernel lists them (`sock_diag(7)`) and destroys one by its number (`SOCK_DESTROY`, Linux 4.9, where it is built with
-//! `CONFIG_INET_DIAG_DESTROY`): its owner gets ECONNABORTED.
+//! `CONFIG_INET_DIAG_DESTROY`): its owner gets ECONNABORTED. Only what a process of this host opened is destroyed: who
+//! connected to a listener here did no more than be there.
 
 use std::{
     collections::{BTreeMap, HashSet},
     fs::{self, File},
     io,
     net::{IpAddr, SocketAddr},
-    os::unix::fs::MetadataExt as _,
+    os::{
+        fd::{AsFd as _, BorrowedFd},
+        unix::fs::MetadataExt as _,
+    },
+    time::{Duration, Instant},
 };
 
 use mcpwarden_policy::event::Protocol;
@@ -20,11 +25,19 @@ use netlink_packet_sock_diag::{
     constants::{AF_INET, AF_INET6, IPPROTO_TCP, IPPROTO_UDP},
     inet::{ExtensionFlags, InetRequest, SocketId, StateFlags},
 };
-use netlink_sys::{Socket, protocols::NETLINK_SOCK_DIAG};
-use nix::sched::{CloneFlags, setns};
+use netlink_sys::{Socket, SocketAddr as Peer, protocols::NETLINK_SOCK_DIAG};
+use nix::{
+    libc,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sched::{CloneFlags, setns},
+};
 
 /// Network namespaces that are looked into, at most.
 const NAMESPACES: usize = 4_096;
+/// Sockets of one kind and namespace that are looked at, at most.
+const SOCKETS: usize = 1 << 20;
+/// How long the kernel may take to answer one question.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Where the type of a message stands in its header (`struct nlmsghdr`).
 const TYPE: std::ops::Range<usize> = 4..6;
 
@@ -37,36 +50,59 @@ pub struct Outcome {
     pub left: u64,
 }
 
+/// What became of all.
+#[derive(Debug, Default)]
+pub struct Destroyed {
+    /// By address.
+    pub outcomes: BTreeMap<(SocketAddr, Protocol), Outcome>,
+    /// Network namespaces that could not be looked into, and why the last one could not.
+    pub skipped: u64,
+    /// See `skipped`.
+    pub why: Option<io::Error>,
+}
+
+impl Destroyed {
+    fn skip(&mut self, why: io::Error) {
+        self.skipped += 1;
+        self.why = Some(why);
+    }
+}
+
 /// Destroys the sockets that are connected to what is denied. `denied` is asked for an address and a port, and whether
 /// the socket is in the network namespace of the agent.
 ///
-/// Looks into the namespaces of all processes, each by a thread that enters it.
-pub fn destroy(
-    denied: impl Fn(IpAddr, u16, bool) -> bool + Send + Sync,
-) -> io::Result<BTreeMap<(SocketAddr, Protocol), Outcome>> {
+/// # Errors
+/// Processes cannot be listed.
+pub fn destroy(denied: impl Fn(IpAddr, u16, bool) -> bool + Send + Sync) -> io::Result<Destroyed> {
     let own = fs::metadata("/proc/self/ns/net")?.ino();
-    let mut seen = HashSet::new();
-    let mut all = BTreeMap::new();
+    let mut all = Destroyed::default();
+    if let Err(error) = destroy_here(|ip, port| denied(ip, port, true), &mut all.outcomes) {
+        all.skip(error);
+    }
+    let mut seen = HashSet::from([own]);
     for entry in fs::read_dir("/proc")?.flatten() {
         let path = entry.path().join("ns/net");
         // No process, or gone.
         let Ok(number) = fs::metadata(&path).map(|namespace| namespace.ino()) else { continue };
-        if seen.len() >= NAMESPACES || !seen.insert(number) {
+        if !seen.insert(number) {
+            continue;
+        }
+        if seen.len() > NAMESPACES {
+            all.skip(io::Error::other("too many network namespaces"));
             continue;
         }
         let Ok(namespace) = File::open(&path) else { continue };
-        let denied = &denied;
-        let found = std::thread::scope(|scope| {
-            let inside = scope.spawn(move || {
+        let (denied, outcomes) = (&denied, &mut all.outcomes);
+        // A thread stays in the namespace that it entered, so it is one that ends.
+        let result = std::thread::scope(|scope| {
+            let inside = std::thread::Builder::new().spawn_scoped(scope, move || {
                 setns(namespace, CloneFlags::CLONE_NEWNET)?;
-                destroy_here(|ip, port| denied(ip, port, number == own))
+                destroy_here(|ip, port| denied(ip, port, false), outcomes)
             });
-            inside.join().unwrap_or_else(|_| Err(io::Error::other("a thread failed")))
-        })?;
-        for (key, outcome) in found {
-            let sum: &mut Outcome = all.entry(key).or_default();
-            sum.closed += outcome.closed;
-            sum.left += outcome.left;
+            inside?.join().unwrap_or_else(|_| Err(io::Error::other("a thread failed")))
+        });
+        if let Err(error) = result {
+            all.skip(error);
         }
     }
     Ok(all)
@@ -75,19 +111,28 @@ pub fn destroy(
 /// The same in the network namespace of this thread.
 fn destroy_here(
     denied: impl Fn(IpAddr, u16) -> bool,
-) -> io::Result<BTreeMap<(SocketAddr, Protocol), Outcome>> {
-    let mut all: BTreeMap<_, Outcome> = BTreeMap::new();
-    let socket = Socket::new(NETLINK_SOCK_DIAG)?;
-    for (protocol, name) in [(IPPROTO_TCP, Protocol::Tcp), (IPPROTO_UDP, Protocol::Udp)] {
+    outcomes: &mut BTreeMap<(SocketAddr, Protocol), Outcome>,
+) -> io::Result<()> {
+    let mut diag = Diag::open()?;
+    for (protocol, name, listening) in [
+        (IPPROTO_TCP, Protocol::Tcp, StateFlags::LISTEN),
+        // Of UDP one that is not connected: whoever answers from its port was asked there.
+        (IPPROTO_UDP, Protocol::Udp, StateFlags::CLOSE),
+    ] {
+        let mut listeners = HashSet::new();
         for family in [AF_INET, AF_INET6] {
-            for id in list(&socket, family, protocol)? {
+            listeners.extend(diag.list(family, protocol, listening.clone())?.iter().map(|id| id.source_port));
+        }
+        let connected = StateFlags::all() & !(StateFlags::LISTEN | StateFlags::TIME_WAIT | StateFlags::CLOSE);
+        for family in [AF_INET, AF_INET6] {
+            for id in diag.list(family, protocol, connected.clone())? {
                 let (ip, port) = (id.destination_address.to_canonical(), id.destination_port);
-                if port == 0 || !denied(ip, port) {
+                if port == 0 || listeners.contains(&id.source_port) || !denied(ip, port) {
                     continue;
                 }
-                let outcome = all.entry(((ip, port).into(), name)).or_default();
-                match request(&socket, family, protocol, Some(id)) {
-                    Ok(_) => outcome.closed += 1,
+                let outcome = outcomes.entry(((ip, port).into(), name)).or_default();
+                match diag.destroy(family, protocol, id) {
+                    Ok(()) => outcome.closed += 1,
                     // It was closed meanwhile.
                     Err(error) if error.raw_os_error() == Some(libc::ENOENT) => outcome.closed += 1,
                     Err(_) => outcome.left += 1,
@@ -95,62 +140,157 @@ fn destroy_here(
             }
         }
     }
-    Ok(all)
+    Ok(())
 }
 
-/// The connected sockets.
-fn list(socket: &Socket, family: u8, protocol: u8) -> io::Result<Vec<SocketId>> {
-    request(socket, family, protocol, None)
+/// The kernel's list of sockets, in the network namespace of the thread that opened it.
+struct Diag {
+    socket: Socket,
+    sequence: u32,
 }
 
-/// Asks for the connected sockets, or to destroy one.
-fn request(
-    socket: &Socket,
-    family: u8,
-    protocol: u8,
-    destroy: Option<SocketId>,
-) -> io::Result<Vec<SocketId>> {
-    let is_list = destroy.is_none();
-    let any = if family == AF_INET { SocketId::new_v4() } else { SocketId::new_v6() };
-    let mut header = NetlinkHeader::default();
-    header.flags = NLM_F_REQUEST | if is_list { NLM_F_DUMP } else { NLM_F_ACK };
-    let states = StateFlags::all() & !(StateFlags::LISTEN | StateFlags::TIME_WAIT | StateFlags::CLOSE);
-    let inet = InetRequest {
-        family,
-        protocol,
-        extensions: ExtensionFlags::empty(),
-        states,
-        socket_id: destroy.unwrap_or(any),
-    };
-    let mut message = NetlinkMessage::new(header, SockDiagMessage::InetRequest(inet).into());
-    message.finalize();
-    let mut bytes = vec![0; message.header.length as usize];
-    message.serialize(&mut bytes);
-    if !is_list && let Some(kind) = bytes.get_mut(TYPE) {
-        kind.copy_from_slice(&SOCK_DESTROY.to_ne_bytes());
+impl Diag {
+    fn open() -> io::Result<Self> {
+        let socket = Socket::new(NETLINK_SOCK_DIAG)?;
+        // Others in that namespace can send to this socket, too; to one that is connected only the kernel can.
+        socket.connect(&Peer::new(0, 0))?;
+        Ok(Self { socket, sequence: 0 })
     }
-    socket.send(&bytes, 0)?;
-    let mut found = Vec::new();
-    loop {
-        let (part, _) = socket.recv_from_full()?;
-        let mut rest = part.as_slice();
-        while !rest.is_empty() {
-            let message = NetlinkMessage::<SockDiagMessage>::deserialize(rest).map_err(io::Error::other)?;
-            let length = (message.header.length as usize).next_multiple_of(4);
-            match message.payload {
-                NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(one)) => {
-                    found.push(one.header.socket_id);
-                }
-                NetlinkPayload::Done(_) => return Ok(found),
-                NetlinkPayload::Error(error) => {
-                    return match error.code {
-                        None => Ok(found),
-                        Some(_) => Err(error.to_io()),
-                    };
-                }
-                _ => {}
-            }
-            rest = rest.get(length.max(1)..).unwrap_or_default();
+
+    /// The sockets in some states.
+    fn list(&mut self, family: u8, protocol: u8, states: StateFlags) -> io::Result<Vec<SocketId>> {
+        let any = if family == AF_INET { SocketId::new_v4() } else { SocketId::new_v6() };
+        self.ask(
+            NLM_F_DUMP,
+            InetRequest { family, protocol, extensions: ExtensionFlags::empty(), states, socket_id: any },
+        )
+    }
+
+    fn destroy(&mut self, family: u8, protocol: u8, id: SocketId) -> io::Result<()> {
+        let (extensions, states) = (ExtensionFlags::empty(), StateFlags::all());
+        let request = InetRequest { family, protocol, extensions, states, socket_id: id };
+        self.ask(NLM_F_ACK, request).map(drop)
+    }
+
+    fn ask(&mut self, flags: u16, request: InetRequest) -> io::Result<Vec<SocketId>> {
+        self.sequence += 1;
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | flags;
+        header.sequence_number = self.sequence;
+        let mut message = NetlinkMessage::new(header, SockDiagMessage::InetRequest(request).into());
+        message.finalize();
+        let mut bytes = vec![0; message.header.length as usize];
+        message.serialize(&mut bytes);
+        // The library knows questions alone.
+        if flags == NLM_F_ACK
+            && let Some(kind) = bytes.get_mut(TYPE)
+        {
+            kind.copy_from_slice(&SOCK_DESTROY.to_ne_bytes());
         }
+        self.socket.send(&bytes, 0)?;
+        let until = Instant::now() + PATIENCE;
+        let mut found = Vec::new();
+        let mut buffer = Vec::with_capacity(BUFFER);
+        loop {
+            self.wait(until)?;
+            buffer.clear();
+            self.socket.recv(&mut buffer, 0)?;
+            if take(&buffer, self.sequence, &mut found)? {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Waits for something to read.
+    fn wait(&self, until: Instant) -> io::Result<()> {
+        let left = until.saturating_duration_since(Instant::now());
+        // SAFETY: the socket outlives this call.
+        let socket = unsafe { BorrowedFd::borrow_raw(std::os::fd::AsRawFd::as_raw_fd(&self.socket)) };
+        let mut ready = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
+        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
+        match poll(&mut ready, timeout)? {
+            0 => Err(io::Error::from(io::ErrorKind::TimedOut)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// More than the kernel puts into one datagram (`NLMSG_GOODSIZE`, and 32 KiB for lists).
+const BUFFER: usize = 64 * 1024;
+
+/// Takes in one datagram of answers to question `sequence`. Whether it was the last.
+fn take(mut bytes: &[u8], sequence: u32, found: &mut Vec<SocketId>) -> io::Result<bool> {
+    while !bytes.is_empty() {
+        let message = NetlinkMessage::<SockDiagMessage>::deserialize(bytes).map_err(io::Error::other)?;
+        let length = (message.header.length as usize).next_multiple_of(4).max(4);
+        bytes = bytes.get(length..).unwrap_or_default();
+        if message.header.sequence_number != sequence {
+            continue;
+        }
+        match message.payload {
+            NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(one)) => {
+                if found.len() >= SOCKETS {
+                    return Err(io::Error::other("too many sockets"));
+                }
+                found.push(one.header.socket_id);
+            }
+            NetlinkPayload::Done(done) if done.code < 0 => {
+                return Err(io::Error::from_raw_os_error(-done.code));
+            }
+            NetlinkPayload::Done(_) => return Ok(true),
+            NetlinkPayload::Error(error) => {
+                return match error.code {
+                    None => Ok(true),
+                    Some(_) => Err(error.to_io()),
+                };
+            }
+            _ => {}
+        }
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Header of a message: length, type, flags, sequence, port.
+    fn message(length: u32, kind: u16, sequence: u32, body: &[u8]) -> Vec<u8> {
+        let mut bytes = length.to_ne_bytes().to_vec();
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend([0, 0]);
+        bytes.extend(sequence.to_ne_bytes());
+        bytes.extend([0; 4]);
+        bytes.extend(body);
+        bytes
+    }
+
+    #[test]
+    fn answers() {
+        const ERROR: u16 = 2;
+        const DONE: u16 = 3;
+        let not_found = (-2_i32).to_ne_bytes();
+        let cases: [(&str, Vec<u8>, Option<bool>); 8] = [
+            ("nothing", Vec::new(), Some(false)),
+            ("the end", message(20, DONE, 7, &[0; 4]), Some(true)),
+            ("the end of another question", message(20, DONE, 6, &[0; 4]), Some(false)),
+            ("the end with an error: no such module", message(20, DONE, 7, &not_found), None),
+            ("half a header", vec![1; 7], None),
+            ("longer than it is", message(200, DONE, 7, &[0; 4]), None),
+            ("an error without an error", message(36, ERROR, 7, &[0; 20]), Some(true)),
+            ("an error", message(36, ERROR, 7, &[not_found.as_slice(), &[0; 16]].concat()), None),
+        ];
+        for (name, bytes, expected) in cases {
+            assert_eq!(take(&bytes, 7, &mut Vec::new()).ok(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn own_sockets_are_listed() {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let mut diag = Diag::open().unwrap();
+        let found = diag.list(AF_INET, IPPROTO_TCP, StateFlags::LISTEN).unwrap();
+        assert!(found.iter().any(|id| id.source_port == port), "{port} is not among {found:?}");
     }
 }

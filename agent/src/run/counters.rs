@@ -38,6 +38,7 @@ impl Agent {
         add("network_tables_refused", network.tables_refused);
         add("network_closings_failed", network.closings_failed);
         add("network_judged_by_forgotten", network.judged_by_forgotten);
+        add("kernel_confirms_refused", self.kernel.confirms_refused());
         add("kernel_connects_untold", kernel(Counter::ConnectsUntold));
         add("kernel_members_refused", kernel(Counter::MembersRefused));
         add("kernel_memberships_cut", kernel(Counter::MembershipsCut));

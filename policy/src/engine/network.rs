@@ -143,7 +143,9 @@ impl Engine {
             // A number is used again, and of parents no more than that is known.
             (distance > 0 || client.start_ns == process.start_ns).then_some((distance, connection.id))
         };
-        let nearest = self.connections.values().filter_map(client).min();
+        // A candidate's client is a shell in front of a pipeline more often than not.
+        let servers = self.connections.values().filter(|connection| !connection.is_candidate());
+        let nearest = servers.filter_map(client).min();
         match nearest.and_then(|(_, id)| self.connections.get(&id)) {
             Some(connection) => Some(self.session(connection)),
             None => connect.server.as_ref().map(|_| self.session_of_client(process)),

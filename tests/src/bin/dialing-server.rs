@@ -1,6 +1,6 @@
 //! An MCP server that connects to where it is told to: by itself, through a child, or through one that nobody's child is.
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use clap::Parser;
 use mcpwarden_tests::dial::Way;
-use mcpwarden_tests::mini_server::{MiniServer, ServerOptions, Tool};
+use mcpwarden_tests::mini_server::{MiniServer, PROTOCOL_VERSION, ServerOptions, Tool};
 use serde_json::{Value, json};
 
 /// An MCP server with a tool `dial` that reaches an address.
@@ -36,7 +36,8 @@ fn main() -> Result<()> {
                 "properties": {
                     "way": {"type": "string"},
                     "address": {"type": "string"},
-                    "who": {"enum": ["server", "child", "orphan", "heir"]},
+                    "who": {"enum": ["server", "child", "orphan", "heir", "nested"]},
+                    "depth": {"type": "integer"},
                 },
                 "required": ["way", "address", "who"],
             },
@@ -57,6 +58,7 @@ fn call(arguments: &Value) -> Result<String, String> {
                     Command::new(std::env::current_exe()?).args(["--once", &way, &address]).output()?;
                 Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
             }
+            "nested" => nested(arguments),
             "heir" => {
                 let directory = tempfile::tempdir()?.keep();
                 leave(&way, &address, HEIR_SECONDS, &directory.join("report"))?;
@@ -66,6 +68,38 @@ fn call(arguments: &Value) -> Result<String, String> {
         }
     };
     dial().map_err(|error| format!("{error:#}"))
+}
+
+/// Starts a server, as a client does, and has that one do it, or start the next.
+fn nested(arguments: &Value) -> Result<String> {
+    // Another command line than that of the first, which may be declared.
+    let mut server = Command::new(std::env::current_exe()?)
+        .args(["--delay-ms", "0"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut to_server = server.stdin.take().context("no pipe")?;
+    let mut from_server = BufReader::new(server.stdout.take().context("no pipe")?);
+    let mut ask = |request: Value| -> Result<Value> {
+        writeln!(to_server, "{request}")?;
+        let mut line = String::new();
+        from_server.read_line(&mut line)?;
+        Ok(serde_json::from_str(&line)?)
+    };
+    let params = json!({"protocolVersion": PROTOCOL_VERSION, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}});
+    ask(json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}))?;
+    let mut arguments = arguments.clone();
+    match arguments["depth"].as_u64().unwrap_or(0) {
+        0 | 1 => arguments["who"] = json!("server"),
+        depth => arguments["depth"] = json!(depth - 1),
+    }
+    // So long the kernel half may need to hear that it is a server.
+    std::thread::sleep(Duration::from_millis(200));
+    let params = json!({"name": "dial", "arguments": arguments});
+    let answer = ask(json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}))?;
+    drop(to_server);
+    server.wait()?;
+    Ok(answer["result"]["content"][0]["text"].as_str().context("no text")?.to_owned())
 }
 
 /// How long a process that is to outlive the server waits.
