@@ -27,6 +27,8 @@ pub struct EngineLimits {
     pub connections: usize,
     /// Those of one user.
     pub connections_per_user: usize,
+    /// Servers that have ended and whose processes, where any live on, are still known as theirs.
+    pub departed: usize,
     /// Bytes kept of all connections: what waits to be recognised, requests without an answer, answers without a
     /// request, programs, tools.
     pub bytes: usize,
@@ -73,6 +75,7 @@ impl Default for EngineLimits {
     fn default() -> Self {
         Self {
             connections: 4_096,
+            departed: 4_096,
             connections_per_user: 1_024,
             bytes: 64 << 20,
             bytes_per_user: 32 << 20,

@@ -46,11 +46,6 @@ impl Destinations {
 #[derive(Debug, Default)]
 pub(super) struct Departed(BTreeMap<ConnectionId, (Place, User)>);
 
-impl Departed {
-    /// Most of them. The oldest are forgotten first: numbers of connections only grow.
-    pub(super) const MOST: usize = 4_096;
-}
-
 impl Engine {
     /// Remembers a server whose connection is about to be forgotten.
     pub(super) fn depart(&mut self, id: ConnectionId) {
@@ -61,7 +56,8 @@ impl Engine {
         if let Some(place) = self.place(id) {
             self.departed.0.insert(id, (place, user));
         }
-        if self.departed.0.len() > Departed::MOST {
+        if self.departed.0.len() > self.config.limits.departed {
+            // The oldest: numbers of connections only grow.
             self.departed.0.pop_first();
             self.counters.departed_evicted += 1;
         }

@@ -8,8 +8,8 @@ use mcpwarden_policy::config::Config;
 use mcpwarden_policy::detect::{Detector, RuleSet};
 use mcpwarden_policy::engine::Judge;
 use mcpwarden_policy::{
-    ConnectionId, Cut, Direction, Engine, EngineConfig, FrameCutter, GapCause, Input, Inspect, Limits,
-    Output, ServerId, SessionId, Timestamp,
+    ConnectionId, Cut, Direction, Engine, EngineConfig, EngineLimits, FrameCutter, GapCause, Input, Inspect,
+    Limits, Output, ServerId, SessionId, Timestamp,
 };
 use serde_json::Value;
 
@@ -27,12 +27,15 @@ pub fn engine(detector: &Arc<Detector>) -> Engine {
 pub fn engine_of(config: &Config, detector: &Arc<Detector>) -> Engine {
     let alert_threshold = config.inspection.alert_threshold;
     let inspect = Inspect { detector: Arc::clone(detector), alert_threshold };
+    let base = EngineConfig::new([7; 32]);
     let settings = EngineConfig {
+        // Kept on purpose, up to a number of them: too many to be reached where it is counted what stays.
+        limits: EngineLimits { departed: 4, ..base.limits.clone() },
         patterns: config.patterns().unwrap(),
         declared: config.declared(),
         inspection: config.inspection.enabled.then_some(inspect),
         registry: config.registry_settings(),
-        ..EngineConfig::new([7; 32])
+        ..base
     };
     Engine::new(settings).with_judge(Judge::new(config, Vec::new(), detector).unwrap())
 }

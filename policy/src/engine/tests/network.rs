@@ -1,7 +1,7 @@
 //! Connections that processes open: whose they are, and what is said of them.
 
 use super::*;
-use crate::engine::network::{Departed, Destinations};
+use crate::engine::network::Destinations;
 use crate::event::{Family, Protocol, ServerType};
 use crate::network::Verdict;
 
@@ -201,7 +201,7 @@ fn what_a_server_leaves_behind_is_its_own() {
     assert_eq!(bench.connect(Some(1), connect("1.2.3.4 443", Verdict::Deny, 12, &[1])), expected);
 
     // As many servers as are remembered.
-    for id in 2..2 + Departed::MOST as u64 {
+    for id in 2..2 + EngineLimits::default().departed as u64 {
         let (connection, time) = (ConnectionId(id), Timestamp(bench.now));
         let (session, server) = (SessionId("s".into()), ServerId("server".into()));
         bench.input(Input::Open { connection, time, session, server });
