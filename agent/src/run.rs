@@ -30,7 +30,7 @@ use crate::{
         surroundings,
     },
     loss::LossWatch,
-    network::{Network, News},
+    network::{self, Network, News},
     output::{Format, Writer},
     process,
 };
@@ -135,14 +135,6 @@ fn client_sides(entry: &abi::Connection) -> [Side; 2] {
     [Side { key: entry.client_out, writes: true }, Side { key: entry.client_in, writes: false }]
 }
 
-/// Waits for a census that is being taken, `None` where it failed; for ever where none is.
-async fn finished(census: &mut Option<JoinHandle<std::io::Result<Census>>>) -> Option<Census> {
-    match census {
-        Some(handle) => handle.await.ok().and_then(Result::ok),
-        None => std::future::pending().await,
-    }
-}
-
 /// Whether the ring was drained to its end.
 #[derive(PartialEq)]
 enum Drained {
@@ -208,8 +200,8 @@ impl Agent {
                 _ = interrupt.recv() => break "SIGINT",
                 _ = terminate.recv() => break "SIGTERM",
                 _ = self.sender.closed() => break "output closed",
-                done = finished(&mut census) => {
-                    census = None;
+                done = network::finished(&mut census) => {
+                    let done = done.and_then(Result::ok);
                     // Without one nothing is collected and nobody new is found until the next.
                     self.censuses_failed += u64::from(done.is_none());
                     self.counted = done;

@@ -72,6 +72,17 @@ pub fn directory() -> Result<TempDir> {
     Ok(directory)
 }
 
+/// A configuration file with this text, in a directory of its own, and its path.
+///
+/// # Errors
+/// It cannot be written.
+pub fn configured(text: &str) -> Result<(TempDir, String)> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("config.yaml");
+    fs::write(&path, text).context("cannot write the configuration")?;
+    Ok((directory, path.display().to_string()))
+}
+
 /// `mcpwarden run` with its directories in `directory`.
 pub fn run(directory: &Path, args: &[&str]) -> Command {
     let mut command = mcpwarden(&["run", "--runtime-dir"]);

@@ -8,6 +8,7 @@
 //! - [`containers`] has a container engine; [`dial`] knows every way to reach an address, [`listener`] is what is
 //!   reached, [`dns`] tells addresses of names, and a
 //!   [`neighbour::Neighbour`] sits at the same hook.
+//! - [`cgroup::Cgroup`] is a cgroup of the test's own.
 //! - [`gate::Gate`] holds a script up until the test has done what has to be done in between.
 //! - [`http_server::HttpServer`] is an MCP server over HTTP, well-behaved or not.
 //! - [`patience`] says how long is too long.
@@ -17,6 +18,7 @@
 //! The tests themselves are in `tests/`; `cargo xtask test` sets up what they need and runs them as root.
 
 pub mod agent;
+pub mod cgroup;
 pub mod clients;
 pub mod command;
 pub mod containers;

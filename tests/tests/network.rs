@@ -9,20 +9,12 @@ use std::thread;
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
+use mcpwarden_tests::command::configured;
 use mcpwarden_tests::dial::{LOOPBACK_V6, Outcome, WAYS, Way, is_known, loopback_names};
 use mcpwarden_tests::listener::Listener;
 use mcpwarden_tests::peer::{Peer, initialize, server};
 use mcpwarden_tests::wiring::Wiring;
 use serde_json::{Value, json};
-use tempfile::TempDir;
-
-/// A configuration file.
-fn configured(text: &str) -> Result<(TempDir, String)> {
-    let directory = tempfile::tempdir()?;
-    let path = directory.path().join("config.yaml");
-    fs::write(&path, text).context("cannot write the configuration")?;
-    Ok((directory, path.display().to_string()))
-}
 
 fn connections(agent: &Agent, port: u16) -> Vec<Value> {
     let ends = format!(":{port}");

@@ -1,9 +1,7 @@
 //! Connections beside others, and while things change: other programs, cgroups, network namespaces, names, tables.
 
-use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -11,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
+use mcpwarden_tests::cgroup::{self, Cgroup};
+use mcpwarden_tests::command::configured;
 use mcpwarden_tests::dial::{self, Outcome, Way};
 use mcpwarden_tests::dns::NameServer;
 use mcpwarden_tests::listener::Listener;
@@ -22,27 +22,10 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 use tempfile::TempDir;
 
-fn configured(text: &str) -> Result<(TempDir, String)> {
-    let directory = tempfile::tempdir()?;
-    let path = directory.path().join("config.yaml");
-    fs::write(&path, text).context("cannot write the configuration")?;
-    Ok((directory, path.display().to_string()))
-}
-
 fn denying(host: &str, port: u16, more: &str) -> Result<(TempDir, String)> {
     configured(&format!(
         "network: {{ deny: [{{ host: {host}, port: {port} }}]{more} }}\nenforcement: {{ network: deny }}\n"
     ))
-}
-
-/// The root of the cgroup v2 hierarchy.
-fn cgroup_root() -> Result<PathBuf> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-    let of = |line: &str| {
-        let (left, right) = line.split_once(" - ")?;
-        right.starts_with("cgroup2 ").then(|| left.split(' ').nth(4).map(PathBuf::from))?
-    };
-    mounts.lines().find_map(of).context("cgroup v2 is not mounted")
 }
 
 /// Waits until something is so.
@@ -59,14 +42,14 @@ fn await_that(what: &str, so: impl Fn() -> bool) -> Result<()> {
 fn other_programs_at_the_same_hook_keep_working() -> Result<()> {
     let (theirs, ours, nobodys) = (Listener::start()?, Listener::start()?, Listener::start()?);
     let dial = |listener: &Listener| Way::Tcp.dial(listener.at(Ipv4Addr::LOCALHOST));
-    let neighbour = Neighbour::attach(&cgroup_root()?, theirs.port())?;
+    let neighbour = Neighbour::attach(&cgroup::root()?, theirs.port())?;
     ensure!(dial(&theirs) == Outcome::Denied, "the other program alone");
     let (_directory, config) = denying("localhost", ours.port(), "")?;
     let agent = Agent::start(&["--config", &config])?;
     ensure!(dial(&theirs) == Outcome::Denied, "theirs, beside ours");
     ensure!(dial(&ours) == Outcome::Denied, "ours, beside theirs");
     ensure!(dial(&nobodys) == Outcome::Through, "nobody's");
-    let second = Neighbour::attach(&cgroup_root()?, nobodys.port())?;
+    let second = Neighbour::attach(&cgroup::root()?, nobodys.port())?;
     ensure!(dial(&nobodys) == Outcome::Denied, "one that came later");
     drop(second);
     agent.stop()?;
@@ -100,29 +83,13 @@ fn dial_behind(wrapper: &[&str], to: SocketAddr) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// A cgroup that is removed again.
-struct Cgroup(PathBuf);
-
-impl Cgroup {
-    fn make(at: &Path) -> Result<Self> {
-        fs::create_dir(at).with_context(|| format!("cannot make {}", at.display()))?;
-        Ok(Self(at.to_owned()))
-    }
-}
-
-impl Drop for Cgroup {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir(&self.0);
-    }
-}
-
 #[test]
 fn child_cgroups_do_not_escape_and_a_part_can_be_watched() -> Result<()> {
     let listener = Listener::start()?;
     let to = listener.at(Ipv4Addr::LOCALHOST);
-    let outer = Cgroup::make(&cgroup_root()?.join(format!("mcpwarden-test-{}", std::process::id())))?;
-    let inner = Cgroup::make(&outer.0.join("inner"))?;
-    let script = format!("echo $$ > {}/cgroup.procs && exec \"$0\" \"$@\"", inner.0.display());
+    let outer = Cgroup::new()?;
+    let inner = outer.below("inner")?;
+    let script = format!("echo $$ > {}/cgroup.procs && exec \"$0\" \"$@\"", inner.path().display());
     let within = ["sh", "-c", &script];
     let (_directory, config) = denying("localhost", listener.port(), "")?;
     let agent = Agent::start(&["--config", &config])?;
@@ -131,7 +98,7 @@ fn child_cgroups_do_not_escape_and_a_part_can_be_watched() -> Result<()> {
     ensure!(event["cgroup"].as_str().is_some_and(|path| path.ends_with("/inner")), "{event}");
     agent.stop()?;
 
-    let part = format!(", cgroup_path: {}", outer.0.display());
+    let part = format!(", cgroup_path: {}", outer.path().display());
     let (_directory, config) = denying("localhost", listener.port(), &part)?;
     let agent = Agent::start(&["--config", &config])?;
     ensure!(dial_behind(&within, to)? == "Denied", "below the watched part");

@@ -3,11 +3,11 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
+use mcpwarden_tests::cgroup::Cgroup;
 use mcpwarden_tests::peer::await_exit;
 use mcpwarden_tests::places;
 use serde_json::Value;
@@ -15,27 +15,6 @@ use tempfile::TempDir;
 
 /// Nobody, on every distribution.
 const NOBODY: u32 = 65_534;
-
-/// A cgroup of the test's own, gone with it.
-struct Cgroup(PathBuf);
-
-impl Cgroup {
-    fn new() -> Result<Self> {
-        let mounts = fs::read_to_string("/proc/mounts")?;
-        let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-        let root = fields.into_iter().find(|fields| fields.get(2) == Some(&"cgroup2"));
-        let root = root.and_then(|fields| fields.get(1).copied()).context("cgroup v2 is not mounted")?;
-        let path = Path::new(root).join(format!("mcpwarden-test-{}", std::process::id()));
-        fs::create_dir(&path)?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Cgroup {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir(&self.0);
-    }
-}
 
 /// Copies of our programs that every user may execute: a checkout may lie in a home.
 struct Programs(TempDir);
@@ -65,7 +44,7 @@ impl Programs {
 /// Runs a client on a server to its end, as a user, and in a cgroup if one is given; its process id.
 fn client(user: u32, cgroup: Option<&Cgroup>, program: &str, args: &[&str]) -> Result<u32> {
     let user = user.to_string();
-    let procs = cgroup.map(|cgroup| cgroup.0.join("cgroup.procs").display().to_string());
+    let procs = cgroup.map(|cgroup| cgroup.path().join("cgroup.procs").display().to_string());
     let mut child: Child = Command::new("sh")
         .args(["-c", "test -z \"$0\" || echo $$ > \"$0\" || exit 1; exec \"$@\"", &procs.unwrap_or_default()])
         .args(["setpriv", "--reuid", &user, "--regid", &user, "--clear-groups", program])

@@ -5,7 +5,7 @@ mod resolver;
 mod sockets;
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{HashMap, VecDeque},
     net::{IpAddr, Ipv6Addr, SocketAddr},
     sync::Arc,
     time::{Duration, Instant},
@@ -104,15 +104,13 @@ impl Network {
     /// The rules of a configuration. Nothing is asked or installed yet.
     ///
     /// # Errors
-    /// They are more than fit.
+    /// The network namespace has no number.
     pub fn new(config: &Config, rules: NetworkRules) -> Result<Self, NetworkError> {
         let settings = &config.network;
         let flag = |on: bool, flag: u32| if on { flag } else { 0 };
         let flags = flag(rules.enforced, abi::NETWORK_ENFORCE)
             | flag(settings.default == AllowDeny::Deny, abi::NETWORK_DEFAULT_DENY)
             | flag(settings.netns == NetworkNamespace::Any, abi::NETWORK_ANY_NETNS);
-        // Whether they fit is known without the kernel, but for the addresses of names.
-        Table::compile(&rules, &BTreeMap::new(), &[])?;
         let ttl = Ttl { min: settings.resolver.min_ttl.0, max: settings.resolver.max_ttl.0 };
         Ok(Self {
             names: Names::new(names_of(&rules, &[]), ttl, Instant::now()),
@@ -368,7 +366,7 @@ pub enum News {
 }
 
 /// Waits for a task that runs, `None` where it did not end well; for ever where none runs.
-async fn finished<T>(task: &mut Option<JoinHandle<T>>) -> Option<T> {
+pub async fn finished<T>(task: &mut Option<JoinHandle<T>>) -> Option<T> {
     let Some(running) = task else { return std::future::pending().await };
     let result = running.await;
     *task = None;
