@@ -1,5 +1,6 @@
-//! `cargo xtask bench kernel`: what watching costs on this machine. `cargo xtask bench policy`: what the pure core
-//! costs; it needs neither root nor a kernel. Given a folder of recorded definitions and results, it searches those too.
+//! `cargo xtask bench kernel`: what watching costs on this machine; `network`: what judging connections costs. `policy`:
+//! what the pure core costs; it needs neither root nor a kernel. Given a folder of recorded definitions and results, it
+//! searches those too.
 
 use std::process::ExitCode;
 
