@@ -11,6 +11,7 @@
 //! | [`ids`] | newtypes: connections, servers, sessions, time, direction |
 //! | [`protocol`] | a frame into JSON-RPC messages; which methods are MCP |
 //! | [`wire`] | bytes of one direction into frames |
+//! | [`http`] | bytes of TCP connections into frames |
 //! | [`glob`] | names in rules |
 //! | [`discovery`] | a command line into "an MCP server, called …" |
 //! | [`redact`], [`hash`] | what may be recorded of values; identity of definitions |
@@ -36,6 +37,7 @@ pub mod glob;
 pub mod guard;
 pub mod guards;
 pub mod hash;
+pub mod http;
 pub mod ids;
 pub mod network;
 pub mod protocol;

@@ -1,0 +1,218 @@
+//! What a head says, as far as it matters here. `Authorization`, cookies, keys and queries are not looked at, or do not
+//! leave.
+//!
+//! Where a head can be read in two ways, the two ends may do so and an observer would see only one: two lengths, a
+//! length beside chunks, a coding of the transfer that is not just `chunked`, a session or host named twice. The official
+//! clients and servers refuse most of these, and not all of them the same. Such a stream is given up, and that is said.
+
+use httparse::{EMPTY_HEADER, Header};
+
+use super::coding::Coding;
+use super::reader::Framing;
+use super::{HttpMeta, Uninspected};
+
+/// The methods that mean something here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Method {
+    Get,
+    Post,
+    Delete,
+    Head,
+    Connect,
+    Other,
+}
+
+/// A request, but its body.
+#[derive(Debug)]
+pub(super) struct Request<'a> {
+    pub(super) method: Method,
+    /// Of the target where it names one, of `Host` otherwise.
+    pub(super) host: Option<&'a str>,
+    /// Without the query.
+    pub(super) path: &'a str,
+    /// Path and query.
+    pub(super) target: &'a str,
+    pub(super) session: Option<&'a [u8]>,
+    /// Whether it accepts server-sent events.
+    pub(super) accepts_events: bool,
+    /// Whether it asks for the events behind one that it has seen.
+    pub(super) resumes: bool,
+    /// Whether it waits for leave to send its body.
+    pub(super) expects: bool,
+    pub(super) coding: Coding,
+    pub(super) framing: Framing,
+    pub(super) meta: HttpMeta,
+}
+
+/// An answer, but its body.
+#[derive(Debug)]
+pub(super) struct Answer<'a> {
+    pub(super) status: u16,
+    pub(super) session: Option<&'a [u8]>,
+    pub(super) is_events: bool,
+    pub(super) coding: Coding,
+    pub(super) framing: Framing,
+    /// What it switches to, of a 101.
+    pub(super) upgrade: Uninspected,
+}
+
+/// Longest value of a header in [`HttpMeta`], in bytes; a longer one is left out.
+const META_BYTES: usize = 512;
+
+/// Reads the head of a request.
+///
+/// # Errors
+/// It is none, or can be read in more than one way.
+pub(super) fn request(head: &[u8]) -> Result<Request<'_>, Uninspected> {
+    if head.starts_with(b"PRI * HTTP/2.0") {
+        return Err(Uninspected::Http2);
+    }
+    let mut headers = room(head);
+    let mut parsed = httparse::Request::new(&mut headers);
+    parsed.parse(head).map_err(|_| Uninspected::NotHttp)?;
+    let method = match parsed.method.unwrap_or_default() {
+        "GET" => Method::Get,
+        "POST" => Method::Post,
+        "DELETE" => Method::Delete,
+        "HEAD" => Method::Head,
+        "CONNECT" => Method::Connect,
+        _ => Method::Other,
+    };
+    let (authority, target) = split_target(parsed.path.unwrap_or_default());
+    let fields = Fields { headers: parsed.headers };
+    let host = match authority {
+        Some(host) => Some(host),
+        None => fields.once("host")?.and_then(text),
+    };
+    Ok(Request {
+        method,
+        host: host.map(|host| host.rsplit('@').next().unwrap_or(host)),
+        path: target.split(['?', '#']).next().unwrap_or_default(),
+        target,
+        session: fields.once("mcp-session-id")?,
+        accepts_events: fields.any("accept", "text/event-stream"),
+        resumes: fields.get("last-event-id").is_some(),
+        expects: fields.any("expect", "100-continue"),
+        coding: fields.coding()?,
+        framing: fields.framing(parsed.version)?.unwrap_or(Framing::Length(0)),
+        meta: HttpMeta {
+            protocol_version: fields.meta("mcp-protocol-version"),
+            traceparent: fields.meta("traceparent"),
+            tracestate: fields.meta("tracestate"),
+            user_agent: fields.meta("user-agent"),
+        },
+    })
+}
+
+/// Reads the head of the answer to a request with this method.
+///
+/// # Errors
+/// It is none, or can be read in more than one way.
+pub(super) fn answer(head: &[u8], method: Method) -> Result<Answer<'_>, Uninspected> {
+    let mut headers = room(head);
+    let mut parsed = httparse::Response::new(&mut headers);
+    parsed.parse(head).map_err(|_| Uninspected::NotHttp)?;
+    let status = parsed.code.unwrap_or_default();
+    let fields = Fields { headers: parsed.headers };
+    // RFC 9112, section 6.3.
+    let framing = match (method, status) {
+        (Method::Head, _) | (_, 100..=199 | 204 | 304) => Framing::Length(0),
+        _ => fields.framing(parsed.version)?.unwrap_or(Framing::Close),
+    };
+    let upgrade = match fields.get("upgrade") {
+        Some(value) if value.eq_ignore_ascii_case(b"websocket") => Uninspected::WebSocket,
+        Some(value) if value.eq_ignore_ascii_case(b"h2c") => Uninspected::Http2,
+        _ => Uninspected::Tunnel,
+    };
+    // Clients look for the type anywhere in the value, or at its beginning.
+    let is_json = fields.get("content-type").is_some_and(|value| {
+        value.get(..16).is_some_and(|value| value.eq_ignore_ascii_case(b"application/json"))
+    });
+    Ok(Answer {
+        status,
+        session: fields.once("mcp-session-id")?,
+        is_events: !is_json && fields.any("content-type", "text/event-stream"),
+        coding: fields.coding()?,
+        framing,
+        upgrade,
+    })
+}
+
+/// Room for as many headers as there are lines, so that their number needs no bound of its own.
+fn room(head: &[u8]) -> Vec<Header<'_>> {
+    vec![EMPTY_HEADER; memchr::memchr_iter(b'\n', head).count()]
+}
+
+/// The authority of a target in absolute form (RFC 9112, section 3.2.2), and the path and query of any.
+fn split_target(target: &str) -> (Option<&str>, &str) {
+    let Some((_, rest)) = target.split_once("://").filter(|_| !target.starts_with('/')) else {
+        return (None, target);
+    };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    (Some(authority), if path.is_empty() { "/" } else { path })
+}
+
+fn text(value: &[u8]) -> Option<&str> {
+    std::str::from_utf8(value).ok().filter(|text| !text.is_empty())
+}
+
+struct Fields<'h, 'b> {
+    headers: &'h [Header<'b>],
+}
+
+impl<'b> Fields<'_, 'b> {
+    fn all(&self, name: &str) -> impl Iterator<Item = &'b [u8]> {
+        self.headers
+            .iter()
+            .filter(move |header| header.name.eq_ignore_ascii_case(name))
+            .map(|header| header.value.trim_ascii())
+    }
+
+    fn get(&self, name: &str) -> Option<&'b [u8]> {
+        self.all(name).next()
+    }
+
+    /// The value of a header that must not have two.
+    fn once(&self, name: &str) -> Result<Option<&'b [u8]>, Uninspected> {
+        let mut values = self.all(name);
+        let first = values.next();
+        match values.all(|value| Some(value) == first) {
+            true => Ok(first),
+            false => Err(Uninspected::Ambiguous),
+        }
+    }
+
+    /// Whether one of its values holds this word, given in lower case.
+    fn any(&self, name: &str, word: &str) -> bool {
+        self.all(name)
+            .any(|value| value.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes())))
+    }
+
+    fn meta(&self, name: &str) -> Option<Box<str>> {
+        let value = self.get(name).filter(|value| value.len() <= META_BYTES)?;
+        text(value).map(Box::from)
+    }
+
+    fn coding(&self) -> Result<Coding, Uninspected> {
+        Ok(self.once("content-encoding")?.map(Coding::of).unwrap_or_default())
+    }
+
+    /// How the body is framed; `None`: nothing says so.
+    fn framing(&self, version: Option<u8>) -> Result<Option<Framing>, Uninspected> {
+        let length = self.once("content-length")?;
+        let mut codings = self.all("transfer-encoding");
+        match (codings.next(), codings.next(), length) {
+            (None, _, None) => Ok(None),
+            (None, _, Some(length)) => {
+                let digits = text(length).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+                let length = digits.and_then(|digits| digits.parse().ok()).ok_or(Uninspected::Ambiguous)?;
+                Ok(Some(Framing::Length(length)))
+            }
+            (Some(coding), None, None) if version == Some(1) && coding.eq_ignore_ascii_case(b"chunked") => {
+                Ok(Some(Framing::Chunked))
+            }
+            _ => Err(Uninspected::Ambiguous),
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Transcripts as tables: what goes over which stream, and what comes out.
+
+mod hostile;
+mod links;
+mod loss;
+mod properties;
+mod wire;
+
+use super::*;
+
+pub(super) const LIMITS: HttpLimits = HttpLimits {
+    frame_bytes: 4096,
+    head_bytes: 2048,
+    streams: 64,
+    links: 16,
+    held_bytes: 64 * 1024,
+    idle: Duration::from_secs(300),
+};
+
+/// What happens.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    /// The client of a stream writes.
+    Ask(u64, Vec<u8>),
+    /// The client of a stream reads.
+    Answer(u64, Vec<u8>),
+    /// So many bytes are missing.
+    Gap(u64, Direction, u64),
+    Close(u64),
+    /// A process ends.
+    End(u32),
+    /// So many seconds pass.
+    Wait(u64),
+    /// The engine says that a link is no MCP.
+    Forget(u64),
+}
+
+pub(super) fn ask(stream: u64, text: impl AsRef<[u8]>) -> Step {
+    Step::Ask(stream, text.as_ref().to_vec())
+}
+
+pub(super) fn answer(stream: u64, text: impl AsRef<[u8]>) -> Step {
+    Step::Answer(stream, text.as_ref().to_vec())
+}
+
+/// A POST of JSON with these headers, each ended by CRLF.
+pub(super) fn post(path: &str, headers: &str, body: &str) -> String {
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n{headers}Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// A GET of a stream of events.
+pub(super) fn get(path: &str, headers: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream\r\n{headers}\r\n")
+}
+
+/// An answer of JSON.
+pub(super) fn json(headers: &str, body: &str) -> String {
+    format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{headers}Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// The head of a chunked stream of events.
+pub(super) fn events(headers: &str) -> String {
+    format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n{headers}Transfer-Encoding: chunked\r\n\r\n"
+    )
+}
+
+pub(super) fn chunk(text: &str) -> String {
+    format!("{:x}\r\n{text}\r\n", text.len())
+}
+
+pub(super) const ACCEPTED: &str = "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n";
+pub(super) const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+pub(super) const PONG: &str = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+pub(super) const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize"}"#;
+pub(super) const INITIALIZED: &str = r#"{"jsonrpc":"2.0","id":0,"result":{}}"#;
+pub(super) const NOTE: &str = r#"{"jsonrpc":"2.0","method":"notifications/x"}"#;
+
+/// Streams 1 to 19 are those of process 1, 21 to 39 those of process 2 and so on; from 1000 on the server is declared.
+fn peers(stream: u64) -> Peers {
+    let client = ((stream % 1000 / 20) as u32 + 1, 7);
+    Peers { client, server: SocketAddr::from(([127, 0, 0, 1], 8000)), known: stream >= 1000 }
+}
+
+/// Runs it all, and says in a line each what came out.
+pub(super) fn run(limits: HttpLimits, steps: &[Step]) -> (Vec<String>, HttpCounters) {
+    let mut http = Http::new(limits);
+    let (mut lines, mut open, mut now) = (Vec::new(), std::collections::BTreeSet::new(), Timestamp(1));
+    for step in steps {
+        now = Timestamp(now.0 + 1);
+        let mut sink = |output: HttpOutput<'_>| lines.push(line(output));
+        if let Step::Ask(stream, _) | Step::Answer(stream, _) | Step::Gap(stream, ..) = step
+            && open.insert(*stream)
+        {
+            http.open(ConnectionId(*stream), peers(*stream), now);
+        }
+        match step {
+            Step::Ask(stream, bytes) => {
+                http.push(ConnectionId(*stream), Direction::ClientToServer, bytes, now, &mut sink);
+            }
+            Step::Answer(stream, bytes) => {
+                http.push(ConnectionId(*stream), Direction::ServerToClient, bytes, now, &mut sink);
+            }
+            Step::Gap(stream, direction, bytes) => {
+                http.gap(ConnectionId(*stream), *direction, *bytes, GapCause::RingFull, now, &mut sink);
+            }
+            Step::Close(stream) => {
+                open.remove(stream);
+                http.close(ConnectionId(*stream), now, &mut sink);
+            }
+            Step::End(pid) => http.client_ended((*pid, 7), now, &mut sink),
+            Step::Wait(seconds) => {
+                now = now.after(Duration::from_secs(*seconds));
+                http.tick(now, &mut sink);
+            }
+            Step::Forget(link) => {
+                let streams = http.forget(ConnectionId(1 << 63 | link));
+                lines.push(format!("drop {:?}", streams.iter().map(|stream| stream.0).collect::<Vec<_>>()));
+            }
+        }
+        let held: usize = http.streams.values().map(Stream::held).sum();
+        assert_eq!(http.held, held, "the account of what is held");
+    }
+    (lines, http.counters)
+}
+
+fn line(output: HttpOutput<'_>) -> String {
+    let number = |link: ConnectionId| {
+        assert_eq!(link.0 >> 63, 1);
+        link.0 & !(1 << 63)
+    };
+    let arrow = |direction| if direction == Direction::ClientToServer { '>' } else { '<' };
+    match output {
+        HttpOutput::Opened { link, client, host, path, kind, .. } => {
+            format!("open {} {kind:?} {} {}{path}", number(link), client.0, host.unwrap_or("-"))
+        }
+        HttpOutput::Frame { link, direction, bytes, .. } => {
+            format!("{} {} {}", number(link), arrow(direction), String::from_utf8_lossy(bytes))
+        }
+        HttpOutput::Gap { link, direction, bytes, cause, .. } => {
+            format!("gap {} {} {bytes} {cause:?}", number(link), arrow(direction))
+        }
+        HttpOutput::Refused { link, status, id, .. } => {
+            format!("refused {} {status} {}", number(link), id.unwrap_or("-"))
+        }
+        HttpOutput::Uninspected { stream, link, why } => {
+            format!("uninspected {} {:?} {why:?}", stream.0, link.map(number))
+        }
+        HttpOutput::NotMcp { stream } => format!("not mcp {}", stream.0),
+        HttpOutput::Closed { link, .. } => format!("close {}", number(link)),
+    }
+}
+
+/// Each step as it is, and byte by byte.
+pub(super) fn check(name: &str, steps: &[Step], expected: &[String]) {
+    assert_eq!(run(LIMITS, steps).0, expected, "{name}");
+    let bytewise: Vec<Step> = steps
+        .iter()
+        .flat_map(|step| match step {
+            Step::Ask(stream, bytes) => bytes.iter().map(|byte| ask(*stream, [*byte])).collect(),
+            Step::Answer(stream, bytes) => bytes.iter().map(|byte| answer(*stream, [*byte])).collect(),
+            other => vec![other.clone()],
+        })
+        .collect();
+    assert_eq!(run(LIMITS, &bytewise).0, expected, "{name}: byte by byte");
+}
+
+/// A line of what comes out.
+macro_rules! lines {
+    ($($format:literal $(, $value:expr)*);* $(;)?) => { vec![$(format!($format $(, $value)*)),*] };
+}
+pub(super) use lines;
