@@ -111,6 +111,7 @@ pub fn engine(config: &Config, key: [u8; 32], verbose: bool, show_payloads: bool
         verbose,
         patterns: config.patterns()?,
         declared: host::declared(config),
+        remote: config.remote(),
         inspection: config.inspection.enabled.then_some(inspect),
         registry: config.registry_settings(),
         ..EngineConfig::new(key)

@@ -163,6 +163,7 @@ fn purpose(hook: &str) -> &'static str {
             "sees and denies connections (TCP with MPTCP and fast open, UDP, io_uring)"
         }
         "sendmsg4" | "sendmsg6" => "sees and denies datagrams that are sent without a connection",
+        "sock_release" => "sees the ends of TCP connections whose bytes are captured",
         "task_file" => "finds servers that already run, and who holds which channel",
         _ => "",
     }

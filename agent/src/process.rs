@@ -88,6 +88,11 @@ fn started(pid: u32) -> Option<u64> {
     (stat.state != 'Z').then(|| stat.starttime * tick_ns())
 }
 
+/// Whether a process that started then (as [`coarse`] says it) is still there.
+pub fn lives(pid: u32, start_ns: u64) -> bool {
+    started(pid) == Some(start_ns)
+}
+
 /// What the kernel half knows of a process's parent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Parent {

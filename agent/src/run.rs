@@ -10,6 +10,7 @@ use mcpwarden_abi as abi;
 use mcpwarden_policy::{
     Engine, Event, EventBody, Input, Timestamp,
     event::{AgentStarted, AgentStopped},
+    http::LINK,
 };
 use tokio::{
     io::{Interest, unix::AsyncFd},
@@ -19,7 +20,7 @@ use tokio::{
 };
 
 use crate::{
-    capture::Capture,
+    capture::{Capture, Told, socket::Wish},
     cli::RunOptions,
     clock::{Clock, boot_ns},
     config::{self, Config},
@@ -94,6 +95,7 @@ pub fn run(options: RunOptions) -> Result<()> {
             programs: Vec::new(),
             counted: None,
             positions: None,
+            sockets: None,
             read_ns: 0,
             loss: LossWatch::default(),
             censuses_failed: 0,
@@ -123,7 +125,9 @@ struct Agent {
     counted: Option<Census>,
     /// The kernel's positions, read and not yet held against the streams.
     positions: Option<Vec<(u64, abi::Connection)>>,
-    /// When the later of the two was read; nanoseconds since boot.
+    /// The same of TCP connections; `None` of those that are not there any more.
+    sockets: Option<Vec<(u64, Option<[abi::Stream; 2]>)>>,
+    /// When the latest of these was read; nanoseconds since boot.
     read_ns: u64,
     loss: LossWatch,
     censuses_failed: u64,
@@ -300,10 +304,20 @@ impl Agent {
             }
             let (engine, outputs) = (&mut self.engine, &mut self.outputs);
             let sink = &mut |input: Input<'_>| engine.handle(input, now, outputs);
-            if let Some((header, info)) = self.capture.record(&record, &self.clock, now, sink)
-                && let Some(connect) = self.network.connect(&header, &info, &self.clock)
-            {
-                sink(Input::Connect(connect));
+            match self.capture.record(&record, &self.clock, now, sink) {
+                Some(Told::Connect(header, info)) => {
+                    if let Some(connect) = self.network.connect(&header, &info, &self.clock) {
+                        sink(Input::Connect(connect));
+                    }
+                }
+                Some(Told::Socket(header, info)) => {
+                    let id = header.connection;
+                    match self.network.connected(&header, &info) {
+                        Some(connected) => self.capture.open_socket(id, connected, &self.clock, now, sink),
+                        None => self.kernel.remove(id),
+                    }
+                }
+                None => {}
             }
             drop(record);
             self.carry_out();
@@ -325,6 +339,10 @@ impl Agent {
         for output in self.outputs.drain(..) {
             match output {
                 Output::Event(event) => self.format.write(&event, &mut self.chunk),
+                Output::Confirm { connection, .. } if connection.0 & LINK != 0 => {
+                    self.capture.sockets().confirm(connection);
+                }
+                Output::Drop(link) if link.0 & LINK != 0 => self.capture.sockets().drop_link(link),
                 Output::Confirm { connection, server } => {
                     self.kernel.confirm(connection.0, self.network.set_of(&server));
                     self.census_soon = true;
@@ -337,13 +355,25 @@ impl Agent {
                 Output::Failed(_) => {}
             }
         }
+        for wish in self.capture.sockets().wishes() {
+            match wish {
+                Wish::Lift(id) => self.kernel.confirm(id, abi::SET_ALL),
+                Wish::Drop(id) => {
+                    self.kernel.remove(id);
+                    self.with_capture(|capture, clock, now, sink| capture.close(id, clock, now, sink));
+                }
+            }
+        }
     }
 
     /// Follows the wall clock, reads the kernel's positions, looks for losses.
     fn housekeeping(&mut self) {
         self.clock.refresh();
         self.kernel.addresses().sweep();
+        self.network.listen();
         self.positions = Some(self.kernel.connections());
+        let streams = |id: u64| (id, self.kernel.socket(id).map(|positions| positions.streams));
+        self.sockets = Some(self.capture.sockets().ids().into_iter().map(streams).collect());
         self.read_ns = boot_ns();
         self.programs = self.kernel.program_stats();
         for loss in self.loss.look(&self.counters()) {
@@ -355,8 +385,15 @@ impl Agent {
     /// for a record that a writer finished late, for which whatever counts must be so twice.
     fn compare(&mut self) {
         for (id, entry) in self.positions.take().unwrap_or_default() {
-            self.with_capture(|capture, _, now, sink| capture.look(id, &entry, now, sink));
+            let streams = entry.positions.streams;
+            self.with_capture(|capture, _, now, sink| capture.look(id, &streams, now, sink));
         }
+        for (id, streams) in self.sockets.take().unwrap_or_default() {
+            self.with_capture(|capture, clock, now, sink| {
+                capture.look_at_socket(id, streams.as_ref(), clock, now, sink);
+            });
+        }
+        self.with_capture(|capture, _, now, sink| capture.sockets().tick(now, sink));
         if let Some(found) = self.counted.take() {
             self.tasks_skipped += found.tasks_skipped;
             self.collect(&found);
@@ -390,15 +427,16 @@ impl Agent {
     fn collect(&mut self, census: &Census) {
         let held: HashSet<abi::ChannelKey> = census.holders.iter().map(|holder| holder.key).collect();
         for (id, entry) in self.kernel.connections() {
+            let streams = entry.positions.streams;
             let keys = [entry.server_in, entry.server_out, entry.client_out, entry.client_in];
-            if entry.since_ns >= census.began_ns || keys.iter().any(|key| held.contains(key)) {
+            if entry.positions.since_ns >= census.began_ns || keys.iter().any(|key| held.contains(key)) {
                 let waiting = client_sides(&entry).map(|side| census.idle.get(&side).copied());
-                self.with_capture(|capture, _, now, sink| capture.judge(id, &entry, waiting, now, sink));
+                self.with_capture(|capture, _, now, sink| capture.judge(id, &streams, waiting, now, sink));
                 continue;
             }
             self.kernel.remove(id);
             self.with_capture(|capture, clock, now, sink| {
-                capture.settle(id, &entry, now, sink);
+                capture.settle(id, &streams, now, sink);
                 capture.close(id, clock, now, sink);
             });
         }
@@ -454,7 +492,8 @@ impl Agent {
         // Twice, since what is missing counts only then. Nothing moves any more.
         for _ in 0..2 {
             for (id, entry) in self.kernel.connections() {
-                self.with_capture(|capture, _, now, sink| capture.look(id, &entry, now, sink));
+                let streams = entry.positions.streams;
+                self.with_capture(|capture, _, now, sink| capture.look(id, &streams, now, sink));
             }
         }
         let counters = self.counters();

@@ -11,14 +11,15 @@ use aya_ebpf::{
 };
 use core::ffi::c_void;
 use mcpwarden_abi::{
-    CLIENT_TO_SERVER, Channel, Connection, ConnectionId, Counter, DATA_CLASSES, GAP_TOO_MANY_BUFFERS,
-    GAP_UNREADABLE, RECORD_DATA, RECORD_GAP, RecordHeader, SERVER_TO_CLIENT, STATE_CANDIDATE,
-    STATE_CONFIRMED, STATE_PLAUSIBLE, STATE_SUSPECT, SUSPECT_BYTES, UNASKED_BYTES,
+    CLIENT_TO_SERVER, Channel, ConnectionId, Counter, DATA_CLASSES, GAP_TOO_MANY_BUFFERS, GAP_UNREADABLE,
+    Positions, RECORD_DATA, RECORD_GAP, RecordHeader, SERVER_TO_CLIENT, STATE_CANDIDATE, STATE_CONFIRMED,
+    STATE_PLAUSIBLE, STATE_SUSPECT, STATE_UNHEARD, SUSPECT_BYTES, UNASKED_BYTES,
 };
 
 use crate::{
     channel,
     kernel::at_most,
+    socket,
     source::{Source, User},
 };
 
@@ -60,7 +61,7 @@ pub fn passed(channel: *const Channel, writes: bool, bytes: u64, tgid: u32, payl
     };
     if count_for != 0 {
         let direction = if writes { SERVER_TO_CLIENT } else { CLIENT_TO_SERVER };
-        if let Some(entry) = channel::connection(count_for) {
+        if let Some(entry) = channel::positions(count_for) {
             // SAFETY: a live map value.
             channel::advance(unsafe { &raw mut (*entry).streams[direction as usize].far }, bytes);
         }
@@ -79,7 +80,7 @@ pub fn lost(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, cause: u8) {
 
 #[inline(always)]
 fn capture(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, payload: Payload) {
-    let Some(entry) = channel::connection(id) else { return };
+    let Some(entry) = channel::positions(id) else { return };
     // SAFETY: a live map value.
     let offset = channel::advance(unsafe { &raw mut (*entry).streams[direction as usize].offset }, bytes);
     let mut walk = Walk {
@@ -125,7 +126,7 @@ fn capture(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, payload: Payl
 /// Whether bytes of a connection that nobody has confirmed are worth a record. Looks at the first byte of
 /// the first request that is no blank: it can begin a message, or this is no MCP.
 #[inline(always)]
-fn admits(entry: *mut Connection, state: u32, source: &Source, walk: &Walk) -> bool {
+fn admits(entry: *mut Positions, state: u32, source: &Source, walk: &Walk) -> bool {
     if channel::confirmed(walk.id) {
         // SAFETY: a live map value.
         unsafe { (*entry).state = STATE_CONFIRMED };
@@ -134,7 +135,7 @@ fn admits(entry: *mut Connection, state: u32, source: &Source, walk: &Walk) -> b
     if state == STATE_SUSPECT {
         return walk.offset < SUSPECT_BYTES;
     }
-    if walk.direction == SERVER_TO_CLIENT {
+    if walk.direction == SERVER_TO_CLIENT && state != STATE_UNHEARD {
         return walk.offset < UNASKED_BYTES;
     }
     let (address, length) = if source.buffers == 0 {
@@ -151,6 +152,9 @@ fn admits(entry: *mut Connection, state: u32, source: &Source, walk: &Walk) -> b
     // SAFETY: the destination is PEEK bytes long and `size` is no more.
     if unsafe { bpf_probe_read_user(first.as_mut_ptr().cast(), size as u32, address as *const _) } != 0 {
         return true;
+    }
+    if state == STATE_UNHEARD {
+        return socket::heard(walk.id, walk.direction, &[first[0], first[1], first[2], first[3]]);
     }
     let mut verdict = STATE_CANDIDATE;
     for (at, byte) in first.iter().enumerate() {

@@ -11,12 +11,13 @@ use aya_ebpf::{
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
 use mcpwarden_abi::{
     CLIENT_TO_SERVER, COUNTERS, Channel, ChannelKey, Connection, ConnectionId, Counter, GAP_STARTED_LATE,
-    STATE_CANDIDATE, Stream,
+    Positions, SOCKET, STATE_CANDIDATE, Stream,
 };
 
 use crate::{
     capture,
     kernel::{self, End, Ptr},
+    socket,
 };
 
 /// The only thing a hook looks up for a descriptor.
@@ -138,10 +139,21 @@ pub fn channel(key: &ChannelKey) -> Option<*const Channel> {
     CHANNELS.get_ptr(key)
 }
 
-/// The live entry of a connection.
+/// What is known of a connection of pipes or Unix sockets.
 #[inline(always)]
-pub fn connection(id: ConnectionId) -> Option<*mut Connection> {
-    CONNECTIONS.get_ptr_mut(id)
+pub fn connection(id: ConnectionId) -> Option<*const Connection> {
+    CONNECTIONS.get_ptr(id)
+}
+
+/// How far a connection is: its live entry.
+#[inline(always)]
+pub fn positions(id: ConnectionId) -> Option<*mut Positions> {
+    if id & SOCKET != 0 {
+        // SAFETY: a live map value; the address of a field of it.
+        return socket::entry(id).map(|socket| unsafe { &raw mut (*socket).positions });
+    }
+    // SAFETY: as above.
+    CONNECTIONS.get_ptr_mut(id).map(|connection| unsafe { &raw mut (*connection).positions })
 }
 
 /// Whether user space knows this connection to be a server.
@@ -210,10 +222,12 @@ pub fn register(task: Ptr, tgid: u32) -> Option<ConnectionId> {
     let next = NEXT_CONNECTION.get_ptr_mut(0)?;
     let id = advance(next, 1) + 1;
     let entry = Connection {
-        state: STATE_CANDIDATE,
-        pid: tgid,
-        since_ns: now(),
-        streams: [Stream { offset: 0, far: 0, refused: 0 }; 2],
+        positions: Positions {
+            state: STATE_CANDIDATE,
+            pid: tgid,
+            since_ns: now(),
+            streams: [Stream { offset: 0, far: 0, refused: 0 }; 2],
+        },
         server_in: input.near,
         server_out: output.near,
         client_out: input.far,
@@ -235,6 +249,27 @@ pub fn register(task: Ptr, tgid: u32) -> Option<ConnectionId> {
         capture::lost(id, CLIENT_TO_SERVER, waiting.bytes, tgid, GAP_STARTED_LATE);
     }
     Some(id)
+}
+
+/// Gives an inode that is no other channel these roles. Whether there was room.
+#[inline(always)]
+pub fn assign_alone(key: &ChannelKey, roles: &Channel) -> bool {
+    let there = CHANNELS.insert(key, roles, 0).is_ok();
+    if !there {
+        count(Counter::ChannelsRefused, 1);
+    }
+    there
+}
+
+/// An inode is no channel of this connection any more; it was no other's.
+#[inline(always)]
+pub fn forsake(key: &ChannelKey, id: ConnectionId) {
+    if let Some(roles) = channel(key)
+        // SAFETY: a live map value.
+        && unsafe { (*roles).write_capture } == id
+    {
+        let _ = CHANNELS.remove(key);
+    }
 }
 
 /// Gives an inode further roles; a role of 0 leaves what is there.

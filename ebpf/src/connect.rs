@@ -15,16 +15,17 @@ use aya_ebpf::{
 use core::ffi::c_void;
 use mcpwarden_abi::{
     Address, AddressKey, BECAUSE_BLOCKED, BECAUSE_DEFAULT, BECAUSE_DENIED, BECAUSE_EGRESS, BECAUSE_KNOWN,
-    ConnectInfo, ConnectionId, Counter, Flow, KEY_BITS, MEMBERSHIPS, Member, NETWORK_ANY_NETNS,
-    NETWORK_DEFAULT_DENY, NETWORK_ENFORCE, NETWORK_PORT_PREFIXES, NETWORK_PREFIXES, Network, RECORD_CONNECT,
-    RecordHeader, SET_ALL, VERDICT_ALLOW, VERDICT_DENY, VERDICT_NONE,
+    BEGINNING_WORDS, Beginnings, ConnectInfo, ConnectionId, Counter, Flow, KEY_BITS, MEMBERSHIPS, Member,
+    NETWORK_ANY_NETNS, NETWORK_DEFAULT_DENY, NETWORK_DISCOVER, NETWORK_ENFORCE, NETWORK_PORT_PREFIXES,
+    NETWORK_PREFIXES, Network, RECORD_CONNECT, RecordHeader, SET_ALL, VERDICT_ALLOW, VERDICT_DENY,
+    VERDICT_NONE,
 };
 
 use crate::{
     capture::RING,
     channel,
     kernel::{self, load, offset, probe},
-    member,
+    member, socket,
 };
 
 /// What counts, and what counted before or will next.
@@ -34,6 +35,10 @@ static NETWORK: Array<Network> = Array::with_max_entries(2, 0);
 /// Which of the two counts: 0 or 1, so that one byte changes and nobody can read half of it.
 #[map(name = "SELECTED")]
 static SELECTED: Array<u32> = Array::with_max_entries(1, 0);
+
+/// By the slot of [`NETWORK`]: which beginnings of addresses everybody's rules are about.
+#[map(name = "BEGINNINGS")]
+static BEGINNINGS: Array<Beginnings> = Array::with_max_entries(2, 0);
 
 /// Rules for whole addresses. Room for two generations.
 #[map(name = "ADDRESSES")]
@@ -52,6 +57,9 @@ const FLOW_QUIET_NS: u64 = 10_000_000_000;
 
 /// Bits of the whole address.
 const WHOLE: u32 = 128;
+
+/// `linux/net.h`
+const SOCK_STREAM: u32 = 1;
 
 /// Let it happen.
 const PASS: i32 = 1;
@@ -77,16 +85,27 @@ struct Said {
     blocked: bool,
     blocked_by: u32,
     server: u32,
+    /// Whether that one is spoken to in plain text.
+    plain: bool,
     rule: u32,
 }
 
 /// Nothing.
-const NOTHING: Said =
-    Said { verdict: VERDICT_NONE, enforced: false, blocked: false, blocked_by: 0, server: 0, rule: 0 };
+const NOTHING: Said = Said {
+    verdict: VERDICT_NONE,
+    enforced: false,
+    blocked: false,
+    blocked_by: 0,
+    server: 0,
+    plain: false,
+    rule: 0,
+};
 
 /// What comes of it.
 struct Judgement {
-    network: Network,
+    /// See [`Network`]: the stack has no room for all of it.
+    generation: u32,
+    flags: u32,
     to: Destination,
     /// The servers that the process belongs to, as far as they were not looked at.
     member: Member,
@@ -129,18 +148,22 @@ pub fn ipv6(ctx: *mut bpf_sock_addr) -> [u32; 4] {
 pub fn decide(ctx: *mut bpf_sock_addr, address: [u32; 4], message: bool) -> i32 {
     let Some(selected) = SELECTED.get_ptr(0) else { return PASS };
     // SAFETY: a live map value. Read once: it may change meanwhile.
-    let Some(network) = NETWORK.get(unsafe { core::ptr::read_volatile(selected) }) else { return PASS };
+    let slot = unsafe { core::ptr::read_volatile(selected) };
+    let Some(network) = NETWORK.get(slot) else { return PASS };
     let tgid: u32 = load(kernel::current(), offset!(task_tgid));
     // SAFETY: a field of the hook's own context.
-    let to = destination(address, unsafe { (*ctx).user_port });
-    // SAFETY: a helper on the hook's own context.
-    let netns_cookie = unsafe { bpf_get_netns_cookie(ctx.cast()) };
+    let (to, beginning) = destination(address, unsafe { (*ctx).user_port });
     let elsewhere =
-        to.loopback && network.flags & NETWORK_ANY_NETNS == 0 && netns_cookie != network.netns_cookie;
-    let all = if elsewhere { NOTHING } else { look_up(network, SET_ALL, &to) };
+        to.loopback && network.flags & NETWORK_ANY_NETNS == 0 && netns_of(ctx) != network.netns_cookie;
+    let all = if elsewhere || !begins(slot, beginning) {
+        NOTHING
+    } else {
+        look_up(network.generation, network.flags, SET_ALL, &to)
+    };
 
     let mut judgement = Judgement {
-        network: *network,
+        generation: network.generation,
+        flags: network.flags,
         to,
         member: Member { connections: [0; MEMBERSHIPS] },
         all: all.verdict,
@@ -166,7 +189,12 @@ pub fn decide(ctx: *mut bpf_sock_addr, address: [u32; 4], message: bool) -> i32 
     }
     let denied = judgement.because != BECAUSE_KNOWN;
     let refused = denied && judgement.enforced;
-    if denied || all.server != 0 || judgement.nearest != 0 {
+    let said = denied || all.server != 0 || judgement.nearest != 0;
+    // SAFETY: a field of the hook's own context.
+    let is_stream = !message && unsafe { (*ctx).type_ } == SOCK_STREAM;
+    let heard = all.plain || to.loopback && network.flags & NETWORK_DISCOVER != 0;
+    let captured = is_stream && heard && !refused;
+    if said || captured {
         // SAFETY: a helper on the hook's own context.
         let socket = unsafe { bpf_get_socket_cookie(ctx.cast()) };
         if !message || fresh(socket, &to) {
@@ -176,9 +204,9 @@ pub fn decide(ctx: *mut bpf_sock_addr, address: [u32; 4], message: bool) -> i32 
                 start_ns: started(),
                 // SAFETY: a helper without arguments.
                 cgroup_id: unsafe { bpf_get_current_cgroup_id() },
-                netns_cookie,
+                netns_cookie: netns_of(ctx),
                 address: to.asked,
-                generation: judgement.network.generation,
+                generation: judgement.generation,
                 server: all.server,
                 rule: judgement.rule,
                 // SAFETY: a helper without arguments.
@@ -190,7 +218,12 @@ pub fn decide(ctx: *mut bpf_sock_addr, address: [u32; 4], message: bool) -> i32 
                 enforced: refused as u8,
                 because: judgement.because,
             };
-            tell(tgid, judgement.nearest, &info);
+            if said {
+                tell(tgid, judgement.nearest, &info);
+            }
+            if captured {
+                socket::opens(ctx, socket, tgid, &info, all.plain);
+            }
         }
     }
     if refused { REFUSE } else { PASS }
@@ -211,19 +244,38 @@ unsafe extern "C" fn ask_server(_index: u64, context: *mut c_void) -> i64 {
     }
     judgement.served = true;
     let (because, verdict) = if set == SET_ALL {
-        let open = judgement.network.flags & NETWORK_DEFAULT_DENY == 0;
+        let open = judgement.flags & NETWORK_DEFAULT_DENY == 0;
         (BECAUSE_DEFAULT, if open { VERDICT_ALLOW } else { judgement.all })
     } else {
-        (BECAUSE_EGRESS, look_up(&judgement.network, set, &judgement.to).verdict)
+        (BECAUSE_EGRESS, look_up(judgement.generation, judgement.flags, set, &judgement.to).verdict)
     };
     if verdict != VERDICT_ALLOW && judgement.because == BECAUSE_KNOWN {
         judgement.because = because;
         // Whose rules they are: perhaps those of a server further up.
         judgement.nearest = connection;
-        judgement.enforced = judgement.network.flags & NETWORK_ENFORCE != 0;
+        judgement.enforced = judgement.flags & NETWORK_ENFORCE != 0;
         judgement.rule = 0;
     }
     0
+}
+
+/// The cookie of the socket's network namespace.
+#[inline(always)]
+fn netns_of(ctx: *mut bpf_sock_addr) -> u64 {
+    // SAFETY: a helper on the hook's own context.
+    unsafe { bpf_get_netns_cookie(ctx.cast()) }
+}
+
+/// Whether any of everybody's rules is about an address that begins so. Of most addresses none is, and one look is
+/// cheaper than four.
+#[inline(always)]
+fn begins(slot: u32, beginning: u32) -> bool {
+    let Some(beginnings) = BEGINNINGS.get_ptr(slot) else { return false };
+    let (word, bit) = Beginnings::place(beginning);
+    // SAFETY: a live map value, and `place` stays within it.
+    let word =
+        unsafe { core::ptr::read_volatile(&raw const (*beginnings).words[word & (BEGINNING_WORDS - 1)]) };
+    word & bit != 0
 }
 
 /// When the current process started, not its thread.
@@ -233,9 +285,9 @@ fn started() -> u64 {
     probe(leader, offset!(task_start_boottime)).unwrap_or(0)
 }
 
-/// What an address and a port (in network byte order) mean.
+/// What an address and a port (in network byte order) mean; and how the address begins, see [`Beginnings`].
 #[inline(always)]
-fn destination(asked: [u32; 4], port: u32) -> Destination {
+fn destination(asked: [u32; 4], port: u32) -> (Destination, u32) {
     const LOOPBACK: u32 = u32::from_ne_bytes([127, 0, 0, 1]);
     const ONE: u32 = u32::from_ne_bytes([0, 0, 0, 1]);
     let mut words = asked;
@@ -247,7 +299,11 @@ fn destination(asked: [u32; 4], port: u32) -> Destination {
         words[3] = ONE;
     }
     let loopback = (mapped && words[3] & 0xff == 127) || (none && words[3] == ONE);
-    Destination { asked: bytes(asked), address: bytes(words), port: u16::from_be(port as u16), loopback }
+    let first = if mapped { words[3] } else { words[0] };
+    let beginning = Beginnings::of(u32::from_be(first), mapped);
+    let to =
+        Destination { asked: bytes(asked), address: bytes(words), port: u16::from_be(port as u16), loopback };
+    (to, beginning)
 }
 
 #[inline(always)]
@@ -259,10 +315,10 @@ fn bytes(words: [u32; 4]) -> [u8; 16] {
 /// What one set of rules says of a destination: the more of the address a rule names, the more it counts; where two
 /// name as much, the one that names the port.
 #[inline(always)]
-fn look_up(network: &Network, set: u16, to: &Destination) -> Said {
-    let key = AddressKey { generation: network.generation, set, port: to.port, address: to.address };
-    let port = find(key, network.flags & NETWORK_PORT_PREFIXES != 0);
-    let any = find(AddressKey { port: 0, ..key }, network.flags & NETWORK_PREFIXES != 0);
+fn look_up(generation: u32, flags: u32, set: u16, to: &Destination) -> Said {
+    let key = AddressKey { generation, set, port: to.port, address: to.address };
+    let port = find(key, flags & NETWORK_PORT_PREFIXES != 0);
+    let any = find(AddressKey { port: 0, ..key }, flags & NETWORK_PREFIXES != 0);
     let mut said = NOTHING;
     let (mut bits, mut until) = (0, 0);
     for found in [any, port] {
@@ -271,6 +327,7 @@ fn look_up(network: &Network, set: u16, to: &Destination) -> Said {
         let found = unsafe { &*found };
         if found.server != 0 {
             said.server = found.server;
+            said.plain = found.plain != 0;
         }
         if found.blocked_until_ns > until && found.blocked_until_ns > channel::now() {
             until = found.blocked_until_ns;

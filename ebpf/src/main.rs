@@ -16,12 +16,13 @@ mod exec;
 mod io_uring;
 mod kernel;
 mod member;
+mod socket;
 mod source;
 mod syscall;
 
 use aya_ebpf::{
-    macros::{btf_tracepoint, cgroup_sock_addr, tracepoint},
-    programs::{BtfTracePointContext, SockAddrContext, TracePointContext},
+    macros::{btf_tracepoint, cgroup_sock, cgroup_sock_addr, tracepoint},
+    programs::{BtfTracePointContext, SockAddrContext, SockContext, TracePointContext},
 };
 
 /// match-proto: `void sched_prepare_exec(struct task_struct *task, struct linux_binprm *bprm)`, 6.9 to 6.18.
@@ -122,6 +123,13 @@ pub fn sendmsg4(ctx: SockAddrContext) -> i32 {
 #[cgroup_sock_addr(sendmsg6)]
 pub fn sendmsg6(ctx: SockAddrContext) -> i32 {
     connect::decide(ctx.sock_addr, connect::ipv6(ctx.sock_addr), true)
+}
+
+/// `BPF_CGROUP_INET_SOCK_RELEASE`: a socket of IPv4 or IPv6 is closed; 5.9 to 6.18.
+#[cgroup_sock(sock_release)]
+pub fn sock_release(ctx: SockContext) -> i32 {
+    socket::released(ctx.sock);
+    1
 }
 
 #[cfg(not(test))]

@@ -51,6 +51,7 @@ pub use values::{AbsolutePath, Bytes, Fingerprint, Glob, Hash, HttpUrl, Pattern,
 use crate::NamePatterns;
 use crate::detect::{self, DetectConfig};
 use crate::discovery::{BUILT_IN, Declared};
+use crate::engine::Remote;
 use crate::event::Severity;
 use crate::glob::GlobError;
 use crate::ids::ServerId;
@@ -211,6 +212,19 @@ impl Config {
     pub fn registry_settings(&self) -> RegistrySettings {
         let Registry { pin_on_first_use, alert_on_change, persistent } = self.registry;
         RegistrySettings { pin_on_first_use, alert_on_change, persistent, ..RegistrySettings::default() }
+    }
+
+    /// The declared servers that are at addresses.
+    pub fn remote(&self) -> Vec<Remote> {
+        let remote = |server: &Server| {
+            let url = server.url.as_ref()?;
+            Some(Remote {
+                id: ServerId(server.id.as_str().into()),
+                address: url.address()?.to_string(),
+                path: url.path().to_owned(),
+            })
+        };
+        self.servers.iter().filter_map(remote).collect()
     }
 
     /// The declared servers that are programs.

@@ -132,6 +132,11 @@ pub fn server_id(argv: &[String], cwd: Option<&str>) -> ServerId {
     }
 }
 
+/// The id of a server that is known by an address alone: the address and path itself, cleaned and bounded.
+pub fn address_id(text: &str) -> ServerId {
+    ServerId(clean(text).into())
+}
+
 /// How telling a command line is; in a chain of programs the first with the highest value gives the id. So
 /// `npx -y @modelcontextprotocol/server-everything` (6: a package) is not overruled by the `sh -c
 /// mcp-server-everything` (3: a program) and `node …/.bin/mcp-server-everything` (4: a script) that it runs.

@@ -18,6 +18,7 @@ mod memory;
 mod network;
 mod pairing;
 mod passing;
+mod reach;
 mod record;
 mod relay;
 mod room;
@@ -27,7 +28,7 @@ mod traffic;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 pub use config::{Counters, EngineConfig, EngineLimits, Inspect, Payloads};
-pub use io::{Approve, Connect, Exec, ExitStatus, Input, Output, Process};
+pub use io::{Approve, Connect, Exec, ExitStatus, Input, Output, Process, Reached};
 pub use judge::{Judge, ServerStanding};
 
 use crate::detect::DefinitionCache;
@@ -37,6 +38,7 @@ use crate::redact::Redactor;
 use crate::registry::{MemoryStore, Registry};
 use approval::{ApprovalId, Approvals};
 use connection::{Connection, Stage};
+pub use reach::Remote;
 use record::Recorder;
 use relay::{HeldId, Relays};
 use traffic::Seen;
@@ -91,6 +93,7 @@ struct Place {
     connection: ConnectionId,
     session: SessionId,
     server: ServerId,
+    kind: ServerType,
     via: Vec<ServerId>,
 }
 
@@ -170,6 +173,11 @@ impl Engine {
                     self.book(connection, now, out);
                 }
             }
+            Input::Reached(reached) => {
+                let connection = reached.connection;
+                self.reached(reached, out);
+                self.book(connection, now, out);
+            }
             Input::Approve(approve) => self.approve(approve, now, out),
         }
     }
@@ -238,7 +246,13 @@ impl Engine {
         let connection = self.connections.get(&id)?;
         let mut via: Vec<ServerId> = self.outers(id).map(Connection::server_id).collect();
         via.reverse();
-        Some(Place { connection: id, session: self.session(connection), server: connection.server_id(), via })
+        Some(Place {
+            connection: id,
+            session: self.session(connection),
+            server: connection.server_id(),
+            kind: connection.kind(),
+            via,
+        })
     }
 
     /// The session of a connection: that of the outermost client.
@@ -265,7 +279,7 @@ impl Engine {
             timestamp: time,
             session_id: Some(place.session),
             server_id: Some(place.server),
-            server_type: Some(ServerType::Stdio),
+            server_type: Some(place.kind),
             via: place.via,
             connection: Some(place.connection),
             body: body.into(),

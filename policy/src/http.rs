@@ -40,6 +40,7 @@ use std::time::Duration;
 use crate::counters::counters;
 use crate::event::{GapCause, ServerType};
 use crate::ids::{ConnectionId, Direction, Timestamp};
+pub use link::LINK;
 use link::Links;
 use stream::Stream;
 
@@ -365,6 +366,11 @@ impl Http {
             }
         }
         streams
+    }
+
+    /// The open streams that carried something of a link.
+    pub fn streams(&self, link: ConnectionId) -> impl Iterator<Item = ConnectionId> {
+        self.links.streams(link)
     }
 
     /// What happened so far.

@@ -2,7 +2,8 @@
 //
 // usage: node driver.mjs PLAN.json LOG.jsonl
 //
-// The plan: {"command": "…", "args": [], "env": {}, "cwd": null, "calls": [{"name": "…", "arguments": {}}]}.
+// The plan: {"command": "…", "args": [], "env": {}, "cwd": null, "calls": [{"name": "…", "arguments": {}}]};
+// or, in place of a command, {"url": "…", "transport": "http" | "sse"}.
 // The log: one {"dir": "c2s" | "s2c", "message": …} a line, in the order in which this client sent and received.
 // Exits with 0 when everything was answered; a tool that answers with an error has answered.
 
@@ -23,22 +24,29 @@ if (!planPath || !logPath) {
 const require = createRequire(pathToFileURL(join(process.env.MCPWARDEN_NODE ?? process.cwd(), 'package.json')));
 const sdk = async path => import(pathToFileURL(require.resolve(`@modelcontextprotocol/sdk/${path}`)));
 const { Client } = await sdk('client/index.js');
+const { SSEClientTransport } = await sdk('client/sse.js');
 const { StdioClientTransport } = await sdk('client/stdio.js');
+const { StreamableHTTPClientTransport } = await sdk('client/streamableHttp.js');
 
 const plan = JSON.parse(readFileSync(planPath, 'utf8'));
 const log = openSync(logPath, 'w');
 const write = (dir, message) => writeSync(log, JSON.stringify({ dir, message }) + '\n');
 
-const transport = new StdioClientTransport({
-  command: plan.command,
-  args: plan.args ?? [],
-  env: plan.env ?? undefined,
-  cwd: plan.cwd ?? undefined
-});
+const connect = () => {
+  if (plan.transport === 'sse') return new SSEClientTransport(new URL(plan.url));
+  if (plan.url) return new StreamableHTTPClientTransport(new URL(plan.url));
+  return new StdioClientTransport({
+    command: plan.command,
+    args: plan.args ?? [],
+    env: plan.env ?? undefined,
+    cwd: plan.cwd ?? undefined
+  });
+};
+const transport = connect();
 const send = transport.send.bind(transport);
-transport.send = message => {
+transport.send = (message, options) => {
   write('c2s', message);
-  return send(message);
+  return send(message, options);
 };
 
 const client = new Client({ name: 'mcpwarden-e2e', version: '1.0.0' }, { capabilities: {} });
@@ -68,5 +76,6 @@ if (capabilities.resources) await client.listResources();
 for (const call of plan.calls ?? []) {
   await client.callTool({ name: call.name, arguments: call.arguments });
 }
+if (transport.terminateSession) await transport.terminateSession();
 await client.close();
 clearTimeout(timeout);

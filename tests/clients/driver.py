@@ -2,7 +2,8 @@
 
 usage: driver.py PLAN.json LOG.jsonl
 
-The plan: {"command": "…", "args": [], "env": {}, "cwd": null, "calls": [{"name": "…", "arguments": {}}]}.
+The plan: {"command": "…", "args": [], "env": {}, "cwd": null, "calls": [{"name": "…", "arguments": {}}]};
+or, in place of a command, {"url": "…", "transport": "http" | "sse"}.
 The log: one {"dir": "c2s" | "s2c", "message": …} a line, in the order in which this client sent and received.
 Exits with 0 when everything was answered; a tool that answers with an error has answered.
 """
@@ -12,7 +13,9 @@ import json
 import sys
 
 from mcp import ClientSession
+from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
 
 
 class Log:
@@ -82,14 +85,24 @@ class Writer:
         return getattr(self._inner, name)
 
 
+def connect(plan):
+    """What gives the streams of the server."""
+    if plan.get("transport") == "sse":
+        return sse_client(plan["url"])
+    if plan.get("url"):
+        return streamable_http_client(plan["url"])
+    return stdio_client(
+        StdioServerParameters(
+            command=plan["command"], args=plan.get("args", []), env=plan.get("env"), cwd=plan.get("cwd")
+        )
+    )
+
+
 async def main(plan_path: str, log_path: str) -> None:
     with open(plan_path, encoding="utf-8") as file:
         plan = json.load(file)
     log = Log(log_path)
-    parameters = StdioServerParameters(
-        command=plan["command"], args=plan.get("args", []), env=plan.get("env"), cwd=plan.get("cwd")
-    )
-    async with stdio_client(parameters) as (read, write):
+    async with connect(plan) as (read, write):
         async with ClientSession(Reader(read, log), Writer(write, log)) as session:
             await session.initialize()
             capabilities = session.server_capabilities

@@ -1,6 +1,7 @@
 """A server of the official Python SDK with an honest tool and one that is not.
 
-usage: server.py [PORT]: over streamable HTTP on this port of loopback, at /mcp; over stdio without one.
+usage: server.py [PORT [sse]]: over streamable HTTP on this port of loopback, at /mcp, or over the older transport, at
+/sse; over stdio without one.
 """
 
 import sys
@@ -23,6 +24,7 @@ def weather(city: str) -> str:
 
 
 if sys.argv[1:]:
-    server.run("streamable-http", host="127.0.0.1", port=int(sys.argv[1]))
+    transport = "sse" if sys.argv[2:] == ["sse"] else "streamable-http"
+    server.run(transport, host="127.0.0.1", port=int(sys.argv[1]))
 else:
     server.run()

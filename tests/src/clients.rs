@@ -89,8 +89,14 @@ impl Driven {
 }
 
 /// What a client is to do.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Plan {
+    /// Where the server is, if it is no program of the client's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// What is spoken there: `http` or `sse`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transport: Option<&'static str>,
     /// The server's program.
     pub command: PathBuf,
     /// Its arguments.
@@ -191,7 +197,7 @@ fn npm(package: &str, args: &[&str], env: Value, calls: &[(&str, Value)]) -> Pla
     let script = places::real_servers().join("node/node_modules/@modelcontextprotocol").join(package);
     let script = script.join("dist/index.js").display().to_string();
     let args = [script].into_iter().chain(args.iter().map(|arg| (*arg).to_owned())).collect();
-    Plan { command: "node".into(), args, env, calls: calls.iter().map(call).collect() }
+    Plan { command: "node".into(), args, env, calls: calls.iter().map(call).collect(), ..Plan::default() }
 }
 
 fn pypi(package: &str, args: &[&str], calls: &[(&str, Value)]) -> Plan {
@@ -200,6 +206,7 @@ fn pypi(package: &str, args: &[&str], calls: &[(&str, Value)]) -> Plan {
         args: args.iter().map(|arg| (*arg).to_owned()).collect(),
         env: json!({}),
         calls: calls.iter().map(call).collect(),
+        ..Plan::default()
     }
 }
 

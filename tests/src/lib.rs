@@ -35,6 +35,7 @@ pub mod patience;
 pub mod peer;
 pub mod places;
 pub mod programs;
+pub mod remote;
 pub mod replay;
 pub mod script;
 pub mod sender;

@@ -8,7 +8,7 @@ mod initramfs;
 mod kernel;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -22,7 +22,7 @@ use kernel::Kernel;
 const SERIES: [&str; 2] = ["6.1", "6.12"];
 
 /// The end-to-end tests (`tests/tests/*.rs`) that tell kernels apart, and none of which measures time.
-const TELLING: [&str; 6] = ["forms", "life", "methods", "network", "network_life", "real_servers"];
+const TELLING: [&str; 7] = ["forms", "http", "life", "methods", "network", "network_life", "real_servers"];
 
 /// How long one guest may take.
 const LIMIT_SECONDS: u64 = 20 * 60;
@@ -33,7 +33,7 @@ pub struct Args {
     /// Series of the kernel; every known one if this is not given
     #[arg(long, value_name = "6.1|6.12")]
     kernel: Option<String>,
-    /// Run only the tests whose name contains NAME
+    /// Run only the test programs, or else the tests, whose name contains NAME
     #[arg(long, value_name = "NAME")]
     filter: Option<String>,
     /// Run all end-to-end tests, not only those that tell kernels apart
@@ -54,11 +54,12 @@ pub struct Args {
 /// The machine lacks something, or a build failed; that a test failed is in the exit code.
 pub fn vm(args: &Args) -> Result<ExitCode> {
     setup(true)?;
-    let programs = build()?.into_iter().filter(|program| args.all || is_telling(program)).collect();
+    let programs: Vec<PathBuf> =
+        build()?.into_iter().filter(|program| args.all || is_telling(program)).collect();
     let job = if args.shell {
         Job::Shell
     } else if args.command.is_empty() {
-        Job::Tests { programs, filter: args.filter.clone() }
+        tests(programs, args.filter.as_deref())?
     } else {
         Job::Command(args.command.clone())
     };
@@ -76,10 +77,37 @@ pub fn vm(args: &Args) -> Result<ExitCode> {
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Whether a test program, `NAME-HASH`, is one of [`TELLING`].
+/// Whether a test program is one of [`TELLING`].
 fn is_telling(program: &Path) -> bool {
+    TELLING.contains(&name_of(program))
+}
+
+/// The name of a test program, `NAME-HASH`.
+fn name_of(program: &Path) -> &str {
     let name = program.file_name().and_then(|name| name.to_str()).and_then(|name| name.rsplit_once('-'));
-    name.is_some_and(|(name, _)| TELLING.contains(&name))
+    name.map_or("", |(name, _)| name)
+}
+
+/// The test programs whose name contains `filter`, or where none does, those that have such a test.
+///
+/// # Errors
+/// Nothing has: to run no test is no success.
+fn tests(mut programs: Vec<PathBuf>, filter: Option<&str>) -> Result<Job> {
+    let Some(filter) = filter else { return Ok(Job::Tests { programs, filter: None }) };
+    if programs.iter().any(|program| name_of(program).contains(filter)) {
+        programs.retain(|program| name_of(program).contains(filter));
+        return Ok(Job::Tests { programs, filter: None });
+    }
+    programs.retain(|program| {
+        let listed = output_of(Command::new(program).args(["--list", "--format=terse"]));
+        listed.is_some_and(|listed| listed.lines().any(|line| line.contains(filter)))
+    });
+    let known = TELLING.join(", ");
+    ensure!(
+        !programs.is_empty(),
+        "no test program and no test has a name with '{filter}' in it; programs: {known}; with --all there are more"
+    );
+    Ok(Job::Tests { programs, filter: Some(filter.to_owned()) })
 }
 
 /// Boots the newest kernel of a series and does the job there. `None` where this machine's packages have no such kernel.
@@ -101,7 +129,7 @@ fn boot(series: &str, job: &Job, append: &str) -> Result<Option<Ending>> {
 fn build() -> Result<Vec<PathBuf>> {
     run(cargo().args(["build", "--release", "-p", "mcpwarden"]), "mend what the compiler says above")?;
     let mut command = cargo();
-    command.args(["test", "--release", "-p", "mcpwarden-tests", "--no-run", "--message-format=json"]);
+    command.args(["test", "-p", "mcpwarden-tests", "--no-run", "--message-format=json"]);
     let line = command_line(&command);
     let messages = output_of(&mut command).with_context(|| format!("`{line}` failed; run it by hand"))?;
     let programs = test_programs(&messages);

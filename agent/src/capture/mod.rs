@@ -7,11 +7,12 @@
 mod memory;
 mod order;
 pub mod record;
+pub mod socket;
 mod stream;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use mcpwarden_abi as abi;
 use mcpwarden_policy::{ConnectionId, Direction, Exec, Input, Limits, Process, Timestamp};
@@ -23,6 +24,7 @@ use crate::{
 use memory::{Account, Hold, Memory};
 use order::{Hole, Place, RECORD_BYTES};
 use record::Record;
+use socket::{Connected, Sockets};
 use stream::{Outlet, Stream};
 
 /// How long records wait for the exec record of their connection: a parent can write before it comes.
@@ -92,6 +94,14 @@ struct Connection {
     pids: Vec<u32>,
 }
 
+/// What records say of connections to addresses.
+pub enum Told {
+    /// A process connects, or sends to an address.
+    Connect(abi::RecordHeader, abi::ConnectInfo),
+    /// The bytes of a TCP connection are captured from now on: see [`Capture::open_socket`].
+    Socket(abi::RecordHeader, abi::ConnectInfo),
+}
+
 /// All streams.
 pub struct Capture {
     limits: CaptureLimits,
@@ -101,6 +111,9 @@ pub struct Capture {
     forgotten: HashSet<u64>,
     forgotten_order: VecDeque<u64>,
     memory: Memory,
+    sockets: Sockets,
+    /// TCP connections that the kernel half did not know any more when it was asked last.
+    missing: HashSet<u64>,
     counters: CaptureCounters,
     /// When the latest record was made; nanoseconds since boot.
     latest_ns: u64,
@@ -111,6 +124,8 @@ impl Capture {
     pub fn new(limits: CaptureLimits) -> Self {
         Self {
             memory: Memory::new(limits.reassembly_bytes, limits.per_uid_bytes),
+            sockets: Sockets::new(limits.message_bytes, limits.reassembly_bytes, limits.connections),
+            missing: HashSet::new(),
             limits,
             connections: HashMap::new(),
             processes: HashMap::new(),
@@ -131,14 +146,14 @@ impl Capture {
         self.latest_ns
     }
 
-    /// Takes one record in. Gives back that of a connection to an address, which is no part of any stream.
+    /// Takes one record in. Gives back those of connections to addresses, of which others know more.
     pub fn record(
         &mut self,
         bytes: &[u8],
         clock: &Clock,
         now: Timestamp,
         sink: &mut dyn FnMut(Input<'_>),
-    ) -> Option<(abi::RecordHeader, abi::ConnectInfo)> {
+    ) -> Option<Told> {
         self.counters.records += 1;
         let Some(record) = record::parse(bytes) else {
             self.counters.malformed_records += 1;
@@ -154,10 +169,61 @@ impl Capture {
                 self.bytes(header, data, clock, now, sink);
             }
             Record::Gap(_) => self.bytes(header, &[], clock, now, sink),
-            Record::Connect(_, info) => return Some((header, info)),
+            Record::Connect(_, info) => return Some(Told::Connect(header, info)),
+            Record::Socket(_, info) => return Some(Told::Socket(header, info)),
+            Record::SocketClosed(_, streams) => {
+                self.settle(header.connection, &streams, now, sink);
+                self.close(header.connection, clock, now, sink);
+            }
         }
         self.keep_within_bounds(header.connection, clock, now, sink);
         None
+    }
+
+    /// Bytes of a TCP connection will come, or wait already.
+    pub fn open_socket(
+        &mut self,
+        id: u64,
+        connected: Connected,
+        clock: &Clock,
+        now: Timestamp,
+        sink: &mut dyn FnMut(Input<'_>),
+    ) {
+        if !self.open(id, now) {
+            return;
+        }
+        if let Some(connection) = self.connections.get_mut(&id) {
+            self.memory.assign(&mut connection.account, connected.client.uid);
+        }
+        self.sockets.open(id, connected, now);
+        self.release_early(id, clock, now, sink);
+    }
+
+    /// What was refused or could not be read of TCP connections, by name.
+    pub fn http_counters(&self) -> BTreeMap<String, u64> {
+        self.sockets.counters().to_map()
+    }
+
+    /// The TCP connections, and what is to be done about them.
+    pub fn sockets(&mut self) -> &mut Sockets {
+        &mut self.sockets
+    }
+
+    /// Compares a TCP connection with the kernel's positions, as [`Self::look`] does. `None`: it is not there any more,
+    /// and if that is so twice, its end was not heard of.
+    pub fn look_at_socket(
+        &mut self,
+        id: u64,
+        kernel: Option<&[abi::Stream; 2]>,
+        clock: &Clock,
+        now: Timestamp,
+        sink: &mut dyn FnMut(Input<'_>),
+    ) {
+        match kernel {
+            Some(streams) => self.look(id, streams, now, sink),
+            None if self.missing.insert(id) => {}
+            None => self.close(id, clock, now, sink),
+        }
     }
 
     /// Makes sure that the connection is known; false where it is refused.
@@ -294,7 +360,7 @@ impl Capture {
         let (index, offset, time) =
             (usize::from(header.direction & 1), header.offset, clock.wall(header.time_ns));
         let stream = &mut connection.streams[index];
-        let out = &mut Outlet { counters: &mut self.counters, sink };
+        let out = &mut Outlet { sockets: &mut self.sockets, counters: &mut self.counters, sink };
         if header.kind == abi::RECORD_GAP {
             let (bytes, cause) = (u64::from(header.value), record::cause(header.cause));
             stream.hole(Hole { offset, bytes, cause, pid: Some(header.pid), time }, now, out);
@@ -337,7 +403,7 @@ impl Capture {
         sink: &mut dyn FnMut(Input<'_>),
     ) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        let out = &mut Outlet { counters: &mut self.counters, sink };
+        let out = &mut Outlet { sockets: &mut self.sockets, counters: &mut self.counters, sink };
         let (index, missing) = match hold {
             Hold::Early => {
                 self.counters.execs_not_awaited += 1;
@@ -376,7 +442,7 @@ impl Capture {
                 overdue.push(*id);
             }
             for index in 0..2 {
-                let out = &mut Outlet { counters: &mut self.counters, sink };
+                let out = &mut Outlet { sockets: &mut self.sockets, counters: &mut self.counters, sink };
                 connection.streams[index].tick(now, out);
                 account(&mut self.memory, connection, index);
             }
@@ -393,11 +459,11 @@ impl Capture {
     pub fn look(
         &mut self,
         id: u64,
-        kernel: &abi::Connection,
+        kernel: &[abi::Stream; 2],
         now: Timestamp,
         sink: &mut dyn FnMut(Input<'_>),
     ) {
-        self.each_stream(id, sink, |index, stream, out| stream.look(&kernel.streams[index], now, out));
+        self.each_stream(id, sink, |index, stream, out| stream.look(&kernel[index], now, out));
     }
 
     /// The directions of a connection of which it is to be found out whether bytes went by unseen: whether somebody on
@@ -413,14 +479,14 @@ impl Capture {
     pub fn judge(
         &mut self,
         id: u64,
-        kernel: &abi::Connection,
+        kernel: &[abi::Stream; 2],
         waiting: [Option<u64>; 2],
         now: Timestamp,
         sink: &mut dyn FnMut(Input<'_>),
     ) {
         self.each_stream(id, sink, |index, stream, out| {
             if let Some(waiting) = waiting[index] {
-                stream.judge(&kernel.streams[index], waiting, now, out);
+                stream.judge(&kernel[index], waiting, now, out);
             }
         });
     }
@@ -429,7 +495,7 @@ impl Capture {
     pub fn settle(
         &mut self,
         id: u64,
-        kernel: &abi::Connection,
+        kernel: &[abi::Stream; 2],
         now: Timestamp,
         sink: &mut dyn FnMut(Input<'_>),
     ) {
@@ -438,7 +504,7 @@ impl Capture {
             .get(&id)
             .is_some_and(|connection| connection.streams.iter().any(Stream::has_frames));
         self.each_stream(id, sink, |index, stream, out| {
-            stream.settle(&kernel.streams[index], spoken, now, out);
+            stream.settle(&kernel[index], spoken, now, out);
         });
     }
 
@@ -454,7 +520,7 @@ impl Capture {
             return;
         }
         for index in 0..2 {
-            let out = &mut Outlet { counters: &mut self.counters, sink };
+            let out = &mut Outlet { sockets: &mut self.sockets, counters: &mut self.counters, sink };
             body(index, &mut connection.streams[index], out);
             account(&mut self.memory, connection, index);
         }
@@ -487,11 +553,20 @@ impl Capture {
         self.release_early(id, clock, now, sink);
         if let Some(connection) = self.connections.get_mut(&id) {
             for stream in &mut connection.streams {
-                stream.finish(now, &mut Outlet { counters: &mut self.counters, sink });
+                stream.finish(
+                    now,
+                    &mut Outlet { sockets: &mut self.sockets, counters: &mut self.counters, sink },
+                );
             }
-            sink(Input::Closed { connection: ConnectionId(id), time: now });
+            if id & abi::SOCKET == 0 {
+                sink(Input::Closed { connection: ConnectionId(id), time: now });
+            }
         }
         self.forget(id);
+        if id & abi::SOCKET != 0 {
+            self.missing.remove(&id);
+            self.sockets.close(id, now, sink);
+        }
     }
 }
 

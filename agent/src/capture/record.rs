@@ -3,7 +3,7 @@
 use aya::Pod;
 use mcpwarden_abi::{
     self as abi, ConnectInfo, ExecInfo, RECORD_CONNECT, RECORD_DATA, RECORD_EXEC, RECORD_EXIT, RECORD_GAP,
-    RecordHeader,
+    RECORD_SOCKET, RECORD_SOCKET_CLOSED, RecordHeader, Stream,
 };
 use mcpwarden_policy::{ExitStatus, GapCause};
 
@@ -20,6 +20,10 @@ pub enum Record<'a> {
     Exit(RecordHeader),
     /// A process connects, or sends to an address.
     Connect(RecordHeader, ConnectInfo),
+    /// The bytes of a TCP connection are captured from now on.
+    Socket(RecordHeader, ConnectInfo),
+    /// It has ended: how far it was.
+    SocketClosed(RecordHeader, [Stream; 2]),
 }
 
 impl Record<'_> {
@@ -30,7 +34,9 @@ impl Record<'_> {
             | Self::Gap(header)
             | Self::Exec(header, ..)
             | Self::Exit(header)
-            | Self::Connect(header, _) => header,
+            | Self::Connect(header, _)
+            | Self::Socket(header, _)
+            | Self::SocketClosed(header, _) => header,
         }
     }
 }
@@ -49,6 +55,11 @@ pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
         }
         RECORD_EXIT => Some(Record::Exit(header)),
         RECORD_CONNECT => Some(Record::Connect(header, read(rest)?)),
+        RECORD_SOCKET => Some(Record::Socket(header, read(rest)?)),
+        RECORD_SOCKET_CLOSED => {
+            let second = rest.get(size_of::<Stream>()..)?;
+            Some(Record::SocketClosed(header, [read(rest)?, read(second)?]))
+        }
         _ => None,
     }
 }
@@ -97,7 +108,7 @@ mod tests {
     #[test]
     fn lengths_are_checked() {
         let header = |kind, length| RecordHeader { kind, length, ..Default::default() };
-        let cases: [(&str, Vec<u8>, bool); 8] = [
+        let cases: [(&str, Vec<u8>, bool); 11] = [
             ("empty", Vec::new(), false),
             ("half a header", vec![1; 10], false),
             ("unknown kind", bytes_of(header(99, 0), b""), false),
@@ -105,6 +116,9 @@ mod tests {
             ("data longer than the record", bytes_of(header(RECORD_DATA, 5), b"abcd"), false),
             ("exec without its facts", bytes_of(header(RECORD_EXEC, 0), b"abcd"), false),
             ("connect without its facts", bytes_of(header(RECORD_CONNECT, 0), b"abcd"), false),
+            ("socket without its facts", bytes_of(header(RECORD_SOCKET, 0), b"abcd"), false),
+            ("socket closed", bytes_of(header(RECORD_SOCKET_CLOSED, 0), &[0; 48]), true),
+            ("socket closed with one stream", bytes_of(header(RECORD_SOCKET_CLOSED, 0), &[0; 47]), false),
             ("exit", bytes_of(header(RECORD_EXIT, 0), b""), true),
         ];
         for (name, bytes, good) in cases {

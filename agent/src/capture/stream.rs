@@ -6,10 +6,13 @@ use mcpwarden_policy::{ConnectionId, Cut, Direction, FrameCutter, GapCause, Inpu
 use super::{
     CaptureCounters,
     order::{Hole, Order, Place, Stretch},
+    socket::Sockets,
 };
 
 /// Where what comes of a stream goes.
 pub struct Outlet<'a> {
+    /// Who reads what is said over TCP.
+    pub sockets: &'a mut Sockets,
     /// What is counted on the way.
     pub counters: &'a mut CaptureCounters,
     /// The policy core.
@@ -32,17 +35,27 @@ pub struct Stream {
 struct Frames {
     connection: ConnectionId,
     direction: Direction,
-    cutter: FrameCutter,
+    reader: Reader,
     /// Whether there was a frame.
     any: bool,
+}
+
+/// How bytes become messages.
+enum Reader {
+    /// A line each, or behind a header.
+    Lines(FrameCutter),
+    /// In requests and answers of HTTP, which takes both directions.
+    Http,
 }
 
 impl Stream {
     /// Nothing captured yet.
     pub fn new(connection: ConnectionId, direction: Direction, limits: Limits) -> Self {
+        let is_socket = connection.0 & abi::SOCKET != 0;
+        let reader = if is_socket { Reader::Http } else { Reader::Lines(FrameCutter::new(limits)) };
         Self {
             order: Order::default(),
-            frames: Frames { connection, direction, cutter: FrameCutter::new(limits), any: false },
+            frames: Frames { connection, direction, reader, any: false },
             seen: abi::Stream::default(),
             is_still: false,
             said: 0,
@@ -56,7 +69,11 @@ impl Stream {
 
     /// Bytes of the unfinished frame, and bytes that records take which wait for others.
     pub fn held(&self) -> (usize, usize) {
-        (self.frames.cutter.pending_bytes(), self.order.held())
+        let pending = match &self.frames.reader {
+            Reader::Lines(cutter) => cutter.pending_bytes(),
+            Reader::Http => 0,
+        };
+        (pending, self.order.held())
     }
 
     /// Whether a frame went by.
@@ -89,11 +106,13 @@ impl Stream {
     /// Gives up the unfinished frame: memory is short. Returns how many bytes it had.
     pub fn discard_frame(&mut self, now: Timestamp, out: &mut Outlet<'_>) -> u64 {
         let mut bytes = 0;
-        self.frames.cutter.discard_pending(&mut |cut| {
-            if let Cut::Lost { bytes: lost } | Cut::Junk { bytes: lost, .. } = cut {
-                bytes += lost;
-            }
-        });
+        if let Reader::Lines(cutter) = &mut self.frames.reader {
+            cutter.discard_pending(&mut |cut| {
+                if let Cut::Lost { bytes: lost } | Cut::Junk { bytes: lost, .. } = cut {
+                    bytes += lost;
+                }
+            });
+        }
         self.frames.say(now, bytes, GapCause::Memory, out);
         bytes
     }
@@ -139,8 +158,10 @@ impl Stream {
     /// The stream ended.
     pub fn finish(&mut self, now: Timestamp, out: &mut Outlet<'_>) {
         self.order.give_up(GapCause::RingFull, &mut |stretch| self.frames.take(stretch, out));
-        let Frames { connection, direction, cutter, .. } = &mut self.frames;
-        cutter.finish(&mut |cut| hand_on(*connection, *direction, now, cut, out.sink));
+        let Frames { connection, direction, reader, .. } = &mut self.frames;
+        if let Reader::Lines(cutter) = reader {
+            cutter.finish(&mut |cut| hand_on(*connection, *direction, now, cut, out.sink));
+        }
     }
 
     fn is_same(&self, positions: &abi::Stream) -> bool {
@@ -180,15 +201,22 @@ impl Frames {
     fn take(&mut self, stretch: Stretch<'_>, out: &mut Outlet<'_>) {
         match stretch {
             Stretch::Bytes(bytes, time) => {
-                let Self { connection, direction, cutter, any } = self;
-                cutter.push(bytes, time, &mut |cut| {
-                    *any |= matches!(cut, Cut::Frame { .. });
-                    hand_on(*connection, *direction, time, cut, out.sink);
-                });
+                let Self { connection, direction, reader, any } = self;
+                match reader {
+                    Reader::Lines(cutter) => cutter.push(bytes, time, &mut |cut| {
+                        *any |= matches!(cut, Cut::Frame { .. });
+                        hand_on(*connection, *direction, time, cut, out.sink);
+                    }),
+                    Reader::Http => out.sockets.push(*connection, *direction, bytes, time, out.sink),
+                }
             }
             Stretch::Hole(Hole { offset, bytes, cause, pid, time }) => {
                 out.counters.missing_bytes += bytes;
-                let Self { connection, direction, .. } = *self;
+                let Self { connection, direction, reader, .. } = self;
+                let (connection, direction) = (*connection, *direction);
+                if let Reader::Http = reader {
+                    return out.sockets.gap(connection, direction, bytes, cause, time, out.sink);
+                }
                 let offset = Some(offset);
                 (out.sink)(Input::Gap { connection, direction, time, bytes, cause, pid, offset });
                 self.gap(bytes, time, out);
@@ -198,13 +226,19 @@ impl Frames {
 
     /// The frame in progress is broken off.
     fn gap(&mut self, bytes: u64, time: Timestamp, out: &mut Outlet<'_>) {
-        let Self { connection, direction, cutter, .. } = self;
-        cutter.gap(bytes, &mut |cut| hand_on(*connection, *direction, time, cut, out.sink));
+        let Self { connection, direction, reader, .. } = self;
+        if let Reader::Lines(cutter) = reader {
+            cutter.gap(bytes, &mut |cut| hand_on(*connection, *direction, time, cut, out.sink));
+        }
     }
 
     /// Says that bytes are missing of which neither the place nor who moved them is known.
     fn say(&self, time: Timestamp, bytes: u64, cause: GapCause, out: &mut Outlet<'_>) {
-        let Self { connection, direction, .. } = *self;
+        let Self { connection, direction, reader, .. } = self;
+        let (connection, direction) = (*connection, *direction);
+        if let Reader::Http = reader {
+            return out.sockets.gap(connection, direction, bytes, cause, time, out.sink);
+        }
         (out.sink)(Input::Gap { connection, direction, time, bytes, cause, pid: None, offset: None });
     }
 }
@@ -257,7 +291,8 @@ mod tests {
                 gaps.push((bytes, cause));
             }
         };
-        let out = &mut Outlet { counters: &mut counters, sink: &mut sink };
+        let mut sockets = Sockets::new(0, 0, 0);
+        let out = &mut Outlet { sockets: &mut sockets, counters: &mut counters, sink: &mut sink };
         for step in steps {
             match step {
                 Step::Data(offset, bytes) => {

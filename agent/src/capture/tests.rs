@@ -174,7 +174,7 @@ fn what_the_kernel_counted() {
         let mut capture = capture();
         gaps(&mut capture, sent);
         let streams = [(3, 12), (0, 9)].map(|(offset, far)| abi::Stream { offset, far, refused: 0 });
-        let kernel = abi::Connection { streams, ..Default::default() };
+        let kernel = streams;
         let (now, mut said) = (Timestamp(2), Vec::new());
         let mut sink = |input: Input<'_>| {
             if let Input::Gap { direction, bytes, cause, .. } = input {

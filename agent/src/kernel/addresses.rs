@@ -3,7 +3,10 @@
 //! A change is written beside what counts as a generation of its own, and then one value makes it count: no connection
 //! is judged by half of it. The old generation stays until no hook can be looking at it any more.
 
-use std::time::{Duration, Instant};
+use std::{
+    net::Ipv6Addr,
+    time::{Duration, Instant},
+};
 
 use aya::{
     Ebpf,
@@ -12,11 +15,13 @@ use aya::{
         lpm_trie::{Key, LpmTrie},
     },
 };
-use mcpwarden_abi::{self as abi, Address, AddressKey, KEY_BITS, Network};
+use mcpwarden_abi::{self as abi, Address, AddressKey, BEGINNING_BITS, Beginnings, KEY_BITS, Network};
 
 use super::{KernelError, take};
 use nix::libc;
 
+/// Bits before an IPv4 address in its mapped IPv6 address.
+const MAPPED_BITS: u32 = 96;
 /// Bits of a whole address.
 const WHOLE: u8 = 128;
 /// Rules in one generation, at most: half of what the kernel's tables hold.
@@ -59,6 +64,40 @@ struct Written {
     prefixes: Vec<(u8, AddressKey)>,
 }
 
+/// Which addresses everybody's rules can be about.
+fn beginnings(rules: &[Rule]) -> Beginnings {
+    let mut all = Beginnings { words: [0; abi::BEGINNING_WORDS] };
+    for rule in rules.iter().filter(|rule| rule.set == abi::SET_ALL) {
+        let (address, bits) = (Ipv6Addr::from(rule.address), u32::from(rule.bits));
+        let [in_six, in_four] = families(address, bits);
+        for (is_about, four, first, bits) in [
+            (in_six, false, address.segments()[0], bits),
+            (in_four, true, address.segments()[6], bits.saturating_sub(MAPPED_BITS)),
+        ] {
+            if !is_about {
+                continue;
+            }
+            let free = BEGINNING_BITS.saturating_sub(bits);
+            let low = u32::from(first) >> free << free;
+            for beginning in low..low + (1 << free) {
+                let (word, bit) = Beginnings::place(Beginnings::of(beginning << BEGINNING_BITS, four));
+                if let Some(word) = all.words.get_mut(word) {
+                    *word |= bit;
+                }
+            }
+        }
+    }
+    all
+}
+
+/// Whether a prefix is about IPv6 addresses, and about IPv4 addresses as mapped ones: a short one can be about both.
+fn families(address: Ipv6Addr, bits: u32) -> [bool; 2] {
+    let named = bits.min(MAPPED_BITS);
+    let mapped = u128::from(Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0));
+    let in_four = named == 0 || (u128::from(address) ^ mapped) >> (128 - named) == 0;
+    [!in_four || named < MAPPED_BITS, in_four]
+}
+
 /// Waits until every program that runs now has ended: `MEMBARRIER_CMD_GLOBAL` is `synchronize_rcu`
 /// (kernel/sched/membarrier.c), which waits for them. False where the kernel has it not (`nohz_full`).
 fn every_hook_ended() -> bool {
@@ -71,6 +110,7 @@ fn every_hook_ended() -> bool {
 pub struct Addresses {
     network: Array<MapData, Network>,
     selected: Array<MapData, u32>,
+    beginnings: Array<MapData, Beginnings>,
     whole: HashMap<MapData, AddressKey, Address>,
     prefixes: LpmTrie<MapData, AddressKey, Address>,
     now: Network,
@@ -84,6 +124,7 @@ impl Addresses {
         Ok(Self {
             network: take(ebpf, "NETWORK")?,
             selected: take(ebpf, "SELECTED")?,
+            beginnings: take(ebpf, "BEGINNINGS")?,
             whole: take(ebpf, "ADDRESSES")?,
             prefixes: take(ebpf, "PREFIXES")?,
             now: Network::default(),
@@ -117,7 +158,11 @@ impl Addresses {
         };
         // Written where nobody looks, then one byte makes it count.
         let slot = generation % 2;
-        let switched = self.network.set(slot, now, 0).and_then(|()| self.selected.set(0, slot, 0));
+        let switched = self
+            .beginnings
+            .set(slot, beginnings(rules), 0)
+            .and_then(|()| self.network.set(slot, now, 0))
+            .and_then(|()| self.selected.set(0, slot, 0));
         if let Err(error) = switched {
             self.erase(fresh);
             return Err(error.into());
@@ -158,5 +203,60 @@ impl Addresses {
         for (bits, key) in written.prefixes {
             let _ = self.prefixes.remove(&Key::new(KEY_BITS + u32::from(bits), key));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+
+    /// A prefix, as its addresses lie in the tables.
+    fn rule(text: &str) -> Rule {
+        let (address, bits) = text.split_once('/').unwrap();
+        let (address, bits): (IpAddr, u8) = (address.parse().unwrap(), bits.parse().unwrap());
+        let (address, bits) = match address {
+            IpAddr::V4(four) => (four.to_ipv6_mapped(), bits + 96),
+            IpAddr::V6(six) => (six, bits),
+        };
+        Rule { set: abi::SET_ALL, port: 0, address: address.octets(), bits, said: Address::default() }
+    }
+
+    /// As the kernel half asks.
+    fn begins(beginnings: &Beginnings, address: &str) -> bool {
+        let address: IpAddr = address.parse().unwrap();
+        let beginning = match address {
+            IpAddr::V4(four) => Beginnings::of(four.to_bits(), true),
+            IpAddr::V6(six) => Beginnings::of((six.to_bits() >> 96) as u32, false),
+        };
+        let (word, bit) = Beginnings::place(beginning);
+        beginnings.words[word] & bit != 0
+    }
+
+    #[test]
+    fn no_address_of_a_rule_is_passed_over_and_most_others_are() {
+        type Case = (&'static str, &'static [&'static str], &'static [&'static str]);
+        let cases: [Case; 8] = [
+            ("10.1.2.3/32", &["10.1.2.3", "10.1.9.9"], &["10.2.2.3", "::1", "a01::"]),
+            ("10.0.0.0/8", &["10.0.0.1", "10.255.255.255"], &["9.255.0.0", "11.0.0.0", "::1"]),
+            ("0.0.0.0/0", &["0.0.0.1", "127.0.0.1", "255.255.255.255"], &["::1", "2001:db8::1"]),
+            ("::1/128", &["::1"], &["127.0.0.1", "0.0.0.1", "2001:db8::1"]),
+            ("::/0", &["::1", "ffff::", "1.2.3.4", "255.0.0.1"], &[]),
+            ("::/64", &["::1", "1.2.3.4"], &["1::"]),
+            ("2001:db8::/32", &["2001:db8::1"], &["2002::1", "32.1.13.184"]),
+            ("2001:d00::/24", &["2001:dff::"], &["2000::", "2002::"]),
+        ];
+        for (text, about, others) in cases {
+            let found = beginnings(&[rule(text)]);
+            for address in about {
+                assert!(begins(&found, address), "{text} is about {address}");
+            }
+            for address in others {
+                assert!(!begins(&found, address), "{text} is not about {address}");
+            }
+        }
+        let of_a_server = Rule { set: 1, ..rule("10.0.0.0/8") };
+        assert!(!begins(&beginnings(&[of_a_server]), "10.1.2.3"), "only everybody's rules count");
     }
 }

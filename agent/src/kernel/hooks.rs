@@ -4,7 +4,7 @@ use std::{fs::File, path::Path};
 
 use aya::{
     Ebpf,
-    programs::{BtfTracePoint, CgroupAttachMode, CgroupSockAddr, Iter, Program, TracePoint},
+    programs::{BtfTracePoint, CgroupAttachMode, CgroupSock, CgroupSockAddr, Iter, Program, TracePoint},
 };
 
 use super::{KernelError, brief, btf::Btf};
@@ -68,6 +68,11 @@ pub enum Hook {
         /// Name of the program, which is that of the hook.
         program: &'static str,
     },
+    /// The hook of a cgroup at the end of sockets.
+    Release {
+        /// Name of the program, which is that of the hook.
+        program: &'static str,
+    },
     /// A classic tracepoint of the category `syscalls`; needs tracefs.
     Classic {
         /// Name of the program.
@@ -83,7 +88,7 @@ impl Hook {
         match self {
             Self::Btf { tracepoint, .. } => format!("tp_btf/{tracepoint}"),
             Self::Classic { tracepoint, .. } => format!("tracepoint/syscalls/{tracepoint}"),
-            Self::Cgroup { program } => format!("cgroup/{program}"),
+            Self::Cgroup { program } | Self::Release { program } => format!("cgroup/{program}"),
         }
     }
 }
@@ -96,9 +101,23 @@ pub struct Ground<'a> {
     pub cgroup: &'a Path,
 }
 
-/// The hooks that judge where processes connect.
+impl Ground<'_> {
+    /// The cgroup that a hook is attached to.
+    fn open(&self, hook: &Hook) -> Result<File, KernelError> {
+        File::open(self.cgroup).map_err(|error| KernelError::Hook {
+            action: "attach",
+            hook: hook.place(),
+            reason: format!("cannot open {}: {error}", self.cgroup.display()),
+        })
+    }
+}
+
+/// The hooks that judge where processes connect, and tell when a connection ends.
 pub fn connections() -> Vec<Hook> {
-    ["connect4", "connect6", "sendmsg4", "sendmsg6"].map(|program| Hook::Cgroup { program }).to_vec()
+    let mut hooks =
+        ["connect4", "connect6", "sendmsg4", "sendmsg6"].map(|program| Hook::Cgroup { program }).to_vec();
+    hooks.push(Hook::Release { program: "sock_release" });
+    hooks
 }
 
 /// A program of the object.
@@ -134,13 +153,13 @@ pub fn attach(ebpf: &mut Ebpf, hook: &Hook, ground: &Ground<'_>) -> Result<(), K
         Hook::Cgroup { program: name } => {
             let program: &mut CgroupSockAddr = program(ebpf, name)?;
             program.load().map_err(fail("load"))?;
-            let cgroup = File::open(ground.cgroup).map_err(|error| KernelError::Hook {
-                action: "attach",
-                hook: hook.place(),
-                reason: format!("cannot open {}: {error}", ground.cgroup.display()),
-            })?;
             // A link, beside which other programs keep running; other modes are those of attachments without a link.
-            program.attach(cgroup, CgroupAttachMode::Single).map_err(fail("attach"))?;
+            program.attach(ground.open(hook)?, CgroupAttachMode::Single).map_err(fail("attach"))?;
+        }
+        Hook::Release { program: name } => {
+            let program: &mut CgroupSock = program(ebpf, name)?;
+            program.load().map_err(fail("load"))?;
+            program.attach(ground.open(hook)?, CgroupAttachMode::Single).map_err(fail("attach"))?;
         }
     }
     Ok(())

@@ -158,6 +158,7 @@ pub struct Kernel {
     // The programs' links live in here.
     ebpf: Ebpf,
     connections: HashMap<MapData, u64, abi::Connection>,
+    sockets: HashMap<MapData, u64, abi::Socket>,
     confirmed: HashMap<MapData, u64, u32>,
     channels: Table<abi::ChannelKey, abi::Channel>,
     processes: Table<u32, u64>,
@@ -194,6 +195,7 @@ impl Kernel {
         drop(btf);
         Ok(Self {
             connections: take(&mut ebpf, "CONNECTIONS")?,
+            sockets: take(&mut ebpf, "SOCKETS")?,
             confirmed: take(&mut ebpf, "CONFIRMED")?,
             channels: take(&mut ebpf, "CHANNELS")?,
             processes: take(&mut ebpf, "PROCESSES")?,
@@ -276,6 +278,11 @@ impl Kernel {
         self.connections.iter().filter_map(Result::ok).collect()
     }
 
+    /// How far a TCP connection is, while it lasts.
+    pub fn socket(&self, id: u64) -> Option<abi::Positions> {
+        self.sockets.get(&id, 0).ok().map(|socket| socket.positions)
+    }
+
     /// Lifts the budgets of a connection. Where the processes of its server may connect is what the rules of `set`
     /// say ([`abi::SET_ALL`]: it has none of its own).
     pub fn confirm(&mut self, id: u64, set: u16) {
@@ -303,6 +310,14 @@ impl Kernel {
     /// Stops watching a connection and forgets its channels. That it is a server's, if it is, stays known for the
     /// processes that the server leaves behind: see [`Kernel::forget_servers`].
     pub fn remove(&mut self, id: u64) {
+        if id & abi::SOCKET != 0 {
+            if let Ok(socket) = self.sockets.get(&id, 0) {
+                remove_roles(&mut self.channels, &socket.key, id);
+            }
+            let _ = self.sockets.remove(&id);
+            let _ = self.confirmed.remove(&id);
+            return;
+        }
         let Ok(entry) = self.connections.get(&id, 0) else { return };
         for key in keys(&entry) {
             remove_roles(&mut self.channels, &key, id);
@@ -316,8 +331,7 @@ impl Kernel {
     /// twice is gone.
     pub fn forget_servers(&mut self) {
         let confirmed: HashSet<u64> = self.confirmed.keys().filter_map(Result::ok).collect();
-        let mut unclaimed: HashSet<u64> =
-            confirmed.into_iter().filter(|id| self.connections.get(id, 0).is_err()).collect();
+        let mut unclaimed: HashSet<u64> = confirmed.into_iter().filter(|id| !self.is_there(*id)).collect();
         if !unclaimed.is_empty() {
             for id in self.members.connections() {
                 unclaimed.remove(&id);
@@ -327,6 +341,10 @@ impl Kernel {
             let _ = self.confirmed.remove(id);
         }
         self.unclaimed = unclaimed;
+    }
+
+    fn is_there(&self, id: u64) -> bool {
+        self.connections.get(&id, 0).is_ok() || self.sockets.get(&id, 0).is_ok()
     }
 
     /// Stops watching processes that hold no channel: `known_at` is when the census began (boot time, ns).
@@ -347,6 +365,7 @@ impl Kernel {
                 Program::TracePoint(program) => program.unload(),
                 Program::Iter(program) => program.unload(),
                 Program::CgroupSockAddr(program) => program.unload(),
+                Program::CgroupSock(program) => program.unload(),
                 _ => Ok(()),
             };
         }

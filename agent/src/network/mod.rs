@@ -1,5 +1,6 @@
 //! Where processes connect: rules and names become the kernel half's tables, its records become the policy core's input.
 
+mod dns;
 mod names;
 mod resolver;
 mod sockets;
@@ -19,12 +20,13 @@ use mcpwarden_policy::{
     Connect, ConnectionId, Process, ServerId,
     config::{AllowDeny, Config, NetworkNamespace},
     event::{Family, NetworkClosed, Protocol},
-    network::{Block, Entry, NetworkRules, Table, TableFull, Verdict, names_of},
+    network::{Block, Entry, NetworkRules, NetworkServer, Table, TableFull, Verdict, names_of},
 };
 use nix::libc;
 use tokio::task::JoinHandle;
 
 use crate::{
+    capture::socket::Connected,
     cgroup,
     clock::Clock,
     kernel::{
@@ -33,6 +35,7 @@ use crate::{
     },
     process,
 };
+use dns::Dns;
 use names::{Names, Ttl};
 use resolver::{Answer, Found};
 
@@ -71,6 +74,8 @@ pub struct NetworkCounters {
     pub tables_refused: u64,
     /// Network namespaces in which what was open to denied addresses could not be looked for, each time.
     pub closings_failed: u64,
+    /// Questions to name servers and answers that were not seen, for want of room.
+    pub dns_missed: u64,
     /// Connections that were judged by a table that is forgotten: their rule cannot be told.
     pub judged_by_forgotten: u64,
 }
@@ -80,6 +85,8 @@ pub struct Network {
     rules: NetworkRules,
     blocks: Vec<Block>,
     names: Names,
+    /// What addresses are called, where that can be listened to.
+    dns: Option<Dns>,
     servers: Vec<SocketAddr>,
     flags: u32,
     netns_cookie: u64,
@@ -109,11 +116,13 @@ impl Network {
         let settings = &config.network;
         let flag = |on: bool, flag: u32| if on { flag } else { 0 };
         let flags = flag(rules.enforced, abi::NETWORK_ENFORCE)
+            | flag(config.discovery.loopback, abi::NETWORK_DISCOVER)
             | flag(settings.default == AllowDeny::Deny, abi::NETWORK_DEFAULT_DENY)
             | flag(settings.netns == NetworkNamespace::Any, abi::NETWORK_ANY_NETNS);
         let ttl = Ttl { min: settings.resolver.min_ttl.0, max: settings.resolver.max_ttl.0 };
         Ok(Self {
             names: Names::new(names_of(&rules, &[]), ttl, Instant::now()),
+            dns: settings.resolver.listen.then(listen).flatten(),
             servers: settings.resolver.name_servers(),
             rules,
             blocks: Vec::new(),
@@ -136,7 +145,8 @@ impl Network {
         let result = Table::compile(&self.rules, &self.names.addresses(), &self.blocks)
             .map_err(NetworkError::from)
             .and_then(|table| {
-                let rules: Vec<Rule> = table.entries().iter().map(|entry| rule(entry, clock)).collect();
+                let rules: Vec<Rule> =
+                    table.entries().iter().map(|entry| rule(entry, table.servers(), clock)).collect();
                 Ok((addresses.install(&rules, self.netns_cookie, self.flags)?, table))
             });
         match result {
@@ -277,9 +287,31 @@ impl Network {
         changed
     }
 
+    /// Takes in what name servers answered.
+    pub fn listen(&mut self) {
+        if let Some(dns) = &mut self.dns {
+            dns.hear();
+            self.counters.dns_missed = dns.missed();
+        }
+    }
+
     /// What was refused or failed so far.
     pub fn counters(&self) -> NetworkCounters {
         self.counters
+    }
+
+    /// Who has connected to what may be a server, by a record of the kernel half. `None` of what the agent itself does.
+    pub fn connected(&mut self, header: &RecordHeader, info: &ConnectInfo) -> Option<Connected> {
+        if header.pid == std::process::id() {
+            return None;
+        }
+        let mut client = self.process(header, info);
+        process::complete(&mut client);
+        let table = self.tables.iter().find(|(generation, _)| *generation == info.generation);
+        let server = table.and_then(|(_, table)| table.servers().get(index(info.server)?));
+        let ip = IpAddr::V6(Ipv6Addr::from(info.address)).to_canonical();
+        let address = SocketAddr::new(ip, info.port);
+        Some(Connected { client, address, declared: server.map(|server| server.id.clone()) })
     }
 
     /// What a record of the kernel half says, for the policy core. `None` of what the agent itself does.
@@ -301,11 +333,12 @@ impl Network {
             }
             _ => None,
         };
+        let address = IpAddr::V6(Ipv6Addr::from(info.address)).to_canonical();
         Some(Connect {
             time: clock.wall(header.time_ns),
             connection: (header.connection != 0).then_some(ConnectionId(header.connection)),
             process,
-            address: IpAddr::V6(Ipv6Addr::from(info.address)).to_canonical(),
+            address,
             port: info.port,
             protocol: match i32::from(info.protocol) {
                 libc::IPPROTO_TCP => Protocol::Tcp,
@@ -316,7 +349,7 @@ impl Network {
                 libc::AF_INET => Family::Ipv4,
                 _ => Family::Ipv6,
             },
-            name: None,
+            name: self.dns.as_mut().and_then(|dns| dns.name_of(address)),
             server: server.map(|server| (server.id.clone(), server.kind)),
             verdict: if info.verdict == abi::VERDICT_DENY { Verdict::Deny } else { Verdict::Allow },
             enforced: info.enforced != 0,
@@ -340,6 +373,18 @@ impl Network {
             ..Process::default()
         }
     }
+}
+
+/// Listens to name servers; says why not where that cannot be.
+fn listen() -> Option<Dns> {
+    let dns = Dns::listen();
+    if let Err(error) = &dns {
+        anstream::eprintln!(
+            "network: answers of name servers are not seen ({error}; it takes CAP_NET_RAW), so that events name no \
+             destinations; network.resolver.listen: false is silent about it"
+        );
+    }
+    dns.ok()
 }
 
 /// What was found for a key before, or is found now.
@@ -379,7 +424,8 @@ fn index(number: u32) -> Option<usize> {
 }
 
 /// An entry as the kernel half wants it.
-fn rule(entry: &Entry, clock: &Clock) -> Rule {
+fn rule(entry: &Entry, servers: &[NetworkServer], clock: &Clock) -> Rule {
+    let server = index(entry.server).and_then(|index| servers.get(index));
     Rule {
         set: u16::try_from(entry.set).unwrap_or(SET_ALL),
         port: entry.port,
@@ -397,7 +443,7 @@ fn rule(entry: &Entry, clock: &Clock) -> Rule {
             },
             verdict_bits: entry.verdict_bits,
             enforced: u8::from(entry.enforced),
-            zero: 0,
+            plain: u8::from(server.is_some_and(|server| server.plain)),
         },
     }
 }

@@ -32,9 +32,14 @@ impl Agent {
         add("kernel_suspect_bytes", kernel(Counter::SuspectBytes));
         add("kernel_unreadable_bytes", kernel(Counter::UnreadableBytes));
         add("kernel_io_uring_untold", kernel(Counter::IoUringUntold));
+        for (name, value) in self.capture.http_counters() {
+            add(&format!("http_{name}"), value);
+        }
+        add("kernel_sockets_refused", kernel(Counter::SocketsRefused));
         let network = self.network.counters();
         add("network_names_unanswered", network.names_unanswered);
         add("network_name_addresses_refused", network.name_addresses_refused);
+        add("network_dns_missed", network.dns_missed);
         add("network_tables_refused", network.tables_refused);
         add("network_closings_failed", network.closings_failed);
         add("network_judged_by_forgotten", network.judged_by_forgotten);

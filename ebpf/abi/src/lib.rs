@@ -10,6 +10,9 @@ pub use network::*;
 /// Identifies one connection (two channels) for the life of the agent. Never 0, never reused.
 pub type ConnectionId = u64;
 
+/// Set in the number of a TCP connection; the rest is the cookie of the client's socket.
+pub const SOCKET: ConnectionId = 1 << 62;
+
 /// The client's bytes on their way to the server.
 pub const CLIENT_TO_SERVER: u8 = 0;
 /// The server's bytes on their way to the client.
@@ -62,16 +65,18 @@ pub const STATE_PLAUSIBLE: u32 = 1;
 pub const STATE_SUSPECT: u32 = 2;
 /// User space says that it is an MCP server.
 pub const STATE_CONFIRMED: u32 = 3;
+/// A TCP connection that nobody declared, over which nothing has gone yet.
+pub const STATE_UNHEARD: u32 = 4;
 
 /// How many bytes of each direction are captured while a connection's state is [`STATE_SUSPECT`].
 pub const SUSPECT_BYTES: u64 = 64 * 1024;
 /// How many bytes of the answers are captured before the first request byte was seen.
 pub const UNASKED_BYTES: u64 = 1024 * 1024;
 
-/// One server process tree and its client, as the kernel knows them.
+/// How far a connection is.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Connection {
+pub struct Positions {
     /// One of the `STATE_…` constants.
     pub state: u32,
     /// The process id (tgid) that was registered first.
@@ -80,6 +85,14 @@ pub struct Connection {
     pub since_ns: u64,
     /// By direction.
     pub streams: [Stream; 2],
+}
+
+/// One server process tree and its client, as the kernel knows them.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Connection {
+    /// How far it is.
+    pub positions: Positions,
     /// The four inodes: server's stdin, server's stdout, the client's end of each (for a pipe the same inode).
     pub server_in: ChannelKey,
     /// See `server_in`.
@@ -101,6 +114,11 @@ pub const RECORD_EXIT: u8 = 4;
 /// A process connects, or sends to an address: [`ConnectInfo`] follows. `connection` is that of the nearest server it
 /// descends from.
 pub const RECORD_CONNECT: u8 = 5;
+
+/// A TCP connection's bytes are captured from now on: [`ConnectInfo`] follows.
+pub const RECORD_SOCKET: u8 = 6;
+/// It has ended: its two [`Stream`]s follow.
+pub const RECORD_SOCKET_CLOSED: u8 = 7;
 
 /// Why bytes were not captured. The names are the event schema's.
 pub const GAP_SPLICE: u8 = 1;
@@ -242,9 +260,11 @@ pub enum Counter {
     MembershipsCut = 11,
     /// Messages to an address that was just told of.
     MessagesRepeated = 12,
+    /// TCP connections whose bytes were to be captured, and found the table full.
+    SocketsRefused = 13,
 }
 /// How many counters there are.
-pub const COUNTERS: u32 = 13;
+pub const COUNTERS: u32 = 14;
 
 /// Where the running kernel keeps what the programs read: byte offsets, resolved from its BTF.
 ///
@@ -315,6 +335,8 @@ mod pod {
     unsafe impl aya::Pod for super::Channel {}
     // SAFETY: as above.
     unsafe impl aya::Pod for super::Connection {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for super::Stream {}
     // SAFETY: as above.
     unsafe impl aya::Pod for super::KernelLayout {}
     // SAFETY: as above.

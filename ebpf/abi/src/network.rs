@@ -1,6 +1,6 @@
 //! Addresses that connections go to: the tables that judge them, and the record of a connection.
 
-use crate::ConnectionId;
+use crate::{ChannelKey, ConnectionId, Positions};
 
 /// Follows the header of a [`crate::RECORD_CONNECT`].
 #[repr(C)]
@@ -77,6 +77,37 @@ pub const NETWORK_PORT_PREFIXES: u32 = 8;
 /// There are prefixes that are no whole addresses, for every port.
 pub const NETWORK_PREFIXES: u32 = 16;
 
+/// Which beginnings of addresses rules are about: a bit for each value of [`Beginnings::of`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Beginnings {
+    /// The bits; see [`Beginnings::place`].
+    pub words: [u32; BEGINNING_WORDS],
+}
+
+/// Words of [`Beginnings`].
+pub const BEGINNING_WORDS: usize = 2 * (1 << BEGINNING_BITS) / 32;
+/// Bits of an address that count as its beginning.
+pub const BEGINNING_BITS: u32 = 16;
+
+impl Beginnings {
+    /// That of an address: `first` are the first 32 bits of it, of an IPv4 address (`four`) all, in the processor's byte
+    /// order.
+    #[inline(always)]
+    pub const fn of(first: u32, four: bool) -> u32 {
+        (first >> (32 - BEGINNING_BITS)) | ((four as u32) << BEGINNING_BITS)
+    }
+
+    /// The word that holds a beginning's bit, and the bit.
+    #[inline(always)]
+    pub const fn place(beginning: u32) -> (usize, u32) {
+        ((beginning / 32) as usize, 1 << (beginning % 32))
+    }
+}
+
+/// TCP connections to loopback addresses are captured until it is clear that they are no MCP's.
+pub const NETWORK_DISCOVER: u32 = 32;
+
 /// A destination: key of the tables of whole addresses and, behind a length, of prefixes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -114,8 +145,20 @@ pub struct Address {
     pub verdict_bits: u8,
     /// Whether a denial is enforced and not only reported.
     pub enforced: u8,
-    /// Always 0.
-    pub zero: u8,
+    /// Whether the server there is spoken to in plain text, so that its bytes say something.
+    pub plain: u8,
+}
+
+/// A TCP connection whose bytes are captured, as the kernel half knows it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Socket {
+    /// How far it is.
+    pub positions: Positions,
+    /// The client's socket.
+    pub key: ChannelKey,
+    /// Who connected, and where to.
+    pub info: ConnectInfo,
 }
 
 /// Whose process one is: the connections of the servers that it descends from, nearest first, 0 where there are fewer.
@@ -150,6 +193,8 @@ mod pod {
     // SAFETY: as above.
     unsafe impl aya::Pod for super::Network {}
     // SAFETY: as above.
+    unsafe impl aya::Pod for super::Beginnings {}
+    // SAFETY: as above.
     unsafe impl aya::Pod for super::AddressKey {}
     // SAFETY: as above.
     unsafe impl aya::Pod for super::Address {}
@@ -157,4 +202,6 @@ mod pod {
     unsafe impl aya::Pod for super::Member {}
     // SAFETY: as above.
     unsafe impl aya::Pod for super::Flow {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for super::Socket {}
 }

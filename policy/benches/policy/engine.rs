@@ -142,6 +142,7 @@ impl Subject {
         let engine = Engine::new(EngineConfig {
             patterns: config.patterns()?,
             declared: config.declared(),
+            remote: config.remote(),
             inspection: Some(Inspect { detector: Arc::clone(&detector), alert_threshold }),
             registry: config.registry_settings(),
             ..EngineConfig::new([7; 32])

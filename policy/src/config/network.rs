@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::rules::{Finding, Step};
 use super::sections::{AllowDeny, ServerType};
-use super::values::{AbsolutePath, Period};
+use super::values::{AbsolutePath, HttpUrl, Period};
 use super::{Config, NetworkEnforcement};
 use crate::ids::ServerId;
 use crate::network::{Address, Host, NetworkRules, NetworkServer, Rule};
@@ -136,6 +136,9 @@ pub struct Network {
 pub struct Resolver {
     /// Name servers; none listed are the system's. Example: `["9.9.9.9"]`.
     pub servers: Vec<Address>,
+    /// Whether answers of name servers to this host's programs are listened to, so that events name destinations. What is
+    /// asked over TCP, TLS or HTTPS, or within a container's own network, is not heard.
+    pub listen: bool,
     /// An answer is kept at least this long.
     pub min_ttl: Period,
     /// An answer is kept at most this long.
@@ -146,6 +149,7 @@ impl Default for Resolver {
     fn default() -> Self {
         Self {
             servers: Vec::new(),
+            listen: true,
             min_ttl: Period(Duration::from_secs(30)),
             max_ttl: Period(Duration::from_secs(3_600)),
         }
@@ -163,6 +167,7 @@ impl Config {
             NetworkServer {
                 kind: server.kind,
                 address: server.url.as_ref().and_then(|url| url.address()),
+                plain: server.url.as_ref().is_some_and(HttpUrl::is_plain),
                 denied: denied.get(&id).cloned(),
                 egress: only.map(|rules| named(rules, &format!("egress of server '{id}'"))),
                 id,

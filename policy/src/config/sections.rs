@@ -12,7 +12,7 @@ pub use crate::event::ServerType;
 use crate::guard::Trust;
 
 /// What is an MCP server: globs on the command line and on the package, script or module in it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Discovery {
     /// In place of the built-in patterns. Example: `["@modelcontextprotocol/*", "mcp-server-*"]`.
@@ -22,6 +22,15 @@ pub struct Discovery {
     /// Beside the built-in patterns. Example: `["my-company-mcp-*"]`.
     #[schemars(length(max = 1_000))]
     pub custom_servers: Vec<Glob>,
+    /// Whether servers that nobody declared are looked for among the TCP connections within this host (`127.0.0.0/8`,
+    /// `::1`): the first bytes of each are looked at, and what speaks MCP over HTTP in plain text counts as a server.
+    pub loopback: bool,
+}
+
+impl Default for Discovery {
+    fn default() -> Self {
+        Self { server_patterns: None, custom_servers: Vec::new(), loopback: true }
+    }
 }
 
 /// A declared server.

@@ -203,6 +203,17 @@ impl HttpUrl {
         url_address(self.as_str()).ok()
     }
 
+    /// Whether what is said there goes over the wire as it is.
+    pub fn is_plain(&self) -> bool {
+        self.as_str().get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http:"))
+    }
+
+    /// Its path, `/` at least, without the query.
+    pub fn path(&self) -> &str {
+        let uri = fluent_uri::Uri::parse(self.as_str()).ok();
+        uri.map(|uri| uri.path().as_str()).filter(|path| !path.is_empty()).unwrap_or("/")
+    }
+
     /// What of it tells servers apart: scheme, host, port, path and query, in one form.
     pub(super) fn endpoint(&self) -> String {
         let rest = self.as_str().splitn(4, '/').nth(3).unwrap_or_default();

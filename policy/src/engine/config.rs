@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::reach::Remote;
 use crate::counters::counters;
 use crate::detect::{DetectConfig, Detector, RuleError, RuleSet};
 use crate::discovery::{Declared, NamePatterns};
@@ -118,6 +119,8 @@ pub struct EngineConfig {
     pub patterns: NamePatterns,
     /// Servers that the configuration declares.
     pub declared: Vec<Declared>,
+    /// Servers that the configuration declares at addresses.
+    pub remote: Vec<Remote>,
     /// What is looked for in definitions, arguments and results. `None`: nothing is.
     pub inspection: Option<Inspect>,
     /// What is pinned, and when names are nearly the same.
@@ -155,6 +158,7 @@ impl EngineConfig {
             redaction_key,
             patterns: NamePatterns::default(),
             declared: Vec::new(),
+            remote: Vec::new(),
             inspection: None,
             registry: RegistrySettings::default(),
             limits: EngineLimits::default(),
@@ -170,6 +174,8 @@ impl EngineConfig {
 }
 
 counters! { Counters {
+    /// Conversations with servers at addresses.
+    reached,
     /// Frames handed in.
     frames,
     /// Messages found in them.

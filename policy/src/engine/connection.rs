@@ -9,9 +9,10 @@ use super::config::EngineLimits;
 use super::io::{Connect, Exec, ExitStatus, Process};
 use super::memory::Account;
 use super::pairing::Pairing;
+use super::reach::At;
 use super::traffic::Seen;
 use crate::discovery::{self, Match};
-use crate::event::{CaptureGap, Identity, MatchedBy, ServerExited};
+use crate::event::{CaptureGap, Identity, MatchedBy, ServerExited, ServerType};
 use crate::guard::ToolFacts;
 use crate::ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
 
@@ -63,6 +64,8 @@ pub(super) struct Connection {
     /// When the end is to be said, after the last process ended.
     pub(super) exit_at: Option<Timestamp>,
     pub(super) client: Option<Process>,
+    /// Where the server is, if it is no process.
+    pub(super) at: Option<At>,
     /// Whether a program of the chain has a container engine run the server: [`discovery::runs_in_container`].
     pub(super) runs_container: bool,
     pub(super) named: Option<Match>,
@@ -109,6 +112,7 @@ impl Connection {
             ended: None,
             exit_at: None,
             client: None,
+            at: None,
             runs_container: false,
             named: None,
             declared: None,
@@ -278,15 +282,26 @@ impl Connection {
 
     /// The id it has, or would have if it were announced now.
     pub(super) fn server_id(&self) -> ServerId {
-        let derived = || self.best.as_ref().map(|(_, id, _)| id.clone());
+        let derived = || match &self.at {
+            Some(at) => Some(at.server_id()),
+            None => self.best.as_ref().map(|(_, id, _)| id.clone()),
+        };
         (self.server.clone())
             .or_else(|| self.declared.clone())
             .or_else(derived)
             .unwrap_or_else(|| discovery::hashed_id(format!("connection {}", self.id.0).as_bytes()))
     }
 
-    /// The script or the executable that serves, as far as it is known: part of whose pins these are.
+    /// How the server is reached.
+    pub(super) fn kind(&self) -> ServerType {
+        self.at.as_ref().map_or(ServerType::Stdio, |at| at.kind)
+    }
+
+    /// The URL of what serves, or the script or the executable, as far as it is known: part of whose pins these are.
     pub(super) fn program(&self) -> String {
+        if let Some(at) = &self.at {
+            return at.url();
+        }
         let Some(last) = self.chain.last() else { return String::new() };
         discovery::program(&last.argv, last.cwd.as_deref(), last.executable.as_deref())
     }

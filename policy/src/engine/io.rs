@@ -1,6 +1,6 @@
 //! The two enums that the whole program can be read off.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use crate::event::{Event, Family, GapCause, Protocol, ServerType};
 use crate::ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
@@ -86,6 +86,8 @@ pub enum Input<'a> {
     },
     /// A process connects to something.
     Connect(Connect),
+    /// A client speaks with what may be a server at an address.
+    Reached(Reached),
     /// Somebody has decided about a tool.
     Approve(Approve<'a>),
 }
@@ -96,6 +98,7 @@ impl Input<'_> {
         match self {
             Self::Exec(exec) => Some(exec.time),
             Self::Connect(connect) => Some(connect.time),
+            Self::Reached(reached) => Some(reached.time),
             Self::Open { time, .. }
             | Self::Frame { time, .. }
             | Self::Junk { time, .. }
@@ -168,6 +171,25 @@ pub struct Connect {
     pub enforced: bool,
     /// Why, as [`Table::reason`](crate::network::Table::reason) says it.
     pub reason: Option<String>,
+}
+
+/// A client speaks with what may be a server at an address, over HTTP in plain text.
+#[derive(Clone, Debug)]
+pub struct Reached {
+    /// What the two say from now on, over however many connections of TCP.
+    pub connection: ConnectionId,
+    /// Since when.
+    pub time: Timestamp,
+    /// The client.
+    pub client: Process,
+    /// Where the server is.
+    pub address: SocketAddr,
+    /// Path of the URL that the client asks for, without its query.
+    pub path: String,
+    /// What is spoken.
+    pub kind: ServerType,
+    /// The declared server that is at this address.
+    pub declared: Option<ServerId>,
 }
 
 impl Connect {

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use super::connection::{Connection, Waiting};
 use super::io::Output;
 use super::pairing::{Open, Role};
+use super::reach::At;
 use super::{Engine, Stage};
 use crate::ids::{ConnectionId, Direction, Timestamp};
 
@@ -178,6 +179,7 @@ impl Connection {
         let requests: usize = self.pairings().iter().map(|pairing| pairing.bytes()).sum();
         let tools = self.said.len() * TOOL_BYTES + self.tools_bytes;
         let metadata = if self.metadata.is_null() { 0 } else { METADATA_BYTES + self.chain_bytes };
-        size_of::<Self>() + waiting + requests + tools + self.chain_bytes + metadata
+        let at = self.at.as_ref().map_or(0, At::bytes);
+        size_of::<Self>() + waiting + requests + tools + self.chain_bytes + metadata + at
     }
 }

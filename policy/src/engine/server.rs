@@ -3,6 +3,7 @@
 use super::connection::{Connection, Stage, Waiting};
 use super::io::{Exec, ExitStatus, Output, Process};
 use super::pairing::Pairing;
+use super::reach::At;
 use super::traffic::Seen;
 use super::{Due, Engine, MAX_RELAYS, relay};
 use crate::discovery::{self, Declared};
@@ -106,7 +107,7 @@ impl Engine {
 
     /// Finds the relay that a connection is inner to: its client, or the nearest of the parents, is one of the
     /// relay's processes.
-    fn find_outer(&mut self, id: ConnectionId) {
+    pub(super) fn find_outer(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get(&id).filter(|connection| connection.outer.is_none())
         else {
             return;
@@ -262,6 +263,7 @@ impl Engine {
             argv: naming.map(|process| redact_argv(&process.argv)).unwrap_or_default(),
             argv_truncated: naming.is_some_and(|process| process.argv_truncated),
             cwd: last.and_then(|process| process.cwd.clone()),
+            url: connection.at.as_ref().map(At::url),
             client: connection.client.as_ref().map(|client| ProcessInfo {
                 pid: client.pid,
                 executable: client.executable.clone(),

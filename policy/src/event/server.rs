@@ -47,10 +47,10 @@ pub struct ProcessInfo {
 /// first request for 2 seconds; at its exec where it is declared, or adopted by name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerStarted {
-    /// Process id in the root pid namespace. Absent where the record of its exec was lost.
+    /// Process id in the root pid namespace. Absent of one at an address, and where the record of its exec was lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// User id it runs as. Absent where the record of its exec was lost, and where it ran before the agent did and
+    /// User id it runs as. Absent of one at an address, where the record of its exec was lost, and where it ran before the agent did and
     /// /proc does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
@@ -68,6 +68,9 @@ pub struct ServerStarted {
     /// Its working directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
+    /// Where it is, of one that is no process: scheme, address and path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
     /// Who speaks to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<ProcessInfo>,

@@ -15,7 +15,7 @@ pub(super) type Client = (u32, u64);
 pub(super) type Hash = [u8; 32];
 
 /// Set in the number of every link, so that none is a connection's of the kernel half.
-const LINK: u64 = 1 << 63;
+pub const LINK: u64 = 1 << 63;
 /// By how many names one link can be known: each redirect and each new session id makes one.
 const MAX_NAMES: usize = 8;
 /// How many events are remembered of a link, to know them when they are sent again.
@@ -145,6 +145,11 @@ impl Links {
         let links = self.by_client.get(&client).into_iter().flatten();
         let mut links = links.filter(|id| self.links.get(id).is_some_and(|link| link.server == server));
         links.next().filter(|_| links.next().is_none()).copied()
+    }
+
+    /// The open streams that carried something of a link.
+    pub(super) fn streams(&self, link: ConnectionId) -> impl Iterator<Item = ConnectionId> {
+        self.links.get(&link).into_iter().flat_map(|link| link.streams.iter().copied())
     }
 
     /// Whether messages of a link are wanted: it is open, and not known to be no MCP.

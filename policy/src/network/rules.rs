@@ -48,6 +48,8 @@ pub struct NetworkServer {
     pub kind: ServerType,
     /// Where, of `http` and `sse`.
     pub address: Option<Address>,
+    /// Whether what is said there goes over the wire as it is.
+    pub plain: bool,
     /// Why it may not be used at all, where that is so.
     pub denied: Option<String>,
     /// The only destinations of its processes; `None`: any, as far as other rules let them.

@@ -22,6 +22,7 @@ fn read(text: &str) -> (NetworkRules, Vec<Block>) {
                 id: ServerId(words[1].into()),
                 kind,
                 address: address.map(|address| address.parse().unwrap()),
+                plain: false,
                 denied: denied.map(str::to_owned),
                 egress,
             });

@@ -38,6 +38,8 @@ pub enum Workload {
     Connections,
     /// `connect` of a UDP socket.
     Datagrams,
+    /// The same, to an address between those that rules name.
+    NearDatagrams,
 }
 
 impl Workload {
@@ -52,6 +54,7 @@ impl Workload {
             Self::Paced => "paced",
             Self::Connections => "connections",
             Self::Datagrams => "datagrams",
+            Self::NearDatagrams => "near-datagrams",
         }
     }
 }
@@ -80,7 +83,8 @@ pub fn run(workload: Workload, count: u64, rate: u64) -> Result<f64> {
         Workload::TrackedStream => Line::pipes(Kind::Sink)?.stream(count),
         Workload::Paced => Line::pipes(Kind::Sink)?.paced(count, rate),
         Workload::Connections => crate::network::connections(count),
-        Workload::Datagrams => crate::network::datagrams(count),
+        Workload::Datagrams => crate::network::datagrams(crate::network::FAR, count),
+        Workload::NearDatagrams => crate::network::datagrams(crate::network::NEAR, count),
     }
 }
 

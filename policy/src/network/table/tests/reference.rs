@@ -156,6 +156,7 @@ fn server() -> impl Strategy<Value = NetworkServer> {
         id: ServerId("".into()),
         kind,
         address,
+        plain: false,
         denied,
         egress,
     };

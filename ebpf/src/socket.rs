@@ -1,0 +1,213 @@
+//! TCP connections whose bytes are captured: to servers that are declared, and within this host until it is clear that
+//! they are no MCP's.
+//!
+//! They are channels as pipes are, of which the client's end alone is known: the inode of its socket. They end with it.
+
+use aya_ebpf::{
+    bindings::{BPF_F_NO_PREALLOC, bpf_sock, bpf_sock_addr},
+    helpers::generated::{bpf_get_socket_cookie, bpf_probe_read_kernel},
+    macros::map,
+    maps::HashMap,
+};
+use core::ffi::c_void;
+use mcpwarden_abi::{
+    CLIENT_TO_SERVER, Channel, ChannelKey, ConnectInfo, ConnectionId, Counter, Positions, RECORD_SOCKET,
+    RECORD_SOCKET_CLOSED, RecordHeader, SOCKET, STATE_CONFIRMED, STATE_SUSPECT, STATE_UNHEARD, Socket,
+    Stream,
+};
+
+use crate::{
+    capture::RING,
+    channel,
+    kernel::{self, Ptr, offset, probe},
+};
+
+/// What is known of each.
+#[map(name = "SOCKETS")]
+static SOCKETS: HashMap<ConnectionId, Socket> = HashMap::with_max_entries(16_384, BPF_F_NO_PREALLOC);
+
+/// A connection as it is put into the table, to be filled in there: the stack has no room for one.
+static FRESH: Socket = Socket {
+    positions: Positions {
+        state: STATE_UNHEARD,
+        pid: 0,
+        since_ns: 0,
+        streams: [Stream { offset: 0, far: 0, refused: 0 }; 2],
+    },
+    key: ChannelKey { inode: 0, device: 0, zero: 0 },
+    info: ConnectInfo {
+        start_ns: 0,
+        cgroup_id: 0,
+        netns_cookie: 0,
+        address: [0; 16],
+        generation: 0,
+        server: 0,
+        rule: 0,
+        uid: 0,
+        port: 0,
+        family: 0,
+        protocol: 0,
+        verdict: 0,
+        enforced: 0,
+        because: 0,
+    },
+};
+
+/// How the socket's connection is numbered: nothing else ever gets its cookie.
+#[inline(always)]
+pub fn number(cookie: u64) -> ConnectionId {
+    SOCKET | cookie
+}
+
+/// The live entry of one.
+#[inline(always)]
+pub fn entry(id: ConnectionId) -> Option<*mut Socket> {
+    SOCKETS.get_ptr_mut(&id)
+}
+
+/// A socket is about to connect. `declared`: to a server, and everything is captured; else it shows with the first bytes.
+#[inline(always)]
+pub fn opens(ctx: *mut bpf_sock_addr, cookie: u64, tgid: u32, info: &ConnectInfo, declared: bool) {
+    let id = number(cookie);
+    if let Some(before) = entry(id) {
+        // It connects once more, since it could not before, or somewhere else.
+        end(id, before);
+    }
+    let Some(key) = key_of(ctx) else { return };
+    // Nobody looks at it before its inode is a channel.
+    let (true, Some(socket)) = (SOCKETS.insert(&id, &FRESH, 0).is_ok(), entry(id)) else {
+        channel::count(Counter::SocketsRefused, 1);
+        return;
+    };
+    // SAFETY: a live map value.
+    unsafe {
+        (*socket).positions.state = if declared { STATE_CONFIRMED } else { STATE_UNHEARD };
+        (*socket).positions.pid = tgid;
+        (*socket).positions.since_ns = channel::now();
+        (*socket).key = key;
+        (*socket).info = *info;
+    }
+    let roles = Channel { write_capture: id, read_capture: id, write_count: 0, read_count: 0 };
+    if !channel::assign_alone(&key, &roles) {
+        let _ = SOCKETS.remove(&id);
+        return;
+    }
+    channel::watch(tgid);
+    if declared {
+        tell(id, tgid, info);
+    }
+}
+
+/// The first bytes of one that nobody declared, which go `direction`: whether they are worth a record. Who speaks HTTP
+/// begins with a request.
+#[inline(always)]
+pub fn heard(id: ConnectionId, direction: u8, first: &[u8; 4]) -> bool {
+    let Some(socket) = entry(id) else { return false };
+    let asks = matches!(first, b"POST" | b"GET " | b"DELE" | b"OPTI" | b"HEAD");
+    if direction != CLIENT_TO_SERVER || !asks {
+        end(id, socket);
+        return false;
+    }
+    // SAFETY: a live map value; the state is set here and by nobody else.
+    unsafe {
+        (*socket).positions.state = STATE_SUSPECT;
+        tell(id, (*socket).positions.pid, &(*socket).info);
+    }
+    true
+}
+
+/// A socket is closed by the last who held it.
+#[inline(always)]
+pub fn released(ctx: *mut bpf_sock) {
+    // SAFETY: a helper on the hook's own context.
+    let id = number(unsafe { bpf_get_socket_cookie(ctx.cast()) });
+    if let Some(socket) = entry(id) {
+        end(id, socket);
+    }
+}
+
+/// Stops capturing it, and says so where anything was said of it.
+#[inline(always)]
+fn end(id: ConnectionId, socket: *mut Socket) {
+    // SAFETY: a live map value.
+    let Socket { positions, key, .. } = unsafe { &*socket };
+    channel::forsake(key, id);
+    if positions.state != STATE_UNHEARD {
+        if let Some(mut record) = RING.reserve::<ClosedRecord>(0) {
+            record.write(ClosedRecord {
+                header: header(RECORD_SOCKET_CLOSED, id, positions.pid, size_of::<[Stream; 2]>()),
+                streams: positions.streams,
+            });
+            record.submit(0);
+        } else {
+            channel::count(Counter::RingFullFacts, 1);
+        }
+    }
+    let _ = SOCKETS.remove(&id);
+}
+
+/// The inode of the socket that the hook is about.
+#[inline(always)]
+fn key_of(ctx: *mut bpf_sock_addr) -> Option<ChannelKey> {
+    // The verifier lets nothing be added to this pointer; it is a number once it was copied.
+    // SAFETY: a field of the hook's own context; source and destination are live and of that size.
+    let sock = unsafe {
+        let typed: *mut c_void = (*ctx).__bindgen_anon_1.sk.cast();
+        let mut plain = core::ptr::null::<u8>();
+        bpf_probe_read_kernel(
+            (&raw mut plain).cast(),
+            size_of::<Ptr>() as u32,
+            (&raw const typed).cast::<c_void>(),
+        );
+        plain
+    };
+    let socket: Ptr = probe(sock, offset!(sock_socket))?;
+    if socket.is_null() {
+        return None;
+    }
+    // `struct socket_alloc { struct socket; struct inode }`: the socket is the first member.
+    kernel::key_of(socket.wrapping_add(offset!(socket_alloc_inode)))
+}
+
+/// A record of a connection as it lies in the ring.
+#[repr(C)]
+struct SocketRecord {
+    header: RecordHeader,
+    info: ConnectInfo,
+}
+
+/// That of its end.
+#[repr(C)]
+struct ClosedRecord {
+    header: RecordHeader,
+    streams: [Stream; 2],
+}
+
+#[inline(always)]
+fn tell(id: ConnectionId, tgid: u32, info: &ConnectInfo) {
+    let Some(mut record) = RING.reserve::<SocketRecord>(0) else {
+        channel::count(Counter::RingFullFacts, 1);
+        return;
+    };
+    record.write(SocketRecord {
+        header: header(RECORD_SOCKET, id, tgid, size_of::<ConnectInfo>()),
+        info: *info,
+    });
+    record.submit(0);
+}
+
+#[inline(always)]
+fn header(kind: u8, connection: ConnectionId, pid: u32, length: usize) -> RecordHeader {
+    RecordHeader {
+        kind,
+        direction: 0,
+        cause: 0,
+        flags: 0,
+        length: length as u32,
+        time_ns: channel::now(),
+        connection,
+        offset: 0,
+        pid,
+        value: 0,
+    }
+}
