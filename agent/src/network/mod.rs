@@ -1,5 +1,6 @@
 //! Where processes connect: rules and names become the kernel half's tables, its records become the policy core's input.
 
+mod blocks;
 mod names;
 mod resolver;
 mod sockets;
@@ -19,7 +20,7 @@ use mcpwarden_policy::{
     Connect, ConnectionId, Process, ServerId,
     config::{AllowDeny, Config, NetworkNamespace},
     event::{Family, NetworkClosed, Protocol},
-    network::{Block, Entry, NetworkRules, Table, TableFull, Verdict, names_of},
+    network::{Entry, NetworkRules, Table, TableFull, Verdict, names_of},
 };
 use nix::libc;
 use tokio::task::JoinHandle;
@@ -33,6 +34,7 @@ use crate::{
     },
     process,
 };
+pub use blocks::{BlockError, Standing, Who, Wish, text};
 use names::{Names, Ttl};
 use resolver::{Answer, Found};
 
@@ -71,6 +73,8 @@ pub struct NetworkCounters {
     pub tables_refused: u64,
     /// Network namespaces in which what was open to denied addresses could not be looked for, each time.
     pub closings_failed: u64,
+    /// Blocks by hand that did not fit.
+    pub blocks_refused: u64,
     /// Connections that were judged by a table that is forgotten: their rule cannot be told.
     pub judged_by_forgotten: u64,
 }
@@ -78,7 +82,7 @@ pub struct NetworkCounters {
 /// All that is known of where processes may connect.
 pub struct Network {
     rules: NetworkRules,
-    blocks: Vec<Block>,
+    blocks: Vec<Standing>,
     names: Names,
     servers: Vec<SocketAddr>,
     flags: u32,
@@ -133,7 +137,7 @@ impl Network {
 
     /// Compiles the table and makes it count. On an error the one before still does.
     pub fn install(&mut self, addresses: &mut Addresses, clock: &Clock) -> Result<(), NetworkError> {
-        let result = Table::compile(&self.rules, &self.names.addresses(), &self.blocks)
+        let result = Table::compile(&self.rules, &self.names.addresses(), &self.compiled(clock))
             .map_err(NetworkError::from)
             .and_then(|table| {
                 let rules: Vec<Rule> = table.entries().iter().map(|entry| rule(entry, clock)).collect();

@@ -80,7 +80,6 @@ const NOT_YET: &[&str] = &[
     "store",
     "sinks",
     "metrics",
-    "control",
 ];
 
 /// Adds what is wrong with `config`, which was read from `root`.
