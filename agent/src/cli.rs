@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, builder::PossibleValuesParser, builder::Typ
 
 use mcpwarden_policy::config::Period;
 
-use crate::{config::Backend, control, output::Output};
+use crate::{config::Backend, control, learn::Since, output::Output};
 
 /// Watches every MCP server on this host from the kernel.
 ///
@@ -98,6 +98,14 @@ pub enum Command {
     Unblock(UnblockOptions),
     /// List what is blocked by hand.
     Blocks(BlocksOptions),
+    /// Propose the `egress` of servers: where they connected to in a recording.
+    ///
+    /// FILE holds events as `run --output json` prints them, one a line. What was denied is left out. The proposal is YAML
+    /// that the configuration can take: with names where the events have some, and with how often and when each destination
+    /// was seen.
+    ///
+    /// Exit status 2 where a line is no event.
+    Learn(LearnOptions),
     /// Say everything that is wrong with a configuration file, and with what it names on this host.
     ///
     /// Exit status 0 where nothing is, or only warnings; 1 for warnings with --strict; 2 for errors.
@@ -162,6 +170,19 @@ pub struct RunOptions {
     /// Where the secret of this host lies.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/mcpwarden")]
     pub state_dir: PathBuf,
+}
+
+/// What `mcpwarden learn` is told.
+#[derive(Args, Debug)]
+pub struct LearnOptions {
+    /// The recording; `-` is standard input.
+    pub file: PathBuf,
+    /// Only what happened since: a time (2026-01-31T10:00:00Z), or how long ago that was (7d).
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<Since>,
+    /// Only the server with this id; may be given several times.
+    #[arg(long, value_name = "ID")]
+    pub server: Vec<String>,
 }
 
 const BLOCK_EXAMPLES: &str = "\

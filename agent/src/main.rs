@@ -17,6 +17,8 @@ mod host;
 mod inspect;
 mod instance;
 mod kernel;
+mod learn;
+mod lines;
 mod loss;
 mod matching;
 mod network;
@@ -62,6 +64,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Block(options) => blocks::block(options).map(|()| ExitCode::SUCCESS),
         Command::Unblock(options) => blocks::unblock(options).map(|()| ExitCode::SUCCESS),
         Command::Blocks(options) => blocks::list(&options).map(|()| ExitCode::SUCCESS),
+        Command::Learn(options) => learn::run(&options).map(|()| ExitCode::SUCCESS),
         Command::CheckConfig { file, effective, json, strict } => {
             check::run(&file, effective, json).map(|found| found.exit_code(strict))
         }
