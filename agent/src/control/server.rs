@@ -232,3 +232,6 @@ impl Line {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;
