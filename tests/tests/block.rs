@@ -178,6 +178,36 @@ fn a_declared_server_is_blocked_at_all_its_addresses() -> Result<()> {
 }
 
 #[test]
+fn a_server_that_guards_deny_is_denied_at_its_address() -> Result<()> {
+    let [denied, other] = [Listener::start()?, Listener::start()?];
+    let at = |listener: &Listener| format!("type: http, url: \"http://127.0.0.1:{}/mcp\"", listener.port());
+    let servers =
+        |more: &str| format!("servers: [{{ id: a, {}{more} }}, {{ id: b, {} }}]\n", at(&denied), at(&other));
+    for (policy, enforced) in [
+        ("policy: { denied_servers: [a] }", true),
+        ("policy: { server_policy: allowlist, allowed_servers: [b] }", true),
+        ("", true),
+        ("policy: { denied_servers: [a] }", false),
+    ] {
+        let servers = servers(if policy.is_empty() { ", enabled: false" } else { "" });
+        let mode = if enforced { "deny" } else { "observe" };
+        let (_directory, config) =
+            configured(&format!("{servers}{policy}\nenforcement: {{ network: {mode} }}\n"))?;
+        let agent = Agent::start(&["--config", &config])?;
+        let outcomes = [&denied, &other].map(|listener| Way::Tcp.dial(listener.at(Ipv4Addr::LOCALHOST)));
+        let first = if enforced { Outcome::Denied } else { Outcome::Through };
+        ensure!(outcomes == [first, Outcome::Through], "{policy} {mode}: {outcomes:?}");
+        let event = agent.wait_for("the connection", |event| {
+            is(event, "mcp_network_connection") && event["server_id"] == "a"
+        })?;
+        ensure!(event["action"] == "block" && event["enforced"] == enforced, "{policy} {mode}: {event}");
+        ensure!(event["reason"].as_str().is_some_and(|why| why.starts_with("server_access")), "{event}");
+        agent.stop()?;
+    }
+    Ok(())
+}
+
+#[test]
 fn what_cannot_be_blocked_is_said() -> Result<()> {
     let agent = Agent::start(&[])?;
     for (args, part) in [

@@ -208,6 +208,14 @@ impl Control {
         let path =
             config.socket.as_ref().map_or_else(|| runtime_dir.join(SOCKET), |path| path.as_str().into());
         let groups = peer::Groups::of(config);
+        // Any other is one that the configuration names, and was warned of with it.
+        if groups.read.is_none() && config.group == config::Control::default().group {
+            let name = &config.group;
+            anstream::eprintln!(
+                "control: there is no group {name} on this host, so only root asks this agent (`groupadd --system {name}` \
+                 makes it, or set control.group)"
+            );
+        }
         let (socket, listener) = Socket::make(path, runtime_dir, groups.read.as_ref())?;
         let (sender, requests) = mpsc::channel(WAITING);
         let counts = Arc::new(Counts::default());

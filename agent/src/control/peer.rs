@@ -28,30 +28,15 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// Those of a configuration. Where one is not there, that is said on standard error.
+    /// Those of a configuration.
     pub fn of(config: &config::Control) -> Self {
-        Self {
-            read: known("control.group", &config.group, "asks this agent"),
-            change: config
-                .admin_group
-                .as_ref()
-                .and_then(|name| known("control.admin_group", name, "tells this agent what to do")),
-        }
+        Self { read: known(&config.group), change: config.admin_group.as_deref().and_then(known) }
     }
 }
 
-fn known(key: &str, name: &str, what: &str) -> Option<Known> {
-    let found = Group::from_name(name);
-    if let Ok(Some(group)) = found {
-        return Some(Known { name: name.to_owned(), gid: group.gid.as_raw() });
-    }
-    let why = found.err().map_or_else(String::new, |error| format!(" ({error})"));
-    let name = crate::output::escaped(name);
-    anstream::eprintln!(
-        "control: there is no group {name} on this host{why}: only root {what}; `groupadd --system {name}` makes it \
-         ({key} names another), and the next start of the agent goes by it"
-    );
-    None
+fn known(name: &str) -> Option<Known> {
+    let gid = Group::from_name(name).ok().flatten()?.gid.as_raw();
+    Some(Known { name: name.to_owned(), gid })
 }
 
 /// What somebody may do.
