@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, builder::PossibleValuesParser, builder::Typ
 
 use mcpwarden_policy::config::Period;
 
-use crate::{config::Backend, output::Output};
+use crate::{config::Backend, control, learn::Since, output::Output};
 
 /// Watches every MCP server on this host from the kernel.
 ///
@@ -82,6 +82,30 @@ pub enum Command {
     ///
     /// Exit status 0 where all of it was replayed, 2 where a line is no record: events of the lines before it are printed.
     Replay(ReplayOptions),
+    /// Deny all connections to something, at once, whatever `enforcement.network` says.
+    ///
+    /// TARGET is an address (192.0.2.1), a block of them (10.0.0.0/8), a name, each with a port behind a colon or without,
+    /// or the id of a declared server on the network: the addresses of names are followed. What is open to it is closed.
+    /// A block ends after --for, when it is unblocked, or when the agent ends. A second block of the same takes the place
+    /// of the first.
+    ///
+    /// Exit status 2 where it is not blocked.
+    #[command(after_long_help = BLOCK_EXAMPLES)]
+    Block(BlockOptions),
+    /// Lift a block: connections are judged by the configuration again.
+    ///
+    /// Exit status 2 where it is not lifted, or was not blocked.
+    Unblock(UnblockOptions),
+    /// List what is blocked by hand.
+    Blocks(BlocksOptions),
+    /// Propose the `egress` of servers: where they connected to in a recording.
+    ///
+    /// FILE holds events as `run --output json` prints them, one a line. What was denied is left out. The proposal is YAML
+    /// that the configuration can take: with names where the events have some, and with how often and when each destination
+    /// was seen.
+    ///
+    /// Exit status 2 where a line is no event.
+    Learn(LearnOptions),
     /// Say everything that is wrong with a configuration file, and with what it names on this host.
     ///
     /// Exit status 0 where nothing is, or only warnings; 1 for warnings with --strict; 2 for errors.
@@ -146,6 +170,79 @@ pub struct RunOptions {
     /// Where the secret of this host lies.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/mcpwarden")]
     pub state_dir: PathBuf,
+}
+
+/// What `mcpwarden learn` is told.
+#[derive(Args, Debug)]
+pub struct LearnOptions {
+    /// The recording; `-` is standard input.
+    pub file: PathBuf,
+    /// Only what happened since: a time (2026-01-31T10:00:00Z), or how long ago that was (7d).
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<Since>,
+    /// Only the server with this id; may be given several times.
+    #[arg(long, value_name = "ID")]
+    pub server: Vec<String>,
+}
+
+const BLOCK_EXAMPLES: &str = "\
+Examples:
+  sudo mcpwarden block crm --for 10m --reason 'ticket 4711'
+  sudo mcpwarden block 203.0.113.7
+  sudo mcpwarden block mcp.example.com --port 443
+  sudo mcpwarden unblock mcp.example.com:443
+";
+
+/// What `mcpwarden block` is told.
+#[derive(Args, Debug)]
+pub struct BlockOptions {
+    /// What is blocked.
+    pub target: String,
+    /// The port, where TARGET names none. Without one, all are.
+    #[arg(long, value_name = "PORT")]
+    pub port: Option<u16>,
+    /// For so long: 90s, 10m, 8h, 30d. Without it, until it is unblocked.
+    #[arg(long = "for", value_name = "DURATION")]
+    pub period: Option<Period>,
+    /// Why, for events and for who lists the blocks.
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+    /// Block even most of the network, or all of the loopback.
+    #[arg(long, short)]
+    pub yes: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Socket of the agent: `control.socket` of its configuration.
+    #[arg(long, value_name = "PATH", default_value_os_t = control::default_socket())]
+    pub socket: PathBuf,
+}
+
+/// What `mcpwarden unblock` is told.
+#[derive(Args, Debug)]
+pub struct UnblockOptions {
+    /// What is blocked, as it was said to `block`, or as `blocks` lists it.
+    pub target: String,
+    /// The port, where TARGET names none.
+    #[arg(long, value_name = "PORT")]
+    pub port: Option<u16>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Socket of the agent: `control.socket` of its configuration.
+    #[arg(long, value_name = "PATH", default_value_os_t = control::default_socket())]
+    pub socket: PathBuf,
+}
+
+/// What `mcpwarden blocks` is told.
+#[derive(Args, Debug)]
+pub struct BlocksOptions {
+    /// Print JSON: a list.
+    #[arg(long)]
+    pub json: bool,
+    /// Socket of the agent: `control.socket` of its configuration.
+    #[arg(long, value_name = "PATH", default_value_os_t = control::default_socket())]
+    pub socket: PathBuf,
 }
 
 const INSPECT_EXAMPLES: &str = "\

@@ -1,15 +1,15 @@
 //! `mcpwarden doctor`: what works on this machine, what does not, why, and how to turn it on.
 
-use std::{fs, io::IsTerminal, path::Path};
+use std::{fs, path::Path};
 
 use aya::{
     programs::{LsmAttachType, ProgramType},
     sys::is_program_supported,
 };
-use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table, presets};
+use comfy_table::{Attribute, Cell, Color};
 
 use crate::kernel::{Kernel, surroundings};
-use crate::output::say;
+use crate::output::{say, table};
 
 /// How a row came out.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -199,17 +199,9 @@ fn lockdown() -> Row {
     Row { name: "lockdown".into(), verdict, detail }
 }
 
-/// Columns of a terminal below which words would be torn apart.
-const NARROWEST: u16 = 60;
-
 fn print(rows: &[Row]) {
     let colour = anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never;
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-    // A terminal that does not know how wide it is says 0: then each letter would have a line.
-    let width = table.width().filter(|width| *width >= NARROWEST && std::io::stdout().is_terminal());
-    table.set_width(width.unwrap_or(120));
-    table.set_header(["what", "", "detail"]);
+    let mut table = table(["what", "", "detail"]);
     for row in rows {
         let (word, shade) = match row.verdict {
             Verdict::Works => ("works", Some(Color::Green)),

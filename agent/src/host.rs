@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use mcpwarden_policy::config::{
-    self, AbsolutePath, Config, Finding, Level, Place, Problem, Server, Session, Step, User,
+    self, AbsolutePath, Config, Control, Finding, Level, Place, Problem, Server, Session, Step, User,
 };
 use mcpwarden_policy::detect::{RuleError, RuleSet};
 use mcpwarden_policy::guards::SessionRule;
@@ -127,7 +127,26 @@ pub fn idle(config: &Config) -> Vec<Finding> {
         Some(with_neighbour(Finding::new(steps, message), path))
     };
     let tokens = config.sessions.iter().enumerate().filter_map(token);
-    config.servers.iter().enumerate().filter_map(program).chain(tokens).collect()
+    let programs = config.servers.iter().enumerate().filter_map(program);
+    programs.chain(tokens).chain(groups(&config.control)).collect()
+}
+
+/// The groups of the control socket that are named and not there.
+fn groups(control: &Control) -> impl Iterator<Item = Finding> {
+    let own = Some(&control.group).filter(|group| **group != Control::default().group);
+    let named = [("group", own), ("admin_group", control.admin_group.as_ref())];
+    named.into_iter().filter_map(|(key, name)| {
+        let name = name?;
+        if matches!(nix::unistd::Group::from_name(name), Ok(Some(_))) {
+            return None;
+        }
+        let message =
+            format!("there is no group {name:?} on this host: only root may; expected one of its groups");
+        let file = bounded("/etc/group", MAX_PASSWD_BYTES).unwrap_or_default();
+        let file = String::from_utf8_lossy(&file);
+        let names = file.lines().filter_map(|line| line.split(':').next());
+        Some(Finding::new(vec![Step::from("control"), Step::from(key)], message).nearest_of(name, names))
+    })
 }
 
 fn session_key(index: usize, keys: &[&str]) -> Vec<Step> {
@@ -318,6 +337,34 @@ mod tests {
             assert_eq!(said, "it is no regular file", "{}", path.display());
         }
         assert!(admin_token(&"/nowhere/x".parse().unwrap()).unwrap_err().contains("No such file"));
+    }
+
+    #[test]
+    fn groups_that_are_not_there_are_said_where_they_are_named() {
+        let control = |group: &str, admin: Option<&str>| Control {
+            group: group.into(),
+            admin_group: admin.map(str::to_owned),
+            ..Control::default()
+        };
+        let default = Control::default().group;
+        for (control, expected) in [
+            (Control::default(), &[][..]),
+            (control("root", Some("root")), &[]),
+            (
+                control("rooot", None),
+                &["control.group: there is no group \"rooot\" on this host: only root may"],
+            ),
+            (control(&default, Some("no such group")), &["control.admin_group: there is no group"]),
+            (control("x y", Some("y x")), &["control.group: ", "control.admin_group: "]),
+        ] {
+            let found: Vec<String> = groups(&control).map(|finding| finding.to_string()).collect();
+            assert_eq!(found.len(), expected.len(), "{found:?}");
+            for (found, part) in found.iter().zip(expected) {
+                assert!(found.starts_with(part), "{found}");
+            }
+        }
+        let found = groups(&control("rooot", None)).next().unwrap();
+        assert_eq!(found.nearest.as_deref(), Some("root"));
     }
 
     #[test]

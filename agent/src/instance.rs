@@ -129,7 +129,10 @@ fn make_key(directory: &Path, path: &Path) -> Result<[u8; KEY_BYTES], InstanceEr
 }
 
 /// Makes a directory where it is missing, and sees that nobody else can put something into it.
-fn make(directory: &Path) -> Result<(), InstanceError> {
+///
+/// # Errors
+/// It cannot be made, or is not safe to use.
+pub fn make(directory: &Path) -> Result<(), InstanceError> {
     // Without the slash at its end, which would lead through a symbolic link.
     let directory: PathBuf = directory.components().collect();
     let made = DirBuilder::new().recursive(true).mode(0o750).create(&directory);

@@ -45,6 +45,14 @@ const WATCHED: &[(&str, &str)] = &[
         "network_closings_failed",
         "connections that are open to denied addresses could not be looked for: they live on",
     ),
+    (
+        "network_blocks_refused",
+        "blocks by hand did not fit: whoever asked for them was told, and nothing is blocked",
+    ),
+    (
+        "control_connections_refused",
+        "too many connections to the control socket at once: some who asked got no answer",
+    ),
     ("network_tables_refused", "rules on addresses could not be installed: those of before still count"),
     (
         "capture_malformed_records",
@@ -150,7 +158,7 @@ mod tests {
         let counted = crate::config::engine(&config, [0; 32], false, false).unwrap().counters_by_name();
         for (name, _) in WATCHED {
             let own =
-                name.starts_with("kernel_") || name.starts_with("capture_") || name.starts_with("network_");
+                ["kernel_", "capture_", "network_", "control_"].iter().any(|part| name.starts_with(part));
             let counted = counted.contains_key(*name) || ["censuses_failed", "tasks_skipped"].contains(name);
             assert!(own || counted, "{name}");
         }

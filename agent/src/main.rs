@@ -3,18 +3,22 @@
 //! Data goes one way: `kernel` (what is loaded and attached) → `capture` (records into frames) → the policy core
 //! (`mcpwarden-policy`) → `output`. `run` drives them; the other commands are small.
 
+mod blocks;
 mod capture;
 mod cgroup;
 mod check;
 mod cli;
 mod clock;
 mod config;
+mod control;
 mod decide;
 mod doctor;
 mod host;
 mod inspect;
 mod instance;
 mod kernel;
+mod learn;
+mod lines;
 mod loss;
 mod matching;
 mod network;
@@ -57,6 +61,10 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Inspect(options) => Ok(inspect::run(&options)),
         Command::Decide(options) => decide::run(&options),
         Command::Replay(options) => replay::run(&options).map(|()| ExitCode::SUCCESS),
+        Command::Block(options) => blocks::block(options).map(|()| ExitCode::SUCCESS),
+        Command::Unblock(options) => blocks::unblock(options).map(|()| ExitCode::SUCCESS),
+        Command::Blocks(options) => blocks::list(&options).map(|()| ExitCode::SUCCESS),
+        Command::Learn(options) => learn::run(&options).map(|()| ExitCode::SUCCESS),
         Command::CheckConfig { file, effective, json, strict } => {
             check::run(&file, effective, json).map(|found| found.exit_code(strict))
         }

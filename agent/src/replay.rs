@@ -2,20 +2,16 @@
 //! what a line is. The same input gives the same bytes: nothing is read but the input, the configuration and what that
 //! names.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::path::Path;
+use std::io::{BufRead, Write};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::Result;
 use mcpwarden_policy::Output;
 use mcpwarden_policy::replay::Replay;
 
 use crate::cli::ReplayOptions;
 use crate::config::{self, Config};
+use crate::lines;
 use crate::output::{Format, Unwritable};
-
-/// Longest line. A frame of 16 MiB can be six times as long when every byte of it is escaped.
-const MAX_LINE_BYTES: u64 = 128 << 20;
 
 /// Replays a file, or standard input for `-`.
 ///
@@ -25,14 +21,9 @@ pub fn run(options: &ReplayOptions) -> Result<()> {
     let config = options.config.as_deref().map_or_else(|| Ok(Config::default()), config::read)?;
     // Hashes are keyed with a secret of the host; here the same input has to give the same bytes on every host.
     let engine = config::engine(&config, [0; 32], options.verbose, options.show_payloads)?;
-    let name = options.file.display().to_string();
-    let input: Box<dyn Read> = if options.file == Path::new("-") {
-        Box::new(std::io::stdin())
-    } else {
-        Box::new(File::open(&options.file).with_context(|| format!("cannot open {name}"))?)
-    };
+    let (name, input) = lines::open(&options.file)?;
     let stdout = std::io::BufWriter::new(std::io::stdout().lock());
-    Printer::new(options.output.format(), stdout).run(Replay::new(engine), &name, BufReader::new(input))
+    Printer::new(options.output.format(), stdout).run(Replay::new(engine), &name, input)
 }
 
 struct Printer<W> {
@@ -47,29 +38,13 @@ impl<W: Write> Printer<W> {
         Self { format, to, outputs: Vec::new(), line: Vec::new() }
     }
 
-    fn run(mut self, mut replay: Replay, name: &str, mut input: impl BufRead) -> Result<()> {
-        let mut text = Vec::new();
-        for number in 1_u64.. {
-            text.clear();
-            let place = || format!("{name}:{number}");
-            (&mut input).take(MAX_LINE_BYTES).read_until(b'\n', &mut text).with_context(place)?;
-            if text.is_empty() {
-                break;
-            }
-            ensure!(
-                text.ends_with(b"\n") || (text.len() as u64) < MAX_LINE_BYTES,
-                "{}: longer than {} MiB",
-                place(),
-                MAX_LINE_BYTES >> 20
-            );
-            if text.trim_ascii().is_empty() {
-                continue;
-            }
-            let outcome = replay.line(&text, &mut self.outputs);
+    fn run(mut self, mut replay: Replay, name: &str, input: impl BufRead) -> Result<()> {
+        lines::each(name, input, |line| {
+            let outcome = replay.line(line, &mut self.outputs);
             // What was said until then stays said.
             self.print()?;
-            outcome.with_context(place)?;
-        }
+            Ok(outcome?)
+        })?;
         while replay.wait(&mut self.outputs) {
             self.print()?;
         }

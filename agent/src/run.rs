@@ -1,5 +1,6 @@
 //! `mcpwarden run`: the ring is drained into the policy core, what comes out is carried out.
 
+mod control;
 mod counters;
 
 use std::{collections::HashSet, path::PathBuf, time::Duration};
@@ -24,6 +25,7 @@ use crate::{
     cli::RunOptions,
     clock::{Clock, boot_ns},
     config::{self, Config},
+    control::Control,
     instance,
     kernel::{
         Kernel, ProgramStats,
@@ -76,6 +78,7 @@ pub fn run(options: RunOptions) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let clock = Clock::new();
+        let control = Control::start(&config.control, &options.runtime_dir)?;
         let mut kernel = Kernel::attach(ring_bytes, &cgroup, |addresses| network.install(addresses, &clock))?;
         // SAFETY: the ring owns its descriptor and keeps it open and the same until it is dropped.
         let ring = unsafe { AsyncFd::register_with_interest(kernel.ring()?, Interest::READABLE) }
@@ -86,6 +89,7 @@ pub fn run(options: RunOptions) -> Result<()> {
             capture: Capture::new(config::limits(&config)),
             engine,
             network,
+            control,
             clock,
             format: options.output.format(),
             chunk: Vec::with_capacity(CHUNK_BYTES * 2),
@@ -113,6 +117,7 @@ struct Agent {
     capture: Capture,
     engine: Engine,
     network: Network,
+    control: Control,
     clock: Clock,
     format: Format,
     chunk: Vec<u8>,
@@ -212,9 +217,11 @@ impl Agent {
                     self.read_ns = boot_ns();
                 }
                 news = self.network.news() => self.hear(news),
+                Some(request) = self.control.next() => self.obey(request),
                 () = tokio::time::sleep_until(deadline) => {
                     let now = tokio::time::Instant::now();
                     self.tick();
+                    self.expire_blocks();
                     self.network.ask();
                     if now >= next_reconcile {
                         next_reconcile = now + RECONCILE_EVERY;
@@ -284,7 +291,9 @@ impl Agent {
     /// When the next thing is due that no record announces.
     fn deadline(&self) -> tokio::time::Instant {
         let now = self.clock.now();
-        let next = [self.engine.next_deadline(), self.capture.next_deadline()].into_iter().flatten().min();
+        let expiry = self.network.next_expiry(&self.clock);
+        let next =
+            [self.engine.next_deadline(), self.capture.next_deadline(), expiry].into_iter().flatten().min();
         let wait = next.map_or(RECONCILE_EVERY, |at| Duration::from_nanos(at.nanos_since(now)));
         // Not sooner than a millisecond: what is due now is done together with what comes until then.
         tokio::time::Instant::now() + wait.max(Duration::from_millis(1))
@@ -500,6 +509,7 @@ impl Agent {
         for loss in self.loss.look(&counters) {
             self.say(loss.into());
         }
+        self.end_blocks();
         self.say(EventBody::AgentStopped(AgentStopped { reason: reason.into(), counters }));
         let _ = tokio::time::timeout_at(until, self.flush(interrupt, terminate)).await;
     }

@@ -23,7 +23,10 @@ pub use judgement::{
     Action, CrossServerBlocked, Decided, DefinitionChanged, Detected, ListChanged, ListKind, RelatedCall,
     RequestBlocked, RequestWarned, Subject, ToolChanged, ToolRemoved,
 };
-pub use network::{Connecting, Family, NetworkClosed, NetworkConnection, Protocol, ServerEgress};
+pub use network::{
+    BlockEnd, Connecting, Family, NetworkBlocked, NetworkClosed, NetworkConnection, NetworkUnblocked,
+    Protocol, ServerEgress,
+};
 pub use server::{
     Identity, MatchedBy, PerDirection, ProcessInfo, ServerExited, ServerInitialized, ServerStarted,
 };
@@ -182,6 +185,10 @@ bodies! {
     NetworkConnection = "mcp_network_connection",
     /// Connections that were open to what became denied were closed.
     NetworkClosed = "mcp_network_closed",
+    /// Somebody blocked a destination by hand.
+    NetworkBlocked = "mcp_network_blocked",
+    /// A block by hand is none any more.
+    NetworkUnblocked = "mcp_network_unblocked",
     /// A process of a server connects to something.
     ServerEgress = "mcp_server_egress",
     /// A server ended.

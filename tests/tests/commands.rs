@@ -55,7 +55,7 @@ fn what_would_be_decided() -> Result<()> {
 /// Arguments, and what is said: a question that cannot be answered is no answer, which 1 would be.
 #[test]
 fn failures_are_no_answers() -> Result<()> {
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 15] = [
         (&["decide", "--server", "a", "--tool", "b", "--config", "/nowhere.yaml"], "No such file"),
         (&["decide", "--server", "a", "--tool", "b", "--arguments", "{"], "--arguments is no JSON: "),
         (&["decide", "--server", "a", "--tool", "b", "--arguments", "[1]"], "write {\"name\": value}"),
@@ -64,6 +64,13 @@ fn failures_are_no_answers() -> Result<()> {
         (&["replay", "/nowhere.jsonl"], "cannot open /nowhere.jsonl"),
         (&["inspect", "/nowhere.json"], "cannot open /nowhere.json"),
         (&["check-config", "/nowhere.yaml"], "No such file"),
+        (&["learn", "/nowhere.jsonl"], "cannot open /nowhere.jsonl"),
+        (&["learn", "/dev/null", "--since", "yesterday"], "expected how long ago (7d, 12h), or a time"),
+        (&["blocks", "--socket", "/nowhere.sock"], "no agent runs that listens at /nowhere.sock"),
+        (&["block", "192.0.2.1", "--socket", "/nowhere.sock"], "start one (`mcpwarden run`)"),
+        (&["block", "192.0.2.1", "--for", "10"], "--for"),
+        (&["block", "192.0.2.1", "--port", "70000"], "--port"),
+        (&["unblock", "192.0.2.1", "--socket", "/dev/null"], "no agent runs that listens at /dev/null"),
     ];
     for (args, part) in cases {
         let said = ask(args)?;
@@ -87,7 +94,7 @@ fn output_that_cannot_be_written() -> Result<()> {
     let (tool, recording) = (path("tool.json"), path("calls.jsonl"));
     fs::write(&tool, r#"{"name":"a"}"#)?;
     fs::write(&recording, "{\"t\":1,\"server\":\"a\",\"event\":\"exec\"}\n")?;
-    let commands: [&[&str]; 9] = [
+    let commands: [&[&str]; 10] = [
         &["inspect", &tool],
         &["inspect", "--json", &tool],
         &["replay", &recording],
@@ -95,6 +102,7 @@ fn output_that_cannot_be_written() -> Result<()> {
         &["match", "--", "x"],
         &["schema"],
         &["check-config", "--effective", "/dev/null"],
+        &["learn", "/dev/null"],
         &["completions", "bash"],
         &["man"],
     ];
@@ -209,17 +217,22 @@ fn help_is_complete() -> Result<()> {
         "inspect",
         "decide",
         "replay",
+        "block",
+        "unblock",
+        "blocks",
+        "learn",
         "check-config",
         "schema",
         "completions",
         "man",
     ];
-    let cases: [(&[&str], &[&str]); 7] = [
+    let cases: [(&[&str], &[&str]); 8] = [
         (&["--help"], &commands),
         (
             &["run", "--help"],
             &["--config", "--output", "--show-payloads", "--ring-bytes", "--runtime-dir", "--state-dir"],
         ),
+        (&["block", "--help"], &["--for", "--port", "--reason", "--yes", "/run/mcpwarden/control.sock"]),
         (&["completions", "bash"], &["_mcpwarden()", "--ring-bytes", "doctor"]),
         (&["completions", "zsh"], &["#compdef mcpwarden", "--ring-bytes", "doctor"]),
         (&["completions", "fish"], &["complete -c mcpwarden", "ring-bytes", "doctor"]),

@@ -1,5 +1,6 @@
 //! Where processes connect: rules and names become the kernel half's tables, its records become the policy core's input.
 
+mod blocks;
 mod dns;
 mod names;
 mod resolver;
@@ -20,7 +21,7 @@ use mcpwarden_policy::{
     Connect, ConnectionId, Process, ServerId,
     config::{AllowDeny, Config, NetworkNamespace},
     event::{Family, NetworkClosed, Protocol},
-    network::{Block, Entry, NetworkRules, NetworkServer, Table, TableFull, Verdict, names_of},
+    network::{Entry, NetworkRules, NetworkServer, Table, TableFull, Verdict, names_of},
 };
 use nix::libc;
 use tokio::task::JoinHandle;
@@ -35,6 +36,7 @@ use crate::{
     },
     process,
 };
+pub use blocks::{BlockError, Standing, Who, Wish, text};
 use dns::Dns;
 use names::{Names, Ttl};
 use resolver::{Answer, Found};
@@ -76,6 +78,8 @@ pub struct NetworkCounters {
     pub closings_failed: u64,
     /// Questions to name servers and answers that were not seen, for want of room.
     pub dns_missed: u64,
+    /// Blocks by hand that did not fit.
+    pub blocks_refused: u64,
     /// Connections that were judged by a table that is forgotten: their rule cannot be told.
     pub judged_by_forgotten: u64,
 }
@@ -83,7 +87,7 @@ pub struct NetworkCounters {
 /// All that is known of where processes may connect.
 pub struct Network {
     rules: NetworkRules,
-    blocks: Vec<Block>,
+    blocks: Vec<Standing>,
     names: Names,
     /// What addresses are called, where that can be listened to.
     dns: Option<Dns>,
@@ -142,7 +146,7 @@ impl Network {
 
     /// Compiles the table and makes it count. On an error the one before still does.
     pub fn install(&mut self, addresses: &mut Addresses, clock: &Clock) -> Result<(), NetworkError> {
-        let result = Table::compile(&self.rules, &self.names.addresses(), &self.blocks)
+        let result = Table::compile(&self.rules, &self.names.addresses(), &self.compiled(clock))
             .map_err(NetworkError::from)
             .and_then(|table| {
                 let rules: Vec<Rule> =

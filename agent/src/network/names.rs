@@ -49,6 +49,24 @@ impl Names {
         Self { ttl, names: names.into_iter().map(name).collect(), failures: 0, refused: 0 }
     }
 
+    /// From now on these names: what is not known of them is to be asked for at once, others are forgotten.
+    pub fn follow(&mut self, names: impl IntoIterator<Item = String>, now: Instant) {
+        let mut known = std::mem::take(&mut self.names);
+        let fresh = || Name { due: now, ttl: self.ttl.min, seen: BTreeMap::new() };
+        self.names = names
+            .into_iter()
+            .map(|name| {
+                let known = known.remove(&name).unwrap_or_else(fresh);
+                (name, known)
+            })
+            .collect();
+    }
+
+    /// What a name has now.
+    pub fn of(&self, name: &str) -> impl Iterator<Item = IpAddr> {
+        self.names.get(name).into_iter().flat_map(|known| known.seen.keys().copied())
+    }
+
     /// Which are to be asked for.
     pub fn due(&self, now: Instant) -> Vec<String> {
         let due = self.names.iter().filter(|(_, name)| name.due <= now);
@@ -206,6 +224,18 @@ mod tests {
         let many: Vec<IpAddr> = (0..300u16).map(|n| IpAddr::from([10, 0, (n >> 8) as u8, n as u8])).collect();
         names.answered("a", &many, seconds(10), nobody, start);
         assert_eq!((addresses(&names).len(), names.refused()), (256, 44));
+    }
+
+    #[test]
+    fn other_names_are_followed_and_what_is_known_stays() {
+        let start = Instant::now();
+        let mut names = names(start);
+        names.answered("a", &[ip(1)], seconds(100), nobody, start);
+        for (followed, due) in [(&["a", "b"][..], &["b"][..]), (&["a"], &[]), (&["b"], &["b"]), (&[], &[])] {
+            names.follow(followed.iter().map(|name| (*name).to_owned()), start);
+            assert_eq!(names.due(start), due, "{followed:?}");
+            assert_eq!(names.of("a").count(), usize::from(followed.contains(&"a")), "{followed:?}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use comfy_table::{ContentArrangement, Table, presets};
 use mcpwarden_policy::Event;
 use tokio::sync::mpsc;
 
@@ -49,6 +50,18 @@ pub fn say_json(value: &impl Serialize) {
     let mut line = Vec::new();
     write_json(value, &mut line);
     say(String::from_utf8_lossy(&line));
+}
+
+/// Columns of a terminal below which words would be torn apart; one that does not know how wide it is says 0.
+const NARROWEST: u16 = 60;
+
+/// A table for people, as wide as the terminal.
+pub fn table<const N: usize>(header: [&str; N]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    let width = table.width().filter(|width| *width >= NARROWEST && io::stdout().is_terminal());
+    table.set_width(width.unwrap_or(120)).set_header(header);
+    table
 }
 
 /// How events are written.

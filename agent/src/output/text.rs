@@ -87,6 +87,8 @@ fn mark(body: &EventBody) -> (&'static str, Style) {
             ("connects", colour(AnsiColor::Yellow))
         }
         EventBody::NetworkClosed(_) => ("CLOSED  ", colour(AnsiColor::Red)),
+        EventBody::NetworkBlocked(_) => ("BLOCKED ", colour(AnsiColor::Red)),
+        EventBody::NetworkUnblocked(_) => ("unblock ", colour(AnsiColor::Green)),
         EventBody::ServerExited(_) => ("exited  ", colour(AnsiColor::Magenta)),
         EventBody::CaptureGap(_) => ("GAP     ", colour(AnsiColor::Red)),
         EventBody::AgentLoss(_) => ("LOSS    ", colour(AnsiColor::Red)),
@@ -259,6 +261,25 @@ fn body(event: &Event, line: &mut Line) {
                 line.plain(&format!("  {} could not be closed", closed.left));
             }
         }
+        EventBody::NetworkBlocked(blocked) => {
+            line.plain(&format!(
+                "  {} by {}",
+                clean(&blocked.target),
+                who(blocked.uid, blocked.user.as_ref())
+            ));
+            if let Some(until) = blocked.until {
+                line.plain(&format!(" until {until}"));
+            }
+            if let Some(reason) = &blocked.reason {
+                line.plain(&format!("  {}", clean(reason)));
+            }
+        }
+        EventBody::NetworkUnblocked(unblocked) => {
+            line.plain(&format!("  {} {}", clean(&unblocked.target), word(&unblocked.reason)));
+            if let Some(uid) = unblocked.uid {
+                line.plain(&format!(" by {}", who(uid, unblocked.user.as_ref())));
+            }
+        }
         EventBody::ServerEgress(egress) => {
             connecting(&egress.connecting, line);
             if egress.first_seen {
@@ -328,6 +349,11 @@ fn value(input: &Value) -> String {
     }
     text.push('}');
     clean(&text)
+}
+
+/// A user's name, or the number where there is none.
+fn who(uid: u32, user: Option<&String>) -> String {
+    user.map_or_else(|| format!("user {uid}"), |user| clean(user))
 }
 
 /// Where somebody connects to, who, and why that is denied.

@@ -42,6 +42,13 @@ impl Agent {
         add("network_dns_missed", network.dns_missed);
         add("network_tables_refused", network.tables_refused);
         add("network_closings_failed", network.closings_failed);
+        add("network_blocks_refused", network.blocks_refused);
+        let control = self.control.counters();
+        add("control_requests", control.requests);
+        add("control_connections_refused", control.connections_refused);
+        add("control_forbidden", control.forbidden);
+        add("control_unusable", control.unusable);
+        add("control_timed_out", control.timed_out);
         add("network_judged_by_forgotten", network.judged_by_forgotten);
         add("kernel_confirms_refused", self.kernel.confirms_refused());
         add("kernel_connects_untold", kernel(Counter::ConnectsUntold));

@@ -186,16 +186,17 @@ impl Default for Metrics {
     }
 }
 
-/// Who may ask and tell the running agent.
+/// Who may ask and tell the running agent. See control.md.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Control {
-    /// The socket of the command line.
-    pub socket: AbsolutePath,
-    /// Members of this group may ask.
+    /// The socket of the command line; without it, `control.sock` in the runtime directory. Example: `/run/mcpwarden/control.sock`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub socket: Option<AbsolutePath>,
+    /// Members of this group may ask; the socket is theirs.
     #[schemars(length(min = 1))]
     pub group: String,
-    /// Members of this group may change things, too; without it, only root. Example: `mcpwarden-admin`.
+    /// Of those, members of this group may change things, too; without it, only root. Example: `mcpwarden-admin`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub admin_group: Option<String>,
@@ -203,11 +204,7 @@ pub struct Control {
 
 impl Default for Control {
     fn default() -> Self {
-        Self {
-            socket: default_path("/run/mcpwarden/control.sock"),
-            group: "mcpwarden".into(),
-            admin_group: None,
-        }
+        Self { socket: None, group: "mcpwarden".into(), admin_group: None }
     }
 }
 

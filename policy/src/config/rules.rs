@@ -80,7 +80,6 @@ const NOT_YET: &[&str] = &[
     "store",
     "sinks",
     "metrics",
-    "control",
 ];
 
 /// Adds what is wrong with `config`, which was read from `root`.
@@ -362,6 +361,9 @@ pub fn unenforceable(config: &Config) -> Vec<Finding> {
     let remote = |server: &Server| server.kind != ServerType::Stdio;
     if network && !policy.denied_servers.is_empty() && config.servers.iter().any(remote) {
         add(path!["policy", "denied_servers"], by_network);
+    }
+    if network && policy.server_policy == ListMode::Allowlist && config.servers.iter().any(remote) {
+        add(path!["policy", "server_policy"], by_network);
     }
     if network && !config.network.deny.is_empty() {
         add(path!["network", "deny"], by_network);

@@ -235,7 +235,9 @@ pub(super) fn short(output: &Output) -> String {
         EventBody::AgentStarted(_)
         | EventBody::AgentLoss(_)
         | EventBody::AgentStopped(_)
-        | EventBody::NetworkClosed(_) => "agent".to_owned(),
+        | EventBody::NetworkClosed(_)
+        | EventBody::NetworkBlocked(_)
+        | EventBody::NetworkUnblocked(_) => "agent".to_owned(),
     };
     format!("{connection} {server} {what}{via}")
 }

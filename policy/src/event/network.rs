@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Action, Severity};
-use crate::ids::ServerId;
+use crate::ids::{ServerId, Timestamp};
 
 /// What a connection speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -86,6 +86,52 @@ pub struct NetworkClosed {
     /// The rule that denies it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+/// Somebody blocked a destination by hand, or the declared server `server_id`: nobody connects to it from now on, whatever
+/// `enforcement.network` says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct NetworkBlocked {
+    /// What is blocked: `10.0.0.0/8:443`, a name, or the id of a server.
+    pub target: String,
+    /// Until when. Absent where it is blocked until somebody unblocks it, or the agent ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+    /// Why, in words of who did it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// User id of who did it.
+    pub uid: u32,
+    /// That user's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+}
+
+/// Why a block is none any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BlockEnd {
+    /// Its time is over.
+    Expired,
+    /// Somebody unblocked it.
+    Unblocked,
+    /// The agent ends, and blocks with it.
+    AgentStopped,
+}
+
+/// A block by hand is none any more.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct NetworkUnblocked {
+    /// What was blocked, as in `mcp_network_blocked`.
+    pub target: String,
+    /// Why it is not any more.
+    pub reason: BlockEnd,
+    /// User id of who unblocked it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+    /// That user's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
 }
 
 /// A process of a stdio server (`server_id`), or one below it, connects to something.

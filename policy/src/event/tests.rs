@@ -285,6 +285,19 @@ fn examples() -> Vec<Event> {
         first_seen: true,
         severity: Severity::High,
     };
+    let network_blocked = NetworkBlocked {
+        target: "10.0.0.0/8:443".into(),
+        until: Some(Timestamp(8)),
+        reason: Some("r".into()),
+        uid: 0,
+        user: Some("root".into()),
+    };
+    let unblocked = NetworkUnblocked {
+        target: "git".into(),
+        reason: BlockEnd::AgentStopped,
+        uid: Some(0),
+        user: Some("root".into()),
+    };
     vec![
         Event { server_type: Some(ServerType::Http), ..about(connection) },
         Event {
@@ -302,6 +315,13 @@ fn examples() -> Vec<Event> {
             }
             .into(),
         ),
+        about(network_blocked.clone()),
+        Event::agent(
+            Timestamp(6),
+            NetworkBlocked { until: None, reason: None, user: None, ..network_blocked }.into(),
+        ),
+        about(unblocked.clone()),
+        Event::agent(Timestamp(7), NetworkUnblocked { uid: None, user: None, ..unblocked }.into()),
         about(egress.clone()),
         about(ServerEgress {
             connecting: bare_connecting,

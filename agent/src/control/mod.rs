@@ -1,0 +1,240 @@
+//! The control socket: how an operator asks the running agent, and tells it what to do.
+//!
+//! HTTP/1.1 with JSON on a Unix socket; docs/control.md describes it for programs. Requests reach the agent's one task
+//! through a bounded channel, each with a place for its one answer: nothing here holds any of the agent's state.
+
+pub mod client;
+mod peer;
+mod server;
+mod socket;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use mcpwarden_policy::{
+    Timestamp,
+    config::{self, Period},
+    event::ServerType,
+};
+use serde::{Deserialize, Serialize};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::network::Who;
+use server::Counts;
+use socket::{Socket, SocketError};
+
+/// The socket's name in its directory.
+pub const SOCKET: &str = "control.sock";
+/// Where blocks are.
+pub const BLOCKS: &str = "/v1/blocks";
+/// Requests that wait for the agent's task.
+const WAITING: usize = 16;
+
+/// What the agent is asked.
+#[derive(Debug)]
+pub enum Ask {
+    /// `GET /v1/blocks`
+    Blocks,
+    /// `POST /v1/blocks`
+    Block(NewBlock),
+    /// `DELETE /v1/blocks`
+    Unblock(OldBlock),
+}
+
+/// What is to be blocked.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewBlock {
+    /// An address, or the id of a declared server on the network.
+    pub target: String,
+    /// The port, where `target` names none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// For how long, as `10m`; without it, until it is unblocked.
+    #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
+    pub period: Option<Period>,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Even if that cuts off most of the network, or the loopback.
+    #[serde(default)]
+    pub yes: bool,
+}
+
+/// What is to be unblocked: as it was blocked.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OldBlock {
+    /// As in [`NewBlock`].
+    pub target: String,
+    /// As in [`NewBlock`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+}
+
+/// A block.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct BlockView {
+    /// What is blocked, as `unblock` takes it.
+    pub target: String,
+    /// How the server is reached, where it is a declared server's id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_type: Option<ServerType>,
+    /// Since when.
+    pub since: Timestamp,
+    /// Until when; absent: until it is unblocked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// User id of who blocked it.
+    pub uid: u32,
+    /// That user's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// What of the network that is now; nothing where the addresses of a name are not known.
+    pub addresses: Vec<String>,
+}
+
+/// All blocks.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Blocks {
+    /// In the order in which they were made.
+    pub blocks: Vec<BlockView>,
+}
+
+/// What the agent answers.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum Answer {
+    /// All of them.
+    Blocks(Blocks),
+    /// The one that was made or lifted.
+    Block(Box<BlockView>),
+}
+
+/// Why something is not done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// For programs; one of [`Code`].
+    pub code: Code,
+    /// For people.
+    pub message: String,
+}
+
+/// Why something is not done, in one word. Each has its HTTP status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Code {
+    /// 400: the request is not understood, or something in it is wrong.
+    Unusable,
+    /// 403: this user may not.
+    Forbidden,
+    /// 404: there is no such thing.
+    NotFound,
+    /// 405: that cannot be done with it.
+    Method,
+    /// 409: it is done with `"yes": true` alone.
+    NeedsYes,
+    /// 413: the request is too long.
+    TooLong,
+    /// 503: the agent starts, ends, or has too much to do.
+    Busy,
+    /// 507: there is no room.
+    Full,
+}
+
+impl Code {
+    fn status(self) -> u16 {
+        match self {
+            Self::Unusable => 400,
+            Self::Forbidden => 403,
+            Self::NotFound => 404,
+            Self::Method => 405,
+            Self::NeedsYes => 409,
+            Self::TooLong => 413,
+            Self::Busy => 503,
+            Self::Full => 507,
+        }
+    }
+
+    fn because(self, message: impl Into<String>) -> Refusal {
+        Refusal { code: self, message: message.into() }
+    }
+}
+
+/// A question, from whom, and where the answer goes.
+pub struct Request {
+    /// What is asked.
+    pub ask: Ask,
+    /// By whom: they may.
+    pub by: Who,
+    /// Takes the answer. Whoever asked may be gone.
+    pub answer: oneshot::Sender<Result<Answer, Refusal>>,
+}
+
+/// What came of requests, in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ControlCounters {
+    /// All that were read.
+    pub requests: u64,
+    /// Connections for which there was no place.
+    pub connections_refused: u64,
+    /// Requests of users who may not.
+    pub forbidden: u64,
+    /// Requests that were not understood, or too long.
+    pub unusable: u64,
+    /// Connections that took too long.
+    pub timed_out: u64,
+}
+
+/// The socket, and what is asked there.
+pub struct Control {
+    requests: mpsc::Receiver<Request>,
+    counts: Arc<Counts>,
+    /// Removed from its directory with this.
+    _socket: Socket,
+}
+
+impl Control {
+    /// Makes the socket and begins to take requests, which wait for [`Control::next`]. To be called within a runtime.
+    ///
+    /// # Errors
+    /// The socket cannot be made there.
+    pub fn start(config: &config::Control, runtime_dir: &Path) -> Result<Self, SocketError> {
+        let path =
+            config.socket.as_ref().map_or_else(|| runtime_dir.join(SOCKET), |path| path.as_str().into());
+        let groups = peer::Groups::of(config);
+        // Any other is one that the configuration names, and was warned of with it.
+        if groups.read.is_none() && config.group == config::Control::default().group {
+            let name = &config.group;
+            anstream::eprintln!(
+                "control: there is no group {name} on this host, so only root asks this agent (`groupadd --system {name}` \
+                 makes it, or set control.group)"
+            );
+        }
+        let (socket, listener) = Socket::make(path, runtime_dir, groups.read.as_ref())?;
+        let (sender, requests) = mpsc::channel(WAITING);
+        let counts = Arc::new(Counts::default());
+        tokio::spawn(server::serve(listener, groups, sender, Arc::clone(&counts)));
+        Ok(Self { requests, counts, _socket: socket })
+    }
+
+    /// The next request.
+    pub async fn next(&mut self) -> Option<Request> {
+        self.requests.recv().await
+    }
+
+    /// What came of requests so far.
+    pub fn counters(&self) -> ControlCounters {
+        self.counts.read()
+    }
+}
+
+/// Where the socket is, where nobody says otherwise.
+pub fn default_socket() -> PathBuf {
+    Path::new("/run/mcpwarden").join(SOCKET)
+}

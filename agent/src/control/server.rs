@@ -1,0 +1,237 @@
+//! Requests: read within bounds, handed on, answered.
+//!
+//! One request a connection. How many there are at once, how long each may take and how much it may say is bounded; those
+//! who may change things have places of their own, so that nobody else can keep them away.
+
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::{
+    Method, Response, StatusCode,
+    body::{Bytes, Incoming},
+    header::{ALLOW, CONTENT_TYPE, HeaderValue},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::TokioIo;
+use nix::unistd::{Uid, User};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use tokio::{
+    net::{UnixListener, UnixStream},
+    sync::{Semaphore, mpsc, oneshot},
+};
+
+use super::{
+    Answer, Ask, BLOCKS, Code, ControlCounters, Refusal, Request,
+    peer::{Groups, Peer, Rights},
+};
+use crate::{
+    network::Who,
+    output::{escaped, write_json},
+};
+
+/// Connections at once of those who may change things, and as many of others.
+const PLACES: usize = 32;
+/// How long a connection may take, from its first byte to its last.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Longest body. Bytes.
+const BODY_BYTES: usize = 16 << 10;
+/// Longest head, and what is read at once. Bytes; hyper takes no less.
+const HEAD_BYTES: usize = 8 << 10;
+/// After an error of the listener, such as too many open files, it rests so long.
+const REST: Duration = Duration::from_millis(100);
+/// For whom there is no place.
+const NO_PLACE: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n\
+    {\"error\":{\"code\":\"busy\",\"message\":\"too many ask at once: try again\"}}\n";
+
+/// What comes of requests.
+#[derive(Debug, Default)]
+pub struct Counts {
+    requests: AtomicU64,
+    connections_refused: AtomicU64,
+    forbidden: AtomicU64,
+    unusable: AtomicU64,
+    timed_out: AtomicU64,
+}
+
+impl Counts {
+    /// As of now.
+    pub fn read(&self) -> ControlCounters {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        ControlCounters {
+            requests: read(&self.requests),
+            connections_refused: read(&self.connections_refused),
+            forbidden: read(&self.forbidden),
+            unusable: read(&self.unusable),
+            timed_out: read(&self.timed_out),
+        }
+    }
+}
+
+fn count(count: &AtomicU64) {
+    count.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Who asks on a connection, and whom they ask.
+struct Line {
+    peer: Peer,
+    rights: Rights,
+    groups: Groups,
+    agent: mpsc::Sender<Request>,
+    counts: Arc<Counts>,
+}
+
+/// Takes connections, for ever.
+pub async fn serve(
+    listener: UnixListener,
+    groups: Groups,
+    agent: mpsc::Sender<Request>,
+    counts: Arc<Counts>,
+) {
+    let [changers, others] = [(); 2].map(|()| Arc::new(Semaphore::new(PLACES)));
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            count(&counts.connections_refused);
+            tokio::time::sleep(REST).await;
+            continue;
+        };
+        let Ok(peer) = Peer::of(&stream) else {
+            count(&counts.connections_refused);
+            continue;
+        };
+        let rights = peer.rights(&groups);
+        let places = if rights == Rights::Change { &changers } else { &others };
+        let Ok(place) = Arc::clone(places).try_acquire_owned() else {
+            count(&counts.connections_refused);
+            let _ = stream.try_write(NO_PLACE);
+            continue;
+        };
+        let (agent, counts) = (agent.clone(), Arc::clone(&counts));
+        let line = Arc::new(Line { peer, rights, groups: groups.clone(), agent, counts });
+        tokio::spawn(async move {
+            line.converse(stream).await;
+            drop(place);
+        });
+    }
+}
+
+impl Line {
+    async fn converse(self: Arc<Self>, stream: UnixStream) {
+        let line = Arc::clone(&self);
+        let service = service_fn(move |request| {
+            let line = Arc::clone(&line);
+            async move { Ok::<_, Infallible>(line.respond(request).await) }
+        });
+        let mut http = http1::Builder::new();
+        http.keep_alive(false).max_buf_size(HEAD_BYTES);
+        let connection = http.serve_connection(TokioIo::new(stream), service);
+        match tokio::time::timeout(PATIENCE, connection).await {
+            Ok(Ok(())) => {}
+            // No HTTP, too long a head, or gone.
+            Ok(Err(_)) => count(&self.counts.unusable),
+            Err(_) => count(&self.counts.timed_out),
+        }
+    }
+
+    async fn respond(&self, request: hyper::Request<Incoming>) -> Response<Full<Bytes>> {
+        count(&self.counts.requests);
+        let answer = self.answer(request).await;
+        let (status, body) = match &answer {
+            Ok(answer) => (200, json!(answer)),
+            Err(refusal) => (refusal.code.status(), json!({ "error": refusal })),
+        };
+        let mut text = Vec::new();
+        write_json(&body, &mut text);
+        text.push(b'\n');
+        let mut response = Response::new(Full::new(Bytes::from(text)));
+        *response.status_mut() = StatusCode::from_u16(status).unwrap_or_default();
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if status == Code::Method.status() {
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, POST, DELETE"));
+        }
+        response
+    }
+
+    async fn answer(&self, request: hyper::Request<Incoming>) -> Result<Answer, Refusal> {
+        let method = request.method().clone();
+        self.permit(if method == Method::GET { Rights::Read } else { Rights::Change }).await?;
+        if request.uri().path() != BLOCKS {
+            count(&self.counts.unusable);
+            return Err(Code::NotFound.because(format!("there is only {BLOCKS} here")));
+        }
+        let ask = match method {
+            Method::GET => Ask::Blocks,
+            Method::POST => Ask::Block(self.body(request.into_body()).await?),
+            Method::DELETE => Ask::Unblock(self.body(request.into_body()).await?),
+            _ => {
+                count(&self.counts.unusable);
+                return Err(Code::Method.because(format!("{BLOCKS} takes GET, POST and DELETE")));
+            }
+        };
+        let (sender, receiver) = oneshot::channel();
+        let request = Request { ask, by: self.who().await, answer: sender };
+        let busy = || Code::Busy.because("the agent has too much to do, or ends: try again");
+        self.agent.send(request).await.map_err(|_| busy())?;
+        receiver.await.map_err(|_| busy())?
+    }
+
+    /// Whether they may do that.
+    async fn permit(&self, needed: Rights) -> Result<(), Refusal> {
+        if self.rights >= needed {
+            return Ok(());
+        }
+        count(&self.counts.forbidden);
+        let Who { uid, user } = self.who().await;
+        let who = user.map_or_else(|| format!("user {uid}"), |user| format!("{user} (user {uid})"));
+        let (verb, group, key) = match needed {
+            Rights::Change => ("change anything", &self.groups.change, "control.admin_group"),
+            _ => ("ask", &self.groups.read, "control.group"),
+        };
+        let others = match group {
+            Some(group) => format!(" and members of the group {} ({key})", group.name),
+            None => format!("; {key} can name a group that may, too"),
+        };
+        Err(Code::Forbidden.because(format!("{who} may not {verb} here: only root may{others}")))
+    }
+
+    /// Who asks, by name. Asking for names may take long (LDAP), and must not hold up the agent.
+    async fn who(&self) -> Who {
+        let uid = self.peer.uid;
+        let name = move || User::from_uid(Uid::from_raw(uid)).ok().flatten().map(|user| user.name);
+        Who { uid, user: tokio::task::spawn_blocking(name).await.ok().flatten() }
+    }
+
+    async fn body<T: DeserializeOwned>(&self, body: Incoming) -> Result<T, Refusal> {
+        let unusable = |code: Code, message: String| {
+            count(&self.counts.unusable);
+            Err(code.because(message))
+        };
+        let bytes = match Limited::new(body, BODY_BYTES).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(error) if error.is::<LengthLimitError>() => {
+                return unusable(Code::TooLong, format!("the body is longer than {BODY_BYTES} bytes"));
+            }
+            Err(error) => {
+                return unusable(Code::Unusable, format!("the body cannot be read: {error}"));
+            }
+        };
+        serde_json::from_slice(&bytes).or_else(|error| {
+            unusable(
+                Code::Unusable,
+                format!("the body is not as it must be: {}", escaped(&error.to_string())),
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
