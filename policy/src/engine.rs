@@ -178,6 +178,10 @@ impl Engine {
                 self.reached(reached, out);
                 self.book(connection, now, out);
             }
+            Input::Refused { connection, time, status, id } => {
+                self.refused(connection, time, status, id, out)
+            }
+            Input::Uninspected { reached, reason } => self.uninspected(&reached, reason, out),
             Input::Approve(approve) => self.approve(approve, now, out),
         }
     }

@@ -25,7 +25,7 @@ pub use judgement::{
 };
 pub use network::{
     BlockEnd, Connecting, Family, NetworkBlocked, NetworkClosed, NetworkConnection, NetworkUnblocked,
-    Protocol, ServerEgress,
+    NetworkUninspected, Protocol, RequestRefused, ServerEgress,
 };
 pub use server::{
     Identity, MatchedBy, PerDirection, ProcessInfo, ServerExited, ServerInitialized, ServerStarted,
@@ -189,6 +189,10 @@ bodies! {
     NetworkBlocked = "mcp_network_blocked",
     /// A block by hand is none any more.
     NetworkUnblocked = "mcp_network_unblocked",
+    /// What a client and a server say over TCP is not inspected.
+    NetworkUninspected = "mcp_network_uninspected",
+    /// A server over HTTP refused a request.
+    RequestRefused = "mcp_request_refused",
     /// A process of a server connects to something.
     ServerEgress = "mcp_server_egress",
     /// A server ended.

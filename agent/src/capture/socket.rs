@@ -8,6 +8,7 @@ use std::{
 
 use mcpwarden_policy::{
     ConnectionId, Direction, GapCause, Input, Process, Reached, ServerId, Timestamp,
+    event::ServerType,
     http::{Http, HttpCounters, HttpLimits, HttpOutput, Peers},
 };
 
@@ -212,6 +213,15 @@ fn hand_on(
             confirmed.remove(&link);
             sink(Input::Closed { connection: link, time });
         }
-        HttpOutput::Refused { .. } | HttpOutput::Uninspected { .. } => {}
+        HttpOutput::Refused { link, time, status, id, .. } => {
+            sink(Input::Refused { connection: link, time, status, id });
+        }
+        HttpOutput::Uninspected { stream, link, time, why } => {
+            let Some(connected) = open.get(&stream.0).cloned() else { return };
+            let Connected { client, address, declared } = connected;
+            let (connection, path, kind) = (link.unwrap_or(stream), "/".to_owned(), ServerType::Http);
+            let reached = Reached { connection, time, client, address, path, kind, declared };
+            sink(Input::Uninspected { reached, reason: why.to_string() });
+        }
     }
 }

@@ -87,6 +87,8 @@ fn mark(body: &EventBody) -> (&'static str, Style) {
             ("connects", colour(AnsiColor::Yellow))
         }
         EventBody::NetworkClosed(_) => ("CLOSED  ", colour(AnsiColor::Red)),
+        EventBody::NetworkUninspected(_) => ("UNSEEN  ", colour(AnsiColor::Yellow)),
+        EventBody::RequestRefused(_) => ("refused ", colour(AnsiColor::Yellow)),
         EventBody::NetworkBlocked(_) => ("BLOCKED ", colour(AnsiColor::Red)),
         EventBody::NetworkUnblocked(_) => ("unblock ", colour(AnsiColor::Green)),
         EventBody::ServerExited(_) => ("exited  ", colour(AnsiColor::Magenta)),
@@ -259,6 +261,20 @@ fn body(event: &Event, line: &mut Line) {
             line.plain(&format!("  {} connections to {}", closed.closed, closed.remote_addr));
             if closed.left > 0 {
                 line.plain(&format!("  {} could not be closed", closed.left));
+            }
+        }
+        EventBody::NetworkUninspected(found) => {
+            line.plain(&format!(
+                "  {} is not inspected: {}",
+                clean(&found.remote_addr),
+                clean(&found.reason)
+            ));
+            line.plain(&format!("  client {}", found.pid));
+        }
+        EventBody::RequestRefused(refused) => {
+            line.plain(&format!("  with status {}", refused.status));
+            if refused.status == 401 {
+                line.plain("  it wants credentials");
             }
         }
         EventBody::NetworkBlocked(blocked) => {

@@ -176,6 +176,10 @@ impl EngineConfig {
 counters! { Counters {
     /// Conversations with servers at addresses.
     reached,
+    /// Requests that such servers refused by a status of HTTP.
+    requests_refused,
+    /// Connections to such servers, or messages of them, that could not be inspected.
+    uninspected,
     /// Frames handed in.
     frames,
     /// Messages found in them.

@@ -88,6 +88,24 @@ pub enum Input<'a> {
     Connect(Connect),
     /// A client speaks with what may be a server at an address.
     Reached(Reached),
+    /// A server at an address refused a request, without an answer of JSON-RPC.
+    Refused {
+        /// In which conversation.
+        connection: ConnectionId,
+        /// When.
+        time: Timestamp,
+        /// The status of HTTP.
+        status: u16,
+        /// `id` of the request, as it was sent, where it was one.
+        id: Option<&'a str>,
+    },
+    /// What a client and what may be a server at an address say is not inspected.
+    Uninspected {
+        /// Who speaks with whom; its `connection` is known where something was read before.
+        reached: Reached,
+        /// Why, in words.
+        reason: String,
+    },
     /// Somebody has decided about a tool.
     Approve(Approve<'a>),
 }
@@ -98,7 +116,8 @@ impl Input<'_> {
         match self {
             Self::Exec(exec) => Some(exec.time),
             Self::Connect(connect) => Some(connect.time),
-            Self::Reached(reached) => Some(reached.time),
+            Self::Reached(reached) | Self::Uninspected { reached, .. } => Some(reached.time),
+            Self::Refused { time, .. } => Some(*time),
             Self::Open { time, .. }
             | Self::Frame { time, .. }
             | Self::Junk { time, .. }

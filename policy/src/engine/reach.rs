@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use super::Engine;
 use super::io::{Output, Reached};
 use crate::discovery;
-use crate::event::ServerType;
-use crate::ids::ServerId;
+use crate::event::{Event, NetworkUninspected, RequestRefused, ServerType};
+use crate::ids::{ConnectionId, ServerId, Timestamp};
+use crate::protocol::Id;
 
 /// A declared server that is no program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +61,48 @@ impl Engine {
         connection.at = Some(At { address: reached.address, path: reached.path, kind: reached.kind });
         // A server may be the client of another: what goes through both is one.
         self.find_outer(id);
+    }
+
+    /// A request of a server was refused. Of a candidate it says nothing: web pages refuse, too.
+    pub(super) fn refused(
+        &mut self,
+        id: ConnectionId,
+        time: Timestamp,
+        status: u16,
+        request: Option<&str>,
+        out: &mut Vec<Output>,
+    ) {
+        self.counters.requests_refused += 1;
+        if self.connections.get(&id).is_some_and(|connection| !connection.is_candidate()) {
+            let jsonrpc_id = request.map(|id| self.recorder.id(Id(id)));
+            self.say_of(id, time, RequestRefused { status, jsonrpc_id }, out);
+        }
+    }
+
+    /// What is said with a server is not inspected, which is said of declared servers and of those that were known before.
+    pub(super) fn uninspected(&mut self, reached: &Reached, reason: String, out: &mut Vec<Output>) {
+        self.counters.uninspected += 1;
+        let client = &reached.client;
+        let body = NetworkUninspected {
+            remote_addr: reached.address.to_string(),
+            pid: client.pid,
+            executable: client.executable.clone(),
+            reason,
+        };
+        let known = self.connections.get(&reached.connection);
+        if known.is_some_and(|connection| !connection.is_candidate()) {
+            self.say_of(reached.connection, reached.time, body, out);
+        } else if let Some(server) = self.declared_at(reached) {
+            out.push(Output::Event(Event {
+                timestamp: reached.time,
+                session_id: Some(self.session_of_client(client)),
+                server_id: Some(server.clone()),
+                server_type: Some(reached.kind),
+                via: Vec::new(),
+                connection: None,
+                body: body.into(),
+            }));
+        }
     }
 
     /// The declared server that is meant: where several are at one address, the path tells.

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{Action, Severity};
 use crate::ids::{ServerId, Timestamp};
@@ -132,6 +133,30 @@ pub struct NetworkUnblocked {
     /// That user's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
+}
+
+/// A server over HTTP (`server_id`) refused a request without an answer of JSON-RPC.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RequestRefused {
+    /// The status, 400 or more: 401 asks for credentials, 404 knows no such session.
+    pub status: u16,
+    /// `id` of the request, where it was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jsonrpc_id: Option<Value>,
+}
+
+/// A client and a server (`server_id`) speak over TCP, and what they say is not inspected.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct NetworkUninspected {
+    /// Address and port of the server.
+    pub remote_addr: String,
+    /// Process id of the client, in the root pid namespace.
+    pub pid: u32,
+    /// Path of the executable that it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executable: Option<String>,
+    /// Why, in words.
+    pub reason: String,
 }
 
 /// A process of a stdio server (`server_id`), or one below it, connects to something.
