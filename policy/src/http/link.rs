@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
@@ -22,6 +23,8 @@ const MAX_NAMES: usize = 8;
 const MAX_EVENTS: usize = 256;
 /// How many redirects are remembered.
 const MAX_REDIRECTS: usize = 64;
+/// For how long a redirect is remembered: clients follow at once, and may send the same again much later.
+const REDIRECT_TIME: Duration = Duration::from_secs(10);
 /// Longest path and host that are handed on, in bytes.
 pub(super) const MAX_TEXT_BYTES: usize = 2 * 1024;
 
@@ -107,6 +110,7 @@ struct Redirect {
     body: Hash,
     link: ConnectionId,
     from: Place,
+    until: Timestamp,
 }
 
 #[derive(Debug)]
@@ -191,7 +195,7 @@ impl Links {
         stream: ConnectionId,
         time: Timestamp,
         serves: &mut VecDeque<ConnectionId>,
-        idle: std::time::Duration,
+        idle: Duration,
     ) {
         let Some(entry) = self.links.get_mut(&link) else { return };
         entry.last = entry.last.max(time);
@@ -215,7 +219,7 @@ impl Links {
         link: ConnectionId,
         stream: ConnectionId,
         time: Timestamp,
-        idle: std::time::Duration,
+        idle: Duration,
     ) {
         let Some(entry) = self.links.get_mut(&link) else { return };
         entry.streams.remove(&stream);
@@ -246,15 +250,22 @@ impl Links {
     }
 
     /// A request was sent elsewhere.
-    pub(super) fn redirect(&mut self, link: ConnectionId, body: Hash, from: Place) {
-        self.redirects.push_back(Redirect { client: from.client, body, link, from });
+    pub(super) fn redirect(&mut self, link: ConnectionId, body: Hash, from: Place, time: Timestamp) {
+        let until = time.after(REDIRECT_TIME);
+        self.redirects.push_back(Redirect { client: from.client, body, link, from, until });
         if self.redirects.len() > MAX_REDIRECTS {
             self.redirects.pop_front();
         }
     }
 
     /// The link of a request that was sent elsewhere, to here, and where from.
-    pub(super) fn redirected(&mut self, client: Client, body: &Hash) -> Option<(ConnectionId, Place)> {
+    pub(super) fn redirected(
+        &mut self,
+        client: Client,
+        body: &Hash,
+        now: Timestamp,
+    ) -> Option<(ConnectionId, Place)> {
+        self.redirects.retain(|entry| entry.until >= now);
         let at = self.redirects.iter().position(|entry| entry.client == client && entry.body == *body)?;
         self.redirects.remove(at).map(|entry| (entry.link, entry.from))
     }
@@ -272,7 +283,7 @@ impl Links {
     }
 
     /// The links that nothing went over for so long, and that have no open stream.
-    pub(super) fn idle(&mut self, now: Timestamp, idle: std::time::Duration) -> Vec<ConnectionId> {
+    pub(super) fn idle(&mut self, now: Timestamp, idle: Duration) -> Vec<ConnectionId> {
         if self.deadline.is_none_or(|deadline| now < deadline) {
             return Vec::new();
         }

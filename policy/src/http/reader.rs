@@ -251,15 +251,15 @@ impl Reader {
         Step::More
     }
 
-    /// `bytes` were not captured here. What is held of a head is given up.
+    /// `bytes` were not captured here; 0: nobody knows how many. What is held of a head is given up.
     pub(super) fn gap(&mut self, bytes: u64) -> Damage {
         let (next, damage) = match self.state {
-            State::Length(left) if bytes <= left && left > 0 => (State::Length(left - bytes), Damage::Inside),
-            State::Chunked(Chunk::Data(left)) if bytes < left => {
-                (State::Chunked(Chunk::Data(left - bytes)), Damage::Inside)
+            State::Length(left) if bytes > 0 && bytes <= left => {
+                (State::Length(left - bytes), Damage::Inside)
             }
-            State::Chunked(Chunk::Data(left)) if bytes == left => {
-                (State::Chunked(Chunk::DataReturn), Damage::Inside)
+            State::Chunked(Chunk::Data(left)) if bytes > 0 && bytes <= left => {
+                let next = if bytes == left { Chunk::DataReturn } else { Chunk::Data(left - bytes) };
+                (State::Chunked(next), Damage::Inside)
             }
             State::Close => (State::Close, Damage::Inside),
             State::Lost { .. } => (self.state, Damage::Lost),

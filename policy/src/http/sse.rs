@@ -34,8 +34,8 @@ pub(super) struct Event<'a> {
     pub(super) id: Option<&'a [u8]>,
     /// When its first byte came.
     pub(super) time: Timestamp,
-    /// False where it may be the rest of one whose beginning was lost.
-    pub(super) certain: bool,
+    /// Where it may be the rest of one whose beginning was lost: why.
+    pub(super) doubt: Option<GapCause>,
 }
 
 /// Longest id that is kept, in bytes.
@@ -58,13 +58,13 @@ pub(super) struct Events {
     id: Option<Vec<u8>>,
     /// When the first line of the event came.
     time: Option<Timestamp>,
-    certain: bool,
+    doubt: Option<GapCause>,
     /// The event in progress is skipped: so many bytes of it, and why.
     skipped: Option<(u64, GapCause)>,
     /// Of a line that is skipped: whether it has begun.
     begun: bool,
     /// Behind a gap; the next piece says whether it begins an event.
-    lost: bool,
+    lost: Option<GapCause>,
 }
 
 impl Events {
@@ -79,10 +79,10 @@ impl Events {
             name: Name::Message,
             id: None,
             time: None,
-            certain: true,
+            doubt: None,
             skipped: None,
             begun: false,
-            lost: false,
+            lost: None,
         }
     }
 
@@ -94,8 +94,9 @@ impl Events {
     /// Takes the next bytes, captured at `time`.
     pub(super) fn push(&mut self, bytes: &[u8], time: Timestamp, sink: &mut dyn FnMut(Piece<'_>)) {
         let mut rest = bytes;
-        if std::mem::take(&mut self.lost) && is_field(rest) {
-            (self.skipped, self.certain) = (None, false);
+        let lost = self.lost.take();
+        if lost.is_some() && is_field(rest) {
+            (self.skipped, self.doubt) = (None, lost);
         }
         while let Some(&first) = rest.first() {
             if std::mem::take(&mut self.returned) && first == b'\n' {
@@ -168,13 +169,13 @@ impl Events {
     fn dispatch(&mut self, time: Timestamp, sink: &mut dyn FnMut(Piece<'_>)) {
         let time = self.time.take().unwrap_or(time);
         let (id, name) = (self.id.take(), std::mem::take(&mut self.name));
-        let certain = std::mem::replace(&mut self.certain, true);
+        let doubt = self.doubt.take();
         if let Some((bytes, cause)) = self.skipped.take() {
             if bytes > 0 {
                 sink(Piece::Skipped { bytes, cause });
             }
         } else if let Some((_, data)) = self.data.split_last() {
-            sink(Piece::Event(Event { name, data, id: id.as_deref(), time, certain }));
+            sink(Piece::Event(Event { name, data, id: id.as_deref(), time, doubt }));
         }
         self.data.clear();
         if self.data.capacity() > KEPT_BYTES {
@@ -195,7 +196,7 @@ impl Events {
     /// piece that begins with a field. Says how much was given up.
     pub(super) fn gap(&mut self, cause: GapCause) -> u64 {
         let held = self.give_up(cause);
-        (self.begun, self.returned, self.at_start, self.lost) = (false, false, false, true);
+        (self.begun, self.returned, self.at_start, self.lost) = (false, false, false, Some(cause));
         held
     }
 

@@ -25,6 +25,15 @@ enum Held {
     Gap(u64, GapCause, Timestamp),
 }
 
+impl Held {
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes, _) => bytes.len() as u64,
+            Self::Gap(..) => 0,
+        }
+    }
+}
+
 /// What each of them takes beside its bytes.
 const HELD_BYTES: usize = size_of::<Held>();
 
@@ -59,6 +68,8 @@ pub(super) struct Stream {
     /// Why requests, and answers, are missing since the last time that nothing was.
     requests_lost: Option<GapCause>,
     answers_lost: Option<GapCause>,
+    /// Whether requests or answers were ever missing: then it is taken for granted that the client does not pipeline.
+    is_doubtful: bool,
     /// The links that it serves, the latest last.
     links: VecDeque<ConnectionId>,
     /// Whether something of MCP was seen, and how many messages were nothing of it.
@@ -83,6 +94,7 @@ impl Stream {
             held_bytes: 0,
             requests_lost: None,
             answers_lost: None,
+            is_doubtful: false,
             links: VecDeque::new(),
             is_mcp: false,
             strange: 0,
@@ -99,6 +111,7 @@ impl Stream {
             + self.held_bytes
             + content(self.asking.as_ref())
             + content(answering)
+            + self.waiting.iter().map(Exchange::bytes).sum::<usize>()
     }
 
     /// Whether nothing of it is wanted any more.
@@ -125,7 +138,6 @@ impl Stream {
             self.requests_lost.get_or_insert(GapCause::Unseen);
             self.waiting.iter_mut().for_each(|exchange| exchange.decided = true);
             self.release(context);
-            self.end_answers(time, context);
             let unread = [
                 (Direction::ClientToServer, self.requests.lost(), self.requests_lost),
                 (Direction::ServerToClient, self.answers.lost(), self.answers_lost),
@@ -133,6 +145,7 @@ impl Stream {
             for (direction, bytes, cause) in unread {
                 self.skipped(direction, bytes.unwrap_or_default(), cause, time, context);
             }
+            self.end_answers(time, context);
         }
         self.reading = Reading::Over;
     }
@@ -155,7 +168,7 @@ impl Stream {
                 let given_up = self.asking.as_mut().map_or(0, |content| content.gap(cause));
                 self.say_gap(direction, bytes + head + given_up, cause, time, context);
                 if damage == Damage::Lost {
-                    self.requests_lost = Some(cause);
+                    (self.requests_lost, self.is_doubtful) = (Some(cause), true);
                     if self.asking.take().is_some()
                         && let Some(last) = self.waiting.back_mut()
                     {
@@ -175,7 +188,7 @@ impl Stream {
                 let given_up = content.map_or(0, |content| content.gap(cause));
                 self.say_gap(direction, bytes + head + given_up, cause, time, context);
                 if damage == Damage::Lost {
-                    self.answers_lost = Some(cause);
+                    (self.answers_lost, self.is_doubtful) = (Some(cause), true);
                 }
             }
         }
@@ -188,12 +201,16 @@ impl Stream {
         let content = self.answering.as_mut().and_then(|(_, content)| content.as_mut());
         let mut answered = content.map_or(0, Content::give_up);
         if !self.held.is_empty() {
-            answered += self.held_bytes as u64;
+            answered += self.held.iter().map(Held::bytes).sum::<u64>();
             (self.held, self.held_bytes) = (VecDeque::new(), 0);
             self.gap(Direction::ServerToClient, 0, GapCause::Memory, time, context);
         }
         self.say_gap(Direction::ClientToServer, asked, GapCause::Memory, time, context);
         self.say_gap(Direction::ServerToClient, answered, GapCause::Memory, time, context);
+        // What is known of requests that wait cannot be given up without mistaking an answer.
+        if self.waiting.len() > 1 {
+            self.stop(Uninspected::Pipelined, context);
+        }
     }
 
     /// Bytes behind a gap meant nothing without those in it.

@@ -124,7 +124,7 @@ impl Stream {
         }
         if let (307 | 308, Some(link), Some(body)) = (answer.status, exchange.link, exchange.body) {
             let from = exchange.origin.clone().unwrap_or_else(|| exchange.place.clone());
-            context.links.redirect(link, body, from);
+            context.links.redirect(link, body, from, time);
         }
         let is_wanted = exchange.link.is_some() || (exchange.accepts_events && answer.is_events);
         let frame_bytes = context.limits.frame_bytes;
@@ -258,10 +258,10 @@ impl Stream {
         if data.is_empty() {
             return;
         }
-        if exchange.link.is_none() || !event.certain {
+        if exchange.link.is_none() || event.doubt.is_some() {
             let gist = Gist::of(data);
-            if !event.certain && !gist.is_message {
-                return self.skipped(DIRECTION, data.len() as u64, None, event.time, context);
+            if event.doubt.is_some() && !gist.is_message {
+                return self.skipped(DIRECTION, data.len() as u64, event.doubt, event.time, context);
             }
             if !gist.is_versioned && !exchange.shows_mcp && exchange.link.is_none() {
                 return self.strange(context);

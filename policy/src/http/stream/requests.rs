@@ -49,8 +49,8 @@ impl Stream {
     }
 
     fn request(&mut self, request: Request<'_>, context: &mut Context<'_>) {
-        if self.answers.lost().is_some() {
-            // What waited was answered by what was lost.
+        if self.is_doubtful && (self.answers.lost().is_some() || self.answers.at_start()) {
+            // What waits was answered by what was lost, or was taken for the answer to something that was.
             context.counters.unpaired += self.waiting.len() as u64;
             self.waiting.clear();
             self.answering = None;
@@ -150,7 +150,7 @@ impl Stream {
         if gist.is_versioned || exchange.shows_mcp || (is_place && gist.is_message) {
             self.is_mcp = true;
             let body = Sha256::digest(bytes).into();
-            let redirected = context.links.redirected(self.peers.client, &body);
+            let redirected = context.links.redirected(self.peers.client, &body, time);
             let is_again = redirected.is_some();
             let link = match redirected {
                 Some((link, origin)) => {

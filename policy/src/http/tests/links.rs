@@ -139,6 +139,16 @@ fn messages_belong_to_the_link_of_their_session() {
             lines!["open 0 Http 1 a/mcp"; "0 > {INITIALIZE}"; "0 < {INITIALIZED}"; "0 > {PING}"; "0 < {PONG}";
                 "0 > {PING}"],
         ),
+        (
+            "a redirect that nobody follows hides nothing later",
+            vec![
+                ask(1, post("/mcp", s1, PING)),
+                answer(1, "HTTP/1.1 308 Go\r\nContent-Length: 0\r\n\r\n"),
+                Step::Wait(11),
+                ask(1, post("/mcp", s1, PING)),
+            ],
+            lines!["open 0 Http 1 a/mcp"; "0 > {PING}"; "0 > {PING}"],
+        ),
     ];
     for (name, steps, expected) in cases {
         check(name, &steps, &expected);

@@ -90,6 +90,40 @@ fn a_gap_costs_no_more_than_the_messages_it_touches() {
 }
 
 #[test]
+fn pairing_recovers_behind_a_gap() {
+    let t = "Mcp-Session-Id: t\r\n";
+    let (other, two) = (post("/b", t, PING), r#"{"jsonrpc":"2.0","id":2,"result":{}}"#);
+    // Afterwards a request of another session and its answer are one pair.
+    let cases: [(&str, Vec<Step>); 4] = [
+        ("an answer is lost", vec![Step::Gap(1, ANSWER, 90)]),
+        ("a request and its answer are lost", vec![Step::Gap(1, ASK, 90), Step::Gap(1, ANSWER, 90)]),
+        (
+            "an answer to what was lost comes before a request that was not",
+            vec![Step::Gap(1, ASK, 90), answer(1, json("", PONG)), ask(1, post("/mcp", S, PING))],
+        ),
+        (
+            "an answer of unknown size is lost in a body",
+            vec![answer(1, &json("", PONG)[..90]), Step::Gap(1, ANSWER, 0)],
+        ),
+    ];
+    for (name, lost) in cases {
+        let steps =
+            [vec![ask(1, post("/mcp", S, PING))], lost, vec![ask(1, &other), answer(1, json("", two))]];
+        let (lines, _) = run(LIMITS, &steps.concat());
+        assert_eq!(lines[lines.len() - 2..], lines!["1 > {PING}"; "1 < {two}"], "{name}: {lines:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_behind_a_gap_is_said_when_the_stream_ends() {
+    let steps =
+        [ask(1, post("/mcp", S, PING)), Step::Gap(1, ANSWER, 10), answer(1, "in the middle"), Step::Close(1)];
+    let (lines, counters) = run(LIMITS, &steps);
+    assert_eq!(lines[2..], lines!["gap 0 < 10 RingFull"; "gap 0 < 13 RingFull"]);
+    assert_eq!(counters.unsynchronised_bytes, 13);
+}
+
+#[test]
 fn a_stream_that_was_there_before_is_read_from_its_next_message() {
     let steps = [
         // A request and its answer were on their way.
