@@ -97,7 +97,7 @@ impl Sockets {
     ) {
         let Self { http, open, confirmed, lifted, wishes, .. } = self;
         http.push(id, direction, bytes, time, &mut |output| {
-            hand_on(output, open, confirmed, lifted, wishes, sink);
+            hand_on(output, time, open, confirmed, lifted, wishes, sink);
         });
     }
 
@@ -113,7 +113,7 @@ impl Sockets {
     ) {
         let Self { http, open, confirmed, lifted, wishes, .. } = self;
         http.gap(id, direction, bytes, cause, time, &mut |output| {
-            hand_on(output, open, confirmed, lifted, wishes, sink);
+            hand_on(output, time, open, confirmed, lifted, wishes, sink);
         });
     }
 
@@ -121,7 +121,7 @@ impl Sockets {
     pub fn close(&mut self, id: u64, time: Timestamp, sink: &mut dyn FnMut(Input<'_>)) {
         let Self { http, open, confirmed, lifted, wishes, .. } = self;
         http.close(ConnectionId(id), time, &mut |output| {
-            hand_on(output, open, confirmed, lifted, wishes, sink);
+            hand_on(output, time, open, confirmed, lifted, wishes, sink);
         });
         self.lifted.remove(&id);
         if let Some(connected) = self.open.remove(&id) {
@@ -135,7 +135,8 @@ impl Sockets {
     /// Ends what clients said that have ended, or that have said nothing for long.
     pub fn tick(&mut self, time: Timestamp, sink: &mut dyn FnMut(Input<'_>)) {
         let Self { http, open, confirmed, lifted, without, wishes } = self;
-        let mut forward = |output: HttpOutput<'_>| hand_on(output, open, confirmed, lifted, wishes, sink);
+        let mut forward =
+            |output: HttpOutput<'_>| hand_on(output, time, open, confirmed, lifted, wishes, sink);
         without.retain(|client| {
             let lives = process::lives(client.0, client.1);
             if !lives {
@@ -185,6 +186,7 @@ fn key(process: &Process) -> Client {
 /// What was read, as the policy core wants it.
 fn hand_on(
     output: HttpOutput<'_>,
+    at: Timestamp,
     open: &HashMap<u64, Connected>,
     confirmed: &mut HashSet<ConnectionId>,
     lifted: &mut HashSet<u64>,
@@ -216,11 +218,11 @@ fn hand_on(
         HttpOutput::Refused { link, time, status, id, .. } => {
             sink(Input::Refused { connection: link, time, status, id });
         }
-        HttpOutput::Uninspected { stream, link, time, why } => {
+        HttpOutput::Uninspected { stream, link, why } => {
             let Some(connected) = open.get(&stream.0).cloned() else { return };
             let Connected { client, address, declared } = connected;
             let (connection, path, kind) = (link.unwrap_or(stream), "/".to_owned(), ServerType::Http);
-            let reached = Reached { connection, time, client, address, path, kind, declared };
+            let reached = Reached { connection, time: at, client, address, path, kind, declared };
             sink(Input::Uninspected { reached, reason: why.to_string() });
         }
     }
