@@ -232,8 +232,17 @@ fn hash<const HEAD: usize>(first: u64) -> usize {
     (head.wrapping_mul(0x9e37_79b1) >> 16) as usize
 }
 
+/// Where the first byte is that `is` holds for, where most are none: whole blocks are passed over.
+#[inline]
+pub(super) fn position(bytes: &[u8], is: impl Fn(u8) -> bool) -> Option<usize> {
+    let (blocks, _) = bytes.as_chunks::<BLOCK>();
+    let none = |block: &&[u8; BLOCK]| !block.iter().fold(false, |any, &byte| any | is(byte));
+    let from = blocks.iter().take_while(none).count() * BLOCK;
+    Some(from + bytes[from..].iter().position(|&byte| is(byte))?)
+}
+
 /// Whether a byte is part of a word, as `\b` sees it.
-fn is_word(byte: u8) -> bool {
+pub(super) fn is_word(byte: u8) -> bool {
     (byte | 0x20).is_ascii_lowercase() | byte.is_ascii_digit() | (byte == b'_')
 }
 
@@ -262,6 +271,16 @@ mod tests {
             let mut found = Vec::new();
             finder.find(text.as_bytes(), 0..text.len(), |word, range| found.push((words[word], range.start)));
             assert_eq!(found, *expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn no_byte_is_passed_over() {
+        for length in [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK] {
+            for at in 0..=length {
+                let bytes = [vec![0; at], vec![1; length - at]].concat();
+                assert_eq!(position(&bytes, |byte| byte == 1), (at < length).then_some(at));
+            }
         }
     }
 
