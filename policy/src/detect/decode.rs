@@ -46,7 +46,7 @@ const TELLING: &[&str] = &[
 
 /// A way to spell a text that leaves its words recognisable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Spelling {
+pub(super) enum Spelling {
     Rot13,
     Leetspeak,
     Spaced,
@@ -54,12 +54,29 @@ enum Spelling {
     Escapes,
 }
 
-struct Signs {
-    finder: Finder,
-    spellings: Vec<Spelling>,
+/// How many signs of each spelling a text shows.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Signs([u8; 5]);
+
+impl Signs {
+    /// Those of `text`.
+    pub(super) fn of(text: &str) -> Self {
+        static FINDER: LazyLock<Finder> =
+            LazyLock::new(|| Finder::new(SIGNS.iter().map(|(text, _)| text.as_str())));
+        let mut signs = Self::default();
+        FINDER.find(text.as_bytes(), 0..text.len(), |sign, _| signs.count(SIGNS[sign].1));
+        signs
+    }
+
+    /// One more of this spelling.
+    pub(super) fn count(&mut self, spelling: Spelling) {
+        let count = &mut self.0[spelling as usize];
+        *count = count.saturating_add(1);
+    }
 }
 
-static SIGNS: LazyLock<Signs> = LazyLock::new(|| {
+/// What shows that a text is spelt otherwise, and how.
+pub(super) static SIGNS: LazyLock<Vec<(String, Spelling)>> = LazyLock::new(|| {
     let mut signs: Vec<(String, Spelling)> = Vec::new();
     for word in TELLING {
         signs.push((word.chars().map(rot13).collect(), Spelling::Rot13));
@@ -75,22 +92,15 @@ static SIGNS: LazyLock<Signs> = LazyLock::new(|| {
     for escape in ["%20", "&#", "&lt;", "\\u00", "\\x", "\\n"] {
         signs.push((escape.to_owned(), Spelling::Escapes));
     }
-    let finder = Finder::new(signs.iter().map(|(text, _)| text.as_str()));
-    Signs { finder, spellings: signs.into_iter().map(|(_, spelling)| spelling).collect() }
+    signs
 });
 
-/// The text in every other spelling that it shows signs of.
-pub(super) fn respelt<'a>(view: &View<'a>) -> Vec<View<'a>> {
-    let signs = &*SIGNS;
+/// The text in every other spelling that it shows `signs` of.
+pub(super) fn respelt<'a>(view: &View<'a>, signs: Signs) -> Vec<View<'a>> {
     let text: &str = &view.text;
-    let mut seen = [0_u8; 5];
     if text.len() > MAX_RESPELT {
         return Vec::new();
     }
-    signs.finder.find(text.as_bytes(), 0..text.len(), |sign, _| {
-        let count = &mut seen[signs.spellings[sign] as usize];
-        *count = count.saturating_add(1);
-    });
     let all = [
         // One word may be an accident, two are a message.
         (Spelling::Rot13, 2, Form::Rot13),
@@ -100,7 +110,7 @@ pub(super) fn respelt<'a>(view: &View<'a>) -> Vec<View<'a>> {
         (Spelling::Escapes, 1, Form::Escapes),
     ];
     all.into_iter()
-        .filter(|(spelling, least, _)| seen[*spelling as usize] >= *least)
+        .filter(|(spelling, least, _)| signs.0[*spelling as usize] >= *least)
         .filter_map(|(spelling, _, form)| {
             if spelling == Spelling::Reversed {
                 return Some(View::decoded(text.chars().rev().collect(), form, view.original(0..text.len())));
@@ -417,8 +427,10 @@ mod tests {
         ];
         for (text, expected) in cases {
             let view = View::raw(text);
-            let found: Vec<(String, Form)> =
-                respelt(&view).into_iter().map(|view| (view.text.into_owned(), view.form)).collect();
+            let found: Vec<(String, Form)> = respelt(&view, Signs::of(text))
+                .into_iter()
+                .map(|view| (view.text.into_owned(), view.form))
+                .collect();
             let expected: Vec<(String, Form)> =
                 expected.iter().map(|(text, form)| ((*text).to_owned(), *form)).collect();
             assert_eq!(found, expected, "{text}");

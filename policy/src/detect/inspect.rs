@@ -154,6 +154,7 @@ impl Inspector {
             if let Some(tools) = tools {
                 tools.commanded(&view.text).for_each(|range| mark(&mut hits, Structure::SessionTool, range));
             }
+            self.work.signs = decode::Signs::default();
             self.scan(matcher, &view, &view.fresh(), hits, &mut drafts);
             if let Some(normal) = &normal {
                 self.scan(matcher, normal, &normal.fresh(), Vec::new(), &mut drafts);
@@ -165,7 +166,8 @@ impl Inspector {
             );
             if depth < MAX_DEPTH && !respelt {
                 let plain = normal.as_ref().unwrap_or(&view);
-                queue.extend(decode::respelt(plain).into_iter().map(|view| (view, depth + 1)));
+                let respelt = decode::respelt(plain, self.work.signs);
+                queue.extend(respelt.into_iter().map(|view| (view, depth + 1)));
             }
             queue.extend(found.into_iter().map(|run| (run.view, depth + 1)));
         }
@@ -311,7 +313,7 @@ impl Signs {
         !found
             && decode::runs(&view, false, &mut work).is_empty()
             && !work.exceeded
-            && decode::respelt(&view).is_empty()
+            && decode::respelt(&view, decode::Signs::of(json)).is_empty()
     }
 
     /// Whether no string of a JSON text without escapes is matched by a pattern that needs no word, and there are few
