@@ -55,7 +55,7 @@ pub(super) enum Spelling {
 }
 
 /// How many signs of each spelling a text shows.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Signs([u8; 5]);
 
 impl Signs {

@@ -364,6 +364,7 @@ fn next_word(text: &[u8], end: usize) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::decode::SIGNS;
     use super::super::pattern::compile;
     use super::*;
 
@@ -414,6 +415,21 @@ mod tests {
             let whole = |region: &Region| region.start <= start && region.end >= start + order.len();
             assert!(!found.is_empty() && found.iter().all(whole), "{start} {found:?}");
             assert_eq!(regions(&text, start + 1..text.len()), []);
+        }
+    }
+
+    /// Chunks overlap, and each sign counts once.
+    #[test]
+    fn signs_are_those_of_a_pass_of_their_own() {
+        let patterns = PATTERNS.map(|source| compile(source).unwrap());
+        let (index, _) = Index::new(patterns.iter(), &SIGNS).unwrap();
+        for start in CHUNK_BYTES - 40..CHUNK_BYTES + 10 {
+            let text = format!("{} Vtaber%20 &#105; {}", "-".repeat(start), "and so on ".repeat(10));
+            let mut signs = Signs::default();
+            let (mut places, mut regions) = (Places::default(), Vec::new());
+            index.regions(text.as_bytes(), 0..text.len(), &mut places, &mut signs, &mut regions);
+            assert_eq!(signs, Signs::of(&text), "{start}");
+            assert_ne!(signs, Signs::default());
         }
     }
 

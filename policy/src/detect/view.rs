@@ -184,18 +184,21 @@ mod tests {
     #[test]
     fn only_what_is_near_a_change_is_searched_again() {
         let near = NEAR_BYTES;
-        for (between, fresh) in [
-            (0, vec![500..2_002 + near]),
-            (2 * near, vec![500..2_002 + 3 * near]),
-            (2 * near + 1, vec![500..2_001 + near, 2_002 + near..2_003 + 3 * near]),
-        ] {
+        let cases: &[(usize, &[(usize, usize)])] = &[
+            (0, &[(500, 2_002 + near)]),
+            (2 * near, &[(500, 2_002 + 3 * near)]),
+            (2 * near + 1, &[(500, 2_001 + near), (2_002 + near, 2_003 + 3 * near)]),
+        ];
+        for &(between, expected) in cases {
             let mut mapped = Mapped::default();
             mapped.push_str(&"-".repeat(2_000), 0);
             mapped.replace(['x'], 2_000);
             mapped.push_str(&"-".repeat(between), 2_004);
             mapped.replace(['y'], 2_004 + between);
             mapped.push_str(&"-".repeat(3_000), 2_008 + between);
-            assert_eq!(View::raw("").derive(mapped, Form::Normal).fresh(), fresh, "{between}");
+            let fresh = View::raw("").derive(mapped, Form::Normal).fresh();
+            let fresh: Vec<(usize, usize)> = fresh.iter().map(|range| (range.start, range.end)).collect();
+            assert_eq!(fresh, expected, "{between}");
         }
         assert_eq!(View::raw("text").fresh(), View::raw("text").whole());
     }
