@@ -8,7 +8,7 @@ use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use memchr::memchr3;
 
-use super::finder::{Finder, is_word};
+use super::finder::{Finder, is_word, position};
 use super::fold::invisible;
 use super::probe::Work;
 use super::rules::Structure;
@@ -325,7 +325,7 @@ fn tokens(text: &[u8]) -> impl Iterator<Item = Range<usize>> + '_ {
                 continue;
             }
             let before = text[..at].iter().rev().take_while(|byte| digit(byte)).count();
-            let after = text[at..].iter().take_while(|byte| digit(byte)).count();
+            let after = position(&text[at..], |byte| !digit(&byte)).unwrap_or(text.len() - at);
             let range = at - before..at + after;
             at = range.end;
             if range.len() >= MIN_RUN {
