@@ -1,5 +1,7 @@
 //! Servers at addresses.
 
+use std::time::Duration;
+
 use super::*;
 use crate::engine::{Reached, Remote};
 use crate::event::ServerType;
@@ -125,6 +127,31 @@ fn what_cannot_be_read_is_said_of_servers() {
         let (connection, time) = (ConnectionId(1), Timestamp(bench.now));
         bench.input(Input::Refused { connection, time, status: 401, id: Some("3") });
         assert_eq!(bench.said(), refused, "{known} {declared:?}");
+    }
+}
+
+/// The first request is refused: the server was never announced, since that waits for its answer.
+#[test]
+fn what_is_said_of_a_first_request_that_is_refused() {
+    let of_mcp = |last| vec!["confirm 1", "started Behaviour", last];
+    // Web pages refuse, too.
+    let other = r#"{"jsonrpc":"2.0","id":0,"method":"eth_call"}"#;
+    for (asked, refused, uninspected) in [
+        (HELLO, of_mcp("refused 0 401"), of_mcp("uninspected 5 10.0.0.1:80: why")),
+        (other, vec![], vec![]),
+    ] {
+        let reached = reached(1, None, "/mcp");
+        let refusal =
+            Input::Refused { connection: ConnectionId(1), time: Timestamp(0), status: 401, id: Some("0") };
+        let unread = Input::Uninspected { reached: reached.clone(), reason: "why".to_owned() };
+        for (input, expected) in [(refusal, refused), (unread, uninspected)] {
+            let mut bench = Bench::with(|config| config.limits.start_wait = Duration::from_secs(2));
+            bench.input(Input::Reached(reached.clone()));
+            bench.c2s(1, asked);
+            bench.input(input);
+            let said = bench.said().join("\n").replace("1 10.0.0.1:80/mcp ", "");
+            assert_eq!(said, expected.join("\n"), "{asked}");
+        }
     }
 }
 
