@@ -323,7 +323,10 @@ impl Agent {
                     let id = header.connection;
                     match self.network.connected(&header, &info) {
                         Some(connected) => self.capture.open_socket(id, connected, &self.clock, now, sink),
-                        None => self.kernel.remove(id),
+                        None => {
+                            self.kernel.remove_socket(header.offset, id);
+                            self.capture.forget(id);
+                        }
                     }
                 }
                 None => {}
@@ -366,10 +369,10 @@ impl Agent {
         }
         for wish in self.capture.sockets().wishes() {
             match wish {
-                Wish::Lift(id) => self.kernel.confirm(id, abi::SET_ALL),
-                Wish::Drop(id) => {
-                    self.kernel.remove(id);
-                    self.with_capture(|capture, clock, now, sink| capture.close(id, clock, now, sink));
+                Wish::Lift(key) => self.kernel.lift_socket(key),
+                Wish::Drop { key, number } => {
+                    self.kernel.remove_socket(key, number);
+                    self.with_capture(|capture, clock, now, sink| capture.close(number, clock, now, sink));
                 }
             }
         }
@@ -381,8 +384,7 @@ impl Agent {
         self.kernel.addresses().sweep();
         self.network.listen();
         self.positions = Some(self.kernel.connections());
-        let streams = |id: u64| (id, self.kernel.socket(id).map(|positions| positions.streams));
-        self.sockets = Some(self.capture.sockets().ids().into_iter().map(streams).collect());
+        self.sockets = Some(self.socket_positions());
         self.read_ns = boot_ns();
         self.programs = self.kernel.program_stats();
         for loss in self.loss.look(&self.counters()) {
@@ -449,9 +451,18 @@ impl Agent {
                 capture.close(id, clock, now, sink);
             });
         }
+        self.kernel.sweep_sockets(&held, census.began_ns);
         let pids: HashSet<u32> = census.holders.iter().map(|holder| holder.pid).collect();
         self.kernel.prune(&pids, census.began_ns);
         self.kernel.forget_servers();
+    }
+
+    /// How far TCP connections are in the kernel; `None` of those that are not there any more.
+    fn socket_positions(&self) -> Vec<(u64, Option<[abi::Stream; 2]>)> {
+        let streams = |(id, key): (u64, Option<u64>)| {
+            (id, key.and_then(|key| self.kernel.socket(key, id)).map(|positions| positions.streams))
+        };
+        self.capture.socket_ids().into_iter().map(streams).collect()
     }
 
     fn say(&mut self, body: EventBody) {
@@ -503,6 +514,11 @@ impl Agent {
             for (id, entry) in self.kernel.connections() {
                 let streams = entry.positions.streams;
                 self.with_capture(|capture, _, now, sink| capture.look(id, &streams, now, sink));
+            }
+            for (id, streams) in self.socket_positions() {
+                self.with_capture(|capture, clock, now, sink| {
+                    capture.look_at_socket(id, streams.as_ref(), clock, now, sink);
+                });
             }
         }
         let counters = self.counters();

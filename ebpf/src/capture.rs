@@ -12,8 +12,8 @@ use aya_ebpf::{
 use core::ffi::c_void;
 use mcpwarden_abi::{
     CLIENT_TO_SERVER, Channel, ConnectionId, Counter, DATA_CLASSES, GAP_TOO_MANY_BUFFERS, GAP_UNREADABLE,
-    Positions, RECORD_DATA, RECORD_GAP, RecordHeader, SERVER_TO_CLIENT, STATE_CANDIDATE, STATE_CONFIRMED,
-    STATE_PLAUSIBLE, STATE_SUSPECT, STATE_UNHEARD, SUSPECT_BYTES, UNASKED_BYTES,
+    Positions, RECORD_DATA, RECORD_GAP, RecordHeader, SERVER_TO_CLIENT, SOCKET, STATE_CANDIDATE,
+    STATE_CONFIRMED, STATE_PLAUSIBLE, STATE_SUSPECT, STATE_UNHEARD, SUSPECT_BYTES, UNASKED_BYTES,
 };
 
 use crate::{
@@ -82,9 +82,18 @@ pub fn lost(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, cause: u8) {
 fn capture(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, payload: Payload) {
     let Some(entry) = channel::positions(id) else { return };
     // SAFETY: a live map value.
+    if unsafe { (*entry).state } == STATE_UNHEARD {
+        let Payload::At(source) = payload else { return socket::unheard(id) };
+        let Some((first, size)) = peek(&source, bytes) else { return socket::unheard(id) };
+        if !socket::heard(id, direction, &[first[0], first[1], first[2], first[3]], size) {
+            return;
+        }
+    }
+    // SAFETY: a live map value.
     let offset = channel::advance(unsafe { &raw mut (*entry).streams[direction as usize].offset }, bytes);
     let mut walk = Walk {
-        id,
+        // SAFETY: a live map value.
+        id: unsafe { (*entry).number },
         offset,
         remaining: bytes,
         address: 0,
@@ -100,7 +109,10 @@ fn capture(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, payload: Payl
         Payload::At(source) => {
             // SAFETY: a live map value.
             let state = unsafe { (*entry).state };
-            if state != STATE_CONFIRMED && state != STATE_PLAUSIBLE && !admits(entry, state, &source, &walk) {
+            if state != STATE_CONFIRMED
+                && state != STATE_PLAUSIBLE
+                && !admits(entry, state, id, &source, &walk)
+            {
                 channel::count(Counter::SuspectBytes, bytes);
                 // SAFETY: a live map value.
                 channel::advance(unsafe { &raw mut (*entry).streams[direction as usize].refused }, bytes);
@@ -126,8 +138,9 @@ fn capture(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, payload: Payl
 /// Whether bytes of a connection that nobody has confirmed are worth a record. Looks at the first byte of
 /// the first request that is no blank: it can begin a message, or this is no MCP.
 #[inline(always)]
-fn admits(entry: *mut Positions, state: u32, source: &Source, walk: &Walk) -> bool {
-    if channel::confirmed(walk.id) {
+fn admits(entry: *mut Positions, state: u32, id: ConnectionId, source: &Source, walk: &Walk) -> bool {
+    let confirmed = if id & SOCKET != 0 { socket::lifted(id) } else { channel::confirmed(id) };
+    if confirmed {
         // SAFETY: a live map value.
         unsafe { (*entry).state = STATE_CONFIRMED };
         return true;
@@ -135,27 +148,10 @@ fn admits(entry: *mut Positions, state: u32, source: &Source, walk: &Walk) -> bo
     if state == STATE_SUSPECT {
         return walk.offset < SUSPECT_BYTES;
     }
-    if walk.direction == SERVER_TO_CLIENT && state != STATE_UNHEARD {
+    if walk.direction == SERVER_TO_CLIENT {
         return walk.offset < UNASKED_BYTES;
     }
-    let (address, length) = if source.buffers == 0 {
-        (source.address, walk.remaining)
-    } else {
-        match source.at(0) {
-            Some(first) => first,
-            None => return true,
-        }
-    };
-    const PEEK: usize = 16;
-    let mut first = [0u8; PEEK];
-    let size = at_most(length, PEEK as u64);
-    // SAFETY: the destination is PEEK bytes long and `size` is no more.
-    if unsafe { bpf_probe_read_user(first.as_mut_ptr().cast(), size as u32, address as *const _) } != 0 {
-        return true;
-    }
-    if state == STATE_UNHEARD {
-        return socket::heard(walk.id, walk.direction, &[first[0], first[1], first[2], first[3]]);
-    }
+    let Some((first, size)) = peek(source, walk.remaining) else { return true };
     let mut verdict = STATE_CANDIDATE;
     for (at, byte) in first.iter().enumerate() {
         if at as u64 >= size {
@@ -173,6 +169,21 @@ fn admits(entry: *mut Positions, state: u32, source: &Source, walk: &Walk) -> bo
         unsafe { (*entry).state = verdict };
     }
     true
+}
+
+/// How many bytes are looked at, to see what begins there.
+const PEEK: usize = 16;
+
+/// The first of the `bytes` that were passed, and how many of them lie together; `None` where they cannot be read.
+#[inline(always)]
+fn peek(source: &Source, bytes: u64) -> Option<([u8; PEEK], u64)> {
+    let (address, length) = if source.buffers == 0 { (source.address, bytes) } else { source.at(0)? };
+    let mut first = [0u8; PEEK];
+    let size = at_most(length, PEEK as u64);
+    // SAFETY: the destination is PEEK bytes long and `size` is no more.
+    let failed =
+        unsafe { bpf_probe_read_user(first.as_mut_ptr().cast(), size as u32, address as *const _) != 0 };
+    if failed { None } else { Some((first, size)) }
 }
 
 /// A walk over the caller's buffers, one piece a step.

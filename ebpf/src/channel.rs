@@ -197,6 +197,12 @@ pub fn stdio(task: Ptr) -> Option<(End, End)> {
     Some((input, output))
 }
 
+/// A number that no connection had before.
+#[inline(always)]
+pub fn next_number() -> Option<ConnectionId> {
+    Some(advance(NEXT_CONNECTION.get_ptr_mut(0)?, 1) + 1)
+}
+
 /// Registers the task's stdin and stdout as a connection, or finds the one they already are.
 ///
 /// A descriptor that already plays the same part in another connection is left to it: `sh -c "server | tee log"`
@@ -219,10 +225,10 @@ pub fn register(task: Ptr, tgid: u32) -> Option<ConnectionId> {
             return None;
         }
     }
-    let next = NEXT_CONNECTION.get_ptr_mut(0)?;
-    let id = advance(next, 1) + 1;
+    let id = next_number()?;
     let entry = Connection {
         positions: Positions {
+            number: id,
             state: STATE_CANDIDATE,
             pid: tgid,
             since_ns: now(),

@@ -192,6 +192,10 @@ pub fn decide(ctx: *mut bpf_sock_addr, address: [u32; 4], message: bool) -> i32 
     let said = denied || all.server != 0 || judgement.nearest != 0;
     // SAFETY: a field of the hook's own context.
     let is_stream = !message && unsafe { (*ctx).type_ } == SOCK_STREAM;
+    if is_stream {
+        // SAFETY: a helper on the hook's own context.
+        socket::again(unsafe { bpf_get_socket_cookie(ctx.cast()) });
+    }
     let heard = all.plain || to.loopback && network.flags & NETWORK_DISCOVER != 0;
     let captured = is_stream && heard && !refused;
     if said || captured {

@@ -3,7 +3,7 @@
 //! Opcodes and layouts: `linux/io_uring.h`, `struct io_kiocb`, `struct io_rw`, `struct io_sr_msg`.
 
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;
-use mcpwarden_abi::{Counter, GAP_IO_URING, GAP_UNREADABLE};
+use mcpwarden_abi::{Counter, GAP_IO_URING, GAP_UNREADABLE, SOCKET};
 
 use crate::{
     capture::{Payload, passed},
@@ -29,6 +29,9 @@ const SENDMSG_ZC: u8 = 48;
 const READ_MULTISHOT: u8 = 49;
 /// `MSG_PEEK`
 const PEEK: u32 = 2;
+/// `MSG_TRUNC`, `MSG_ERRQUEUE`
+const TRUNC: u32 = 0x20;
+const ERRQUEUE: u32 = 0x2000;
 
 /// The completion carries its result in a cqe: `{u64 user_data; i32 res; u32 flags}`.
 #[inline(always)]
@@ -82,6 +85,14 @@ pub fn completed(request: Ptr, result: i32) {
             if opcode == RECV || opcode == RECVMSG {
                 let flags: u32 = probe(request, offset!(msg_flags)).unwrap_or(0);
                 if flags & PEEK != 0 {
+                    return;
+                }
+                // See `syscall::dispatch`.
+                // SAFETY: a live map value.
+                if flags & (TRUNC | ERRQUEUE) != 0 && unsafe { (*channel).read_capture } & SOCKET != 0 {
+                    if flags & ERRQUEUE == 0 {
+                        passed(channel, false, result as u64, tgid, Payload::Lost(GAP_UNREADABLE));
+                    }
                     return;
                 }
             }

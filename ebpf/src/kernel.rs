@@ -49,6 +49,7 @@ pub static KERNEL_LAYOUT: KernelLayout = KernelLayout {
     sb_dev: 0,
     socket_sk: 0,
     socket_type: 0,
+    socket_file: 0,
     socket_alloc_inode: 0,
     sock_family: 0,
     sock_socket: 0,

@@ -22,13 +22,14 @@ use crate::{
     kernel::{self, Ptr, offset, probe},
 };
 
-/// What is known of each.
+/// What is known of each, by its key.
 #[map(name = "SOCKETS")]
 static SOCKETS: HashMap<ConnectionId, Socket> = HashMap::with_max_entries(16_384, BPF_F_NO_PREALLOC);
 
 /// A connection as it is put into the table, to be filled in there: the stack has no room for one.
 static FRESH: Socket = Socket {
     positions: Positions {
+        number: 0,
         state: STATE_UNHEARD,
         pid: 0,
         since_ns: 0,
@@ -53,89 +54,121 @@ static FRESH: Socket = Socket {
     },
 };
 
-/// How the socket's connection is numbered: nothing else ever gets its cookie.
+/// Those of which user space knows that they are a server's: everything is captured. A table of its own: user space must
+/// not write into [`SOCKETS`], whose positions move all the time.
+#[map(name = "LIFTED")]
+static LIFTED: HashMap<ConnectionId, u32> = HashMap::with_max_entries(16_384, BPF_F_NO_PREALLOC);
+
+/// The live entry of one, by its key.
 #[inline(always)]
-pub fn number(cookie: u64) -> ConnectionId {
-    SOCKET | cookie
+pub fn entry(key: ConnectionId) -> Option<*mut Socket> {
+    SOCKETS.get_ptr_mut(&key)
 }
 
-/// The live entry of one.
+/// Whether user space knows it to be a server's.
 #[inline(always)]
-pub fn entry(id: ConnectionId) -> Option<*mut Socket> {
-    SOCKETS.get_ptr_mut(&id)
+pub fn lifted(key: ConnectionId) -> bool {
+    LIFTED.get_ptr(&key).is_some()
+}
+
+/// A socket is about to connect, perhaps once more: what it was connected to before is over.
+#[inline(always)]
+pub fn again(cookie: u64) {
+    let key = SOCKET | cookie;
+    if let Some(before) = entry(key) {
+        end(key, before);
+    }
 }
 
 /// A socket is about to connect. `declared`: to a server, and everything is captured; else it shows with the first bytes.
 #[inline(always)]
 pub fn opens(ctx: *mut bpf_sock_addr, cookie: u64, tgid: u32, info: &ConnectInfo, declared: bool) {
-    let id = number(cookie);
-    if let Some(before) = entry(id) {
-        // It connects once more, since it could not before, or somewhere else.
-        end(id, before);
-    }
-    let Some(key) = key_of(ctx) else { return };
+    let key = SOCKET | cookie;
+    let Some(inode) = inode_of(ctx) else {
+        channel::count(Counter::SocketsUnread, 1);
+        return;
+    };
+    let Some(number) = channel::next_number() else { return };
     // Nobody looks at it before its inode is a channel.
-    let (true, Some(socket)) = (SOCKETS.insert(&id, &FRESH, 0).is_ok(), entry(id)) else {
+    let (true, Some(socket)) = (SOCKETS.insert(&key, &FRESH, 0).is_ok(), entry(key)) else {
         channel::count(Counter::SocketsRefused, 1);
         return;
     };
     // SAFETY: a live map value.
     unsafe {
+        (*socket).positions.number = SOCKET | number;
         (*socket).positions.state = if declared { STATE_CONFIRMED } else { STATE_UNHEARD };
         (*socket).positions.pid = tgid;
         (*socket).positions.since_ns = channel::now();
-        (*socket).key = key;
+        (*socket).key = inode;
         (*socket).info = *info;
     }
-    let roles = Channel { write_capture: id, read_capture: id, write_count: 0, read_count: 0 };
-    if !channel::assign_alone(&key, &roles) {
-        let _ = SOCKETS.remove(&id);
+    let roles = Channel { write_capture: key, read_capture: key, write_count: 0, read_count: 0 };
+    if !channel::assign_alone(&inode, &roles) {
+        let _ = SOCKETS.remove(&key);
         return;
     }
     channel::watch(tgid);
     if declared {
-        tell(id, tgid, info);
+        tell(key, SOCKET | number, tgid, info);
     }
 }
 
-/// The first bytes of one that nobody declared, which go `direction`: whether they are worth a record. Who speaks HTTP
-/// begins with a request.
+/// The first bytes of one that nobody declared, `size` of them, which go `direction`: whether they are worth a record. Who
+/// speaks HTTP begins with a request; some send blank lines before it, or a letter by itself.
 #[inline(always)]
-pub fn heard(id: ConnectionId, direction: u8, first: &[u8; 4]) -> bool {
-    let Some(socket) = entry(id) else { return false };
-    let asks = matches!(first, b"POST" | b"GET " | b"DELE" | b"OPTI" | b"HEAD");
+pub fn heard(key: ConnectionId, direction: u8, first: &[u8; 4], size: u64) -> bool {
+    let Some(socket) = entry(key) else { return false };
+    let asks = if size < 4 {
+        matches!(first[0], b'P' | b'G' | b'D' | b'O' | b'H' | b'\r' | b'\n')
+    } else {
+        matches!(first, b"POST" | b"GET " | b"DELE" | b"OPTI" | b"HEAD" | b"PRI " | [b'\r' | b'\n', ..])
+    };
     if direction != CLIENT_TO_SERVER || !asks {
-        end(id, socket);
+        channel::count(Counter::SocketsForeign, 1);
+        end(key, socket);
         return false;
     }
     // SAFETY: a live map value; the state is set here and by nobody else.
     unsafe {
         (*socket).positions.state = STATE_SUSPECT;
-        tell(id, (*socket).positions.pid, &(*socket).info);
+        tell(key, (*socket).positions.number, (*socket).positions.pid, &(*socket).info);
     }
     true
+}
+
+/// The first bytes of one that nobody declared cannot be looked at.
+#[inline(always)]
+pub fn unheard(key: ConnectionId) {
+    channel::count(Counter::SocketsUnread, 1);
+    if let Some(socket) = entry(key) {
+        end(key, socket);
+    }
 }
 
 /// A socket is closed by the last who held it.
 #[inline(always)]
 pub fn released(ctx: *mut bpf_sock) {
     // SAFETY: a helper on the hook's own context.
-    let id = number(unsafe { bpf_get_socket_cookie(ctx.cast()) });
-    if let Some(socket) = entry(id) {
-        end(id, socket);
-    }
+    again(unsafe { bpf_get_socket_cookie(ctx.cast()) });
 }
 
 /// Stops capturing it, and says so where anything was said of it.
 #[inline(always)]
-fn end(id: ConnectionId, socket: *mut Socket) {
+fn end(key: ConnectionId, socket: *mut Socket) {
     // SAFETY: a live map value.
-    let Socket { positions, key, .. } = unsafe { &*socket };
-    channel::forsake(key, id);
+    let Socket { positions, key: inode, .. } = unsafe { &*socket };
+    channel::forsake(inode, key);
     if positions.state != STATE_UNHEARD {
         if let Some(mut record) = RING.reserve::<ClosedRecord>(0) {
             record.write(ClosedRecord {
-                header: header(RECORD_SOCKET_CLOSED, id, positions.pid, size_of::<[Stream; 2]>()),
+                header: header(
+                    RECORD_SOCKET_CLOSED,
+                    positions.number,
+                    key,
+                    positions.pid,
+                    size_of::<[Stream; 2]>(),
+                ),
                 streams: positions.streams,
             });
             record.submit(0);
@@ -143,12 +176,14 @@ fn end(id: ConnectionId, socket: *mut Socket) {
             channel::count(Counter::RingFullFacts, 1);
         }
     }
-    let _ = SOCKETS.remove(&id);
+    let _ = LIFTED.remove(&key);
+    let _ = SOCKETS.remove(&key);
 }
 
-/// The inode of the socket that the hook is about.
+/// The inode of the socket that the hook is about. `None` of the kernel's own sockets (those below MPTCP, for one), of
+/// which nobody has a file, and whose end is not told.
 #[inline(always)]
-fn key_of(ctx: *mut bpf_sock_addr) -> Option<ChannelKey> {
+fn inode_of(ctx: *mut bpf_sock_addr) -> Option<ChannelKey> {
     // The verifier lets nothing be added to this pointer; it is a number once it was copied.
     // SAFETY: a field of the hook's own context; source and destination are live and of that size.
     let sock = unsafe {
@@ -162,7 +197,7 @@ fn key_of(ctx: *mut bpf_sock_addr) -> Option<ChannelKey> {
         plain
     };
     let socket: Ptr = probe(sock, offset!(sock_socket))?;
-    if socket.is_null() {
+    if socket.is_null() || probe::<Ptr>(socket, offset!(socket_file))?.is_null() {
         return None;
     }
     // `struct socket_alloc { struct socket; struct inode }`: the socket is the first member.
@@ -184,20 +219,20 @@ struct ClosedRecord {
 }
 
 #[inline(always)]
-fn tell(id: ConnectionId, tgid: u32, info: &ConnectInfo) {
+fn tell(key: ConnectionId, number: ConnectionId, tgid: u32, info: &ConnectInfo) {
     let Some(mut record) = RING.reserve::<SocketRecord>(0) else {
         channel::count(Counter::RingFullFacts, 1);
         return;
     };
     record.write(SocketRecord {
-        header: header(RECORD_SOCKET, id, tgid, size_of::<ConnectInfo>()),
+        header: header(RECORD_SOCKET, number, key, tgid, size_of::<ConnectInfo>()),
         info: *info,
     });
     record.submit(0);
 }
 
 #[inline(always)]
-fn header(kind: u8, connection: ConnectionId, pid: u32, length: usize) -> RecordHeader {
+fn header(kind: u8, connection: ConnectionId, key: ConnectionId, pid: u32, length: usize) -> RecordHeader {
     RecordHeader {
         kind,
         direction: 0,
@@ -206,7 +241,7 @@ fn header(kind: u8, connection: ConnectionId, pid: u32, length: usize) -> Record
         length: length as u32,
         time_ns: channel::now(),
         connection,
-        offset: 0,
+        offset: key,
         pid,
         value: 0,
     }

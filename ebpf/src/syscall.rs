@@ -5,7 +5,7 @@
 
 use aya_ebpf::helpers::{bpf_get_current_pid_tgid, generated::bpf_loop};
 use core::ffi::c_void;
-use mcpwarden_abi::{Channel, GAP_SENDFILE, GAP_SPLICE, GAP_TEE, GAP_VMSPLICE};
+use mcpwarden_abi::{Channel, GAP_SENDFILE, GAP_SPLICE, GAP_TEE, GAP_VMSPLICE, SOCKET};
 
 use crate::{
     capture::{Payload, passed},
@@ -110,6 +110,8 @@ const TS_COMPAT: u32 = 2;
 /// `linux/socket.h`
 const MSG_OOB: u64 = 1;
 const MSG_PEEK: u64 = 2;
+const MSG_TRUNC: u64 = 0x20;
+const MSG_ERRQUEUE: u64 = 0x2000;
 
 /// A call as the program made it.
 #[derive(Clone, Copy)]
@@ -212,6 +214,15 @@ fn dispatch(task: Ptr, op: u16, call: &Call) {
                 return;
             }
         }
+    }
+    // What a TCP socket gives up so never comes to memory, and what comes from its queue of errors is not of the stream.
+    // SAFETY: a live map value.
+    if !writes && flags & (MSG_TRUNC | MSG_ERRQUEUE) != 0 && unsafe { (*channel).read_capture } & SOCKET != 0
+    {
+        if flags & MSG_ERRQUEUE == 0 {
+            passed(channel, false, bytes, tgid, Payload::Lost(mcpwarden_abi::GAP_UNREADABLE));
+        }
+        return;
     }
     let payload = match op {
         op::READ | op::WRITE | op::RECVFROM | op::SENDTO => Payload::At(Source::buffer(args[1])),

@@ -368,6 +368,11 @@ impl Http {
         streams
     }
 
+    /// Whether a process has links.
+    pub fn is_linked(&self, client: (u32, u64)) -> bool {
+        self.links.has(client)
+    }
+
     /// The open streams that carried something of a link.
     pub fn streams(&self, link: ConnectionId) -> impl Iterator<Item = ConnectionId> {
         self.links.streams(link)

@@ -124,7 +124,8 @@ impl Capture {
     pub fn new(limits: CaptureLimits) -> Self {
         Self {
             memory: Memory::new(limits.reassembly_bytes, limits.per_uid_bytes),
-            sockets: Sockets::new(limits.message_bytes, limits.reassembly_bytes, limits.connections),
+            // Half of the connections are for those over stdio.
+            sockets: Sockets::new(limits.message_bytes, limits.reassembly_bytes, limits.connections / 2),
             missing: HashSet::new(),
             limits,
             connections: HashMap::new(),
@@ -190,6 +191,7 @@ impl Capture {
         sink: &mut dyn FnMut(Input<'_>),
     ) {
         if !self.open(id, now) {
+            self.sockets.refuse(id, connected.key);
             return;
         }
         if let Some(connection) = self.connections.get_mut(&id) {
@@ -199,9 +201,17 @@ impl Capture {
         self.release_early(id, clock, now, sink);
     }
 
+    /// The TCP connections that are known, and the key of each where its record came.
+    pub fn socket_ids(&self) -> Vec<(u64, Option<u64>)> {
+        let sockets = self.connections.keys().filter(|id| **id & abi::SOCKET != 0);
+        sockets.map(|id| (*id, self.sockets.key(*id))).collect()
+    }
+
     /// What was refused or could not be read of TCP connections, by name.
     pub fn http_counters(&self) -> BTreeMap<String, u64> {
-        self.sockets.counters().to_map()
+        let mut counters = self.sockets.counters().to_map();
+        counters.insert("connections_refused".to_owned(), self.sockets.refused());
+        counters
     }
 
     /// The TCP connections, and what is to be done about them.
@@ -220,7 +230,10 @@ impl Capture {
         sink: &mut dyn FnMut(Input<'_>),
     ) {
         match kernel {
-            Some(streams) => self.look(id, streams, now, sink),
+            Some(streams) => {
+                self.missing.remove(&id);
+                self.look(id, streams, now, sink);
+            }
             None if self.missing.insert(id) => {}
             None => self.close(id, clock, now, sink),
         }

@@ -20,30 +20,60 @@ const IDLE: Duration = Duration::from_secs(300);
 /// Who has connected, and where to.
 #[derive(Clone, Debug)]
 pub struct Connected {
+    /// How the kernel half finds the connection.
+    pub key: u64,
     /// The client.
     pub client: Process,
     /// The server's address.
     pub address: SocketAddr,
-    /// The declared server that is there.
-    pub declared: Option<ServerId>,
+    /// Its network namespace, of a loopback address of another than the agent's.
+    pub netns: Option<u64>,
+    /// The declared servers that are there.
+    pub declared: Vec<ServerId>,
+}
+
+impl Connected {
+    fn reached(
+        self,
+        connection: ConnectionId,
+        time: Timestamp,
+        host: Option<String>,
+        path: String,
+        kind: ServerType,
+    ) -> Reached {
+        let Self { client, address, netns, declared, .. } = self;
+        Reached { connection, time, client, address, netns, host, path, kind, declared }
+    }
 }
 
 /// What is to be done in the kernel half about a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// It is an MCP server's: capture all of it.
+    /// It is an MCP server's: capture all of what has this key.
     Lift(u64),
-    /// It is none: capture no more of it.
-    Drop(u64),
+    /// It is none, or there is no room: capture no more of it.
+    Drop {
+        /// Its key.
+        key: u64,
+        /// Its number.
+        number: u64,
+    },
 }
 
-/// A client, and how many connections it has open.
+/// A client: its process, and when that started.
 type Client = (u32, u64);
 
 /// All TCP connections.
 pub struct Sockets {
     http: Http,
+    /// Most connections at once, and of one user.
+    most: usize,
+    most_of_user: usize,
+    by_user: HashMap<Option<u32>, usize>,
+    refused: u64,
     open: HashMap<u64, Connected>,
+    /// How many of these each client has.
+    counts: HashMap<Client, usize>,
     /// Conversations with what is known to be a server.
     confirmed: HashSet<ConnectionId>,
     /// Connections whose capture has no bounds any more.
@@ -65,7 +95,12 @@ impl Sockets {
         };
         Self {
             http: Http::new(limits),
+            most: streams,
+            most_of_user: streams / 4,
+            by_user: HashMap::new(),
+            refused: 0,
             open: HashMap::new(),
+            counts: HashMap::new(),
             confirmed: HashSet::new(),
             lifted: HashSet::new(),
             without: HashSet::new(),
@@ -76,14 +111,27 @@ impl Sockets {
     /// A connection was made.
     pub fn open(&mut self, id: u64, connected: Connected, time: Timestamp) {
         let client = key(&connected.client);
-        let known = connected.declared.is_some();
+        let known = !connected.declared.is_empty();
         let peers = Peers { client, server: connected.address, known };
-        if !self.http.open(ConnectionId(id), peers, time) {
-            self.wishes.push(Wish::Drop(id));
+        // There must be room for servers over stdio, whoever makes how many connections.
+        let key_of_kernel = connected.key;
+        let crowded = self.open.len() >= self.most || self.of_user(connected.client.uid) >= self.most_of_user;
+        if crowded || !self.http.open(ConnectionId(id), peers, time) {
+            self.refused += u64::from(crowded);
+            self.wishes.push(Wish::Drop { key: key_of_kernel, number: id });
             return;
         }
+        *self.by_user.entry(connected.client.uid).or_default() += 1;
         self.without.remove(&client);
-        self.open.insert(id, connected);
+        if self.open.insert(id, connected).is_none() {
+            *self.counts.entry(client).or_default() += 1;
+        }
+    }
+
+    /// There is no room for a connection.
+    pub fn refuse(&mut self, id: u64, key: u64) {
+        self.refused += 1;
+        self.wishes.push(Wish::Drop { key, number: id });
     }
 
     /// Bytes of a connection, in order.
@@ -124,17 +172,28 @@ impl Sockets {
             hand_on(output, time, open, confirmed, lifted, wishes, sink);
         });
         self.lifted.remove(&id);
-        if let Some(connected) = self.open.remove(&id) {
-            let client = key(&connected.client);
-            if !self.open.values().any(|other| key(&other.client) == client) {
-                self.without.insert(client);
+        let Some(connected) = self.open.remove(&id) else { return };
+        if let Some(count) = self.by_user.get_mut(&connected.client.uid) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.by_user.remove(&connected.client.uid);
             }
+        }
+        let client = key(&connected.client);
+        let left = self.counts.get(&client).map_or(0, |count| count.saturating_sub(1));
+        if left > 0 {
+            self.counts.insert(client, left);
+            return;
+        }
+        self.counts.remove(&client);
+        if self.http.is_linked(client) {
+            self.without.insert(client);
         }
     }
 
     /// Ends what clients said that have ended, or that have said nothing for long.
     pub fn tick(&mut self, time: Timestamp, sink: &mut dyn FnMut(Input<'_>)) {
-        let Self { http, open, confirmed, lifted, without, wishes } = self;
+        let Self { http, open, confirmed, lifted, without, wishes, .. } = self;
         let mut forward =
             |output: HttpOutput<'_>| hand_on(output, time, open, confirmed, lifted, wishes, sink);
         without.retain(|client| {
@@ -142,7 +201,7 @@ impl Sockets {
             if !lives {
                 http.client_ended(*client, time, &mut forward);
             }
-            lives
+            lives && http.is_linked(*client)
         });
         http.tick(time, &mut forward);
     }
@@ -151,8 +210,10 @@ impl Sockets {
     pub fn confirm(&mut self, link: ConnectionId) {
         self.confirmed.insert(link);
         for stream in self.http.streams(link) {
-            if self.lifted.insert(stream.0) {
-                self.wishes.push(Wish::Lift(stream.0));
+            if let Some(connected) = self.open.get(&stream.0)
+                && self.lifted.insert(stream.0)
+            {
+                self.wishes.push(Wish::Lift(connected.key));
             }
         }
     }
@@ -160,7 +221,10 @@ impl Sockets {
     /// What is said in a conversation is known to be no MCP.
     pub fn drop_link(&mut self, link: ConnectionId) {
         self.confirmed.remove(&link);
-        self.wishes.extend(self.http.forget(link).into_iter().map(|stream| Wish::Drop(stream.0)));
+        for ConnectionId(number) in self.http.forget(link) {
+            let key = self.open.get(&number).map(|connected| connected.key);
+            self.wishes.extend(key.map(|key| Wish::Drop { key, number }));
+        }
     }
 
     /// What the kernel half is to do, since it was asked last.
@@ -168,9 +232,18 @@ impl Sockets {
         std::mem::take(&mut self.wishes)
     }
 
-    /// Connections that are open.
-    pub fn ids(&self) -> Vec<u64> {
-        self.open.keys().copied().collect()
+    /// The key of a connection that is open.
+    pub fn key(&self, id: u64) -> Option<u64> {
+        self.open.get(&id).map(|connected| connected.key)
+    }
+
+    /// Connections that were refused, since there are many or this user has many.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    fn of_user(&self, uid: Option<u32>) -> usize {
+        self.by_user.get(&uid).copied().unwrap_or(0)
     }
 
     /// What was refused or could not be read.
@@ -194,15 +267,17 @@ fn hand_on(
     sink: &mut dyn FnMut(Input<'_>),
 ) {
     match output {
-        HttpOutput::Opened { link, time, stream, path, kind, .. } => {
+        HttpOutput::Opened { link, time, stream, host, path, kind, .. } => {
             let Some(connected) = open.get(&stream.0).cloned() else { return };
-            let Connected { client, address, declared } = connected;
-            let path = path.to_owned();
-            sink(Input::Reached(Reached { connection: link, time, client, address, path, kind, declared }));
+            let (host, path) = (host.map(str::to_owned), path.to_owned());
+            sink(Input::Reached(connected.reached(link, time, host, path, kind)));
         }
         HttpOutput::Frame { link, stream, direction, time, bytes, .. } => {
-            if confirmed.contains(&link) && lifted.insert(stream.0) {
-                wishes.push(Wish::Lift(stream.0));
+            if confirmed.contains(&link)
+                && let Some(connected) = open.get(&stream.0)
+                && lifted.insert(stream.0)
+            {
+                wishes.push(Wish::Lift(connected.key));
             }
             sink(Input::Frame { connection: link, direction, time, bytes });
         }
@@ -210,7 +285,10 @@ fn hand_on(
             let (connection, pid, offset) = (link, None, None);
             sink(Input::Gap { connection, direction, time, bytes, cause, pid, offset });
         }
-        HttpOutput::NotMcp { stream } => wishes.push(Wish::Drop(stream.0)),
+        HttpOutput::NotMcp { stream: ConnectionId(number) } => {
+            let key = open.get(&number).map(|connected| connected.key);
+            wishes.extend(key.map(|key| Wish::Drop { key, number }));
+        }
         HttpOutput::Closed { link, time } => {
             confirmed.remove(&link);
             sink(Input::Closed { connection: link, time });
@@ -220,9 +298,8 @@ fn hand_on(
         }
         HttpOutput::Uninspected { stream, link, why } => {
             let Some(connected) = open.get(&stream.0).cloned() else { return };
-            let Connected { client, address, declared } = connected;
-            let (connection, path, kind) = (link.unwrap_or(stream), "/".to_owned(), ServerType::Http);
-            let reached = Reached { connection, time: at, client, address, path, kind, declared };
+            let connection = link.unwrap_or(stream);
+            let reached = connected.reached(connection, at, None, "/".to_owned(), ServerType::Http);
             sink(Input::Uninspected { reached, reason: why.to_string() });
         }
     }

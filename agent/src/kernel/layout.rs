@@ -51,6 +51,7 @@ pub fn resolve(btf: &Btf) -> Result<KernelLayout, BtfError> {
         sb_dev: at("super_block", "s_dev")?,
         socket_sk: at("socket", "sk")?,
         socket_type: at("socket", "type")?,
+        socket_file: at("socket", "file")?,
         socket_alloc_inode: at("socket_alloc", "vfs_inode")?,
         sock_family: at("sock", "__sk_common.skc_family")?,
         sock_socket: at("sock", "sk_socket")?,

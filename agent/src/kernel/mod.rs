@@ -159,6 +159,7 @@ pub struct Kernel {
     ebpf: Ebpf,
     connections: HashMap<MapData, u64, abi::Connection>,
     sockets: HashMap<MapData, u64, abi::Socket>,
+    lifted: HashMap<MapData, u64, u32>,
     confirmed: HashMap<MapData, u64, u32>,
     channels: Table<abi::ChannelKey, abi::Channel>,
     processes: Table<u32, u64>,
@@ -196,6 +197,7 @@ impl Kernel {
         Ok(Self {
             connections: take(&mut ebpf, "CONNECTIONS")?,
             sockets: take(&mut ebpf, "SOCKETS")?,
+            lifted: take(&mut ebpf, "LIFTED")?,
             confirmed: take(&mut ebpf, "CONFIRMED")?,
             channels: take(&mut ebpf, "CHANNELS")?,
             processes: take(&mut ebpf, "PROCESSES")?,
@@ -279,8 +281,43 @@ impl Kernel {
     }
 
     /// How far a TCP connection is, while it lasts.
-    pub fn socket(&self, id: u64) -> Option<abi::Positions> {
-        self.sockets.get(&id, 0).ok().map(|socket| socket.positions)
+    pub fn socket(&self, key: u64, number: u64) -> Option<abi::Positions> {
+        let positions = self.sockets.get(&key, 0).ok()?.positions;
+        (positions.number == number).then_some(positions)
+    }
+
+    /// Lifts the budgets of a TCP connection.
+    pub fn lift_socket(&mut self, key: u64) {
+        // Full table: what exceeds the budget shows as a gap.
+        self.confirms_refused += u64::from(self.lifted.insert(key, 1, 0).is_err());
+    }
+
+    /// Stops capturing a TCP connection, if it is still this one.
+    pub fn remove_socket(&mut self, key: u64, number: u64) {
+        if let Ok(socket) = self.sockets.get(&key, 0)
+            && socket.positions.number == number
+        {
+            remove_roles(&mut self.channels, &socket.key, key);
+            let _ = self.sockets.remove(&key);
+            let _ = self.lifted.remove(&key);
+        }
+    }
+
+    /// Forgets TCP connections whose sockets nobody holds (`held`), and that were made before `known_at` (boot time, ns):
+    /// the end of some is not told.
+    pub fn sweep_sockets(&mut self, held: &HashSet<abi::ChannelKey>, known_at: u64) {
+        let is_stale =
+            |socket: &abi::Socket| socket.positions.since_ns < known_at && !held.contains(&socket.key);
+        let stale: Vec<(u64, u64)> = self
+            .sockets
+            .iter()
+            .filter_map(Result::ok)
+            .filter(|(_, socket)| is_stale(socket))
+            .map(|(key, socket)| (key, socket.positions.number))
+            .collect();
+        for (key, number) in stale {
+            self.remove_socket(key, number);
+        }
     }
 
     /// Lifts the budgets of a connection. Where the processes of its server may connect is what the rules of `set`
@@ -310,14 +347,6 @@ impl Kernel {
     /// Stops watching a connection and forgets its channels. That it is a server's, if it is, stays known for the
     /// processes that the server leaves behind: see [`Kernel::forget_servers`].
     pub fn remove(&mut self, id: u64) {
-        if id & abi::SOCKET != 0 {
-            if let Ok(socket) = self.sockets.get(&id, 0) {
-                remove_roles(&mut self.channels, &socket.key, id);
-            }
-            let _ = self.sockets.remove(&id);
-            let _ = self.confirmed.remove(&id);
-            return;
-        }
         let Ok(entry) = self.connections.get(&id, 0) else { return };
         for key in keys(&entry) {
             remove_roles(&mut self.channels, &key, id);
@@ -331,7 +360,8 @@ impl Kernel {
     /// twice is gone.
     pub fn forget_servers(&mut self) {
         let confirmed: HashSet<u64> = self.confirmed.keys().filter_map(Result::ok).collect();
-        let mut unclaimed: HashSet<u64> = confirmed.into_iter().filter(|id| !self.is_there(*id)).collect();
+        let mut unclaimed: HashSet<u64> =
+            confirmed.into_iter().filter(|id| self.connections.get(id, 0).is_err()).collect();
         if !unclaimed.is_empty() {
             for id in self.members.connections() {
                 unclaimed.remove(&id);
@@ -341,10 +371,6 @@ impl Kernel {
             let _ = self.confirmed.remove(id);
         }
         self.unclaimed = unclaimed;
-    }
-
-    fn is_there(&self, id: u64) -> bool {
-        self.connections.get(&id, 0).is_ok() || self.sockets.get(&id, 0).is_ok()
     }
 
     /// Stops watching processes that hold no channel: `known_at` is when the census began (boot time, ns).

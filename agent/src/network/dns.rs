@@ -1,13 +1,14 @@
 //! What addresses are called: answers of name servers, as they come by on this host.
 //!
-//! A packet socket that lets nothing through but UDP of port 53 sees questions and answers of the host's network namespace,
-//! and what containers ask through it. An answer counts only where its question was seen: whoever can send packets from
-//! port 53 cannot name addresses at will. What is asked over TCP, TLS or HTTPS is not seen.
+//! A packet socket that lets nothing through but UDP of port 53 sees questions and answers of the host's network
+//! namespace, and what containers ask through it. An answer counts only where its question was seen, and where it comes
+//! from a name server of this host: neither who can send packets from port 53 nor who asks a server of his own names
+//! addresses at will. What is asked over TCP, TLS or HTTPS is not seen.
 
 use std::{
     collections::{HashMap, VecDeque},
     io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
     time::{Duration, Instant},
 };
@@ -29,8 +30,9 @@ const KEPT: Duration = Duration::from_secs(600);
 const PACKET: usize = 4_096;
 /// Room for packets that wait to be looked at. Bytes.
 const BUFFER: libc::c_int = 1 << 20;
-/// Packets taken at once.
-const BATCH: usize = 1_024;
+/// Packets taken at once where nobody waits, and before each name that is asked for.
+pub const MANY: usize = 1_024;
+const FEW: usize = 32;
 /// `IPPROTO_UDP`
 const UDP: u8 = 17;
 const DNS: u16 = 53;
@@ -46,6 +48,11 @@ struct Question {
 /// Names by address.
 #[derive(Debug, Default)]
 struct Known {
+    /// Name servers of this host, beside those on its loopback.
+    servers: Vec<IpAddr>,
+    /// Questions for which there was no room, and names that made way for others.
+    refused: u64,
+    evicted: u64,
     questions: HashMap<Question, (String, Instant)>,
     asked: VecDeque<(Question, Instant)>,
     names: HashMap<IpAddr, (String, Instant)>,
@@ -95,15 +102,15 @@ impl Dns {
 
     /// What an address is called, by what has come until now.
     pub fn name_of(&mut self, address: IpAddr) -> Option<String> {
-        self.hear();
+        self.hear(FEW);
         self.known.names.get(&address).map(|(name, _)| name.clone())
     }
 
     /// Takes in what waits.
-    pub fn hear(&mut self) {
+    pub fn hear(&mut self, most: usize) {
         let now = Instant::now();
         let mut packet = [0u8; PACKET];
-        for _ in 0..BATCH {
+        for _ in 0..most {
             let Ok(length) = nix::unistd::read(&self.socket, &mut packet) else { break };
             if let Some(packet) = packet.get(..length) {
                 self.known.packet(packet, now);
@@ -113,9 +120,15 @@ impl Dns {
         self.missed += missed(&self.socket);
     }
 
-    /// Packets for which there was no room.
+    /// Packets, questions and names for which there was no room.
     pub fn missed(&self) -> u64 {
-        self.missed
+        self.missed + self.known.refused + self.known.evicted
+    }
+
+    /// Reads anew which name servers this host has: those of /etc/resolv.conf, and these.
+    pub fn trust(&mut self, more: &[SocketAddr]) {
+        let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+        self.known.servers = name_servers(&text).chain(more.iter().map(SocketAddr::ip)).collect();
     }
 }
 
@@ -129,7 +142,12 @@ impl Known {
         let id = message.metadata.id;
         if message.metadata.message_type == MessageType::Query && to.1 == DNS {
             let question = Question { asker: from, server: to.0, id };
-            if self.questions.len() < QUESTIONS && self.questions.insert(question, (name, now)).is_none() {
+            if !self.is_trusted(to.0) {
+                return None;
+            }
+            if self.questions.len() >= QUESTIONS {
+                self.refused += 1;
+            } else if self.questions.insert(question, (name, now)).is_none() {
                 self.asked.push_back((question, now));
             }
             return Some(());
@@ -149,12 +167,18 @@ impl Known {
         Some(())
     }
 
+    /// Whether a name server is this host's.
+    fn is_trusted(&self, server: IpAddr) -> bool {
+        server.is_loopback() || self.servers.contains(&server.to_canonical())
+    }
+
     fn name(&mut self, address: IpAddr, name: &str, now: Instant) {
         if self.names.len() >= ADDRESSES && !self.names.contains_key(&address) {
             // The oldest makes way.
             while let Some((oldest, since)) = self.told.pop_front() {
                 if self.names.get(&oldest).is_some_and(|(_, known)| *known == since) {
                     self.names.remove(&oldest);
+                    self.evicted += 1;
                     break;
                 }
             }
@@ -180,6 +204,13 @@ impl Known {
             }
         }
     }
+}
+
+/// The addresses in lines of `nameserver ADDRESS` (resolv.conf(5)); what follows a `%` is an interface.
+fn name_servers(text: &str) -> impl Iterator<Item = IpAddr> {
+    let words =
+        text.lines().filter_map(|line| line.trim().strip_prefix("nameserver")?.split_whitespace().next());
+    words.filter_map(|word| word.split('%').next()?.parse().ok())
 }
 
 /// Who sends what to whom: of a datagram of UDP, from its IP header on.
@@ -306,6 +337,13 @@ mod tests {
         packet
     }
 
+    fn trusting() -> Known {
+        Known {
+            servers: name_servers("# mine\nnameserver 10.0.0.1\n nameserver fe80::1%eth0\n").collect(),
+            ..Known::default()
+        }
+    }
+
     fn message(id: u16, kind: MessageType, name: &str, answers: &[[u8; 4]]) -> Vec<u8> {
         let mut message = Message::new(id, kind, OpCode::Query);
         let name = Name::from_str(name).unwrap();
@@ -333,7 +371,7 @@ mod tests {
         let answer = |id, name| message(id, MessageType::Response, name, &[[192, 0, 2, 6], [192, 0, 2, 7]]);
         let told = |id, name| packet(SERVER, ASKER, &answer(id, name));
         let name = Some("www.example");
-        let cases: [(&str, Vec<Vec<u8>>, Option<&str>); 9] = [
+        let cases: [(&str, Vec<Vec<u8>>, Option<&str>); 10] = [
             ("nothing", vec![], None),
             ("asked and answered", vec![asked(1, "WWW.example."), told(1, "www.example.")], name),
             (
@@ -354,10 +392,18 @@ mod tests {
                 vec![asked(1, "www.example."), packet(("10.0.0.1", 54), ASKER, &answer(1, "www.example."))],
                 None,
             ),
+            (
+                "a server of one's own",
+                vec![
+                    packet(ASKER, ("10.0.0.9", 53), &message(1, MessageType::Query, "www.example.", &[])),
+                    packet(("10.0.0.9", 53), ASKER, &answer(1, "www.example.")),
+                ],
+                None,
+            ),
             ("nonsense", vec![vec![0x45], vec![0x60; 30], packet(SERVER, ASKER, b"\xff"), vec![]], None),
         ];
         for (what, packets, expected) in cases {
-            let (mut known, now) = (Known::default(), Instant::now());
+            let (mut known, now) = (trusting(), Instant::now());
             for packet in packets {
                 known.packet(&packet, now);
             }
@@ -371,7 +417,7 @@ mod tests {
 
     #[test]
     fn no_more_is_remembered_than_fits() {
-        let (mut known, now) = (Known::default(), Instant::now());
+        let (mut known, now) = (trusting(), Instant::now());
         for number in 0..ADDRESSES as u32 + 10 {
             known.name(Ipv4Addr::from(number).into(), "a.example", now + Duration::from_nanos(number.into()));
         }
@@ -381,6 +427,7 @@ mod tests {
             known.packet(&packet(ASKER, SERVER, &message(id, MessageType::Query, "a.example.", &[])), now);
         }
         assert_eq!(known.questions.len(), QUESTIONS);
+        assert_eq!((known.evicted, known.refused), (10, u64::from(u16::MAX) - QUESTIONS as u64));
     }
 
     /// Runs the filter as the kernel does.

@@ -126,7 +126,7 @@ impl Network {
         let ttl = Ttl { min: settings.resolver.min_ttl.0, max: settings.resolver.max_ttl.0 };
         Ok(Self {
             names: Names::new(names_of(&rules, &[]), ttl, Instant::now()),
-            dns: settings.resolver.listen.then(listen).flatten(),
+            dns: settings.resolver.listen.then(|| listen(&settings.resolver.name_servers())).flatten(),
             servers: settings.resolver.name_servers(),
             rules,
             blocks: Vec::new(),
@@ -294,7 +294,9 @@ impl Network {
     /// Takes in what name servers answered.
     pub fn listen(&mut self) {
         if let Some(dns) = &mut self.dns {
-            dns.hear();
+            // The host's may be others by now.
+            dns.trust(&self.servers);
+            dns.hear(dns::MANY);
             self.counters.dns_missed = dns.missed();
         }
     }
@@ -312,10 +314,24 @@ impl Network {
         let mut client = self.process(header, info);
         process::complete(&mut client);
         let table = self.tables.iter().find(|(generation, _)| *generation == info.generation);
-        let server = table.and_then(|(_, table)| table.servers().get(index(info.server)?));
+        self.counters.judged_by_forgotten += u64::from(table.is_none());
         let ip = IpAddr::V6(Ipv6Addr::from(info.address)).to_canonical();
         let address = SocketAddr::new(ip, info.port);
-        Some(Connected { client, address, declared: server.map(|server| server.id.clone()) })
+        let names = self.names.addresses();
+        let declared = table.map(|(_, table)| {
+            let known = index(info.server).and_then(|index| table.servers().get(index));
+            // The table has one of those that share an address.
+            let all =
+                table.servers().iter().filter(|server| known.is_some() && server.is_at(address, &names));
+            all.map(|server| server.id.clone()).collect()
+        });
+        Some(Connected {
+            key: header.offset,
+            client,
+            address,
+            netns: (ip.is_loopback() && info.netns_cookie != self.netns_cookie).then_some(info.netns_cookie),
+            declared: declared.unwrap_or_default(),
+        })
     }
 
     /// What a record of the kernel half says, for the policy core. `None` of what the agent itself does.
@@ -380,8 +396,11 @@ impl Network {
 }
 
 /// Listens to name servers; says why not where that cannot be.
-fn listen() -> Option<Dns> {
-    let dns = Dns::listen();
+fn listen(servers: &[SocketAddr]) -> Option<Dns> {
+    let dns = Dns::listen().map(|mut dns| {
+        dns.trust(servers);
+        dns
+    });
     if let Err(error) = &dns {
         anstream::eprintln!(
             "network: answers of name servers are not seen ({error}; it takes CAP_NET_RAW), so that events name no \

@@ -36,6 +36,8 @@ impl Agent {
             add(&format!("http_{name}"), value);
         }
         add("kernel_sockets_refused", kernel(Counter::SocketsRefused));
+        add("kernel_sockets_foreign", kernel(Counter::SocketsForeign));
+        add("kernel_sockets_unread", kernel(Counter::SocketsUnread));
         let network = self.network.counters();
         add("network_names_unanswered", network.names_unanswered);
         add("network_name_addresses_refused", network.name_addresses_refused);

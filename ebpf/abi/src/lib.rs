@@ -10,7 +10,8 @@ pub use network::*;
 /// Identifies one connection (two channels) for the life of the agent. Never 0, never reused.
 pub type ConnectionId = u64;
 
-/// Set in the number of a TCP connection; the rest is the cookie of the client's socket.
+/// Set in the number of a TCP connection, and in the key by which the kernel half finds it, whose rest is the cookie of the
+/// client's socket: one socket can have several connections, one after the other.
 pub const SOCKET: ConnectionId = 1 << 62;
 
 /// The client's bytes on their way to the server.
@@ -77,6 +78,8 @@ pub const UNASKED_BYTES: u64 = 1024 * 1024;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Positions {
+    /// What records call it.
+    pub number: ConnectionId,
     /// One of the `STATE_…` constants.
     pub state: u32,
     /// The process id (tgid) that was registered first.
@@ -115,7 +118,7 @@ pub const RECORD_EXIT: u8 = 4;
 /// descends from.
 pub const RECORD_CONNECT: u8 = 5;
 
-/// A TCP connection's bytes are captured from now on: [`ConnectInfo`] follows.
+/// A TCP connection's bytes are captured from now on: [`ConnectInfo`] follows. `offset` is its key.
 pub const RECORD_SOCKET: u8 = 6;
 /// It has ended: its two [`Stream`]s follow.
 pub const RECORD_SOCKET_CLOSED: u8 = 7;
@@ -262,9 +265,13 @@ pub enum Counter {
     MessagesRepeated = 12,
     /// TCP connections whose bytes were to be captured, and found the table full.
     SocketsRefused = 13,
+    /// TCP connections that nobody declared and that began with something else than a request of HTTP.
+    SocketsForeign = 14,
+    /// TCP connections that nobody declared, and whose first bytes could not be looked at.
+    SocketsUnread = 15,
 }
 /// How many counters there are.
-pub const COUNTERS: u32 = 14;
+pub const COUNTERS: u32 = 16;
 
 /// Where the running kernel keeps what the programs read: byte offsets, resolved from its BTF.
 ///
@@ -314,6 +321,7 @@ pub struct KernelLayout {
     pub sb_dev: u32,
     pub socket_sk: u32,
     pub socket_type: u32,
+    pub socket_file: u32,
     pub socket_alloc_inode: u32,
     pub sock_family: u32,
     pub sock_socket: u32,

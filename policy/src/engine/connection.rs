@@ -300,7 +300,7 @@ impl Connection {
     /// The URL of what serves, or the script or the executable, as far as it is known: part of whose pins these are.
     pub(super) fn program(&self) -> String {
         if let Some(at) = &self.at {
-            return at.url();
+            return at.program();
         }
         let Some(last) = self.chain.last() else { return String::new() };
         discovery::program(&last.argv, last.cwd.as_deref(), last.executable.as_deref())

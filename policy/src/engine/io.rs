@@ -203,12 +203,16 @@ pub struct Reached {
     pub client: Process,
     /// Where the server is.
     pub address: SocketAddr,
+    /// The network namespace that it is in, of a loopback address of another than the agent's.
+    pub netns: Option<u64>,
+    /// What the client calls it: `Host`.
+    pub host: Option<String>,
     /// Path of the URL that the client asks for, without its query.
     pub path: String,
     /// What is spoken.
     pub kind: ServerType,
-    /// The declared server that is at this address.
-    pub declared: Option<ServerId>,
+    /// The declared servers that are at this address.
+    pub declared: Vec<ServerId>,
 }
 
 impl Connect {

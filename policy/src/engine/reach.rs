@@ -24,6 +24,7 @@ pub struct Remote {
 #[derive(Clone, Debug)]
 pub(super) struct At {
     address: SocketAddr,
+    netns: Option<u64>,
     path: String,
     pub(super) kind: ServerType,
 }
@@ -32,7 +33,17 @@ impl At {
     /// What its id is if it is not declared: the address that is really spoken to, not the name that the client has
     /// for it, and the path.
     pub(super) fn server_id(&self) -> ServerId {
-        discovery::address_id(&format!("{}{}", self.address, self.path))
+        discovery::address_id(&format!("{}{}{}", self.address, self.path, self.elsewhere()))
+    }
+
+    /// What serves, for pins.
+    pub(super) fn program(&self) -> String {
+        format!("{}{}", self.url(), self.elsewhere())
+    }
+
+    /// Every network namespace has a loopback of its own.
+    fn elsewhere(&self) -> String {
+        self.netns.map_or_else(String::new, |netns| format!("@netns-{netns}"))
     }
 
     /// As a URL.
@@ -58,7 +69,12 @@ impl Engine {
         connection.since = connection.since.min(time);
         connection.declared = declared;
         connection.client = Some(reached.client);
-        connection.at = Some(At { address: reached.address, path: reached.path, kind: reached.kind });
+        connection.at = Some(At {
+            address: reached.address,
+            netns: reached.netns,
+            path: reached.path,
+            kind: reached.kind,
+        });
         // A server may be the client of another: what goes through both is one.
         self.find_outer(id);
     }
@@ -107,15 +123,29 @@ impl Engine {
         }
     }
 
-    /// The declared server that is meant: where several are at one address, the path tells.
+    /// The declared server that is meant: where several are at one address, what the client calls it and the path tell.
     fn declared_at(&self, reached: &Reached) -> Option<&ServerId> {
-        let id = reached.declared.as_ref()?;
-        let Some(known) = self.config.remote.iter().find(|remote| remote.id == *id) else { return None };
-        let neighbours: Vec<_> =
-            self.config.remote.iter().filter(|remote| remote.address == known.address).collect();
-        let named =
-            |remote: &&&Remote| remote.path.trim_end_matches('/') == reached.path.trim_end_matches('/');
-        let meant = neighbours.iter().find(named).copied();
-        meant.or((neighbours.len() == 1).then_some(known)).map(|remote| &remote.id)
+        let here: Vec<&Remote> =
+            self.config.remote.iter().filter(|remote| reached.declared.contains(&remote.id)).collect();
+        let name = reached.host.as_deref().map(without_port);
+        let is_called = |remote: &&Remote| {
+            name.is_some_and(|name| name.eq_ignore_ascii_case(without_port(&remote.address)))
+        };
+        let called: Vec<&Remote> = here.iter().copied().filter(is_called).collect();
+        // A client may call it by its address.
+        let meant = if called.is_empty() { here } else { called };
+        if let [only] = meant.as_slice() {
+            return Some(&only.id);
+        }
+        let path = reached.path.trim_end_matches('/');
+        meant.into_iter().find(|remote| remote.path.trim_end_matches('/') == path).map(|remote| &remote.id)
+    }
+}
+
+/// A host without its port: `[::1]:80` is `[::1]`.
+fn without_port(text: &str) -> &str {
+    match text.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => text,
     }
 }

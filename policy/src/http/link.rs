@@ -61,6 +61,12 @@ impl Place {
         Self { client, server, host: host.map(cut), path: cut(path) }
     }
 
+    /// Whether both are one client's, and at one server.
+    fn is_beside(&self, other: &Self) -> bool {
+        let host = |place: &Self| place.host.as_deref().unwrap_or_default().to_ascii_lowercase();
+        (self.client, self.server) == (other.client, other.server) && host(self) == host(other)
+    }
+
     /// The name of the link of everything that is sent here without a session.
     pub(super) fn anonymous(&self) -> Name {
         self.name(b"path", self.bare_path().as_bytes())
@@ -106,7 +112,6 @@ impl Place {
 /// A request that was sent elsewhere: its client sends it again.
 #[derive(Debug)]
 struct Redirect {
-    client: Client,
     body: Hash,
     link: ConnectionId,
     from: Place,
@@ -149,6 +154,11 @@ impl Links {
         let links = self.by_client.get(&client).into_iter().flatten();
         let mut links = links.filter(|id| self.links.get(id).is_some_and(|link| link.server == server));
         links.next().filter(|_| links.next().is_none()).copied()
+    }
+
+    /// Whether a client has links.
+    pub(super) fn has(&self, client: Client) -> bool {
+        self.by_client.get(&client).is_some_and(|links| !links.is_empty())
     }
 
     /// The open streams that carried something of a link.
@@ -252,21 +262,23 @@ impl Links {
     /// A request was sent elsewhere.
     pub(super) fn redirect(&mut self, link: ConnectionId, body: Hash, from: Place, time: Timestamp) {
         let until = time.after(REDIRECT_TIME);
-        self.redirects.push_back(Redirect { client: from.client, body, link, from, until });
+        self.redirects.push_back(Redirect { body, link, from, until });
         if self.redirects.len() > MAX_REDIRECTS {
             self.redirects.pop_front();
         }
     }
 
-    /// The link of a request that was sent elsewhere, to here, and where from.
+    /// The link of a request that was sent elsewhere, to here, and where from. Only within one server: what a client begins
+    /// with says the same to all of them, and none is to have another's session by sending it away.
     pub(super) fn redirected(
         &mut self,
-        client: Client,
+        to: &Place,
         body: &Hash,
         now: Timestamp,
     ) -> Option<(ConnectionId, Place)> {
         self.redirects.retain(|entry| entry.until >= now);
-        let at = self.redirects.iter().position(|entry| entry.client == client && entry.body == *body)?;
+        let is = |entry: &Redirect| entry.body == *body && entry.from.is_beside(to);
+        let at = self.redirects.iter().position(is)?;
         self.redirects.remove(at).map(|entry| (entry.link, entry.from))
     }
 
@@ -306,7 +318,9 @@ impl Context<'_> {
     ) -> Option<ConnectionId> {
         let HttpLimits { links: most, .. } = *self.limits;
         let links = &mut *self.links;
-        if links.links.len() >= most {
+        // Nobody takes the room of all.
+        let of_client = links.by_client.get(&place.client).map_or(0, BTreeSet::len);
+        if links.links.len() >= most || of_client >= (most / 8).max(1) {
             self.counters.links_refused += 1;
             return None;
         }

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use super::address::{Address, Host};
+use super::address::{Address, Host, Prefix, reached};
 use crate::event::ServerType;
 use crate::ids::{ServerId, Timestamp};
 
@@ -54,6 +54,25 @@ pub struct NetworkServer {
     pub denied: Option<String>,
     /// The only destinations of its processes; `None`: any, as far as other rules let them.
     pub egress: Option<Vec<Rule>>,
+}
+
+impl NetworkServer {
+    /// Whether it is at this address, as its name is resolved. Loopback is one, whichever way it is written.
+    pub fn is_at(&self, address: SocketAddr, names: &Names) -> bool {
+        let Some(own) = &self.address else { return false };
+        let ip = reached(address.ip());
+        let is_there = match &own.host {
+            Host::Name(name) if name.eq_ignore_ascii_case("localhost") => ip.is_loopback(),
+            Host::Name(name) => {
+                names.get(name.as_str()).is_some_and(|all| all.iter().any(|one| reached(*one) == ip))
+            }
+            Host::Block(block) => {
+                block.covers(&Prefix::host(ip)) || own.host.is_loopback() && ip.is_loopback()
+            }
+            Host::Any => true,
+        };
+        is_there && own.port.is_none_or(|port| port == address.port())
+    }
 }
 
 /// Everything of the configuration that decides about connections.

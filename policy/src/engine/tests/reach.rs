@@ -21,42 +21,52 @@ fn bench() -> Bench {
     })
 }
 
-fn reached(connection: u64, declared: Option<&str>, path: &str) -> Reached {
+fn reached(connection: u64, declared: &[&str], path: &str) -> Reached {
     Reached {
         connection: ConnectionId(connection),
         time: Timestamp(0),
         client: Process { pid: 5, uid: Some(1000), ..Process::default() },
         address: "10.0.0.1:80".parse().unwrap(),
+        netns: None,
+        host: None,
         path: path.to_owned(),
         kind: ServerType::Http,
-        declared: declared.map(|id| ServerId(id.into())),
+        declared: declared.iter().map(|id| ServerId((*id).into())).collect(),
     }
 }
 
 impl Bench {
-    fn reach(&mut self, connection: u64, declared: Option<&str>, path: &str) {
+    fn reach(&mut self, connection: u64, declared: &[&str], path: &str) {
         let time = Timestamp(self.now);
         self.input(Input::Reached(Reached { time, ..reached(connection, declared, path) }));
     }
 }
 
-/// Which declared server the address is of, the path that is asked for, and the id that the server gets.
+/// Which declared servers are at the address, what the client calls it, the path that is asked for, and the id that the
+/// server gets.
 #[test]
-fn the_path_tells_servers_at_one_address_apart() {
-    for (declared, path, expected) in [
-        (None, "/mcp", "10.0.0.1:80/mcp"),
-        (Some("alone"), "/mcp", "alone"),
-        (Some("alone"), "/other", "alone"),
-        (Some("files"), "/files", "files"),
-        (Some("files"), "/files/", "files"),
-        (Some("files"), "/mail", "mail"),
-        (Some("mail"), "/files", "files"),
-        (Some("mail"), "/third", "10.0.0.1:80/third"),
+fn name_and_path_tell_servers_at_one_address_apart() {
+    let both = &["files", "mail"][..];
+    for (declared, host, path, expected) in [
+        (&[][..], None, "/mcp", "10.0.0.1:80/mcp"),
+        (&["alone"], None, "/mcp", "alone"),
+        (&["alone"], None, "/other", "alone"),
+        (both, None, "/files", "files"),
+        (both, None, "/files/", "files"),
+        (both, Some("both.example"), "/mail", "mail"),
+        (both, Some("10.0.0.1:80"), "/files", "files"),
+        (both, None, "/third", "10.0.0.1:80/third"),
+        // Behind one address of a proxy.
+        (&["alone", "files"], Some("alone.example"), "/mcp", "alone"),
+        (&["alone", "files"], Some("ALONE.example:80"), "/files", "alone"),
+        (&["alone", "files"], Some("both.example"), "/mcp", "files"),
         // Of a configuration that counted before.
-        (Some("gone"), "/mcp", "10.0.0.1:80/mcp"),
+        (&["gone"], None, "/mcp", "10.0.0.1:80/mcp"),
     ] {
         let mut bench = bench();
-        bench.reach(1, declared, path);
+        let time = Timestamp(bench.now);
+        let host = host.map(str::to_owned);
+        bench.input(Input::Reached(Reached { time, host, ..reached(1, declared, path) }));
         assert_eq!(bench.said(), [""; 0], "{declared:?} {path}: nothing was said yet");
         bench.c2s(1, HELLO);
         let events = bench.events();
@@ -74,7 +84,7 @@ fn the_path_tells_servers_at_one_address_apart() {
 #[test]
 fn what_is_no_mcp_is_dropped_unless_it_is_declared() {
     let other = r#"{"jsonrpc":"2.0","id":1,"method":"eth_call"}"#;
-    for (declared, dropped) in [(None, true), (Some("alone"), false)] {
+    for (declared, dropped) in [(&[][..], true), (&["alone"], false)] {
         let mut bench = bench();
         bench.reach(1, declared, "/mcp");
         for _ in 0..40 {
@@ -94,7 +104,7 @@ fn a_server_can_be_the_client_of_one() {
         bench.c2s(1, r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"a"}}"#);
         bench.events()[0]["session_id"].clone()
     };
-    bench.reach(2, Some("alone"), "/mcp");
+    bench.reach(2, &["alone"], "/mcp");
     bench.c2s(2, HELLO);
     let events = bench.events();
     let started = events.iter().find(|event| event["type"] == "mcp_server_started").unwrap();
@@ -106,11 +116,11 @@ fn a_server_can_be_the_client_of_one() {
 fn what_cannot_be_read_is_said_of_servers() {
     let why = "it is HTTP/2 in plain text";
     for (known, declared, uninspected, refused) in [
-        (false, None, vec![], vec![]),
-        (false, Some("alone"), vec![format!("0 alone uninspected 5 10.0.0.1:80: {why}")], vec![]),
+        (false, &[][..], vec![], vec![]),
+        (false, &["alone"], vec![format!("0 alone uninspected 5 10.0.0.1:80: {why}")], vec![]),
         (
             true,
-            None,
+            &[],
             vec![format!("1 10.0.0.1:80/mcp uninspected 5 10.0.0.1:80: {why}")],
             vec!["1 10.0.0.1:80/mcp refused 3 401".to_owned()],
         ),
@@ -136,11 +146,10 @@ fn what_is_said_of_a_first_request_that_is_refused() {
     let of_mcp = |last| vec!["confirm 1", "started Behaviour", last];
     // Web pages refuse, too.
     let other = r#"{"jsonrpc":"2.0","id":0,"method":"eth_call"}"#;
-    for (asked, refused, uninspected) in [
-        (HELLO, of_mcp("refused 0 401"), of_mcp("uninspected 5 10.0.0.1:80: why")),
-        (other, vec![], vec![]),
-    ] {
-        let reached = reached(1, None, "/mcp");
+    for (asked, refused, uninspected) in
+        [(HELLO, of_mcp("refused 0 401"), of_mcp("uninspected 5 10.0.0.1:80: why")), (other, vec![], vec![])]
+    {
+        let reached = reached(1, &[], "/mcp");
         let refusal =
             Input::Refused { connection: ConnectionId(1), time: Timestamp(0), status: 401, id: Some("0") };
         let unread = Input::Uninspected { reached: reached.clone(), reason: "why".to_owned() };
@@ -158,7 +167,7 @@ fn what_is_said_of_a_first_request_that_is_refused() {
 #[test]
 fn the_end_of_a_conversation_is_said() {
     let mut bench = bench();
-    bench.reach(1, None, "/mcp");
+    bench.reach(1, &[], "/mcp");
     bench.c2s(1, HELLO);
     bench.out.clear();
     bench.close(1);
@@ -166,4 +175,14 @@ fn the_end_of_a_conversation_is_said() {
     assert_eq!(events.last().unwrap()["type"], "mcp_server_exited");
     assert_eq!(events.last().unwrap()["server_type"], "http");
     assert_eq!(bench.booked(), 0);
+}
+
+/// A container's loopback is not the host's.
+#[test]
+fn loopback_addresses_of_other_namespaces_are_other_servers() {
+    let mut bench = bench();
+    let time = Timestamp(bench.now);
+    bench.input(Input::Reached(Reached { time, netns: Some(7), ..reached(1, &[], "/mcp") }));
+    bench.c2s(1, HELLO);
+    assert_eq!(bench.events()[0]["server_id"], "10.0.0.1:80/mcp@netns-7");
 }

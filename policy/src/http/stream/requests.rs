@@ -151,7 +151,7 @@ impl Stream {
         if gist.is_versioned || exchange.shows_mcp || (is_place && gist.is_message) {
             self.is_mcp = true;
             let body = Sha256::digest(bytes).into();
-            let redirected = context.links.redirected(self.peers.client, &body, time);
+            let redirected = context.links.redirected(&exchange.place, &body, time);
             let is_again = redirected.is_some();
             let link = match redirected {
                 Some((link, origin)) => {
