@@ -195,10 +195,10 @@ fn an_agent_that_comes_late_says_nothing_wrong() -> Result<()> {
 #[test]
 fn a_child_that_uses_its_parents_connection() -> Result<()> {
     let (agent, server) = (Agent::start(&[])?, server()?);
-    // Two of its answers end in a line feed: that is where `read` returns.
-    let script = "printf %s \"$1\" >&3; sleep 0.3; (printf %s \"$2\" >&3; sleep 0.3; timeout 0.5 cat <&3 >/dev/null); true";
+    let read = "read -r -d '' -t 0.5 -u 3 answer";
+    let script = format!("printf %s \"$1\" >&3; {read}; (printf %s \"$2\" >&3; {read}); true");
     let mut client =
-        shell(server.address(), script, &[post(&initialize(1), ""), post(&echo(2, "child"), SESSION)])?;
+        shell(server.address(), &script, &[post(&initialize(1), ""), post(&echo(2, "child"), SESSION)])?;
     let pid = client.id();
     client.wait()?;
     let connection = agent.connection_of_client(pid)?;
