@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 /// Answers questions on a port of the loopback until it is dropped.
 pub struct NameServer {
@@ -17,12 +17,20 @@ pub struct NameServer {
 }
 
 impl NameServer {
-    /// Starts it. Whatever it is asked for has this address.
+    /// Starts it on a free port. Whatever it is asked for has this address.
     ///
     /// # Errors
     /// No port is free.
     pub fn start(answer: Ipv4Addr) -> Result<Self> {
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        Self::start_at((Ipv4Addr::LOCALHOST, 0).into(), answer)
+    }
+
+    /// The same, where it is to listen.
+    ///
+    /// # Errors
+    /// That is not free.
+    pub fn start_at(at: SocketAddr, answer: Ipv4Addr) -> Result<Self> {
+        let socket = UdpSocket::bind(at).with_context(|| format!("cannot listen on {at}"))?;
         socket.set_read_timeout(Some(Duration::from_millis(50)))?;
         let address = socket.local_addr()?;
         let (answer, stop) = (Arc::new(Mutex::new(Some(answer))), Arc::new(AtomicBool::new(false)));
@@ -58,6 +66,28 @@ impl Drop for NameServer {
             let _ = thread.join();
         }
     }
+}
+
+/// Asks a name server for the address of a name, as programs do that bring their own resolver.
+///
+/// # Errors
+/// It does not answer, or knows none.
+pub fn ask(server: SocketAddr, name: &str) -> Result<Ipv4Addr> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    socket.set_read_timeout(Some(Duration::from_secs(5)))?;
+    // An id, recursion desired, one question.
+    let mut question = vec![0x2a, 0x07, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    for label in name.split('.') {
+        question.push(u8::try_from(label.len()).context("a long label")?);
+        question.extend(label.as_bytes());
+    }
+    // Type A, class IN.
+    question.extend([0, 0, 1, 0, 1]);
+    socket.send_to(&question, server)?;
+    let mut answer = [0; 512];
+    let length = socket.recv(&mut answer).context("no answer")?;
+    let address = answer.get(..length).and_then(|answer| answer.get(question.len()..)?.last_chunk::<4>());
+    address.copied().map(Ipv4Addr::from).context("no address")
 }
 
 /// An answer with a time to live of one second (RFC 1035, section 4.1); to what is no question of type A, an empty one.

@@ -8,9 +8,10 @@
 //! - [`containers`] has a container engine; [`dial`] knows every way to reach an address, [`listener`] is what is
 //!   reached, [`dns`] tells addresses of names, and a
 //!   [`neighbour::Neighbour`] sits at the same hook.
-//! - [`cgroup::Cgroup`] is a cgroup of the test's own.
+//! - [`cgroup::Cgroup`] is a cgroup of the test's own; [`maps`] counts what is in the kernel's tables.
 //! - [`gate::Gate`] holds a script up until the test has done what has to be done in between.
-//! - [`http_server::HttpServer`] is an MCP server over HTTP, well-behaved or not.
+//! - [`http_server::HttpServer`] is an MCP server over HTTP, well-behaved or not. [`web`] is HTTP by hand: bodies in every
+//!   form, written and read in pieces, and a server that answers as each request asks.
 //! - [`patience`] says how long is too long.
 //! - [`mini_server`], [`wiring`], [`framing`], [`script`] and [`io_methods`] are what our own small programs in `src/bin`
 //!   are built from: servers, a client, a relay and a sender that writes in every way there is.
@@ -29,6 +30,7 @@ pub mod gate;
 pub mod http_server;
 pub mod io_methods;
 pub mod listener;
+pub mod maps;
 pub mod mini_server;
 pub mod neighbour;
 pub mod patience;
@@ -40,4 +42,5 @@ pub mod replay;
 pub mod script;
 pub mod sender;
 pub mod transcript;
+pub mod web;
 pub mod wiring;

@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
 use mcpwarden_tests::command::configured;
 use mcpwarden_tests::dial::{LOOPBACK_V6, Outcome, WAYS, Way, is_known, loopback_names};
+use mcpwarden_tests::dns::NameServer;
 use mcpwarden_tests::listener::Listener;
 use mcpwarden_tests::peer::{Peer, initialize, server};
 use mcpwarden_tests::wiring::Wiring;
@@ -182,6 +183,46 @@ fn what_a_server_connects_to_is_its_own() -> Result<()> {
     ensure!(facts == expected, "{events:#?}");
     let pids: BTreeSet<u64> = events.iter().filter_map(|event| event["pid"].as_u64()).collect();
     ensure!(pids.len() == 3 && pids.contains(&u64::from(peer.pid())), "{pids:?}");
+    peer.close()?;
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn a_destination_has_the_name_that_was_asked_for() -> Result<()> {
+    let listener = Listener::start()?;
+    let address = Ipv4Addr::new(127, 0, 0, 2);
+    let name_server = SocketAddr::from(([127, 53, 0, 1], 53));
+    let _names = NameServer::start_at(name_server, address)?;
+    let (_directory, config) =
+        configured(&format!("network: {{ deny: [\"{address}:{}\"] }}\n", listener.port()))?;
+    let agent = Agent::start(&["--config", &config])?;
+    let mut peer = Peer::start(Wiring::Pipes, &mut server("dialing-server"))?;
+    peer.ask(&initialize(1))?;
+    let connection = agent.connection_of_server(peer.pid())?;
+    let call = |id: u64, more: Value| {
+        let mut arguments =
+            json!({"way": "Tcp", "who": "server", "address": listener.at(address).to_string()});
+        if let (Some(arguments), Some(more)) = (arguments.as_object_mut(), more.as_object()) {
+            arguments.extend(more.clone());
+        }
+        let params = json!({"name": "dial", "arguments": arguments});
+        json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
+    };
+    let name = json!({"name": "MCP.example", "name_server": name_server.to_string()});
+    for (id, more, expected) in [(2, json!({}), Value::Null), (3, name, json!("mcp.example"))] {
+        let answer = peer.ask(&call(id, more))?;
+        ensure!(answer["result"]["content"][0]["text"] == "Through", "{answer}");
+        // The client, too: names are no server's.
+        Way::Tcp.dial(listener.at(address));
+        agent.settle();
+        let to_there = connections(&agent, listener.port());
+        let mut egress = agent.events_of(connection);
+        egress.retain(|event| is(event, "mcp_server_egress"));
+        let last = |events: &[Value]| events.last().map(|event| event["remote_name"].clone());
+        ensure!(last(&egress) == Some(expected.clone()), "{id}: {egress:#?}");
+        ensure!(last(&to_there) == Some(expected), "{id}: {to_there:#?}");
+    }
     peer.close()?;
     agent.stop()?;
     Ok(())

@@ -1,6 +1,7 @@
 //! An MCP server that connects to where it is told to: by itself, through a child, or through one that nobody's child is.
 
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use clap::Parser;
 use mcpwarden_tests::dial::Way;
+use mcpwarden_tests::dns;
 use mcpwarden_tests::mini_server::{MiniServer, PROTOCOL_VERSION, ServerOptions, Tool};
 use serde_json::{Value, json};
 
@@ -38,6 +40,8 @@ fn main() -> Result<()> {
                     "address": {"type": "string"},
                     "who": {"enum": ["server", "child", "orphan", "heir", "nested"]},
                     "depth": {"type": "integer"},
+                    "name": {"type": "string"},
+                    "name_server": {"type": "string"},
                 },
                 "required": ["way", "address", "who"],
             },
@@ -50,7 +54,12 @@ fn main() -> Result<()> {
 fn call(arguments: &Value) -> Result<String, String> {
     let text = |name: &str| arguments[name].as_str().unwrap_or_default().to_owned();
     let dial = || -> Result<String> {
-        let (way, address) = (text("way"), text("address"));
+        let (way, mut address) = (text("way"), text("address"));
+        if arguments["name"].is_string() {
+            // Whatever address that has now, and this one's port.
+            let port = address.parse::<SocketAddr>()?.port();
+            address = format!("{}:{port}", dns::ask(text("name_server").parse()?, &text("name"))?);
+        }
         match text("who").as_str() {
             "server" => Ok(format!("{:?}", way.parse::<Way>()?.dial(address.parse()?))),
             "child" => {

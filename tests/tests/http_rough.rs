@@ -1,0 +1,244 @@
+//! HTTP that goes wrong: clients and servers that break off, connections without end, an agent that comes late.
+
+use std::fs::File;
+use std::io::{BufReader, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd as _;
+use std::process::{Child, Command};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use mcpwarden_tests::agent::{Agent, is};
+use mcpwarden_tests::command::configured;
+use mcpwarden_tests::maps;
+use mcpwarden_tests::peer::{echo, initialize, wait_until};
+use mcpwarden_tests::web::{self, Server};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// What the test's server makes of the id of the first request.
+const SESSION: &str = "Mcp-Session-Id: session-1\r\n";
+
+fn server() -> Result<Server> {
+    Server::start((Ipv4Addr::LOCALHOST, 0).into(), Value::clone)
+}
+
+fn post(message: &Value, lines: &str) -> Vec<u8> {
+    let body = message.to_string();
+    format!(
+        "POST /mcp HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n{lines}Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
+/// One connection of the test itself.
+struct Raw(TcpStream, BufReader<TcpStream>);
+
+impl Raw {
+    fn connect(to: SocketAddr) -> Result<Self> {
+        let stream = TcpStream::connect(to).context("cannot connect")?;
+        let input = BufReader::new(stream.try_clone()?);
+        Ok(Self(stream, input))
+    }
+
+    fn answer(&mut self) -> Result<Vec<Value>> {
+        let head = web::read_head(&mut self.1)?.context("no answer")?;
+        let body = web::read_body(&head, &mut self.1)?;
+        web::messages(&head, &body)
+    }
+
+    fn ask(&mut self, message: &Value, lines: &str) -> Result<()> {
+        self.0.write_all(&post(message, lines))?;
+        self.answer().map(drop)
+    }
+}
+
+/// A shell that is connected to `to` as descriptor 3 and does `script`; `$1` … are what it is to send.
+fn shell(to: SocketAddr, script: &str, parts: &[Vec<u8>]) -> Result<Child> {
+    let script = format!("exec 3<>/dev/tcp/{}/{}; {script}", to.ip(), to.port());
+    let mut command = Command::new("bash");
+    command.args(["-c", &script, "bash"]);
+    for part in parts {
+        command.arg(std::str::from_utf8(part)?);
+    }
+    command.spawn().context("cannot start bash")
+}
+
+fn of_type<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    events.iter().filter(|event| is(event, kind)).collect()
+}
+
+/// Waits for the end of a connection and gives all that is said of it.
+fn ended(agent: &Agent, connection: u64) -> Result<Vec<Value>> {
+    agent.wait_for("the end", |event| is(event, "mcp_server_exited") && event["connection"] == connection)?;
+    Ok(agent.events_of(connection))
+}
+
+#[test]
+fn a_client_that_is_killed_in_the_middle() -> Result<()> {
+    let (agent, server) = (Agent::start(&[])?, server()?);
+    let whole = post(&echo(2, "half"), SESSION);
+    let half = whole[..whole.len() - 20].to_vec();
+    // One write each, and an answer between them.
+    let script = "printf %s \"$1\" >&3; sleep 0.3; printf %s \"$2\" >&3; exec sleep 60";
+    let mut client = shell(server.address(), script, &[post(&initialize(1), ""), half])?;
+    let connection = agent.connection_of_client(client.id())?;
+    wait_until("the client is in the middle", || server.said().len() >= 2)?;
+    thread::sleep(Duration::from_millis(500));
+    client.kill()?;
+    client.wait()?;
+    let events = ended(&agent, connection)?;
+    ensure!(of_type(&events, "mcp_tool_called").is_empty(), "half a call is none: {events:#?}");
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn a_server_that_stops_in_the_middle_of_a_chunk() -> Result<()> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let to = listener.local_addr()?;
+    let serving = thread::spawn(move || -> Result<()> {
+        let (mut stream, _) = listener.accept()?;
+        let mut input = BufReader::new(stream.try_clone()?);
+        for answer in [
+            "Content-Length: 38\r\n\r\n{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}  ",
+            "Transfer-Encoding: chunked\r\n\r\nff\r\n{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"content\":[",
+        ] {
+            let head = web::read_head(&mut input)?.context("no request")?;
+            web::read_body(&head, &mut input)?;
+            write!(stream, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{answer}")?;
+        }
+        Ok(())
+    });
+    let (_directory, config) = declared(to)?;
+    let agent = Agent::start(&["--config", &config])?;
+    let mut client = Raw::connect(to)?;
+    client.ask(&initialize(1), "")?;
+    client.ask(&echo(2, "x"), "").err().context("an answer that is whole")?;
+    serving.join().ok().context("a panic")??;
+    drop(client);
+    let started = agent.wait_for("the call", |event| is(event, "mcp_tool_called"))?;
+    agent.settle();
+    let events = agent.events_of(started["connection"].as_u64().context("no connection")?);
+    ensure!(of_type(&events, "mcp_tool_result").is_empty(), "half an answer is none: {events:#?}");
+    let last = agent.stop()?;
+    ensure!(last["counters"]["http_unfinished"] == 1, "{}", last["counters"]);
+    Ok(())
+}
+
+fn declared(to: SocketAddr) -> Result<(TempDir, String)> {
+    configured(&format!("servers: [{{ id: declared, type: http, url: \"http://{to}/mcp\" }}]\n"))
+}
+
+/// How many connections follow each other.
+const SHORT: u64 = 2_000;
+
+#[test]
+fn short_connections_leave_nothing_behind() -> Result<()> {
+    let (agent, server) = (Agent::start(&[])?, server()?);
+    let tables = ["SOCKETS", "CONFIRMED", "CHANNELS"];
+    let before: Vec<usize> =
+        tables.iter().map(|name| maps::entries(agent.pid(), name)).collect::<Result<_>>()?;
+    Raw::connect(server.address())?.ask(&initialize(1), "")?;
+    for id in 0..SHORT {
+        Raw::connect(server.address())?.ask(&echo(2 + id, "short"), SESSION)?;
+    }
+    Raw::connect(server.address())?
+        .0
+        .write_all(format!("DELETE /mcp HTTP/1.1\r\n{SESSION}\r\n").as_bytes())?;
+    agent.wait_for("the last call", |event| {
+        is(event, "mcp_tool_result") && event["jsonrpc_id"] == 1 + SHORT
+    })?;
+    for (name, before) in tables.iter().zip(before) {
+        wait_until(&format!("no connection is left in {name}"), || {
+            maps::entries(agent.pid(), name).is_ok_and(|entries| entries <= before)
+        })?;
+    }
+    let events = agent.events();
+    for kind in ["mcp_tool_called", "mcp_tool_result"] {
+        ensure!(of_type(&events, kind).len() as u64 == SHORT, "{kind}: {}", of_type(&events, kind).len());
+    }
+    ensure!(of_type(&events, "mcp_server_started").len() == 1, "one session is one server");
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn an_agent_that_comes_late_says_nothing_wrong() -> Result<()> {
+    let server = server()?;
+    let mut old = Raw::connect(server.address())?;
+    old.ask(&initialize(1), "")?;
+    let (_directory, config) = declared(server.address())?;
+    let agent = Agent::start(&["--config", &config])?;
+    // A connection from before is not seen, and one of the same session from afterwards is.
+    old.ask(&echo(2, "before"), SESSION)?;
+    let mut new = Raw::connect(server.address())?;
+    new.ask(&echo(3, "after"), SESSION)?;
+    old.ask(&echo(4, "before"), SESSION)?;
+    agent.wait_for("the answer", |event| is(event, "mcp_tool_result"))?;
+    agent.settle();
+    let events = agent.events();
+    for (kind, part, expected) in
+        [("mcp_tool_called", "input", json!({"text": "after"})), ("mcp_tool_result", "status", json!("ok"))]
+    {
+        let found: Vec<_> =
+            of_type(&events, kind).iter().map(|event| json!([event["jsonrpc_id"], event[part]])).collect();
+        ensure!(found == [json!([3, expected])], "{kind}: {found:?}");
+    }
+    ensure!(of_type(&events, "mcp_server_started")[0]["server_id"] == "declared", "{events:#?}");
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn a_child_that_uses_its_parents_connection() -> Result<()> {
+    let (agent, server) = (Agent::start(&[])?, server()?);
+    let read = "read -r -d '' -t 0.5 -u 3 answer";
+    let script = format!("printf %s \"$1\" >&3; {read}; (printf %s \"$2\" >&3; {read}); true");
+    let mut client =
+        shell(server.address(), &script, &[post(&initialize(1), ""), post(&echo(2, "child"), SESSION)])?;
+    let pid = client.id();
+    client.wait()?;
+    let connection = agent.connection_of_client(pid)?;
+    let events = ended(&agent, connection)?;
+    let calls = of_type(&events, "mcp_tool_called");
+    ensure!(calls.len() == 1 && calls[0]["input"] == json!({"text": "child"}), "{events:#?}");
+    ensure!(of_type(&events, "mcp_tool_result").len() == 1, "the child read the answer: {events:#?}");
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn what_sendfile_sends_is_a_gap_and_what_follows_is_read() -> Result<()> {
+    let server = server()?;
+    let (_directory, config) = declared(server.address())?;
+    let agent = Agent::start(&["--config", &config])?;
+    let mut client = Raw::connect(server.address())?;
+    client.ask(&initialize(1), "")?;
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("body");
+    let unseen = post(&echo(2, "unseen"), SESSION);
+    let body = unseen.windows(4).position(|end| end == b"\r\n\r\n").context("no head")? + 4;
+    std::fs::write(&path, &unseen[body..])?;
+    client.0.write_all(&unseen[..body])?;
+    let (file, length) = (File::open(&path)?, unseen.len() - body);
+    // SAFETY: both are open, and there is no pointer.
+    let sent =
+        unsafe { libc::sendfile(client.0.as_raw_fd(), file.as_raw_fd(), std::ptr::null_mut(), length) };
+    ensure!(usize::try_from(sent) == Ok(length), "{sent} bytes were sent");
+    client.answer()?;
+    client.ask(&echo(3, "seen"), SESSION)?;
+    agent.wait_for("the call behind it", |event| is(event, "mcp_tool_result") && event["jsonrpc_id"] == 3)?;
+    agent.settle();
+    let events = agent.events();
+    let calls = of_type(&events, "mcp_tool_called");
+    ensure!(calls.len() == 1 && calls[0]["input"] == json!({"text": "seen"}), "{calls:?}");
+    let gaps = of_type(&events, "mcp_capture_gap");
+    let found: Vec<_> =
+        gaps.iter().map(|gap| json!([gap["direction"], gap["bytes"], gap["cause"]])).collect();
+    ensure!(found == [json!(["c2s", length, "sendfile"])], "{gaps:?}");
+    agent.stop()?;
+    Ok(())
+}
