@@ -21,6 +21,7 @@ mod learn;
 mod lines;
 mod loss;
 mod matching;
+mod mcp;
 mod network;
 mod output;
 mod process;
