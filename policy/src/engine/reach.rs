@@ -18,6 +18,8 @@ pub struct Remote {
     pub address: String,
     /// Path of its URL, without its query.
     pub path: String,
+    /// Whether it is spoken to over TLS.
+    pub tls: bool,
 }
 
 /// Where a server is.
@@ -25,6 +27,7 @@ pub struct Remote {
 pub(super) struct At {
     address: SocketAddr,
     path: String,
+    tls: bool,
     pub(super) kind: ServerType,
 }
 
@@ -37,7 +40,8 @@ impl At {
 
     /// As a URL.
     pub(super) fn url(&self) -> String {
-        format!("http://{}{}", self.address, self.path)
+        let scheme = if self.tls { "https" } else { "http" };
+        format!("{scheme}://{}{}", self.address, self.path)
     }
 
     /// Memory that it takes beside itself.
@@ -53,12 +57,14 @@ impl Engine {
         if !self.known(id, time, out) || !self.assign(id, reached.client.uid, time, out) {
             return;
         }
-        let declared = self.declared_at(&reached).cloned();
+        let declared = self.declared_at(&reached);
+        let (declared, tls) =
+            (declared.map(|remote| remote.id.clone()), declared.is_some_and(|remote| remote.tls));
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.since = connection.since.min(time);
         connection.declared = declared;
         connection.client = Some(reached.client);
-        connection.at = Some(At { address: reached.address, path: reached.path, kind: reached.kind });
+        connection.at = Some(At { address: reached.address, path: reached.path, tls, kind: reached.kind });
         // A server may be the client of another: what goes through both is one.
         self.find_outer(id);
     }
@@ -96,7 +102,7 @@ impl Engine {
             out.push(Output::Event(Event {
                 timestamp: reached.time,
                 session_id: Some(self.session_of_client(client)),
-                server_id: Some(server.clone()),
+                server_id: Some(server.id.clone()),
                 server_type: Some(reached.kind),
                 via: Vec::new(),
                 connection: None,
@@ -106,7 +112,7 @@ impl Engine {
     }
 
     /// The declared server that is meant: where several are at one address, the path tells.
-    fn declared_at(&self, reached: &Reached) -> Option<&ServerId> {
+    fn declared_at(&self, reached: &Reached) -> Option<&Remote> {
         let id = reached.declared.as_ref()?;
         let Some(known) = self.config.remote.iter().find(|remote| remote.id == *id) else { return None };
         let neighbours: Vec<_> =
@@ -114,6 +120,6 @@ impl Engine {
         let named =
             |remote: &&&Remote| remote.path.trim_end_matches('/') == reached.path.trim_end_matches('/');
         let meant = neighbours.iter().find(named).copied();
-        meant.or((neighbours.len() == 1).then_some(known)).map(|remote| &remote.id)
+        meant.or((neighbours.len() == 1).then_some(known))
     }
 }
