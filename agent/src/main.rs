@@ -19,6 +19,7 @@ mod instance;
 mod kernel;
 mod learn;
 mod lines;
+mod listing;
 mod loss;
 mod matching;
 mod mcp;
