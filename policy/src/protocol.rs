@@ -16,6 +16,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
+use smallvec::{SmallVec, smallvec};
 
 pub use method::Method;
 pub(crate) use value::{Key, members_once, mend_surrogates};
@@ -44,7 +45,7 @@ pub enum ProtocolError {
 #[derive(Debug)]
 pub struct Parsed<'a> {
     /// Its messages, in order; one unless it is a batch.
-    pub messages: Vec<Message<'a>>,
+    pub messages: SmallVec<[Message<'a>; 1]>,
     /// Whether it is a batch.
     pub batch: bool,
     /// Whether it was not UTF-8 and was read with replacement characters.
@@ -224,7 +225,7 @@ fn parse_text(text: &str) -> Result<Parsed<'_>, ProtocolError> {
         items.into_iter().map(|item| message(serde_json::from_str(item.get()).ok(), item.get())).collect()
     } else {
         let envelope = serde_json::from_str(text).map_err(failed)?;
-        vec![message(Some(envelope), text)]
+        smallvec![message(Some(envelope), text)]
     };
     Ok(Parsed { messages, batch, lossy: false, repaired: false })
 }

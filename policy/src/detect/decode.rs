@@ -6,8 +6,9 @@ use std::sync::LazyLock;
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use memchr::memchr3;
 
-use super::finder::Finder;
+use super::finder::{Finder, is_word, position};
 use super::fold::invisible;
 use super::probe::Work;
 use super::rules::Structure;
@@ -16,6 +17,10 @@ use crate::event::Form;
 
 /// Shortest run of base64 or hexadecimal digits that is tried. Bytes.
 const MIN_RUN: usize = 24;
+/// How far from each other the places are at which it is looked for, and how many bytes there: every such run has one
+/// of those places in it, with as many bytes behind it. Bytes.
+const RUN_STEP: usize = 8;
+const RUN_WINDOW: usize = MIN_RUN - RUN_STEP;
 /// Most bytes of one run that are decoded; the rest of a longer one is data, not text.
 const MAX_RUN: usize = 64 << 10;
 /// Most text that is read in another alphabet or spelling. Bytes.
@@ -41,7 +46,7 @@ const TELLING: &[&str] = &[
 
 /// A way to spell a text that leaves its words recognisable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Spelling {
+pub(super) enum Spelling {
     Rot13,
     Leetspeak,
     Spaced,
@@ -49,12 +54,29 @@ enum Spelling {
     Escapes,
 }
 
-struct Signs {
-    finder: Finder,
-    spellings: Vec<Spelling>,
+/// How many signs of each spelling a text shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Signs([u8; 5]);
+
+impl Signs {
+    /// Those of `text`.
+    pub(super) fn of(text: &str) -> Self {
+        static FINDER: LazyLock<Finder> =
+            LazyLock::new(|| Finder::new(SIGNS.iter().map(|(text, _)| text.as_str())));
+        let mut signs = Self::default();
+        FINDER.find(text.as_bytes(), 0..text.len(), |sign, _| signs.count(SIGNS[sign].1));
+        signs
+    }
+
+    /// One more of this spelling.
+    pub(super) fn count(&mut self, spelling: Spelling) {
+        let count = &mut self.0[spelling as usize];
+        *count = count.saturating_add(1);
+    }
 }
 
-static SIGNS: LazyLock<Signs> = LazyLock::new(|| {
+/// What shows that a text is spelt otherwise, and how.
+pub(super) static SIGNS: LazyLock<Vec<(String, Spelling)>> = LazyLock::new(|| {
     let mut signs: Vec<(String, Spelling)> = Vec::new();
     for word in TELLING {
         signs.push((word.chars().map(rot13).collect(), Spelling::Rot13));
@@ -70,22 +92,15 @@ static SIGNS: LazyLock<Signs> = LazyLock::new(|| {
     for escape in ["%20", "&#", "&lt;", "\\u00", "\\x", "\\n"] {
         signs.push((escape.to_owned(), Spelling::Escapes));
     }
-    let finder = Finder::new(signs.iter().map(|(text, _)| text.as_str()));
-    Signs { finder, spellings: signs.into_iter().map(|(_, spelling)| spelling).collect() }
+    signs
 });
 
-/// The text in every other spelling that it shows signs of.
-pub(super) fn respelt<'a>(view: &View<'a>) -> Vec<View<'a>> {
-    let signs = &*SIGNS;
+/// The text in every other spelling that it shows `signs` of.
+pub(super) fn respelt<'a>(view: &View<'a>, signs: Signs) -> Vec<View<'a>> {
     let text: &str = &view.text;
-    let mut seen = [0_u8; 5];
     if text.len() > MAX_RESPELT {
         return Vec::new();
     }
-    signs.finder.find(text.as_bytes(), 0..text.len(), |sign, _| {
-        let count = &mut seen[signs.spellings[sign] as usize];
-        *count = count.saturating_add(1);
-    });
     let all = [
         // One word may be an accident, two are a message.
         (Spelling::Rot13, 2, Form::Rot13),
@@ -95,7 +110,7 @@ pub(super) fn respelt<'a>(view: &View<'a>) -> Vec<View<'a>> {
         (Spelling::Escapes, 1, Form::Escapes),
     ];
     all.into_iter()
-        .filter(|(spelling, least, _)| seen[*spelling as usize] >= *least)
+        .filter(|(spelling, least, _)| signs.0[*spelling as usize] >= *least)
         .filter_map(|(spelling, _, form)| {
             if spelling == Spelling::Reversed {
                 return Some(View::decoded(text.chars().rev().collect(), form, view.original(0..text.len())));
@@ -193,7 +208,7 @@ fn unescape(text: &str) -> Mapped {
     let mut mapped = Mapped::with_capacity(text.len());
     let mut at = 0;
     while at < text.len() {
-        let plain = text[at..].find(['%', '&', '\\']).unwrap_or(text.len() - at);
+        let plain = memchr3(b'%', b'&', b'\\', &text.as_bytes()[at..]).unwrap_or(text.len() - at);
         if plain > 0 {
             mapped.push_str(&text[at..at + plain], at);
             at += plain;
@@ -201,7 +216,7 @@ fn unescape(text: &str) -> Mapped {
         }
         match escape(&text[at..]) {
             Some((c, length)) => {
-                mapped.push(c, at);
+                mapped.replace([c], at);
                 at += length;
             }
             None => {
@@ -253,8 +268,9 @@ pub(super) struct Run {
     pub(super) view: View<'static>,
 }
 
-/// What is hidden in runs of characters that stand for bytes or letters: invisible ones, base64, hexadecimal.
-pub(super) fn runs(view: &View<'_>, work: &mut Work) -> Vec<Run> {
+/// What is hidden in runs of characters that stand for bytes or letters: base64, hexadecimal, and invisible ones where
+/// there are `invisible` characters at all.
+pub(super) fn runs(view: &View<'_>, invisible: bool, work: &mut Work) -> Vec<Run> {
     let mut found = Vec::new();
     let text: &str = &view.text;
     let mut take = |decoded: Option<String>, form, range: Range<usize>| {
@@ -276,7 +292,7 @@ pub(super) fn runs(view: &View<'_>, work: &mut Work) -> Vec<Run> {
             take(from_base64(run).and_then(prose), Form::Base64, range);
         }
     }
-    if !text.is_ascii() {
+    if invisible {
         for (range, kind) in hidden_runs(text) {
             let hidden = text[range.clone()].chars();
             match kind {
@@ -296,36 +312,22 @@ pub(super) fn runs(view: &View<'_>, work: &mut Work) -> Vec<Run> {
     found
 }
 
-/// Runs of [`MIN_RUN`] or more base64 digits (which the hexadecimal ones are among). Looks at every
-/// [`MIN_RUN`]th byte only.
+/// Runs of [`MIN_RUN`] or more base64 digits (which the hexadecimal ones are among).
 fn tokens(text: &[u8]) -> impl Iterator<Item = Range<usize>> + '_ {
-    const DIGITS: [bool; 256] = {
-        let (mut digits, mut byte) = ([false; 256], 0_u8);
-        while byte < 0x80 {
-            digits[byte as usize] = byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_');
-            byte += 1;
-        }
-        digits
-    };
-    let digit = |byte: &u8| DIGITS[usize::from(*byte)];
-    let all = move |bytes: &[u8]| bytes.iter().fold(true, |all, byte| all & digit(byte));
-    let (mut at, mut done) = (MIN_RUN - 1, 0);
+    // Of a `matches!` the compiler makes a table, and no instructions on sixteen bytes.
+    let digit = |&byte: &u8| is_word(byte) | (byte == b'+') | (byte == b'/') | (byte == b'-');
+    let mut at = 0;
     std::iter::from_fn(move || {
-        while let Some(byte) = text.get(at) {
-            // Half of a run is before its byte here, or behind it.
-            let long = || {
-                text.get(at..at + MIN_RUN / 2).is_some_and(all)
-                    || at.checked_sub(MIN_RUN / 2).is_some_and(|from| all(&text[from..at]))
-            };
-            if !digit(byte) || !long() {
-                at += MIN_RUN;
+        while let Some(window) = text[at.min(text.len())..].first_chunk::<RUN_WINDOW>() {
+            // A loop over an array that the compiler makes instructions on sixteen bytes of.
+            if !window.iter().fold(true, |all, byte| all & digit(byte)) {
+                at += RUN_STEP;
                 continue;
             }
-            let before = text[done..at].iter().rev().take_while(|byte| digit(byte)).count();
-            let after = text[at..].iter().take_while(|byte| digit(byte)).count();
+            let before = text[..at].iter().rev().take_while(|byte| digit(byte)).count();
+            let after = position(&text[at..], |byte| !digit(&byte)).unwrap_or(text.len() - at);
             let range = at - before..at + after;
-            done = range.end;
-            at = range.end + MIN_RUN - 1;
+            at = range.end;
             if range.len() >= MIN_RUN {
                 return Some(range);
             }
@@ -425,8 +427,10 @@ mod tests {
         ];
         for (text, expected) in cases {
             let view = View::raw(text);
-            let found: Vec<(String, Form)> =
-                respelt(&view).into_iter().map(|view| (view.text.into_owned(), view.form)).collect();
+            let found: Vec<(String, Form)> = respelt(&view, Signs::of(text))
+                .into_iter()
+                .map(|view| (view.text.into_owned(), view.form))
+                .collect();
             let expected: Vec<(String, Form)> =
                 expected.iter().map(|(text, form)| ((*text).to_owned(), *form)).collect();
             assert_eq!(found, expected, "{text}");
@@ -444,7 +448,7 @@ mod tests {
             ("dGhlcXVpY2ticm93bmZveGp1bXBz", &[]),
         ];
         for (text, expected) in cases {
-            let found: Vec<String> = runs(&View::raw(text), &mut Work::default())
+            let found: Vec<String> = runs(&View::raw(text), false, &mut Work::default())
                 .into_iter()
                 .map(|run| run.view.text.into_owned())
                 .collect();
@@ -472,7 +476,7 @@ mod tests {
     fn decoding_has_a_budget() {
         let mut work = Work::default();
         work.decoded = 10;
-        assert!(runs(&View::raw("dGhlIHF1aWNrIGJyb3duIGZveCBqdW1wcw=="), &mut work).is_empty());
+        assert!(runs(&View::raw("dGhlIHF1aWNrIGJyb3duIGZveCBqdW1wcw=="), false, &mut work).is_empty());
         assert!(work.exceeded);
     }
 }

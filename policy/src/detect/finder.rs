@@ -14,12 +14,14 @@ const ANSWERS: usize = 1 << 16;
 const BUCKETS: usize = 1 << 12;
 /// How many bytes are looked at together: one bit of a number each.
 const BLOCK: usize = 64;
+/// How many bytes of a word are compared at once.
+const FIRST: usize = 8;
 
 /// Words to look for.
 #[derive(Debug)]
 pub(super) struct Finder {
     /// Whether a word may begin with three bytes of that hash.
-    begin: Vec<bool>,
+    begin: Answers,
     long: Heads<4>,
     three: Heads<3>,
     short: Heads<2>,
@@ -29,7 +31,7 @@ pub(super) struct Finder {
 #[derive(Debug)]
 struct Heads<const HEAD: usize> {
     /// Whether a word may begin with bytes of that hash.
-    begin: Vec<bool>,
+    begin: Answers,
     /// Where the list of each bucket begins in `words`, and behind the last one its end.
     buckets: Vec<u32>,
     words: Vec<Word>,
@@ -45,14 +47,28 @@ struct Word {
     text: Box<[u8]>,
 }
 
+/// Answers to yes-or-no questions by hash: one bit each, so that they stay in the cache nearest to the processor.
+#[derive(Debug)]
+struct Answers(Box<[u64; ANSWERS / 64]>);
+
+impl Answers {
+    fn of(hashes: impl Iterator<Item = usize>) -> Self {
+        let mut bits = Box::new([0; ANSWERS / 64]);
+        hashes.for_each(|hash| bits[hash / 64 % bits.len()] |= 1 << (hash % 64));
+        Self(bits)
+    }
+
+    #[inline]
+    fn say(&self, hash: usize) -> bool {
+        self.0[hash / 64 % self.0.len()] >> (hash % 64) & 1 == 1
+    }
+}
+
 impl Finder {
     /// Looks for these, in any case. None may be empty.
     pub(super) fn new<'w>(words: impl IntoIterator<Item = &'w str>) -> Self {
         let words: Vec<Word> = words.into_iter().zip(0..).map(Word::new).collect();
-        let mut begin = vec![false; ANSWERS];
-        for word in &words {
-            word.hashes::<3>().for_each(|hash| begin[hash] = true);
-        }
+        let begin = Answers::of(words.iter().flat_map(Word::hashes::<3>));
         let (long, rest): (_, Vec<Word>) = words.into_iter().partition(|word| word.text.len() >= 4);
         let (three, short) = rest.into_iter().partition(|word| word.text.len() == 3);
         Self { begin, long: Heads::new(long), three: Heads::new(three), short: Heads::new(short) }
@@ -63,35 +79,36 @@ impl Finder {
         let mut inside = range.start.checked_sub(1).is_some_and(|before| is_word(text[before]));
         let mut places = [0; BLOCK];
         for from in range.clone().step_by(BLOCK) {
-            let to = range.end.min(from + BLOCK);
-            let (mut begins, last) = match text[from..to].first_chunk() {
-                Some(block) => beginnings(block, inside),
+            let padded;
+            let block = match text[from..].first_chunk() {
+                Some(block) => block,
                 None => {
-                    let mut block = [0; BLOCK];
-                    block[..to - from].copy_from_slice(&text[from..to]);
-                    beginnings(&block, inside)
+                    padded = zero_padded(&text[from..]);
+                    &padded
                 }
             };
+            let (begins, last) = beginnings(block, inside);
             inside = last;
+            let mut begins = begins & u64::MAX >> BLOCK.saturating_sub(range.end - from);
             // No branch on what is seldom and cannot be foreseen: all places are written, and most of them over.
             let mut count = 0;
             while begins != 0 {
-                let place = from + begins.trailing_zeros() as usize;
+                let at = begins.trailing_zeros() as usize;
                 begins &= begins - 1;
-                places[count] = place;
-                count += usize::from(self.begin[hash::<3>(eight(text, place))]);
+                places[count] = at;
+                count += usize::from(self.begin.say(hash::<3>(first(block, at))));
             }
             let mut left = 0;
             for index in 0..count {
-                let place = places[index];
-                places[left] = place;
-                left += usize::from(self.may_be(eight(text, place)));
+                let at = places[index];
+                places[left] = at;
+                left += usize::from(self.may_be(first(block, at)));
             }
-            for &place in &places[..left] {
-                let first = eight(text, place);
-                self.short.at(first, text, place, &mut found);
-                self.three.at(first, text, place, &mut found);
-                self.long.at(first, text, place, &mut found);
+            for &at in &places[..left] {
+                let first = first(block, at);
+                self.short.at(first, text, from + at, &mut found);
+                self.three.at(first, text, from + at, &mut found);
+                self.long.at(first, text, from + at, &mut found);
             }
         }
     }
@@ -105,14 +122,10 @@ impl Finder {
 
 impl<const HEAD: usize> Heads<HEAD> {
     fn new(words: Vec<Word>) -> Self {
-        let mut begin = vec![false; ANSWERS];
+        let begin = Answers::of(words.iter().flat_map(Word::hashes::<HEAD>));
         let mut places: Vec<(usize, Word)> = Vec::new();
         for word in words {
-            let mut buckets = BTreeSet::new();
-            for hash in word.hashes::<HEAD>() {
-                begin[hash] = true;
-                buckets.insert(hash % BUCKETS);
-            }
+            let buckets: BTreeSet<usize> = word.hashes::<HEAD>().map(|hash| hash % BUCKETS).collect();
             places.extend(buckets.into_iter().map(|bucket| (bucket, word.clone())));
         }
         places.sort_by_key(|(bucket, word)| (*bucket, word.number));
@@ -124,7 +137,7 @@ impl<const HEAD: usize> Heads<HEAD> {
     /// Whether a word may begin with the first bytes of these.
     #[inline]
     fn may_be(&self, first: u64) -> bool {
-        self.begin[hash::<HEAD>(first)]
+        self.begin.say(hash::<HEAD>(first))
     }
 
     #[inline]
@@ -145,7 +158,7 @@ impl Word {
     fn new((text, number): (&str, u32)) -> Self {
         let text: Box<[u8]> = text.to_ascii_lowercase().into_bytes().into();
         let of = |byte: fn(u8) -> u8| {
-            let mut eight = [0; 8];
+            let mut eight = [0; FIRST];
             eight.iter_mut().zip(&text).for_each(|(to, from)| *to = byte(*from));
             u64::from_le_bytes(eight)
         };
@@ -173,26 +186,26 @@ impl Word {
     }
 }
 
-/// Eight bytes from `at` on, zeros behind the end.
+/// The first bytes of what begins at `at`.
 #[inline]
-fn eight(text: &[u8], at: usize) -> u64 {
-    match text.get(at..at + 8).and_then(|bytes| bytes.first_chunk()) {
-        Some(bytes) => u64::from_le_bytes(*bytes),
-        None => {
-            let mut bytes = [0; 8];
-            text[at..].iter().zip(&mut bytes).for_each(|(from, to)| *to = *from);
-            u64::from_le_bytes(bytes)
-        }
-    }
+fn first(block: &[u8; BLOCK + FIRST], at: usize) -> u64 {
+    block.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+/// The last bytes of a text, and zeros behind its end.
+fn zero_padded(bytes: &[u8]) -> [u8; BLOCK + FIRST] {
+    let mut padded = [0; BLOCK + FIRST];
+    bytes.iter().zip(&mut padded).for_each(|(from, to)| *to = *from);
+    padded
 }
 
 /// Of these bytes those, as bits, where a word or a sign begins, and whether the last one is part of a word. `inside`
 /// says so of the byte before them.
 #[inline]
-fn beginnings(bytes: &[u8; BLOCK], inside: bool) -> (u64, bool) {
+fn beginnings(block: &[u8; BLOCK + FIRST], inside: bool) -> (u64, bool) {
     // Loops over arrays that the compiler makes instructions on sixteen bytes or more of.
     let (mut words, mut others) = ([0; BLOCK], [0; BLOCK]);
-    for (index, &byte) in bytes.iter().enumerate() {
+    for (index, &byte) in block[..BLOCK].iter().enumerate() {
         let word = is_word(byte);
         words[index] = u8::from(word);
         // From 0xc0 on: the first byte of a character.
@@ -219,8 +232,17 @@ fn hash<const HEAD: usize>(first: u64) -> usize {
     (head.wrapping_mul(0x9e37_79b1) >> 16) as usize
 }
 
+/// Where the first byte is that `is` holds for, where most are none: whole blocks are passed over.
+#[inline]
+pub(super) fn position(bytes: &[u8], is: impl Fn(u8) -> bool) -> Option<usize> {
+    let (blocks, _) = bytes.as_chunks::<BLOCK>();
+    let none = |block: &&[u8; BLOCK]| !block.iter().fold(false, |any, &byte| any | is(byte));
+    let from = blocks.iter().take_while(none).count() * BLOCK;
+    Some(from + bytes[from..].iter().position(|&byte| is(byte))?)
+}
+
 /// Whether a byte is part of a word, as `\b` sees it.
-fn is_word(byte: u8) -> bool {
+pub(super) fn is_word(byte: u8) -> bool {
     (byte | 0x20).is_ascii_lowercase() | byte.is_ascii_digit() | (byte == b'_')
 }
 
@@ -253,19 +275,29 @@ mod tests {
     }
 
     #[test]
+    fn no_byte_is_passed_over() {
+        for length in [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK] {
+            for at in 0..=length {
+                let bytes = [vec![0; at], vec![1; length - at]].concat();
+                assert_eq!(position(&bytes, |byte| byte == 1), (at < length).then_some(at));
+            }
+        }
+    }
+
+    #[test]
     fn beginnings_are_those_of_single_bytes() {
         for pair in 0..=u16::MAX {
             let [before, byte] = pair.to_be_bytes();
             let expected =
                 if is_word(byte) { !is_word(before) } else { byte.is_ascii_punctuation() || byte >= 0xc0 };
             for at in [1, 7, 8, 31, BLOCK - 1] {
-                let mut bytes = [0; BLOCK];
+                let mut bytes = [0; BLOCK + FIRST];
                 (bytes[at - 1], bytes[at]) = (before, byte);
                 let (begins, last) = beginnings(&bytes, false);
                 assert_eq!(begins >> at & 1 == 1, expected, "{before:#x} {byte:#x} at {at}");
                 assert_eq!(last, at == BLOCK - 1 && is_word(byte));
             }
-            let mut bytes = [0; BLOCK];
+            let mut bytes = [0; BLOCK + FIRST];
             bytes[0] = byte;
             let (begins, _) = beginnings(&bytes, is_word(before));
             assert_eq!(begins & 1 == 1, expected, "{before:#x} {byte:#x}");

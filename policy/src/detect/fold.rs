@@ -12,6 +12,7 @@ use std::sync::LazyLock;
 
 use unicode_normalization::UnicodeNormalization as _;
 
+use super::finder::position;
 use super::rules::Structure;
 use super::view::{Mapped, View};
 use crate::event::Form;
@@ -31,45 +32,19 @@ pub(super) struct Mark {
 const MAX_MARKS: usize = 256;
 /// How far a word is looked at to find out in which script it is written. Characters.
 const WORD_CHARS: usize = 32;
-/// How far from a change a match with it may begin or end, and others be that are in one window with that. Bytes.
-pub(super) const NEAR_BYTES: usize = 1_500;
 /// Letters in styled form (mathematical, circled, full width) from which on they count as dressed up.
 const STYLED_LETTERS: usize = 4;
 
-/// The normal form of a text, where that is another one.
-pub(super) struct Normal<'a> {
-    /// The form.
-    pub(super) view: View<'a>,
-    /// Where it differs, in the form's bytes, ascending; what is within [`NEAR_BYTES`] of each other is one range.
-    pub(super) changed: Vec<Range<usize>>,
-}
-
-impl Normal<'_> {
-    /// Where something may be found that is not in the text itself.
-    pub(super) fn near(&self) -> Vec<Range<usize>> {
-        let mut near: Vec<Range<usize>> = Vec::new();
-        for changed in &self.changed {
-            let end = (changed.end + NEAR_BYTES).min(self.view.text.len());
-            match near.last_mut() {
-                Some(last) if changed.start <= last.end + NEAR_BYTES => last.end = end,
-                _ => near.push(changed.start.saturating_sub(NEAR_BYTES)..end),
-            }
-        }
-        near
-    }
-}
-
 /// The normal form of `view`, and what was found on the way. `None` where it is the same text.
-pub(super) fn fold<'a>(view: &View<'a>) -> (Option<Normal<'a>>, Vec<Mark>) {
+pub(super) fn fold<'a>(view: &View<'a>) -> (Option<View<'a>>, Vec<Mark>) {
     let text: &str = &view.text;
-    if !text.bytes().fold(false, |found, byte| found | is_special(byte)) {
+    if position(text.as_bytes(), is_special).is_none() {
         return (None, Vec::new());
     }
     let mut folder = Folder {
         text,
         out: Mapped::default(),
         taken: 0,
-        changed: Vec::new(),
         marks: Vec::new(),
         styled: 0,
         foreign: None,
@@ -79,17 +54,17 @@ pub(super) fn fold<'a>(view: &View<'a>) -> (Option<Normal<'a>>, Vec<Mark>) {
     if folder.styled < STYLED_LETTERS {
         folder.marks.retain(|mark| mark.kind != Structure::StyledLetters);
     }
-    let Folder { out, marks, changed, .. } = folder;
-    let normal = (!changed.is_empty()).then(|| {
+    let Folder { out, marks, .. } = folder;
+    let normal = out.is_changed().then(|| {
         let form = if view.form == Form::Raw { Form::Normal } else { view.form };
-        Normal { view: view.derive(out, form), changed }
+        view.derive(out, form)
     });
     (normal, marks)
 }
 
 /// The normal form of a text by itself, where the way back is not needed.
 pub(crate) fn folded(text: &str) -> Cow<'_, str> {
-    fold(&View::raw(text)).0.map_or(Cow::Borrowed(text), |normal| Cow::Owned(normal.view.text.into_owned()))
+    fold(&View::raw(text)).0.map_or(Cow::Borrowed(text), |normal| Cow::Owned(normal.text.into_owned()))
 }
 
 /// Whether a byte begins something that the normal form may change.
@@ -102,7 +77,6 @@ struct Folder<'t> {
     /// The form of the text up to `taken`.
     out: Mapped,
     taken: usize,
-    changed: Vec<Range<usize>>,
     marks: Vec<Mark>,
     styled: usize,
     /// Whether the text has words of another script, once that was asked.
@@ -115,10 +89,13 @@ impl Folder<'_> {
     fn run(&mut self) {
         let bytes = self.text.as_bytes();
         let mut at = 0;
-        while let Some(plain) = bytes[at..].iter().position(|&byte| is_special(byte)) {
-            at = self.special(at + plain);
+        while let Some(plain) = position(&bytes[at..], is_special) {
+            at += plain;
+            while bytes.get(at).is_some_and(|&byte| is_special(byte)) {
+                at = self.special(at);
+            }
         }
-        if !self.changed.is_empty() {
+        if self.out.is_changed() {
             self.take(bytes.len());
         }
     }
@@ -183,14 +160,8 @@ impl Folder<'_> {
     /// Takes `with` in place of `range`.
     fn replace(&mut self, range: Range<usize>, with: impl Iterator<Item = char>) {
         self.take(range.start);
-        let here = self.out.text.len();
-        with.for_each(|character| self.out.push(character, range.start));
+        self.out.replace(with, range.start);
         self.taken = range.end;
-        let end = self.out.text.len();
-        match self.changed.last_mut() {
-            Some(last) if here <= last.end + NEAR_BYTES => last.end = end,
-            _ => self.changed.push(here..end),
-        }
     }
 
     /// In which letters the word around the character at `at` is written.
@@ -450,7 +421,7 @@ mod tests {
         for (text, normal, kinds) in cases {
             let view = View::raw(text);
             let (folded, marks) = fold(&view);
-            let folded = folded.map_or_else(|| (*text).to_owned(), |normal| normal.view.text.into_owned());
+            let folded = folded.map_or_else(|| (*text).to_owned(), |normal| normal.text.into_owned());
             let found: Vec<Structure> = marks.iter().map(|mark| mark.kind).collect();
             assert_eq!((folded.as_str(), found.as_slice()), (*normal, *kinds), "{text:?}");
         }

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use super::decode::{Signs, Spelling};
 use super::finder::Finder;
 use super::pattern::{Pattern, Slot, Word};
 use super::probe::AFTER_GAP_BYTES;
@@ -34,6 +35,8 @@ type Class = u16;
 /// The classes that a word is in.
 #[derive(Debug, Default)]
 struct Membership {
+    /// What it is a sign of.
+    sign: Option<Spelling>,
     always: Vec<Class>,
     /// Those that it is in where a certain word follows, by that, which is in small letters.
     before: Vec<(Box<[u8]>, Vec<Class>)>,
@@ -79,8 +82,11 @@ pub(super) struct Places {
 }
 
 impl Index {
-    /// Indexes what these need. The numbers of those of which no word is known come with it.
-    pub(super) fn new<'p>(patterns: impl Iterator<Item = &'p Pattern>) -> Result<(Self, Vec<u16>), String> {
+    /// Indexes what these need, and signs of other spellings. The numbers of those of which no word is known come with it.
+    pub(super) fn new<'p>(
+        patterns: impl Iterator<Item = &'p Pattern>,
+        signs: &'p [(String, Spelling)],
+    ) -> Result<(Self, Vec<u16>), String> {
         let (mut wordless, mut sequences) = (Vec::new(), Vec::new());
         let mut classes: BTreeMap<&[Word], Class> = BTreeMap::new();
         for (number, pattern) in patterns.enumerate() {
@@ -118,6 +124,9 @@ impl Index {
         for ((word, previous), classes) in behind {
             members.entry(word).or_default().behind.push((previous.as_bytes().into(), classes));
         }
+        for (sign, spelling) in signs {
+            members.entry(sign).or_default().sign = Some(*spelling);
+        }
         let reach = |sequence: &Sequence| sequence.slots.iter().skip(1).map(|slot| slot.1).sum();
         let reach = sequences.iter().map(|(_, sequence)| reach(sequence)).max().unwrap_or(0);
         let mut rarest: Vec<Vec<Sequence>> = Vec::new();
@@ -129,12 +138,14 @@ impl Index {
         Ok((Self { finder, members: members.into_values().collect(), rarest, reach }, wordless))
     }
 
-    /// Appends where patterns may match whose words all stand in `range`; one place may come several times.
+    /// Appends where patterns may match whose words all stand in `range`; one place may come several times. Counts the
+    /// signs that begin there.
     pub(super) fn regions(
         &self,
         text: &[u8],
         range: Range<usize>,
         places: &mut Places,
+        signs: &mut Signs,
         regions: &mut Vec<Region>,
     ) {
         let mut cursors = std::mem::take(&mut places.cursors);
@@ -145,7 +156,11 @@ impl Index {
             let chunk = from.saturating_sub(self.reach).max(range.start)..to;
             let base = chunk.start;
             self.finder.find(text, chunk, |word, place| {
-                self.members[word].enter(text, base, place, &mut places.entries);
+                let member = &self.members[word];
+                if let Some(spelling) = member.sign.filter(|_| place.start >= from) {
+                    signs.count(spelling);
+                }
+                member.enter(text, base, place, &mut places.entries);
             });
             if !places.entries.is_empty() {
                 places.sort(self.rarest.len());
@@ -349,6 +364,7 @@ fn next_word(text: &[u8], end: usize) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::decode::SIGNS;
     use super::super::pattern::compile;
     use super::*;
 
@@ -356,10 +372,10 @@ mod tests {
 
     fn regions(text: &str, range: Range<usize>) -> Vec<Region> {
         let patterns = PATTERNS.map(|source| compile(source).unwrap());
-        let (index, wordless) = Index::new(patterns.iter()).unwrap();
+        let (index, wordless) = Index::new(patterns.iter(), &[]).unwrap();
         assert_eq!(wordless, [2]);
         let mut regions = Vec::new();
-        index.regions(text.as_bytes(), range, &mut Places::default(), &mut regions);
+        index.regions(text.as_bytes(), range, &mut Places::default(), &mut Signs::default(), &mut regions);
         regions
     }
 
@@ -399,6 +415,21 @@ mod tests {
             let whole = |region: &Region| region.start <= start && region.end >= start + order.len();
             assert!(!found.is_empty() && found.iter().all(whole), "{start} {found:?}");
             assert_eq!(regions(&text, start + 1..text.len()), []);
+        }
+    }
+
+    /// Chunks overlap, and each sign counts once.
+    #[test]
+    fn signs_are_those_of_a_pass_of_their_own() {
+        let patterns = PATTERNS.map(|source| compile(source).unwrap());
+        let (index, _) = Index::new(patterns.iter(), &SIGNS).unwrap();
+        for start in CHUNK_BYTES - 40..CHUNK_BYTES + 10 {
+            let text = format!("{} Vtaber%20 &#105; {}", "-".repeat(start), "and so on ".repeat(10));
+            let mut signs = Signs::default();
+            let (mut places, mut regions) = (Places::default(), Vec::new());
+            index.regions(text.as_bytes(), 0..text.len(), &mut places, &mut signs, &mut regions);
+            assert_eq!(signs, Signs::of(&text), "{start}");
+            assert_ne!(signs, Signs::default());
         }
     }
 

@@ -129,7 +129,12 @@ impl Inspector {
         let mut queue = vec![(first, 0)];
         while let Some((view, depth)) = queue.pop() {
             let (normal, marks) = fold(&view);
-            let found = if depth < MAX_DEPTH { decode::runs(&view, &mut self.work) } else { Vec::new() };
+            let found = if depth < MAX_DEPTH {
+                // The normal form leaves invisible characters out.
+                decode::runs(&view, normal.is_some(), &mut self.work)
+            } else {
+                Vec::new()
+            };
             let mut hits = Vec::new();
             let mark = |hits: &mut Vec<Hit>, kind, range: Range<usize>| {
                 hits.extend(matcher.structure(kind).map(|rule| Hit {
@@ -149,9 +154,10 @@ impl Inspector {
             if let Some(tools) = tools {
                 tools.commanded(&view.text).for_each(|range| mark(&mut hits, Structure::SessionTool, range));
             }
-            self.scan(matcher, &view, &view.whole(), hits, &mut drafts);
+            self.work.signs = decode::Signs::default();
+            self.scan(matcher, &view, &view.fresh(), hits, &mut drafts);
             if let Some(normal) = &normal {
-                self.scan(matcher, &normal.view, &normal.near(), Vec::new(), &mut drafts);
+                self.scan(matcher, normal, &normal.fresh(), Vec::new(), &mut drafts);
             }
             // What was spelt otherwise is spelt so once.
             let respelt = matches!(
@@ -159,8 +165,9 @@ impl Inspector {
                 Form::Spaced | Form::Leetspeak | Form::Rot13 | Form::Escapes | Form::Reversed
             );
             if depth < MAX_DEPTH && !respelt {
-                let plain = normal.as_ref().map_or(&view, |normal| &normal.view);
-                queue.extend(decode::respelt(plain).into_iter().map(|view| (view, depth + 1)));
+                let plain = normal.as_ref().unwrap_or(&view);
+                let respelt = decode::respelt(plain, self.work.signs);
+                queue.extend(respelt.into_iter().map(|view| (view, depth + 1)));
             }
             queue.extend(found.into_iter().map(|run| (run.view, depth + 1)));
         }
@@ -304,9 +311,9 @@ impl Signs {
         });
         let (view, mut work) = (View::raw(json), Work::default());
         !found
-            && decode::runs(&view, &mut work).is_empty()
+            && decode::runs(&view, false, &mut work).is_empty()
             && !work.exceeded
-            && decode::respelt(&view).is_empty()
+            && decode::respelt(&view, decode::Signs::of(json)).is_empty()
     }
 
     /// Whether no string of a JSON text without escapes is matched by a pattern that needs no word, and there are few
@@ -371,7 +378,7 @@ impl Joined {
         let mut view = View::raw(&self.text);
         view.form = Form::Joined;
         let (normal, _) = fold(&view);
-        let view = normal.map_or(view, |normal| normal.view);
+        let view = normal.unwrap_or(view);
         inspector.scan(matcher, &view, &view.whole(), Vec::new(), &mut drafts);
         drafts.retain(|draft| {
             let id = &matcher.probes[usize::from(draft.rule)].rule.id;

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::decode::{SIGNS, Signs, Spelling};
 use super::index::{Index, Places, Region};
 use super::pattern::Pattern;
 use super::rules::{Rule, Scope, Structure};
@@ -55,6 +56,8 @@ pub(super) struct Work {
     pub(super) decoded: usize,
     /// Whether one of them was not enough.
     pub(super) exceeded: bool,
+    /// Signs of other spellings that were met.
+    pub(super) signs: Signs,
     places: Places,
     regions: Vec<Region>,
 }
@@ -66,6 +69,7 @@ impl Default for Work {
             hits: 20_000,
             decoded: 1 << 20,
             exceeded: false,
+            signs: Signs::default(),
             places: Places::default(),
             regions: Vec::new(),
         }
@@ -78,7 +82,7 @@ pub(super) struct Matcher {
     /// The rules, by [`Hit::rule`].
     pub(super) probes: Vec<Probe>,
     structures: BTreeMap<Structure, u16>,
-    /// Patterns of rules that are reported.
+    /// Patterns of rules that are reported. Signs of other spellings are counted in the same pass.
     leading: Patterns,
     /// Patterns of rules that only add to those: they are looked for only near a hit of one.
     supporting: Patterns,
@@ -110,7 +114,7 @@ impl Matcher {
             patterns.extend(rule.compiled.iter().map(|pattern| (index, Arc::clone(pattern))));
             probes.push(Probe { rule: rule.clone(), weight, support });
         }
-        let (leading, supporting) = (Patterns::new(leading)?, Patterns::new(supporting)?);
+        let (leading, supporting) = (Patterns::new(leading, &SIGNS)?, Patterns::new(supporting, &[])?);
         Ok(Self { probes, structures, leading, supporting })
     }
 
@@ -153,8 +157,8 @@ impl Matcher {
 }
 
 impl Patterns {
-    fn new(patterns: Vec<(u16, Arc<Pattern>)>) -> Result<Self, String> {
-        let (index, always) = Index::new(patterns.iter().map(|(_, pattern)| &**pattern))?;
+    fn new(patterns: Vec<(u16, Arc<Pattern>)>, signs: &[(String, Spelling)]) -> Result<Self, String> {
+        let (index, always) = Index::new(patterns.iter().map(|(_, pattern)| &**pattern), signs)?;
         Ok(Self { patterns, index, always })
     }
 
@@ -164,7 +168,7 @@ impl Patterns {
             self.run(Region { pattern: number, start: range.start, end: range.end }, text, work, hits);
         }
         let mut regions = std::mem::take(&mut work.regions);
-        self.index.regions(text, range, &mut work.places, &mut regions);
+        self.index.regions(text, range, &mut work.places, &mut work.signs, &mut regions);
         // By pattern, so that what overlaps comes together.
         regions.sort_unstable_by_key(|region| (region.pattern, region.start));
         regions.dedup_by(|next, last| {

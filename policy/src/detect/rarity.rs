@@ -7,7 +7,7 @@ use super::pattern::{Slot, Word};
 
 /// What comes up more often in a megabyte of documentation, source code and logs need not be looked for, if a pattern
 /// has something rarer.
-pub(super) const COMMON: u32 = 1_000;
+pub(super) const COMMON: u32 = 500;
 
 /// Words, and how often they come up in a megabyte of such texts, in round figures.
 static COUNTS: [(u32, &str); 5] = [

@@ -103,16 +103,20 @@ fn a_text_is_seen_through_its_disguise() {
         (format!("x{selectors}y"), Form::VariationSelectors, &selectors),
         (format!("x {bidi}"), Form::Reversed, &reversed),
     ];
+    let filler = "and so on. ".repeat(400);
     for (text, form, original) in cases {
-        let inspection = tool(&text);
-        let detection = found(&inspection, "override").unwrap_or_else(|| panic!("{text:?} {inspection:?}"));
-        let first = &detection.matches[0];
-        assert_eq!(detection.form, form, "{text:?}");
-        let bounded = &original[..original.floor_char_boundary(original.len().min(200))];
-        assert_eq!(first.text, bounded, "{text:?}");
-        let position = usize::try_from(first.position).unwrap();
-        assert!(text[position..].starts_with(bounded), "{text:?} {position}");
-        assert!(detection.severity >= Severity::High, "{text:?}");
+        for text in [text.clone(), format!("{filler}{text} {filler}")] {
+            let inspection = tool(&text);
+            let detection =
+                found(&inspection, "override").unwrap_or_else(|| panic!("{text:?} {inspection:?}"));
+            let first = &detection.matches[0];
+            assert_eq!(detection.form, form, "{text:?}");
+            let bounded = &original[..original.floor_char_boundary(original.len().min(200))];
+            assert_eq!(first.text, bounded, "{text:?}");
+            let position = usize::try_from(first.position).unwrap();
+            assert!(text[position..].starts_with(bounded), "{text:?} {position}");
+            assert!(detection.severity >= Severity::High, "{text:?}");
+        }
     }
 }
 

@@ -5,6 +5,9 @@ use std::ops::Range;
 
 use crate::event::Form;
 
+/// How far from a change a match with it may begin or end, and others be that are in one window with that. Bytes.
+const NEAR_BYTES: usize = 1_500;
+
 /// A text in some form, with the way back to the text as it was sent.
 #[derive(Debug)]
 pub(super) struct View<'a> {
@@ -13,6 +16,8 @@ pub(super) struct View<'a> {
     /// Which form.
     pub(super) form: Form,
     origin: Origin,
+    /// Where it differs from the text that it was made from; none where that may be anywhere.
+    changed: Vec<Range<usize>>,
 }
 
 #[derive(Clone, Debug)]
@@ -28,12 +33,12 @@ enum Origin {
 impl<'a> View<'a> {
     /// The original itself.
     pub(super) fn raw(text: &'a str) -> Self {
-        Self { text: Cow::Borrowed(text), form: Form::Raw, origin: Origin::Same }
+        Self { text: Cow::Borrowed(text), form: Form::Raw, origin: Origin::Same, changed: Vec::new() }
     }
 
     /// A text that was decoded out of `range` of the original.
     pub(super) fn decoded(text: String, form: Form, range: Range<usize>) -> Self {
-        Self { text: Cow::Owned(text), form, origin: Origin::Whole(range) }
+        Self { text: Cow::Owned(text), form, origin: Origin::Whole(range), changed: Vec::new() }
     }
 
     /// The bytes of the original that `range` came from.
@@ -51,6 +56,22 @@ impl<'a> View<'a> {
         [Range { start: 0, end }]
     }
 
+    /// Where something may be found that is not in the text that this was made from.
+    pub(super) fn fresh(&self) -> Vec<Range<usize>> {
+        if self.changed.is_empty() {
+            return self.whole().into();
+        }
+        let mut fresh: Vec<Range<usize>> = Vec::new();
+        for changed in &self.changed {
+            let end = (changed.end + NEAR_BYTES).min(self.text.len());
+            match fresh.last_mut() {
+                Some(last) if changed.start <= last.end + NEAR_BYTES => last.end = end,
+                _ => fresh.push(changed.start.saturating_sub(NEAR_BYTES)..end),
+            }
+        }
+        fresh
+    }
+
     /// Another form of this view's text, `mapped` from it; its way back leads to this view's original.
     pub(super) fn derive(&self, mapped: Mapped, form: Form) -> View<'a> {
         let origin = match &self.origin {
@@ -58,7 +79,7 @@ impl<'a> View<'a> {
             Origin::Whole(range) => Origin::Whole(range.clone()),
             Origin::Steps(outer) => Origin::Steps(compose(&mapped.steps, outer)),
         };
-        View { text: Cow::Owned(mapped.text), form, origin }
+        View { text: Cow::Owned(mapped.text), form, origin, changed: mapped.changed }
     }
 }
 
@@ -92,12 +113,14 @@ pub(super) struct Mapped {
     /// The text so far.
     pub(super) text: String,
     steps: Vec<(usize, usize)>,
+    /// What was replaced, ascending; what is within [`NEAR_BYTES`] of each other is one range.
+    changed: Vec<Range<usize>>,
 }
 
 impl Mapped {
     /// An empty one with room for `bytes`.
     pub(super) fn with_capacity(bytes: usize) -> Self {
-        Self { text: String::with_capacity(bytes), steps: Vec::new() }
+        Self { text: String::with_capacity(bytes), ..Self::default() }
     }
 
     /// Appends `text`, which stands at `at` in the source.
@@ -110,6 +133,23 @@ impl Mapped {
     pub(super) fn push(&mut self, character: char, at: usize) {
         self.step(at);
         self.text.push(character);
+    }
+
+    /// Appends `with` for what is at `at` in the source. Where all that differs is replaced so, the rest of the text
+    /// need not be searched again.
+    pub(super) fn replace(&mut self, with: impl IntoIterator<Item = char>, at: usize) {
+        let here = self.text.len();
+        with.into_iter().for_each(|character| self.push(character, at));
+        let end = self.text.len();
+        match self.changed.last_mut() {
+            Some(last) if here <= last.end + NEAR_BYTES => last.end = end,
+            _ => self.changed.push(here..end),
+        }
+    }
+
+    /// Whether anything was replaced.
+    pub(super) fn is_changed(&self) -> bool {
+        !self.changed.is_empty()
     }
 
     fn step(&mut self, at: usize) {
@@ -138,6 +178,29 @@ mod tests {
         for (range, original) in [(0..1, 0..3), (1..3, 3..5), (3..4, 5..9), (0..5, 0..10), (4..5, 9..10)] {
             assert_eq!(view.original(range.clone()), original, "{range:?}");
         }
+    }
+
+    /// Bytes between two changes, the ranges that are searched.
+    #[test]
+    fn only_what_is_near_a_change_is_searched_again() {
+        let near = NEAR_BYTES;
+        let cases: &[(usize, &[(usize, usize)])] = &[
+            (0, &[(500, 2_002 + near)]),
+            (2 * near, &[(500, 2_002 + 3 * near)]),
+            (2 * near + 1, &[(500, 2_001 + near), (2_002 + near, 2_003 + 3 * near)]),
+        ];
+        for &(between, expected) in cases {
+            let mut mapped = Mapped::default();
+            mapped.push_str(&"-".repeat(2_000), 0);
+            mapped.replace(['x'], 2_000);
+            mapped.push_str(&"-".repeat(between), 2_004);
+            mapped.replace(['y'], 2_004 + between);
+            mapped.push_str(&"-".repeat(3_000), 2_008 + between);
+            let fresh = View::raw("").derive(mapped, Form::Normal).fresh();
+            let fresh: Vec<(usize, usize)> = fresh.iter().map(|range| (range.start, range.end)).collect();
+            assert_eq!(fresh, expected, "{between}");
+        }
+        assert_eq!(View::raw("text").fresh(), View::raw("text").whole());
     }
 
     #[test]

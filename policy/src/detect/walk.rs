@@ -9,8 +9,9 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
 
 use memchr::memchr2;
+use serde_json::Deserializer;
 
-use crate::protocol::decode_str;
+use crate::protocol::{Key, decode_str};
 
 /// Levels whose keys are kept for the path; below, the path says where it was cut off.
 const MAX_DEPTH: usize = 256;
@@ -127,9 +128,7 @@ pub(super) fn walk<'a>(json: &'a str, mut visit: impl FnMut(&Path<'a>, Leaf, Cow
                 }
             }
             b'"' => {
-                let end = string_end(bytes, at);
-                let raw = &json[at..end];
-                let text = decode_str(raw).unwrap_or_else(|| Cow::Borrowed(raw.trim_matches('"')));
+                let (text, end) = string(json, at);
                 let after = bytes[end..].iter().find(|byte| !byte.is_ascii_whitespace());
                 if after != Some(&b':') {
                     visit(&path, Leaf::Text, text);
@@ -137,7 +136,7 @@ pub(super) fn walk<'a>(json: &'a str, mut visit: impl FnMut(&Path<'a>, Leaf, Cow
                     visit(&path, Leaf::Key, text);
                 } else {
                     if let Some(step @ Step::Key(_)) = path.steps.last_mut() {
-                        *step = Step::Key(raw);
+                        *step = Step::Key(&json[at..end]);
                     }
                     let twice =
                         keys.len() < MAX_KEYS && !keys.insert(hasher.hash_one((objects.last(), &*text)));
@@ -151,6 +150,18 @@ pub(super) fn walk<'a>(json: &'a str, mut visit: impl FnMut(&Path<'a>, Leaf, Cow
         at += 1;
     }
     keys.len() < MAX_KEYS
+}
+
+/// The string that begins at `at`, and where it ends.
+fn string(json: &str, at: usize) -> (Cow<'_, str>, usize) {
+    let mut values = Deserializer::from_str(&json[at..]).into_iter();
+    if let Some(Ok(Key(text))) = values.next() {
+        return (text, at + values.byte_offset());
+    }
+    // A lone surrogate, a control character, or no end.
+    let end = string_end(json.as_bytes(), at);
+    let raw = &json[at..end];
+    (decode_str(raw).unwrap_or_else(|| Cow::Borrowed(raw.trim_matches('"'))), end)
 }
 
 /// Where the string that begins at `at` ends: behind its closing quote, or with the text.

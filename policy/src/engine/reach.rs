@@ -69,7 +69,7 @@ impl Engine {
         self.find_outer(id);
     }
 
-    /// A request of a server was refused. Of a candidate it says nothing: web pages refuse, too.
+    /// A request of a server was refused. Of what was asked nothing of MCP it says nothing: web pages refuse, too.
     pub(super) fn refused(
         &mut self,
         id: ConnectionId,
@@ -79,6 +79,7 @@ impl Engine {
         out: &mut Vec<Output>,
     ) {
         self.counters.requests_refused += 1;
+        self.start_pending(id, time, out);
         if self.connections.get(&id).is_some_and(|connection| !connection.is_candidate()) {
             let jsonrpc_id = request.map(|id| self.recorder.id(Id(id)));
             self.say_of(id, time, RequestRefused { status, jsonrpc_id }, out);
@@ -95,6 +96,7 @@ impl Engine {
             executable: client.executable.clone(),
             reason,
         };
+        self.start_pending(reached.connection, reached.time, out);
         let known = self.connections.get(&reached.connection);
         if known.is_some_and(|connection| !connection.is_candidate()) {
             self.say_of(reached.connection, reached.time, body, out);

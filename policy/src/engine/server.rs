@@ -337,6 +337,13 @@ impl Engine {
         }
     }
 
+    /// What is to be announced with its first answer is announced now: there is something to say of it.
+    pub(super) fn start_pending(&mut self, id: ConnectionId, time: Timestamp, out: &mut Vec<Output>) {
+        if self.connections.get(&id).is_some_and(Connection::is_pending) {
+            self.start(id, time, time, out);
+        }
+    }
+
     pub(super) fn close(&mut self, id: ConnectionId, time: Timestamp, out: &mut Vec<Output>) {
         self.say_exit(id, time, out);
         // After an end that was said before, something may be held again.
@@ -348,9 +355,7 @@ impl Engine {
 
     /// Says that a server ended, if it is one and this was not said.
     pub(super) fn say_exit(&mut self, id: ConnectionId, time: Timestamp, out: &mut Vec<Output>) {
-        if self.connections.get(&id).is_some_and(Connection::is_pending) {
-            self.start(id, time, time, out);
-        }
+        self.start_pending(id, time, out);
         if !self.connections.get(&id).is_some_and(|connection| matches!(connection.stage, Stage::Server)) {
             return;
         }

@@ -12,6 +12,7 @@ mod listing;
 mod network;
 mod pairs;
 mod phases;
+mod reach;
 mod relays;
 
 use serde_json::Value;
@@ -226,6 +227,13 @@ pub(super) fn short(output: &Output) -> String {
         }
         EventBody::NetworkConnection(connection) => {
             format!("connects to {} {:?}", connection.connecting.remote_addr, connection.connecting.action)
+        }
+        EventBody::RequestRefused(refused) => {
+            let id = refused.jsonrpc_id.as_ref().map_or("-".to_owned(), Value::to_string);
+            format!("refused {id} {}", refused.status)
+        }
+        EventBody::NetworkUninspected(found) => {
+            format!("uninspected {} {}: {}", found.pid, found.remote_addr, found.reason)
         }
         EventBody::ServerEgress(egress) => {
             let first = if egress.first_seen { " first" } else { "" };

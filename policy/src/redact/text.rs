@@ -6,10 +6,13 @@ use std::fmt::{self, Write as _};
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Number, Value};
+use smallvec::SmallVec;
 
 use super::{MAX_DEPTH, MAX_KEY_BYTES, MAX_LEAVES, REST, Redactor, write_leaf};
 use crate::protocol::Key;
 
+/// Open members that take no memory of their own: as many as most arguments have.
+const MEMBERS: usize = 8;
 /// Room that is made at first for what is written. Bytes.
 const ROOM: usize = 512;
 
@@ -18,7 +21,7 @@ pub(super) fn redacted(redactor: &Redactor, json: &str) -> serde_json::Result<St
     let mut reader = serde_json::Deserializer::from_str(json);
     // Short leaves grow, and long ones shrink.
     let text = String::with_capacity((3 * json.len()).min(ROOM));
-    let mut out = Redacted { redactor, text, leaves: 0, open: Vec::new() };
+    let mut out = Redacted { redactor, text, leaves: 0, open: SmallVec::new() };
     Redact { out: &mut out, depth: 0 }.deserialize(&mut reader)?;
     reader.end()?;
     Ok(out.text)
@@ -30,7 +33,7 @@ struct Redacted<'r, 'de> {
     text: String,
     leaves: usize,
     /// The members of all objects that are open: key, and where in the text each begins.
-    open: Vec<(Cow<'de, str>, usize)>,
+    open: SmallVec<[(Cow<'de, str>, usize); MEMBERS]>,
 }
 
 impl<'de> Redacted<'_, 'de> {

@@ -35,7 +35,7 @@ impl Stream {
                 continue;
             }
             match self.requests.step(&mut rest) {
-                Step::More => break,
+                Step::More => return,
                 Step::Head(head) => match head::request(&head) {
                     Ok(request) => self.request(request, context),
                     Err(why) => self.stop(why, context),
@@ -44,8 +44,9 @@ impl Stream {
                 Step::End => self.request_ends(time, context),
                 Step::Fault(why) => self.stop(why, context),
             }
+            // At once: what follows in this piece may as well come in the next.
+            self.release(context);
         }
-        self.release(context);
     }
 
     fn request(&mut self, request: Request<'_>, context: &mut Context<'_>) {

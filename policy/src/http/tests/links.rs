@@ -90,6 +90,11 @@ fn messages_belong_to_the_link_of_their_session() {
             lines!["open 0 Http 1 a/mcp"; "0 > {INITIALIZE}"; "0 < {INITIALIZED}"; "0 > {PING}"],
         ),
         (
+            "an answer that waits is read before what follows its request",
+            vec![answer(1, json(s1, PONG)), ask(1, post("/mcp", s1, PING) + "DELETE /mcp HTTTTP/1.1\r\n")],
+            lines!["open 0 Http 1 a/mcp"; "0 > {PING}"; "0 < {PONG}"; "uninspected 1 Some(0) NotHttp"],
+        ),
+        (
             "refused requests: a page, a message with no id, a message that answers",
             vec![
                 ask(1, post("/mcp", s1, PING)),

@@ -1,0 +1,169 @@
+//! Servers at addresses.
+
+use std::time::Duration;
+
+use super::*;
+use crate::engine::{Reached, Remote};
+use crate::event::ServerType;
+
+fn remote(id: &str, address: &str, path: &str) -> Remote {
+    Remote { id: ServerId(id.into()), address: address.to_owned(), path: path.to_owned() }
+}
+
+/// Three that are declared: two of them at one address.
+fn bench() -> Bench {
+    Bench::with(|config| {
+        config.remote = vec![
+            remote("alone", "alone.example:80", "/mcp"),
+            remote("files", "both.example:80", "/files"),
+            remote("mail", "both.example:80", "/mail/"),
+        ];
+    })
+}
+
+fn reached(connection: u64, declared: Option<&str>, path: &str) -> Reached {
+    Reached {
+        connection: ConnectionId(connection),
+        time: Timestamp(0),
+        client: Process { pid: 5, uid: Some(1000), ..Process::default() },
+        address: "10.0.0.1:80".parse().unwrap(),
+        path: path.to_owned(),
+        kind: ServerType::Http,
+        declared: declared.map(|id| ServerId(id.into())),
+    }
+}
+
+impl Bench {
+    fn reach(&mut self, connection: u64, declared: Option<&str>, path: &str) {
+        let time = Timestamp(self.now);
+        self.input(Input::Reached(Reached { time, ..reached(connection, declared, path) }));
+    }
+}
+
+/// Which declared server the address is of, the path that is asked for, and the id that the server gets.
+#[test]
+fn the_path_tells_servers_at_one_address_apart() {
+    for (declared, path, expected) in [
+        (None, "/mcp", "10.0.0.1:80/mcp"),
+        (Some("alone"), "/mcp", "alone"),
+        (Some("alone"), "/other", "alone"),
+        (Some("files"), "/files", "files"),
+        (Some("files"), "/files/", "files"),
+        (Some("files"), "/mail", "mail"),
+        (Some("mail"), "/files", "files"),
+        (Some("mail"), "/third", "10.0.0.1:80/third"),
+        // Of a configuration that counted before.
+        (Some("gone"), "/mcp", "10.0.0.1:80/mcp"),
+    ] {
+        let mut bench = bench();
+        bench.reach(1, declared, path);
+        assert_eq!(bench.said(), [""; 0], "{declared:?} {path}: nothing was said yet");
+        bench.c2s(1, HELLO);
+        let events = bench.events();
+        let started = &events[0];
+        assert_eq!(started["type"], "mcp_server_started", "{declared:?} {path}");
+        assert_eq!(started["server_id"], expected, "{declared:?} {path}");
+        assert_eq!(started["server_type"], "http");
+        assert_eq!(started["url"], format!("http://10.0.0.1:80{path}"));
+        assert_eq!(started["client"]["pid"], 5);
+        let matched = if expected.contains(':') { "behaviour" } else { "declared" };
+        assert_eq!(started["matched_by"], matched, "{declared:?} {path}");
+    }
+}
+
+#[test]
+fn what_is_no_mcp_is_dropped_unless_it_is_declared() {
+    let other = r#"{"jsonrpc":"2.0","id":1,"method":"eth_call"}"#;
+    for (declared, dropped) in [(None, true), (Some("alone"), false)] {
+        let mut bench = bench();
+        bench.reach(1, declared, "/mcp");
+        for _ in 0..40 {
+            bench.c2s(1, other);
+        }
+        let said = bench.said();
+        assert_eq!(said.contains(&"drop 1".to_owned()), dropped, "{declared:?}: {said:?}");
+    }
+}
+
+/// A program that is a server and speaks with another over HTTP is that one's client: its session is that of its own.
+#[test]
+fn a_server_can_be_the_client_of_one() {
+    let mut bench = bench();
+    bench.server(1, 5, "mcp-server-gateway", 9);
+    let outer = {
+        bench.c2s(1, r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"a"}}"#);
+        bench.events()[0]["session_id"].clone()
+    };
+    bench.reach(2, Some("alone"), "/mcp");
+    bench.c2s(2, HELLO);
+    let events = bench.events();
+    let started = events.iter().find(|event| event["type"] == "mcp_server_started").unwrap();
+    assert_eq!((&started["session_id"], &started["via"][0]), (&outer, &"mcp-server-gateway".into()));
+}
+
+/// What is known of a connection, what is found of it, and what is said.
+#[test]
+fn what_cannot_be_read_is_said_of_servers() {
+    let why = "it is HTTP/2 in plain text";
+    for (known, declared, uninspected, refused) in [
+        (false, None, vec![], vec![]),
+        (false, Some("alone"), vec![format!("0 alone uninspected 5 10.0.0.1:80: {why}")], vec![]),
+        (
+            true,
+            None,
+            vec![format!("1 10.0.0.1:80/mcp uninspected 5 10.0.0.1:80: {why}")],
+            vec!["1 10.0.0.1:80/mcp refused 3 401".to_owned()],
+        ),
+    ] {
+        let mut bench = bench();
+        if known {
+            bench.reach(1, declared, "/mcp");
+            bench.c2s(1, HELLO);
+            bench.out.clear();
+        }
+        let reached = Reached { time: Timestamp(bench.now), ..reached(1, declared, "/mcp") };
+        bench.input(Input::Uninspected { reached, reason: why.to_owned() });
+        assert_eq!(bench.said(), uninspected, "{known} {declared:?}");
+        let (connection, time) = (ConnectionId(1), Timestamp(bench.now));
+        bench.input(Input::Refused { connection, time, status: 401, id: Some("3") });
+        assert_eq!(bench.said(), refused, "{known} {declared:?}");
+    }
+}
+
+/// The first request is refused: the server was never announced, since that waits for its answer.
+#[test]
+fn what_is_said_of_a_first_request_that_is_refused() {
+    let of_mcp = |last| vec!["confirm 1", "started Behaviour", last];
+    // Web pages refuse, too.
+    let other = r#"{"jsonrpc":"2.0","id":0,"method":"eth_call"}"#;
+    for (asked, refused, uninspected) in [
+        (HELLO, of_mcp("refused 0 401"), of_mcp("uninspected 5 10.0.0.1:80: why")),
+        (other, vec![], vec![]),
+    ] {
+        let reached = reached(1, None, "/mcp");
+        let refusal =
+            Input::Refused { connection: ConnectionId(1), time: Timestamp(0), status: 401, id: Some("0") };
+        let unread = Input::Uninspected { reached: reached.clone(), reason: "why".to_owned() };
+        for (input, expected) in [(refusal, refused), (unread, uninspected)] {
+            let mut bench = Bench::with(|config| config.limits.start_wait = Duration::from_secs(2));
+            bench.input(Input::Reached(reached.clone()));
+            bench.c2s(1, asked);
+            bench.input(input);
+            let said = bench.said().join("\n").replace("1 10.0.0.1:80/mcp ", "");
+            assert_eq!(said, expected.join("\n"), "{asked}");
+        }
+    }
+}
+
+#[test]
+fn the_end_of_a_conversation_is_said() {
+    let mut bench = bench();
+    bench.reach(1, None, "/mcp");
+    bench.c2s(1, HELLO);
+    bench.out.clear();
+    bench.close(1);
+    let events = bench.events();
+    assert_eq!(events.last().unwrap()["type"], "mcp_server_exited");
+    assert_eq!(events.last().unwrap()["server_type"], "http");
+    assert_eq!(bench.booked(), 0);
+}
