@@ -7,7 +7,7 @@ use crate::engine::{Reached, Remote};
 use crate::event::ServerType;
 
 fn remote(id: &str, address: &str, path: &str) -> Remote {
-    Remote { id: ServerId(id.into()), address: address.to_owned(), path: path.to_owned() }
+    Remote { id: ServerId(id.into()), address: address.to_owned(), path: path.to_owned(), tls: false }
 }
 
 /// Three that are declared: two of them at one address.
@@ -136,10 +136,9 @@ fn what_is_said_of_a_first_request_that_is_refused() {
     let of_mcp = |last| vec!["confirm 1", "started Behaviour", last];
     // Web pages refuse, too.
     let other = r#"{"jsonrpc":"2.0","id":0,"method":"eth_call"}"#;
-    for (asked, refused, uninspected) in [
-        (HELLO, of_mcp("refused 0 401"), of_mcp("uninspected 5 10.0.0.1:80: why")),
-        (other, vec![], vec![]),
-    ] {
+    for (asked, refused, uninspected) in
+        [(HELLO, of_mcp("refused 0 401"), of_mcp("uninspected 5 10.0.0.1:80: why")), (other, vec![], vec![])]
+    {
         let reached = reached(1, None, "/mcp");
         let refusal =
             Input::Refused { connection: ConnectionId(1), time: Timestamp(0), status: 401, id: Some("0") };
