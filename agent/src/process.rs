@@ -42,6 +42,15 @@ pub fn complete(process: &mut Process) {
     }
 }
 
+/// This process, as others see it.
+pub fn this() -> Process {
+    let pid = std::process::id();
+    let (start_ns, ancestors) = (started(pid).unwrap_or_default(), ancestors(pid));
+    let mut this = Process { pid, start_ns, cgroup: cgroup(pid), ancestors, ..Process::default() };
+    complete(&mut this);
+    this
+}
+
 /// The path of what a process runs now.
 pub fn executable(pid: u32) -> Option<String> {
     let path = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;

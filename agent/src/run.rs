@@ -2,6 +2,7 @@
 
 mod control;
 mod counters;
+mod listing;
 
 use std::{collections::HashSet, path::PathBuf, time::Duration};
 
@@ -32,6 +33,7 @@ use crate::{
         census::{self, Census, Side},
         surroundings,
     },
+    listing::{self as own, Listing},
     loss::LossWatch,
     network::{self, Network, News},
     output::{Format, Writer},
@@ -90,6 +92,7 @@ pub fn run(options: RunOptions) -> Result<()> {
             engine,
             network,
             control,
+            listing: Listing::start(&config)?,
             clock,
             format: options.output.format(),
             chunk: Vec::with_capacity(CHUNK_BYTES * 2),
@@ -118,6 +121,7 @@ struct Agent {
     engine: Engine,
     network: Network,
     control: Control,
+    listing: Listing,
     clock: Clock,
     format: Format,
     chunk: Vec<u8>,
@@ -218,6 +222,7 @@ impl Agent {
                 }
                 news = self.network.news() => self.hear(news),
                 Some(request) = self.control.next() => self.obey(request),
+                Some(report) = self.listing.next() => self.hear_server(report),
                 () = tokio::time::sleep_until(deadline) => {
                     let now = tokio::time::Instant::now();
                     self.tick();
@@ -351,6 +356,8 @@ impl Agent {
         for output in self.outputs.drain(..) {
             match output {
                 Output::Event(event) => self.format.write(&event, &mut self.chunk),
+                // Of the agent's own conversations nothing is captured.
+                Output::Confirm { connection, .. } | Output::Drop(connection) if own::is_own(connection) => {}
                 Output::Confirm { connection, .. } if connection.0 & LINK != 0 => {
                     self.capture.sockets().confirm(connection);
                 }

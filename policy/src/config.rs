@@ -46,7 +46,7 @@ pub use problem::{Level, MAX_PROBLEMS, Place, Problem};
 pub use rules::{Finding, Step, check_ring, unenforceable};
 pub use sections::*;
 pub use tree::MAX_BYTES;
-pub use values::{AbsolutePath, Bytes, Fingerprint, Glob, Hash, HttpUrl, Pattern, Period};
+pub use values::{AbsolutePath, Bytes, Fingerprint, Glob, Hash, HttpUrl, Pattern, Period, SecretFile};
 
 use crate::NamePatterns;
 use crate::detect::{self, DetectConfig};
@@ -222,6 +222,7 @@ impl Config {
                 id: ServerId(server.id.as_str().into()),
                 address: url.address()?.to_string(),
                 path: url.path().to_owned(),
+                tls: !url.is_plain(),
             })
         };
         self.servers.iter().filter_map(remote).collect()

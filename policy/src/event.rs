@@ -25,7 +25,7 @@ pub use judgement::{
 };
 pub use network::{
     BlockEnd, Connecting, Family, NetworkBlocked, NetworkClosed, NetworkConnection, NetworkUnblocked,
-    NetworkUninspected, Protocol, RequestRefused, ServerEgress,
+    NetworkUninspected, Protocol, RequestRefused, ServerEgress, ServerUnreachable, TlsMismatch,
 };
 pub use server::{
     Identity, MatchedBy, PerDirection, ProcessInfo, ServerExited, ServerInitialized, ServerStarted,
@@ -193,6 +193,10 @@ bodies! {
     NetworkUninspected = "mcp_network_uninspected",
     /// A server over HTTP refused a request.
     RequestRefused = "mcp_request_refused",
+    /// The agent cannot list what a declared server offers.
+    ServerUnreachable = "mcp_server_unreachable",
+    /// A declared server shows another certificate than it must.
+    TlsMismatch = "mcp_tls_mismatch",
     /// A process of a server connects to something.
     ServerEgress = "mcp_server_egress",
     /// A server ended.

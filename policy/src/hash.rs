@@ -64,6 +64,11 @@ pub fn text_hash(text: &str) -> String {
     hex(&text_digest(text))
 }
 
+/// Lowercase hexadecimal SHA-256 of bytes as they are.
+pub fn bytes_hash(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
 fn text_digest(text: &str) -> [u8; 32] {
     Sha256::new().chain_update(b"text\0").chain_update(text).finalize().into()
 }

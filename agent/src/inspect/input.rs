@@ -13,12 +13,11 @@ use reqwest::header::{HeaderMap, HeaderName};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::http::secret;
 use super::program::Launch;
-use super::report::Definition;
 use super::session::Reach;
 use super::user::Environment;
 use super::variables::fill;
+use crate::mcp::{Definition, secret};
 
 /// Longest file. Bytes.
 const MAX_BYTES: u64 = 64 << 20;

@@ -5,20 +5,18 @@
 //! | `input` | what a file holds |
 //! | `user` | who servers run as |
 //! | `variables` | what a client's configuration takes from the environment |
-//! | `session` | one server: greeted, listed, left, by the official SDK |
-//! | `program`, `http`, `sse` | the ways to a server |
-//! | `tap` | what it sends: bounded, and kept as it was sent |
+//! | `options` | headers and authorities from the command line |
+//! | `session` | one server, within the time that it has |
+//! | `program` | a server that is started |
 //! | `report` | what is found |
 //! | `progress` | what is under way |
 
-mod http;
 mod input;
+mod options;
 mod program;
 mod progress;
 mod report;
 mod session;
-mod sse;
-mod tap;
 mod user;
 mod variables;
 
@@ -114,8 +112,8 @@ fn live(
     servers: impl IntoIterator<Item = (String, Result<Reach>)>,
     report: &mut Report,
 ) -> Result<()> {
-    let headers = options.header.iter().map(|text| http::header(text)).collect::<Result<Vec<_>>>()?;
-    let authorities = options.ca_file.as_deref().map(http::authorities).transpose()?.unwrap_or_default();
+    let headers = options.header.iter().map(|text| options::header(text)).collect::<Result<Vec<_>>>()?;
+    let authorities = options.ca_file.as_deref().map(options::authorities).transpose()?.unwrap_or_default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("cannot start the runtime")?;
     let interruption = {

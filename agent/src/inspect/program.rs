@@ -22,8 +22,8 @@ use rmcp::transport::Transport;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::unix::pipe;
 
-use super::tap::{MAX_BYTES, Tap};
 use super::user::Environment;
+use crate::mcp::{MAX_BYTES, Tap};
 use crate::output::clean;
 
 /// How long a server has to end after its input has, and again after SIGTERM.

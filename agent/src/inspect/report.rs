@@ -13,21 +13,11 @@ use mcpwarden_policy::registry::{
 use mcpwarden_policy::{ConnectionId, ServerId, SessionId, Timestamp};
 use serde_json::json;
 
+use crate::mcp::Definition;
 use crate::output::{clean, say, say_json};
 
 /// Bytes that the registry may keep of the definitions of all servers together: as many as one may send, and its names.
 const STORE_BYTES: usize = 256 << 20;
-
-/// Something that reaches a model.
-#[derive(Debug)]
-pub struct Definition {
-    /// What it is.
-    pub kind: ItemKind,
-    /// Its name; empty for instructions.
-    pub name: String,
-    /// As it was sent.
-    pub json: String,
-}
 
 /// What was found in one definition.
 struct Finding {

@@ -89,6 +89,8 @@ fn mark(body: &EventBody) -> (&'static str, Style) {
         EventBody::NetworkClosed(_) => ("CLOSED  ", colour(AnsiColor::Red)),
         EventBody::NetworkUninspected(_) => ("UNSEEN  ", colour(AnsiColor::Yellow)),
         EventBody::RequestRefused(_) => ("refused ", colour(AnsiColor::Yellow)),
+        EventBody::ServerUnreachable(_) => ("no list ", colour(AnsiColor::Yellow)),
+        EventBody::TlsMismatch(_) => ("MISMATCH", colour(AnsiColor::Red)),
         EventBody::NetworkBlocked(_) => ("BLOCKED ", colour(AnsiColor::Red)),
         EventBody::NetworkUnblocked(_) => ("unblock ", colour(AnsiColor::Green)),
         EventBody::ServerExited(_) => ("exited  ", colour(AnsiColor::Magenta)),
@@ -276,6 +278,13 @@ fn body(event: &Event, line: &mut Line) {
             if refused.status == 401 {
                 line.plain("  it wants credentials");
             }
+        }
+        EventBody::ServerUnreachable(failed) => {
+            line.plain(&format!("  {}: {}", clean(&failed.url), clean(&failed.reason)));
+        }
+        EventBody::TlsMismatch(mismatch) => {
+            line.plain(&format!("  {} shows another certificate", clean(&mismatch.url)));
+            line.plain(&format!("  expected {}, found {}", mismatch.expected, mismatch.found));
         }
         EventBody::NetworkBlocked(blocked) => {
             line.plain(&format!(

@@ -51,6 +51,9 @@ impl Agent {
         add("control_forbidden", control.forbidden);
         add("control_unusable", control.unusable);
         add("control_timed_out", control.timed_out);
+        for (name, value) in self.listing.counters() {
+            add(name, value);
+        }
         add("network_judged_by_forgotten", network.judged_by_forgotten);
         add("kernel_confirms_refused", self.kernel.confirms_refused());
         add("kernel_connects_untold", kernel(Counter::ConnectsUntold));

@@ -193,6 +193,9 @@ fn named(rules: &[AddressRule], list: &str) -> Vec<Rule> {
     rules.iter().enumerate().map(named).collect()
 }
 
+/// Declared servers are not listed more often.
+const MIN_LIST_EVERY: Duration = Duration::from_secs(1);
+
 /// What makes it unusable.
 pub(super) fn errors(config: &Config) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -211,6 +214,10 @@ pub(super) fn errors(config: &Config) -> Vec<Finding> {
     if config.network.resolver.min_ttl.0.is_zero() {
         let path = vec!["network".into(), "resolver".into(), "min_ttl".into()];
         found.push(Finding::new(path, "names would be asked for all the time; say 1s or more".into()));
+    }
+    if config.discovery.list_every.0 < MIN_LIST_EVERY {
+        let path = vec!["discovery".into(), "list_every".into()];
+        found.push(Finding::new(path, "servers would be asked all the time; say 1s or more".into()));
     }
     for (index, server) in config.network.resolver.servers.iter().enumerate() {
         if name_server(server).is_none() {

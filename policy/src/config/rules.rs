@@ -70,8 +70,6 @@ macro_rules! path {
 
 /// Sections and keys that are read and checked, and that nothing in this version acts upon. `[]` is each entry of a list.
 const NOT_YET: &[&str] = &[
-    "servers.[].headers_from",
-    "servers.[].tls_fingerprint",
     "registry.persistent",
     "enforcement.stdio",
     "enforcement.window_bytes",

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::network::Egress;
-use super::values::{AbsolutePath, Bytes, Fingerprint, Glob, Hash, HttpUrl};
+use super::values::{AbsolutePath, Bytes, Fingerprint, Glob, Hash, HttpUrl, Period, SecretFile};
 pub use crate::event::ServerType;
 use crate::guard::Trust;
 
@@ -25,11 +26,22 @@ pub struct Discovery {
     /// Whether servers that nobody declared are looked for among the TCP connections within this host (`127.0.0.0/8`,
     /// `::1`): the first bytes of each are looked at, and what speaks MCP over HTTP in plain text counts as a server.
     pub loopback: bool,
+    /// Whether the agent itself connects to declared servers of type `http` and `sse` and lists what they offer, so that it
+    /// is known and inspected before a client asks. Denied and disabled ones it leaves alone.
+    pub list_declared: bool,
+    /// How often it does so, more or less, after the first time at its start.
+    pub list_every: Period,
 }
 
 impl Default for Discovery {
     fn default() -> Self {
-        Self { server_patterns: None, custom_servers: Vec::new(), loopback: true }
+        Self {
+            server_patterns: None,
+            custom_servers: Vec::new(),
+            loopback: true,
+            list_declared: true,
+            list_every: Period(Duration::from_secs(300)),
+        }
     }
 }
 
@@ -63,11 +75,13 @@ pub struct Server {
     /// Its address, for `type: http` and `type: sse`. Example: `https://mcp.example.com/mcp`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<HttpUrl>,
-    /// File with the headers (`Name: value` lines) that the agent sends when it lists the server's tools itself.
-    /// Example: `/etc/mcpwarden/files.headers`.
+    /// File with the headers (`Name: value` lines) that the agent sends when it lists what the server offers itself, or
+    /// `credential:` and the name of a credential of its systemd unit. It is read each time, and must be root's alone: nobody
+    /// else may read it. Example: `/etc/mcpwarden/files.headers`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub headers_from: Option<AbsolutePath>,
-    /// The certificate that it must show. Example: `sha256:` and 64 hexadecimal digits.
+    pub headers_from: Option<SecretFile>,
+    /// The certificate that it must show to the agent, by the hash of its DER form, `sha256:` of the whole and `spki-sha256:`
+    /// of its key. One that matches may have signed itself. Example: `sha256:` and 64 hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_fingerprint: Option<Fingerprint>,
     /// A request that has no answer for longer is an event. Milliseconds; none is without that event. Example: `5000`.

@@ -54,6 +54,11 @@ pub(super) const FORMATS: &[Format] = &[
     },
     Format { name: "http-url", expected: "a URL that begins with http:// or https://", check: is::<HttpUrl> },
     Format { name: "path", expected: "an absolute path", check: is::<AbsolutePath> },
+    Format {
+        name: "secret-file",
+        expected: "an absolute path, or `credential:` and the name of a credential of the systemd unit",
+        check: is::<SecretFile>,
+    },
 ];
 
 fn is<T: FromStr>(text: &str) -> Result<(), String>
@@ -244,6 +249,17 @@ fn url_address(text: &str) -> Result<Address, String> {
         _ => Err(format!("{} is not one host", authority.host())),
     }
 }
+
+checked_text!(
+    /// Where a secret stands: a path from the root, or `credential:` and the name of a file in `$CREDENTIALS_DIRECTORY`
+    /// (systemd.exec(5), `LoadCredential=`).
+    SecretFile, "secret-file", |text| match text.strip_prefix("credential:") {
+        Some("" | "." | "..") => Err("it names no credential".into()),
+        Some(name) if name.contains('/') => Err("a credential's name has no / in it".into()),
+        None if !text.starts_with('/') => Err("it does not begin with / or `credential:`".into()),
+        _ => Ok(()),
+    }
+);
 
 checked_text!(
     /// A path from the root: the agent's working directory is nobody's business.

@@ -59,10 +59,13 @@ impl Engine {
     /// A server is known by now: so are its pins, and what its name has against it.
     pub(super) fn register(&mut self, id: ConnectionId, time: Timestamp, out: &mut Vec<Output>) {
         let (Some(place), Some(connection)) = (self.place(id), self.connections.get(&id)) else { return };
+        // What is declared at a URL is the same to all who speak with it, and to the agent that lists it, whichever of its
+        // addresses answers.
+        let is_shared = connection.at.is_some() && connection.declared.is_some();
         let key = PinKey {
-            uid: connection.account.user,
+            uid: connection.account.user.filter(|_| !is_shared),
             server: place.server.clone(),
-            program: connection.program(),
+            program: if is_shared { String::new() } else { connection.program() },
         };
         let peer = Peer { session: place.session.clone(), key, identity: connection.identity() };
         // What is refused the registry counts itself.

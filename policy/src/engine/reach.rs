@@ -18,6 +18,8 @@ pub struct Remote {
     pub address: String,
     /// Path of its URL, without its query.
     pub path: String,
+    /// Whether it is spoken to over TLS.
+    pub tls: bool,
 }
 
 /// Where a server is.
@@ -26,6 +28,7 @@ pub(super) struct At {
     address: SocketAddr,
     netns: Option<u64>,
     path: String,
+    tls: bool,
     pub(super) kind: ServerType,
 }
 
@@ -48,7 +51,8 @@ impl At {
 
     /// As a URL.
     pub(super) fn url(&self) -> String {
-        format!("http://{}{}", self.address, self.path)
+        let scheme = if self.tls { "https" } else { "http" };
+        format!("{scheme}://{}{}", self.address, self.path)
     }
 
     /// Memory that it takes beside itself.
@@ -64,7 +68,9 @@ impl Engine {
         if !self.known(id, time, out) || !self.assign(id, reached.client.uid, time, out) {
             return;
         }
-        let declared = self.declared_at(&reached).cloned();
+        let declared = self.declared_at(&reached);
+        let (declared, tls) =
+            (declared.map(|remote| remote.id.clone()), declared.is_some_and(|remote| remote.tls));
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.since = connection.since.min(time);
         connection.declared = declared;
@@ -73,6 +79,7 @@ impl Engine {
             address: reached.address,
             netns: reached.netns,
             path: reached.path,
+            tls,
             kind: reached.kind,
         });
         // A server may be the client of another: what goes through both is one.
@@ -114,7 +121,7 @@ impl Engine {
             out.push(Output::Event(Event {
                 timestamp: reached.time,
                 session_id: Some(self.session_of_client(client)),
-                server_id: Some(server.clone()),
+                server_id: Some(server.id.clone()),
                 server_type: Some(reached.kind),
                 via: Vec::new(),
                 connection: None,
@@ -124,7 +131,7 @@ impl Engine {
     }
 
     /// The declared server that is meant: where several are at one address, what the client calls it and the path tell.
-    fn declared_at(&self, reached: &Reached) -> Option<&ServerId> {
+    fn declared_at(&self, reached: &Reached) -> Option<&Remote> {
         let here: Vec<&Remote> =
             self.config.remote.iter().filter(|remote| reached.declared.contains(&remote.id)).collect();
         let name = reached.host.as_deref().map(without_port);
@@ -135,10 +142,10 @@ impl Engine {
         // A client may call it by its address.
         let meant = if called.is_empty() { here } else { called };
         if let [only] = meant.as_slice() {
-            return Some(&only.id);
+            return Some(only);
         }
         let path = reached.path.trim_end_matches('/');
-        meant.into_iter().find(|remote| remote.path.trim_end_matches('/') == path).map(|remote| &remote.id)
+        meant.into_iter().find(|remote| remote.path.trim_end_matches('/') == path)
     }
 }
 

@@ -245,7 +245,9 @@ pub(super) fn short(output: &Output) -> String {
         | EventBody::AgentStopped(_)
         | EventBody::NetworkClosed(_)
         | EventBody::NetworkBlocked(_)
-        | EventBody::NetworkUnblocked(_) => "agent".to_owned(),
+        | EventBody::NetworkUnblocked(_)
+        | EventBody::ServerUnreachable(_)
+        | EventBody::TlsMismatch(_) => "agent".to_owned(),
     };
     format!("{connection} {server} {what}{via}")
 }

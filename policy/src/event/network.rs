@@ -159,6 +159,32 @@ pub struct NetworkUninspected {
     pub reason: String,
 }
 
+/// The agent cannot list what a declared server (`server_id`) offers. Said once for each reason, until it can again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ServerUnreachable {
+    /// Its address, as it is declared, without the query.
+    pub url: String,
+    /// Why, in words.
+    pub reason: String,
+    /// The status of HTTP that it answered with, if that is why: 401 asks for credentials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+}
+
+/// A declared server (`server_id`) shows the agent another certificate than its `tls_fingerprint`: somebody may be in between.
+/// It is sent nothing, and not listed. Said once for each certificate, until it shows the right one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TlsMismatch {
+    /// Its address, as it is declared, without the query.
+    pub url: String,
+    /// Always `critical`.
+    pub severity: Severity,
+    /// The fingerprint that is declared.
+    pub expected: String,
+    /// The one that it has, of the same kind.
+    pub found: String,
+}
+
 /// A process of a stdio server (`server_id`), or one below it, connects to something.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerEgress {

@@ -322,6 +322,14 @@ fn examples() -> Vec<Event> {
         ),
         about(RequestRefused { status: 401, jsonrpc_id: Some(json!(1)) }),
         about(RequestRefused { status: 404, jsonrpc_id: None }),
+        about(ServerUnreachable { url: "http://x/".into(), reason: "r".into(), status: Some(401) }),
+        about(ServerUnreachable { url: "http://x/".into(), reason: "r".into(), status: None }),
+        about(TlsMismatch {
+            url: "https://x/".into(),
+            severity: Severity::Critical,
+            expected: "sha256:0".into(),
+            found: "sha256:1".into(),
+        }),
         about(NetworkUninspected {
             remote_addr: "[::1]:80".into(),
             pid: 1,

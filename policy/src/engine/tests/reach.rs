@@ -7,7 +7,7 @@ use crate::engine::{Reached, Remote};
 use crate::event::ServerType;
 
 fn remote(id: &str, address: &str, path: &str) -> Remote {
-    Remote { id: ServerId(id.into()), address: address.to_owned(), path: path.to_owned() }
+    Remote { id: ServerId(id.into()), address: address.to_owned(), path: path.to_owned(), tls: false }
 }
 
 /// Three that are declared: two of them at one address.

@@ -11,10 +11,10 @@ use rmcp::RoleClient;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 
-use super::http::{Events, Http, error_text};
+use super::http::{Events, Http};
 
 /// A connection.
-pub struct OldHttp {
+pub(super) struct OldHttp {
     http: Http,
     events: Events,
     to: Url,
@@ -25,9 +25,9 @@ impl OldHttp {
     ///
     /// # Errors
     /// There is none, or it names an address on another host.
-    pub async fn connect(http: Http, url: &Url) -> Result<Self> {
+    pub(super) async fn connect(http: Http, url: &Url) -> Result<Self> {
         let request = http.request(Method::GET, url.as_str(), "text/event-stream");
-        let response = http.send(request).await.map_err(|error| anyhow::anyhow!(error_text(&error)))?;
+        let response = http.send(request).await?;
         let mut events = http.events(response);
         let first = events.next().await.context("the stream of events is empty")??;
         ensure!(first.event.as_deref() == Some("endpoint"), "the stream of events begins with no `endpoint`");
@@ -47,10 +47,12 @@ impl Transport<RoleClient> for OldHttp {
         let (http, to) = (self.http.clone(), self.to.clone());
         async move {
             let request = http.request(Method::POST, to.as_str(), "*/*");
-            let request = request.header(CONTENT_TYPE, "application/json").body(serde_json::to_vec(&item)?);
-            http.send(request).await.map(drop).map_err(|error| {
-                http.tap.fail(error_text(&error));
-                io::Error::other(error)
+            let body = serde_json::to_string(&item)?;
+            http.tap.sent(&body);
+            let request = request.header(CONTENT_TYPE, "application/json").body(body);
+            http.send(request).await.map(drop).map_err(|failure| {
+                http.tap.fail(failure.clone());
+                io::Error::other(failure)
             })
         }
     }

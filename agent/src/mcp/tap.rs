@@ -1,11 +1,13 @@
 //! What a server sends, on its way to the SDK: bounded, and kept as it was sent.
 //!
 //! The SDK's types leave out what they do not know, and that may be what misleads a model. So each answer is kept here
-//! as text, from which definitions are taken; the SDK only learns that there was an answer.
+//! as text, from which definitions are taken; the SDK only learns that there was an answer. Where somebody wants the
+//! whole conversation, both sides of it are kept.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use mcpwarden_policy::Direction;
 use mcpwarden_policy::protocol::{decode_str, members};
 
 /// All that a server may send. Bytes.
@@ -13,19 +15,78 @@ pub const MAX_BYTES: usize = 64 << 20;
 /// All messages that a server may send: each costs more than its bytes.
 const MAX_FRAMES: usize = 100_000;
 
+/// Why a server is of no use.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct Failure {
+    /// In words.
+    pub why: String,
+    /// The status of HTTP that it answered with, if that is why.
+    pub status: Option<u16>,
+}
+
+impl From<String> for Failure {
+    fn from(why: String) -> Self {
+        Self { why, status: None }
+    }
+}
+
+/// A message of a conversation, as it was sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Which way.
+    pub direction: Direction,
+    /// The JSON text.
+    pub json: String,
+}
+
 /// What one server sent. Clones are the same tap.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Tap(Arc<Mutex<State>>);
 
-#[derive(Default)]
 struct State {
+    max_bytes: usize,
     bytes: usize,
     frames: usize,
     results: HashMap<String, String>,
-    failure: Option<String>,
+    failure: Option<Failure>,
+    /// Where somebody wants it.
+    conversation: Option<Vec<Frame>>,
+}
+
+impl Default for Tap {
+    /// Of a server that may send [`MAX_BYTES`].
+    fn default() -> Self {
+        Self::new(MAX_BYTES, None)
+    }
 }
 
 impl Tap {
+    /// Of a server that may send so many bytes, whose conversation is kept.
+    pub fn recording(max_bytes: usize) -> Self {
+        Self::new(max_bytes, Some(Vec::new()))
+    }
+
+    fn new(max_bytes: usize, conversation: Option<Vec<Frame>>) -> Self {
+        let (bytes, frames, results, failure) = (0, 0, HashMap::new(), None);
+        Self(Arc::new(Mutex::new(State { max_bytes, bytes, frames, results, failure, conversation })))
+    }
+
+    /// All that the server may send. Bytes.
+    pub fn max_bytes(&self) -> usize {
+        self.state().max_bytes
+    }
+
+    /// The conversation so far, in order; empty where it is not kept. Once.
+    pub fn conversation(&self) -> Vec<Frame> {
+        self.state().conversation.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// What is sent to the server.
+    pub fn sent(&self, frame: &str) {
+        self.state().keep(Direction::ClientToServer, frame);
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -34,32 +95,35 @@ impl Tap {
     pub fn count(&self, bytes: usize) -> bool {
         let mut state = self.state();
         state.bytes = state.bytes.saturating_add(bytes);
-        let too_much = if state.bytes > MAX_BYTES {
-            format!("it sent more than {} MiB", MAX_BYTES >> 20)
+        let too_much = if state.bytes > state.max_bytes {
+            format!("it sent more than {} MiB", state.max_bytes >> 20)
         } else if state.frames > MAX_FRAMES {
             format!("it sent more than {MAX_FRAMES} messages")
         } else {
             return true;
         };
         state.results.clear();
-        state.failure.get_or_insert(too_much);
+        state.failure.get_or_insert(too_much.into());
         false
     }
 
     /// Why it is of no use. The first reason counts: others mostly follow from it.
-    pub fn fail(&self, why: String) {
-        self.state().failure.get_or_insert(why);
+    pub fn fail(&self, failure: impl Into<Failure>) {
+        self.state().failure.get_or_insert(failure.into());
     }
 
     /// Why it is of no use, if it is known here.
-    pub fn failure(&self) -> Option<String> {
+    pub fn failure(&self) -> Option<Failure> {
         self.state().failure.clone()
     }
 
     /// Keeps the result in a frame, and gives the frame that the SDK is to see: the same, but for answers to requests
     /// of ours, which are empty for it.
     pub fn pass(&self, frame: String) -> String {
-        self.state().frames += 1;
+        let mut state = self.state();
+        state.frames += 1;
+        state.keep(Direction::ServerToClient, &frame);
+        drop(state);
         let [id, result] = members(&frame, ["id", "result"]);
         let (Some(id), Some(result)) = (id, result) else { return frame };
         // What the handshake answers (`initialize`, `server/discover`) the SDK goes by.
@@ -78,6 +142,14 @@ impl Tap {
     /// The result of the request with this id, as it was sent; once.
     pub fn result(&self, id: &str) -> Option<String> {
         self.state().results.remove(id)
+    }
+}
+
+impl State {
+    fn keep(&mut self, direction: Direction, frame: &str) {
+        if let Some(conversation) = &mut self.conversation {
+            conversation.push(Frame { direction, json: frame.to_owned() });
+        }
     }
 }
 
@@ -112,18 +184,32 @@ mod tests {
     #[test]
     fn what_is_too_much_ends_it() {
         let cases = [
-            (MAX_BYTES, 0, "it sent more than 64 MiB"),
-            (0, MAX_FRAMES, "it sent more than 100000 messages"),
+            (Tap::default(), MAX_BYTES, 0, "it sent more than 64 MiB"),
+            (Tap::recording(1 << 20), 1 << 20, 0, "it sent more than 1 MiB"),
+            (Tap::default(), 0, MAX_FRAMES, "it sent more than 100000 messages"),
         ];
-        for (bytes, frames, expected) in cases {
-            let tap = Tap::default();
+        for (tap, bytes, frames, expected) in cases {
             (0..frames).for_each(|_| drop(tap.pass("{}".to_owned())));
             assert!(tap.count(bytes));
             assert_eq!(tap.failure(), None);
             tap.pass("{}".to_owned());
             assert!(!tap.count(1));
             tap.fail("another".to_owned());
-            assert_eq!(tap.failure().as_deref(), Some(expected));
+            assert_eq!(tap.failure().map(|failure| failure.why).as_deref(), Some(expected));
+        }
+    }
+
+    #[test]
+    fn a_conversation_is_kept_where_it_is_wanted() {
+        let answer = r#"{"id":1,"result":{"a":1}}"#;
+        let both = [(Direction::ClientToServer, "{}"), (Direction::ServerToClient, answer)];
+        for (tap, expected) in [(Tap::default(), &[][..]), (Tap::recording(MAX_BYTES), &both)] {
+            tap.sent("{}");
+            tap.pass(answer.to_owned());
+            let kept = tap.conversation();
+            let kept: Vec<_> = kept.iter().map(|frame| (frame.direction, frame.json.as_str())).collect();
+            assert_eq!(kept, expected);
+            assert_eq!(tap.conversation(), []);
         }
     }
 }

@@ -1,0 +1,89 @@
+use mcpwarden_policy::config;
+
+use super::*;
+use crate::mcp::{Failure, Mismatch};
+
+/// The ids of those that are listed.
+fn listed(file: &str) -> Vec<String> {
+    let (config, _) = config::parse(file.as_bytes()).unwrap();
+    declared(&config).unwrap().iter().map(|server| server.id().to_string()).collect()
+}
+
+#[test]
+fn what_is_listed() {
+    let both = "servers: [{ id: a, type: http, url: 'http://a/' }, { id: b, type: sse, url: 'https://b/x' }]";
+    for (name, file, expected) in [
+        ("nothing declared", String::new(), &[][..]),
+        ("both kinds", both.to_owned(), &["a", "b"]),
+        ("a denied one", format!("{both}\npolicy: {{ denied_servers: [a] }}"), &["b"]),
+        (
+            "not allowed",
+            format!("{both}\npolicy: {{ server_policy: allowlist, allowed_servers: [a] }}"),
+            &["a"],
+        ),
+        ("disabled", "servers: [{ id: a, enabled: false, type: http, url: 'http://a/' }]".into(), &[]),
+        ("a program", "servers: [{ id: a, command: a }]".into(), &[]),
+    ] {
+        assert_eq!(listed(&file), expected, "{name}");
+    }
+}
+
+#[test]
+fn too_many_are_left_out_and_counted() {
+    for (many, expected) in [(0, 0), (MAX_SERVERS, 0), (MAX_SERVERS + 3, 3)] {
+        assert_eq!(left_out(many), expected, "{many}");
+    }
+}
+
+#[test]
+fn numbers_meet_no_others() {
+    for (number, own) in [(1, false), (SOCKET | 1, false), (LINK | 1, false), (OWN, true), (OWN | 255, true)]
+    {
+        assert_eq!(is_own(ConnectionId(number)), own, "{number:x}");
+    }
+}
+
+#[test]
+fn troubles_are_said_once_until_they_are_others() {
+    let failure = |why: &str, status| Err(Trouble::Unreachable(Failure { why: why.into(), status }));
+    let mismatch =
+        |found: &str| Err(Trouble::Mismatch(Mismatch { expected: "sha256:0".into(), found: found.into() }));
+    let well = || {
+        Ok(Listed {
+            address: ([127, 0, 0, 1], 1).into(),
+            path: "/".into(),
+            kind: ServerType::Http,
+            frames: Vec::new(),
+        })
+    };
+    let mut listing = Listing {
+        reports: None,
+        client: Process::default(),
+        said: HashMap::new(),
+        counters: ListingCounters::default(),
+    };
+    for (server, outcome, expected) in [
+        ("a", well(), None),
+        ("a", failure("x", None), Some("mcp_server_unreachable")),
+        ("a", failure("x", None), None),
+        ("b", failure("x", None), Some("mcp_server_unreachable")),
+        ("a", failure("x", Some(401)), Some("mcp_server_unreachable")),
+        ("a", failure("y", Some(401)), Some("mcp_server_unreachable")),
+        ("a", mismatch("sha256:1"), Some("mcp_tls_mismatch")),
+        ("a", mismatch("sha256:1"), None),
+        ("a", mismatch("sha256:2"), Some("mcp_tls_mismatch")),
+        ("a", well(), None),
+        ("a", mismatch("sha256:2"), Some("mcp_tls_mismatch")),
+    ] {
+        let report = Report {
+            server: ServerId(server.into()),
+            kind: ServerType::Http,
+            url: "http://a/".into(),
+            connection: ConnectionId(OWN),
+            outcome,
+        };
+        assert_eq!(listing.take_note(&report).map(|body| body.kind()), expected);
+    }
+    let counters = listing.counters();
+    assert_eq!((counters["listing_listed"], counters["listing_failed"]), (2, 9));
+}

@@ -1,0 +1,71 @@
+//! A server at an address.
+
+use std::net::SocketAddr;
+
+use anyhow::{Error, Result};
+use mcpwarden_policy::event::ServerType;
+use reqwest::Url;
+use rmcp::service::ClientLifecycleMode;
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+
+use super::http::{Http, Settings};
+use super::lists::{Definition, Progress, talk};
+use super::sse::OldHttp;
+use super::tap::{Failure, Tap};
+
+/// A conversation that came to its end.
+pub struct Spoken {
+    /// What the server offers.
+    pub definitions: Vec<Definition>,
+    /// What was spoken.
+    pub kind: ServerType,
+    /// The address that answered.
+    pub peer: Option<SocketAddr>,
+    /// What it was heard by.
+    pub tap: Tap,
+}
+
+/// Streamable HTTP; where the server answers its first message with an error of the client's, what was before it, as
+/// the specification says ("Backwards Compatibility"). Each has a tap of its own.
+///
+/// # Errors
+/// Both fail; a [`Failure`] where the reason is known.
+pub async fn talk_http(
+    url: &Url,
+    settings: &Settings,
+    tap: impl Fn() -> Tap,
+    lifecycle: ClientLifecycleMode,
+    progress: Progress<'_>,
+) -> Result<Spoken> {
+    let first = tap();
+    let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
+    config.allow_stateless = true;
+    config.max_sse_event_size = first.max_bytes();
+    let http = Http::new(settings, first.clone())?;
+    let transport = StreamableHttpClientTransport::with_client(http.clone(), config);
+    let outcome = talk(transport, lifecycle.clone(), &first, progress).await;
+    match outcome {
+        Ok(definitions) => {
+            return Ok(Spoken { definitions, kind: ServerType::Http, peer: http.peer(), tap: first });
+        }
+        Err(error) if !http.is_refused() => return Err(error),
+        Err(error) => {
+            let second = tap();
+            let http = Http::new(settings, second.clone())?;
+            let transport = match OldHttp::connect(http.clone(), url).await {
+                Ok(transport) => transport,
+                Err(other) => return Err(both(&error, &other)),
+            };
+            let definitions = talk(transport, lifecycle, &second, progress).await?;
+            Ok(Spoken { definitions, kind: ServerType::Sse, peer: http.peer(), tap: second })
+        }
+    }
+}
+
+/// Why neither transport was of use. What the older one was answered with counts: the server knew it.
+fn both(first: &Error, second: &Error) -> Error {
+    let status = |error: &Error| error.downcast_ref().and_then(|failure: &Failure| failure.status);
+    let why = format!("{first:#}; by the transport before that: {second:#}");
+    Failure { why, status: status(second).or(status(first)) }.into()
+}

@@ -1,0 +1,43 @@
+//! What servers told the agent itself, taken in as what they tell clients.
+
+use mcpwarden_policy::{Event, Input, Reached};
+
+use super::Agent;
+use crate::listing::Report;
+
+impl Agent {
+    /// Hands a conversation of the agent's own to the policy core, or says why there was none.
+    pub(super) fn hear_server(&mut self, report: Report) {
+        if let Some(body) = self.listing.take_note(&report) {
+            let event = Event {
+                server_id: Some(report.server.clone()),
+                server_type: Some(report.kind),
+                ..Event::agent(self.clock.now(), body)
+            };
+            self.format.write(&event, &mut self.chunk);
+        }
+        let Report { server, connection, outcome: Ok(listed), .. } = report else { return };
+        let now = self.clock.now();
+        let reached = Reached {
+            connection,
+            time: now,
+            client: self.listing.client(),
+            address: listed.address,
+            path: listed.path,
+            kind: listed.kind,
+            netns: None,
+            host: None,
+            declared: vec![server],
+        };
+        self.engine.handle(Input::Reached(reached), now, &mut self.outputs);
+        for frame in &listed.frames {
+            let (direction, bytes) = (frame.direction, frame.json.as_bytes());
+            self.engine.handle(
+                Input::Frame { connection, direction, time: now, bytes },
+                now,
+                &mut self.outputs,
+            );
+        }
+        self.carry_out();
+    }
+}

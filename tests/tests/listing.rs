@@ -1,0 +1,268 @@
+//! Declared servers, listed by the agent itself: before any client speaks, and again and again.
+
+use std::cell::Cell;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use mcpwarden_tests::agent::{Agent, is};
+use mcpwarden_tests::command::configured;
+use mcpwarden_tests::http_server::{CERTIFICATE, HttpServer, Style};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+/// The key of the certificate of the servers over TLS, by
+/// `openssl x509 -in server.pem -noout -pubkey | openssl pkey -pubin -outform der | sha256sum`.
+const KEY: &str = "a23bb29f01eb4c8f30bdd91cb903986ae4aedd08b3d11a899efcb4ce4b5ace2d";
+
+/// A configuration with one declared server, listed every second.
+fn declared(server: &HttpServer, kind: &str, more: &str) -> String {
+    format!(
+        "discovery: {{ list_every: 1s }}\nservers: [{{ id: remote, type: {kind}, url: \"{}\"{more} }}]\n",
+        server.url()
+    )
+}
+
+/// Whether it is of the declared server.
+fn of(event: &Value, kind: &str) -> bool {
+    is(event, kind) && event["server_id"] == "remote"
+}
+
+fn certificate() -> Result<String> {
+    let der = CertificateDer::from_pem_slice(CERTIFICATE)?;
+    Ok(Sha256::digest(&der).iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Writes a file that only root can read.
+fn secret(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text)?;
+    fs::set_permissions(path, Permissions::from_mode(0o600)).context("cannot set its mode")
+}
+
+#[test]
+fn tools_are_known_and_inspected_before_a_client_speaks() -> Result<()> {
+    for (style, declared_as, spoken) in
+        [(Style::Json, "http", "http"), (Style::Events, "http", "http"), (Style::Old, "sse", "sse")]
+    {
+        let server = HttpServer::start(style)?;
+        let (_directory, config) = configured(&declared(&server, declared_as, ""))?;
+        let agent = Agent::start_plain(&["--config", &config])?;
+        let seen = agent.wait_for("the tool", |event| of(event, "mcp_tool_seen"))?;
+        ensure!(seen["server_type"] == spoken && seen["tool_name"] == "a", "{style:?}: {seen}");
+        let found = agent.wait_for("the detection", |event| of(event, "mcp_detection"))?;
+        ensure!(found["server_type"] == spoken, "{style:?}: {found}");
+        let started = agent.wait_for("the server", |event| of(event, "mcp_server_started"))?;
+        let expected = json!([agent.pid(), "declared", "declared", server.url()]);
+        let said =
+            json!([started["client"]["pid"], started["matched_by"], started["identity"], started["url"]]);
+        ensure!(said == expected, "{style:?}: {started}");
+        agent.stop()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn nothing_of_the_agents_own_is_a_clients() -> Result<()> {
+    let server = HttpServer::start(Style::Json)?;
+    let (_directory, config) = configured(&declared(&server, "http", ""))?;
+    let agent = Agent::start(&["--config", &config])?;
+    let own = agent.pid();
+    agent.wait_for("the tool", |event| of(event, "mcp_tool_seen"))?;
+    // Each listing is a handshake, a list and a few words more.
+    let so_far = server.requests();
+    while server.requests() < so_far + 12 {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    agent.settle();
+    for event in agent.events() {
+        ensure!(!is(&event, "mcp_network_connection"), "{event}");
+        ensure!(!is(&event, "mcp_server_egress"), "{event}");
+        ensure!(!is(&event, "mcp_network_uninspected"), "{event}");
+    }
+    let count = |kind: &str| agent.events().iter().filter(|event| is(event, kind)).count();
+    // One conversation, however often it is listed.
+    let counts =
+        ["mcp_server_started", "mcp_server_initialized", "mcp_tool_seen", "mcp_server_exited"].map(count);
+    ensure!(counts == [1, 1, 1, 0], "{counts:?} of client {own}");
+    let stopped = agent.stop()?;
+    ensure!(stopped["counters"]["listing_listed"].as_u64() >= Some(2), "{stopped}");
+    Ok(())
+}
+
+#[test]
+fn a_tool_that_changes_is_said_at_the_next_listing() -> Result<()> {
+    let server = HttpServer::start(Style::Json)?;
+    let tool = |text: &str| json!({"name": "a", "description": text, "inputSchema": {"type": "object"}});
+    server.offers(tool("Adds two numbers."));
+    let (_directory, config) = configured(&declared(&server, "http", ""))?;
+    let agent = Agent::start(&["--config", &config])?;
+    agent.wait_for("the tool", |event| of(event, "mcp_tool_seen"))?;
+    server.offers(tool("Adds three numbers."));
+    let changed = agent.wait_for("the change", |event| of(event, "mcp_tool_changed"))?;
+    ensure!(changed["tool_name"] == "a" && changed["changes"].to_string().contains("three"), "{changed}");
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn credentials_are_asked_for_and_shown_to_nobody_else() -> Result<()> {
+    let server = HttpServer::start(Style::Locked)?;
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("headers");
+    for (more, headers, expected) in [
+        ("", None, "headers_from"),
+        ("from", Some("Authorization: Bearer wr0ng-one"), "not enough"),
+        ("from", Some("Authorization: Bearer s3cret"), ""),
+    ] {
+        if let Some(headers) = headers {
+            secret(&file, headers)?;
+        }
+        let more =
+            if more.is_empty() { String::new() } else { format!(", headers_from: {}", file.display()) };
+        let (_directory, config) = configured(&declared(&server, "http", &more))?;
+        let agent = Agent::start(&["--config", &config])?;
+        if expected.is_empty() {
+            agent.wait_for("the tool", |event| of(event, "mcp_tool_seen"))?;
+        } else {
+            let refused = agent.wait_for("the refusal", |event| of(event, "mcp_server_unreachable"))?;
+            let reason = refused["reason"].as_str().unwrap_or_default();
+            ensure!(refused["status"] == 401 && reason.contains(expected), "{refused}");
+        }
+        let everything = format!("{:?}{}", agent.events(), agent.stderr());
+        ensure!(!everything.contains("s3cret") && !everything.contains("wr0ng"), "{everything}");
+        agent.stop()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_file_that_others_can_read_is_not_used() -> Result<()> {
+    let server = HttpServer::start(Style::Locked)?;
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("headers");
+    fs::write(&file, "Authorization: Bearer s3cret")?;
+    fs::set_permissions(&file, Permissions::from_mode(0o644))?;
+    let more = format!(", headers_from: {}", file.display());
+    let (_directory, config) = configured(&declared(&server, "http", &more))?;
+    let agent = Agent::start(&["--config", &config])?;
+    let refused = agent.wait_for("the refusal", |event| of(event, "mcp_server_unreachable"))?;
+    let reason = refused["reason"].as_str().unwrap_or_default();
+    ensure!(reason.contains("others may read it") && refused["status"].is_null(), "{refused}");
+    ensure!(server.requests() == 0, "it was asked all the same");
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn a_certificate_must_be_the_one_that_is_known() -> Result<()> {
+    let right = certificate()?;
+    let wrong = "0".repeat(64);
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("headers");
+    secret(&file, "Authorization: Bearer s3cret")?;
+    // Both servers have the same key, and signed themselves: the second one as an authority.
+    for (name, style, fingerprint, expected) in [
+        ("nothing known", Style::Tls, String::new(), "mcp_server_unreachable"),
+        ("the certificate", Style::Tls, format!("sha256:{right}"), "mcp_tool_seen"),
+        ("in capitals", Style::Tls, format!("sha256:{}", right.to_uppercase()), "mcp_tool_seen"),
+        ("the key", Style::Tls, format!("spki-sha256:{KEY}"), "mcp_tool_seen"),
+        ("the key of an authority", Style::TlsAuthority, format!("spki-sha256:{KEY}"), "mcp_tool_seen"),
+        ("another certificate", Style::Tls, format!("sha256:{wrong}"), "mcp_tls_mismatch"),
+        (
+            "another certificate of that key",
+            Style::TlsAuthority,
+            format!("sha256:{right}"),
+            "mcp_tls_mismatch",
+        ),
+        ("another key", Style::Tls, format!("spki-sha256:{wrong}"), "mcp_tls_mismatch"),
+        ("a key's as a certificate's", Style::Tls, format!("sha256:{KEY}"), "mcp_tls_mismatch"),
+    ] {
+        let server = HttpServer::start(style)?;
+        let mut more = format!(", headers_from: {}", file.display());
+        if !fingerprint.is_empty() {
+            more.push_str(&format!(", tls_fingerprint: \"{fingerprint}\""));
+        }
+        let (_directory, config) = configured(&declared(&server, "http", &more))?;
+        let agent = Agent::start(&["--config", &config])?;
+        let outcomes = ["mcp_server_unreachable", "mcp_tool_seen", "mcp_tls_mismatch"];
+        let event = agent.wait_for(name, |event| outcomes.iter().any(|outcome| of(event, outcome)))?;
+        ensure!(is(&event, expected), "{name}: {event}");
+        match expected {
+            "mcp_tls_mismatch" => {
+                let said = json!([event["severity"], event["expected"]]);
+                ensure!(said == json!(["critical", fingerprint]), "{name}: {event}");
+                let kind = fingerprint.split(':').next().unwrap_or_default();
+                ensure!(
+                    event["found"].as_str().is_some_and(|found| found.starts_with(kind)),
+                    "{name}: {event}"
+                );
+                ensure!(server.requests() == 0, "{name}: it was sent something");
+            }
+            "mcp_server_unreachable" => {
+                let reason = event["reason"].as_str().unwrap_or_default();
+                ensure!(reason.contains("tls_fingerprint"), "{name}: {event}");
+                ensure!(server.requests() == 0, "{name}: it was sent something");
+            }
+            _ => {
+                let started = agent.wait_for("the server", |event| of(event, "mcp_server_started"))?;
+                ensure!(started["url"] == server.url(), "{name}: {started}");
+            }
+        }
+        agent.stop()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_server_that_goes_away_is_said_once_and_may_come_back() -> Result<()> {
+    let server = HttpServer::start(Style::Json)?;
+    let (_directory, config) = configured(&declared(&server, "http", ""))?;
+    let agent = Agent::start(&["--config", &config])?;
+    agent.wait_for("the tool", |event| of(event, "mcp_tool_seen"))?;
+    let failures =
+        |agent: &Agent| agent.events().iter().filter(|event| of(event, "mcp_server_unreachable")).count();
+    ensure!(failures(&agent) == 0, "it is there");
+    server.becomes(Style::Gone);
+    agent.wait_for("the first failure", |event| of(event, "mcp_server_unreachable"))?;
+    server.becomes(Style::Page);
+    let page = |event: &Value| {
+        of(event, "mcp_server_unreachable")
+            && event["reason"].as_str().is_some_and(|reason| reason.contains("no MCP server"))
+    };
+    agent.wait_for("the other reason", page)?;
+    server.becomes(Style::Json);
+    server.offers(json!({"name": "b", "description": "Adds.", "inputSchema": {"type": "object"}}));
+    agent.wait_for("the other tool", |event| of(event, "mcp_tool_seen") && event["tool_name"] == "b")?;
+    ensure!(failures(&agent) == 2, "each reason once: {}", failures(&agent));
+    server.becomes(Style::Page);
+    let pages = Cell::new(0);
+    let again = |event: &Value| {
+        pages.set(pages.get() + usize::from(page(event)));
+        pages.get() == 2
+    };
+    agent.wait_for("the reason of before, once more", again)?;
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn what_must_not_be_asked_is_not() -> Result<()> {
+    for (name, more, rest) in [
+        ("switched off", "", "discovery: { list_declared: false }\n"),
+        ("disabled", ", enabled: false", ""),
+        ("denied", "", "policy: { denied_servers: [remote] }\n"),
+    ] {
+        let server = HttpServer::start(Style::Json)?;
+        let text =
+            format!("{rest}servers: [{{ id: remote, type: http, url: \"{}\"{more} }}]\n", server.url());
+        let (_directory, config) = configured(&text)?;
+        let agent = Agent::start(&["--config", &config])?;
+        agent.settle();
+        ensure!(server.requests() == 0, "{name}: it was asked");
+        agent.stop()?;
+    }
+    Ok(())
+}
