@@ -15,6 +15,7 @@ const LIMITS: HttpLimits = HttpLimits {
     head_bytes: 512,
     streams: 2,
     links: 4,
+    links_of_client: 3,
     held_bytes: 2048,
     idle: Duration::from_secs(1),
 };

@@ -55,6 +55,8 @@ pub struct HttpLimits {
     pub streams: usize,
     /// Most links at once; messages of more are not inspected, and that is said.
     pub links: usize,
+    /// Those of one client.
+    pub links_of_client: usize,
     /// What all streams together may hold of unfinished messages, in bytes. Beyond, the stream that grows gives up
     /// what it holds.
     pub held_bytes: usize,
@@ -69,6 +71,7 @@ impl Default for HttpLimits {
             head_bytes: 64 * 1024,
             streams: 8192,
             links: 4096,
+            links_of_client: 512,
             held_bytes: 256 * 1024 * 1024,
             idle: Duration::from_secs(300),
         }

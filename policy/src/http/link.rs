@@ -316,11 +316,11 @@ impl Context<'_> {
         stream: ConnectionId,
         time: Timestamp,
     ) -> Option<ConnectionId> {
-        let HttpLimits { links: most, .. } = *self.limits;
+        let HttpLimits { links: most, links_of_client: most_of_client, .. } = *self.limits;
         let links = &mut *self.links;
         // Nobody takes the room of all.
         let of_client = links.by_client.get(&place.client).map_or(0, BTreeSet::len);
-        if links.links.len() >= most || of_client >= (most / 8).max(1) {
+        if links.links.len() >= most || of_client >= most_of_client {
             self.counters.links_refused += 1;
             return None;
         }

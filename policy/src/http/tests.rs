@@ -13,6 +13,7 @@ pub(super) const LIMITS: HttpLimits = HttpLimits {
     head_bytes: 2048,
     streams: 64,
     links: 16,
+    links_of_client: 16,
     held_bytes: 64 * 1024,
     idle: Duration::from_secs(300),
 };

@@ -218,7 +218,8 @@ fn what_has_no_end_costs_no_memory() {
 
 #[test]
 fn bounds_of_numbers_refuse_and_count() {
-    let limits = HttpLimits { streams: 3, links: 2, ..LIMITS };
+    let of_all = HttpLimits { streams: 3, links: 2, ..LIMITS };
+    let of_one = HttpLimits { streams: 3, links: 9, links_of_client: 2, ..LIMITS };
     let session = |id: u32| format!("Mcp-Session-Id: {id}\r\n");
     let steps = [
         ask(1, post("/mcp", &session(1), PING)),
@@ -230,9 +231,11 @@ fn bounds_of_numbers_refuse_and_count() {
         // A fourth stream.
         ask(4, post("/mcp", &session(1), PING)),
     ];
-    let (lines, counters) = run(limits, &steps);
-    let expected = lines!["open 0 Http 1 a/mcp"; "0 > {PING}"; "open 1 Http 1 a/mcp"; "1 > {PING}";
-        "uninspected 3 None TooManyLinks"; "0 > {PING}"];
-    assert_eq!(lines, expected);
-    assert_eq!((counters.streams_refused, counters.links_refused), (1, 2));
+    for limits in [of_all, of_one] {
+        let (lines, counters) = run(limits, &steps);
+        let expected = lines!["open 0 Http 1 a/mcp"; "0 > {PING}"; "open 1 Http 1 a/mcp"; "1 > {PING}";
+            "uninspected 3 None TooManyLinks"; "0 > {PING}"];
+        assert_eq!(lines, expected, "{limits:?}");
+        assert_eq!((counters.streams_refused, counters.links_refused), (1, 2), "{limits:?}");
+    }
 }
