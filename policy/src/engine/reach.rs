@@ -116,7 +116,7 @@ impl Engine {
     /// The declared server that is meant: where several are at one address, the path tells.
     fn declared_at(&self, reached: &Reached) -> Option<&Remote> {
         let id = reached.declared.as_ref()?;
-        let Some(known) = self.config.remote.iter().find(|remote| remote.id == *id) else { return None };
+        let known = self.config.remote.iter().find(|remote| remote.id == *id)?;
         let neighbours: Vec<_> =
             self.config.remote.iter().filter(|remote| remote.address == known.address).collect();
         let named =
