@@ -100,7 +100,8 @@ fn a_denied_address_is_reached_no_way_and_others_are() -> Result<()> {
 fn what_is_only_observed_is_let_through() -> Result<()> {
     let listener = Listener::start()?;
     let (_directory, config) = configured(&format!(
-        "servers: [{{ id: remote, type: http, url: \"http://127.0.0.1:{}/mcp\" }}]\n\
+        "discovery: {{ list_declared: false }}\n\
+         servers: [{{ id: remote, type: http, url: \"http://127.0.0.1:{}/mcp\" }}]\n\
          network: {{ deny: [\"10.0.0.0/8\", \"127.0.0.0/8:{}\"] }}\n",
         listener.port(),
         listener.port() + 1,

@@ -46,10 +46,8 @@ pub async fn talk_http(
     let transport = StreamableHttpClientTransport::with_client(http.clone(), config);
     let outcome = talk(transport, lifecycle.clone(), &first, progress).await;
     match outcome {
-        Ok(definitions) => {
-            return Ok(Spoken { definitions, kind: ServerType::Http, peer: http.peer(), tap: first });
-        }
-        Err(error) if !http.is_refused() => return Err(error),
+        Ok(definitions) => Ok(Spoken { definitions, kind: ServerType::Http, peer: http.peer(), tap: first }),
+        Err(error) if !http.is_refused() => Err(error),
         Err(error) => {
             let second = tap();
             let http = Http::new(settings, second.clone())?;
