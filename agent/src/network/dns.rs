@@ -37,10 +37,13 @@ const FEW: usize = 32;
 const UDP: u8 = 17;
 const DNS: u16 = 53;
 
+/// An address and a port.
+type Place = (IpAddr, u16);
+
 /// Which question an answer is to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Question {
-    asker: (IpAddr, u16),
+    asker: Place,
     server: IpAddr,
     id: u16,
 }
@@ -214,7 +217,7 @@ fn name_servers(text: &str) -> impl Iterator<Item = IpAddr> {
 }
 
 /// Who sends what to whom: of a datagram of UDP, from its IP header on.
-fn datagram(packet: &[u8]) -> Option<((IpAddr, u16), (IpAddr, u16), &[u8])> {
+fn datagram(packet: &[u8]) -> Option<(Place, Place, &[u8])> {
     let (from, to, udp): (IpAddr, IpAddr, &[u8]) = match packet.first()? >> 4 {
         4 => {
             let header = usize::from(packet.first()? & 15) * 4;
@@ -371,7 +374,8 @@ mod tests {
         let answer = |id, name| message(id, MessageType::Response, name, &[[192, 0, 2, 6], [192, 0, 2, 7]]);
         let told = |id, name| packet(SERVER, ASKER, &answer(id, name));
         let name = Some("www.example");
-        let cases: [(&str, Vec<Vec<u8>>, Option<&str>); 10] = [
+        type Case = (&'static str, Vec<Vec<u8>>, Option<&'static str>);
+        let cases: [Case; 10] = [
             ("nothing", vec![], None),
             ("asked and answered", vec![asked(1, "WWW.example."), told(1, "www.example.")], name),
             (
