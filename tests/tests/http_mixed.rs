@@ -92,8 +92,9 @@ fn sorted(mut messages: Vec<(Dir, Value)>) -> Vec<(Dir, Value)> {
 fn what_is_reported_is_what_both_sides_logged() -> Result<()> {
     let server = Server::start((Ipv4Addr::LOCALHOST, 0).into(), brief)?;
     let to = server.address();
-    let (_directory, config) =
-        configured(&format!("servers: [{{ id: {SERVER}, type: http, url: \"http://{to}/mcp\" }}]\n"))?;
+    let (_directory, config) = configured(&format!(
+        "discovery: {{ list_declared: false }}\nservers: [{{ id: {SERVER}, type: http, url: \"http://{to}/mcp\" }}]\n"
+    ))?;
     let agent = Agent::start(&["--config", &config, "--ring-bytes", RING_BYTES])?;
 
     let each = REQUESTS.div_ceil(CONNECTIONS as usize);

@@ -129,7 +129,10 @@ fn a_server_that_stops_in_the_middle_of_a_chunk() -> Result<()> {
 }
 
 fn declared(to: SocketAddr) -> Result<(TempDir, String)> {
-    configured(&format!("servers: [{{ id: declared, type: http, url: \"http://{to}/mcp\" }}]\n"))
+    // Nobody but the test speaks with it.
+    configured(&format!(
+        "discovery: {{ list_declared: false }}\nservers: [{{ id: declared, type: http, url: \"http://{to}/mcp\" }}]\n"
+    ))
 }
 
 /// How many connections follow each other.

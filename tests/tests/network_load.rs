@@ -34,7 +34,7 @@ fn a_full_table_judges_every_connection() -> Result<()> {
         let mut wrong = Vec::new();
         for n in (thread..CONNECTS).step_by(THREADS) {
             let last = (n / 2) as u8 % ADDRESSES;
-            // Every other one goes beside what is denied.
+            // Every other one of a thread goes beside what is denied.
             let (third, expected) =
                 if (n / THREADS).is_multiple_of(2) { (1, Outcome::Denied) } else { (2, Outcome::Through) };
             let to = SocketAddr::from((Ipv4Addr::new(127, 0, third, last), port));
