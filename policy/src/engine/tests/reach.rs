@@ -186,3 +186,29 @@ fn loopback_addresses_of_other_namespaces_are_other_servers() {
     bench.c2s(1, HELLO);
     assert_eq!(bench.events()[0]["server_id"], "10.0.0.1:80/mcp@netns-7");
 }
+
+/// Whose clients list a server one after the other, and whether the second is told of a change.
+#[test]
+fn pins_of_a_declared_url_are_for_all_and_others_for_each_user() {
+    let list = |bench: &mut Bench, connection: u64, uid: u32, declared: &[&str], description: &str| {
+        let time = Timestamp(bench.now);
+        let client = Process { pid: 5 + uid, uid: Some(uid), ..Process::default() };
+        bench.input(Input::Reached(Reached { time, client, ..reached(connection, declared, "/mcp") }));
+        bench.c2s(connection, HELLO);
+        bench.s2c(connection, r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25"}}"#);
+        bench.c2s(connection, r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
+        let tool = format!(r#"{{"name":"a","description":"{description}"}}"#);
+        bench.s2c(connection, &format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"tools":[{tool}]}}}}"#));
+        bench.events().iter().any(|event| event["type"] == "mcp_tool_changed")
+    };
+    for (declared, uids, changed) in [
+        (&["alone"][..], [0, 1000], true),
+        (&["alone"], [1000, 1000], true),
+        (&[], [0, 1000], false),
+        (&[], [1000, 1000], true),
+    ] {
+        let mut bench = bench();
+        assert!(!list(&mut bench, 1, uids[0], declared, "one"), "{declared:?} {uids:?}");
+        assert_eq!(list(&mut bench, 2, uids[1], declared, "two"), changed, "{declared:?} {uids:?}");
+    }
+}
