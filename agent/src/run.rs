@@ -3,6 +3,7 @@
 mod control;
 mod counters;
 mod listing;
+mod reconcile;
 
 use std::{collections::HashSet, path::PathBuf, time::Duration};
 
@@ -30,7 +31,7 @@ use crate::{
     instance,
     kernel::{
         Kernel, ProgramStats,
-        census::{self, Census, Side},
+        census::{self, Census},
         surroundings,
     },
     listing::{self as own, Listing},
@@ -141,11 +142,6 @@ struct Agent {
     loss: LossWatch,
     censuses_failed: u64,
     tasks_skipped: u64,
-}
-
-/// Where the client writes, and where it reads.
-fn client_sides(entry: &abi::Connection) -> [Side; 2] {
-    [Side { key: entry.client_out, writes: true }, Side { key: entry.client_in, writes: false }]
 }
 
 /// Whether the ring was drained to its end.
@@ -385,39 +381,6 @@ impl Agent {
         }
     }
 
-    /// Follows the wall clock, reads the kernel's positions, looks for losses.
-    fn housekeeping(&mut self) {
-        self.clock.refresh();
-        self.kernel.addresses().sweep();
-        self.network.listen();
-        self.positions = Some(self.kernel.connections());
-        self.sockets = Some(self.socket_positions());
-        self.read_ns = boot_ns();
-        self.programs = self.kernel.program_stats();
-        for loss in self.loss.look(&self.counters()) {
-            self.say(loss.into());
-        }
-    }
-
-    /// Holds positions and holders against what was captured. What was in the ring when they were read is taken in, but
-    /// for a record that a writer finished late, for which whatever counts must be so twice.
-    fn compare(&mut self) {
-        for (id, entry) in self.positions.take().unwrap_or_default() {
-            let streams = entry.positions.streams;
-            self.with_capture(|capture, _, now, sink| capture.look(id, &streams, now, sink));
-        }
-        for (id, streams) in self.sockets.take().unwrap_or_default() {
-            self.with_capture(|capture, clock, now, sink| {
-                capture.look_at_socket(id, streams.as_ref(), clock, now, sink);
-            });
-        }
-        self.with_capture(|capture, _, now, sink| capture.sockets().tick(now, sink));
-        if let Some(found) = self.counted.take() {
-            self.tasks_skipped += found.tasks_skipped;
-            self.collect(&found);
-        }
-    }
-
     /// Hands on what capture finds.
     fn with_capture(
         &mut self,
@@ -427,49 +390,6 @@ impl Agent {
         let (engine, outputs) = (&mut self.engine, &mut self.outputs);
         body(&mut self.capture, &self.clock, now, &mut |input| engine.handle(input, now, outputs));
         self.carry_out();
-    }
-
-    /// The sides of channels of which the next census is to tell what is being done there.
-    fn suspects(&self) -> HashSet<Side> {
-        let mut sides = HashSet::new();
-        for (id, entry) in self.kernel.connections() {
-            let [asking, answering] = self.capture.suspects(id);
-            let [asks, answers] = client_sides(&entry);
-            sides.extend(asking.then_some(asks).into_iter().chain(answering.then_some(answers)));
-        }
-        sides
-    }
-
-    /// Ends connections that nobody holds, says what went by unseen of the others, and stops watching processes that
-    /// hold none. The ring was drained since the census.
-    fn collect(&mut self, census: &Census) {
-        let held: HashSet<abi::ChannelKey> = census.holders.iter().map(|holder| holder.key).collect();
-        for (id, entry) in self.kernel.connections() {
-            let streams = entry.positions.streams;
-            let keys = [entry.server_in, entry.server_out, entry.client_out, entry.client_in];
-            if entry.positions.since_ns >= census.began_ns || keys.iter().any(|key| held.contains(key)) {
-                let waiting = client_sides(&entry).map(|side| census.idle.get(&side).copied());
-                self.with_capture(|capture, _, now, sink| capture.judge(id, &streams, waiting, now, sink));
-                continue;
-            }
-            self.kernel.remove(id);
-            self.with_capture(|capture, clock, now, sink| {
-                capture.settle(id, &streams, now, sink);
-                capture.close(id, clock, now, sink);
-            });
-        }
-        self.kernel.sweep_sockets(&held, census.began_ns);
-        let pids: HashSet<u32> = census.holders.iter().map(|holder| holder.pid).collect();
-        self.kernel.prune(&pids, census.began_ns);
-        self.kernel.forget_servers();
-    }
-
-    /// How far TCP connections are in the kernel; `None` of those that are not there any more.
-    fn socket_positions(&self) -> Vec<(u64, Option<[abi::Stream; 2]>)> {
-        let streams = |(id, key): (u64, Option<u64>)| {
-            (id, key.and_then(|key| self.kernel.socket(key, id)).map(|positions| positions.streams))
-        };
-        self.capture.socket_ids().into_iter().map(streams).collect()
     }
 
     fn say(&mut self, body: EventBody) {

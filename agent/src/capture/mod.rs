@@ -4,15 +4,17 @@
 //! read from the kernel's tables, its output the policy core's [`Input`]s. Every backend ends in the same
 //! records, so nothing here depends on how they were captured.
 
+mod bounds;
 mod memory;
 mod order;
 pub mod record;
 pub mod socket;
+mod sockets;
 mod stream;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use mcpwarden_abi as abi;
 use mcpwarden_policy::{ConnectionId, Direction, Exec, Input, Limits, Process, Timestamp};
@@ -21,10 +23,11 @@ use crate::{
     clock::Clock,
     process::{Parent, client, complete, split_argv},
 };
+pub use bounds::{CaptureCounters, CaptureLimits};
 use memory::{Account, Hold, Memory};
 use order::{Hole, Place, RECORD_BYTES};
 use record::Record;
-use socket::{Connected, Sockets};
+use socket::Sockets;
 use stream::{Outlet, Stream};
 
 /// How long records wait for the exec record of their connection: a parent can write before it comes.
@@ -34,52 +37,6 @@ const EXEC_WAITING_BYTES: usize = 4 << 20;
 
 /// How many forgotten connections are remembered: records of theirs may still lie in the ring.
 const FORGOTTEN: usize = 4096;
-
-/// Bounds of what input can make grow. Bytes.
-#[derive(Clone, Debug)]
-pub struct CaptureLimits {
-    /// Longest frame.
-    pub message_bytes: usize,
-    /// All that waits to be whole, of all streams together.
-    pub reassembly_bytes: usize,
-    /// The same of one user's servers. What is not known to be anybody's yet counts as one user's.
-    pub per_uid_bytes: usize,
-    /// Connections known at once.
-    pub connections: usize,
-}
-
-impl Default for CaptureLimits {
-    fn default() -> Self {
-        Self {
-            // 16 MiB of content, and its envelope.
-            message_bytes: (16 << 20) + (64 << 10),
-            reassembly_bytes: 96 << 20,
-            per_uid_bytes: 48 << 20,
-            connections: 8_192,
-        }
-    }
-}
-
-/// What was refused or odd, in numbers. They only grow.
-#[derive(Clone, Debug, Default)]
-pub struct CaptureCounters {
-    /// Records read.
-    pub records: u64,
-    /// Bytes of channels in them.
-    pub bytes: u64,
-    /// Records that could not be taken apart.
-    pub malformed_records: u64,
-    /// Bytes declared missing.
-    pub missing_bytes: u64,
-    /// How often an unfinished frame was given up, or waiting for a record, because memory was short.
-    pub memory_refused_frames: u64,
-    /// Bytes that are missing for it.
-    pub memory_refused_bytes: u64,
-    /// Connections whose bytes were taken in before the record of their exec: it did not come, or too much waited.
-    pub execs_not_awaited: u64,
-    /// Connections refused because there were too many.
-    pub connections_refused: u64,
-}
 
 struct Connection {
     account: Account,
@@ -179,64 +136,6 @@ impl Capture {
         }
         self.keep_within_bounds(header.connection, clock, now, sink);
         None
-    }
-
-    /// Bytes of a TCP connection will come, or wait already.
-    pub fn open_socket(
-        &mut self,
-        id: u64,
-        connected: Connected,
-        clock: &Clock,
-        now: Timestamp,
-        sink: &mut dyn FnMut(Input<'_>),
-    ) {
-        if !self.open(id, now) {
-            self.sockets.refuse(id, connected.key);
-            return;
-        }
-        if let Some(connection) = self.connections.get_mut(&id) {
-            self.memory.assign(&mut connection.account, connected.client.uid);
-        }
-        self.sockets.open(id, connected, now);
-        self.release_early(id, clock, now, sink);
-    }
-
-    /// The TCP connections that are known, and the key of each where its record came.
-    pub fn socket_ids(&self) -> Vec<(u64, Option<u64>)> {
-        let sockets = self.connections.keys().filter(|id| **id & abi::SOCKET != 0);
-        sockets.map(|id| (*id, self.sockets.key(*id))).collect()
-    }
-
-    /// What was refused or could not be read of TCP connections, by name.
-    pub fn http_counters(&self) -> BTreeMap<String, u64> {
-        let mut counters = self.sockets.counters().to_map();
-        counters.insert("connections_refused".to_owned(), self.sockets.refused());
-        counters
-    }
-
-    /// The TCP connections, and what is to be done about them.
-    pub fn sockets(&mut self) -> &mut Sockets {
-        &mut self.sockets
-    }
-
-    /// Compares a TCP connection with the kernel's positions, as [`Self::look`] does. `None`: it is not there any more,
-    /// and if that is so twice, its end was not heard of.
-    pub fn look_at_socket(
-        &mut self,
-        id: u64,
-        kernel: Option<&[abi::Stream; 2]>,
-        clock: &Clock,
-        now: Timestamp,
-        sink: &mut dyn FnMut(Input<'_>),
-    ) {
-        match kernel {
-            Some(streams) => {
-                self.missing.remove(&id);
-                self.look(id, streams, now, sink);
-            }
-            None if self.missing.insert(id) => {}
-            None => self.close(id, clock, now, sink),
-        }
     }
 
     /// Makes sure that the connection is known; false where it is refused.
