@@ -373,6 +373,7 @@ impl Agent {
         for wish in self.capture.sockets().wishes() {
             match wish {
                 Wish::Lift(key) => self.kernel.lift_socket(key),
+                Wish::Found(endpoint, is_server) => self.kernel.found(&endpoint, is_server),
                 Wish::Drop { key, number } => {
                     self.kernel.remove_socket(key, number);
                     self.with_capture(|capture, clock, now, sink| capture.close(number, clock, now, sink));

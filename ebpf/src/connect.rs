@@ -69,8 +69,6 @@ const REFUSE: i32 = 0;
 /// Where something goes.
 #[derive(Clone, Copy)]
 struct Destination {
-    /// As asked for.
-    asked: [u8; 16],
     /// What it reaches: the unspecified address is the loopback.
     address: [u8; 16],
     port: u16,
@@ -201,7 +199,7 @@ pub fn decide(ctx: *mut bpf_sock_addr, address: [u32; 4], message: bool) -> i32 
     if said || captured {
         // SAFETY: a helper on the hook's own context.
         let socket = unsafe { bpf_get_socket_cookie(ctx.cast()) };
-        if !message || fresh(socket, &to) {
+        if !message || fresh(socket, address, to.port) {
             // SAFETY: fields of the hook's own context.
             let (family, protocol) = unsafe { ((*ctx).family, (*ctx).protocol) };
             let info = ConnectInfo {
@@ -209,7 +207,7 @@ pub fn decide(ctx: *mut bpf_sock_addr, address: [u32; 4], message: bool) -> i32 
                 // SAFETY: a helper without arguments.
                 cgroup_id: unsafe { bpf_get_current_cgroup_id() },
                 netns_cookie: netns_of(ctx),
-                address: to.asked,
+                address: bytes(address),
                 generation: judgement.generation,
                 server: all.server,
                 rule: judgement.rule,
@@ -226,7 +224,7 @@ pub fn decide(ctx: *mut bpf_sock_addr, address: [u32; 4], message: bool) -> i32 
                 tell(tgid, judgement.nearest, &info);
             }
             if captured {
-                socket::opens(ctx, socket, tgid, &info, all.plain);
+                socket::opens(ctx, socket, tgid, &to.address, &info, all.plain);
             }
         }
     }
@@ -305,8 +303,7 @@ fn destination(asked: [u32; 4], port: u32) -> (Destination, u32) {
     let loopback = (mapped && words[3] & 0xff == 127) || (none && words[3] == ONE);
     let first = if mapped { words[3] } else { words[0] };
     let beginning = Beginnings::of(u32::from_be(first), mapped);
-    let to =
-        Destination { asked: bytes(asked), address: bytes(words), port: u16::from_be(port as u16), loopback };
+    let to = Destination { address: bytes(words), port: u16::from_be(port as u16), loopback };
     (to, beginning)
 }
 
@@ -361,8 +358,8 @@ fn find(key: AddressKey, prefixes: bool) -> Option<*const Address> {
 
 /// Whether this socket's messages to there are to be told of now.
 #[inline(always)]
-fn fresh(socket: u64, to: &Destination) -> bool {
-    let flow = Flow { socket, address: to.asked, port: to.port, zero: [0; 3] };
+fn fresh(socket: u64, asked: [u32; 4], port: u16) -> bool {
+    let flow = Flow { socket, address: bytes(asked), port, zero: [0; 3] };
     let now = channel::now();
     if let Some(last) = FLOWS.get_ptr(&flow) {
         // SAFETY: a live map value.

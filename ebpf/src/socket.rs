@@ -11,9 +11,9 @@ use aya_ebpf::{
 };
 use core::ffi::c_void;
 use mcpwarden_abi::{
-    CLIENT_TO_SERVER, Channel, ChannelKey, ConnectInfo, ConnectionId, Counter, Positions, RECORD_SOCKET,
-    RECORD_SOCKET_CLOSED, RecordHeader, SOCKET, STATE_CONFIRMED, STATE_SUSPECT, STATE_UNHEARD, Socket,
-    Stream,
+    CLIENT_TO_SERVER, Channel, ChannelKey, ConnectInfo, ConnectionId, Counter, Endpoint, Positions,
+    RECORD_SOCKET, RECORD_SOCKET_CLOSED, RecordHeader, SOCKET, STATE_CONFIRMED, STATE_SUSPECT, STATE_UNHEARD,
+    Socket, Stream,
 };
 
 use crate::{
@@ -36,6 +36,7 @@ static FRESH: Socket = Socket {
         streams: [Stream { offset: 0, far: 0, refused: 0 }; 2],
     },
     key: ChannelKey { inode: 0, device: 0, zero: 0 },
+    endpoint: Endpoint { netns_cookie: 0, address: [0; 16], port: 0, zero: [0; 3] },
     info: ConnectInfo {
         start_ns: 0,
         cgroup_id: 0,
@@ -59,6 +60,10 @@ static FRESH: Socket = Socket {
 #[map(name = "LIFTED")]
 static LIFTED: HashMap<ConnectionId, u32> = HashMap::with_max_entries(16_384, BPF_F_NO_PREALLOC);
 
+/// Where servers were found that nobody declared: what goes there is captured from the first byte on.
+#[map(name = "FOUND")]
+static FOUND: HashMap<Endpoint, u32> = HashMap::with_max_entries(4_096, BPF_F_NO_PREALLOC);
+
 /// The live entry of one, by its key.
 #[inline(always)]
 pub fn entry(key: ConnectionId) -> Option<*mut Socket> {
@@ -80,9 +85,17 @@ pub fn again(cookie: u64) {
     }
 }
 
-/// A socket is about to connect. `declared`: to a server, and everything is captured; else it shows with the first bytes.
+/// A socket is about to connect to where `address` leads. `declared`: to a server, and everything is captured, as it is
+/// where one was found; else it shows with the first bytes.
 #[inline(always)]
-pub fn opens(ctx: *mut bpf_sock_addr, cookie: u64, tgid: u32, info: &ConnectInfo, declared: bool) {
+pub fn opens(
+    ctx: *mut bpf_sock_addr,
+    cookie: u64,
+    tgid: u32,
+    address: &[u8; 16],
+    info: &ConnectInfo,
+    declared: bool,
+) {
     let key = SOCKET | cookie;
     let Some(inode) = inode_of(ctx) else {
         channel::count(Counter::SocketsUnread, 1);
@@ -95,9 +108,17 @@ pub fn opens(ctx: *mut bpf_sock_addr, cookie: u64, tgid: u32, info: &ConnectInfo
         return;
     };
     // SAFETY: a live map value.
+    let known = unsafe {
+        (*socket).endpoint.netns_cookie = info.netns_cookie;
+        (*socket).endpoint.address = *address;
+        (*socket).endpoint.port = info.port;
+        // The key lies in the table: the stack has no room for it.
+        declared || FOUND.get_ptr(&(*socket).endpoint).is_some()
+    };
+    // SAFETY: as above.
     unsafe {
         (*socket).positions.number = SOCKET | number;
-        (*socket).positions.state = if declared { STATE_CONFIRMED } else { STATE_UNHEARD };
+        (*socket).positions.state = if known { STATE_CONFIRMED } else { STATE_UNHEARD };
         (*socket).positions.pid = tgid;
         (*socket).positions.since_ns = channel::now();
         (*socket).key = inode;
@@ -109,7 +130,7 @@ pub fn opens(ctx: *mut bpf_sock_addr, cookie: u64, tgid: u32, info: &ConnectInfo
         return;
     }
     channel::watch(tgid);
-    if declared {
+    if known {
         tell(key, SOCKET | number, tgid, info);
     }
 }

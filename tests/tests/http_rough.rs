@@ -245,3 +245,25 @@ fn what_sendfile_sends_is_a_gap_and_what_follows_is_read() -> Result<()> {
     agent.stop()?;
     Ok(())
 }
+
+/// Of a connection to nobody declared 64 KiB are captured at first: not where a server was found before.
+#[test]
+fn a_long_message_over_a_new_connection_to_a_server_that_was_found() -> Result<()> {
+    let (agent, server) = (Agent::start(&[])?, server()?);
+    let mut first = Raw::connect(server.address())?;
+    first.ask(&initialize(1), "")?;
+    let connection = agent.connection_of_client(std::process::id())?;
+    for id in 2..6 {
+        let mut next = Raw::connect(server.address())?;
+        for piece in post(&echo(id, &"x".repeat(1 << 20)), SESSION).chunks(32 << 10) {
+            next.0.write_all(piece)?;
+        }
+        next.answer()?;
+    }
+    agent.wait_for("the last call", |event| is(event, "mcp_tool_result") && event["jsonrpc_id"] == 5)?;
+    let events = agent.events_of(connection);
+    ensure!(of_type(&events, "mcp_tool_called").len() == 4, "each call is said: {}", events.len());
+    ensure!(of_type(&events, "mcp_capture_gap").is_empty(), "nothing is missing: {}", events.len());
+    agent.stop()?;
+    Ok(())
+}

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use mcpwarden_abi::Endpoint;
 use mcpwarden_policy::{
     ConnectionId, Direction, GapCause, Input, Process, Reached, ServerId, Timestamp,
     event::ServerType,
@@ -22,6 +23,8 @@ const IDLE: Duration = Duration::from_secs(300);
 pub struct Connected {
     /// How the kernel half finds the connection.
     pub key: u64,
+    /// Where it goes.
+    pub endpoint: Endpoint,
     /// The client.
     pub client: Process,
     /// The server's address.
@@ -51,6 +54,8 @@ impl Connected {
 pub enum Wish {
     /// It is an MCP server's: capture all of what has this key.
     Lift(u64),
+    /// A server is there, or (`false`) it is not: as long as it is, what connects there is captured from the first byte on.
+    Found(Endpoint, bool),
     /// It is none, or there is no room: capture no more of it.
     Drop {
         /// Its key.
@@ -213,7 +218,7 @@ impl Sockets {
             if let Some(connected) = self.open.get(&stream.0)
                 && self.lifted.insert(stream.0)
             {
-                self.wishes.push(Wish::Lift(connected.key));
+                self.wishes.extend([Wish::Lift(connected.key), Wish::Found(connected.endpoint, true)]);
             }
         }
     }
@@ -286,8 +291,9 @@ fn hand_on(
             sink(Input::Gap { connection, direction, time, bytes, cause, pid, offset });
         }
         HttpOutput::NotMcp { stream: ConnectionId(number) } => {
-            let key = open.get(&number).map(|connected| connected.key);
-            wishes.extend(key.map(|key| Wish::Drop { key, number }));
+            if let Some(Connected { key, endpoint, .. }) = open.get(&number) {
+                wishes.extend([Wish::Drop { key: *key, number }, Wish::Found(*endpoint, false)]);
+            }
         }
         HttpOutput::Closed { link, time } => {
             confirmed.remove(&link);

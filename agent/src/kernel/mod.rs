@@ -160,6 +160,7 @@ pub struct Kernel {
     connections: HashMap<MapData, u64, abi::Connection>,
     sockets: HashMap<MapData, u64, abi::Socket>,
     lifted: HashMap<MapData, u64, u32>,
+    found: HashMap<MapData, abi::Endpoint, u32>,
     confirmed: HashMap<MapData, u64, u32>,
     channels: Table<abi::ChannelKey, abi::Channel>,
     processes: Table<u32, u64>,
@@ -198,6 +199,7 @@ impl Kernel {
             connections: take(&mut ebpf, "CONNECTIONS")?,
             sockets: take(&mut ebpf, "SOCKETS")?,
             lifted: take(&mut ebpf, "LIFTED")?,
+            found: take(&mut ebpf, "FOUND")?,
             confirmed: take(&mut ebpf, "CONFIRMED")?,
             channels: take(&mut ebpf, "CHANNELS")?,
             processes: take(&mut ebpf, "PROCESSES")?,
@@ -290,6 +292,17 @@ impl Kernel {
     pub fn lift_socket(&mut self, key: u64) {
         // Full table: what exceeds the budget shows as a gap.
         self.confirms_refused += u64::from(self.lifted.insert(key, 1, 0).is_err());
+    }
+
+    /// Captures what goes to where a server was found from the first byte on, or (`false`) no more: it is another's now.
+    pub fn found(&mut self, endpoint: &abi::Endpoint, is_server: bool) {
+        if is_server {
+            // Full table: each connection has the budget of a candidate at first, and what exceeds it shows as a gap.
+            self.confirms_refused += u64::from(self.found.insert(endpoint, 1, 0).is_err());
+        } else {
+            // What is not there is as good as deleted.
+            let _ = self.found.remove(endpoint);
+        }
     }
 
     /// Stops capturing a TCP connection, if it is still this one.

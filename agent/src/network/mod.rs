@@ -21,7 +21,7 @@ use mcpwarden_policy::{
     Connect, ConnectionId, Process, ServerId,
     config::{AllowDeny, Config, NetworkNamespace},
     event::{Family, NetworkClosed, Protocol},
-    network::{Entry, NetworkRules, NetworkServer, Table, TableFull, Verdict, names_of},
+    network::{Entry, NetworkRules, NetworkServer, Table, TableFull, Verdict, names_of, reached},
 };
 use nix::libc;
 use tokio::task::JoinHandle;
@@ -327,6 +327,15 @@ impl Network {
         });
         Some(Connected {
             key: header.offset,
+            endpoint: abi::Endpoint {
+                netns_cookie: info.netns_cookie,
+                address: match reached(ip) {
+                    IpAddr::V4(four) => four.to_ipv6_mapped().octets(),
+                    IpAddr::V6(six) => six.octets(),
+                },
+                port: info.port,
+                zero: [0; 3],
+            },
             client,
             address,
             netns: (ip.is_loopback() && info.netns_cookie != self.netns_cookie).then_some(info.netns_cookie),

@@ -149,6 +149,20 @@ pub struct Address {
     pub plain: u8,
 }
 
+/// Where something listens.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Endpoint {
+    /// Cookie of the network namespace.
+    pub netns_cookie: u64,
+    /// As it is reached, IPv4 as its mapped IPv6 address.
+    pub address: [u8; 16],
+    /// Port, in the processor's byte order.
+    pub port: u16,
+    /// Always 0.
+    pub zero: [u16; 3],
+}
+
 /// A TCP connection whose bytes are captured, as the kernel half knows it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -157,6 +171,8 @@ pub struct Socket {
     pub positions: Positions,
     /// The client's socket.
     pub key: ChannelKey,
+    /// Where it goes.
+    pub endpoint: Endpoint,
     /// Who connected, and where to.
     pub info: ConnectInfo,
 }
@@ -200,6 +216,8 @@ mod pod {
     unsafe impl aya::Pod for super::Address {}
     // SAFETY: as above.
     unsafe impl aya::Pod for super::Member {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for super::Endpoint {}
     // SAFETY: as above.
     unsafe impl aya::Pod for super::Flow {}
     // SAFETY: as above.
