@@ -83,9 +83,12 @@ fn capture(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, payload: Payl
     let Some(entry) = channel::positions(id) else { return };
     // SAFETY: a live map value.
     if unsafe { (*entry).state } == STATE_UNHEARD {
-        let Payload::At(source) = payload else { return socket::unheard(id) };
-        let Some((first, size)) = peek(&source, bytes) else { return socket::unheard(id) };
-        if !socket::heard(id, direction, &[first[0], first[1], first[2], first[3]], size) {
+        let (address, length) = match payload {
+            Payload::At(source) if source.buffers == 0 => (source.address, bytes),
+            Payload::At(source) => source.at(0).unwrap_or((0, 0)),
+            Payload::Lost(_) => (0, 0),
+        };
+        if !socket::heard(id, direction, address, length) {
             return;
         }
     }
@@ -151,7 +154,21 @@ fn admits(entry: *mut Positions, state: u32, id: ConnectionId, source: &Source, 
     if walk.direction == SERVER_TO_CLIENT {
         return walk.offset < UNASKED_BYTES;
     }
-    let Some((first, size)) = peek(source, walk.remaining) else { return true };
+    let (address, length) = if source.buffers == 0 {
+        (source.address, walk.remaining)
+    } else {
+        match source.at(0) {
+            Some(first) => first,
+            None => return true,
+        }
+    };
+    const PEEK: usize = 16;
+    let mut first = [0u8; PEEK];
+    let size = at_most(length, PEEK as u64);
+    // SAFETY: the destination is PEEK bytes long and `size` is no more.
+    if unsafe { bpf_probe_read_user(first.as_mut_ptr().cast(), size as u32, address as *const _) } != 0 {
+        return true;
+    }
     let mut verdict = STATE_CANDIDATE;
     for (at, byte) in first.iter().enumerate() {
         if at as u64 >= size {
@@ -169,21 +186,6 @@ fn admits(entry: *mut Positions, state: u32, id: ConnectionId, source: &Source, 
         unsafe { (*entry).state = verdict };
     }
     true
-}
-
-/// How many bytes are looked at, to see what begins there.
-const PEEK: usize = 16;
-
-/// The first of the `bytes` that were passed, and how many of them lie together; `None` where they cannot be read.
-#[inline(always)]
-fn peek(source: &Source, bytes: u64) -> Option<([u8; PEEK], u64)> {
-    let (address, length) = if source.buffers == 0 { (source.address, bytes) } else { source.at(0)? };
-    let mut first = [0u8; PEEK];
-    let size = at_most(length, PEEK as u64);
-    // SAFETY: the destination is PEEK bytes long and `size` is no more.
-    let failed =
-        unsafe { bpf_probe_read_user(first.as_mut_ptr().cast(), size as u32, address as *const _) != 0 };
-    if failed { None } else { Some((first, size)) }
 }
 
 /// A walk over the caller's buffers, one piece a step.

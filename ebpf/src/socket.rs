@@ -20,6 +20,7 @@ use crate::{
     capture::RING,
     channel,
     kernel::{self, Ptr, offset, probe},
+    source::read,
 };
 
 /// What is known of each, by its key.
@@ -135,36 +136,41 @@ pub fn opens(
     }
 }
 
-/// The first bytes of one that nobody declared, `size` of them, which go `direction`: whether they are worth a record. Who
-/// speaks HTTP begins with a request; some send blank lines before it, or a letter by itself.
-#[inline(always)]
-pub fn heard(key: ConnectionId, direction: u8, first: &[u8; 4], size: u64) -> bool {
+/// The first bytes of one that nobody declared go `direction`; the first buffer of them lies at `address`, 0 where it
+/// cannot be looked at. Whether they are worth a record: who speaks HTTP begins with a request; some send blank lines before
+/// it, or a letter by itself.
+///
+/// A function of its own, and numbers for arguments: the stack of who asks has no room for what it takes.
+#[inline(never)]
+pub fn heard(key: ConnectionId, direction: u8, address: u64, length: u64) -> bool {
     let Some(socket) = entry(key) else { return false };
-    let asks = if size < 4 {
-        matches!(first[0], b'P' | b'G' | b'D' | b'O' | b'H' | b'\r' | b'\n')
-    } else {
-        matches!(first, b"POST" | b"GET " | b"DELE" | b"OPTI" | b"HEAD" | b"PRI " | [b'\r' | b'\n', ..])
+    let Some(first) = read::<u32>(address).filter(|_| address != 0 && length > 0) else {
+        channel::count(Counter::SocketsUnread, 1);
+        forget(key, socket);
+        return false;
     };
+    const fn word(text: &[u8; 4]) -> u32 {
+        u32::from_ne_bytes(*text)
+    }
+    let letter = first.to_ne_bytes()[0];
+    let alone = matches!(letter, b'P' | b'G' | b'D' | b'O' | b'H');
+    let asks = matches!(letter, b'\r' | b'\n')
+        || length < 4 && alone
+        || first == word(b"POST")
+        || first == word(b"GET ")
+        || first == word(b"DELE")
+        || first == word(b"OPTI")
+        || first == word(b"HEAD")
+        || first == word(b"PRI ");
     if direction != CLIENT_TO_SERVER || !asks {
         channel::count(Counter::SocketsForeign, 1);
-        end(key, socket);
+        forget(key, socket);
         return false;
     }
     // SAFETY: a live map value; the state is set here and by nobody else.
-    unsafe {
-        (*socket).positions.state = STATE_SUSPECT;
-        tell(key, (*socket).positions.number, (*socket).positions.pid, &(*socket).info);
-    }
+    unsafe { (*socket).positions.state = STATE_SUSPECT };
+    tell_of(key, socket);
     true
-}
-
-/// The first bytes of one that nobody declared cannot be looked at.
-#[inline(always)]
-pub fn unheard(key: ConnectionId) {
-    channel::count(Counter::SocketsUnread, 1);
-    if let Some(socket) = entry(key) {
-        end(key, socket);
-    }
 }
 
 /// A socket is closed by the last who held it.
@@ -172,6 +178,14 @@ pub fn unheard(key: ConnectionId) {
 pub fn released(ctx: *mut bpf_sock) {
     // SAFETY: a helper on the hook's own context.
     again(unsafe { bpf_get_socket_cookie(ctx.cast()) });
+}
+
+/// Stops capturing one of which nothing was said.
+#[inline(always)]
+fn forget(key: ConnectionId, socket: *const Socket) {
+    // SAFETY: a live map value.
+    channel::forsake(unsafe { &(*socket).key }, key);
+    let _ = SOCKETS.remove(&key);
 }
 
 /// Stops capturing it, and says so where anything was said of it.
@@ -182,14 +196,9 @@ fn end(key: ConnectionId, socket: *mut Socket) {
     channel::forsake(inode, key);
     if positions.state != STATE_UNHEARD {
         if let Some(mut record) = RING.reserve::<ClosedRecord>(0) {
+            let length = size_of::<[Stream; 2]>();
             record.write(ClosedRecord {
-                header: header(
-                    RECORD_SOCKET_CLOSED,
-                    positions.number,
-                    key,
-                    positions.pid,
-                    size_of::<[Stream; 2]>(),
-                ),
+                header: header(RECORD_SOCKET_CLOSED, positions.number, key, positions.pid, length),
                 streams: positions.streams,
             });
             record.submit(0);
@@ -250,6 +259,31 @@ fn tell(key: ConnectionId, number: ConnectionId, tgid: u32, info: &ConnectInfo) 
         info: *info,
     });
     record.submit(0);
+}
+
+/// The same of one that is known, written in place: there is little stack where it is told of.
+#[inline(always)]
+fn tell_of(key: ConnectionId, socket: *const Socket) {
+    let Some(mut entry) = RING.reserve::<SocketRecord>(0) else {
+        channel::count(Counter::RingFullFacts, 1);
+        return;
+    };
+    let record = entry.as_mut_ptr();
+    // SAFETY: `record` is the reserved memory, all of which is written; `socket` is a live map value.
+    unsafe {
+        (*record).header.kind = RECORD_SOCKET;
+        (*record).header.direction = 0;
+        (*record).header.cause = 0;
+        (*record).header.flags = 0;
+        (*record).header.length = size_of::<ConnectInfo>() as u32;
+        (*record).header.time_ns = channel::now();
+        (*record).header.connection = (*socket).positions.number;
+        (*record).header.offset = key;
+        (*record).header.pid = (*socket).positions.pid;
+        (*record).header.value = 0;
+        core::ptr::copy_nonoverlapping(&raw const (*socket).info, &raw mut (*record).info, 1);
+    }
+    entry.submit(0);
 }
 
 #[inline(always)]

@@ -54,11 +54,10 @@ pub struct Args {
 /// The machine lacks something, or a build failed; that a test failed is in the exit code.
 pub fn vm(args: &Args) -> Result<ExitCode> {
     setup(true)?;
-    let programs: Vec<PathBuf> =
-        build()?.into_iter().filter(|program| args.all || is_telling(program)).collect();
     let job = if args.shell {
         Job::Shell
     } else if args.command.is_empty() {
+        let programs = build()?.into_iter().filter(|program| args.all || is_telling(program)).collect();
         tests(programs, args.filter.as_deref())?
     } else {
         Job::Command(args.command.clone())
