@@ -317,12 +317,10 @@ impl Network {
         self.counters.judged_by_forgotten += u64::from(table.is_none());
         let ip = IpAddr::V6(Ipv6Addr::from(info.address)).to_canonical();
         let address = SocketAddr::new(ip, info.port);
-        let names = self.names.addresses();
-        let declared = table.map(|(_, table)| {
-            let known = index(info.server).and_then(|index| table.servers().get(index));
+        let declared = table.filter(|_| info.server != 0).map(|(_, table)| {
             // The table has one of those that share an address.
-            let all =
-                table.servers().iter().filter(|server| known.is_some() && server.is_at(address, &names));
+            let names = self.names.addresses();
+            let all = table.servers().iter().filter(|server| server.is_at(address, &names));
             all.map(|server| server.id.clone()).collect()
         });
         Some(Connected {
