@@ -16,11 +16,12 @@ use mcpwarden_tests::script::Step;
 use mcpwarden_tests::sender::{Sending, call, initialize};
 use mcpwarden_tests::wiring::{Wired, Wiring};
 use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use serde_json::Value;
 
 /// Streams are looked at every few seconds, and what is missing must be so twice.
-const NOTICED: Duration = Duration::from_secs(15);
+const NOTICED: Duration = Duration::from_secs(30);
 /// More than two of these looks.
 const LONG: Duration = Duration::from_secs(12);
 
@@ -126,6 +127,8 @@ fn a_stranger_reads() -> Result<()> {
     // Stopped, or it would be first.
     let client = Pid::from_raw(i32::try_from(sender.pid())?);
     kill(client, Signal::SIGSTOP)?;
+    // Until all its threads have: one that wakes for the signal looks for an answer once more.
+    ensure!(matches!(waitpid(client, Some(WaitPidFlag::WUNTRACED))?, WaitStatus::Stopped(..)), "it ended");
     let end = |fd: u32, read: bool| {
         OpenOptions::new().read(read).write(!read).open(format!("/proc/{server}/fd/{fd}"))
     };

@@ -8,6 +8,7 @@ mod demo;
 mod e2e;
 mod eval;
 mod fuzz;
+mod harness;
 mod packages;
 mod run;
 mod setup;

@@ -1,19 +1,16 @@
 //! `cargo xtask test`: every check there is, in stages, with one line at the end that sums them up.
 
 use std::env;
-use std::io::{BufRead as _, BufReader, IsTerminal as _, Read, Write};
-use std::process::{Command, ExitCode, Stdio};
-use std::thread;
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
 
 use crate::fuzz;
+use crate::harness::{Counts, SKIPPED, cargo_test};
 use crate::setup::setup;
 use crate::util::{cargo, command_line, exists, is_root};
 
-/// How the tests' harness begins the line that says that a test could not run here, and why.
-const SKIPPED: &str = "SKIPPED ";
 /// Of the agent they use the release build, which alone is fast enough for what they ask of it; they themselves need not
 /// be.
 const END_TO_END: [&str; 3] = ["test", "-p", "mcpwarden-tests"];
@@ -102,47 +99,6 @@ struct Report {
     problem: Option<String>,
 }
 
-/// How many tests passed, and so on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Counts {
-    passed: u64,
-    failed: u64,
-    skipped: u64,
-}
-
-impl Counts {
-    fn add(&mut self, other: Self) {
-        self.passed += other.passed;
-        self.failed += other.failed;
-        self.skipped += other.skipped;
-    }
-
-    /// Counts what one line of a test run says: libtest's `test result: ok. 3 passed; 0 failed; 1 ignored; …`,
-    /// or the harness's word that a test had nothing to run on, which libtest counts as passed.
-    fn read(&mut self, line: &str) {
-        if line.starts_with(SKIPPED) {
-            self.skipped += 1;
-        } else if let Some(results) = line.strip_prefix("test result: ") {
-            for part in results.split(['.', ';']) {
-                let mut words = part.split_whitespace();
-                let Some(number) = words.next().and_then(|word| word.parse::<u64>().ok()) else { continue };
-                match words.next() {
-                    Some("passed") => self.passed += number,
-                    Some("failed") => self.failed += number,
-                    Some("ignored") => self.skipped += number,
-                    _ => {}
-                }
-            }
-        }
-    }
-}
-
-impl std::fmt::Display for Counts {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
-    }
-}
-
 /// The stages that have run.
 #[derive(Default)]
 struct Stages {
@@ -194,64 +150,9 @@ fn checked(command: &mut Command) -> Result<Report> {
     Ok(Report { counts: Counts::default(), problem })
 }
 
-/// A stage that is one `cargo test`: its output goes through to the terminal and is counted on the way.
+/// A stage that is one `cargo test`.
 fn tests(command: &mut Command, libtest: &[&str], filter: Option<&str>) -> Result<Report> {
     command.arg("--").args(libtest).args(filter);
-    if std::io::stdout().is_terminal() && env::var_os("NO_COLOR").is_none() {
-        command.arg("--color=always").env("CARGO_TERM_COLOR", "always");
-    }
-    let line = command_line(command);
-    let mut child = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .with_context(|| format!("cannot start `{line}`"))?;
-    let stderr = child.stderr.take();
-    let on_stderr = thread::spawn(move || stderr.map(|stream| copy(stream, std::io::stderr())));
-    let mut counts = child.stdout.take().map(|stream| copy(stream, std::io::stdout())).unwrap_or_default();
-    let status = child.wait().with_context(|| format!("cannot wait for `{line}`"))?;
-    if let Ok(Some(more)) = on_stderr.join() {
-        counts.add(more);
-        counts.passed = counts.passed.saturating_sub(more.skipped);
-    }
-    let problem = (!status.success()).then(|| format!("`{line}` ({status})"));
+    let (counts, problem) = cargo_test(command)?;
     Ok(Report { counts, problem })
-}
-
-/// Copies `from` to `to` line by line and counts what the lines say.
-fn copy(from: impl Read, mut to: impl Write) -> Counts {
-    let mut counts = Counts::default();
-    let mut lines = BufReader::new(from);
-    let mut line = Vec::new();
-    while let Ok(1..) = lines.read_until(b'\n', &mut line) {
-        // A terminal that went away is no reason to stop the tests.
-        let _ = to.write_all(&line).and_then(|()| to.flush());
-        counts.read(&String::from_utf8_lossy(&line));
-        line.clear();
-    }
-    counts
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counts_what_lines_say() {
-        let cases = [
-            (
-                "test result: ok. 3 passed; 1 failed; 2 ignored; 0 measured; 9 filtered out; finished in 0.01s",
-                (3, 1, 2),
-            ),
-            ("test result: \u{1b}[32mok\u{1b}[m. 12 passed; 0 failed; 0 ignored; 0 measured", (12, 0, 0)),
-            ("SKIPPED corpus: no transcripts", (0, 0, 1)),
-            ("test result_is_kept ... ok", (0, 0, 0)),
-            ("5 passed", (0, 0, 0)),
-        ];
-        for (line, (passed, failed, skipped)) in cases {
-            let mut counts = Counts::default();
-            counts.read(line);
-            assert_eq!(counts, Counts { passed, failed, skipped }, "{line}");
-        }
-    }
 }
