@@ -5,7 +5,7 @@
 //! captured or not, so what is missing shows as a hole of its exact size.
 
 use aya_ebpf::{
-    helpers::generated::{bpf_loop, bpf_probe_read_kernel, bpf_probe_read_user},
+    helpers::generated::{bpf_loop, bpf_probe_read_kernel},
     macros::map,
     maps::RingBuf,
 };
@@ -17,10 +17,8 @@ use mcpwarden_abi::{
 };
 
 use crate::{
-    channel,
-    kernel::at_most,
-    socket,
-    source::{Source, User},
+    channel, socket,
+    source::{Source, User, read_bytes},
 };
 
 /// Records on their way to the agent, in the order of reservation. The agent sets its size.
@@ -164,14 +162,12 @@ fn admits(entry: *mut Positions, state: u32, id: ConnectionId, source: &Source, 
     };
     const PEEK: usize = 16;
     let mut first = [0u8; PEEK];
-    let size = at_most(length, PEEK as u64);
-    // SAFETY: the destination is PEEK bytes long and `size` is no more.
-    if unsafe { bpf_probe_read_user(first.as_mut_ptr().cast(), size as u32, address as *const _) } != 0 {
+    if !read_bytes(&raw mut first, length, address) {
         return true;
     }
     let mut verdict = STATE_CANDIDATE;
     for (at, byte) in first.iter().enumerate() {
-        if at as u64 >= size {
+        if at as u64 >= length {
             break;
         }
         match *byte {
@@ -259,21 +255,17 @@ impl Walk {
             return;
         };
         let record = entry.as_mut_ptr();
-        let size = at_most(bytes, N as u64);
-        // SAFETY: `bytes` is N long and `size` is no more.
-        let failed = unsafe {
-            bpf_probe_read_user((&raw mut (*record).bytes).cast(), size as u32, self.address as *const c_void)
-                != 0
-        };
+        // SAFETY: `record` is the reserved memory.
+        let there = read_bytes(unsafe { &raw mut (*record).bytes }, bytes, self.address);
         let mut header = self.header(RECORD_DATA);
-        if failed {
-            channel::count(Counter::UnreadableBytes, size);
+        if there {
+            header.length = bytes as u32;
+            header.value = self.refused;
+        } else {
+            channel::count(Counter::UnreadableBytes, bytes);
             header.kind = RECORD_GAP;
             header.cause = GAP_UNREADABLE;
-            header.value = size as u32;
-        } else {
-            header.length = size as u32;
-            header.value = self.refused;
+            header.value = bytes as u32;
         }
         // SAFETY: `record` is the reserved memory.
         unsafe { (&raw mut (*record).header).write(header) };

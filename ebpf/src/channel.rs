@@ -20,9 +20,9 @@ use crate::{
     socket,
 };
 
-/// The only thing a hook looks up for a descriptor.
+/// The only thing a hook looks up for a descriptor. Its 3 MB are taken at once, as those of the table of sockets are.
 #[map(name = "CHANNELS")]
-static CHANNELS: HashMap<ChannelKey, Channel> = HashMap::with_max_entries(32_768, BPF_F_NO_PREALLOC);
+static CHANNELS: HashMap<ChannelKey, Channel> = HashMap::with_max_entries(32_768, 0);
 
 /// What is known of each connection.
 #[map(name = "CONNECTIONS")]

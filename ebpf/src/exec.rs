@@ -1,8 +1,7 @@
 //! Processes: programs that start with channels as stdin and stdout, forks, exits.
 
 use aya_ebpf::helpers::{
-    bpf_get_current_pid_tgid, bpf_get_current_uid_gid,
-    generated::{bpf_get_current_cgroup_id, bpf_probe_read_user},
+    bpf_get_current_pid_tgid, bpf_get_current_uid_gid, generated::bpf_get_current_cgroup_id,
 };
 use mcpwarden_abi::{
     ANCESTORS, ARGV_BYTES, ConnectionId, Counter, ExecInfo, FLAG_ADOPTED, FLAG_ARGV_TRUNCATED,
@@ -14,6 +13,7 @@ use crate::{
     channel::{self, FOREBEARS, Forker},
     kernel::{self, Ptr, load, offset, probe},
     member,
+    source::read_bytes,
 };
 
 /// How many siblings on each side are taken for possible ends of the same pipeline.
@@ -142,12 +142,9 @@ fn report(task: Ptr, tgid: u32, connection: ConnectionId, adopted: bool) {
         if whole > ARGV_BYTES as u64 {
             flags |= FLAG_ARGV_TRUNCATED;
         }
-        let size = kernel::at_most(whole, ARGV_BYTES as u64);
-        // SAFETY: the destination is ARGV_BYTES long and `size` is no more.
-        let read =
-            unsafe { bpf_probe_read_user((&raw mut (*record).argv).cast(), size as u32, start as *const _) };
-        if read == 0 {
-            length = size as u32;
+        // SAFETY: `record` is the reserved memory.
+        if read_bytes(unsafe { &raw mut (*record).argv }, whole, start) {
+            length = if whole < ARGV_BYTES as u64 { whole as u32 } else { ARGV_BYTES as u32 };
         }
     }
     // SAFETY: `record` is the reserved memory; every field is written below.

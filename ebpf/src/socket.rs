@@ -23,9 +23,10 @@ use crate::{
     source::read,
 };
 
-/// What is known of each, by its key.
+/// What is known of each, by its key. Its 5 MB are taken at once: each connection within the host comes in and goes, and
+/// would wait for memory.
 #[map(name = "SOCKETS")]
-static SOCKETS: HashMap<ConnectionId, Socket> = HashMap::with_max_entries(16_384, BPF_F_NO_PREALLOC);
+static SOCKETS: HashMap<ConnectionId, Socket> = HashMap::with_max_entries(16_384, 0);
 
 /// A connection as it is put into the table, to be filled in there: the stack has no room for one.
 static FRESH: Socket = Socket {
@@ -205,8 +206,8 @@ fn end(key: ConnectionId, socket: *mut Socket) {
         } else {
             channel::count(Counter::RingFullFacts, 1);
         }
+        let _ = LIFTED.remove(&key);
     }
-    let _ = LIFTED.remove(&key);
     let _ = SOCKETS.remove(&key);
 }
 

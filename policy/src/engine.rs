@@ -143,9 +143,12 @@ impl Engine {
             Input::Open { connection, time, session, server } => {
                 self.open(connection, time, session, server, now, out);
             }
-            Input::Frame { connection, direction, time, bytes } => {
+            Input::Frame { connection, direction, time, bytes, http } => {
                 self.counters.frames += 1;
                 if self.known(connection, time, out) {
+                    if let (Some(http), Some(known)) = (http, self.connections.get_mut(&connection)) {
+                        known.says(http);
+                    }
                     let seen = Seen { connection, direction, time, bytes: bytes.len() as u64, now };
                     self.frame(seen, bytes, out);
                     self.book(connection, now, out);

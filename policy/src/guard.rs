@@ -213,7 +213,10 @@ pub struct Facts<'a> {
     /// The client's place in the configuration.
     pub profile: &'a Profile,
     /// Anything else, for guards that are not in this process: `server` and `client`, each with `pid`, `uid`, `cgroup_id`
-    /// and `executable` of the process, null where it is not known.
+    /// and `executable` of the process, null where it is not known; and `http`, over HTTP, with those of
+    /// `protocol_version`, `traceparent`, `tracestate` and `user_agent` that the request's head has ([`HttpMeta`]).
+    ///
+    /// [`HttpMeta`]: crate::http::HttpMeta
     pub metadata: &'a Value,
 }
 

@@ -37,6 +37,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use serde::Serialize;
+
 use crate::counters::counters;
 use crate::event::{GapCause, ServerType};
 use crate::ids::{ConnectionId, Direction, Timestamp};
@@ -90,16 +92,28 @@ pub struct Peers {
 }
 
 /// What of a request's head may be told. Nothing else of it leaves, but host and path. An answer has its request's.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HttpMeta {
     /// `MCP-Protocol-Version`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol_version: Option<Box<str>>,
     /// `traceparent` (W3C Trace Context).
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<Box<str>>,
     /// `tracestate` (W3C Trace Context).
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tracestate: Option<Box<str>>,
     /// `User-Agent`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub user_agent: Option<Box<str>>,
+}
+
+impl HttpMeta {
+    /// Memory that its texts take.
+    pub(crate) fn bytes(&self) -> usize {
+        let texts = [&self.protocol_version, &self.traceparent, &self.tracestate, &self.user_agent];
+        texts.into_iter().flatten().map(|text| text.len()).sum()
+    }
 }
 
 /// Why a stream, or a message of it, is not inspected.

@@ -141,7 +141,10 @@ impl Replay {
                 Dir::C2s => Direction::ClientToServer,
                 Dir::S2c => Direction::ServerToClient,
             };
-            self.hand_in(Input::Frame { connection, direction, time, bytes: frame.as_bytes() }, out);
+            self.hand_in(
+                Input::Frame { connection, direction, time, bytes: frame.as_bytes(), http: None },
+                out,
+            );
         }
         Ok(())
     }

@@ -277,14 +277,14 @@ fn hand_on(
             let (host, path) = (host.map(str::to_owned), path.to_owned());
             sink(Input::Reached(connected.reached(link, time, host, path, kind)));
         }
-        HttpOutput::Frame { link, stream, direction, time, bytes, .. } => {
+        HttpOutput::Frame { link, stream, direction, time, bytes, meta } => {
             if confirmed.contains(&link)
                 && let Some(connected) = open.get(&stream.0)
                 && lifted.insert(stream.0)
             {
                 wishes.push(Wish::Lift(connected.key));
             }
-            sink(Input::Frame { connection: link, direction, time, bytes });
+            sink(Input::Frame { connection: link, direction, time, bytes, http: Some(meta) });
         }
         HttpOutput::Gap { link, direction, time, bytes, cause } => {
             let (connection, pid, offset) = (link, None, None);

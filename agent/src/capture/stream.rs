@@ -252,7 +252,7 @@ fn hand_on(
     sink: &mut dyn FnMut(Input<'_>),
 ) {
     sink(match cut {
-        Cut::Frame { bytes, time } => Input::Frame { connection, direction, time, bytes },
+        Cut::Frame { bytes, time } => Input::Frame { connection, direction, time, bytes, http: None },
         Cut::Junk { bytes, .. } => Input::Junk { connection, direction, time, bytes, broken: false },
         // The captured part of a frame whose rest is missing: the hole itself is reported where it is found.
         Cut::Lost { bytes } => Input::Junk { connection, direction, time, bytes, broken: true },

@@ -14,6 +14,7 @@ use super::traffic::Seen;
 use crate::discovery::{self, Match};
 use crate::event::{CaptureGap, Identity, MatchedBy, ServerExited, ServerType};
 use crate::guard::ToolFacts;
+use crate::http::HttpMeta;
 use crate::ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
 
 /// Something that came before it was known whether this is a server.
@@ -87,6 +88,8 @@ pub(super) struct Connection {
     pub(super) crowded: bool,
     /// For guards that are not in this process: see [`Connection::describe`].
     pub(super) metadata: Value,
+    /// What the head of its last request says, where it is spoken over HTTP.
+    pub(super) http: Option<HttpMeta>,
     /// Digests of names and hashes of definitions that were said.
     pub(super) said: HashSet<[u8; 16]>,
     /// What is known of the tools that it lists, by name.
@@ -125,6 +128,7 @@ impl Connection {
             watched: false,
             crowded: false,
             metadata: Value::Null,
+            http: None,
             said: HashSet::new(),
             tools: BTreeMap::new(),
             tools_bytes: 0,
@@ -277,7 +281,18 @@ impl Connection {
             })
         };
         let (server, client) = (self.chain.last().map(about), self.client.as_ref().map(about));
-        self.metadata = json!({ "server": server, "client": client });
+        self.metadata = match &self.http {
+            None => json!({ "server": server, "client": client }),
+            Some(http) => json!({ "server": server, "client": client, "http": http }),
+        };
+    }
+
+    /// What the head of a request says.
+    pub(super) fn says(&mut self, http: &HttpMeta) {
+        if self.http.as_ref() != Some(http) {
+            self.http = Some(http.clone());
+            self.describe();
+        }
     }
 
     /// The id it has, or would have if it were announced now.

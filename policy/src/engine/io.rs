@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use crate::event::{Event, Family, GapCause, Protocol, ServerType};
+use crate::http::HttpMeta;
 use crate::ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
 use crate::network::Verdict;
 use crate::registry::RegistryError;
@@ -35,6 +36,8 @@ pub enum Input<'a> {
         time: Timestamp,
         /// The JSON text, without framing.
         bytes: &'a [u8],
+        /// What the head of its request says, where it went over HTTP.
+        http: Option<&'a HttpMeta>,
     },
     /// Bytes that are no frame, such as log text on standard output.
     Junk {

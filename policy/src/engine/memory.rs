@@ -179,7 +179,9 @@ impl Connection {
         let requests: usize = self.pairings().iter().map(|pairing| pairing.bytes()).sum();
         let tools = self.said.len() * TOOL_BYTES + self.tools_bytes;
         let metadata = if self.metadata.is_null() { 0 } else { METADATA_BYTES + self.chain_bytes };
+        // As it is, and within the metadata.
+        let http = self.http.as_ref().map_or(0, |http| 2 * http.bytes());
         let at = self.at.as_ref().map_or(0, At::bytes);
-        size_of::<Self>() + waiting + requests + tools + self.chain_bytes + metadata + at
+        size_of::<Self>() + waiting + requests + tools + self.chain_bytes + metadata + http + at
     }
 }

@@ -130,7 +130,7 @@ impl Bench {
 
     pub(super) fn frame(&mut self, connection: u64, direction: Direction, text: &str) {
         let (connection, time) = (ConnectionId(connection), Timestamp(self.now));
-        self.input(Input::Frame { connection, direction, time, bytes: text.as_bytes() });
+        self.input(Input::Frame { connection, direction, time, bytes: text.as_bytes(), http: None });
     }
 
     pub(super) fn gap(&mut self, connection: u64, direction: Direction, bytes: u64) {

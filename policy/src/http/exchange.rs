@@ -84,11 +84,9 @@ impl Exchange {
     /// Memory that it takes, about.
     pub(super) fn bytes(&self) -> usize {
         let text = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
-        let meta = &self.meta;
-        let meta = [&meta.protocol_version, &meta.traceparent, &meta.tracestate, &meta.user_agent];
         let place = |place: &Place| text(&place.host) + place.path.len();
         size_of::<Self>()
-            + meta.into_iter().map(text).sum::<usize>()
+            + self.meta.bytes()
             + text(&self.id)
             + place(&self.place)
             + self.origin.as_ref().map_or(0, place)

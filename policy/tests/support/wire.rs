@@ -123,7 +123,7 @@ impl Wire {
 /// As the agent's capture has it.
 fn input(connection: ConnectionId, direction: Direction, time: Timestamp, cut: Cut<'_>) -> Input<'_> {
     match cut {
-        Cut::Frame { bytes, time } => Input::Frame { connection, direction, time, bytes },
+        Cut::Frame { bytes, time } => Input::Frame { connection, direction, time, bytes, http: None },
         Cut::Junk { bytes, .. } => Input::Junk { connection, direction, time, bytes, broken: false },
         Cut::Lost { bytes } => Input::Junk { connection, direction, time, bytes, broken: true },
         Cut::TooLong { bytes } => {

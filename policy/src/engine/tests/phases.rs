@@ -7,6 +7,7 @@ use crate::guard::{
     Answer, Decision, Denial, Facts, Guard, GuardError, GuardKind, Modification, Operation, Phase,
 };
 use crate::guards::{Executor, Seat};
+use crate::http::HttpMeta;
 
 /// A guard that remembers what it was asked, and answers what it was told for a phase.
 #[derive(Debug)]
@@ -57,6 +58,26 @@ fn guards_are_told_which_processes_speak() {
     let told = bench.engine.with_facts(&place, None, |_, facts| facts.metadata.clone());
     let server = serde_json::json!({"pid": 5, "uid": 1000, "cgroup_id": null, "executable": null});
     assert_eq!(told, Some(serde_json::json!({"server": server, "client": null})));
+}
+
+/// And what the head of an HTTP request says: of the latest.
+#[test]
+fn guards_are_told_what_the_head_of_a_request_says() {
+    let mut bench = Bench::new();
+    bench.exec_of(1, 5, "mcp-a", 1000);
+    for (trace, call) in [("00-a-b-01", HELLO), ("00-c-d-01", &call(7, "x"))] {
+        let http = HttpMeta {
+            traceparent: Some(trace.into()),
+            user_agent: Some("agent/1".into()),
+            ..HttpMeta::default()
+        };
+        let (connection, direction, time) =
+            (ConnectionId(1), Direction::ClientToServer, Timestamp(bench.now));
+        bench.input(Input::Frame { connection, direction, time, bytes: call.as_bytes(), http: Some(&http) });
+        let place = bench.engine.place(connection).unwrap();
+        let told = bench.engine.with_facts(&place, None, |_, facts| facts.metadata["http"].clone());
+        assert_eq!(told, Some(serde_json::json!({"traceparent": trace, "user_agent": "agent/1"})));
+    }
 }
 
 type Asked = Arc<Mutex<Vec<String>>>;

@@ -374,7 +374,7 @@ fn how_long_a_relay_took_is_told_by_when_it_was_captured() {
         bench.now += HELD * MS;
         let (text, time) = (call(id, "t"), Timestamp(captured + connection));
         let (connection, direction) = (ConnectionId(connection), Direction::ClientToServer);
-        bench.input(Input::Frame { connection, direction, time, bytes: text.as_bytes() });
+        bench.input(Input::Frame { connection, direction, time, bytes: text.as_bytes(), http: None });
     }
     assert_eq!(bench.said(), ["2 inner called t 7 via relay"]);
 }

@@ -61,12 +61,18 @@ fn rules() -> String {
 /// Ratios of loaded to unloaded, and nanoseconds of each program.
 pub fn network(rounds: usize) -> Result<()> {
     let directory = tempfile::tempdir()?;
-    let config = directory.path().join("config.yaml");
-    fs::write(&config, rules())?;
-    let args = ["--config", &config.display().to_string()].map(str::to_owned);
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let written = |name: &str, text: String| -> Result<String> {
+        let config = directory.path().join(name);
+        fs::write(&config, text)?;
+        Ok(config.display().to_string())
+    };
+    let config = written("config.yaml", rules())?;
+    let declared = written("declared.yaml", rules() + "discovery: { loopback: false }\n")?;
+    let args = ["--config", &config];
+    let declared_alone = ["--config", &declared];
     let plan = [(Workload::Connections, 1.03), (Workload::Datagrams, 2.0), (Workload::NearDatagrams, 2.5)];
     let (mut unloaded, mut loaded) = (vec![Vec::new(); plan.len()], vec![Vec::new(); plan.len()]);
+    let mut without_discovery = Vec::new();
     for round in 1..=rounds {
         eprintln!("round {round} of {rounds} …");
         for (slot, (workload, _)) in plan.iter().enumerate() {
@@ -77,14 +83,21 @@ pub fn network(rounds: usize) -> Result<()> {
             loaded[slot].push(measure(*workload, COUNT)?);
         }
         agent.stop()?;
+        let agent = Agent::start(&declared_alone, Sink::Nowhere)?;
+        without_discovery.push(measure(Workload::Connections, COUNT)?);
+        agent.stop()?;
     }
     report::heading(&format!("cost of judging connections, {} rules loaded: loaded / unloaded", 2 * RULES));
     for (slot, (workload, target)) in plan.iter().enumerate() {
         report::ratio(workload.name(), &unloaded[slot], &loaded[slot], *target);
     }
-    for (workload, what) in [
-        (Workload::Connections, "connections far from every rule"),
-        (Workload::NearDatagrams, "an address between those that rules name"),
+    report::heading("the same with discovery.loopback: false");
+    let (connections, target) = plan[0];
+    report::ratio(connections.name(), &unloaded[0], &without_discovery, target);
+    for (workload, args, what) in [
+        (Workload::Connections, args, "connections far from every rule"),
+        (Workload::Connections, declared_alone, "the same with discovery.loopback: false"),
+        (Workload::NearDatagrams, args, "an address between those that rules name"),
     ] {
         report::heading(&format!("programs, from the kernel's statistics (target: 250 ns): {what}"));
         let stats = BpfStats::enable();
