@@ -287,7 +287,10 @@ fn doctor_proves_every_hook_and_leaves_nothing() -> Result<()> {
         "cgroup/sendmsg4",
         "cgroup/sendmsg6",
     ] {
-        ensure!(text.lines().any(|line| line.trim_start().starts_with(row)), "no row {row}:\n{text}");
+        let line = text.lines().find(|line| line.trim_start().starts_with(row));
+        let line = line.with_context(|| format!("no row {row}:\n{text}"))?;
+        // All that names a hook, on every kernel: one that the verifier refuses is a mistake of ours.
+        ensure!(!row.contains('/') || line.contains(" works "), "{text}");
     }
     ensure!(text.matches("not in this version").count() == 2, "{text}");
     ensure!(!text.contains('\u{1b}'), "no colours without a terminal:\n{text}");

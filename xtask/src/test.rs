@@ -10,6 +10,7 @@ use crate::fuzz;
 use crate::harness::{Counts, SKIPPED, cargo_test};
 use crate::setup::setup;
 use crate::util::{cargo, command_line, exists, is_root};
+use crate::vm;
 
 /// Of the agent they use the release build, which alone is fast enough for what they ask of it; they themselves need not
 /// be.
@@ -59,6 +60,9 @@ pub fn test(filter: Option<&str>) -> Result<ExitCode> {
             // Each of them starts an agent that watches the whole host: one at a time.
             tests(&mut command, &["--test-threads=1"], filter)
         });
+        if filter.is_none() {
+            stages.run("other kernels", other_kernels);
+        }
     }
     Ok(stages.summary())
 }
@@ -73,6 +77,16 @@ fn dependencies() -> Result<Report> {
         "{SKIPPED}dependencies: there is no cargo-deny; `cargo install cargo-deny --locked` builds it (minutes)"
     );
     Ok(Report { counts: Counts { skipped: 1, ..Counts::default() }, problem: None })
+}
+
+/// That every hook loads and fires on the other kernels; their tests are `cargo xtask vm`.
+fn other_kernels() -> Result<Report> {
+    let (problem, missing) = vm::hooks()?;
+    for series in &missing {
+        println!("{SKIPPED}other kernels: this machine's packages have no cloud kernel {series}");
+    }
+    let counts = Counts { skipped: missing.len() as u64, ..Counts::default() };
+    Ok(Report { counts, problem })
 }
 
 /// Lets cargo itself run as the user, whose files it writes, and only what it starts as root.

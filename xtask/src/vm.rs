@@ -76,6 +76,26 @@ pub fn vm(args: &Args) -> Result<ExitCode> {
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// Proves every hook on the other kernels: each has a verifier of its own. What is wrong; and the series of which this
+/// machine's packages have no kernel.
+///
+/// # Errors
+/// The machine lacks something, or a build failed.
+pub fn hooks() -> Result<(Option<String>, Vec<&'static str>)> {
+    let mut programs = build()?;
+    programs.retain(|program| name_of(program) == "surroundings");
+    let job = Job::Tests { programs, filter: Some("doctor_proves_every_hook".to_owned()) };
+    let (mut problem, mut missing) = (None, Vec::new());
+    for series in SERIES {
+        match boot(series, &job, "")? {
+            Some(ending) if ending.well() => {}
+            Some(ending) => problem = Some(format!("Linux {series}: {ending}")),
+            None => missing.push(series),
+        }
+    }
+    Ok((problem, missing))
+}
+
 /// Whether a test program is one of [`TELLING`].
 fn is_telling(program: &Path) -> bool {
     TELLING.contains(&name_of(program))
