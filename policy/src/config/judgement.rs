@@ -202,7 +202,7 @@ pub struct ServerRule {
     pub id: Glob,
 }
 
-/// Tools, by server and name: `{ server: GLOB, tool: GLOB }`, or the glob on the name alone.
+/// Tools, by server and name: `{ server: GLOB, tool: GLOB }`, `SERVER:TOOL` as in a tool's id, or the glob on the name alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "ToolRuleForm")]
 pub struct ToolRule {
@@ -253,7 +253,10 @@ enum ToolRuleForm {
 impl From<ToolRuleForm> for ToolRule {
     fn from(form: ToolRuleForm) -> Self {
         match form {
-            ToolRuleForm::Short(tool) => Self { server: every(), tool, content_hash: None },
+            ToolRuleForm::Short(text) => {
+                let (server, tool) = text.server_and_tool().unwrap_or_else(|| (every(), text));
+                Self { server, tool, content_hash: None }
+            }
             ToolRuleForm::Long { server, tool, content_hash } => Self { server, tool, content_hash },
         }
     }

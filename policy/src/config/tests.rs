@@ -380,3 +380,23 @@ fn patterns_of_guards_go_to_the_detector() {
         patterns.iter().map(|pattern| (pattern.name.as_str(), pattern.pattern.as_str())).collect();
     assert_eq!(names, [("tool_poisoning_1", "execute.*as.*root"), ("tool_poisoning_2", "b")]);
 }
+
+/// As tools are named in events and by commands.
+#[test]
+fn a_rule_on_tools_may_be_written_as_their_id() {
+    let cases = [
+        ("delete_*", "*", "delete_*"),
+        ("files:delete_*", "files", "delete_*"),
+        ("mcp:files:delete_*", "files", "delete_*"),
+        ("127.0.0.1:8080:*", "127.0.0.1:8080", "*"),
+        ("{a:b,c}", "*", "{a:b,c}"),
+        ("{a,b}:[c:d]", "{a,b}", "[c:d]"),
+        ("files:", "*", "files:"),
+    ];
+    for (text, server, tool) in cases {
+        let file = format!("policy: {{ denied_tools: ['{text}'] }}");
+        let (config, _) = parse(file.as_bytes()).unwrap();
+        let [rule] = config.policy.denied_tools.as_slice() else { panic!("{text}") };
+        assert_eq!((rule.server.as_str(), rule.tool.as_str()), (server, tool), "{text}");
+    }
+}

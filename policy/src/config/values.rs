@@ -157,6 +157,24 @@ checked_text!(
 );
 
 impl Glob {
+    /// The two globs of `SERVER:TOOL`, or of a tool's id, `mcp:SERVER:TOOL`. A server's id may have colons, as an address
+    /// has; a colon in brackets or braces is the glob's own.
+    pub(super) fn server_and_tool(&self) -> Option<(Self, Self)> {
+        let text = self.0.strip_prefix("mcp:").unwrap_or(&self.0);
+        let mut depth = 0u32;
+        let mut last = None;
+        for (at, character) in text.char_indices() {
+            match character {
+                '[' | '{' => depth += 1,
+                ']' | '}' => depth = depth.saturating_sub(1),
+                ':' if depth == 0 => last = Some(at),
+                _ => {}
+            }
+        }
+        let (server, tool) = text.split_at_checked(last?)?;
+        Some((server.parse().ok()?, tool.get(1..)?.parse().ok()?))
+    }
+
     /// The glob, compiled.
     ///
     /// # Errors
