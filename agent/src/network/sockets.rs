@@ -121,7 +121,8 @@ fn destroy_here(
     ] {
         let mut listeners = HashSet::new();
         for family in [AF_INET, AF_INET6] {
-            listeners.extend(diag.list(family, protocol, listening.clone())?.iter().map(|id| id.source_port));
+            let listed = diag.list(family, protocol, listening.clone()).map_err(absent)?;
+            listeners.extend(listed.iter().map(|id| id.source_port));
         }
         let connected = StateFlags::all() & !(StateFlags::LISTEN | StateFlags::TIME_WAIT | StateFlags::CLOSE);
         for family in [AF_INET, AF_INET6] {
@@ -141,6 +142,17 @@ fn destroy_here(
         }
     }
     Ok(())
+}
+
+/// What it means that the kernel knows of no such list, and that nothing could load what makes it.
+fn absent(error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(libc::ENOENT) => io::Error::new(
+            io::ErrorKind::NotFound,
+            "the kernel has no list of sockets; `modprobe -a tcp_diag udp_diag` loads it",
+        ),
+        _ => error,
+    }
 }
 
 /// The kernel's list of sockets, in the network namespace of the thread that opened it.

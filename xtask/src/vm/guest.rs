@@ -14,8 +14,9 @@ use super::kernel::Kernel;
 use crate::packages::Packages;
 use crate::util::{as_root, command_line, doing, done, exists, root};
 
-/// What has to be there before the host's files are, where it is not built into the kernel.
-const MODULES: [&str; 8] = [
+/// What has to be there before the host's files are, where it is not built into the kernel; and what the tests need, since
+/// the files of this machine have no modules of the guest's kernel.
+const MODULES: [&str; 11] = [
     "drivers/virtio/virtio",
     "drivers/virtio/virtio_ring",
     "drivers/virtio/virtio_pci_modern_dev",
@@ -24,6 +25,9 @@ const MODULES: [&str; 8] = [
     "fs/fuse/fuse",
     "fs/fuse/virtiofs",
     "fs/overlayfs/overlay",
+    "net/ipv4/inet_diag",
+    "net/ipv4/tcp_diag",
+    "net/ipv4/udp_diag",
 ];
 /// How the last line of a job begins; its status follows.
 const EXIT: &str = "mcpwarden-vm: exit ";
