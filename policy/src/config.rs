@@ -95,7 +95,7 @@ pub struct Config {
     /// Where events are sent, beside the store.
     #[schemars(length(max = 64))]
     pub sinks: Vec<Sink>,
-    /// Where metrics are read.
+    /// Where metrics are read. See metrics.md.
     pub metrics: Metrics,
     /// Who may ask and tell the running agent.
     pub control: Control,

@@ -1,5 +1,6 @@
 //! What follows from a decision, and where events go: enforcement, store, sinks, metrics, control.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -171,18 +172,18 @@ impl Default for SinkFilter {
     }
 }
 
-/// Where metrics are read.
+/// Where metrics are read. See metrics.md.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Metrics {
-    /// Address and port of the Prometheus endpoint.
-    #[schemars(extend("format" = "listen"))]
-    pub listen: String,
+    /// Address and port of the Prometheus endpoint; `null` switches it off.
+    #[schemars(with = "Option<String>", extend("format" = "listen"))]
+    pub listen: Option<SocketAddr>,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
-        Self { listen: "127.0.0.1:9464".into() }
+        Self { listen: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 9464))) }
     }
 }
 

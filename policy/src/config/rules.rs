@@ -77,7 +77,6 @@ const NOT_YET: &[&str] = &[
     "enforcement.persist",
     "store",
     "sinks",
-    "metrics",
 ];
 
 /// Adds what is wrong with `config`, which was read from `root`.

@@ -114,6 +114,8 @@ fn values_have_one_form() {
             &[("1:32 ", "one of `low`, `medium`, `high`, `critical`, found the number 1")],
         ),
         ("metrics: { listen: localhost }", &[("1:20 ", "127.0.0.1:9464")]),
+        ("metrics: { listen: null }", &[]),
+        ("metrics: { listen: \"[::1]:9464\" }", &[]),
         ("servers: [{ id: a, type: http, url: \"ftp://x\" }]", &[("1:37 ", "its scheme is ftp")]),
         ("servers: [{ id: a, type: http, url: \"https://u:p@x\" }]", &[("1:37 ", "headers_from")]),
         ("servers: [{ id: a, type: http, url: \"https://x/mcp\" }]", &[]),
@@ -315,6 +317,26 @@ fn what_does_not_do_what_it_seems_to_is_a_warning() {
         ["1:1 warning sinks: not in this version: it is checked and has no effect"]
     );
     assert_eq!(said("sinks:"), Vec::<String>::new());
+}
+
+/// What `null` says: nothing, but where something is there by default that need not be.
+#[test]
+fn what_is_there_by_default_can_be_switched_off() {
+    let listen = |file: &str| parse(file.as_bytes()).unwrap().0.metrics.listen.map(|at| at.to_string());
+    let default = Some("127.0.0.1:9464".to_owned());
+    for (file, expected) in [
+        ("", default.clone()),
+        ("metrics:", default.clone()),
+        ("metrics: {}", default),
+        ("metrics: { listen: null }", None),
+        ("metrics: { listen: }", None),
+        ("metrics: { listen: 127.0.0.1:80 }", Some("127.0.0.1:80".to_owned())),
+    ] {
+        assert_eq!(listen(file), expected, "{file}");
+        let effective = parse(file.as_bytes()).unwrap().0.to_yaml().unwrap();
+        assert_eq!(listen(&effective), expected, "{effective}");
+    }
+    assert_eq!(parse(b"store: { path: null }").unwrap().0, Config::default());
 }
 
 #[test]
