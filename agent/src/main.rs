@@ -23,11 +23,13 @@ mod listing;
 mod loss;
 mod matching;
 mod mcp;
+mod metrics;
 mod network;
 mod output;
 mod process;
 mod replay;
 mod run;
+mod serving;
 
 use std::process::ExitCode;
 

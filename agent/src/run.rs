@@ -3,6 +3,7 @@
 mod control;
 mod counters;
 mod listing;
+mod measure;
 mod reconcile;
 
 use std::{collections::HashSet, path::PathBuf, time::Duration};
@@ -32,10 +33,12 @@ use crate::{
     kernel::{
         Kernel, ProgramStats,
         census::{self, Census},
+        fill::Fill,
         surroundings,
     },
     listing::{self as own, Listing},
     loss::LossWatch,
+    metrics::{Metrics, Sample, Stage, TIMED},
     network::{self, Network, News},
     output::{Format, Writer},
     process,
@@ -81,10 +84,13 @@ pub fn run(options: RunOptions) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let clock = Clock::new();
+        let metrics = Metrics::start(config.metrics.listen)?;
         let control = Control::start(&config.control, &options.runtime_dir)?;
         let mut kernel = Kernel::attach(ring_bytes, &cgroup, |addresses| network.install(addresses, &clock))?;
+        let ring = kernel.ring()?;
+        let fill = Fill::map(&ring, ring_bytes).context("cannot see how full the ring is")?;
         // SAFETY: the ring owns its descriptor and keeps it open and the same until it is dropped.
-        let ring = unsafe { AsyncFd::register_with_interest(kernel.ring()?, Interest::READABLE) }
+        let ring = unsafe { AsyncFd::register_with_interest(ring, Interest::READABLE) }
             .context("cannot wait for the ring")?;
         let writer = Writer::start().context("cannot start the output thread")?;
         let mut agent = Agent {
@@ -93,6 +99,10 @@ pub fn run(options: RunOptions) -> Result<()> {
             engine,
             network,
             control,
+            metrics,
+            identity: measure::identity(&config),
+            fill,
+            ring_most: 0,
             listing: Listing::start(&config)?,
             clock,
             format: options.output.format(),
@@ -122,6 +132,12 @@ struct Agent {
     engine: Engine,
     network: Network,
     control: Control,
+    metrics: Metrics,
+    /// Metrics that never change.
+    identity: Vec<Sample>,
+    fill: Fill,
+    /// Most that was in the ring when it was drained, since it was last said. Bytes.
+    ring_most: u64,
     listing: Listing,
     clock: Clock,
     format: Format,
@@ -180,6 +196,9 @@ impl Agent {
             blind_spots: self.kernel.blind_spots().to_vec(),
             servers_adopted: self.engine.counters().servers,
         }));
+        let counters = self.counters();
+        self.publish(counters);
+        self.metrics.stage(Stage::Running);
         let mut census: Option<JoinHandle<std::io::Result<Census>>> = None;
         let start = tokio::time::Instant::now();
         let (mut next_reconcile, mut next_census) = (start + RECONCILE_EVERY, start + CENSUS_EVERY);
@@ -302,18 +321,21 @@ impl Agent {
 
     fn drain(&mut self, ring: &mut RingBuf<MapData>) -> Drained {
         let mut now = self.clock.now();
+        self.ring_most = self.ring_most.max(self.fill.used());
         for count in 0..BATCH_RECORDS {
             if self.chunk.len() > CHUNK_BYTES * 4 {
                 return Drained::Part;
             }
             let Some(record) = ring.next() else {
+                self.metrics.drained();
                 return Drained::All;
             };
             if count % 64 == 63 {
                 now = self.clock.now();
             }
-            let (engine, outputs) = (&mut self.engine, &mut self.outputs);
-            let sink = &mut |input: Input<'_>| engine.handle(input, now, outputs);
+            let (engine, outputs, metrics) = (&mut self.engine, &mut self.outputs, &self.metrics);
+            let timed = self.capture.counters().records.is_multiple_of(TIMED);
+            let sink = &mut |input: Input<'_>| metrics.time(timed, || engine.handle(input, now, outputs));
             match self.capture.record(&record, &self.clock, now, sink) {
                 Some(Told::Connect(header, info)) => {
                     if let Some(connect) = self.network.connect(&header, &info, &self.clock) {
@@ -351,7 +373,10 @@ impl Agent {
         use mcpwarden_policy::Output;
         for output in self.outputs.drain(..) {
             match output {
-                Output::Event(event) => self.format.write(&event, &mut self.chunk),
+                Output::Event(event) => {
+                    self.metrics.observe(&event, || self.clock.now());
+                    self.format.write(&event, &mut self.chunk);
+                }
                 // Of the agent's own conversations nothing is captured.
                 Output::Confirm { connection, .. } | Output::Drop(connection) if own::is_own(connection) => {}
                 Output::Confirm { connection, .. } if connection.0 & LINK != 0 => {
@@ -395,7 +420,12 @@ impl Agent {
 
     fn say(&mut self, body: EventBody) {
         let event = Event::agent(self.clock.now(), body);
-        self.format.write(&event, &mut self.chunk);
+        self.emit(&event);
+    }
+
+    fn emit(&mut self, event: &Event) {
+        self.metrics.observe(event, || self.clock.now());
+        self.format.write(event, &mut self.chunk);
     }
 
     /// Hands the events to the writer. Waits while it is behind; a signal or a closed output ends the wait, and is
@@ -427,6 +457,7 @@ impl Agent {
         interrupt: &mut Signal,
         terminate: &mut Signal,
     ) {
+        self.metrics.stage(Stage::Ending);
         self.programs = self.kernel.program_stats();
         self.kernel.detach();
         let until = tokio::time::Instant::now() + LAST_WORDS;
