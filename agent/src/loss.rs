@@ -57,6 +57,11 @@ pub const WATCHED: &[(&str, &str)] = &[
         "metrics_pushed_out",
         "too many connections to the metrics at once: those that were there longest were closed",
     ),
+    (
+        "sinks_dropped",
+        "a sink is too slow or fails: events were not sent to it (they are printed all the same)",
+    ),
+    ("sinks_failures", "a sink cannot be written to: what is sent to it waits"),
     ("network_tables_refused", "rules on addresses could not be installed: those of before still count"),
     (
         "capture_malformed_records",
@@ -161,7 +166,7 @@ mod tests {
         let (config, _) = mcpwarden_policy::config::parse(text).unwrap();
         let counted = crate::config::engine(&config, [0; 32], false, false).unwrap().counters_by_name();
         for (name, _) in WATCHED {
-            let own = ["kernel_", "capture_", "network_", "control_", "metrics_"]
+            let own = ["kernel_", "capture_", "network_", "control_", "metrics_", "sinks_"]
                 .iter()
                 .any(|part| name.starts_with(part));
             let counted = counted.contains_key(*name) || ["censuses_failed", "tasks_skipped"].contains(name);

@@ -30,6 +30,7 @@ mod process;
 mod replay;
 mod run;
 mod serving;
+mod sinks;
 
 use std::process::ExitCode;
 

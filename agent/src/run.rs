@@ -42,6 +42,7 @@ use crate::{
     network::{self, Network, News},
     output::{Format, Writer},
     process,
+    sinks::Sinks,
 };
 
 /// After a wake-up the reader waits this long and then drains to the end: half the cost of draining at once.
@@ -61,6 +62,8 @@ const FIRST_NAMES: Duration = Duration::from_secs(3);
 /// How long an ending agent waits for whoever reads its output. It ends within 2 seconds, and after this the writer has
 /// `output::PATIENCE`.
 const LAST_WORDS: Duration = Duration::from_millis(800);
+/// How long an ending agent waits for its sinks.
+const LAST_SENT: Duration = Duration::from_millis(400);
 
 /// Runs until a signal or a closed output ends it.
 pub fn run(options: RunOptions) -> Result<()> {
@@ -85,6 +88,7 @@ pub fn run(options: RunOptions) -> Result<()> {
     runtime.block_on(async {
         let clock = Clock::new();
         let metrics = Metrics::start(config.metrics.listen)?;
+        let sinks = Sinks::start(&config.sinks)?;
         let control = Control::start(&config.control, &options.runtime_dir)?;
         let mut kernel = Kernel::attach(ring_bytes, &cgroup, |addresses| network.install(addresses, &clock))?;
         let ring = kernel.ring()?;
@@ -100,6 +104,7 @@ pub fn run(options: RunOptions) -> Result<()> {
             network,
             control,
             metrics,
+            sinks,
             identity: measure::identity(&config),
             fill,
             ring_most: 0,
@@ -120,8 +125,9 @@ pub fn run(options: RunOptions) -> Result<()> {
             tasks_skipped: 0,
         };
         let result = agent.serve(ring, options.config.as_ref()).await;
-        drop(agent);
+        let Agent { sinks, .. } = agent;
         writer.finish();
+        sinks.finish(LAST_SENT);
         result
     })
 }
@@ -133,6 +139,7 @@ struct Agent {
     network: Network,
     control: Control,
     metrics: Metrics,
+    sinks: Sinks,
     /// Metrics that never change.
     identity: Vec<Sample>,
     fill: Fill,
@@ -144,7 +151,7 @@ struct Agent {
     chunk: Vec<u8>,
     outputs: Vec<mcpwarden_policy::Output>,
     sender: mpsc::Sender<Vec<u8>>,
-    /// Somebody asked for a census before the next regular one.
+    /// Somebody asked for a census.
     census_soon: bool,
     programs: Vec<ProgramStats>,
     /// A census that was taken and not yet held against the streams.
@@ -196,8 +203,7 @@ impl Agent {
             blind_spots: self.kernel.blind_spots().to_vec(),
             servers_adopted: self.engine.counters().servers,
         }));
-        let counters = self.counters();
-        self.publish(counters);
+        self.publish(self.counters());
         self.metrics.stage(Stage::Running);
         let mut census: Option<JoinHandle<std::io::Result<Census>>> = None;
         let start = tokio::time::Instant::now();
@@ -371,12 +377,10 @@ impl Agent {
     /// Does what the policy core asks for.
     fn carry_out(&mut self) {
         use mcpwarden_policy::Output;
-        for output in self.outputs.drain(..) {
+        let mut outputs = std::mem::take(&mut self.outputs);
+        for output in outputs.drain(..) {
             match output {
-                Output::Event(event) => {
-                    self.metrics.observe(&event, || self.clock.now());
-                    self.format.write(&event, &mut self.chunk);
-                }
+                Output::Event(event) => self.emit(&event),
                 // Of the agent's own conversations nothing is captured.
                 Output::Confirm { connection, .. } | Output::Drop(connection) if own::is_own(connection) => {}
                 Output::Confirm { connection, .. } if connection.0 & LINK != 0 => {
@@ -395,6 +399,7 @@ impl Agent {
                 Output::Failed(_) => {}
             }
         }
+        self.outputs = outputs;
         for wish in self.capture.sockets().wishes() {
             match wish {
                 Wish::Lift(key) => self.kernel.lift_socket(key),
@@ -423,9 +428,13 @@ impl Agent {
         self.emit(&event);
     }
 
+    /// Counts an event, sends it and prints it.
     fn emit(&mut self, event: &Event) {
         self.metrics.observe(event, || self.clock.now());
-        self.format.write(event, &mut self.chunk);
+        self.sinks.offer(event);
+        if self.sinks.prints(event) {
+            self.format.write(event, &mut self.chunk);
+        }
     }
 
     /// Hands the events to the writer. Waits while it is behind; a signal or a closed output ends the wait, and is

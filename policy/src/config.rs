@@ -92,7 +92,7 @@ pub struct Config {
     pub capture: Capture,
     /// What is kept on this host.
     pub store: Store,
-    /// Where events are sent, beside the store.
+    /// Where events are sent, beside the store. See sinks.md.
     #[schemars(length(max = 64))]
     pub sinks: Vec<Sink>,
     /// Where metrics are read. See metrics.md.

@@ -98,6 +98,10 @@ pub const MAP_ENTRIES: &str = "mcpwarden_map_entries";
 pub const MAP_CAPACITY: &str = "mcpwarden_map_capacity";
 pub const QUEUE: &str = "mcpwarden_queue_length";
 pub const QUEUE_CAPACITY: &str = "mcpwarden_queue_capacity";
+pub const SINK_EVENTS: &str = "mcpwarden_sink_events_total";
+pub const SINK_FAILURES: &str = "mcpwarden_sink_failures_total";
+pub const SINK_BYTES: &str = "mcpwarden_sink_queue_bytes";
+pub const SINK_CAPACITY: &str = "mcpwarden_sink_queue_capacity_bytes";
 pub const BUILD: &str = "mcpwarden_build_info";
 pub const CONFIG: &str = "mcpwarden_config_info";
 pub const KERNEL: &str = "mcpwarden_kernel_info";
@@ -410,6 +414,14 @@ pub static TABLE: &[Metric] = &[
     metric(DRAIN_AGE, Gauge(&[]), "How long ago the ring was drained to its end."),
     metric(QUEUE, Gauge(&["queue"]), "Places taken in a queue."),
     metric(QUEUE_CAPACITY, Gauge(&["queue"]), "Places of a queue."),
+    metric(
+        SINK_EVENTS,
+        Total(&["sink", "outcome"]),
+        "Events for a sink that were written, or dropped for want of room.",
+    ),
+    metric(SINK_FAILURES, Total(&["sink"]), "Times that writing to a sink failed; it is tried again."),
+    metric(SINK_BYTES, Gauge(&["sink"]), "Bytes of events that wait for a sink."),
+    metric(SINK_CAPACITY, Gauge(&["sink"]), "Bytes that may."),
     metric(MAP_ENTRIES, Gauge(&["map"]), "Entries of a table of the kernel half, as of the last look."),
     metric(MAP_CAPACITY, Gauge(&["map"]), "Places of such a table."),
     metric(

@@ -21,6 +21,14 @@ impl Agent {
         add(table::RING_USED, &[], std::mem::take(&mut self.ring_most));
         add(table::QUEUE, &["output"], (WAITING_CHUNKS - self.sender.capacity()) as u64);
         add(table::QUEUE_CAPACITY, &["output"], WAITING_CHUNKS as u64);
+        for (name, sink) in self.sinks.counters() {
+            for (state, count) in [("written", sink.written), ("dropped", sink.dropped)] {
+                add(table::SINK_EVENTS, &[name, state], count);
+            }
+            add(table::SINK_FAILURES, &[name], sink.failures);
+            add(table::SINK_BYTES, &[name], sink.waiting_bytes);
+            add(table::SINK_CAPACITY, &[name], sink.capacity_bytes);
+        }
         for (name, entries, capacity) in self.kernel.tables() {
             add(table::MAP_ENTRIES, &[name], entries);
             add(table::MAP_CAPACITY, &[name], capacity);

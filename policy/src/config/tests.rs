@@ -176,6 +176,13 @@ fn keys_that_need_or_exclude_each_other() {
         ),
         ("sinks: [{ kind: file }]", &[("1:9 error sinks[0].path: ", "needs")]),
         ("sinks: [{ kind: stdout, path: /x }]", &[("1:31 error sinks[0].path: ", "has none")]),
+        ("sinks: [{ kind: stdout, queue_bytes: 1MiB }]", &[("1:38 ", "has none")]),
+        ("sinks: [{ kind: journald, queue_bytes: 1MiB, overflow: drop_newest }]", &[]),
+        ("sinks: [{ kind: stdout }, { kind: stdout }]", &[("1:35 error sinks[1].kind: ", "there is one")]),
+        (
+            "sinks: [{ kind: file, path: /x }, { kind: file, path: /y }, { kind: file, path: /x }]",
+            &[("1:81 error sinks[2].path: ", "another sink writes to it")],
+        ),
         ("cross_server: { burst: { window: 0s } }", &[("1:34 ", "longer than 0")]),
         (
             "guards: [{ kind: sampling, config: { strict_mode: true } }]",
@@ -313,10 +320,17 @@ fn what_does_not_do_what_it_seems_to_is_a_warning() {
         ("policy: { fail_closed: true }", &[("1:24 warning policy.fail_closed: ", "enforcement.stdio")]),
     ]);
     assert_eq!(
-        said("sinks: []"),
-        ["1:1 warning sinks: not in this version: it is checked and has no effect"]
+        said("registry: { persistent: true }"),
+        ["1:25 warning registry.persistent: not in this version: it is checked and has no effect"]
     );
-    assert_eq!(said("sinks:"), Vec::<String>::new());
+    assert_eq!(said("registry: { persistent: }"), Vec::<String>::new());
+    assert_eq!(
+        said("sinks: [{ kind: webhook, url: \"https://x/\", format: ocsf }]"),
+        [
+            "1:17 warning sinks[0].kind: not in this version: nothing is posted",
+            "1:53 warning sinks[0].format: not in this version: events are written as `native`"
+        ]
+    );
 }
 
 /// What `null` says: nothing, but where something is there by default that need not be.
