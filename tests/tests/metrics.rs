@@ -22,6 +22,8 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 type Growth = Vec<(String, f64)>;
+/// By how much which numbers must grow, while a server lives.
+type Grown = Result<(Growth, Option<Peer>)>;
 
 /// An agent sees all servers of the host: those of other tests would be counted, too.
 fn alone() -> MutexGuard<'static, ()> {
@@ -34,7 +36,7 @@ struct Scenario {
     name: &'static str,
     config: String,
     /// Does it, and says by how much which numbers must grow, while what it also gives lives.
-    act: fn(&Agent) -> Result<(Growth, Option<Peer>)>,
+    act: fn(&Agent) -> Grown,
 }
 
 fn declared() -> String {
@@ -53,7 +55,7 @@ fn session(agent: &Agent, calls: u64, bytes: usize) -> Result<(Peer, u64)> {
     Ok((peer, connection))
 }
 
-fn calls_and_answers(agent: &Agent) -> Result<(Growth, Option<Peer>)> {
+fn calls_and_answers(agent: &Agent) -> Grown {
     let (mut peer, connection) = session(agent, 3, 10)?;
     peer.close()?;
     await_exit(agent, connection)?;
@@ -78,7 +80,7 @@ fn calls_and_answers(agent: &Agent) -> Result<(Growth, Option<Peer>)> {
     ))
 }
 
-fn a_denied_tool(agent: &Agent) -> Result<(Growth, Option<Peer>)> {
+fn a_denied_tool(agent: &Agent) -> Grown {
     let (mut peer, connection) = session(agent, 2, 10)?;
     peer.close()?;
     await_exit(agent, connection)?;
@@ -91,14 +93,14 @@ fn a_denied_tool(agent: &Agent) -> Result<(Growth, Option<Peer>)> {
     ))
 }
 
-fn a_server_at_work(agent: &Agent) -> Result<(Growth, Option<Peer>)> {
+fn a_server_at_work(agent: &Agent) -> Grown {
     let (peer, _) = session(agent, 1, 10)?;
     let growth =
         vec![(r#"mcpwarden_servers{transport="stdio"}"#.into(), 1.0), ("mcpwarden_sessions".into(), 1.0)];
     Ok((growth, Some(peer)))
 }
 
-fn poisoned_definitions(agent: &Agent) -> Result<(Growth, Option<Peer>)> {
+fn poisoned_definitions(agent: &Agent) -> Grown {
     let mut driven = Driven::start(&[], &[places::program("poisoned-server").display().to_string()])?;
     driven.check(agent)?;
     let mut found: BTreeMap<String, f64> = BTreeMap::new();
@@ -111,7 +113,7 @@ fn poisoned_definitions(agent: &Agent) -> Result<(Growth, Option<Peer>)> {
     Ok((found.into_iter().collect(), None))
 }
 
-fn denied_connections(_: &Agent) -> Result<(Growth, Option<Peer>)> {
+fn denied_connections(_: &Agent) -> Grown {
     for _ in 0..3 {
         let outcome = Way::Tcp.dial((Ipv4Addr::LOCALHOST, 1).into());
         ensure!(outcome == Outcome::Denied, "{outcome:?}");
@@ -126,7 +128,7 @@ fn denied_connections(_: &Agent) -> Result<(Growth, Option<Peer>)> {
 }
 
 /// A burst while the agent is stopped, for which the ring is too small.
-fn a_gap(agent: &Agent) -> Result<(Growth, Option<Peer>)> {
+fn a_gap(agent: &Agent) -> Grown {
     let (mut peer, connection) = session(agent, 0, 0)?;
     agent.signal(Signal::SIGSTOP)?;
     let asked = (0..10).try_for_each(|id| peer.ask(&echo(id + 2, &"x".repeat(30_000))).map(drop));
