@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use mcpwarden_policy::event::AgentLoss;
 
 /// Counter, and what it means when it grows.
-const WATCHED: &[(&str, &str)] = &[
+pub const WATCHED: &[(&str, &str)] = &[
     ("kernel_missed_runs", "the kernel skipped programs that were already running: traffic may be missing"),
     (
         "kernel_ring_full_facts",
@@ -53,6 +53,15 @@ const WATCHED: &[(&str, &str)] = &[
         "control_connections_refused",
         "too many connections to the control socket at once: some who asked got no answer",
     ),
+    (
+        "metrics_pushed_out",
+        "too many connections to the metrics at once: those that were there longest were closed",
+    ),
+    (
+        "sinks_dropped",
+        "a sink is too slow or fails: events were not sent to it (they are printed all the same)",
+    ),
+    ("sinks_failures", "a sink cannot be written to: what is sent to it waits"),
     ("network_tables_refused", "rules on addresses could not be installed: those of before still count"),
     (
         "capture_malformed_records",
@@ -157,8 +166,9 @@ mod tests {
         let (config, _) = mcpwarden_policy::config::parse(text).unwrap();
         let counted = crate::config::engine(&config, [0; 32], false, false).unwrap().counters_by_name();
         for (name, _) in WATCHED {
-            let own =
-                ["kernel_", "capture_", "network_", "control_"].iter().any(|part| name.starts_with(part));
+            let own = ["kernel_", "capture_", "network_", "control_", "metrics_", "sinks_"]
+                .iter()
+                .any(|part| name.starts_with(part));
             let counted = counted.contains_key(*name) || ["censuses_failed", "tasks_skipped"].contains(name);
             assert!(own || counted, "{name}");
         }

@@ -23,11 +23,14 @@ mod listing;
 mod loss;
 mod matching;
 mod mcp;
+mod metrics;
 mod network;
 mod output;
 mod process;
 mod replay;
 mod run;
+mod serving;
+mod sinks;
 
 use std::process::ExitCode;
 

@@ -3,6 +3,7 @@
 mod control;
 mod counters;
 mod listing;
+mod measure;
 mod reconcile;
 
 use std::{collections::HashSet, path::PathBuf, time::Duration};
@@ -32,13 +33,16 @@ use crate::{
     kernel::{
         Kernel, ProgramStats,
         census::{self, Census},
+        fill::Fill,
         surroundings,
     },
     listing::{self as own, Listing},
     loss::LossWatch,
+    metrics::{Metrics, Sample, Stage, TIMED},
     network::{self, Network, News},
     output::{Format, Writer},
     process,
+    sinks::Sinks,
 };
 
 /// After a wake-up the reader waits this long and then drains to the end: half the cost of draining at once.
@@ -58,6 +62,8 @@ const FIRST_NAMES: Duration = Duration::from_secs(3);
 /// How long an ending agent waits for whoever reads its output. It ends within 2 seconds, and after this the writer has
 /// `output::PATIENCE`.
 const LAST_WORDS: Duration = Duration::from_millis(800);
+/// How long an ending agent waits for its sinks.
+const LAST_SENT: Duration = Duration::from_millis(400);
 
 /// Runs until a signal or a closed output ends it.
 pub fn run(options: RunOptions) -> Result<()> {
@@ -81,10 +87,14 @@ pub fn run(options: RunOptions) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let clock = Clock::new();
+        let metrics = Metrics::start(config.metrics.listen)?;
+        let sinks = Sinks::start(&config.sinks)?;
         let control = Control::start(&config.control, &options.runtime_dir)?;
         let mut kernel = Kernel::attach(ring_bytes, &cgroup, |addresses| network.install(addresses, &clock))?;
+        let ring = kernel.ring()?;
+        let fill = Fill::map(&ring, ring_bytes).context("cannot see how full the ring is")?;
         // SAFETY: the ring owns its descriptor and keeps it open and the same until it is dropped.
-        let ring = unsafe { AsyncFd::register_with_interest(kernel.ring()?, Interest::READABLE) }
+        let ring = unsafe { AsyncFd::register_with_interest(ring, Interest::READABLE) }
             .context("cannot wait for the ring")?;
         let writer = Writer::start().context("cannot start the output thread")?;
         let mut agent = Agent {
@@ -93,6 +103,11 @@ pub fn run(options: RunOptions) -> Result<()> {
             engine,
             network,
             control,
+            metrics,
+            sinks,
+            identity: measure::identity(&config),
+            fill,
+            ring_most: 0,
             listing: Listing::start(&config)?,
             clock,
             format: options.output.format(),
@@ -110,8 +125,9 @@ pub fn run(options: RunOptions) -> Result<()> {
             tasks_skipped: 0,
         };
         let result = agent.serve(ring, options.config.as_ref()).await;
-        drop(agent);
+        let Agent { sinks, .. } = agent;
         writer.finish();
+        sinks.finish(LAST_SENT);
         result
     })
 }
@@ -122,13 +138,20 @@ struct Agent {
     engine: Engine,
     network: Network,
     control: Control,
+    metrics: Metrics,
+    sinks: Sinks,
+    /// Metrics that never change.
+    identity: Vec<Sample>,
+    fill: Fill,
+    /// Most that was in the ring when it was drained, since it was last said. Bytes.
+    ring_most: u64,
     listing: Listing,
     clock: Clock,
     format: Format,
     chunk: Vec<u8>,
     outputs: Vec<mcpwarden_policy::Output>,
     sender: mpsc::Sender<Vec<u8>>,
-    /// Somebody asked for a census before the next regular one.
+    /// Somebody asked for a census.
     census_soon: bool,
     programs: Vec<ProgramStats>,
     /// A census that was taken and not yet held against the streams.
@@ -180,6 +203,8 @@ impl Agent {
             blind_spots: self.kernel.blind_spots().to_vec(),
             servers_adopted: self.engine.counters().servers,
         }));
+        self.publish(self.counters());
+        self.metrics.stage(Stage::Running);
         let mut census: Option<JoinHandle<std::io::Result<Census>>> = None;
         let start = tokio::time::Instant::now();
         let (mut next_reconcile, mut next_census) = (start + RECONCILE_EVERY, start + CENSUS_EVERY);
@@ -302,18 +327,21 @@ impl Agent {
 
     fn drain(&mut self, ring: &mut RingBuf<MapData>) -> Drained {
         let mut now = self.clock.now();
+        self.ring_most = self.ring_most.max(self.fill.used());
         for count in 0..BATCH_RECORDS {
             if self.chunk.len() > CHUNK_BYTES * 4 {
                 return Drained::Part;
             }
             let Some(record) = ring.next() else {
+                self.metrics.drained();
                 return Drained::All;
             };
             if count % 64 == 63 {
                 now = self.clock.now();
             }
-            let (engine, outputs) = (&mut self.engine, &mut self.outputs);
-            let sink = &mut |input: Input<'_>| engine.handle(input, now, outputs);
+            let (engine, outputs, metrics) = (&mut self.engine, &mut self.outputs, &self.metrics);
+            let timed = self.capture.counters().records.is_multiple_of(TIMED);
+            let sink = &mut |input: Input<'_>| metrics.time(timed, || engine.handle(input, now, outputs));
             match self.capture.record(&record, &self.clock, now, sink) {
                 Some(Told::Connect(header, info)) => {
                     if let Some(connect) = self.network.connect(&header, &info, &self.clock) {
@@ -349,9 +377,10 @@ impl Agent {
     /// Does what the policy core asks for.
     fn carry_out(&mut self) {
         use mcpwarden_policy::Output;
-        for output in self.outputs.drain(..) {
+        let mut outputs = std::mem::take(&mut self.outputs);
+        for output in outputs.drain(..) {
             match output {
-                Output::Event(event) => self.format.write(&event, &mut self.chunk),
+                Output::Event(event) => self.emit(&event),
                 // Of the agent's own conversations nothing is captured.
                 Output::Confirm { connection, .. } | Output::Drop(connection) if own::is_own(connection) => {}
                 Output::Confirm { connection, .. } if connection.0 & LINK != 0 => {
@@ -370,6 +399,7 @@ impl Agent {
                 Output::Failed(_) => {}
             }
         }
+        self.outputs = outputs;
         for wish in self.capture.sockets().wishes() {
             match wish {
                 Wish::Lift(key) => self.kernel.lift_socket(key),
@@ -395,7 +425,16 @@ impl Agent {
 
     fn say(&mut self, body: EventBody) {
         let event = Event::agent(self.clock.now(), body);
-        self.format.write(&event, &mut self.chunk);
+        self.emit(&event);
+    }
+
+    /// Counts an event, sends it and prints it.
+    fn emit(&mut self, event: &Event) {
+        self.metrics.observe(event, || self.clock.now());
+        self.sinks.offer(event);
+        if self.sinks.prints(event) {
+            self.format.write(event, &mut self.chunk);
+        }
     }
 
     /// Hands the events to the writer. Waits while it is behind; a signal or a closed output ends the wait, and is
@@ -427,6 +466,7 @@ impl Agent {
         interrupt: &mut Signal,
         terminate: &mut Signal,
     ) {
+        self.metrics.stage(Stage::Ending);
         self.programs = self.kernel.program_stats();
         self.kernel.detach();
         let until = tokio::time::Instant::now() + LAST_WORDS;

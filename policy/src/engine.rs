@@ -23,6 +23,7 @@ mod record;
 mod relay;
 mod room;
 mod server;
+mod totals;
 mod traffic;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -41,6 +42,7 @@ use connection::{Connection, Stage};
 pub use reach::Remote;
 use record::Recorder;
 use relay::{HeldId, Relays};
+pub use totals::Traffic;
 use traffic::Seen;
 
 /// What time brings about.
@@ -82,6 +84,7 @@ pub struct Engine {
     memory: memory::Memory,
     destinations: network::Destinations,
     departed: network::Departed,
+    gone: totals::Gone,
     /// What is due when; entries that no longer hold are skipped.
     due: BTreeSet<(Timestamp, Due)>,
     scratch: String,
@@ -125,6 +128,7 @@ impl Engine {
             memory: memory::Memory::default(),
             destinations: network::Destinations::default(),
             departed: network::Departed::default(),
+            gone: totals::Gone::default(),
             due: BTreeSet::new(),
             scratch: String::new(),
         }

@@ -49,7 +49,7 @@ pub mod wire;
 pub use discovery::{Declared, NamePatterns};
 pub use engine::{
     Approve, Connect, Counters, Engine, EngineConfig, EngineLimits, Exec, ExitStatus, Input, Inspect, Output,
-    Payloads, Process, Reached,
+    Payloads, Process, Reached, Traffic,
 };
 pub use event::{Event, EventBody, GapCause};
 pub use ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};

@@ -8,6 +8,7 @@
 //! - [`containers`] has a container engine; [`dial`] knows every way to reach an address, [`listener`] is what is
 //!   reached, [`dns`] tells addresses of names, and a
 //!   [`neighbour::Neighbour`] sits at the same hook.
+//! - [`scrape`] asks for metrics as Prometheus does.
 //! - [`cgroup::Cgroup`] is a cgroup of the test's own; [`maps`] counts what is in the kernel's tables.
 //! - [`gate::Gate`] holds a script up until the test has done what has to be done in between.
 //! - [`http_server::HttpServer`] is an MCP server over HTTP, well-behaved or not. [`web`] is HTTP by hand: bodies in every
@@ -39,6 +40,7 @@ pub mod places;
 pub mod programs;
 pub mod remote;
 pub mod replay;
+pub mod scrape;
 pub mod script;
 pub mod sender;
 pub mod transcript;

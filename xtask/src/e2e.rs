@@ -29,7 +29,27 @@ pub fn install(packages: &Packages) -> Result<()> {
     fs::create_dir_all(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
     python_servers(&directory.join("venv"))?;
     node_servers(&directory.join("node"))?;
+    promtool(packages, &directory.join("prometheus"))?;
     docker(packages, &directory.join("docker"))
+}
+
+/// One program of the package, without the server that it would start.
+fn promtool(packages: &Packages, directory: &Path) -> Result<()> {
+    let tool = directory.join("promtool");
+    if exists("promtool") || tool.exists() {
+        done("promtool");
+        return Ok(());
+    }
+    doing("unpacking promtool (25 MB to download): the tests have it look at metrics and alerts");
+    remove(directory)?;
+    let root = directory.join("root");
+    fs::create_dir_all(&root).with_context(|| format!("cannot create {}", root.display()))?;
+    packages.unpack(&["prometheus"], &root)?;
+    let unpacked = root.join("usr/bin/promtool");
+    if unpacked.exists() {
+        fs::rename(&unpacked, &tool).with_context(|| format!("cannot move {}", unpacked.display()))?;
+    }
+    remove(&root)
 }
 
 /// Unpacked, not installed: nobody gets a daemon for having run the tests.

@@ -3,13 +3,9 @@
 //! One request a connection. How many there are at once, how long each may take and how much it may say is bounded; those
 //! who may change things have places of their own, so that nobody else can keep them away.
 
-use std::{
-    convert::Infallible,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
@@ -17,10 +13,7 @@ use hyper::{
     Method, Response, StatusCode,
     body::{Bytes, Incoming},
     header::{ALLOW, CONTENT_TYPE, HeaderValue},
-    server::conn::http1,
-    service::service_fn,
 };
-use hyper_util::rt::TokioIo;
 use nix::unistd::{Uid, User};
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -36,18 +29,13 @@ use super::{
 use crate::{
     network::Who,
     output::{escaped, write_json},
+    serving::{self, End, REST},
 };
 
 /// Connections at once of those who may change things, and as many of others.
 const PLACES: usize = 32;
-/// How long a connection may take, from its first byte to its last.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// Longest body. Bytes.
 const BODY_BYTES: usize = 16 << 10;
-/// Longest head, and what is read at once. Bytes; hyper takes no less.
-const HEAD_BYTES: usize = 8 << 10;
-/// After an error of the listener, such as too many open files, it rests so long.
-const REST: Duration = Duration::from_millis(100);
 /// For whom there is no place.
 const NO_PLACE: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n\
@@ -126,19 +114,14 @@ pub async fn serve(
 
 impl Line {
     async fn converse(self: Arc<Self>, stream: UnixStream) {
-        let line = Arc::clone(&self);
-        let service = service_fn(move |request| {
-            let line = Arc::clone(&line);
-            async move { Ok::<_, Infallible>(line.respond(request).await) }
+        let ended = serving::converse(stream, |request| {
+            let line = Arc::clone(&self);
+            async move { line.respond(request).await }
         });
-        let mut http = http1::Builder::new();
-        http.keep_alive(false).max_buf_size(HEAD_BYTES);
-        let connection = http.serve_connection(TokioIo::new(stream), service);
-        match tokio::time::timeout(PATIENCE, connection).await {
-            Ok(Ok(())) => {}
-            // No HTTP, too long a head, or gone.
-            Ok(Err(_)) => count(&self.counts.unusable),
-            Err(_) => count(&self.counts.timed_out),
+        match ended.await {
+            End::Answered => {}
+            End::Unusable => count(&self.counts.unusable),
+            End::TimedOut => count(&self.counts.timed_out),
         }
     }
 

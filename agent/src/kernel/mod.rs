@@ -3,18 +3,15 @@
 pub mod addresses;
 pub mod btf;
 pub mod census;
+pub mod fill;
 pub mod hooks;
 pub mod layout;
 mod members;
+mod stats;
 pub mod surroundings;
 mod table;
 
-use std::{
-    collections::HashSet,
-    fs::File,
-    os::fd::{AsFd as _, AsRawFd as _},
-    path::Path,
-};
+use std::{collections::HashSet, fs::File, path::Path};
 
 use aya::{
     Ebpf, EbpfLoader,
@@ -28,8 +25,10 @@ use self::{
     btf::Btf,
     hooks::{Ground, Hooks, load_census, program},
     members::Members,
+    stats::Walked,
     table::Table,
 };
+pub use stats::ProgramStats;
 
 /// Wrapped so that the object's ELF header is aligned as its reader wants it.
 #[repr(C, align(8))]
@@ -171,6 +170,7 @@ pub struct Kernel {
     /// Servers without a connection or a process, when they were last looked for.
     unclaimed: HashSet<u64>,
     confirms_refused: u64,
+    walked: Walked,
     attached: Vec<String>,
     blind_spots: Vec<String>,
 }
@@ -195,7 +195,9 @@ impl Kernel {
         }
         load_census(&mut ebpf, &btf)?;
         drop(btf);
+        let walked = Walked::of(&ebpf);
         Ok(Self {
+            walked,
             connections: take(&mut ebpf, "CONNECTIONS")?,
             sockets: take(&mut ebpf, "SOCKETS")?,
             lifted: take(&mut ebpf, "LIFTED")?,
@@ -279,7 +281,14 @@ impl Kernel {
 
     /// All connections that the kernel half knows.
     pub fn connections(&self) -> Vec<(u64, abi::Connection)> {
-        self.connections.iter().filter_map(Result::ok).collect()
+        let all: Vec<_> = self.connections.iter().filter_map(Result::ok).collect();
+        self.walked.saw("CONNECTIONS", all.len());
+        all
+    }
+
+    /// Of some tables: name, entries when it was last walked, places.
+    pub fn tables(&self) -> impl Iterator<Item = (&'static str, u64, u64)> {
+        self.walked.tables()
     }
 
     /// How far a TCP connection is, while it lasts.
@@ -321,13 +330,10 @@ impl Kernel {
     pub fn sweep_sockets(&mut self, held: &HashSet<abi::ChannelKey>, known_at: u64) {
         let is_stale =
             |socket: &abi::Socket| socket.positions.since_ns < known_at && !held.contains(&socket.key);
-        let stale: Vec<(u64, u64)> = self
-            .sockets
-            .iter()
-            .filter_map(Result::ok)
-            .filter(|(_, socket)| is_stale(socket))
-            .map(|(key, socket)| (key, socket.positions.number))
-            .collect();
+        let all: Vec<(u64, abi::Socket)> = self.sockets.iter().filter_map(Result::ok).collect();
+        self.walked.saw("SOCKETS", all.len());
+        let stale = all.into_iter().filter(|(_, socket)| is_stale(socket));
+        let stale: Vec<_> = stale.map(|(key, socket)| (key, socket.positions.number)).collect();
         for (key, number) in stale {
             self.remove_socket(key, number);
         }
@@ -373,6 +379,7 @@ impl Kernel {
     /// twice is gone.
     pub fn forget_servers(&mut self) {
         let confirmed: HashSet<u64> = self.confirmed.keys().filter_map(Result::ok).collect();
+        self.walked.saw("CONFIRMED", confirmed.len());
         let mut unclaimed: HashSet<u64> =
             confirmed.into_iter().filter(|id| self.connections.get(id, 0).is_err()).collect();
         if !unclaimed.is_empty() {
@@ -389,7 +396,9 @@ impl Kernel {
     /// Stops watching processes that hold no channel: `known_at` is when the census began (boot time, ns).
     pub fn prune(&mut self, holders: &HashSet<u32>, known_at: u64) {
         let is_stale = |(pid, since): &(u32, u64)| *since < known_at && !holders.contains(pid);
-        let stale: Vec<u32> = self.processes.entries().filter(is_stale).map(|(pid, _)| pid).collect();
+        let all: Vec<(u32, u64)> = self.processes.entries().collect();
+        self.walked.saw("PROCESSES", all.len());
+        let stale: Vec<u32> = all.into_iter().filter(is_stale).map(|(pid, _)| pid).collect();
         for pid in stale {
             prune_one(&mut self.processes, pid, known_at);
         }
@@ -417,35 +426,8 @@ impl Kernel {
 
     /// What the kernel says of each loaded program.
     pub fn program_stats(&self) -> Vec<ProgramStats> {
-        let stats_of = |name: &str, program: &Program| {
-            let fd = program.fd().ok()?.as_fd().as_raw_fd();
-            let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
-            let number = |key: &str| {
-                let line = info.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
-                line.and_then(|line| line.trim().parse().ok()).unwrap_or(0)
-            };
-            Some(ProgramStats {
-                name: name.to_owned(),
-                missed_runs: number("recursion_misses"),
-                runs: number("run_cnt"),
-                nanoseconds: number("run_time_ns"),
-            })
-        };
-        self.ebpf.programs().filter_map(|(name, program)| stats_of(name, program)).collect()
+        stats::of_programs(&self.ebpf)
     }
-}
-
-/// Numbers of one program, from its fdinfo.
-#[derive(Clone, Debug)]
-pub struct ProgramStats {
-    /// Its name.
-    pub name: String,
-    /// Runs that the kernel skipped, because a program was already running on that processor (since 5.12).
-    pub missed_runs: u64,
-    /// Runs, while `kernel.bpf_stats_enabled` is on.
-    pub runs: u64,
-    /// Time in them.
-    pub nanoseconds: u64,
 }
 
 #[cfg(test)]

@@ -118,7 +118,7 @@ impl Format {
 
 /// Chunks of lines that may wait for a slow reader of our output. Beyond that the ring is read more slowly, and
 /// beyond the ring there are gaps that are counted.
-const WAITING_CHUNKS: usize = 64;
+pub const WAITING_CHUNKS: usize = 64;
 
 /// How long an ending agent waits for its output to be taken.
 pub const PATIENCE: Duration = Duration::from_millis(600);

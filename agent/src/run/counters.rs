@@ -51,6 +51,13 @@ impl Agent {
         add("control_forbidden", control.forbidden);
         add("control_unusable", control.unusable);
         add("control_timed_out", control.timed_out);
+        let metrics = self.metrics.counters();
+        add("metrics_requests", metrics.requests);
+        add("metrics_pushed_out", metrics.pushed_out);
+        add("metrics_unusable", metrics.unusable);
+        add("metrics_timed_out", metrics.timed_out);
+        add("sinks_dropped", self.sinks.counters().map(|(_, sink)| sink.dropped).sum());
+        add("sinks_failures", self.sinks.counters().map(|(_, sink)| sink.failures).sum());
         for (name, value) in self.listing.counters() {
             add(name, value);
         }

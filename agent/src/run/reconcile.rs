@@ -25,9 +25,11 @@ impl Agent {
         self.sockets = Some(self.socket_positions());
         self.read_ns = boot_ns();
         self.programs = self.kernel.program_stats();
-        for loss in self.loss.look(&self.counters()) {
+        let counters = self.counters();
+        for loss in self.loss.look(&counters) {
             self.say(loss.into());
         }
+        self.publish(counters);
     }
 
     /// Holds positions and holders against what was captured. What was in the ring when they were read is taken in, but

@@ -67,6 +67,13 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// Whether `null` says something else than leaving the key out.
+    fn can_be_off(&self, schema: &'a Value) -> bool {
+        let types = self.keyword(schema, "type").and_then(Value::as_array);
+        types.is_some_and(|types| types.contains(&Value::from("null")))
+            && schema.get("default").is_some_and(|default| !default.is_null())
+    }
+
     fn format(&self, schema: &'a Value) -> Option<&'static Format> {
         let name = self.keyword(schema, "format")?.as_str()?;
         FORMATS.iter().find(|format| format.name == name)
@@ -105,7 +112,7 @@ impl<'a> Checker<'a> {
         let types = self.types(schema);
         let any = |names: &[&str]| names.iter().any(|name| types.contains(name));
         match kind {
-            Kind::Null => false,
+            Kind::Null | Kind::Off => false,
             Kind::Bool(_) => any(&["boolean"]),
             Kind::Int(_) => any(&["integer", "number"]),
             Kind::Float(_) => any(&["number"]),
@@ -153,7 +160,7 @@ impl<'a> Checker<'a> {
                     self.wrong(node, path, message);
                 }
             }
-            Kind::Null | Kind::Bool(_) => {}
+            Kind::Null | Kind::Off | Kind::Bool(_) => {}
         }
     }
 
@@ -263,6 +270,8 @@ impl<'a> Checker<'a> {
                 self.problems.add(Problem { at: entry.key_at, path, ..problem });
             } else if !entry.value.is_null() {
                 self.node(of_value, &mut entry.value, &path);
+            } else if self.can_be_off(of_value) {
+                entry.value.kind = Kind::Off;
             }
         }
         let good = |entry: &&Entry| !entry.value.is_null() && !entry.value.bad;
@@ -291,7 +300,7 @@ pub(super) fn joined(path: &str, key: &str) -> String {
 
 fn found(kind: &Kind) -> String {
     match kind {
-        Kind::Null => "nothing".into(),
+        Kind::Null | Kind::Off => "nothing".into(),
         Kind::Bool(value) => value.to_string(),
         Kind::Int(number) => format!("the number {number}"),
         Kind::Float(number) => format!("the number {number}"),

@@ -1,5 +1,6 @@
 //! What follows from a decision, and where events go: enforcement, store, sinks, metrics, control.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -95,7 +96,7 @@ impl Default for Retention {
     }
 }
 
-/// Where events are sent, beside the store.
+/// Where events are sent, beside the store. See sinks.md.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sink {
@@ -124,17 +125,30 @@ pub struct Sink {
     /// File with the secret that posted events are signed with, for `kind: webhook`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_file: Option<AbsolutePath>,
-    /// Events that wait on disk while nobody receives them; the oldest go first. Bytes. For `kind: webhook`.
+    /// Events that wait while they cannot be written. Bytes; without it, 8 MiB. Not for `kind: stdout`. Example: `64MiB`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 65536))]
     pub queue_bytes: Option<Bytes>,
+    /// Which events go where there is no room for more; without it, `drop_oldest`. For `kind: file` and `journald`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overflow: Option<Overflow>,
+}
+
+/// Which events go where there is no room for more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Overflow {
+    /// The one that comes.
+    DropNewest,
+    /// Those that wait longest.
+    DropOldest,
 }
 
 /// What receives events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SinkKind {
-    /// Standard output of the agent.
+    /// What the agent prints: which events. Its reader holds the agent up, and nothing is dropped.
     Stdout,
     /// A file, one event a line.
     File,
@@ -171,18 +185,18 @@ impl Default for SinkFilter {
     }
 }
 
-/// Where metrics are read.
+/// Where metrics are read. See metrics.md.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Metrics {
-    /// Address and port of the Prometheus endpoint.
-    #[schemars(extend("format" = "listen"))]
-    pub listen: String,
+    /// Address and port of the Prometheus endpoint; `null` switches it off.
+    #[schemars(with = "Option<String>", extend("format" = "listen"))]
+    pub listen: Option<SocketAddr>,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
-        Self { listen: "127.0.0.1:9464".into() }
+        Self { listen: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 9464))) }
     }
 }
 

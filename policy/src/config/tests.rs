@@ -114,6 +114,8 @@ fn values_have_one_form() {
             &[("1:32 ", "one of `low`, `medium`, `high`, `critical`, found the number 1")],
         ),
         ("metrics: { listen: localhost }", &[("1:20 ", "127.0.0.1:9464")]),
+        ("metrics: { listen: null }", &[]),
+        ("metrics: { listen: \"[::1]:9464\" }", &[]),
         ("servers: [{ id: a, type: http, url: \"ftp://x\" }]", &[("1:37 ", "its scheme is ftp")]),
         ("servers: [{ id: a, type: http, url: \"https://u:p@x\" }]", &[("1:37 ", "headers_from")]),
         ("servers: [{ id: a, type: http, url: \"https://x/mcp\" }]", &[]),
@@ -174,6 +176,13 @@ fn keys_that_need_or_exclude_each_other() {
         ),
         ("sinks: [{ kind: file }]", &[("1:9 error sinks[0].path: ", "needs")]),
         ("sinks: [{ kind: stdout, path: /x }]", &[("1:31 error sinks[0].path: ", "has none")]),
+        ("sinks: [{ kind: stdout, queue_bytes: 1MiB }]", &[("1:38 ", "has none")]),
+        ("sinks: [{ kind: journald, queue_bytes: 1MiB, overflow: drop_newest }]", &[]),
+        ("sinks: [{ kind: stdout }, { kind: stdout }]", &[("1:35 error sinks[1].kind: ", "there is one")]),
+        (
+            "sinks: [{ kind: file, path: /x }, { kind: file, path: /y }, { kind: file, path: /x }]",
+            &[("1:81 error sinks[2].path: ", "another sink writes to it")],
+        ),
         ("cross_server: { burst: { window: 0s } }", &[("1:34 ", "longer than 0")]),
         (
             "guards: [{ kind: sampling, config: { strict_mode: true } }]",
@@ -311,10 +320,37 @@ fn what_does_not_do_what_it_seems_to_is_a_warning() {
         ("policy: { fail_closed: true }", &[("1:24 warning policy.fail_closed: ", "enforcement.stdio")]),
     ]);
     assert_eq!(
-        said("sinks: []"),
-        ["1:1 warning sinks: not in this version: it is checked and has no effect"]
+        said("registry: { persistent: true }"),
+        ["1:25 warning registry.persistent: not in this version: it is checked and has no effect"]
     );
-    assert_eq!(said("sinks:"), Vec::<String>::new());
+    assert_eq!(said("registry: { persistent: }"), Vec::<String>::new());
+    assert_eq!(
+        said("sinks: [{ kind: webhook, url: \"https://x/\", format: ocsf }]"),
+        [
+            "1:17 warning sinks[0].kind: not in this version: nothing is posted",
+            "1:53 warning sinks[0].format: not in this version: events are written as `native`"
+        ]
+    );
+}
+
+/// What `null` says: nothing, but where something is there by default that need not be.
+#[test]
+fn what_is_there_by_default_can_be_switched_off() {
+    let listen = |file: &str| parse(file.as_bytes()).unwrap().0.metrics.listen.map(|at| at.to_string());
+    let default = Some("127.0.0.1:9464".to_owned());
+    for (file, expected) in [
+        ("", default.clone()),
+        ("metrics:", default.clone()),
+        ("metrics: {}", default),
+        ("metrics: { listen: null }", None),
+        ("metrics: { listen: }", None),
+        ("metrics: { listen: 127.0.0.1:80 }", Some("127.0.0.1:80".to_owned())),
+    ] {
+        assert_eq!(listen(file), expected, "{file}");
+        let effective = parse(file.as_bytes()).unwrap().0.to_yaml().unwrap();
+        assert_eq!(listen(&effective), expected, "{effective}");
+    }
+    assert_eq!(parse(b"store: { path: null }").unwrap().0, Config::default());
 }
 
 #[test]

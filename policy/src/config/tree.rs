@@ -31,6 +31,8 @@ pub(super) struct Node {
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
     Null,
+    /// The same, where it is a value: something that there is by default is not wanted.
+    Off,
     Bool(bool),
     Int(i128),
     Float(f64),
@@ -74,7 +76,7 @@ impl Node {
     /// The value as JSON, without what is bad, and without keys that have no value.
     pub fn to_json(&self) -> Value {
         match &self.kind {
-            Kind::Null => Value::Null,
+            Kind::Null | Kind::Off => Value::Null,
             Kind::Bool(value) => Value::Bool(*value),
             Kind::Int(value) => Number::from_i128(*value).map_or(Value::Null, Value::Number),
             Kind::Float(value) => Number::from_f64(*value).map_or(Value::Null, Value::Number),

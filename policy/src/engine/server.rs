@@ -390,6 +390,7 @@ impl Engine {
     pub(super) fn forget(&mut self, id: ConnectionId) {
         self.depart(id);
         let Some(mut connection) = self.connections.remove(&id) else { return };
+        self.gone.add(&connection);
         self.processes.retain(|pid, owner| *owner != id || !connection.live.contains(pid));
         self.memory.close(std::mem::take(&mut connection.account));
         // A store that failed was counted.

@@ -7,6 +7,7 @@ use tempfile::TempDir;
 use super::super::peer::Known;
 use super::super::{BlockView, Blocks, OldBlock};
 use super::*;
+use crate::serving::HEAD_BYTES;
 
 /// A socket, and what comes of requests there.
 struct Socket {

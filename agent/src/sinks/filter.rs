@@ -1,0 +1,89 @@
+//! Which events a sink gets.
+
+use mcpwarden_policy::{
+    Event, EventBody,
+    config::SinkFilter,
+    event::Severity,
+    glob::{GlobError, NameGlob},
+};
+
+/// Types and severities.
+#[derive(Debug)]
+pub struct Filter {
+    types: Vec<NameGlob>,
+    severity: Severity,
+}
+
+impl Filter {
+    /// That of a configuration.
+    ///
+    /// # Errors
+    /// A type is no glob, which the configuration does not let through.
+    pub fn of(filter: &SinkFilter) -> Result<Self, GlobError> {
+        let types = filter.types.iter().map(|glob| NameGlob::new(glob.as_str(), true));
+        Ok(Self { types: types.collect::<Result<_, _>>()?, severity: filter.severity })
+    }
+
+    /// Whether it lets an event through.
+    pub fn passes(&self, event: &Event) -> bool {
+        (self.types.is_empty() || self.types.iter().any(|glob| glob.matches(event.kind())))
+            && severity(event).is_none_or(|severity| severity >= self.severity)
+    }
+}
+
+/// How bad an event is, where that can be said of it.
+pub fn severity(event: &Event) -> Option<Severity> {
+    match &event.body {
+        EventBody::Detected(found) => Some(found.detection.severity),
+        EventBody::ToolSeen(tool) => tool.max_severity,
+        EventBody::ToolChanged(changed) => changed.max_severity,
+        EventBody::ApprovalRequested(asked) => asked.max_severity,
+        EventBody::CrossServerBlocked(blocked) => Some(blocked.severity),
+        EventBody::ServerEgress(egress) => Some(egress.severity),
+        EventBody::TlsMismatch(mismatch) => Some(mismatch.severity),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn event(kind: &str, fields: Value) -> Event {
+        let mut event = json!({"type": kind, "timestamp": "2026-01-06T10:30:00.000000000Z"});
+        event.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        serde_json::from_value(event).unwrap()
+    }
+
+    #[test]
+    fn what_passes() {
+        let found = |severity: &str| {
+            let fields = json!({"subject": "result", "action": "alert", "pattern": "p", "category": "custom", "field": "/",
+                                "severity": severity, "matches": [], "score": 1, "form": "raw"});
+            event("mcp_detection", fields)
+        };
+        let loss = event("agent_loss", json!({"counter": "c", "count": 1, "total": 1, "meaning": "m"}));
+        for (filter, event, passes) in [
+            ("{}", &loss, true),
+            ("{}", &found("low"), true),
+            ("{ types: [mcp_detection] }", &loss, false),
+            ("{ types: [\"mcp_*\", agent_loss] }", &loss, true),
+            ("{ types: [\"MCP_*\"] }", &found("high"), false),
+            ("{ severity: high }", &found("medium"), false),
+            ("{ severity: high }", &found("high"), true),
+            ("{ severity: high }", &found("critical"), true),
+            ("{ severity: critical }", &loss, true),
+            ("{ types: [agent_loss], severity: low }", &found("critical"), false),
+        ] {
+            let text = format!("sinks: [{{ kind: stdout, filter: {filter} }}]");
+            let config = mcpwarden_policy::config::parse(text.as_bytes()).unwrap().0;
+            assert_eq!(
+                Filter::of(&config.sinks[0].filter).unwrap().passes(event),
+                passes,
+                "{filter} {event:?}"
+            );
+        }
+    }
+}

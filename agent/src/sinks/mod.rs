@@ -1,0 +1,166 @@
+//! Where events are sent beside the output of `run`: files and the journal.
+//!
+//! Each sink has a filter, a bounded queue and a thread of its own: one that is slow or dead costs its own backlog and
+//! nothing else. What is dropped is counted and said (`agent_loss`).
+
+mod file;
+mod filter;
+mod journal;
+mod queue;
+
+use std::{
+    path::Path,
+    sync::Arc,
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail};
+use mcpwarden_policy::{
+    Event, ServerId, SessionId,
+    config::{self, Overflow, SinkKind},
+    event::Severity,
+};
+
+use crate::output::write_json;
+use filter::Filter;
+use queue::Queue;
+pub use queue::SinkCounters;
+
+/// Bytes that wait for a sink where the configuration does not say.
+const QUEUE_BYTES: u64 = 8 << 20;
+
+/// An event as it is sent.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// Its type.
+    pub kind: &'static str,
+    /// How bad it is, where that can be said of it.
+    pub severity: Option<Severity>,
+    /// Whom it is about.
+    pub server: Option<Arc<str>>,
+    /// In which session.
+    pub session: Option<Arc<str>>,
+    /// JSON, without a line feed.
+    pub text: Arc<[u8]>,
+}
+
+impl Line {
+    fn of(event: &Event) -> Self {
+        let mut text = Vec::new();
+        write_json(event, &mut text);
+        Self {
+            kind: event.kind(),
+            severity: filter::severity(event),
+            server: event.server_id.as_ref().map(|ServerId(id)| Arc::clone(id)),
+            session: event.session_id.as_ref().map(|SessionId(id)| Arc::clone(id)),
+            text: text.into(),
+        }
+    }
+
+    #[cfg(test)]
+    fn plain(text: &str) -> Self {
+        let text = text.as_bytes().into();
+        Self { kind: "agent_loss", severity: None, server: None, session: None, text }
+    }
+}
+
+/// One of them.
+struct Sink {
+    /// Its place in the configuration and its kind, as metrics name it.
+    name: String,
+    filter: Filter,
+    queue: Arc<Queue>,
+    thread: JoinHandle<()>,
+}
+
+/// All of them.
+pub struct Sinks {
+    sinks: Vec<Sink>,
+    /// Which events are printed, where that is configured.
+    printed: Option<Filter>,
+}
+
+impl Sinks {
+    /// Opens them, and begins to send.
+    ///
+    /// # Errors
+    /// One cannot be opened; says which.
+    pub fn start(configs: &[config::Sink]) -> Result<Self> {
+        // Nothing sends to webhooks yet, which is said where the configuration is read.
+        let of_own = |config: &config::Sink| matches!(config.kind, SinkKind::File | SinkKind::Journald);
+        let sinks = configs.iter().enumerate().filter(|(_, config)| of_own(config));
+        let start = |(index, config): (usize, &config::Sink)| {
+            Sink::start(index, config).with_context(|| format!("sinks[{index}]"))
+        };
+        let stdout = configs.iter().find(|config| config.kind == SinkKind::Stdout);
+        let printed = stdout.map(|config| Filter::of(&config.filter)).transpose()?;
+        Ok(Self { sinks: sinks.map(start).collect::<Result<_>>()?, printed })
+    }
+
+    /// Whether an event is printed on standard output: that is written by the agent itself, which waits for its reader.
+    pub fn prints(&self, event: &Event) -> bool {
+        self.printed.as_ref().is_none_or(|filter| filter.passes(event))
+    }
+
+    /// Sends an event to those that want it. Never waits.
+    pub fn offer(&self, event: &Event) {
+        let mut line: Option<Line> = None;
+        for sink in self.sinks.iter().filter(|sink| sink.filter.passes(event)) {
+            sink.queue.push(line.get_or_insert_with(|| Line::of(event)).clone());
+        }
+    }
+
+    /// What came of events so far, of each.
+    pub fn counters(&self) -> impl Iterator<Item = (&str, SinkCounters)> {
+        self.sinks.iter().map(|sink| (sink.name.as_str(), sink.queue.counters()))
+    }
+
+    /// Lets them send what waits, for so long.
+    pub fn finish(self, patience: Duration) {
+        self.sinks.iter().for_each(|sink| sink.queue.close());
+        let until = Instant::now() + patience;
+        for sink in self.sinks {
+            while !sink.thread.is_finished() {
+                if Instant::now() > until {
+                    let left = sink.queue.counters().waiting_bytes;
+                    anstream::eprintln!("mcpwarden: {}: {left} bytes were not sent in time", sink.name);
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+}
+
+impl Sink {
+    fn start(index: usize, config: &config::Sink) -> Result<Self> {
+        let capacity = usize::try_from(config.queue_bytes.map_or(QUEUE_BYTES, |bytes| bytes.0))?;
+        let overflow = config.overflow.unwrap_or(Overflow::DropOldest);
+        let queue = Arc::new(Queue::new(capacity, overflow));
+        let of_thread = Arc::clone(&queue);
+        let body: Box<dyn FnOnce() + Send> = match config.kind {
+            SinkKind::File => {
+                let mut file = file::RotatingFile::open(config)?;
+                Box::new(move || file.run(&of_thread))
+            }
+            SinkKind::Journald => {
+                let journal = journal::Journal::at(Path::new(journal::SOCKET))?;
+                Box::new(move || journal.run(&of_thread))
+            }
+            SinkKind::Stdout | SinkKind::Webhook => bail!("it has no thread"),
+        };
+        let name = format!("{index}:{}", kind(config.kind));
+        let thread = std::thread::Builder::new().name(format!("sink {name}")).spawn(body)?;
+        Ok(Self { name, filter: Filter::of(&config.filter)?, queue, thread })
+    }
+}
+
+fn kind(kind: SinkKind) -> &'static str {
+    match kind {
+        SinkKind::Stdout => "stdout",
+        SinkKind::File => "file",
+        SinkKind::Journald => "journald",
+        SinkKind::Webhook => "webhook",
+    }
+}

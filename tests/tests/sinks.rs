@@ -1,0 +1,169 @@
+//! What sinks get: what is printed, what their filters say, and nothing twice, whatever becomes of the disk meanwhile.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+use mcpwarden_tests::agent::{Agent, is};
+use mcpwarden_tests::command::configured;
+use mcpwarden_tests::peer::{Peer, await_exit, echo, initialize, server, wait_until};
+use mcpwarden_tests::scrape::Scrape;
+use mcpwarden_tests::wiring::Wiring;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+/// So many calls, each with a text of so many bytes.
+fn session(agent: &Agent, calls: u64, bytes: usize) -> Result<()> {
+    let mut peer = Peer::start(Wiring::Pipes, &mut server("echo-server"))?;
+    peer.ask(&initialize(1))?;
+    let connection = agent.connection_of_server(peer.pid())?;
+    for id in 0..calls {
+        peer.ask(&echo(id + 2, &"x".repeat(bytes)))?;
+    }
+    peer.close()?;
+    await_exit(agent, connection).map(drop)
+}
+
+/// Ends the agent, and gives all that it has printed.
+fn end(mut agent: Agent) -> Result<Vec<Value>> {
+    agent.signal(Signal::SIGTERM)?;
+    agent.wait_for_end()?;
+    agent.wait_for("the last event", |event| is(event, "agent_stopped"))?;
+    Ok(agent.events())
+}
+
+fn lines(path: &Path) -> Result<Vec<Value>> {
+    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    ensure!(text.is_empty() || text.ends_with('\n'), "{} ends within a line", path.display());
+    text.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
+}
+
+fn same(name: &str, found: &[Value], expected: &[Value]) -> Result<()> {
+    let differs = found.iter().zip(expected).position(|(one, other)| one != other);
+    ensure!(
+        found.len() == expected.len() && differs.is_none(),
+        "{name}: {} of {}, the first other one is {differs:?}",
+        found.len(),
+        expected.len()
+    );
+    Ok(())
+}
+
+#[test]
+fn files_have_what_is_printed() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let path = |name: &str| directory.path().join(name);
+    let (_config, config) = configured(&format!(
+        "sinks:\n\
+         - {{ kind: file, path: {} }}\n\
+         - {{ kind: file, path: {}, filter: {{ types: [\"mcp_tool_*\"] }} }}\n\
+         - {{ kind: file, path: {}, rotate_bytes: 64KiB, rotate_keep: 100 }}\n",
+        path("all").display(),
+        path("calls").display(),
+        path("parts").display(),
+    ))?;
+    let agent = Agent::start(&["--config", &config])?;
+    session(&agent, 100, 2_000)?;
+    let printed = end(agent)?;
+    same("all", &lines(&path("all"))?, &printed)?;
+    let calls: Vec<Value> = printed
+        .iter()
+        .filter(|event| is(event, "mcp_tool_called") || is(event, "mcp_tool_result"))
+        .cloned()
+        .collect();
+    ensure!(calls.len() >= 200, "{}", calls.len());
+    let found = lines(&path("calls"))?;
+    same(
+        "calls",
+        &found.into_iter().filter(|event| !is(event, "mcp_tool_seen")).collect::<Vec<_>>(),
+        &calls,
+    )?;
+    let mut parts: Vec<PathBuf> =
+        (1..100).rev().map(|number| path(&format!("parts.{number}"))).filter(|part| part.exists()).collect();
+    ensure!(parts.len() > 3, "{parts:?}");
+    parts.push(path("parts"));
+    let mut together = Vec::new();
+    for part in &parts {
+        ensure!(fs::metadata(part)?.len() <= 64 << 10, "{} is too long", part.display());
+        together.extend(lines(part)?);
+    }
+    same("parts", &together, &printed)
+}
+
+#[test]
+fn a_filter_for_what_is_printed() -> Result<()> {
+    let (_directory, config) = configured(
+        "sinks: [{ kind: stdout, filter: { types: [\"agent_*\", mcp_server_started, mcp_server_exited] } }]\n",
+    )?;
+    let agent = Agent::start(&["--config", &config])?;
+    session(&agent, 3, 10)?;
+    let printed = end(agent)?;
+    let calls = printed.iter().filter(|event| is(event, "mcp_tool_called")).count();
+    ensure!(calls == 0 && printed.iter().any(|event| is(event, "mcp_server_exited")), "{calls} calls");
+    Ok(())
+}
+
+/// A small file system of the test's own.
+struct Disk(PathBuf);
+
+impl Disk {
+    fn mount(at: &Path, bytes: usize) -> Result<Self> {
+        let options = format!("size={bytes}");
+        mount(Some("tmpfs"), at, Some("tmpfs"), MsFlags::empty(), Some(options.as_str()))
+            .context("cannot mount")?;
+        Ok(Self(at.to_owned()))
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = umount2(&self.0, MntFlags::MNT_DETACH);
+    }
+}
+
+#[test]
+fn a_full_disk_delays_and_spoils_nothing() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let disk = Disk::mount(directory.path(), 4 << 20)?;
+    let scrape = Scrape::free()?;
+    let path = directory.path().join("events");
+    let (_config, config) =
+        configured(&format!("sinks: [{{ kind: file, path: {} }}]\n{}", path.display(), scrape.config()))?;
+    let agent = Agent::start(&["--config", &config])?;
+    session(&agent, 10, 1_000)?;
+    // All that is left, but for a part of what comes next.
+    let filler = directory.path().join("filler");
+    let _ = fs::write(&filler, vec![0; 4 << 20]);
+    session(&agent, 100, 2_000)?;
+    let number =
+        |name: &str| scrape.numbers().ok().and_then(|numbers| numbers.get(name).copied()).unwrap_or(0.0);
+    wait_until("that writing fails", || number("mcpwarden_sink_failures_total{sink=\"0:file\"}") > 0.0)?;
+    agent.wait_for("that it is said", |event| {
+        is(event, "agent_loss") && event["counter"] == "sinks_failures"
+    })?;
+    fs::remove_file(&filler)?;
+    wait_until("that all is written", || {
+        lines(&path).is_ok_and(|lines| lines.len() >= agent.events().len())
+    })?;
+    let printed = end(agent)?;
+    same("events", &lines(&path)?, &printed)?;
+    drop(disk);
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_opened_is_said() -> Result<()> {
+    for (sink, part) in [
+        ("{ kind: file, path: /nowhere/x }", "sinks[0]: cannot write to /nowhere/x"),
+        ("{ kind: file, path: /tmp }", "sinks[0]"),
+    ] {
+        let (directory, config) = configured(&format!("sinks: [{sink}]\n"))?;
+        let said = mcpwarden_tests::command::ends(&mut mcpwarden_tests::command::run(
+            directory.path(),
+            &["--config", &config],
+        ))?;
+        ensure!(said.code == Some(1) && said.stderr.contains(part), "{sink}: {said:?}");
+    }
+    Ok(())
+}
