@@ -133,7 +133,7 @@ pub enum Refusal {
 pub struct ToolFacts {
     /// As it is listed.
     pub name: Arc<str>,
-    /// SHA-256 of the canonical definition, `sha256:` and 64 hexadecimal digits.
+    /// SHA-256 of the canonical definition, 64 hexadecimal digits, as events have it.
     pub hash: Arc<str>,
     /// How that stands to the pin.
     pub pin: PinState,

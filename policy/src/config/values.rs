@@ -46,7 +46,11 @@ pub(super) const FORMATS: &[Format] = &[
         expected: "a regular expression (no look-around, no back-references)",
         check: is::<Pattern>,
     },
-    Format { name: "hash", expected: "`sha256:` and 64 hexadecimal digits", check: is::<Hash> },
+    Format {
+        name: "hash",
+        expected: "64 hexadecimal digits, with `sha256:` before them or without",
+        check: is::<Hash>,
+    },
     Format {
         name: "fingerprint",
         expected: "`sha256:` or `spki-sha256:` and 64 hexadecimal digits",
@@ -198,9 +202,16 @@ checked_text!(
 );
 
 checked_text!(
-    /// A definition's hash: `sha256:` and 64 hexadecimal digits.
-    Hash, "hash", |text| hexadecimal(text, &["sha256:"])
+    /// A definition's hash: 64 hexadecimal digits as events have it, `sha256:` before it or not.
+    Hash, "hash", |text| hexadecimal(text, &["sha256:", ""])
 );
+
+impl Hash {
+    /// The digits alone.
+    pub fn digits(&self) -> &str {
+        self.0.strip_prefix("sha256:").unwrap_or(&self.0)
+    }
+}
 
 checked_text!(
     /// A certificate's fingerprint: `sha256:` (of the certificate) or `spki-sha256:` (of its key) and 64 hexadecimal
@@ -290,7 +301,7 @@ fn hexadecimal(text: &str, prefixes: &[&str]) -> Result<(), String> {
     if digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         Ok(())
     } else {
-        Err(format!("{} characters follow the colon, or not all are digits", digits.chars().count()))
+        Err(format!("it has {} characters, or not all are digits", digits.chars().count()))
     }
 }
 

@@ -114,7 +114,7 @@ fn is_borrowed(demanding: &BTreeSet<String>, server: &str, identity: Identity) -
 pub(super) struct CompiledRule {
     server: NameGlob,
     tool: NameGlob,
-    /// `sha256:` and 64 hexadecimal digits.
+    /// 64 hexadecimal digits.
     hash: Option<String>,
 }
 
@@ -149,7 +149,7 @@ pub(super) fn tool_rules(rules: &[ToolRule], case_sensitive: bool) -> Result<Vec
         Ok(CompiledRule {
             server: rule.server.compile(case_sensitive)?,
             tool: rule.tool.compile(case_sensitive)?,
-            hash: rule.content_hash.as_ref().map(|hash| hash.as_str().to_owned()),
+            hash: rule.content_hash.as_ref().map(|hash| hash.digits().to_owned()),
         })
     };
     rules.iter().map(compile).collect()
