@@ -70,12 +70,10 @@ macro_rules! path {
 
 /// Sections and keys that are read and checked, and that nothing in this version acts upon. `[]` is each entry of a list.
 const NOT_YET: &[&str] = &[
-    "registry.persistent",
     "enforcement.stdio",
     "enforcement.window_bytes",
     "enforcement.undecided",
     "enforcement.persist",
-    "store",
     "sinks",
     "metrics",
 ];
