@@ -51,6 +51,12 @@ impl Agent {
         add("control_forbidden", control.forbidden);
         add("control_unusable", control.unusable);
         add("control_timed_out", control.timed_out);
+        let store = self.outbox.store().status();
+        add("store_events_stored", store.stored);
+        add("store_events_lost", store.lost);
+        add("store_events_removed", store.removed);
+        add("store_writes", store.writes);
+        add("store_write_ns", store.write_ns);
         for (name, value) in self.listing.counters() {
             add(name, value);
         }

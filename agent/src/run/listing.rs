@@ -14,7 +14,7 @@ impl Agent {
                 server_type: Some(report.kind),
                 ..Event::agent(self.clock.now(), body)
             };
-            self.format.write(&event, &mut self.chunk);
+            self.outbox.say(event);
         }
         let Report { server, connection, outcome: Ok(listed), .. } = report else { return };
         let now = self.clock.now();
