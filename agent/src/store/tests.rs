@@ -330,3 +330,85 @@ fn what_storing_costs() {
         status.writes,
     );
 }
+
+/// View, what it is asked, and what it says of a recorded session.
+#[test]
+fn views_tell_what_happened() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.db");
+    let mut agent = Sayer::start(settings(directory.path()));
+    let of_session = r#""session_id":"s1","server_id":"git","server_type":"stdio","connection":7"#;
+    let decided = r#""action":"block","enforced":false,"guard":"tool_access","reason":"r""#;
+    let connecting = r#""protocol":"tcp","family":"ipv4","pid":3,"uid":5,"action":"allow","enforced":false"#;
+    let lines = [
+        format!(
+            r#""type":"mcp_server_started",{of_session},"uid":5,"argv":["git"],"matched_by":"name","identity":"derived","adopted":false,"chain":[]"#
+        ),
+        format!(
+            r#""type":"mcp_tool_seen",{of_session},"tool_name":"a","tool_id":"t","tool_hash":"h1","status":"new","category":"read","risk_level":"low","detections":[],"max_severity":null"#
+        ),
+        format!(
+            r#""type":"mcp_tool_seen",{of_session},"tool_name":"a","tool_id":"t","tool_hash":"h1","status":"unchanged","category":"read","risk_level":"low","detections":[],"max_severity":"high""#
+        ),
+        format!(
+            r#""type":"mcp_tool_called",{of_session},"tool_name":"a","tool_id":"t","jsonrpc_id":"1","input":{{}},"category":"read",{decided}"#
+        ),
+        format!(
+            r#""type":"mcp_detection",{of_session},"subject":"result","action":"alert","pattern":"p","category":"exfiltration","severity":"critical","field":"/f","matches":[],"score":1,"form":"raw""#
+        ),
+        format!(
+            r#""type":"mcp_server_egress",{of_session},"remote_addr":"192.0.2.1:443",{connecting},"first_seen":true,"severity":"low""#
+        ),
+        format!(r#""type":"mcp_network_connection","remote_addr":"192.0.2.2:80",{connecting}"#),
+    ];
+    let events = lines.iter().enumerate().map(|(second, line)| {
+        let line = format!(r#"{{"timestamp":"1970-01-01T00:00:0{second}Z",{line}}}"#);
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"))
+    });
+    // Not so old that they are removed at once.
+    let Timestamp(now) = crate::clock::Clock::new().now();
+    let recent = |event: Event| Event { timestamp: Timestamp(now + event.timestamp.0), ..event };
+    agent.send(events.map(recent).collect());
+    agent.finish();
+    let db = SCHEMA.read(&path).unwrap();
+    for (view, columns, expected) in [
+        (
+            "servers",
+            "server_id, server_type, session_id, connection, identity, argv, uid",
+            "git|stdio|s1|7|derived|[\"git\"]|5",
+        ),
+        (
+            "sessions",
+            "session_id, events, servers, calls, detections, last_ns - first_ns",
+            "s1|6|1|1|1|5000000000",
+        ),
+        (
+            "mcp_tools",
+            "server_id, tool_name, server_type, tool_hash, max_severity, last_seen_ns - first_seen_ns",
+            "git|a|stdio|h1|2|1000000000",
+        ),
+        (
+            "calls",
+            "session_id, server_id, tool_name, jsonrpc_id, action, enforced, guard, reason",
+            "s1|git|a|\"1\"|block|0|tool_access|r",
+        ),
+        (
+            "detections",
+            "session_id, severity, category, pattern, subject, field, action",
+            "s1|3|exfiltration|p|result|/f|alert",
+        ),
+        (
+            "connections",
+            "server_id, remote_addr, pid, uid, action",
+            "-|192.0.2.2:80|3|5|allow git|192.0.2.1:443|3|5|allow",
+        ),
+    ] {
+        let columns: Vec<String> =
+            columns.split(", ").map(|column| format!("coalesce({column}, '-')")).collect();
+        let sql = format!("SELECT {} FROM {view}", columns.join(" || '|' || "));
+        let mut rows = db.prepare(&sql).unwrap();
+        let rows: Vec<String> =
+            rows.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
+        assert_eq!(rows.join(" "), expected, "{view}");
+    }
+}
