@@ -114,6 +114,11 @@ pub enum Command {
     /// Exit status 2 where the database cannot be read.
     #[command(after_long_help = EVENTS_EXAMPLES)]
     Events(EventsOptions),
+    /// Say what is pinned.
+    Pins {
+        #[command(subcommand)]
+        what: Pins,
+    },
     /// Verify the audit trail, or copy it.
     Audit {
         #[command(subcommand)]
@@ -234,6 +239,32 @@ pub struct EventsOptions {
 /// A severity, by its word.
 fn severity(word: String) -> Result<Severity, serde_json::Error> {
     serde_json::from_value(word.into())
+}
+
+/// What `mcpwarden pins` does.
+#[derive(Subcommand, Debug)]
+pub enum Pins {
+    /// List what is pinned of each server: tools, prompts, resource templates, instructions.
+    ///
+    /// Exit status 2 where the database cannot be read.
+    List(PinsList),
+}
+
+/// What `mcpwarden pins list` is told.
+#[derive(Args, Debug)]
+pub struct PinsList {
+    /// Only those of the server with this id.
+    #[arg(long, value_name = "ID")]
+    pub server: Vec<String>,
+    /// Only those whose definition is not the pinned one any more.
+    #[arg(long)]
+    pub changed: bool,
+    /// Print JSON, one line a pin.
+    #[arg(long)]
+    pub json: bool,
+    /// The database: `registry.db` beside that of events.
+    #[arg(long, value_name = "FILE", default_value = "/var/lib/mcpwarden/registry.db")]
+    pub path: PathBuf,
 }
 
 /// What `mcpwarden audit` does.

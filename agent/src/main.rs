@@ -27,6 +27,7 @@ mod matching;
 mod mcp;
 mod network;
 mod output;
+mod pins;
 mod process;
 mod replay;
 mod run;
@@ -37,7 +38,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
 
-use cli::{Audit, Cli, Command};
+use cli::{Audit, Cli, Command, Pins};
 use output::{FAILED, Unwritable, say, unwritable};
 
 fn main() -> ExitCode {
@@ -72,6 +73,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Blocks(options) => blocks::list(&options).map(|()| ExitCode::SUCCESS),
         Command::Learn(options) => learn::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Events(options) => events::run(&options).map(|()| ExitCode::SUCCESS),
+        Command::Pins { what: Pins::List(options) } => pins::list(&options).map(|()| ExitCode::SUCCESS),
         Command::Audit { what: Audit::Verify(options) } => audit::verify(&options),
         Command::Audit { what: Audit::Export(options) } => {
             audit::export(&options).map(|()| ExitCode::SUCCESS)

@@ -318,6 +318,31 @@ fn damaged_databases() -> Result<()> {
     Ok(())
 }
 
+/// What a server offers is pinned, and listed while the agent runs and after it.
+#[test]
+fn pins_are_listed() -> Result<()> {
+    let place = Place::new()?;
+    let agent = place.agent()?;
+    talk(&agent, 0)?;
+    agent.wait_for("a tool", |event| is(event, "mcp_tool_seen") && event["tool_name"] == "echo")?;
+    let pins = place.state().join("registry.db");
+    let listed = || lines(&pins, &["pins", "list", "--json", "--server", "benign-server"]);
+    let running = listed()?;
+    agent.stop()?;
+    for listed in [running, listed()?] {
+        let echo = listed.iter().find(|pin| pin["name"] == "echo" && pin["kind"] == "tool");
+        let echo = echo.with_context(|| format!("{listed:?}"))?;
+        ensure!(
+            echo["pinned"] == true && echo["hash"] == echo["current"] && echo["listed"] == true,
+            "{echo}"
+        );
+    }
+    ensure!(lines(&pins, &["pins", "list", "--json", "--changed"])?.is_empty());
+    of(&pins, &["pins", "list", "--server", "benign-server"])?.expect("a table", 0, "pinned")?;
+    of(&pins, &["pins", "list", "--server", "nobody"])?.expect("nothing", 0, "nothing is pinned")?;
+    Ok(())
+}
+
 /// A database of a later version is refused in one line, and left alone.
 #[test]
 fn a_later_version() -> Result<()> {

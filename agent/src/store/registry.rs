@@ -213,7 +213,8 @@ fn uid(key: &PinKey) -> i64 {
     key.uid.map_or(-1, i64::from)
 }
 
-fn word(kind: ItemKind) -> &'static str {
+/// What a kind is called in the database.
+pub fn word(kind: ItemKind) -> &'static str {
     match kind {
         ItemKind::Tool => "tool",
         ItemKind::Prompt => "prompt",
