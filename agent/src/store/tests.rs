@@ -211,6 +211,41 @@ fn what_cannot_be_stored_is_counted_and_said_where_it_is_missing() {
     assert_eq!(numbers(&path, &Query::default()), [1, 2, 7, 8]);
 }
 
+/// Its pages are overwritten while it is open: what is in it is set aside with them, and the next one says what it lacks.
+#[test]
+fn damage_that_is_met_while_it_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.db");
+    let mut agent = Sayer::start(settings(directory.path()));
+    agent.say(1..=50);
+    while agent.store.status().stored < 50 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // Into the database, so that its own pages count, and nobody remembers them.
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("PRAGMA wal_checkpoint(TRUNCATE); VACUUM; PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    let spoilt = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    let pages = fs::metadata(&path).unwrap().len() / 4096;
+    for page in 1..pages {
+        std::os::unix::fs::FileExt::write_all_at(&spoilt, &[0xff; 512], page * 4096).unwrap();
+    }
+    agent.say([60, 70]);
+    let mut said = Vec::new();
+    let stored = loop {
+        match agent.news() {
+            News::Say(body) => said.push(body.kind()),
+            News::Well { stored, ours: true } => break stored,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!((said, stored), (vec!["mcp_store_failing", "mcp_store_replaced"], Head::START));
+    let recovered = StoreRecovered { first_missing: Some(1), ..StoreRecovered::default() };
+    agent.send(vec![Event::agent(Timestamp(u64::MAX), recovered.into())]);
+    drop(other);
+    agent.finish();
+    assert_eq!(numbers(&path, &Query::default()), [53]);
+}
+
 /// A directory that cannot be used at first: the chain begins anew and goes on from what is found later.
 #[test]
 fn a_database_that_cannot_be_opened_is_tried_again() {

@@ -55,22 +55,30 @@ enum State {
     Failing,
 }
 
+/// A database, the end of the chain in it, and what is to be said where it took the place of a damaged one.
+type Opened = (Connection, Head, Option<StoreReplaced>);
+
 /// Opens the database, or another one in the place of one that is damaged, and finds the end of the chain.
 ///
 /// # Errors
 /// See [`DatabaseError`].
-pub fn open(settings: &Settings) -> Result<(Connection, Head, Option<StoreReplaced>), DatabaseError> {
+pub fn open(settings: &Settings) -> Result<Opened, DatabaseError> {
+    match open_as_it_is(settings) {
+        Ok((db, head)) => Ok((db, head, None)),
+        Err(DatabaseError::Damaged { reason, .. }) => replace(settings, reason),
+        Err(error) => Err(error),
+    }
+}
+
+fn open_as_it_is(settings: &Settings) -> Result<(Connection, Head), DatabaseError> {
+    let db = SCHEMA.open(&settings.path, settings.group)?;
+    let head = head(&db).map_err(|error| DatabaseError::new(&settings.path, &error))?;
+    Ok((db, head))
+}
+
+/// Sets a damaged database aside and begins another.
+fn replace(settings: &Settings, reason: String) -> Result<Opened, DatabaseError> {
     let path = &settings.path;
-    let open = || {
-        let db = SCHEMA.open(path, settings.group)?;
-        let head = head(&db).map_err(|error| DatabaseError::new(path, &error))?;
-        Ok((db, head))
-    };
-    let reason = match open() {
-        Ok((db, head)) => return Ok((db, head, None)),
-        Err(DatabaseError::Damaged { reason, .. }) => reason,
-        Err(error) => return Err(error),
-    };
     let aside = set_aside(path, now().0 / 1_000_000_000).map_err(|error| DatabaseError::Failed {
         path: path.clone(),
         reason: format!("it is damaged ({reason}) and cannot be set aside: {error}"),
@@ -80,7 +88,7 @@ pub fn open(settings: &Settings) -> Result<(Connection, Head, Option<StoreReplac
         path.display(),
         aside.display()
     );
-    let (db, head) = open()?;
+    let (db, head) = open_as_it_is(settings)?;
     let (path, set_aside) = (path.display().to_string(), aside.display().to_string());
     Ok((db, head, Some(StoreReplaced { path, set_aside, reason, pins_restored: None })))
 }
@@ -205,15 +213,15 @@ impl Writer {
         self.state = State::Failing;
         let error = DatabaseError::new(&self.settings.path, error);
         self.tell(News::Say(failing(&self.settings.path, &error).into()));
-        if matches!(error, DatabaseError::Damaged { .. }) {
-            self.reopen();
+        // Not opened again: what was met may be where no look at it leads.
+        if let DatabaseError::Damaged { reason, .. } = error {
+            self.begin(replace(&self.settings, reason));
         }
     }
 
-    /// Tries again.
-    fn reopen(&mut self) {
-        // It was said that it fails; why it still does may be for another reason, and is not.
-        let Ok((db, stored, replaced)) = open(&self.settings) else { return };
+    /// Makes ready what was opened. It was said that the database fails; where it still does, why is not said again.
+    fn begin(&mut self, opened: Result<Opened, DatabaseError>) {
+        let Ok((db, stored, replaced)) = opened else { return };
         if let Some(replaced) = replaced {
             self.tell(News::Say(Box::new(replaced.into())));
         }
@@ -230,7 +238,7 @@ impl Writer {
         let db = match &mut self.state {
             State::Well(db) => db,
             State::Waiting(_) => return,
-            State::Failing => return self.reopen(),
+            State::Failing => return self.begin(open(&self.settings)),
         };
         match retention::step(db, &self.settings.retention, &self.settings.signer, now()) {
             Ok(removed) => {
