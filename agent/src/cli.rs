@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, builder::PossibleValuesParser, builder::TypedValueParser as _};
 
-use mcpwarden_policy::config::Period;
+use mcpwarden_policy::{config::Period, event::Severity};
 
-use crate::{config::Backend, control, learn::Since, output::Output};
+use crate::{config::Backend, control, output::Output, when::When};
 
 /// Watches every MCP server on this host from the kernel.
 ///
@@ -106,6 +106,24 @@ pub enum Command {
     ///
     /// Exit status 2 where a line is no event.
     Learn(LearnOptions),
+    /// Print stored events, whether an agent runs or not.
+    ///
+    /// Those of the last --limit that match all that is asked for, oldest first; several of one option are alternatives.
+    /// Readable lines, or with --json those that are stored.
+    ///
+    /// Exit status 2 where the database cannot be read.
+    #[command(after_long_help = EVENTS_EXAMPLES)]
+    Events(EventsOptions),
+    /// Say what is pinned.
+    Pins {
+        #[command(subcommand)]
+        what: Pins,
+    },
+    /// Verify the audit trail, or copy it.
+    Audit {
+        #[command(subcommand)]
+        what: Audit,
+    },
     /// Say everything that is wrong with a configuration file, and with what it names on this host.
     ///
     /// Exit status 0 where nothing is, or only warnings; 1 for warnings with --strict; 2 for errors.
@@ -167,9 +185,152 @@ pub struct RunOptions {
     /// Where the lock lies that keeps a second agent away.
     #[arg(long, value_name = "DIR", default_value = "/run/mcpwarden")]
     pub runtime_dir: PathBuf,
-    /// Where the secret of this host lies.
+    /// Where the secrets of this host lie, and, without `store.path`, the database.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/mcpwarden")]
     pub state_dir: PathBuf,
+}
+
+const EVENTS_EXAMPLES: &str = "\
+Examples:
+  mcpwarden events --since 2h
+  mcpwarden events --type mcp_detection --severity high --since 2026-01-31
+  mcpwarden events --json --limit 0 --server files | jq .tool_name
+";
+
+/// Where events are stored.
+#[derive(Args, Debug)]
+pub struct Database {
+    /// The database: `store.path` of the configuration.
+    #[arg(long, value_name = "FILE", default_value = "/var/lib/mcpwarden/mcpwarden.db")]
+    pub path: PathBuf,
+}
+
+/// What `mcpwarden events` is told.
+#[derive(Args, Debug)]
+pub struct EventsOptions {
+    /// Only those of this type, such as mcp_tool_called.
+    #[arg(long = "type", value_name = "TYPE")]
+    pub kind: Vec<String>,
+    /// Only those of this session.
+    #[arg(long, value_name = "ID")]
+    pub session: Vec<String>,
+    /// Only those of the server with this id.
+    #[arg(long, value_name = "ID")]
+    pub server: Vec<String>,
+    /// Only those that are at least so bad; those that are neither good nor bad are left out.
+    #[arg(long, value_parser = PossibleValuesParser::new(["low", "medium", "high", "critical"]).try_map(severity))]
+    pub severity: Option<Severity>,
+    /// Not before: a time (2026-01-31T10:00:00Z), a date, or how long ago (2h).
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<When>,
+    /// Before; as --since.
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<When>,
+    /// The last so many; 0: all.
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000)]
+    pub limit: u64,
+    /// Print the lines of JSON that are stored.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub database: Database,
+}
+
+/// A severity, by its word.
+fn severity(word: String) -> Result<Severity, serde_json::Error> {
+    serde_json::from_value(word.into())
+}
+
+/// What `mcpwarden pins` does.
+#[derive(Subcommand, Debug)]
+pub enum Pins {
+    /// List what is pinned of each server: tools, prompts, resource templates, instructions.
+    ///
+    /// Exit status 2 where the database cannot be read.
+    List(PinsList),
+}
+
+/// What `mcpwarden pins list` is told.
+#[derive(Args, Debug)]
+pub struct PinsList {
+    /// Only those of the server with this id.
+    #[arg(long, value_name = "ID")]
+    pub server: Vec<String>,
+    /// Only those whose definition is not the pinned one any more.
+    #[arg(long)]
+    pub changed: bool,
+    /// Print JSON, one line a pin.
+    #[arg(long)]
+    pub json: bool,
+    /// The database: `registry.db` beside that of events.
+    #[arg(long, value_name = "FILE", default_value = "/var/lib/mcpwarden/registry.db")]
+    pub path: PathBuf,
+}
+
+/// What `mcpwarden audit` does.
+#[derive(Subcommand, Debug)]
+pub enum Audit {
+    /// Say whether every event is as it was stored, and none is missing.
+    ///
+    /// Each event has the hash of the one before it. What is gone for its age is vouched for by a signature of this host.
+    /// docs/store.md says what this proves.
+    ///
+    /// Exit status 0 where the chain holds; 1 where it does not, with the first link that is broken; 2 where the database
+    /// cannot be read.
+    Verify(AuditVerify),
+    /// Print the events as they are stored, one line of JSON each: what `audit verify` verifies.
+    ///
+    /// Exit status 2 where the database cannot be read.
+    Export(AuditExport),
+}
+
+/// An event, by its number or its time.
+#[derive(Clone, Copy, Debug)]
+pub enum Bound {
+    /// That with this number.
+    Seq(u64),
+    /// The first at or after.
+    Time(When),
+}
+
+impl std::str::FromStr for Bound {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self::Seq).or_else(|_| text.parse().map(Self::Time))
+    }
+}
+
+/// What `mcpwarden audit verify` is told.
+#[derive(Args, Debug)]
+pub struct AuditVerify {
+    /// From this event on: its number, a time, a date, or how long ago (7d). Without it, from the oldest.
+    #[arg(long, value_name = "EVENT")]
+    pub from: Option<Bound>,
+    /// Up to this event, which counts.
+    #[arg(long, value_name = "EVENT")]
+    pub to: Option<Bound>,
+    /// What signatures are verified with: `audit.pub` beside the database, or a copy that was kept elsewhere.
+    #[arg(long, value_name = "FILE")]
+    pub public_key: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub database: Database,
+}
+
+/// What `mcpwarden audit export` is told.
+#[derive(Args, Debug)]
+pub struct AuditExport {
+    /// From this event on: its number, a time, a date, or how long ago (7d).
+    #[arg(long, value_name = "EVENT")]
+    pub from: Option<Bound>,
+    /// Up to this event, which counts.
+    #[arg(long, value_name = "EVENT")]
+    pub to: Option<Bound>,
+    #[command(flatten)]
+    pub database: Database,
 }
 
 /// What `mcpwarden learn` is told.
@@ -177,9 +338,9 @@ pub struct RunOptions {
 pub struct LearnOptions {
     /// The recording; `-` is standard input.
     pub file: PathBuf,
-    /// Only what happened since: a time (2026-01-31T10:00:00Z), or how long ago that was (7d).
+    /// Only what happened since: a time (2026-01-31T10:00:00Z), a date, or how long ago that was (7d).
     #[arg(long, value_name = "TIME")]
-    pub since: Option<Since>,
+    pub since: Option<When>,
     /// Only the server with this id; may be given several times.
     #[arg(long, value_name = "ID")]
     pub server: Vec<String>,

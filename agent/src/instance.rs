@@ -74,21 +74,35 @@ pub fn lock(directory: &Path) -> Result<Lock, InstanceError> {
     Ok(Lock { _file: file })
 }
 
-/// The secret that hashes of redacted values are keyed with: made once, kept in `directory`, read by its owner only.
-///
-/// # Errors
-/// The directory or the key cannot be used or is not safe to. A key that is there is never replaced: with another one,
-/// nothing that was recorded before could be compared with what is recorded from then on.
-pub fn redaction_key(directory: &Path) -> Result<[u8; KEY_BYTES], InstanceError> {
-    make(directory)?;
-    let path = directory.join("redaction.key");
-    match fs::symlink_metadata(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => make_key(directory, &path),
-        _ => read_key(&path),
+/// A secret of this host: made once, kept in the state directory, read by its owner only. One that is there is never
+/// replaced.
+pub struct Secret {
+    /// Name of its file.
+    pub file: &'static str,
+    /// What is so with another one.
+    pub lost: &'static str,
+}
+
+/// What hashes of redacted values are keyed with.
+pub const REDACTION_KEY: Secret =
+    Secret { file: "redaction.key", lost: "hashes of before and after cannot be compared" };
+
+impl Secret {
+    /// Reads it from `directory`, or makes it there.
+    ///
+    /// # Errors
+    /// The directory or the file cannot be used or is not safe to.
+    pub fn get(&self, directory: &Path) -> Result<[u8; KEY_BYTES], InstanceError> {
+        make(directory)?;
+        let path = directory.join(self.file);
+        match fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => make_key(directory, &path),
+            _ => read_key(&path, self.lost),
+        }
     }
 }
 
-fn read_key(path: &Path) -> Result<[u8; KEY_BYTES], InstanceError> {
+fn read_key(path: &Path, lost: &str) -> Result<[u8; KEY_BYTES], InstanceError> {
     let file = open(path, OpenOptions::new().read(true))?;
     let metadata = file.metadata().map_err(at(path))?;
     owned(path, &metadata)?;
@@ -96,7 +110,7 @@ fn read_key(path: &Path) -> Result<[u8; KEY_BYTES], InstanceError> {
     if metadata.mode() & 0o077 != 0 {
         return Err(unsafe_key(format!(
             "others may use it (mode {:04o}); if none but root has read it, chmod 0600 it, else remove it: the next \
-             start makes a new one, and hashes of before and after cannot be compared",
+             start makes a new one, and {lost}",
             metadata.mode() & 0o7777
         )));
     }
@@ -105,7 +119,7 @@ fn read_key(path: &Path) -> Result<[u8; KEY_BYTES], InstanceError> {
     bytes.try_into().map_err(|_| {
         unsafe_key(format!(
             "it is {} bytes long, not {KEY_BYTES}; restore it from a backup, or remove it: the next start makes a new \
-             one, and hashes of before and after cannot be compared",
+             one, and {lost}",
             metadata.len()
         ))
     })
@@ -116,7 +130,7 @@ fn make_key(directory: &Path, path: &Path) -> Result<[u8; KEY_BYTES], InstanceEr
     let random = Path::new("/dev/urandom");
     File::open(random).and_then(|mut file| file.read_exact(&mut key)).map_err(at(random))?;
     // Whole or not at all: a key cut short would be another key.
-    let fresh = directory.join("redaction.key.new");
+    let fresh = path.with_extension("key.new");
     // A left-over.
     let _ = fs::remove_file(&fresh);
     let mut file = open(&fresh, OpenOptions::new().write(true).create_new(true).mode(0o600))?;
@@ -208,9 +222,9 @@ mod tests {
     #[test]
     fn the_secret_stays() {
         let directory = scratch("key");
-        let first = redaction_key(&directory).unwrap();
+        let first = REDACTION_KEY.get(&directory).unwrap();
         assert_ne!(first, [0; KEY_BYTES]);
-        assert_eq!(redaction_key(&directory).unwrap(), first);
+        assert_eq!(REDACTION_KEY.get(&directory).unwrap(), first);
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 1, "nothing else is left there");
         fs::remove_dir_all(&directory).unwrap();
     }
@@ -267,11 +281,11 @@ mod tests {
         ];
         for (name, change, problem) in cases {
             let directory = scratch("refused");
-            let first = redaction_key(&directory).unwrap();
+            let first = REDACTION_KEY.get(&directory).unwrap();
             let path = directory.join("redaction.key");
             change(&directory, &path);
             let before = fs::read(&path).ok();
-            let found = redaction_key(&directory);
+            let found = REDACTION_KEY.get(&directory);
             match problem {
                 None => assert_eq!(found.unwrap(), first, "{name}"),
                 Some(problem) => {
@@ -291,7 +305,7 @@ mod tests {
         let _ = fs::remove_file(&link);
         symlink(&directory, &link).unwrap();
         for path in [link.clone(), link.join(""), link.join(".")] {
-            for error in [lock(&path).err().unwrap(), redaction_key(&path).unwrap_err()] {
+            for error in [lock(&path).err().unwrap(), REDACTION_KEY.get(&path).unwrap_err()] {
                 assert!(error.to_string().contains("it is a symbolic link"), "{}: {error}", path.display());
             }
         }

@@ -3,6 +3,7 @@
 //! Data goes one way: `kernel` (what is loaded and attached) → `capture` (records into frames) → the policy core
 //! (`mcpwarden-policy`) → `output`. `run` drives them; the other commands are small.
 
+mod audit;
 mod blocks;
 mod capture;
 mod cgroup;
@@ -13,6 +14,7 @@ mod config;
 mod control;
 mod decide;
 mod doctor;
+mod events;
 mod host;
 mod inspect;
 mod instance;
@@ -26,17 +28,20 @@ mod mcp;
 mod metrics;
 mod network;
 mod output;
+mod pins;
 mod process;
 mod replay;
 mod run;
 mod serving;
 mod sinks;
+mod store;
+mod when;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
 
-use cli::{Cli, Command};
+use cli::{Audit, Cli, Command, Pins};
 use output::{FAILED, Unwritable, say, unwritable};
 
 fn main() -> ExitCode {
@@ -70,6 +75,12 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Unblock(options) => blocks::unblock(options).map(|()| ExitCode::SUCCESS),
         Command::Blocks(options) => blocks::list(&options).map(|()| ExitCode::SUCCESS),
         Command::Learn(options) => learn::run(&options).map(|()| ExitCode::SUCCESS),
+        Command::Events(options) => events::run(&options).map(|()| ExitCode::SUCCESS),
+        Command::Pins { what: Pins::List(options) } => pins::list(&options).map(|()| ExitCode::SUCCESS),
+        Command::Audit { what: Audit::Verify(options) } => audit::verify(&options),
+        Command::Audit { what: Audit::Export(options) } => {
+            audit::export(&options).map(|()| ExitCode::SUCCESS)
+        }
         Command::CheckConfig { file, effective, json, strict } => {
             check::run(&file, effective, json).map(|found| found.exit_code(strict))
         }

@@ -4,9 +4,14 @@ mod control;
 mod counters;
 mod listing;
 mod measure;
+mod outbox;
 mod reconcile;
 
-use std::{collections::HashSet, path::PathBuf, time::Duration};
+use std::{
+    collections::HashSet,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context as _, Result, bail};
 use aya::maps::{MapData, RingBuf};
@@ -19,7 +24,6 @@ use mcpwarden_policy::{
 use tokio::{
     io::{Interest, unix::AsyncFd},
     signal::unix::{Signal, SignalKind, signal},
-    sync::mpsc,
     task::JoinHandle,
 };
 
@@ -30,6 +34,7 @@ use crate::{
     config::{self, Config},
     control::Control,
     instance,
+    instance::REDACTION_KEY,
     kernel::{
         Kernel, ProgramStats,
         census::{self, Census},
@@ -40,17 +45,16 @@ use crate::{
     loss::LossWatch,
     metrics::{Metrics, Sample, Stage, TIMED},
     network::{self, Network, News},
-    output::{Format, Writer},
+    output::{PATIENCE, Writer},
     process,
     sinks::Sinks,
 };
+use outbox::{Outbox, Printed, Stores};
 
 /// After a wake-up the reader waits this long and then drains to the end: half the cost of draining at once.
 const NAP: Duration = Duration::from_millis(2);
 /// Records taken before signals and timers get a turn.
 const BATCH_RECORDS: usize = 4096;
-/// Bytes of events after which they are sent to the writer.
-const CHUNK_BYTES: usize = 64 * 1024;
 /// How often positions are compared with the kernel's.
 const RECONCILE_EVERY: Duration = Duration::from_secs(1);
 /// How often holders are counted when nothing asks for it sooner.
@@ -77,8 +81,12 @@ pub fn run(options: RunOptions) -> Result<()> {
     let ring_bytes = options.ring_bytes.map_or(config.capture.ring_bytes.0, u64::from);
     let ring_bytes = config::check_ring(ring_bytes).map_err(anyhow::Error::msg)?;
     let _lock = instance::lock(&options.runtime_dir)?;
-    let key = instance::redaction_key(&options.state_dir)?;
-    let engine = config::engine(&config, key, options.verbose, options.show_payloads)?;
+    let key = REDACTION_KEY.get(&options.state_dir)?;
+    let mut engine = config::engine(&config, key, options.verbose, options.show_payloads)?;
+    let stores = Stores::open(&config, &options.state_dir)?;
+    if let Some(pins) = stores.pins {
+        engine = engine.with_store(Box::new(pins));
+    }
     let mut network = Network::new(&config, config::network_rules(&config)?)?;
     let watched = config.network.cgroup_path.as_ref();
     let cgroup = watched.map_or_else(surroundings::cgroup_root, |path| path.as_str().into());
@@ -97,6 +105,7 @@ pub fn run(options: RunOptions) -> Result<()> {
         let ring = unsafe { AsyncFd::register_with_interest(ring, Interest::READABLE) }
             .context("cannot wait for the ring")?;
         let writer = Writer::start().context("cannot start the output thread")?;
+        let format = Printed { format: options.output.format(), all: sinks.print_all() };
         let mut agent = Agent {
             kernel,
             capture: Capture::new(config::limits(&config)),
@@ -110,10 +119,8 @@ pub fn run(options: RunOptions) -> Result<()> {
             ring_most: 0,
             listing: Listing::start(&config)?,
             clock,
-            format: options.output.format(),
-            chunk: Vec::with_capacity(CHUNK_BYTES * 2),
+            outbox: Outbox::new(format, writer.sender(), stores.events, stores.head),
             outputs: Vec::new(),
-            sender: writer.sender(),
             census_soon: false,
             programs: Vec::new(),
             counted: None,
@@ -124,9 +131,12 @@ pub fn run(options: RunOptions) -> Result<()> {
             censuses_failed: 0,
             tasks_skipped: 0,
         };
+        stores.said.into_iter().for_each(|body| agent.say(body));
         let result = agent.serve(ring, options.config.as_ref()).await;
-        let Agent { sinks, .. } = agent;
-        writer.finish();
+        let (outbox, sinks) = agent.into_ends();
+        let until = Instant::now() + PATIENCE;
+        outbox.finish(until);
+        writer.finish(until);
         sinks.finish(LAST_SENT);
         result
     })
@@ -147,11 +157,9 @@ struct Agent {
     ring_most: u64,
     listing: Listing,
     clock: Clock,
-    format: Format,
-    chunk: Vec<u8>,
+    outbox: Outbox,
     outputs: Vec<mcpwarden_policy::Output>,
-    sender: mpsc::Sender<Vec<u8>>,
-    /// Somebody asked for a census.
+    /// Somebody asked for a census before the next regular one.
     census_soon: bool,
     programs: Vec<ProgramStats>,
     /// A census that was taken and not yet held against the streams.
@@ -233,7 +241,7 @@ impl Agent {
                 biased;
                 _ = interrupt.recv() => break "SIGINT",
                 _ = terminate.recv() => break "SIGTERM",
-                _ = self.sender.closed() => break "output closed",
+                _ = self.outbox.closed() => break "output closed",
                 done = network::finished(&mut census) => {
                     let done = done.and_then(Result::ok);
                     // Without one nothing is collected and nobody new is found until the next.
@@ -329,7 +337,7 @@ impl Agent {
         let mut now = self.clock.now();
         self.ring_most = self.ring_most.max(self.fill.used());
         for count in 0..BATCH_RECORDS {
-            if self.chunk.len() > CHUNK_BYTES * 4 {
+            if self.outbox.is_full() {
                 return Drained::Part;
             }
             let Some(record) = ring.next() else {
@@ -380,7 +388,7 @@ impl Agent {
         let mut outputs = std::mem::take(&mut self.outputs);
         for output in outputs.drain(..) {
             match output {
-                Output::Event(event) => self.emit(&event),
+                Output::Event(event) => self.emit(event),
                 // Of the agent's own conversations nothing is captured.
                 Output::Confirm { connection, .. } | Output::Drop(connection) if own::is_own(connection) => {}
                 Output::Confirm { connection, .. } if connection.0 & LINK != 0 => {
@@ -424,38 +432,33 @@ impl Agent {
     }
 
     fn say(&mut self, body: EventBody) {
-        let event = Event::agent(self.clock.now(), body);
-        self.emit(&event);
+        self.emit(Event::agent(self.clock.now(), body));
     }
 
-    /// Counts an event, sends it and prints it.
-    fn emit(&mut self, event: &Event) {
-        self.metrics.observe(event, || self.clock.now());
-        self.sinks.offer(event);
-        if self.sinks.prints(event) {
-            self.format.write(event, &mut self.chunk);
-        }
+    /// Counts an event, stores it, sends it and prints it.
+    fn emit(&mut self, event: Event) {
+        self.metrics.observe(&event, || self.clock.now());
+        let printed = self.sinks.prints(&event);
+        let (event, line) = self.outbox.say(event, printed);
+        self.sinks.offer(event, line);
     }
 
-    /// Hands the events to the writer. Waits while it is behind; a signal or a closed output ends the wait, and is
-    /// returned as the reason to stop.
+    /// Hands the events on. Waits while the store or whoever reads the output is behind; a signal or a closed output ends
+    /// the wait, and is returned as the reason to stop.
     async fn flush(&mut self, interrupt: &mut Signal, terminate: &mut Signal) -> Option<&'static str> {
         // Signals first, so that a flood of records cannot keep them away. The events stay where they are until there is
         // a place for them: there are last words.
-        let place = async { if self.chunk.is_empty() { None } else { Some(self.sender.reserve().await) } };
         tokio::select! {
             biased;
             _ = interrupt.recv() => Some("SIGINT"),
             _ = terminate.recv() => Some("SIGTERM"),
-            place = place => match place {
-                Some(Ok(place)) => {
-                    place.send(std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK_BYTES)));
-                    None
-                }
-                Some(Err(_)) => Some("output closed"),
-                None => self.sender.is_closed().then_some("output closed"),
-            },
+            taken = self.outbox.flush() => (!taken).then_some("output closed"),
         }
+    }
+
+    /// The outbox alone: all else ends.
+    fn into_ends(self) -> (Outbox, Sinks) {
+        (self.outbox, self.sinks)
     }
 
     /// Detaches, takes in what is left, and says what was done.

@@ -36,7 +36,7 @@ use crate::detect::DefinitionCache;
 use crate::event::{CaptureGap, Event, EventBody, ServerType};
 use crate::ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
 use crate::redact::Redactor;
-use crate::registry::{MemoryStore, Registry};
+use crate::registry::{MemoryStore, Registry, Store};
 use approval::{ApprovalId, Approvals};
 use connection::{Connection, Stage};
 pub use reach::Remote;
@@ -132,6 +132,13 @@ impl Engine {
             due: BTreeSet::new(),
             scratch: String::new(),
         }
+    }
+
+    /// The same with pins that `store` keeps, in place of those of an engine that nothing was handed to yet.
+    #[must_use]
+    pub fn with_store(mut self, store: Box<dyn Store>) -> Self {
+        self.registry = Registry::new(self.config.registry.clone(), store);
+        self
     }
 
     /// Takes one input in and appends what follows from it to `out`, after what was due when it was captured. What is
@@ -294,6 +301,7 @@ impl Engine {
             via: place.via,
             connection: Some(place.connection),
             body: body.into(),
+            link: None,
         }));
     }
 

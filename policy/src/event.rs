@@ -10,6 +10,7 @@ mod json;
 mod judgement;
 mod network;
 mod server;
+mod store;
 mod traffic;
 
 use schemars::JsonSchema;
@@ -30,6 +31,7 @@ pub use network::{
 pub use server::{
     Identity, MatchedBy, PerDirection, ProcessInfo, ServerExited, ServerInitialized, ServerStarted,
 };
+pub use store::{Link, StoreFailing, StoreRecovered, StoreReplaced};
 pub use traffic::{
     CallStatus, CaptureGap, ConcurrencyExceeded, GapCause, Message, MessageKind, RequestTimedOut, ToolCalled,
     ToolResult, ToolSeen, ToolStatus,
@@ -75,6 +77,9 @@ pub struct Event {
     /// What happened.
     #[serde(flatten)]
     pub body: EventBody,
+    /// Its place in the audit trail. Absent from what `replay` prints.
+    #[serde(flatten)]
+    pub link: Option<Link>,
 }
 
 impl Event {
@@ -88,12 +93,62 @@ impl Event {
             via: Vec::new(),
             connection: None,
             body,
+            link: None,
         }
     }
 
     /// The `type` of this event, such as `mcp_tool_called`.
     pub fn kind(&self) -> &'static str {
         self.body.kind()
+    }
+}
+
+impl EventBody {
+    /// How bad it is; `None` of what is neither good nor bad.
+    pub fn severity(&self) -> Option<Severity> {
+        match self {
+            Self::Detected(found) => Some(found.detection.severity),
+            Self::ToolSeen(tool) => tool.max_severity,
+            Self::ToolChanged(changed) => changed.max_severity,
+            Self::ApprovalRequested(asked) => asked.max_severity,
+            Self::CrossServerBlocked(blocked) => Some(blocked.severity),
+            Self::TlsMismatch(mismatch) => Some(mismatch.severity),
+            Self::ServerEgress(egress) => Some(egress.severity),
+            Self::StoreFailing(_) | Self::StoreReplaced(_) => Some(Severity::High),
+            _ => None,
+        }
+    }
+
+    /// The tool that it is about.
+    pub fn tool_name(&self) -> Option<&str> {
+        match self {
+            Self::ToolSeen(tool) => Some(&tool.tool_name),
+            Self::ToolChanged(changed) => Some(&changed.tool_name),
+            Self::ToolRemoved(removed) => Some(&removed.tool_name),
+            Self::ToolCalled(call) => Some(&call.tool_name),
+            Self::ToolResult(result) => Some(&result.tool_name),
+            Self::Detected(found) => found.tool_name.as_deref(),
+            Self::CrossServerBlocked(blocked) => Some(&blocked.blocked_tool_name),
+            Self::ApprovalRequested(asked) => Some(&asked.tool_name),
+            Self::ApprovalGranted(granted) => Some(&granted.tool_name),
+            Self::ApprovalDenied(denied) => Some(&denied.tool_name),
+            Self::ApprovalTimedOut(given_up) => Some(&given_up.tool_name),
+            Self::RequestTimedOut(late) => late.tool_name.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// User id of the process that it is about.
+    pub fn uid(&self) -> Option<u32> {
+        match self {
+            Self::ServerStarted(started) => started.uid,
+            Self::NetworkConnection(connection) => connection.connecting.uid,
+            Self::ServerEgress(egress) => egress.connecting.uid,
+            Self::NetworkBlocked(blocked) => Some(blocked.uid),
+            Self::NetworkUnblocked(unblocked) => unblocked.uid,
+            Self::ApprovalRequested(asked) => asked.uid,
+            _ => None,
+        }
     }
 }
 
@@ -141,6 +196,12 @@ bodies! {
     AgentLoss = "agent_loss",
     /// The agent ends, and how much it did.
     AgentStopped = "agent_stopped",
+    /// Events cannot be stored.
+    StoreFailing = "mcp_store_failing",
+    /// Events are stored again.
+    StoreRecovered = "mcp_store_recovered",
+    /// The database was damaged: it was set aside, and another begun.
+    StoreReplaced = "mcp_store_replaced",
     /// An MCP server was recognised.
     ServerStarted = "mcp_server_started",
     /// A server answered `initialize`.
@@ -224,6 +285,8 @@ impl Serialize for Event {
             connection: Option<ConnectionId>,
             #[serde(flatten)]
             body: Untagged<'a>,
+            #[serde(flatten)]
+            link: &'a Option<Link>,
         }
         let line = Line {
             r#type: self.kind(),
@@ -234,6 +297,7 @@ impl Serialize for Event {
             via: &self.via,
             connection: self.connection,
             body: Untagged::from(&self.body),
+            link: &self.link,
         };
         line.serialize(serializer)
     }

@@ -223,6 +223,20 @@ impl Agent {
         kill(Pid::from_raw(pid), signal).context("cannot signal the agent")
     }
 
+    /// Ends the agent as the kernel does that has no memory left: it can do nothing more.
+    ///
+    /// # Errors
+    /// It was gone before.
+    pub fn kill(&mut self) -> Result<()> {
+        self.child.kill().context("cannot kill the agent")?;
+        self.child.wait().context("cannot wait for the agent")?;
+        let mut state = self.events.lock();
+        while !state.ended {
+            state = self.events.wait(state, QUIET);
+        }
+        Ok(())
+    }
+
     /// Waits until the agent has ended.
     ///
     /// # Errors

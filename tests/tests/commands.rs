@@ -65,7 +65,7 @@ fn failures_are_no_answers() -> Result<()> {
         (&["inspect", "/nowhere.json"], "cannot open /nowhere.json"),
         (&["check-config", "/nowhere.yaml"], "No such file"),
         (&["learn", "/nowhere.jsonl"], "cannot open /nowhere.jsonl"),
-        (&["learn", "/dev/null", "--since", "yesterday"], "expected how long ago (7d, 12h), or a time"),
+        (&["learn", "/dev/null", "--since", "yesterday"], "expected how long ago (7d, 12h), a date"),
         (&["blocks", "--socket", "/nowhere.sock"], "no agent runs that listens at /nowhere.sock"),
         (&["block", "192.0.2.1", "--socket", "/nowhere.sock"], "start one (`mcpwarden run`)"),
         (&["block", "192.0.2.1", "--for", "10"], "--for"),

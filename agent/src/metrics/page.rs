@@ -57,6 +57,7 @@ fn family(metric: &table::Metric, snapshot: &Snapshot) -> Option<MetricFamily> {
     let named = |(value, name): &(&str, &str)| Some((vec![(*value).to_owned()], count(name)?));
     let numbers: Vec<(Vec<String>, f64)> = match metric.source {
         Source::Counter(name) => vec![(Vec::new(), count(name)?)],
+        Source::Nanoseconds(name) => vec![(Vec::new(), count(name)? * 1e-9)],
         Source::Counters(_, list) => list.iter().filter_map(named).collect(),
         Source::Losses => WATCHED.iter().filter_map(|(name, _)| named(&(name, name))).collect(),
         Source::Prefix(_, prefix, factor) => {

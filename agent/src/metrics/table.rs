@@ -21,6 +21,8 @@ pub struct Metric {
 pub enum Source {
     /// A counter of the agent's.
     Counter(&'static str),
+    /// One of nanoseconds, in seconds.
+    Nanoseconds(&'static str),
     /// Some of them, each with its value of a label.
     Counters(&'static str, &'static [(&'static str, &'static str)]),
     /// All of them whose name begins so: the rest of the name is the value of a label. Times a factor.
@@ -50,7 +52,7 @@ impl Metric {
     /// The names of its labels.
     pub fn labels(&self) -> Vec<&'static str> {
         match self.source {
-            Source::Counter(_) | Source::Seconds(_) => Vec::new(),
+            Source::Counter(_) | Source::Nanoseconds(_) | Source::Seconds(_) => Vec::new(),
             Source::Counters(label, _) | Source::Prefix(label, ..) => vec![label],
             Source::Losses => vec!["counter"],
             Source::Events(labels) | Source::Total(labels) | Source::Gauge(labels) => labels.to_vec(),
@@ -69,7 +71,7 @@ const fn metric(name: &'static str, source: Source, help: &'static str) -> Metri
     Metric { name, help, source }
 }
 
-use Source::{Counter, Counters, Events, Gauge, Losses, Prefix, Seconds, Total};
+use Source::{Counter, Counters, Events, Gauge, Losses, Nanoseconds, Prefix, Seconds, Total};
 
 pub const EVENTS: &str = "mcpwarden_events_total";
 pub const CALLS: &str = "mcpwarden_calls_total";
@@ -435,6 +437,21 @@ pub static TABLE: &[Metric] = &[
         Losses,
         "Counters that should stay at zero: each growth is an event `agent_loss`, too.",
     ),
+    // What is stored.
+    metric(
+        "mcpwarden_store_events_total",
+        Counters(
+            "outcome",
+            &[
+                ("stored", "store_events_stored"),
+                ("lost", "store_events_lost"),
+                ("removed", "store_events_removed"),
+            ],
+        ),
+        "Events that were stored, that could not be, and that were removed for their age or for want of room.",
+    ),
+    metric("mcpwarden_store_writes_total", Counter("store_writes"), "Transactions of events."),
+    metric("mcpwarden_store_write_seconds_total", Nanoseconds("store_write_ns"), "Time in them."),
     // Who asks.
     metric(
         "mcpwarden_control_requests_total",

@@ -58,7 +58,7 @@ fn counters_that_metrics_show_exist_and_none_is_forgotten() {
     let shown: BTreeSet<&str> = TABLE
         .iter()
         .flat_map(|metric| match metric.source {
-            Source::Counter(name) => vec![name],
+            Source::Counter(name) | Source::Nanoseconds(name) => vec![name],
             Source::Events(_) => adds_up_to(metric.name).into_iter().collect(),
             Source::Counters(_, list) => list.iter().map(|(_, name)| *name).collect(),
             _ => Vec::new(),
@@ -68,7 +68,7 @@ fn counters_that_metrics_show_exist_and_none_is_forgotten() {
         let lost = WATCHED.iter().any(|(watched, _)| watched == name);
         assert!(shown.contains(name.as_str()) || lost, "no metric shows {name}");
     }
-    let agents = ["kernel_", "capture_", "network_", "control_", "metrics_", "http_", "listing_"];
+    let agents = ["kernel_", "capture_", "network_", "control_", "metrics_", "http_", "listing_", "store_"];
     for name in shown {
         let own = agents.iter().any(|part| name.starts_with(part));
         assert!(own || counted.contains_key(name), "there is no counter {name}");
@@ -303,7 +303,7 @@ fn reference() -> String {
         let kind = format!("{:?}", metric.kind()).to_lowercase();
         let labels: Vec<String> = metric.labels().iter().map(|label| format!("`{label}`")).collect();
         let from = match metric.source {
-            Source::Counter(name) => format!("`{name}`"),
+            Source::Counter(name) | Source::Nanoseconds(name) => format!("`{name}`"),
             Source::Events(_) => adds_up_to(metric.name).map_or(String::new(), |name| format!("`{name}`")),
             Source::Counters(_, list) => {
                 list.iter().map(|(value, name)| format!("`{value}`: `{name}`")).collect::<Vec<_>>().join(", ")

@@ -1,6 +1,7 @@
 //! Events for people and for machines.
 
 mod escape;
+mod mark;
 mod text;
 
 use std::{
@@ -9,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
 use comfy_table::{ContentArrangement, Table, presets};
 use mcpwarden_policy::Event;
 use tokio::sync::mpsc;
@@ -120,19 +122,19 @@ impl Format {
 /// beyond the ring there are gaps that are counted.
 pub const WAITING_CHUNKS: usize = 64;
 
-/// How long an ending agent waits for its output to be taken.
+/// How long an ending agent waits for its output to be taken and its database to be closed.
 pub const PATIENCE: Duration = Duration::from_millis(600);
 
 /// Writes to standard output from a thread of its own.
 pub struct Writer {
-    sender: mpsc::Sender<Vec<u8>>,
+    sender: mpsc::Sender<Bytes>,
     thread: std::thread::JoinHandle<io::Result<()>>,
 }
 
 impl Writer {
     /// Starts the thread.
     pub fn start() -> io::Result<Self> {
-        let (sender, mut receiver) = mpsc::channel::<Vec<u8>>(WAITING_CHUNKS);
+        let (sender, mut receiver) = mpsc::channel::<Bytes>(WAITING_CHUNKS);
         let thread = std::thread::Builder::new().name("output".into()).spawn(move || {
             let mut stdout = io::stdout().lock();
             while let Some(chunk) = receiver.blocking_recv() {
@@ -145,14 +147,13 @@ impl Writer {
     }
 
     /// Where chunks go; it is closed when standard output is.
-    pub fn sender(&self) -> mpsc::Sender<Vec<u8>> {
+    pub fn sender(&self) -> mpsc::Sender<Bytes> {
         self.sender.clone()
     }
 
-    /// Lets the thread finish, for a while: whoever does not read our output must not keep us from ending.
-    pub fn finish(self) {
+    /// Lets the thread finish, until then at the latest: whoever does not read our output must not keep us from ending.
+    pub fn finish(self, until: Instant) {
         drop(self.sender);
-        let until = Instant::now() + PATIENCE;
         while !self.thread.is_finished() {
             if Instant::now() > until {
                 anstream::eprintln!("mcpwarden: nobody reads the output: its last events are lost");

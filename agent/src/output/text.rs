@@ -7,12 +7,12 @@ use std::fmt::Write as _;
 use anstyle::{AnsiColor, Style};
 use mcpwarden_policy::{
     Direction, Event, EventBody,
-    event::{Action, CallStatus, Connecting, Decided, DefinitionChanged, Severity, ToolChanged},
+    event::{Action, Connecting, Decided},
     registry::Diff,
 };
 use serde_json::Value;
 
-use super::escape::is_deceptive;
+use super::{escape::is_deceptive, mark};
 
 /// Longest text from outside in one field. Characters.
 const FIELD_CHARS: usize = 160;
@@ -29,7 +29,7 @@ pub fn write(event: &Event, colour: bool, out: &mut Vec<u8>) {
     // Hours, minutes, seconds and milliseconds: who needs the date reads JSON.
     line.styled(Style::new().dimmed(), time.get(11..23).unwrap_or(&time));
     line.text.push(' ');
-    let (mark, style) = mark(&event.body);
+    let (mark, style) = mark::of(&event.body);
     line.styled(style.bold(), mark);
     if let Some(server) = &event.server_id {
         line.text.push(' ');
@@ -40,63 +40,6 @@ pub fn write(event: &Event, colour: bool, out: &mut Vec<u8>) {
     }
     body(event, &mut line);
     out.extend_from_slice(line.text.as_bytes());
-}
-
-fn mark(body: &EventBody) -> (&'static str, Style) {
-    let colour = |colour: AnsiColor| Style::new().fg_color(Some(colour.into()));
-    match body {
-        EventBody::AgentStarted(_) => ("agent   ", colour(AnsiColor::Blue)),
-        EventBody::AgentStopped(_) => ("agent   ", colour(AnsiColor::Blue)),
-        EventBody::ServerStarted(_) => ("started ", colour(AnsiColor::Green)),
-        EventBody::ServerInitialized(_) => ("ready   ", colour(AnsiColor::Green)),
-        EventBody::ToolSeen(_) => ("tool    ", colour(AnsiColor::Cyan)),
-        EventBody::ToolCalled(_) => ("call    ", colour(AnsiColor::Yellow)),
-        EventBody::ToolChanged(ToolChanged { action: Action::Allow, .. })
-        | EventBody::DefinitionChanged(DefinitionChanged { action: Action::Allow, .. }) => {
-            ("changed ", colour(AnsiColor::Cyan))
-        }
-        EventBody::ToolChanged(_) | EventBody::DefinitionChanged(_) => ("CHANGED ", colour(AnsiColor::Red)),
-        EventBody::ToolRemoved(_) => ("removed ", colour(AnsiColor::Cyan)),
-        EventBody::ListChanged(_) => ("changed ", colour(AnsiColor::Cyan)),
-        EventBody::Detected(found) if found.detection.severity < Severity::High => {
-            ("found   ", colour(AnsiColor::Yellow))
-        }
-        EventBody::Detected(_) => ("FOUND   ", colour(AnsiColor::Red)),
-        EventBody::CrossServerBlocked(_) | EventBody::RequestBlocked(_) => {
-            ("BLOCKED ", colour(AnsiColor::Red))
-        }
-        EventBody::RequestWarned(_) => ("warned  ", colour(AnsiColor::Yellow)),
-        EventBody::ApprovalRequested(_) => ("APPROVE?", colour(AnsiColor::Red)),
-        EventBody::ApprovalGranted(_) => ("approved", colour(AnsiColor::Green)),
-        EventBody::ApprovalDenied(_) => ("denied  ", colour(AnsiColor::Magenta)),
-        EventBody::ApprovalTimedOut(_) => ("expired ", colour(AnsiColor::Magenta)),
-        EventBody::RequestTimedOut(_) => ("LATE    ", colour(AnsiColor::Red)),
-        EventBody::ConcurrencyExceeded(_) => ("CROWDED ", colour(AnsiColor::Red)),
-        EventBody::ToolResult(result) if result.status == CallStatus::Error => {
-            ("error   ", colour(AnsiColor::Red))
-        }
-        EventBody::ToolResult(_) => ("result  ", colour(AnsiColor::Yellow)),
-        EventBody::Message(_) => ("message ", colour(AnsiColor::BrightBlack)),
-        EventBody::NetworkConnection(connection) if connection.connecting.action == Action::Block => {
-            ("DENIED  ", colour(AnsiColor::Red))
-        }
-        EventBody::ServerEgress(egress) if egress.connecting.action == Action::Block => {
-            ("DENIED  ", colour(AnsiColor::Red))
-        }
-        EventBody::NetworkConnection(_) | EventBody::ServerEgress(_) => {
-            ("connects", colour(AnsiColor::Yellow))
-        }
-        EventBody::NetworkClosed(_) => ("CLOSED  ", colour(AnsiColor::Red)),
-        EventBody::NetworkUninspected(_) => ("UNSEEN  ", colour(AnsiColor::Yellow)),
-        EventBody::RequestRefused(_) => ("refused ", colour(AnsiColor::Yellow)),
-        EventBody::ServerUnreachable(_) => ("no list ", colour(AnsiColor::Yellow)),
-        EventBody::TlsMismatch(_) => ("MISMATCH", colour(AnsiColor::Red)),
-        EventBody::NetworkBlocked(_) => ("BLOCKED ", colour(AnsiColor::Red)),
-        EventBody::NetworkUnblocked(_) => ("unblock ", colour(AnsiColor::Green)),
-        EventBody::ServerExited(_) => ("exited  ", colour(AnsiColor::Magenta)),
-        EventBody::CaptureGap(_) => ("GAP     ", colour(AnsiColor::Red)),
-        EventBody::AgentLoss(_) => ("LOSS    ", colour(AnsiColor::Red)),
-    }
 }
 
 fn body(event: &Event, line: &mut Line) {
@@ -116,6 +59,17 @@ fn body(event: &Event, line: &mut Line) {
                 if let Some(value) = stopped.counters.get(name) {
                     line.dim(&format!("  {name} {value}"));
                 }
+            }
+        }
+        EventBody::StoreFailing(failing) => line.plain(&format!("  {}", clean(&failing.reason))),
+        EventBody::StoreRecovered(recovered) => {
+            line.plain(&format!("  events are stored again; {} were not", recovered.events_lost));
+        }
+        EventBody::StoreReplaced(replaced) => {
+            line.plain(&format!("  {} was damaged: {}", clean(&replaced.path), clean(&replaced.reason)));
+            line.plain(&format!("  it is {} now", clean(&replaced.set_aside)));
+            if let Some(pins) = replaced.pins_restored {
+                line.plain(&format!(", {pins} pins were restored"));
             }
         }
         EventBody::AgentLoss(loss) => {

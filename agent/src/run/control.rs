@@ -94,7 +94,7 @@ impl Agent {
             server_type: self.network.kind_of(target),
             ..Event::agent(self.clock.now(), body.into())
         };
-        self.emit(&event);
+        self.emit(event);
     }
 
     fn view(&self, block: &Standing) -> BlockView {

@@ -58,6 +58,12 @@ impl Agent {
         add("metrics_timed_out", metrics.timed_out);
         add("sinks_dropped", self.sinks.counters().map(|(_, sink)| sink.dropped).sum());
         add("sinks_failures", self.sinks.counters().map(|(_, sink)| sink.failures).sum());
+        let store = self.outbox.store().status();
+        add("store_events_stored", store.stored);
+        add("store_events_lost", store.lost);
+        add("store_events_removed", store.removed);
+        add("store_writes", store.writes);
+        add("store_write_ns", store.write_ns);
         for (name, value) in self.listing.counters() {
             add(name, value);
         }

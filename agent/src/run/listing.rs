@@ -14,7 +14,7 @@ impl Agent {
                 server_type: Some(report.kind),
                 ..Event::agent(self.clock.now(), body)
             };
-            self.emit(&event);
+            self.emit(event);
         }
         let Report { server, connection, outcome: Ok(listed), .. } = report else { return };
         let now = self.clock.now();

@@ -19,7 +19,7 @@ impl Agent {
         add(table::SESSIONS, &[], self.engine.sessions() as u64);
         add(table::RING_BYTES, &[], self.fill.ring_bytes());
         add(table::RING_USED, &[], std::mem::take(&mut self.ring_most));
-        add(table::QUEUE, &["output"], (WAITING_CHUNKS - self.sender.capacity()) as u64);
+        add(table::QUEUE, &["output"], self.outbox.waiting_chunks() as u64);
         add(table::QUEUE_CAPACITY, &["output"], WAITING_CHUNKS as u64);
         for (name, sink) in self.sinks.counters() {
             for (state, count) in [("written", sink.written), ("dropped", sink.dropped)] {

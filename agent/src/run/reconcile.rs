@@ -25,6 +25,7 @@ impl Agent {
         self.sockets = Some(self.socket_positions());
         self.read_ns = boot_ns();
         self.programs = self.kernel.program_stats();
+        self.hear_store();
         let counters = self.counters();
         for loss in self.loss.look(&counters) {
             self.say(loss.into());

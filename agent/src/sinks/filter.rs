@@ -1,7 +1,7 @@
 //! Which events a sink gets.
 
 use mcpwarden_policy::{
-    Event, EventBody,
+    Event,
     config::SinkFilter,
     event::Severity,
     glob::{GlobError, NameGlob},
@@ -27,21 +27,7 @@ impl Filter {
     /// Whether it lets an event through.
     pub fn passes(&self, event: &Event) -> bool {
         (self.types.is_empty() || self.types.iter().any(|glob| glob.matches(event.kind())))
-            && severity(event).is_none_or(|severity| severity >= self.severity)
-    }
-}
-
-/// How bad an event is, where that can be said of it.
-pub fn severity(event: &Event) -> Option<Severity> {
-    match &event.body {
-        EventBody::Detected(found) => Some(found.detection.severity),
-        EventBody::ToolSeen(tool) => tool.max_severity,
-        EventBody::ToolChanged(changed) => changed.max_severity,
-        EventBody::ApprovalRequested(asked) => asked.max_severity,
-        EventBody::CrossServerBlocked(blocked) => Some(blocked.severity),
-        EventBody::ServerEgress(egress) => Some(egress.severity),
-        EventBody::TlsMismatch(mismatch) => Some(mismatch.severity),
-        _ => None,
+            && event.body.severity().is_none_or(|severity| severity >= self.severity)
     }
 }
 

@@ -22,7 +22,6 @@ use mcpwarden_policy::{
     event::Severity,
 };
 
-use crate::output::write_json;
 use filter::Filter;
 use queue::Queue;
 pub use queue::SinkCounters;
@@ -46,12 +45,10 @@ pub struct Line {
 }
 
 impl Line {
-    fn of(event: &Event) -> Self {
-        let mut text = Vec::new();
-        write_json(event, &mut text);
+    fn of(event: &Event, text: &[u8]) -> Self {
         Self {
             kind: event.kind(),
-            severity: filter::severity(event),
+            severity: event.body.severity(),
             server: event.server_id.as_ref().map(|ServerId(id)| Arc::clone(id)),
             session: event.session_id.as_ref().map(|SessionId(id)| Arc::clone(id)),
             text: text.into(),
@@ -103,11 +100,16 @@ impl Sinks {
         self.printed.as_ref().is_none_or(|filter| filter.passes(event))
     }
 
-    /// Sends an event to those that want it. Never waits.
-    pub fn offer(&self, event: &Event) {
+    /// Whether that is every event.
+    pub fn print_all(&self) -> bool {
+        self.printed.is_none()
+    }
+
+    /// Sends an event, whose line of JSON is `text`, to those that want it. Never waits.
+    pub fn offer(&self, event: &Event, text: &[u8]) {
         let mut line: Option<Line> = None;
         for sink in self.sinks.iter().filter(|sink| sink.filter.passes(event)) {
-            sink.queue.push(line.get_or_insert_with(|| Line::of(event)).clone());
+            sink.queue.push(line.get_or_insert_with(|| Line::of(event, text)).clone());
         }
     }
 

@@ -67,15 +67,21 @@ pub enum NetworkEnforcement {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Store {
-    /// The database.
-    pub path: AbsolutePath,
+    /// The database of events; without it, `mcpwarden.db` in the state directory. That of pins, `registry.db`, is beside it.
+    /// Its directory must belong to whom the agent runs as. Example: `/var/lib/mcpwarden/mcpwarden.db`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<AbsolutePath>,
+    /// Events that wait to be written. When there are more, the agent waits, too, and what then does not fit into the ring is
+    /// a gap. Bytes.
+    #[schemars(extend("minimum" = 65536, "maximum" = 1073741824))]
+    pub queue_bytes: Bytes,
     /// How long events are kept.
     pub retention: Retention,
 }
 
 impl Default for Store {
     fn default() -> Self {
-        Self { path: default_path("/var/lib/mcpwarden/mcpwarden.db"), retention: Retention::default() }
+        Self { path: None, queue_bytes: Bytes(16 << 20), retention: Retention::default() }
     }
 }
 
@@ -220,8 +226,4 @@ impl Default for Control {
     fn default() -> Self {
         Self { socket: None, group: "mcpwarden".into(), admin_group: None }
     }
-}
-
-fn default_path(text: &'static str) -> AbsolutePath {
-    AbsolutePath::of(text)
 }

@@ -69,14 +69,8 @@ macro_rules! path {
 }
 
 /// Sections and keys that are read and checked, and that nothing in this version acts upon. `[]` is each entry of a list.
-const NOT_YET: &[&str] = &[
-    "registry.persistent",
-    "enforcement.stdio",
-    "enforcement.window_bytes",
-    "enforcement.undecided",
-    "enforcement.persist",
-    "store",
-];
+const NOT_YET: &[&str] =
+    &["enforcement.stdio", "enforcement.window_bytes", "enforcement.undecided", "enforcement.persist"];
 
 /// Adds what is wrong with `config`, which was read from `root`.
 pub(super) fn check(config: &Config, root: &Node, problems: &mut Problems) {

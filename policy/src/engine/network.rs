@@ -91,6 +91,7 @@ impl Engine {
                 via: Vec::new(),
                 connection: None,
                 body: NetworkConnection { connecting: connecting(&connect) }.into(),
+                link: None,
             }));
         }
         if let Some((place, user)) = of_server {

@@ -126,6 +126,7 @@ impl Engine {
                 via: Vec::new(),
                 connection: None,
                 body: body.into(),
+                link: None,
             }));
         }
     }

@@ -248,7 +248,10 @@ pub(super) fn short(output: &Output) -> String {
         | EventBody::NetworkBlocked(_)
         | EventBody::NetworkUnblocked(_)
         | EventBody::ServerUnreachable(_)
-        | EventBody::TlsMismatch(_) => "agent".to_owned(),
+        | EventBody::TlsMismatch(_)
+        | EventBody::StoreFailing(_)
+        | EventBody::StoreRecovered(_)
+        | EventBody::StoreReplaced(_) => "agent".to_owned(),
     };
     format!("{connection} {server} {what}{via}")
 }

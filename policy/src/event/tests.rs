@@ -16,6 +16,7 @@ fn about(body: impl Into<EventBody>) -> Event {
         via: vec![ServerId("relay".into())],
         connection: Some(ConnectionId(7)),
         body: body.into(),
+        link: Some(Link { seq: 9, previous: format!("sha256:{:064}", 0) }),
     }
 }
 
@@ -343,6 +344,16 @@ fn examples() -> Vec<Event> {
             reason: "r".into(),
         }),
         about(unblocked.clone()),
+        Event::agent(Timestamp(8), StoreFailing { path: "/x.db".into(), reason: "r".into() }.into()),
+        about(StoreRecovered { path: "/x.db".into(), events_lost: 3, first_missing: Some(5) }),
+        about(StoreRecovered::default()),
+        about(StoreReplaced {
+            path: "/x.db".into(),
+            set_aside: "/x.db.damaged-1".into(),
+            reason: "r".into(),
+            pins_restored: Some(2),
+        }),
+        about(StoreReplaced::default()),
         Event::agent(Timestamp(7), NetworkUnblocked { uid: None, user: None, ..unblocked }.into()),
         about(egress.clone()),
         about(ServerEgress {
@@ -433,6 +444,8 @@ fn the_schema_refuses_what_is_no_event() {
         ("tool_name", Value::Null),
         ("via", json!("relay")),
         ("server_type", json!("smoke")),
+        ("seq", json!("9")),
+        ("previous", json!(9)),
     ];
     for (key, value) in cases {
         let mut bad = good.clone();

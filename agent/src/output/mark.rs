@@ -1,0 +1,67 @@
+//! The word that a line of text begins with, for each event.
+
+use anstyle::{AnsiColor, Style};
+use mcpwarden_policy::{
+    EventBody,
+    event::{Action, CallStatus, DefinitionChanged, Severity, ToolChanged},
+};
+
+/// The word, as wide as all others, and its colour.
+pub fn of(body: &EventBody) -> (&'static str, Style) {
+    let colour = |colour: AnsiColor| Style::new().fg_color(Some(colour.into()));
+    match body {
+        EventBody::AgentStarted(_) => ("agent   ", colour(AnsiColor::Blue)),
+        EventBody::AgentStopped(_) => ("agent   ", colour(AnsiColor::Blue)),
+        EventBody::StoreFailing(_) | EventBody::StoreReplaced(_) => ("STORE   ", colour(AnsiColor::Red)),
+        EventBody::StoreRecovered(_) => ("store   ", colour(AnsiColor::Green)),
+        EventBody::ServerStarted(_) => ("started ", colour(AnsiColor::Green)),
+        EventBody::ServerInitialized(_) => ("ready   ", colour(AnsiColor::Green)),
+        EventBody::ToolSeen(_) => ("tool    ", colour(AnsiColor::Cyan)),
+        EventBody::ToolCalled(_) => ("call    ", colour(AnsiColor::Yellow)),
+        EventBody::ToolChanged(ToolChanged { action: Action::Allow, .. })
+        | EventBody::DefinitionChanged(DefinitionChanged { action: Action::Allow, .. }) => {
+            ("changed ", colour(AnsiColor::Cyan))
+        }
+        EventBody::ToolChanged(_) | EventBody::DefinitionChanged(_) => ("CHANGED ", colour(AnsiColor::Red)),
+        EventBody::ToolRemoved(_) => ("removed ", colour(AnsiColor::Cyan)),
+        EventBody::ListChanged(_) => ("changed ", colour(AnsiColor::Cyan)),
+        EventBody::Detected(found) if found.detection.severity < Severity::High => {
+            ("found   ", colour(AnsiColor::Yellow))
+        }
+        EventBody::Detected(_) => ("FOUND   ", colour(AnsiColor::Red)),
+        EventBody::CrossServerBlocked(_) | EventBody::RequestBlocked(_) => {
+            ("BLOCKED ", colour(AnsiColor::Red))
+        }
+        EventBody::RequestWarned(_) => ("warned  ", colour(AnsiColor::Yellow)),
+        EventBody::ApprovalRequested(_) => ("APPROVE?", colour(AnsiColor::Red)),
+        EventBody::ApprovalGranted(_) => ("approved", colour(AnsiColor::Green)),
+        EventBody::ApprovalDenied(_) => ("denied  ", colour(AnsiColor::Magenta)),
+        EventBody::ApprovalTimedOut(_) => ("expired ", colour(AnsiColor::Magenta)),
+        EventBody::RequestTimedOut(_) => ("LATE    ", colour(AnsiColor::Red)),
+        EventBody::ConcurrencyExceeded(_) => ("CROWDED ", colour(AnsiColor::Red)),
+        EventBody::ToolResult(result) if result.status == CallStatus::Error => {
+            ("error   ", colour(AnsiColor::Red))
+        }
+        EventBody::ToolResult(_) => ("result  ", colour(AnsiColor::Yellow)),
+        EventBody::Message(_) => ("message ", colour(AnsiColor::BrightBlack)),
+        EventBody::NetworkConnection(connection) if connection.connecting.action == Action::Block => {
+            ("DENIED  ", colour(AnsiColor::Red))
+        }
+        EventBody::ServerEgress(egress) if egress.connecting.action == Action::Block => {
+            ("DENIED  ", colour(AnsiColor::Red))
+        }
+        EventBody::NetworkConnection(_) | EventBody::ServerEgress(_) => {
+            ("connects", colour(AnsiColor::Yellow))
+        }
+        EventBody::NetworkClosed(_) => ("CLOSED  ", colour(AnsiColor::Red)),
+        EventBody::NetworkUninspected(_) => ("UNSEEN  ", colour(AnsiColor::Yellow)),
+        EventBody::RequestRefused(_) => ("refused ", colour(AnsiColor::Yellow)),
+        EventBody::ServerUnreachable(_) => ("no list ", colour(AnsiColor::Yellow)),
+        EventBody::TlsMismatch(_) => ("MISMATCH", colour(AnsiColor::Red)),
+        EventBody::NetworkBlocked(_) => ("BLOCKED ", colour(AnsiColor::Red)),
+        EventBody::NetworkUnblocked(_) => ("unblock ", colour(AnsiColor::Green)),
+        EventBody::ServerExited(_) => ("exited  ", colour(AnsiColor::Magenta)),
+        EventBody::CaptureGap(_) => ("GAP     ", colour(AnsiColor::Red)),
+        EventBody::AgentLoss(_) => ("LOSS    ", colour(AnsiColor::Red)),
+    }
+}

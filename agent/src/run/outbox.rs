@@ -1,0 +1,196 @@
+//! Events on their way out: given their place in the chain and written as JSON once, for the store and for standard output.
+
+use std::{path::Path, time::Instant};
+
+use anyhow::Result;
+use bytes::Bytes;
+use mcpwarden_policy::{
+    Event, EventBody,
+    event::{StoreRecovered, StoreReplaced},
+};
+use tokio::sync::mpsc;
+
+use super::Agent;
+use crate::{
+    config::Config,
+    instance,
+    output::{Format, WAITING_CHUNKS},
+    store::{
+        self, Entry, News, Settings, Store,
+        chain::Head,
+        checkpoint::{AUDIT_KEY, Signer},
+        database,
+        registry::Pins,
+    },
+};
+
+/// Bytes of events beyond which no more records are read before they are handed on.
+const FULL_BYTES: usize = 256 * 1024;
+
+/// What is kept on this host.
+pub(super) struct Stores {
+    /// Events.
+    pub events: Store,
+    /// The end of their chain.
+    pub head: Head,
+    /// Pins; `None` where they are not to outlive the agent.
+    pub pins: Option<Pins>,
+    /// What is to be said of it.
+    pub said: Vec<EventBody>,
+}
+
+impl Stores {
+    /// Opens all of it.
+    ///
+    /// # Errors
+    /// The directory is not safe to use, or a database is of a later version or another program's.
+    pub fn open(config: &Config, state_dir: &Path) -> Result<Self> {
+        let path = match &config.store.path {
+            Some(path) => path.as_str().into(),
+            None => state_dir.join(store::EVENTS),
+        };
+        let directory = path.parent().unwrap_or(state_dir).to_owned();
+        instance::make(&directory)?;
+        let group = store::group(&config.control.group);
+        let shared = std::fs::File::open(&directory).and_then(|file| database::give(&file, group));
+        let signer = Signer::new(&AUDIT_KEY.get(state_dir)?);
+        let signer = signer.ok_or_else(|| anyhow::anyhow!("the key of the audit trail cannot be used"))?;
+        if let Err(error) = shared.and_then(|()| signer.publish(&directory, group)) {
+            anstream::eprintln!("mcpwarden: {}: {error}", directory.display());
+        }
+        let mut said = Vec::new();
+        let mut pins = None;
+        if config.registry.persistent {
+            let (open, replaced) = Pins::open(&directory, group)?;
+            said.extend(replaced.map(StoreReplaced::into));
+            pins = Some(open);
+        }
+        let export = pins.as_ref().map(Pins::export);
+        let settings = Settings {
+            path,
+            queue_bytes: config.store.queue_bytes.0,
+            retention: config.store.retention.clone(),
+            group,
+            signer,
+        };
+        let exports = move || export.iter().for_each(store::registry::Export::run);
+        let (events, head, more) = Store::start(settings, exports)?;
+        said.extend(more);
+        Ok(Self { events, head, pins, said })
+    }
+}
+
+/// What is printed.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) struct Printed {
+    /// How.
+    pub format: Format,
+    /// Whether that is every event.
+    pub all: bool,
+}
+
+impl Printed {
+    /// Whether it is what is stored, byte for byte.
+    fn is_stored(self) -> bool {
+        self.all && self.format == Format::Json
+    }
+}
+
+/// See the module.
+pub(super) struct Outbox {
+    printed: Printed,
+    head: Head,
+    /// Lines of JSON, and what is known of each.
+    lines: Vec<u8>,
+    entries: Vec<Entry>,
+    /// What is printed, where that is not all of the lines.
+    text: Vec<u8>,
+    output: mpsc::Sender<Bytes>,
+    store: Store,
+}
+
+impl Outbox {
+    /// An outbox whose chain goes on from `head`.
+    pub fn new(printed: Printed, output: mpsc::Sender<Bytes>, store: Store, head: Head) -> Self {
+        Self { printed, head, lines: Vec::new(), entries: Vec::new(), text: Vec::new(), output, store }
+    }
+
+    /// Takes an event in, to be printed or not; gives it with its place in the chain, and its line.
+    pub fn say(&mut self, mut event: Event, printed: bool) -> (&Event, &[u8]) {
+        let line = self.head.append(&mut event, &mut self.lines);
+        let text = self.lines.get(line.clone()).unwrap_or_default();
+        match self.printed.format {
+            _ if !printed || self.printed.is_stored() => {}
+            Format::Json => self.text.extend(text.iter().chain(b"\n")),
+            format @ Format::Text { .. } => format.write(&event, &mut self.text),
+        }
+        let entry = self.entries.push_mut(Entry { event, hash: self.head.hash, line });
+        (&entry.event, text)
+    }
+
+    /// Whether it has to be emptied before more is taken in.
+    pub fn is_full(&self) -> bool {
+        self.lines.len() > FULL_BYTES
+    }
+
+    /// Hands on what it has, once there is room. Whether somebody still reads the output.
+    pub async fn flush(&mut self) -> bool {
+        if self.entries.is_empty() {
+            return !self.output.is_closed();
+        }
+        let room = self.store.room(self.lines.len()).await;
+        let Ok(place) = self.output.reserve().await else { return false };
+        let lines = Bytes::from(std::mem::take(&mut self.lines));
+        let text = std::mem::take(&mut self.text).into();
+        place.send(if self.printed.is_stored() { lines.clone() } else { text });
+        self.store.send(lines, std::mem::take(&mut self.entries), room);
+        true
+    }
+
+    /// Waits until nobody reads the output any more.
+    pub async fn closed(&self) {
+        self.output.closed().await;
+    }
+
+    /// Chunks that wait for whoever reads the output.
+    pub fn waiting_chunks(&self) -> usize {
+        WAITING_CHUNKS - self.output.capacity()
+    }
+
+    /// Where events are stored.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Closes all, until then at the latest.
+    pub fn finish(self, until: Instant) {
+        drop(self.output);
+        self.store.finish(until);
+    }
+}
+
+impl Agent {
+    /// Says what became of the store.
+    pub(super) fn hear_store(&mut self) {
+        for news in self.outbox.store.news() {
+            match news {
+                News::Say(body) => self.say(*body),
+                News::Well { stored, ours } => {
+                    let head = self.outbox.head.seq;
+                    // Nor is it where somebody put another file there.
+                    let ours = ours && stored.seq <= head;
+                    let (lost, first_missing) =
+                        if ours { (head - stored.seq, Some(stored.seq + 1)) } else { (head, None) };
+                    if !ours {
+                        self.outbox.head = stored;
+                    }
+                    self.say(EventBody::from(StoreRecovered {
+                        path: self.outbox.store.path().display().to_string(),
+                        events_lost: lost,
+                        first_missing: first_missing.filter(|first| *first <= head),
+                    }));
+                }
+            }
+        }
+    }
+}
