@@ -44,6 +44,7 @@ pub use rules::{Examples, Rule, RuleError, RuleSet, Scope, Structure};
 pub use window::{score_of, severity_of};
 
 use crate::event::{Category, Detection, Severity};
+use evidence::Masking;
 use inspect::{Inspector, Joined, Signs};
 use probe::Matcher;
 use walk::{Leaf, walk};
@@ -228,7 +229,7 @@ impl Detector {
     }
 
     fn search_arguments(&self, json: &str) -> Inspection {
-        let mut inspector = Inspector::masking();
+        let mut inspector = Inspector::masking(Masking::Alone);
         let complete = walk(json, |path, leaf, text| {
             if leaf == Leaf::DuplicateKey {
                 inspector.structure(&self.argument, Structure::DuplicateKey, &text, || path.pointer());

@@ -320,10 +320,10 @@ fn what_does_not_do_what_it_seems_to_is_a_warning() {
         ("policy: { fail_closed: true }", &[("1:24 warning policy.fail_closed: ", "enforcement.stdio")]),
     ]);
     assert_eq!(
-        said("registry: { persistent: true }"),
-        ["1:25 warning registry.persistent: not in this version: it is checked and has no effect"]
+        said("enforcement: { persist: true }"),
+        ["1:25 warning enforcement.persist: not in this version: it is checked and has no effect"]
     );
-    assert_eq!(said("registry: { persistent: }"), Vec::<String>::new());
+    assert_eq!(said("enforcement: { persist: }"), Vec::<String>::new());
     assert_eq!(
         said("sinks: [{ kind: webhook, url: \"https://x/\", format: ocsf }]"),
         [

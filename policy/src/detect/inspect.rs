@@ -47,7 +47,7 @@ pub(super) struct Inspector {
     detections: Vec<Detection>,
     bounds: Bounds,
     work: Work,
-    masking: bool,
+    masking: Masking,
 }
 
 /// What one rule found in one field so far.
@@ -60,8 +60,8 @@ struct Draft {
 
 impl Inspector {
     /// One whose evidence may hold secrets.
-    pub(super) fn masking() -> Self {
-        Self { masking: true, ..Self::default() }
+    pub(super) fn masking(masking: Masking) -> Self {
+        Self { masking, ..Self::default() }
     }
 
     /// Inspects a text in all its forms.
@@ -77,7 +77,7 @@ impl Inspector {
         text: &str,
         field: impl Fn() -> String,
     ) {
-        self.masking = true;
+        self.masking = Masking::Tokens;
         self.view(matcher, text, View::raw(text), Some(tools), field);
     }
 
@@ -226,17 +226,13 @@ impl Inspector {
                     _ => continue,
                 };
             }
-            let masking = match (rule.secret, self.masking) {
-                (true, _) => Masking::Match,
-                (false, true) => Masking::Tokens,
-                (false, false) => Masking::Nothing,
-            };
+            let evidence = |range| evidence(text, range, self.masking, rule.secret);
             self.detections.push(Detection {
                 pattern: rule.id.clone(),
                 category: rule.category,
                 severity,
                 field: field(),
-                matches: draft.places.into_iter().map(|range| evidence(text, range, masking)).collect(),
+                matches: draft.places.into_iter().map(evidence).collect(),
                 score: draft.score,
                 form: draft.form,
             });

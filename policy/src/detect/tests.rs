@@ -196,7 +196,7 @@ fn secrets_in_arguments_are_found_and_masked() {
     let secret = found(&inspection, "secret-token").unwrap();
     assert_eq!((secret.field.as_str(), secret.severity), ("/note", Severity::High));
     assert_eq!((secret.matches[0].text.as_str(), secret.matches[0].position), ("AKIA…(20 bytes)", 10));
-    assert_eq!(secret.matches[0].context, "my key is AKIA…(20 bytes), keep it");
+    assert_eq!(secret.matches[0].context, "AKIA…(20 bytes)");
     assert!(found(&inspection, "sensitive-path").is_some());
     assert_eq!(detector().arguments(r#"{"path": "/srv/data/report.txt", "n": 3}"#), Inspection::default());
 }

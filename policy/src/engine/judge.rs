@@ -23,8 +23,8 @@ use crate::event::{
 };
 use crate::glob::GlobError;
 use crate::guard::{
-    Denial, Facts, GuardKind, Listing, Modification, Operation, PinState, Recorded, Refusal, ToolFacts,
-    Trust, Verdict,
+    Denial, Facts, GuardKind, Listing, Modification, Operation, PinState, Recorded, Refusal, ToolCategory,
+    ToolFacts, Trust, Verdict,
 };
 use crate::guards::{Asked, Client, Executor, Outcome, Question, SessionRule, SessionRules, build};
 use crate::ids::{ConnectionId, ServerId, SessionId, Timestamp};
@@ -113,6 +113,11 @@ impl Judge {
             counted.map(|(name, count)| (format!("guards_{name}"), count)).collect();
         all.extend(self.executor.bounds());
         all
+    }
+
+    /// What a tool does, by its name alone.
+    pub(super) fn category(&self, server: &ServerId, tool: &str) -> ToolCategory {
+        self.classifier.category(&server.0, tool)
     }
 
     /// What the guards would say of a call of a tool that its server lists, as it was pinned and with nothing found in

@@ -297,6 +297,9 @@ impl Engine {
         if let Some(known) = connection.and_then(|connection| connection.tools.get(&call.tool_name)) {
             called.category = known.category;
             called.tool_hash = Some(Arc::clone(&known.hash));
+        } else {
+            // As the rules across servers see it: by its name.
+            called.category = self.judge.category(&place.server, &call.tool_name);
         }
         self.say(place.clone(), time, called, out);
         self.say_cross_server(place, time, &call.tool_name, &judged, out);

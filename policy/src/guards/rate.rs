@@ -97,11 +97,12 @@ impl Limiter {
     }
 }
 
-/// The limit that is written for one of these names itself, or else the strictest whose glob stands for one.
+/// The strictest limit that is written for one of these names itself, or else whose glob stands for one.
 fn limit_for(limits: &[(NameGlob, Rate)], names: &[&str]) -> Option<Rate> {
-    let exact = limits.iter().find(|(glob, _)| names.contains(&glob.as_str()));
-    let matching = || limits.iter().filter(|(glob, _)| names.iter().any(|name| glob.matches(name)));
-    exact.or_else(|| matching().min_by_key(|(_, limit)| limit.calls_per_minute)).map(|(_, limit)| *limit)
+    let exact = limits.iter().filter(|(glob, _)| names.contains(&glob.as_str()));
+    let matching = limits.iter().filter(|(glob, _)| names.iter().any(|name| glob.matches(name)));
+    let strictness = |(_, limit): &&(NameGlob, Rate)| limit.calls_per_minute;
+    exact.min_by_key(strictness).or_else(|| matching.min_by_key(strictness)).map(|(_, limit)| *limit)
 }
 
 fn exceeded(what: &str, limit: Rate) -> Result<Answer, GuardError> {

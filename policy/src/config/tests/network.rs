@@ -82,7 +82,7 @@ servers:
             ("6:5 error servers[4].url: ", "needs this key"),
             ("6:11 error servers[4].id: ", "taken"),
             ("7:31 error servers[5].url: ", "has none"),
-            ("8:62 error servers[6].tls_fingerprint: ", "2 characters follow"),
+            ("8:62 error servers[6].tls_fingerprint: ", "2 characters, or not"),
         ],
     )]);
 }
