@@ -159,7 +159,7 @@ impl Engine {
                 change.kind,
                 ChangeKind::New | ChangeKind::Seen | ChangeKind::Changed { .. } | ChangeKind::Restored { .. }
             );
-            // One change for each entry that was not refused, in the same order.
+            // One change for each entry that contradicts no other, in the same order.
             let entry = if offered { entries.find(|entry| is_of(entry, &change)) } else { None };
             self.say_change(place, time, change, entry, out);
         }

@@ -16,7 +16,7 @@ mod reach;
 mod relays;
 mod totals;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::discovery::Declared;

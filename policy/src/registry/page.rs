@@ -175,6 +175,9 @@ impl Registry {
         if !has_room {
             self.counters.items_refused += 1;
             turn.outcome.refused += 1;
+            // Neither pinned nor remembered, and none the less offered: it is looked at like any other.
+            let (kind, pin, finding) = (ChangeKind::Seen, PinState::Unpinned, None);
+            turn.outcome.changes.push(Change { connection: connection.id, item, hash, kind, pin, finding });
             return;
         }
         let kind = self.compare(key, &item, &hash, offer, turn);

@@ -29,7 +29,9 @@ fn each_bound_refuses_and_counts() {
     let mut world = limited(|limits| limits.entries = 11);
     let outcome = world.page(A, ItemKind::Tool, (true, true), &many(0..6));
     assert_eq!(outcome.refused, 3);
-    assert!(outcome.changes.iter().all(|change| change.kind == ChangeKind::New));
+    let kinds = outcome.changes.iter().map(|change| (&change.kind, change.pin));
+    let (new, refused) = ((&ChangeKind::New, PinState::Pinned), (&ChangeKind::Seen, PinState::Unpinned));
+    assert!(kinds.eq([new, new, new, refused, refused, refused]), "offered, pinned or not: {outcome:?}");
     assert!(world.registry.kept.all <= 11);
     let outcome = world.page(A, ItemKind::Tool, (true, true), &many(0..6));
     assert!(outcome.changes.iter().all(|change| change.kind == ChangeKind::Seen), "{outcome:?}");
