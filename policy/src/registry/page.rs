@@ -56,6 +56,9 @@ pub struct Change {
     pub finding: Option<Finding>,
 }
 
+/// Of so many items of a page that there was no room for it is said what was found in them.
+const REFUSED_SAID: usize = 1_024;
+
 /// What happened to an item.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChangeKind {
@@ -106,13 +109,15 @@ struct Turn {
     outcome: Outcome,
     /// What is about to be handed to the store: hashes and definitions.
     definitions: Vec<(String, String)>,
+    /// Items without room that are said.
+    refused_said: usize,
 }
 
 impl Registry {
     /// Takes a page of a list. Items are compared at once, since they can be called at once; what was removed is known
     /// with the last page. A first page begins a new list, and one that was not finished is forgotten.
     pub fn page(&mut self, id: ConnectionId, page: &Page<'_>, now: Timestamp) -> Outcome {
-        let mut turn = Turn { now, outcome: Outcome::default(), definitions: Vec::new() };
+        let mut turn = Turn { now, outcome: Outcome::default(), definitions: Vec::new(), refused_said: 0 };
         let Some(mut connection) = self.connections.remove(&id) else {
             self.counters.unknown_pages += 1;
             return turn.outcome;
@@ -175,9 +180,20 @@ impl Registry {
         if !has_room {
             self.counters.items_refused += 1;
             turn.outcome.refused += 1;
-            // Neither pinned nor remembered, and none the less offered: it is looked at like any other.
-            let (kind, pin, finding) = (ChangeKind::Seen, PinState::Unpinned, None);
-            turn.outcome.changes.push(Change { connection: connection.id, item, hash, kind, pin, finding });
+            // Neither pinned nor remembered, and none the less offered: what was found in it is said. Of how many is bounded,
+            // since each listing says it again.
+            if offer.max_severity.is_some() && turn.refused_said < REFUSED_SAID {
+                turn.refused_said += 1;
+                let (kind, pin, finding) = (ChangeKind::Seen, PinState::Unpinned, None);
+                turn.outcome.changes.push(Change {
+                    connection: connection.id,
+                    item,
+                    hash,
+                    kind,
+                    pin,
+                    finding,
+                });
+            }
             return;
         }
         let kind = self.compare(key, &item, &hash, offer, turn);

@@ -31,7 +31,7 @@ fn each_bound_refuses_and_counts() {
     assert_eq!(outcome.refused, 3);
     let kinds = outcome.changes.iter().map(|change| (&change.kind, change.pin));
     let (new, refused) = ((&ChangeKind::New, PinState::Pinned), (&ChangeKind::Seen, PinState::Unpinned));
-    assert!(kinds.eq([new, new, new, refused, refused, refused]), "offered, pinned or not: {outcome:?}");
+    assert!(kinds.eq([new, new, new, refused, refused, refused]), "something was found in each: {outcome:?}");
     assert!(world.registry.kept.all <= 11);
     let outcome = world.page(A, ItemKind::Tool, (true, true), &many(0..6));
     assert!(outcome.changes.iter().all(|change| change.kind == ChangeKind::Seen), "{outcome:?}");
