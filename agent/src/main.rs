@@ -15,6 +15,7 @@ mod control;
 mod decide;
 mod doctor;
 mod events;
+mod files;
 mod host;
 mod inspect;
 mod instance;

@@ -2,6 +2,7 @@
 
 mod control;
 mod counters;
+mod end;
 mod listing;
 mod measure;
 mod outbox;
@@ -16,11 +17,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use aya::maps::{MapData, RingBuf};
 use mcpwarden_abi as abi;
-use mcpwarden_policy::{
-    Engine, Event, EventBody, Input, Timestamp,
-    event::{AgentStarted, AgentStopped},
-    http::LINK,
-};
+use mcpwarden_policy::{Engine, Event, EventBody, Input, Timestamp, event::AgentStarted, http::LINK};
 use tokio::{
     io::{Interest, unix::AsyncFd},
     signal::unix::{Signal, SignalKind, signal},
@@ -63,9 +60,6 @@ const CENSUS_EVERY: Duration = Duration::from_secs(5);
 const CENSUS_SOON: Duration = Duration::from_millis(10);
 /// How long the start waits for the addresses of names.
 const FIRST_NAMES: Duration = Duration::from_secs(3);
-/// How long an ending agent waits for whoever reads its output. It ends within 2 seconds, and after this the writer has
-/// `output::PATIENCE`.
-const LAST_WORDS: Duration = Duration::from_millis(800);
 /// How long an ending agent waits for its sinks.
 const LAST_SENT: Duration = Duration::from_millis(400);
 
@@ -459,45 +453,5 @@ impl Agent {
     /// The outbox alone: all else ends.
     fn into_ends(self) -> (Outbox, Sinks) {
         (self.outbox, self.sinks)
-    }
-
-    /// Detaches, takes in what is left, and says what was done.
-    async fn end(
-        &mut self,
-        mut ring: AsyncFd<RingBuf<MapData>>,
-        reason: &str,
-        interrupt: &mut Signal,
-        terminate: &mut Signal,
-    ) {
-        self.metrics.stage(Stage::Ending);
-        self.programs = self.kernel.program_stats();
-        self.kernel.detach();
-        let until = tokio::time::Instant::now() + LAST_WORDS;
-        while tokio::time::Instant::now() < until {
-            let drained = self.drain(ring.get_mut());
-            let last = tokio::time::timeout_at(until, self.flush(interrupt, terminate)).await;
-            if drained == Drained::All || last != Ok(None) {
-                break;
-            }
-        }
-        // Twice, since what is missing counts only then. Nothing moves any more.
-        for _ in 0..2 {
-            for (id, entry) in self.kernel.connections() {
-                let streams = entry.positions.streams;
-                self.with_capture(|capture, _, now, sink| capture.look(id, &streams, now, sink));
-            }
-            for (id, streams) in self.socket_positions() {
-                self.with_capture(|capture, clock, now, sink| {
-                    capture.look_at_socket(id, streams.as_ref(), clock, now, sink);
-                });
-            }
-        }
-        let counters = self.counters();
-        for loss in self.loss.look(&counters) {
-            self.say(loss.into());
-        }
-        self.end_blocks();
-        self.say(EventBody::AgentStopped(AgentStopped { reason: reason.into(), counters }));
-        let _ = tokio::time::timeout_at(until, self.flush(interrupt, terminate)).await;
     }
 }

@@ -74,7 +74,7 @@ fn text_digest(text: &str) -> [u8; 32] {
 }
 
 /// Lowercase hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
+pub fn hex(bytes: &[u8]) -> String {
     let mut digits = String::with_capacity(2 * bytes.len());
     push_hex(bytes, &mut digits);
     digits

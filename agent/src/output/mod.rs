@@ -154,12 +154,19 @@ impl Writer {
     /// Lets the thread finish, until then at the latest: whoever does not read our output must not keep us from ending.
     pub fn finish(self, until: Instant) {
         drop(self.sender);
-        while !self.thread.is_finished() {
-            if Instant::now() > until {
-                anstream::eprintln!("mcpwarden: nobody reads the output: its last events are lost");
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(10));
+        if !ends(&self.thread, until) {
+            anstream::eprintln!("mcpwarden: nobody reads the output: its last events are lost");
         }
     }
+}
+
+/// Waits for the end of a thread, until then at the latest; whether it came.
+pub fn ends<T>(thread: &std::thread::JoinHandle<T>, until: Instant) -> bool {
+    while !thread.is_finished() {
+        if Instant::now() > until {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    true
 }

@@ -4,7 +4,7 @@ use std::{
     fs::{self, File},
     io::{self, Write as _},
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
-    path::{Path, PathBuf},
+    path::PathBuf,
     time::Duration,
 };
 
@@ -13,6 +13,7 @@ use mcpwarden_policy::config;
 use nix::libc;
 
 use super::queue::{Queue, add};
+use crate::files::{beside, remove, rename};
 
 /// Where the configuration does not say.
 const ROTATE_BYTES: u64 = 100 << 20;
@@ -139,9 +140,7 @@ impl RotatingFile {
     }
 
     fn aside(&self, number: u32) -> PathBuf {
-        let mut name = self.path.as_os_str().to_owned();
-        name.push(format!(".{number}"));
-        name.into()
+        beside(&self.path, &format!(".{number}"))
     }
 
     /// Puts the file aside and begins another.
@@ -159,25 +158,12 @@ impl RotatingFile {
     }
 }
 
-/// What is not there is as good as removed.
-fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-/// What is not there need not be renamed.
-fn rename(from: &Path, to: &Path) -> io::Result<()> {
-    match fs::rename(from, to) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::{
+        os::unix::fs::{PermissionsExt as _, symlink},
+        path::Path,
+    };
 
     use super::super::Line;
     use super::*;

@@ -22,6 +22,7 @@ use mcpwarden_policy::{
     event::Severity,
 };
 
+use crate::output::ends;
 use filter::Filter;
 use queue::Queue;
 pub use queue::SinkCounters;
@@ -123,13 +124,9 @@ impl Sinks {
         self.sinks.iter().for_each(|sink| sink.queue.close());
         let until = Instant::now() + patience;
         for sink in self.sinks {
-            while !sink.thread.is_finished() {
-                if Instant::now() > until {
-                    let left = sink.queue.counters().waiting_bytes;
-                    anstream::eprintln!("mcpwarden: {}: {left} bytes were not sent in time", sink.name);
-                    break;
-                }
-                std::thread::sleep(Duration::from_millis(5));
+            if !ends(&sink.thread, until) {
+                let left = sink.queue.counters().waiting_bytes;
+                anstream::eprintln!("mcpwarden: {}: {left} bytes were not sent in time", sink.name);
             }
         }
     }

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use mcpwarden_policy::{Event, event::Link};
+use mcpwarden_policy::{Event, event::Link, hash::hex};
 use ring::digest::{SHA256, digest};
 
 use crate::output::write_json;
@@ -28,8 +28,7 @@ impl Hash {
 
 impl std::fmt::Display for Hash {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("sha256:")?;
-        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+        write!(formatter, "sha256:{}", hex(&self.0))
     }
 }
 

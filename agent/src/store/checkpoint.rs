@@ -5,7 +5,7 @@
 
 use std::{fs, io::Write as _, os::unix::fs::OpenOptionsExt as _, path::Path};
 
-use mcpwarden_policy::Timestamp;
+use mcpwarden_policy::{Timestamp, hash::hex};
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
@@ -60,8 +60,7 @@ impl Signer {
     /// It cannot be written.
     pub fn publish(&self, directory: &Path, group: Option<u32>) -> std::io::Result<()> {
         let (path, fresh) = (directory.join(PUBLIC_KEY), directory.join("audit.pub.new"));
-        let digits: String = self.public().iter().map(|byte| format!("{byte:02x}")).collect();
-        let text = format!("ed25519:{digits}\n");
+        let text = format!("ed25519:{}\n", hex(self.public()));
         if fs::read_to_string(&path).is_ok_and(|found| found == text) {
             return Ok(());
         }

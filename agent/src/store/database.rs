@@ -12,6 +12,8 @@ use std::{
 use nix::libc;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
+use crate::files::{beside, remove, rename};
+
 /// "mcpw": what `file(1)` and we know our databases by (`PRAGMA application_id`).
 pub(super) const APPLICATION_ID: i32 = 0x6d63_7077;
 /// How long to wait for somebody who closes the database.
@@ -208,13 +210,6 @@ pub fn give(file: &File, group: Option<u32>) -> io::Result<()> {
     group.map_or(Ok(()), |group| fchown(file, None, Some(group)))
 }
 
-/// A file whose name is that of another and something behind it.
-pub fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
-}
-
 /// Moves a damaged database out of the way, with its journal, and says where to. `time` is in seconds, any will do.
 ///
 /// # Errors
@@ -227,14 +222,9 @@ pub fn set_aside(path: &Path, time: u64) -> io::Result<PathBuf> {
     let aside = (0..).map(name).find(|aside| !aside.exists()).unwrap_or_else(|| name(0));
     fs::rename(path, &aside)?;
     // What was committed last is in the journal; what only helps to read it is of no use.
-    match fs::rename(beside(path, "-wal"), beside(&aside, "-wal")) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    match fs::remove_file(beside(path, "-shm")) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(aside),
-    }
+    rename(&beside(path, "-wal"), &beside(&aside, "-wal"))?;
+    remove(&beside(path, "-shm"))?;
+    Ok(aside)
 }
 
 #[cfg(test)]

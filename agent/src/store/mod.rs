@@ -25,7 +25,7 @@ use std::{
     ops::Range,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use bytes::Bytes;
@@ -39,6 +39,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use chain::{Hash, Head};
 use checkpoint::Signer;
 use database::{DatabaseError, Schema};
+
+use crate::output::ends;
 
 /// Name of the database of events.
 pub const EVENTS: &str = "mcpwarden.db";
@@ -198,14 +200,10 @@ impl Store {
     /// Has all that was sent written, and the database closed, until then at the latest.
     pub fn finish(self, until: Instant) {
         drop(self.sender);
-        while !self.thread.is_finished() {
-            if Instant::now() > until {
-                anstream::eprintln!(
-                    "mcpwarden: the database was not closed in time: its last events may be lost"
-                );
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(5));
+        if !ends(&self.thread, until) {
+            anstream::eprintln!(
+                "mcpwarden: the database was not closed in time: its last events may be lost"
+            );
         }
     }
 }

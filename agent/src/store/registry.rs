@@ -23,7 +23,8 @@ use mcpwarden_policy::{
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 use serde::{Deserialize, Serialize};
 
-use super::database::{DatabaseError, Schema, beside, give, set_aside};
+use super::database::{DatabaseError, Schema, give, set_aside};
+use crate::files::beside;
 
 /// Name of the database of pins, and of their last export.
 pub const PINS: &str = "registry.db";

@@ -1,5 +1,6 @@
 //! The store as the agent uses it, on files of a test's own.
 
+use std::time::Duration;
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use mcpwarden_policy::{

@@ -1,0 +1,56 @@
+//! The end of an agent: nothing that was captured is left unsaid, within bounds of time.
+
+use std::time::Duration;
+
+use aya::maps::{MapData, RingBuf};
+use mcpwarden_policy::{EventBody, event::AgentStopped};
+use tokio::{io::unix::AsyncFd, signal::unix::Signal};
+
+use super::{Agent, Drained};
+use crate::metrics::Stage;
+
+/// How long an ending agent waits for whoever reads its output. It ends within 2 seconds, and after this the writer has
+/// `output::PATIENCE`.
+const LAST_WORDS: Duration = Duration::from_millis(800);
+
+impl Agent {
+    /// Detaches, takes in what is left, and says what was done.
+    pub(super) async fn end(
+        &mut self,
+        mut ring: AsyncFd<RingBuf<MapData>>,
+        reason: &str,
+        interrupt: &mut Signal,
+        terminate: &mut Signal,
+    ) {
+        self.metrics.stage(Stage::Ending);
+        self.programs = self.kernel.program_stats();
+        self.kernel.detach();
+        let until = tokio::time::Instant::now() + LAST_WORDS;
+        while tokio::time::Instant::now() < until {
+            let drained = self.drain(ring.get_mut());
+            let last = tokio::time::timeout_at(until, self.flush(interrupt, terminate)).await;
+            if drained == Drained::All || last != Ok(None) {
+                break;
+            }
+        }
+        // Twice, since what is missing counts only then. Nothing moves any more.
+        for _ in 0..2 {
+            for (id, entry) in self.kernel.connections() {
+                let streams = entry.positions.streams;
+                self.with_capture(|capture, _, now, sink| capture.look(id, &streams, now, sink));
+            }
+            for (id, streams) in self.socket_positions() {
+                self.with_capture(|capture, clock, now, sink| {
+                    capture.look_at_socket(id, streams.as_ref(), clock, now, sink);
+                });
+            }
+        }
+        let counters = self.counters();
+        for loss in self.loss.look(&counters) {
+            self.say(loss.into());
+        }
+        self.end_blocks();
+        self.say(EventBody::AgentStopped(AgentStopped { reason: reason.into(), counters }));
+        let _ = tokio::time::timeout_at(until, self.flush(interrupt, terminate)).await;
+    }
+}
