@@ -27,14 +27,14 @@ use crate::ids::{ServerId, SessionId, Timestamp};
 pub enum Operation<'a> {
     /// A request, of the client's or of the server's (`sampling/createMessage`).
     Request { method: &'a str, params: Option<&'a RawValue> },
-    /// An answer to one.
-    Response { method: &'a str, result: Option<&'a RawValue> },
+    /// An answer to one: its result, or its error.
+    Response { method: &'a str, result: Option<&'a RawValue>, error: Option<&'a RawValue> },
     /// The tools that a server lists: one whole list, however many pages it came in.
     ToolsList { tools: &'a [ToolFacts] },
     /// A tool is called.
     ToolInvoke { tool_name: &'a str, arguments: Option<&'a RawValue> },
-    /// A call is answered.
-    ToolResult { tool_name: &'a str, result: Option<&'a RawValue> },
+    /// A call is answered, by a result or an error.
+    ToolResult { tool_name: &'a str, result: Option<&'a RawValue>, error: Option<&'a RawValue> },
     /// A prompt is asked for.
     PromptRequest { name: &'a str, arguments: Option<&'a RawValue> },
     /// A resource is asked for.

@@ -42,9 +42,9 @@ impl Engine {
     ) {
         let Answered { asked, id, time: asked_at } = to;
         let (time, method) = (seen.time, asked.method());
-        let result = match &message.kind {
-            Kind::Response { result, .. } => Some(*result),
-            _ => None,
+        let (result, error) = match &message.kind {
+            Kind::Response { result, .. } => (Some(*result), None),
+            _ => (None, members(message.raw, ["error"])[0]),
         };
         let whole_list = match (result, page_of(asked)) {
             (Some(result), Some(list)) => self.listed(&place, time, list, result, out),
@@ -54,10 +54,10 @@ impl Engine {
             }
             _ => false,
         };
-        let response = Operation::Response { method, result };
+        let response = Operation::Response { method, result, error };
         let mut judged = match asked {
             Asked::Call { tool_name } => {
-                let operations = [Operation::ToolResult { tool_name, result }, response];
+                let operations = [Operation::ToolResult { tool_name, result, error }, response];
                 self.judge(&place, &operations, Some(tool_name), time)
             }
             _ if whole_list => self.judge_list(&place, response, time),
@@ -111,13 +111,10 @@ impl Engine {
         }
     }
 
-    /// Inspects what no guard does: errors, instructions, lists of what is not compared with what was known.
+    /// Inspects what no guard does: instructions, lists of what is not compared with what was known.
     fn inspect_answer(&mut self, message: &Message<'_>, asked: &Asked) -> Option<Inspection> {
         let detector = self.config.inspection.as_ref().map(|inspection| inspection.detector.clone())?;
         match (&message.kind, asked) {
-            (Kind::Error { message, .. }, _) => {
-                Some(detector.text(detect::Subject::Error, "/error/message", message))
-            }
             (Kind::Response { result, .. }, Asked::Initialize(_)) => {
                 let [instructions] = members(result.get(), ["instructions"]);
                 Some(detector.text(detect::Subject::Instructions, "/instructions", &string(instructions)))

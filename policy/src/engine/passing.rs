@@ -11,7 +11,7 @@ use super::relay::{self, Fingerprint, Held, HeldId, Hop, Link, LinkId};
 use super::traffic::Seen;
 use super::{Due, Engine};
 use crate::ids::{ConnectionId, Direction, Timestamp};
-use crate::protocol::{self, IdKey, Kind, Message, Method};
+use crate::protocol::{self, IdKey, Message};
 
 /// Within which a server that a relay starts is asked something.
 const FIRST_WORDS: Duration = Duration::from_secs(1);
@@ -161,14 +161,7 @@ impl Engine {
             now: held.time,
         };
         for message in &parsed.messages {
-            match &message.kind {
-                Kind::Request { id, method: Method::ToolsCall, params } => {
-                    let call = self.call(target, *params);
-                    self.say_call(target, &over, seen, (message, *id, &call), out);
-                }
-                Kind::Request { .. } => self.say_request(target, seen, message, out),
-                _ => self.say_message(target, seen, message, out),
-            }
+            self.say_asked(target, &over, seen, message, out);
         }
     }
 

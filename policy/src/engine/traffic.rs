@@ -87,8 +87,7 @@ impl Engine {
                 }
                 let fingerprint = self.fingerprint(seen, method, *params);
                 if !self.passed_on(seen, message, fingerprint, None, out) {
-                    self.say_repeated(seen.connection, seen.time, message, out);
-                    self.say_message(seen.connection, seen, message, out);
+                    self.say_asked(seen.connection, &[seen.connection], seen, message, out);
                 }
             }
             Kind::Response { id, .. } | Kind::Error { id, .. } => self.answer(seen, message, id.key(), out),
@@ -246,8 +245,31 @@ impl Engine {
         }
     }
 
+    /// Says a request or a notification as `target`'s. A call that has no id is a notification by the letter, but there are
+    /// servers that run it: it is judged as any other, and no answer is waited for.
+    pub(super) fn say_asked(
+        &mut self,
+        target: ConnectionId,
+        over: &[ConnectionId],
+        seen: Seen,
+        message: &Message<'_>,
+        out: &mut Vec<Output>,
+    ) {
+        let (id, params) = match &message.kind {
+            Kind::Request { id, method: Method::ToolsCall, params } => (*id, *params),
+            Kind::Notification { method: Method::ToolsCall, params } => (Id("null"), *params),
+            Kind::Request { .. } => return self.say_request(target, seen, message, out),
+            _ => {
+                self.say_repeated(target, seen.time, message, out);
+                return self.say_message(target, seen, message, out);
+            }
+        };
+        let call = self.call(target, params);
+        self.say_call(target, over, seen, (message, id, &call), out);
+    }
+
     /// Says a request that is no call as `target`'s.
-    pub(super) fn say_request(
+    fn say_request(
         &mut self,
         target: ConnectionId,
         seen: Seen,

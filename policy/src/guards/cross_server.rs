@@ -18,7 +18,7 @@ use crate::config::CrossServer as CrossServerConfig;
 use crate::event::Severity;
 use crate::guard::{Answer, Facts, Guard, GuardError, GuardKind, Operation, ToolCategory, Verdict};
 use crate::ids::{SessionId, Timestamp};
-use session::{Call, Session};
+use session::{Call, Session, Spans};
 
 /// Most sessions that are remembered at once.
 const MAX_SESSIONS: usize = 4_096;
@@ -61,10 +61,11 @@ impl CrossServer {
         }
     }
 
-    /// For how long a record can matter to any rule.
-    fn window(&self) -> Duration {
-        let CrossServerConfig { read_then_send, burst, cross_server_flow, .. } = &self.config;
-        read_then_send.window.max(burst.window).max(cross_server_flow.window).0
+    fn spans(&self) -> Spans {
+        let CrossServerConfig { read_then_send, burst, cross_server_flow, turn_gap, session_idle, .. } =
+            &self.config;
+        let window = read_then_send.window.max(burst.window).max(cross_server_flow.window).0;
+        Spans { gap: turn_gap.0, window, idle: session_idle.0 }
     }
 
     fn name(&mut self, name: &str) -> Arc<str> {
@@ -145,7 +146,7 @@ impl CrossServer {
             return Some(Broken { rule: "burst", severity: Severity::High, reason, related, turn: None });
         }
         if flow.enabled && matches!(category, ToolCategory::Write | ToolCategory::Send) {
-            let gap_turn = session.turn_at(now, self.config.turn_gap.0, self.window());
+            let gap_turn = session.turn_at(now, self.spans());
             let related = session.reads_elsewhere(server, |call| {
                 if flow.same_turn_only {
                     call.is_in_turn(facts.turn, gap_turn)
@@ -233,9 +234,9 @@ impl Guard for CrossServer {
                     turn: facts.turn.map(|turn| self.name(turn)),
                     gap_turn: 0,
                 };
-                let (gap, window) = (self.config.turn_gap.0, self.window());
+                let spans = self.spans();
                 let session = self.session(facts.session, now);
-                let dropped = session.is_some_and(|session| session.note_call(call, gap, window));
+                let dropped = session.is_some_and(|session| session.note_call(call, spans));
                 self.records_dropped += u64::from(dropped);
             }
             Operation::ToolResult { .. } => {

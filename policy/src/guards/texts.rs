@@ -42,6 +42,18 @@ fn brings(method: &str) -> bool {
     matches!(method, "prompts/get" | "resources/read" | "tasks/result")
 }
 
+/// What an answer brings before the model, and whether that is an error, which reaches it whatever was asked for.
+fn brought<'a>(operation: &Operation<'a>) -> Option<(&'a RawValue, bool)> {
+    let (result, error) = match *operation {
+        Operation::ToolResult { result, error, .. } => (result, error),
+        // It was put to the guard as a tool's result.
+        Operation::Response { method: "tools/call", .. } => return None,
+        Operation::Response { method, result, error } => (result.filter(|_| brings(method)), error),
+        _ => return None,
+    };
+    result.map(|result| (result, false)).or(error.map(|error| (error, true)))
+}
+
 /// `result_injection`
 #[derive(Debug)]
 pub(super) struct ResultInjection {
@@ -58,11 +70,7 @@ impl Guard for ResultInjection {
     }
 
     fn work(&self, operation: &Operation<'_>) -> usize {
-        match *operation {
-            Operation::ToolResult { result, .. } => bytes(result),
-            Operation::Response { method, result } if brings(method) => bytes(result),
-            _ => 0,
-        }
+        bytes(brought(operation).map(|(json, _)| json))
     }
 
     fn check(
@@ -71,15 +79,16 @@ impl Guard for ResultInjection {
         facts: &Facts<'_>,
         _: Timestamp,
     ) -> Result<Answer, GuardError> {
-        let result = match *operation {
-            Operation::ToolResult { result: Some(result), .. } => result,
-            Operation::Response { method, result: Some(result) } if brings(method) => result,
-            _ => return allow(),
-        };
-        let inspection = self.detector.result(result.get(), facts.tool_names);
+        let Some((json, is_error)) = brought(operation) else { return allow() };
+        let mut inspection = self.detector.result(json.get(), facts.tool_names);
         self.bounds += inspection.bounds.total();
         if inspection.detections.is_empty() {
             return allow();
+        }
+        if is_error {
+            for detection in &mut inspection.detections {
+                detection.field.insert_str(0, "/error");
+            }
         }
         let what = match *operation {
             Operation::ToolResult { tool_name, .. } => format!("the result of tool '{}'", short(tool_name)),

@@ -12,6 +12,20 @@ use crate::ids::Timestamp;
 /// Most calls that are remembered of a session.
 pub(super) const MAX_RECORDS: usize = 10_000;
 
+/// Most reads of turns that have a name which are remembered of a session beyond every window.
+pub(super) const MAX_OLD_READS: usize = 256;
+
+/// For how long things matter.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spans {
+    /// Between the calls of one turn, where turns have no names.
+    pub(super) gap: Duration,
+    /// From a call to the last that a rule may hold it against.
+    pub(super) window: Duration,
+    /// After which a session is forgotten, and what a turn that has a name has read.
+    pub(super) idle: Duration,
+}
+
 /// One call.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
@@ -63,6 +77,8 @@ pub(super) struct Session {
     active: bool,
     /// By time, as they came.
     calls: VecDeque<Call>,
+    /// Older than those: the last read of each server in each turn that has a name.
+    old_reads: VecDeque<Call>,
     /// The turn by pauses.
     turn: u64,
     /// Calls without a result.
@@ -73,7 +89,15 @@ pub(super) struct Session {
 
 impl Session {
     pub(super) fn new(now: Timestamp) -> Self {
-        Self { first: None, active: false, calls: VecDeque::new(), turn: 0, open: 0, last: now }
+        Self {
+            first: None,
+            active: false,
+            calls: VecDeque::new(),
+            old_reads: VecDeque::new(),
+            turn: 0,
+            open: 0,
+            last: now,
+        }
     }
 
     pub(super) fn last_seen(&self) -> Timestamp {
@@ -95,15 +119,15 @@ impl Session {
 
     /// The number of the turn that a call belongs to that comes now. A call that waits for its result keeps the turn
     /// open, but not for longer than records are kept, since its result may never be seen.
-    pub(super) fn turn_at(&self, now: Timestamp, gap: Duration, window: Duration) -> u64 {
+    pub(super) fn turn_at(&self, now: Timestamp, Spans { gap, window, .. }: Spans) -> u64 {
         let pause = if self.open > 0 { gap.max(window) } else { gap };
         if now <= self.last.after(pause) { self.turn } else { self.turn + 1 }
     }
 
     /// Remembers a call, and says whether another had to be forgotten for it.
-    pub(super) fn note_call(&mut self, mut call: Call, gap: Duration, window: Duration) -> bool {
+    pub(super) fn note_call(&mut self, mut call: Call, spans: Spans) -> bool {
         let now = call.time;
-        let turn = self.turn_at(now, gap, window);
+        let turn = self.turn_at(now, spans);
         if turn != self.turn {
             self.turn = turn;
             self.open = 0;
@@ -119,14 +143,33 @@ impl Session {
             }
             self.calls.clear();
         }
-        while self.calls.front().is_some_and(|oldest| !oldest.is_within(window, now)) {
-            self.calls.pop_front();
+        let mut dropped = false;
+        while self.calls.front().is_some_and(|oldest| !oldest.is_within(spans.window, now)) {
+            if let Some(oldest) = self.calls.pop_front() {
+                dropped |= self.keep_read(oldest, spans.idle, now);
+            }
         }
-        let full = self.calls.len() >= MAX_RECORDS;
-        if full {
+        if self.calls.len() >= MAX_RECORDS {
             self.calls.pop_front();
+            dropped = true;
         }
         self.calls.push_back(call);
+        dropped
+    }
+
+    /// Keeps a call that is too old for any window, if a turn that has a name read something with it: such a turn may last
+    /// longer. Whether another had to be forgotten for it.
+    fn keep_read(&mut self, call: Call, idle: Duration, now: Timestamp) -> bool {
+        if call.turn.is_none() || call.category != ToolCategory::Read || call.stopped {
+            return false;
+        }
+        let same = |old: &Call| old.turn == call.turn && old.server == call.server;
+        self.old_reads.retain(|old| old.is_within(idle, now) && !same(old));
+        let full = self.old_reads.len() >= MAX_OLD_READS;
+        if full {
+            self.old_reads.pop_front();
+        }
+        self.old_reads.push_back(call);
         full
     }
 
@@ -137,7 +180,8 @@ impl Session {
 
     /// Reads of other servers that ran, newest first.
     pub(super) fn reads_elsewhere(&self, server: &str, counts: impl Fn(&Call) -> bool) -> Vec<&Call> {
-        let reads = self.calls.iter().rev().filter(|call| call.category == ToolCategory::Read);
+        let calls = self.calls.iter().rev().chain(self.old_reads.iter().rev());
+        let reads = calls.filter(|call| call.category == ToolCategory::Read);
         reads
             .filter(|call| *call.server != *server && !call.stopped && counts(call))
             .take(super::MAX_RELATED)

@@ -1,5 +1,5 @@
 use super::super::tests::{SECOND, World, at};
-use super::session::MAX_RECORDS;
+use super::session::{MAX_OLD_READS, MAX_RECORDS};
 use super::*;
 use crate::guard::{Decision, Denial};
 
@@ -48,7 +48,7 @@ fn play(guard: &mut CrossServer, steps: &[Step], enforced: bool) {
                 guard.settled(&operation, &world.facts(), &Verdict::default(), at(second));
             }
             R(second, server) => {
-                let operation = Operation::ToolResult { tool_name: "x", result: None };
+                let operation = Operation::ToolResult { tool_name: "x", result: None, error: None };
                 let world = World::server(server);
                 guard.settled(&operation, &world.facts(), &Verdict::default(), at(second));
             }
@@ -186,6 +186,24 @@ fn cross_server_flow_by_the_turn_that_is_named() {
                 ],
             ),
             (
+                "beyond every window, with a call in between",
+                &[
+                    L(0.0, "b"),
+                    C(0.0, "a", "read_x", one, "allow"),
+                    C(60.0, "b", "weather", one, "allow"),
+                    C(120.0, "b", "write_x", one, "cross_server_flow"),
+                ],
+            ),
+            (
+                "beyond every window, in another turn",
+                &[
+                    L(0.0, "b"),
+                    C(0.0, "a", "read_x", one, "allow"),
+                    C(60.0, "b", "weather", two, "allow"),
+                    C(120.0, "b", "write_x", two, "allow"),
+                ],
+            ),
+            (
                 "a send is a flow too",
                 &[C(0.0, "a", "read_x", one, "allow"), C(1.0, "b", "send_x", one, "cross_server_flow")],
             ),
@@ -301,6 +319,23 @@ fn nothing_is_judged_before_the_second_server() {
     let mut off = self::guard(|config| config.enabled = false);
     play(&mut off, &[C(0.0, "a", "read_x", None, "allow"), C(0.0, "b", "send_x", None, "allow")], true);
     assert!(off.sessions.is_empty());
+}
+
+/// What a turn with a name has read is remembered longer than anything else, of so many turns at most, the rest counted.
+#[test]
+fn old_reads_are_bounded() {
+    let mut guard = guard(|_| {});
+    play(&mut guard, &[L(0.0, "b")], true);
+    for turn in 0..MAX_OLD_READS + 10 {
+        let world = World { turn: Some(format!("req-{turn}")), ..World::server("a") };
+        assert_eq!(ask(&mut guard, &world, "read_x", at(40.0 * turn as f64 / 10.0), true), None);
+    }
+    assert_eq!(guard.records_dropped, 2);
+    // A session that is silent for long is forgotten as a whole; in one that goes on, what is as old as that.
+    let idle = guard.config.session_idle.0.as_secs_f64();
+    let last = 40.0 * (MAX_OLD_READS + 9) as f64 / 10.0;
+    play(&mut guard, &[C(last + idle, "a", "read_x", Some("req-x"), "allow")], true);
+    assert_eq!(guard.records_dropped, 2);
 }
 
 #[test]

@@ -26,15 +26,17 @@ impl Changed {
             Operation::Request { method, params } => {
                 Operation::Request { method, params: self.params.as_deref().or(params) }
             }
-            Operation::Response { method, result } => Operation::Response { method, result: body.or(result) },
+            Operation::Response { method, result, error } => {
+                Operation::Response { method, result: body.or(result), error }
+            }
             Operation::ToolsList { tools } => {
                 Operation::ToolsList { tools: self.tools.as_deref().unwrap_or(tools) }
             }
             Operation::ToolInvoke { tool_name, arguments } => {
                 Operation::ToolInvoke { tool_name, arguments: body.or(arguments) }
             }
-            Operation::ToolResult { tool_name, result } => {
-                Operation::ToolResult { tool_name, result: body.or(result) }
+            Operation::ToolResult { tool_name, result, error } => {
+                Operation::ToolResult { tool_name, result: body.or(result), error }
             }
             Operation::PromptRequest { name, arguments } => {
                 Operation::PromptRequest { name, arguments: body.or(arguments) }

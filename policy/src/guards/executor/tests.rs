@@ -166,15 +166,15 @@ fn request_runs_before_the_specific_phase_and_response_after_it() {
         ),
         (
             vec![
-                Operation::Response { method: "tools/call", result: None },
-                Operation::ToolResult { tool_name: "x", result: None },
+                Operation::Response { method: "tools/call", result: None, error: None },
+                Operation::ToolResult { tool_name: "x", result: None, error: None },
             ],
             vec!["tool_result", "response"],
         ),
         (
             vec![
                 Operation::ToolsList { tools: &[] },
-                Operation::Response { method: "tools/list", result: None },
+                Operation::Response { method: "tools/list", result: None, error: None },
             ],
             vec!["tools_list", "response"],
         ),
@@ -311,8 +311,8 @@ fn a_modification_is_seen_by_the_guards_after_it() {
     let params = raw(json!({"name": "x", "arguments": {"a": 1}}));
     let request = Operation::Request { method: "tools/call", params: Some(&params) };
     let call = Operation::ToolInvoke { tool_name: "x", arguments: Some(&arguments) };
-    let result = Operation::ToolResult { tool_name: "x", result: Some(&arguments) };
-    let response = Operation::Response { method: "tools/call", result: Some(&arguments) };
+    let result = Operation::ToolResult { tool_name: "x", result: Some(&arguments), error: None };
+    let response = Operation::Response { method: "tools/call", result: Some(&arguments), error: None };
     let list = Operation::ToolsList { tools: &tools };
     let keep = Decision::Modify(Modification::ReplaceTools(vec!["a".into(), "c".into(), "z".into()]));
     let warning =

@@ -21,13 +21,40 @@ fn a_result_with_detections_is_said_or_denied() {
         let mut guard =
             ResultInjection { detector: Arc::clone(&DETECTOR), threshold: Severity::High, action, bounds: 0 };
         let world = World { trust, ..World::default() };
-        let operation = Operation::ToolResult { tool_name: "get", result: result.map(|result| &**result) };
+        let operation =
+            Operation::ToolResult { tool_name: "get", result: result.map(|result| &**result), error: None };
         let answer = guard.check(&operation, &world.facts(), at(0.0));
         assert_eq!(word(&answer), expected, "{action:?} {trust:?}");
         assert_eq!(guard.work(&operation), result.map_or(0, |result| result.get().len()));
         if let Ok(Answer::Now(Decision::Modify(Modification::AddWarning { message, detections }))) = answer {
             assert!(message.starts_with("the result of tool 'get' of server 'files' has detections: "));
             assert!(detections.iter().all(|detection| detection.severity >= Severity::High));
+        }
+    }
+}
+
+/// An error reaches the model as a result does, whatever was asked for; and is judged once.
+#[test]
+fn an_error_is_judged_as_a_result_is() {
+    let bad = raw(json!({"code": 1, "message": INJECTED}));
+    let data = raw(json!({"code": 1, "message": "no", "data": {"hint": INJECTED}}));
+    let good = raw(json!({"code": -32602, "message": "Unknown tool: x"}));
+    let call = |error| Operation::ToolResult { tool_name: "get", result: None, error: Some(error) };
+    let other = |method, error| Operation::Response { method, result: None, error: Some(error) };
+    for (operation, expected, field) in [
+        (call(&bad), "warn", "/error/message"),
+        (call(&data), "warn", "/error/data/hint"),
+        (call(&good), "allow", ""),
+        (other("tools/call", &bad), "allow", ""),
+        (other("tools/list", &bad), "warn", "/error/message"),
+        (other("tools/list", &good), "allow", ""),
+    ] {
+        let (detector, action) = (Arc::clone(&DETECTOR), TextAction::Alert);
+        let mut guard = ResultInjection { detector, threshold: Severity::High, action, bounds: 0 };
+        let answer = guard.check(&operation, &World::default().facts(), at(0.0));
+        assert_eq!(word(&answer), expected, "{operation:?}");
+        if let Ok(Answer::Now(Decision::Modify(Modification::AddWarning { detections, .. }))) = answer {
+            assert!(detections.iter().all(|detection| detection.field == field), "{detections:?}");
         }
     }
 }
@@ -61,7 +88,7 @@ fn bounds_that_an_inspection_reaches_are_counted() {
     let texts: Vec<_> =
         (0..2_000).map(|at| json!({"type": "text", "text": format!("{at} {INJECTED}")})).collect();
     let result = raw(json!({"content": texts}));
-    let operation = Operation::ToolResult { tool_name: "get", result: Some(&result) };
+    let operation = Operation::ToolResult { tool_name: "get", result: Some(&result), error: None };
     let (detector, action) = (Arc::clone(&DETECTOR), TextAction::default());
     let mut guard = ResultInjection { detector, threshold: Severity::High, action, bounds: 0 };
     guard.check(&operation, &World::default().facts(), at(0.0)).unwrap();
