@@ -80,7 +80,11 @@ pub enum Command {
     ///
     /// One JSON object a line: {"t": seconds, "session": "s1", "server": "a", "dir": "c2s" or "s2c", "frame": "…"}, or
     /// {"t": …, "server": "a", "event": "exec", "argv": […]}, which may say "uid", "executable" and "cgroup" of the client,
-    /// by which it gets its entry of `sessions` in the configuration. The same input gives the same output, byte for byte.
+    /// by which it gets its entry of `sessions` in the configuration. A frame may say its "turn", the model's request that it
+    /// belongs to. What somebody decides by hand is {"t": …, "server": "a", "event": "approve" or "deny", "tool": "t",
+    /// "by": "who"}, with "hash", "uid" or "program" where only one of several is meant.
+    ///
+    /// The same input gives the same output, byte for byte.
     ///
     /// After the last line time goes on until nothing is waited for: an approval that nobody gave in the recording expires,
     /// and is printed with the time at which it does.

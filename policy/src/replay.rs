@@ -4,7 +4,8 @@
 //! `{"t": seconds, "session": "s1", "server": "a", "event": "exec", "argv": […]}`, which may say `uid`, `executable` and
 //! `cgroup` of the client, or, for a decision made by hand,
 //! `{"t": seconds, "server": "a", "event": "approve" | "deny", "tool": "t", "by": "who"}`, with `"hash"` where only that
-//! definition is meant. The same lines give the same events: nothing is read but them.
+//! definition is meant, and `"uid"` or `"program"` where several have a server of this name. A frame may say its `"turn"`.
+//! The same lines give the same events: nothing is read but them.
 
 use std::collections::HashMap;
 
@@ -22,13 +23,19 @@ pub enum ReplayError {
     #[error(transparent)]
     Form(#[from] serde_json::Error),
     /// `t` is out of range.
-    #[error("`t` must be seconds, not negative: {0}")]
+    #[error("`t` must be seconds, from 0 to less than 10000000000: {0}")]
     Time(f64),
-    /// It has neither a frame nor an event, or both.
-    #[error("either `dir` and `frame`, or `event` is needed")]
+    /// It has neither a frame nor an event, or both, or what belongs to another kind of line.
+    #[error(
+        "a line is either `dir` and `frame`, beside which `turn` may stand, or `event`: exec may say `argv`, `uid`, \
+         `executable` and `cgroup`"
+    )]
     Kind,
     /// A decision lacks a part, or has something beside it.
-    #[error("`event` approve and deny need `tool` and `by`, and nothing that was sent")]
+    #[error(
+        "`event` approve and deny need `tool` and `by`, beside which `hash`, `uid` and `program` may stand; they hold for \
+         every session"
+    )]
     Decision,
     /// A decision that cannot be taken.
     #[error(transparent)]
@@ -55,9 +62,10 @@ struct Line {
     event: Option<Event>,
     #[serde(default)]
     argv: Vec<String>,
-    /// The client's.
+    /// The client's and the server's; of a decision: whose server.
     #[serde(default)]
     uid: Option<u32>,
+    /// The client's.
     #[serde(default)]
     executable: Option<String>,
     #[serde(default)]
@@ -69,6 +77,26 @@ struct Line {
     by: Option<String>,
     #[serde(default)]
     hash: Option<String>,
+    /// Which program, of several with the server's name.
+    #[serde(default)]
+    program: Option<String>,
+}
+
+impl Line {
+    /// Whether a program's start is described.
+    fn is_of_exec(&self) -> bool {
+        !self.argv.is_empty() || self.executable.is_some() || self.cgroup.is_some()
+    }
+
+    /// Whether something was sent.
+    fn is_of_frame(&self) -> bool {
+        self.dir.is_some() || self.frame.is_some() || self.turn.is_some()
+    }
+
+    /// Whether somebody decided.
+    fn is_of_decision(&self) -> bool {
+        self.tool.is_some() || self.by.is_some() || self.hash.is_some() || self.program.is_some()
+    }
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -114,21 +142,22 @@ impl Replay {
         if let Some(event @ (Event::Approve | Event::Deny)) = line.event {
             return self.decide(&line, matches!(event, Event::Approve), out);
         }
+        let is_exec = line.event.is_some();
+        let mixed = if is_exec { line.is_of_frame() } else { line.is_of_exec() || line.uid.is_some() };
+        if mixed || line.is_of_decision() || !is_exec && (line.dir.is_none() || line.frame.is_none()) {
+            return Err(ReplayError::Kind);
+        }
         let session = line.session.unwrap_or_else(|| "replay".to_owned());
         let next = ConnectionId(self.connections.len() as u64 + 1);
         let key = (session, line.server);
         let known = self.connections.get(&key).copied();
         let connection = known.unwrap_or(next);
-        match (line.event, line.dir, &line.frame) {
-            (Some(Event::Exec), None, None) => {
-                let known = line.uid.is_some() || line.executable.is_some() || line.cgroup.is_some();
-                let Line { uid, executable, cgroup, argv, .. } = line;
-                let client = known.then(|| Process { uid, executable, cgroup, ..Process::default() });
-                let process = Process { pid: connection.0 as u32, argv, ..Process::default() };
-                self.hand_in(Input::Exec(Exec { connection, time, adopted: false, process, client }), out);
-            }
-            (None, Some(_), Some(_)) => {}
-            _ => return Err(ReplayError::Kind),
+        if is_exec {
+            let known = line.uid.is_some() || line.executable.is_some() || line.cgroup.is_some();
+            let Line { uid, executable, cgroup, argv, .. } = line;
+            let client = known.then(|| Process { uid, executable, cgroup, ..Process::default() });
+            let process = Process { pid: connection.0 as u32, uid, argv, ..Process::default() };
+            self.hand_in(Input::Exec(Exec { connection, time, adopted: false, process, client }), out);
         }
         if known.is_none() {
             let (session, server) = (SessionId(key.0.as_str().into()), ServerId(key.1.as_str().into()));
@@ -159,16 +188,25 @@ impl Replay {
     }
 
     fn decide(&mut self, line: &Line, grant: bool, out: &mut Vec<Output>) -> Result<(), ReplayError> {
-        let (Some(tool), Some(by), None, None) = (&line.tool, &line.by, line.dir, &line.frame) else {
+        let (Some(tool), Some(by), None) = (&line.tool, &line.by, &line.session) else {
             return Err(ReplayError::Decision);
         };
-        let (server, hash) = (ServerId(line.server.as_str().into()), line.hash.as_deref());
-        let approve = Approve { server: &server, uid: None, program: None, tool, hash, by, grant };
+        if line.is_of_frame() || line.is_of_exec() {
+            return Err(ReplayError::Decision);
+        }
+        let server = ServerId(line.server.as_str().into());
+        let (uid, program, hash) = (line.uid, line.program.as_deref(), line.hash.as_deref());
+        let approve = Approve { server: &server, uid, program, tool, hash, by, grant };
         self.hand_in(Input::Approve(approve), out);
         match out.pop_if(|output| matches!(output, Output::Failed(_))) {
             Some(Output::Failed(error)) => Err(error.into()),
             _ => Ok(()),
         }
+    }
+
+    /// How many frames were no JSON-RPC.
+    pub fn invalid_frames(&self) -> u64 {
+        self.engine.counters().invalid_frames
     }
 
     fn hand_in(&mut self, input: Input<'_>, out: &mut Vec<Output>) {
