@@ -76,6 +76,11 @@ const SIDE_EFFECT_WORDS: [(&str, &[&str]); 5] = [
     ("system.exec", &["execute", "exec", "run", "shell", "command"]),
 ];
 
+/// The side effects that tools are told to have, where no override says others.
+pub fn side_effect_tags() -> impl Iterator<Item = &'static str> {
+    SIDE_EFFECT_WORDS.into_iter().map(|(tag, _)| tag)
+}
+
 /// Longest word that is looked up. Bytes.
 const MAX_WORD: usize = 24;
 

@@ -9,7 +9,8 @@
 //! | `tree` | text into a tree with places, bounded |
 //! | `alias` | other names of keys |
 //! | `check` | the tree against the schema |
-//! | `rules` | what no schema says, and warnings |
+//! | `rules` | what no schema says: keys that need or exclude each other |
+//! | `warnings` | what does not do what it seems to |
 //! | `effective` | what holds where a file says nothing |
 //! | `values` | sizes, durations, addresses, globs … |
 //! | `sections`, `judgement`, `guards`, `network`, `host` | the keys |
@@ -26,6 +27,7 @@ mod rules;
 mod sections;
 mod tree;
 mod values;
+mod warnings;
 
 #[cfg(test)]
 mod reference;
@@ -43,10 +45,11 @@ pub use host::*;
 pub use judgement::*;
 pub use network::*;
 pub use problem::{Level, MAX_PROBLEMS, Place, Problem};
-pub use rules::{Finding, Step, check_ring, unenforceable};
+pub use rules::{Finding, Step, check_ring};
 pub use sections::*;
 pub use tree::MAX_BYTES;
 pub use values::{AbsolutePath, Bytes, Fingerprint, Glob, Hash, HttpUrl, Pattern, Period, SecretFile};
+pub use warnings::unenforceable;
 
 use crate::NamePatterns;
 use crate::detect::{self, DetectConfig};

@@ -35,7 +35,7 @@ pub struct GuardEntry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub runs_on: Option<Vec<Phase>>,
-    /// Settings of this guard's own, in place of the section that it goes by.
+    /// Settings of this guard's own, each in place of what the section says that it goes by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<GuardSettings>,
 }
@@ -94,9 +94,9 @@ pub struct GuardSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub scan_fields: Option<Vec<ScanField>>,
-    /// `tool_poisoning`: so many detections deny. Example: `1`.
+    /// `tool_poisoning`: so many detections deny. Of one definition 64 are kept. Example: `1`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 64))]
     pub min_detections: Option<u32>,
     /// `server_access`: which list of servers counts; without it, `allowlist` where `allowed_servers` is given.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -135,8 +135,8 @@ fn values_have_one_form() {
         ("servers: [{ id: a, command: a, egress: { } }]", &[("1:40 ", "or a list")]),
         ("servers: { id: a }", &[("1:10 error servers: ", "expected a list (`[a, b]`), found a mapping")]),
         (
-            "policy: { denied_servers: [a, { id: b }], tool_policy: allowlist, allowed_tools: [a, { tool: b }] }\nenforcement: { stdio: deny }",
-            &[],
+            "policy: { denied_servers: [a, { id: b }], tool_policy: allowlist, allowed_tools: [a, { tool: b }] }",
+            &[("1:11 ", "not enforced"), ("1:56 ", "not enforced")],
         ),
         (
             "policy: { denied_servers: [{ server: a }] }",
@@ -271,7 +271,10 @@ fn what_does_not_do_what_it_seems_to_is_a_warning() {
                 ("1:60 warning policy.denied_tools: ", "enforcement.stdio"),
             ],
         ),
-        ("policy: { denied_tools: [{ tool: a }] }\nenforcement: { stdio: deny }", &[]),
+        (
+            "policy: { denied_tools: [{ tool: a }] }\nenforcement: { stdio: deny }",
+            &[("1:11 warning policy.denied_tools: ", "`enforcement.stdio` stops nothing yet")],
+        ),
         (
             "policy: { allowed_servers: [a] }",
             &[(
@@ -279,26 +282,29 @@ fn what_does_not_do_what_it_seems_to_is_a_warning() {
                 "others are allowed, too, while `server_policy` is not",
             )],
         ),
-        ("policy: { server_policy: allowlist, allowed_servers: [a] }\nenforcement: { stdio: deny }", &[]),
         (
-            "policy: { allowed_servers: [a], denied_servers: ['*'], allowed_tools: [b], denied_tools: ['*'] }\n\
-             enforcement: { stdio: deny }",
-            &[],
+            "policy: { server_policy: allowlist, allowed_servers: [a] }",
+            &[("1:26 warning policy.server_policy: ", "not enforced")],
+        ),
+        (
+            "policy: { allowed_servers: [a], denied_servers: ['*'], allowed_tools: [b], denied_tools: ['*'] }",
+            &[("1:33 warning policy.denied_servers: ", "not enforced"), ("1:76 ", "not enforced")],
         ),
         (
             "policy: { allowed_servers: [a] }\n\
              guards: [{ kind: server_access, servers: [x], config: { server_policy: allowlist } }]",
-            &[],
+            &[("2:18 warning guards[0].kind: ", "not enforced")],
         ),
         (
             "inspection: { on_detection: { action: block } }",
             &[("1:39 warning inspection.on_detection.action: ", "not enforced")],
         ),
         (
-            "guards: [{ kind: mode }, { kind: mode, enabled: false }, { kind: sampling, config: { deny_all: true } }]",
+            "guards: [{ kind: mode }, { kind: mode, servers: [a], enabled: false }, { kind: sampling, config: { deny_all: true } }]",
             &[
                 ("1:18 warning guards[0].kind: ", "enforcement.stdio"),
-                ("1:76 warning guards[2].config: ", "cannot be stopped"),
+                ("1:26 warning guards[1]: ", "never counts"),
+                ("1:90 warning guards[2].config: ", "cannot be stopped"),
             ],
         ),
         (
@@ -314,8 +320,8 @@ fn what_does_not_do_what_it_seems_to_is_a_warning() {
         ),
         (
             "sessions: [{ mode: planning, admin_token_file: /t }]\npolicy: { requires_admin_token: [a] }\n\
-             guards: [{ kind: mode }]\nenforcement: { stdio: deny }",
-            &[],
+             guards: [{ kind: mode }]",
+            &[("2:11 ", "not enforced"), ("3:18 ", "not enforced")],
         ),
         ("policy: { fail_closed: true }", &[("1:24 warning policy.fail_closed: ", "enforcement.stdio")]),
     ]);
@@ -331,6 +337,92 @@ fn what_does_not_do_what_it_seems_to_is_a_warning() {
             "1:53 warning sinks[0].format: not in this version: events are written as `native`"
         ]
     );
+}
+
+/// Entries of `guards:` that do less than they seem to.
+#[test]
+fn guards_that_do_not_do_what_they_seem_to_are_a_warning() {
+    table(&[
+        // A guard is asked where it has something to say, and where a denial counts.
+        (
+            "guards: [{ kind: tool_poisoning, runs_on: [tools_list, response] }]",
+            &[
+                ("1:34 warning guards[0].runs_on: ", "without `tool_invoke` it denies nothing"),
+                (
+                    "1:56 warning guards[0].runs_on[1]: ",
+                    "nothing to say of `response`, but of `tools_list` and",
+                ),
+            ],
+        ),
+        ("guards: [{ kind: tool_poisoning, runs_on: [tools_list, tool_invoke] }]", &[]),
+        ("guards: [{ kind: result_injection, runs_on: [tool_result] }]", &[]),
+        (
+            "guards: [{ kind: server_access, enabled: false, runs_on: [tool_invoke] }]",
+            &[("1:59 ", "`request`")],
+        ),
+        // The first that names a server counts.
+        (
+            "guards: [{ kind: sampling }, { kind: sampling, servers: [a] }, { kind: result_injection }]",
+            &[("1:30 warning guards[1]: ", "guards[0] is of this kind and for every server")],
+        ),
+        ("guards: [{ kind: sampling, servers: [a] }, { kind: sampling }]", &[]),
+        // What a list takes the place of.
+        (
+            "policy: { denied_tools: [a], denied_servers: [b] }\n\
+             guards: [{ kind: tool_access, servers: [x], config: { denied_tools: [c] } }, \
+             { kind: server_access, config: { allowed_servers: [x] } }]",
+            &[
+                ("1:11 ", "not enforced"),
+                ("1:30 ", "not enforced"),
+                ("2:18 ", "not enforced"),
+                ("2:55 warning guards[0].config.denied_tools: ", "takes the place of `policy.denied_tools`"),
+                ("2:86 ", "not enforced"),
+            ],
+        ),
+        // Denials that nothing enforces.
+        ("guards: [{ kind: tool_access, config: { denied_tools: [a] } }]", &[("1:18 ", "not enforced")]),
+        ("guards: [{ kind: rug_pull, config: { on_change: block } }]", &[("1:18 ", "not enforced")]),
+        ("guards: [{ kind: rate_limit, config: {} }]", &[("1:18 ", "not enforced")]),
+        (
+            "servers: [{ id: a, command: x, trust: low, allow_tools: [b], deny_side_effect_tags: [payments], \
+             enabled: false }]",
+            &[
+                ("1:39 warning servers[0].trust: ", "not enforced"),
+                ("1:44 warning servers[0].allow_tools: ", "not enforced"),
+                ("1:62 warning servers[0].deny_side_effect_tags: ", "not enforced"),
+                ("1:106 warning servers[0].enabled: ", "not enforced"),
+            ],
+        ),
+        (
+            "servers: [{ id: a, type: http, url: 'https://x/', allow_tools: [b], enabled: false }]",
+            &[("1:51 ", "single tools"), ("1:78 ", "`enforcement.network` is `observe`")],
+        ),
+        // Limits, detections and side effects that come to nothing.
+        (
+            "policy: { rate_limits: { per_tool: { send: { calls_per_minute: 1 } } } }",
+            &[("1:11 warning policy.rate_limits: ", "not limited while `enabled`")],
+        ),
+        (
+            "policy: { rate_limits: { default_rpm: 1 } }\nguards: [{ kind: rate_limit }]",
+            &[("2:18 ", "not enforced")],
+        ),
+        (
+            "inspection: { enabled: false, on_detection: { action: block } }",
+            &[("1:55 ", "nothing is found while `inspection.enabled`"), ("1:55 ", "not enforced")],
+        ),
+        (
+            "guards: [{ kind: tool_poisoning, config: { min_detections: 65 } }]",
+            &[("1:60 error guards[0].config.min_detections: ", "64")],
+        ),
+        (
+            "sessions: [{ policy_blacklist: [payment, fs.write, own] }]\nguards: [{ kind: side_effects }]\n\
+             classifier: { overrides: [{ tool: x, side_effect_tags: [own] }] }",
+            &[
+                ("1:33 warning sessions[0].policy_blacklist[0]: ", "did you mean `payments`"),
+                ("2:18 ", "not enforced"),
+            ],
+        ),
+    ]);
 }
 
 /// What `null` says: nothing, but where something is there by default that need not be.

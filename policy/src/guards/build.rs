@@ -114,7 +114,7 @@ impl Builder<'_> {
         Ok(self.guards.len() - 1)
     }
 
-    /// A guard by its section, or by the settings of an entry in place of that.
+    /// A guard by its section, and by the settings of an entry in place of what that says.
     fn guard(&self, kind: GuardKind, settings: Option<&GuardSettings>) -> Result<Box<dyn Guard>, GlobError> {
         let Config { policy, cross_server, inspection, registry, .. } = self.config;
         let case = policy.case_sensitive;
@@ -131,16 +131,12 @@ impl Builder<'_> {
             }
             GuardKind::ServerAccess => Box::new(server_access(self.config, settings)?),
             GuardKind::ToolAccess => {
-                let (mode, allowed, denied) = match settings {
-                    None => (Some(policy.tool_policy), &policy.allowed_tools, &policy.denied_tools),
-                    Some(_) => (
-                        given.tool_policy,
-                        &given.allowed_tools.unwrap_or_default(),
-                        &given.denied_tools.unwrap_or_default(),
-                    ),
-                };
+                let implied =
+                    given.allowed_tools.iter().any(|rules| !rules.is_empty()).then_some(ListMode::Allowlist);
+                let allowed = given.allowed_tools.as_ref().unwrap_or(&policy.allowed_tools);
+                let denied = given.denied_tools.as_ref().unwrap_or(&policy.denied_tools);
                 Box::new(ToolAccess {
-                    policy: mode.unwrap_or(implied(!allowed.is_empty())),
+                    policy: given.tool_policy.or(implied).unwrap_or(policy.tool_policy),
                     allowed: tool_rules(allowed, case)?,
                     denied: tool_rules(denied, case)?,
                     own: own_rules(self.config)?,
@@ -151,10 +147,7 @@ impl Builder<'_> {
                 })
             }
             GuardKind::RugPull => {
-                let on_change = match settings {
-                    None => policy.version_pinning.on_change,
-                    Some(_) => given.on_change.unwrap_or_default(),
-                };
+                let on_change = given.on_change.unwrap_or(policy.version_pinning.on_change);
                 Box::new(RugPull { on_change, pin_on_first_use: registry.pin_on_first_use })
             }
             GuardKind::RateLimit => Box::new(Limiter::new(&policy.rate_limits, case)?),
@@ -190,16 +183,11 @@ impl Builder<'_> {
 fn server_access(config: &Config, settings: Option<&GuardSettings>) -> Result<ServerAccess, GlobError> {
     let Config { policy, .. } = config;
     let given = settings.cloned().unwrap_or_default();
-    let (mode, allowed, denied) = match settings {
-        None => (Some(policy.server_policy), &policy.allowed_servers, &policy.denied_servers),
-        Some(_) => (
-            given.server_policy,
-            &given.allowed_servers.unwrap_or_default(),
-            &given.denied_servers.unwrap_or_default(),
-        ),
-    };
+    let implied = given.allowed_servers.iter().any(|rules| !rules.is_empty()).then_some(ListMode::Allowlist);
+    let allowed = given.allowed_servers.as_ref().unwrap_or(&policy.allowed_servers);
+    let denied = given.denied_servers.as_ref().unwrap_or(&policy.denied_servers);
     Ok(ServerAccess {
-        policy: mode.unwrap_or(implied(!allowed.is_empty())),
+        policy: given.server_policy.or(implied).unwrap_or(policy.server_policy),
         allowed: server_globs(allowed, config)?,
         denied: server_globs(denied, config)?,
         demanding: demanding(config),
@@ -228,9 +216,4 @@ pub fn denied_servers(config: &Config) -> Result<HashMap<ServerId, String>, Glob
         objection.map(|(_, message)| (ServerId(server.id.as_str().into()), message))
     });
     Ok(denied.collect())
-}
-
-/// What a list of what is allowed means where no mode is given beside it.
-fn implied(allowed: bool) -> ListMode {
-    if allowed { ListMode::Allowlist } else { ListMode::None }
 }

@@ -194,7 +194,9 @@ fn an_entry_amends_the_guard_of_its_kind_for_the_servers_it_names() {
         // Of several entries the first counts.
         ("free-not", "write", "allow"),
         ("strict", "list", "allow"),
-        ("strict", "read", "tool_access: tool_not_allowed"),
+        ("strict", "write", "tool_access: tool_not_allowed"),
+        // What an entry leaves out the section says.
+        ("strict", "read", "tool_access: tool_denied"),
         ("alone", "list", "server_access: server_not_allowed"),
     ] {
         let world = World { session: SessionId(format!("{server} {name}").into()), ..World::server(server) };

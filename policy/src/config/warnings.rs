@@ -1,0 +1,352 @@
+//! What is accepted and does not do what it seems to.
+
+use std::collections::BTreeSet;
+
+use super::rules::{Finding, Step, steps};
+use super::tree::{Kind, Node};
+use super::*;
+use crate::classify::side_effect_tags;
+use crate::guard::{GuardKind, Trust};
+use crate::guards::{enforcers, is_on};
+
+/// Sections and keys that are read and checked, and that nothing in this version acts upon. `[]` is each entry of a list.
+const NOT_YET: &[&str] =
+    &["enforcement.stdio", "enforcement.window_bytes", "enforcement.undecided", "enforcement.persist"];
+
+/// Everything of the kind, of a configuration that was read from `root`.
+pub(super) fn all(config: &Config, root: &Node) -> Vec<Finding> {
+    let lists = [
+        contradictions(config),
+        idle(config),
+        idle_guards(config),
+        unknown_tags(config),
+        network::warnings(config),
+        unenforceable(config),
+        not_yet(root),
+        sinks_not_yet(config),
+    ];
+    lists.into_iter().flatten().collect()
+}
+
+/// What is both allowed and denied.
+fn contradictions(config: &Config) -> Vec<Finding> {
+    let policy = &config.policy;
+    let mut found = Vec::new();
+    for (index, rule) in policy.allowed_servers.iter().enumerate() {
+        if policy.denied_servers.contains(rule) {
+            let message = format!("{} is in `denied_servers`, too, and denied", rule.id);
+            found.push(Finding::new(steps!["policy", "allowed_servers", index], message));
+        }
+    }
+    for (index, rule) in policy.allowed_tools.iter().enumerate() {
+        if policy.denied_tools.iter().any(|denied| denied.server == rule.server && denied.tool == rule.tool) {
+            let message = format!("{} of {} is in `denied_tools`, too, and denied", rule.tool, rule.server);
+            found.push(Finding::new(steps!["policy", "allowed_tools", index], message));
+        }
+    }
+    found
+}
+
+/// What is allowed where everything is, and what of `sessions` only guards go by that are off.
+fn idle(config: &Config) -> Vec<Finding> {
+    use GuardKind::{AdminToken, Mode, ProjectBinding, SideEffects, SpecFrozen};
+    let policy = &config.policy;
+    let mut found = Vec::new();
+    // A guard may have a mode of its own, and what is allowed by name is an exception to a bare `*` in any mode.
+    let own = |has: fn(&GuardSettings) -> bool| {
+        config.guards.iter().filter_map(|entry| entry.config.as_ref()).any(has)
+    };
+    let servers = !policy.allowed_servers.is_empty()
+        && policy.server_policy != ListMode::Allowlist
+        && policy.denied_servers.iter().all(|rule| rule.id.as_str() != "*")
+        && !own(|settings| settings.server_policy.is_some());
+    let tools = policy.allowed_tools.iter().any(|rule| rule.content_hash.is_none())
+        && policy.tool_policy != ListMode::Allowlist
+        && policy.denied_tools.iter().all(|rule| rule.tool.as_str() != "*")
+        && !own(|settings| settings.tool_policy.is_some());
+    for (key, mode, idle) in
+        [("allowed_servers", "server_policy", servers), ("allowed_tools", "tool_policy", tools)]
+    {
+        if idle {
+            let message = format!("others are allowed, too, while `{mode}` is not `allowlist`");
+            found.push(Finding::new(steps!["policy", key], message));
+        }
+    }
+    let is_on = |kind: GuardKind| {
+        config.guards.iter().any(|entry| entry.kind == kind && entry.enabled) || is_on(config, kind)
+    };
+    let limits = &policy.rate_limits;
+    let unlimited = RateLimits { enabled: limits.enabled, ..RateLimits::default() };
+    if *limits != unlimited && !is_on(GuardKind::RateLimit) {
+        let message = "calls are not limited while `enabled` is not `true`";
+        found.push(Finding::new(steps!["policy", "rate_limits"], message.into()));
+    }
+    let inspection = &config.inspection;
+    if !inspection.enabled && inspection.on_detection.action != DetectionAction::Alert {
+        let message = "nothing is found while `inspection.enabled` is false";
+        found.push(Finding::new(steps!["inspection", "on_detection", "action"], message.into()));
+    }
+    for (index, entry) in config.sessions.iter().enumerate() {
+        for (key, given, kind) in [
+            ("mode", entry.mode == super::Mode::Planning, Mode),
+            ("spec_frozen", entry.spec_frozen, SpecFrozen),
+            ("spec_hash", entry.spec_hash.is_some(), SpecFrozen),
+            ("project_id", entry.project_id.is_some(), ProjectBinding),
+            ("policy_blacklist", !entry.policy_blacklist.is_empty(), SideEffects),
+            ("admin_token_file", entry.admin_token_file.is_some(), AdminToken),
+        ] {
+            if given && !is_on(kind) {
+                let name = kind.name();
+                let message = format!(
+                    "the guard `{name}` goes by it and is off; `kind: {name}` in `guards` turns it on"
+                );
+                found.push(Finding::new(steps!["sessions", index, key], message));
+            }
+        }
+    }
+    found
+}
+
+/// Entries of `guards:` that are never asked, not where their denials would count, or for less than the sections say.
+fn idle_guards(config: &Config) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let mut add = |path: Vec<Step>, message: String| found.push(Finding::new(path, message));
+    for (index, entry) in config.guards.iter().enumerate() {
+        let every = |entry: &GuardEntry| entry.servers.iter().any(|glob| glob.as_str() == "*");
+        let earlier = config.guards.iter().take(index);
+        let (name, can) = (entry.kind.name(), entry.kind.phases());
+        if let Some(first) = { earlier }.position(|earlier| earlier.kind == entry.kind && every(earlier)) {
+            add(
+                steps!["guards", index],
+                format!("guards[{first}] is of this kind and for every server: this one never counts"),
+            );
+        }
+        for (at, phase) in entry.runs_on.iter().flatten().enumerate() {
+            if !can.contains(phase) {
+                let says: Vec<String> = can.iter().map(|phase| format!("`{}`", phase.name())).collect();
+                let message = format!(
+                    "the guard `{name}` has nothing to say of `{}`, but of {}",
+                    phase.name(),
+                    says.join(" and ")
+                );
+                add(steps!["guards", index, "runs_on", at], message);
+            }
+        }
+        let stops = can.iter().find(|phase| !enforcers(entry.kind, **phase).is_empty());
+        if let (Some(runs_on), Some(phase), true) = (&entry.runs_on, stops, entry.enabled)
+            && !runs_on.is_empty()
+            && !runs_on.contains(phase)
+        {
+            let message =
+                format!("without `{}` it denies nothing that can be stopped: it only reports", phase.name());
+            add(steps!["guards", index, "runs_on"], message);
+        }
+        let policy = &config.policy;
+        let given = |has: fn(&GuardSettings) -> bool| entry.config.as_ref().is_some_and(has);
+        for (key, given, dropped) in [
+            ("denied_servers", given(|own| own.denied_servers.is_some()), !policy.denied_servers.is_empty()),
+            ("denied_tools", given(|own| own.denied_tools.is_some()), !policy.denied_tools.is_empty()),
+        ] {
+            if given && dropped {
+                let message = format!(
+                    "it takes the place of `policy.{key}`, which does not hold for the servers of this entry"
+                );
+                add(steps!["guards", index, "config", key], message);
+            }
+        }
+    }
+    found
+}
+
+/// Side effects that no tool is known to have.
+fn unknown_tags(config: &Config) -> Vec<Finding> {
+    let own = config.classifier.overrides.iter().flat_map(|entry| entry.side_effect_tags.iter().flatten());
+    let mut known: BTreeSet<&str> = side_effect_tags().collect();
+    known.extend(own.map(String::as_str));
+    let servers = config.servers.iter().map(|server| &server.deny_side_effect_tags);
+    let sessions = config.sessions.iter().map(|session| &session.policy_blacklist);
+    let lists = servers
+        .enumerate()
+        .map(|(index, tags)| (steps!["servers", index, "deny_side_effect_tags"], tags))
+        .chain(
+            sessions.enumerate().map(|(index, tags)| (steps!["sessions", index, "policy_blacklist"], tags)),
+        );
+    let mut found = Vec::new();
+    for (path, tags) in lists {
+        for (index, tag) in tags.iter().enumerate().filter(|(_, tag)| !known.contains(tag.as_str())) {
+            let path = path.iter().cloned().chain([Step::from(index)]).collect();
+            let all: Vec<&str> = known.iter().copied().collect();
+            let message = format!(
+                "no tool is known to have it: there are {}, and those that `classifier.overrides` gives",
+                all.join(", ")
+            );
+            found.push(Finding::new(path, message).nearest_of(tag, known.iter().copied()));
+        }
+    }
+    found
+}
+
+/// Whether an entry of `guards:` denies what a client sends.
+fn denies(entry: &GuardEntry, config: &Config) -> bool {
+    let own = entry.config.as_ref();
+    let lists = |has: fn(&GuardSettings) -> bool| own.is_some_and(has);
+    entry.enabled
+        && match entry.kind {
+            GuardKind::ResultInjection | GuardKind::Sampling => false,
+            GuardKind::ToolPoisoning => config.inspection.on_detection.action != DetectionAction::Alert,
+            GuardKind::RugPull => {
+                let on_change = own.and_then(|own| own.on_change);
+                on_change.unwrap_or(config.policy.version_pinning.on_change) == OnChange::Block
+            }
+            GuardKind::ServerAccess => lists(|own| {
+                own.server_policy == Some(ListMode::Allowlist)
+                    || own.allowed_servers.is_some()
+                    || own.denied_servers.as_ref().is_some_and(|rules| !rules.is_empty())
+            }),
+            GuardKind::ToolAccess => lists(|own| {
+                own.tool_policy == Some(ListMode::Allowlist)
+                    || own.allowed_tools.is_some()
+                    || own.denied_tools.as_ref().is_some_and(|rules| !rules.is_empty())
+            }),
+            _ => true,
+        }
+}
+
+/// Denials that nothing can enforce as `enforcement` stands.
+pub fn unenforceable(config: &Config) -> Vec<Finding> {
+    let policy = &config.policy;
+    let mut found = Vec::new();
+    let mut add = |path: Vec<Step>, message: &str| found.push(Finding::new(path, message.to_owned()));
+    let network = config.enforcement.network == NetworkEnforcement::Observe;
+    let by_stdio = match config.enforcement.stdio {
+        StdioEnforcement::Observe => "it is reported and not enforced while `enforcement.stdio` is `observe`",
+        _ => "it is reported and not enforced: `enforcement.stdio` stops nothing yet",
+    };
+    let by_network = "it is reported and not enforced while `enforcement.network` is `observe`";
+    for (key, denies) in [
+        ("denied_servers", !policy.denied_servers.is_empty()),
+        ("denied_tools", !policy.denied_tools.is_empty()),
+        ("disabled_tools", !policy.disabled_tools.is_empty()),
+        ("server_policy", policy.server_policy == ListMode::Allowlist),
+        ("tool_policy", policy.tool_policy == ListMode::Allowlist),
+        ("fail_closed", policy.fail_closed),
+        ("requires_admin_token", !policy.requires_admin_token.is_empty()),
+        ("version_pinning", policy.version_pinning.on_change == OnChange::Block),
+        ("rate_limits", policy.rate_limits.enabled),
+    ] {
+        if denies {
+            add(steps!["policy", key], by_stdio);
+        }
+    }
+    let remote = |server: &Server| server.kind != ServerType::Stdio;
+    let any_remote = config.servers.iter().any(remote);
+    for (index, entry) in config.guards.iter().enumerate() {
+        if denies(entry, config) {
+            add(steps!["guards", index, "kind"], by_stdio);
+            if network && any_remote && entry.kind == GuardKind::ServerAccess {
+                add(steps!["guards", index, "kind"], by_network);
+            }
+        }
+        let denies_texts = entry.config.as_ref().is_some_and(|settings| {
+            settings.action == Some(TextAction::Block) || settings.deny_all == Some(true)
+        });
+        if entry.enabled && denies_texts {
+            add(steps!["guards", index, "config"], "what a server sends is reported and cannot be stopped");
+        }
+    }
+    if config.inspection.on_detection.action != DetectionAction::Alert {
+        add(steps!["inspection", "on_detection", "action"], by_stdio);
+    }
+    for (path, denies) in [
+        (steps!["policy", "denied_servers"], !policy.denied_servers.is_empty() && any_remote),
+        (steps!["policy", "server_policy"], policy.server_policy == ListMode::Allowlist && any_remote),
+        (steps!["network", "deny"], !config.network.deny.is_empty()),
+        (steps!["network", "default"], config.network.default == AllowDeny::Deny),
+    ] {
+        if network && denies {
+            add(path, by_network);
+        }
+    }
+    for (index, server) in config.servers.iter().enumerate() {
+        let single = "calls of single tools of a server on the network are reported and not stopped";
+        for (key, denies) in [
+            ("trust", server.trust == Trust::Low),
+            ("allow_tools", !server.allow_tools.is_empty()),
+            ("deny_side_effect_tags", !server.deny_side_effect_tags.is_empty()),
+        ] {
+            if denies {
+                add(steps!["servers", index, key], if remote(server) { single } else { by_stdio });
+            }
+        }
+        if !server.enabled && !remote(server) {
+            add(steps!["servers", index, "enabled"], by_stdio);
+        }
+        if network && !remote(server) && server.egress != Egress::default() {
+            add(steps!["servers", index, "egress"], by_network);
+        }
+        if network && remote(server) && !server.enabled {
+            add(steps!["servers", index, "enabled"], by_network);
+        }
+        let names_tools = |rule: &&ToolRule| rule.server.as_str() == server.id && rule.tool.as_str() != "*";
+        if remote(server) && policy.denied_tools.iter().any(|rule| names_tools(&rule)) {
+            add(steps!["servers", index], single);
+        }
+    }
+    found
+}
+
+/// Sinks that are not there yet.
+fn sinks_not_yet(config: &Config) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (index, sink) in config.sinks.iter().enumerate() {
+        if sink.kind == SinkKind::Webhook {
+            let message = "not in this version: nothing is posted";
+            found.push(Finding::new(steps!["sinks", index, "kind"], message.into()));
+        }
+        if sink.format == SinkFormat::Ocsf {
+            let message = "not in this version: events are written as `native`";
+            found.push(Finding::new(steps!["sinks", index, "format"], message.into()));
+        }
+    }
+    found
+}
+
+/// What is written and has no effect yet.
+fn not_yet(root: &Node) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for path in NOT_YET {
+        let steps: Vec<&str> = path.split('.').collect();
+        each_written(root, &steps, &mut Vec::new(), &mut |path| {
+            let message = "not in this version: it is checked and has no effect".into();
+            found.push(Finding::new(path.to_vec(), message));
+        });
+    }
+    found
+}
+
+/// Calls `say` with every path that is written and goes along `steps`.
+fn each_written(node: &Node, steps: &[&str], path: &mut Vec<Step>, say: &mut impl FnMut(&[Step])) {
+    let Some((step, rest)) = steps.split_first() else {
+        if !node.is_null() {
+            say(path);
+        }
+        return;
+    };
+    let below: Vec<(Step, &Node)> = match &node.kind {
+        Kind::Map(entries) => {
+            let entries = entries.iter().filter(|entry| entry.key == *step);
+            entries.map(|entry| (Step::from(entry.key.as_str()), &entry.value)).collect()
+        }
+        Kind::List(list) if *step == "[]" => {
+            // An index counts what is right, as in the configuration that was read.
+            let good = list.iter().filter(|node| !node.bad);
+            good.enumerate().map(|(index, node)| (Step::from(index), node)).collect()
+        }
+        _ => Vec::new(),
+    };
+    for (step, node) in below {
+        path.push(step);
+        each_written(node, rest, path, say);
+        path.pop();
+    }
+}
