@@ -301,7 +301,7 @@ pub struct InspectOptions {
     pub start: bool,
     /// Send this header with each request over HTTP; @FILE in place of the value reads it from a file, which keeps it out
     /// of the list of processes.
-    #[arg(long, value_name = "NAME:VALUE", requires = "server")]
+    #[arg(long, value_name = "NAME:VALUE", requires = "server", conflicts_with_all = ["file", "command"])]
     pub header: Vec<String>,
     /// Trust certificates that these authorities have signed (PEM), beside those that the system trusts.
     #[arg(long, value_name = "FILE")]

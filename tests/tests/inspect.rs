@@ -456,8 +456,13 @@ fn nothing_is_lost_on_the_way() -> Result<()> {
 
 #[test]
 fn what_is_asked_for_must_be_one_thing() -> Result<()> {
-    let cases: [&[&str]; 4] =
-        [&[], &["x.json", "--", "true"], &["--start", "--", "true"], &["--server", "http://x", "y"]];
+    let cases: [&[&str]; 5] = [
+        &[],
+        &["x.json", "--", "true"],
+        &["--start", "--", "true"],
+        &["--server", "http://x", "y"],
+        &["x.json", "--header", "a:b"],
+    ];
     for args in cases {
         let said = inspect(args)?;
         ensure!(said.code == Some(2) && said.stderr.contains("Usage: "), "{args:?}: {}", said.stderr);
