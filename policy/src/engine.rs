@@ -9,6 +9,7 @@ mod answer;
 mod approval;
 mod config;
 mod connection;
+mod decide;
 mod inspect;
 mod io;
 mod judge;
@@ -28,8 +29,9 @@ mod traffic;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+pub use approval::WaitingTool;
 pub use config::{Counters, EngineConfig, EngineLimits, Inspect, Payloads};
-pub use io::{Approve, Connect, Exec, ExitStatus, Input, Output, Process, Reached};
+pub use io::{ByHand, Connect, Decide, Definitions, Exec, ExitStatus, Input, Output, Process, Reached};
 pub use judge::{Judge, ServerStanding};
 
 use crate::detect::DefinitionCache;
@@ -196,7 +198,7 @@ impl Engine {
                 self.refused(connection, time, status, id, out)
             }
             Input::Uninspected { reached, reason } => self.uninspected(&reached, reason, out),
-            Input::Approve(approve) => self.approve(approve, now, out),
+            Input::Decide(decide) => self.decide(decide, now, out),
         }
     }
 

@@ -17,7 +17,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
 pub use agent::{AgentLoss, AgentStarted, AgentStopped};
-pub use approval::{ApprovalDenied, ApprovalGranted, ApprovalRequested, ApprovalTimedOut};
+pub use approval::{
+    ApprovalDenied, ApprovalGranted, ApprovalRequested, ApprovalTimedOut, DefinitionApproved, PinsReset,
+};
 pub use detection::{Category, Detection, Form, Match, Severity};
 pub use json::Json;
 pub use judgement::{
@@ -133,6 +135,7 @@ impl EventBody {
             Self::ApprovalGranted(granted) => Some(&granted.tool_name),
             Self::ApprovalDenied(denied) => Some(&denied.tool_name),
             Self::ApprovalTimedOut(given_up) => Some(&given_up.tool_name),
+            Self::PinsReset(reset) => reset.tool_name.as_deref(),
             Self::RequestTimedOut(late) => late.tool_name.as_deref(),
             _ => None,
         }
@@ -147,6 +150,10 @@ impl EventBody {
             Self::NetworkBlocked(blocked) => Some(blocked.uid),
             Self::NetworkUnblocked(unblocked) => unblocked.uid,
             Self::ApprovalRequested(asked) => asked.uid,
+            Self::ApprovalGranted(granted) => granted.uid,
+            Self::ApprovalDenied(denied) => denied.uid,
+            Self::DefinitionApproved(approved) => approved.uid,
+            Self::PinsReset(reset) => reset.uid,
             _ => None,
         }
     }
@@ -232,6 +239,10 @@ bodies! {
     ApprovalGranted = "mcp_approval_granted",
     /// Somebody denied a tool.
     ApprovalDenied = "mcp_approval_denied",
+    /// Somebody approved what is no tool.
+    DefinitionApproved = "mcp_definition_approved",
+    /// Somebody had pins forgotten.
+    PinsReset = "mcp_pins_reset",
     /// Nobody approved a tool in time.
     ApprovalTimedOut = "mcp_approval_timed_out",
     /// A request is unanswered for longer than the server may take.

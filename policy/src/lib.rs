@@ -48,8 +48,8 @@ pub mod wire;
 
 pub use discovery::{Declared, NamePatterns};
 pub use engine::{
-    Approve, Connect, Counters, Engine, EngineConfig, EngineLimits, Exec, ExitStatus, Input, Inspect, Output,
-    Payloads, Process, Reached, Traffic,
+    ByHand, Connect, Counters, Decide, Definitions, Engine, EngineConfig, EngineLimits, Exec, ExitStatus,
+    Input, Inspect, Output, Payloads, Process, Reached, Traffic, WaitingTool,
 };
 pub use event::{Event, EventBody, GapCause};
 pub use ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};

@@ -287,6 +287,14 @@ impl Registry {
         }
     }
 
+    /// Whose pins of servers of this name there are in the store, connected or not.
+    ///
+    /// # Errors
+    /// The store cannot read them.
+    pub fn pinned(&mut self, server: &ServerId) -> Result<Vec<PinKey>, StoreError> {
+        self.stored(|store| store.keys(server))
+    }
+
     /// Pins the definition of `item` with this hash, whatever was pinned before. Nothing is said to have changed for
     /// it any more, on any connection.
     ///

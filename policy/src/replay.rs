@@ -13,7 +13,8 @@ use serde::Deserialize;
 
 use crate::registry::RegistryError;
 use crate::{
-    Approve, ConnectionId, Direction, Engine, Exec, Input, Output, Process, ServerId, SessionId, Timestamp,
+    ByHand, ConnectionId, Decide, Definitions, Direction, Engine, Exec, Input, Output, Process, ServerId,
+    SessionId, Timestamp,
 };
 
 /// What is wrong with a line of a recording.
@@ -140,7 +141,8 @@ impl Replay {
         // Records may be a little out of order; time is not.
         self.now = self.now.max(time);
         if let Some(event @ (Event::Approve | Event::Deny)) = line.event {
-            return self.decide(&line, matches!(event, Event::Approve), out);
+            let decision = if matches!(event, Event::Approve) { ByHand::Approve } else { ByHand::Deny };
+            return self.decide(&line, decision, out);
         }
         let is_exec = line.event.is_some();
         let mixed = if is_exec { line.is_of_frame() } else { line.is_of_exec() || line.uid.is_some() };
@@ -187,7 +189,7 @@ impl Replay {
         true
     }
 
-    fn decide(&mut self, line: &Line, grant: bool, out: &mut Vec<Output>) -> Result<(), ReplayError> {
+    fn decide(&mut self, line: &Line, decision: ByHand, out: &mut Vec<Output>) -> Result<(), ReplayError> {
         let (Some(tool), Some(by), None) = (&line.tool, &line.by, &line.session) else {
             return Err(ReplayError::Decision);
         };
@@ -196,8 +198,8 @@ impl Replay {
         }
         let server = ServerId(line.server.as_str().into());
         let (uid, program, hash) = (line.uid, line.program.as_deref(), line.hash.as_deref());
-        let approve = Approve { server: &server, uid, program, tool, hash, by, grant };
-        self.hand_in(Input::Approve(approve), out);
+        let what = Definitions::Tool { name: tool, hash };
+        self.hand_in(Input::Decide(Decide { server: &server, uid, program, what, by, decision }), out);
         match out.pop_if(|output| matches!(output, Output::Failed(_))) {
             Some(Output::Failed(error)) => Err(error.into()),
             _ => Ok(()),

@@ -3,8 +3,10 @@
 //! HTTP/1.1 with JSON on a Unix socket; docs/control.md describes it for programs. Requests reach the agent's one task
 //! through a bounded channel, each with a place for its one answer: nothing here holds any of the agent's state.
 
+mod blocks;
 pub mod client;
 mod peer;
+mod pins;
 mod server;
 mod socket;
 
@@ -13,15 +15,13 @@ use std::{
     sync::Arc,
 };
 
-use mcpwarden_policy::{
-    Timestamp,
-    config::{self, Period},
-    event::ServerType,
-};
+use mcpwarden_policy::config;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::network::Who;
+pub use blocks::{BlockView, Blocks, NewBlock, OldBlock};
+pub use pins::{Decided, NewDecision, Waiting};
 use server::Counts;
 use socket::{Socket, SocketError};
 
@@ -29,6 +29,10 @@ use socket::{Socket, SocketError};
 pub const SOCKET: &str = "control.sock";
 /// Where blocks are.
 pub const BLOCKS: &str = "/v1/blocks";
+/// Where what waits for a decision is.
+pub const APPROVALS: &str = "/v1/approvals";
+/// Where decisions are made.
+pub const PINS: &str = "/v1/pins";
 /// Requests that wait for the agent's task.
 const WAITING: usize = 16;
 
@@ -41,69 +45,10 @@ pub enum Ask {
     Block(NewBlock),
     /// `DELETE /v1/blocks`
     Unblock(OldBlock),
-}
-
-/// What is to be blocked.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NewBlock {
-    /// An address, or the id of a declared server on the network.
-    pub target: String,
-    /// The port, where `target` names none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub port: Option<u16>,
-    /// For how long, as `10m`; without it, until it is unblocked.
-    #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
-    pub period: Option<Period>,
-    /// Why.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// Even if that cuts off most of the network, or the loopback.
-    #[serde(default)]
-    pub yes: bool,
-}
-
-/// What is to be unblocked: as it was blocked.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct OldBlock {
-    /// As in [`NewBlock`].
-    pub target: String,
-    /// As in [`NewBlock`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub port: Option<u16>,
-}
-
-/// A block.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct BlockView {
-    /// What is blocked, as `unblock` takes it.
-    pub target: String,
-    /// How the server is reached, where it is a declared server's id.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub server_type: Option<ServerType>,
-    /// Since when.
-    pub since: Timestamp,
-    /// Until when; absent: until it is unblocked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub until: Option<Timestamp>,
-    /// Why.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// User id of who blocked it.
-    pub uid: u32,
-    /// That user's name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub user: Option<String>,
-    /// What of the network that is now; nothing where the addresses of a name are not known.
-    pub addresses: Vec<String>,
-}
-
-/// All blocks.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Blocks {
-    /// In the order in which they were made.
-    pub blocks: Vec<BlockView>,
+    /// `GET /v1/approvals`
+    Approvals,
+    /// `POST /v1/pins`
+    Decide(NewDecision),
 }
 
 /// What the agent answers.
@@ -114,6 +59,10 @@ pub enum Answer {
     Blocks(Blocks),
     /// The one that was made or lifted.
     Block(Box<BlockView>),
+    /// All that wait.
+    Waiting(Waiting),
+    /// What was decided.
+    Decided(Decided),
 }
 
 /// Why something is not done.
@@ -139,10 +88,14 @@ pub enum Code {
     Method,
     /// 409: it is done with `"yes": true` alone.
     NeedsYes,
+    /// 409: it is not said which of several is meant.
+    Ambiguous,
     /// 413: the request is too long.
     TooLong,
     /// 503: the agent starts, ends, or has too much to do.
     Busy,
+    /// 500: the agent could not: what it keeps things in failed.
+    Failed,
     /// 507: there is no room.
     Full,
 }
@@ -154,14 +107,16 @@ impl Code {
             Self::Forbidden => 403,
             Self::NotFound => 404,
             Self::Method => 405,
-            Self::NeedsYes => 409,
+            Self::NeedsYes | Self::Ambiguous => 409,
             Self::TooLong => 413,
             Self::Busy => 503,
+            Self::Failed => 500,
             Self::Full => 507,
         }
     }
 
-    fn because(self, message: impl Into<String>) -> Refusal {
+    /// A refusal with this code.
+    pub fn because(self, message: impl Into<String>) -> Refusal {
         Refusal { code: self, message: message.into() }
     }
 }

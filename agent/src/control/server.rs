@@ -23,7 +23,7 @@ use tokio::{
 };
 
 use super::{
-    Answer, Ask, BLOCKS, Code, ControlCounters, Refusal, Request,
+    APPROVALS, Answer, Ask, BLOCKS, Code, ControlCounters, PINS, Refusal, Request,
     peer::{Groups, Peer, Rights},
 };
 use crate::{
@@ -36,6 +36,8 @@ use crate::{
 const PLACES: usize = 32;
 /// Longest body. Bytes.
 const BODY_BYTES: usize = 16 << 10;
+/// What there is, and the methods that it takes.
+const PATHS: [(&str, &str); 3] = [(BLOCKS, "GET, POST and DELETE"), (APPROVALS, "GET"), (PINS, "POST")];
 /// For whom there is no place.
 const NO_PLACE: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n\
@@ -147,17 +149,22 @@ impl Line {
     async fn answer(&self, request: hyper::Request<Incoming>) -> Result<Answer, Refusal> {
         let method = request.method().clone();
         self.permit(if method == Method::GET { Rights::Read } else { Rights::Change }).await?;
-        if request.uri().path() != BLOCKS {
+        let (parts, body) = request.into_parts();
+        let path = parts.uri.path();
+        let Some((_, takes)) = PATHS.iter().find(|(known, _)| *known == path) else {
             count(&self.counts.unusable);
-            return Err(Code::NotFound.because(format!("there is only {BLOCKS} here")));
-        }
-        let ask = match method {
-            Method::GET => Ask::Blocks,
-            Method::POST => Ask::Block(self.body(request.into_body()).await?),
-            Method::DELETE => Ask::Unblock(self.body(request.into_body()).await?),
+            let known: Vec<&str> = PATHS.iter().map(|(path, _)| *path).collect();
+            return Err(Code::NotFound.because(format!("there are only {} here", known.join(", "))));
+        };
+        let ask = match (path, &method) {
+            (BLOCKS, &Method::GET) => Ask::Blocks,
+            (BLOCKS, &Method::POST) => Ask::Block(self.body(body).await?),
+            (BLOCKS, &Method::DELETE) => Ask::Unblock(self.body(body).await?),
+            (APPROVALS, &Method::GET) => Ask::Approvals,
+            (PINS, &Method::POST) => Ask::Decide(self.body(body).await?),
             _ => {
                 count(&self.counts.unusable);
-                return Err(Code::Method.because(format!("{BLOCKS} takes GET, POST and DELETE")));
+                return Err(Code::Method.because(format!("{path} takes {takes}")));
             }
         };
         let (sender, receiver) = oneshot::channel();

@@ -34,7 +34,10 @@ pub fn of(body: &EventBody) -> (&'static str, Style) {
         }
         EventBody::RequestWarned(_) => ("warned  ", colour(AnsiColor::Yellow)),
         EventBody::ApprovalRequested(_) => ("APPROVE?", colour(AnsiColor::Red)),
-        EventBody::ApprovalGranted(_) => ("approved", colour(AnsiColor::Green)),
+        EventBody::PinsReset(_) => ("forgot  ", colour(AnsiColor::Magenta)),
+        EventBody::ApprovalGranted(_) | EventBody::DefinitionApproved(_) => {
+            ("approved", colour(AnsiColor::Green))
+        }
         EventBody::ApprovalDenied(_) => ("denied  ", colour(AnsiColor::Magenta)),
         EventBody::ApprovalTimedOut(_) => ("expired ", colour(AnsiColor::Magenta)),
         EventBody::RequestTimedOut(_) => ("LATE    ", colour(AnsiColor::Red)),

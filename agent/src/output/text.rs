@@ -155,6 +155,17 @@ fn body(event: &Event, line: &mut Line) {
         EventBody::ApprovalGranted(granted) => {
             line.plain(&format!("  {} by {}", clean(&granted.tool_name), clean(&granted.by)));
         }
+        EventBody::DefinitionApproved(approved) => {
+            let kind = serde_json::to_value(approved.kind).unwrap_or_default();
+            let kind = kind.as_str().unwrap_or_default().replace('_', " ");
+            line.plain(&format!("  {kind} {} by {}", clean(&approved.name), clean(&approved.by)));
+        }
+        EventBody::PinsReset(reset) => {
+            let pins = if reset.pins == 1 { "pin" } else { "pins" };
+            let of =
+                reset.tool_name.as_deref().map(|tool| format!(" of {}", clean(tool))).unwrap_or_default();
+            line.plain(&format!("  {} {pins}{of} by {}", reset.pins, clean(&reset.by)));
+        }
         EventBody::ApprovalDenied(denied) => {
             line.plain(&format!("  {} by {}", clean(&denied.tool_name), clean(&denied.by)));
         }

@@ -1,16 +1,36 @@
 //! What the control socket asks for, done by the agent's one task.
 
 use mcpwarden_policy::{
-    Event, EventBody, ServerId,
+    Decide, Definitions, Event, EventBody, Input, Output, ServerId,
     event::{BlockEnd, NetworkBlocked, NetworkUnblocked},
     network::Target,
+    registry::RegistryError,
 };
 
 use super::Agent;
 use crate::{
-    control::{Answer, Ask, BlockView, Blocks, Code, NewBlock, OldBlock, Refusal, Request},
+    control::{
+        Answer, Ask, BlockView, Blocks, Code, Decided, NewBlock, NewDecision, OldBlock, Refusal, Request,
+        Waiting,
+    },
     network::{self, BlockError, Standing, Who, Wish},
 };
+
+/// Longest name of who decides. Bytes.
+const MAX_BY_BYTES: usize = 128;
+
+impl From<&RegistryError> for Refusal {
+    fn from(error: &RegistryError) -> Self {
+        let code = match error {
+            RegistryError::Unknown { .. } => Code::NotFound,
+            RegistryError::Ambiguous { .. } => Code::Ambiguous,
+            RegistryError::OtherHash { .. } => Code::Unusable,
+            RegistryError::Connections(_) => Code::Full,
+            RegistryError::Store(_) => Code::Failed,
+        };
+        Self { code, message: error.to_string() }
+    }
+}
 
 impl From<BlockError> for Refusal {
     fn from(error: BlockError) -> Self {
@@ -31,11 +51,47 @@ impl Agent {
             Ask::Blocks => Ok(Answer::Blocks(Blocks {
                 blocks: self.network.blocks().iter().map(|block| self.view(block)).collect(),
             })),
-            Ask::Block(new) => self.block(&new, request.by),
-            Ask::Unblock(old) => self.unblock(&old, request.by),
+            Ask::Block(new) => self.block(&new, request.by).map_err(Refusal::from),
+            Ask::Unblock(old) => self.unblock(&old, request.by).map_err(Refusal::from),
+            Ask::Approvals => Ok(Answer::Waiting(Waiting { approvals: self.engine.waiting().collect() })),
+            Ask::Decide(new) => self.decide(&new, &request.by),
         };
         // Whoever asked may be gone; what was done is done, and said as an event.
-        let _ = request.answer.send(answer.map_err(Refusal::from));
+        let _ = request.answer.send(answer);
+    }
+
+    /// Decides about definitions, and says so.
+    fn decide(&mut self, new: &NewDecision, by: &Who) -> Result<Answer, Refusal> {
+        let NewDecision { server, tool, all, decision, uid, program, hash, by: name } = new;
+        let what = match (tool, all) {
+            (Some(name), false) => Definitions::Tool { name, hash: hash.as_deref() },
+            (None, true) if hash.is_none() => Definitions::All,
+            _ => return Err(Code::Unusable.because("either `tool` is needed, or `all`, which has no `hash`")),
+        };
+        let server = ServerId(server.as_str().into());
+        let user = by.user.clone().unwrap_or_else(|| format!("user {}", by.uid));
+        let by = match name {
+            Some(name) if name.len() > MAX_BY_BYTES => {
+                return Err(Code::Unusable.because(format!("`by` is longer than {MAX_BY_BYTES} bytes")));
+            }
+            Some(name) => format!("{name} ({user})"),
+            None => user,
+        };
+        let (uid, program, decision) = (*uid, program.as_deref(), *decision);
+        // Nothing else waits there: outputs are carried out as they come.
+        let decide = Decide { server: &server, uid, program, what, by: &by, decision };
+        self.engine.handle(Input::Decide(decide), self.clock.now(), &mut self.outputs);
+        let mut decided = Vec::new();
+        let mut failed = None;
+        for output in &self.outputs {
+            match output {
+                Output::Event(event) => decided.push(event.clone()),
+                Output::Failed(error) => failed = Some(Refusal::from(error)),
+                _ => {}
+            }
+        }
+        self.carry_out();
+        failed.map_or(Ok(Answer::Decided(Decided { decided })), Err)
     }
 
     fn block(&mut self, new: &NewBlock, by: Who) -> Result<Answer, BlockError> {

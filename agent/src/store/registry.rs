@@ -311,6 +311,20 @@ fn define(change: &Transaction<'_>, bytes: &mut u64, hash: &str, json: &str) -> 
 }
 
 impl Store for Pins {
+    fn keys(&mut self, server: &ServerId) -> Result<Vec<PinKey>, StoreError> {
+        self.ask("read pins", |open| {
+            let mut keys =
+                open.db.prepare_cached("SELECT DISTINCT uid, program FROM pins WHERE server = ?1")?;
+            let mut rows = keys.query([&*server.0])?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                let uid = u32::try_from(row.get::<_, i64>(0)?).ok();
+                found.push(PinKey { uid, server: server.clone(), program: row.get(1)? });
+            }
+            Ok(found)
+        })
+    }
+
     fn load(&mut self, key: &PinKey) -> Result<BTreeMap<Item, PinRecord>, StoreError> {
         self.ask("read pins", |open| {
             let mut pins = open.db.prepare_cached(

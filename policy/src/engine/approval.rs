@@ -9,13 +9,15 @@
 
 use std::collections::BTreeMap;
 
-use super::io::{Approve, Output};
+use serde::{Deserialize, Serialize};
+
+use super::io::Output;
 use super::record::tool_id;
 use super::{Due, Engine, Place};
-use crate::event::{Action, ApprovalDenied, ApprovalGranted, ApprovalRequested, ApprovalTimedOut};
+use crate::event::{Action, ApprovalRequested, ApprovalTimedOut, Severity};
 use crate::guard::{Decision, Denial, GuardKind, Operation, Refusal};
-use crate::ids::{ConnectionId, Timestamp};
-use crate::registry::{Item, PinKey, RegistryError};
+use crate::ids::{ConnectionId, ServerId, SessionId, Timestamp};
+use crate::registry::{Item, ItemKind, PinKey};
 
 /// One request, by the order in which they came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,8 +36,46 @@ struct Request {
     wanted: Wanted,
     /// Where it was first held.
     place: Place,
+    guard: GuardKind,
+    code: String,
+    reason: String,
+    max_severity: Option<Severity>,
     requested: Timestamp,
+    expires: Timestamp,
     timed_out: bool,
+}
+
+/// A tool whose calls are denied until somebody approves it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WaitingTool {
+    /// Whose tool.
+    pub server_id: ServerId,
+    /// Where it was first held.
+    pub session_id: SessionId,
+    /// Its name.
+    pub tool_name: String,
+    /// Hash of the definition that waits.
+    pub tool_hash: String,
+    /// User id that the server runs as.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+    /// Path of the server's executable or script.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// Which guard holds it.
+    pub guard: GuardKind,
+    /// Why, for machines.
+    pub code: String,
+    /// Why, in words.
+    pub reason: String,
+    /// The worst that was found in the definition.
+    pub max_severity: Option<Severity>,
+    /// When it was asked for.
+    pub requested: Timestamp,
+    /// When it is given up, or was.
+    pub expires: Timestamp,
+    /// Whether it was: calls stay denied, and it can be approved all the same.
+    pub timed_out: bool,
 }
 
 /// The requests that nobody answered yet.
@@ -49,6 +89,27 @@ impl Approvals {
     fn find(&self, wanted: &Wanted) -> Option<(ApprovalId, &Request)> {
         let found = self.requests.iter().find(|(_, request)| request.wanted == *wanted);
         found.map(|(id, request)| (*id, request))
+    }
+
+    /// Those of servers of this name: whose, and where each was first held.
+    pub(super) fn places<'a>(
+        &'a self,
+        server: &'a ServerId,
+    ) -> impl Iterator<Item = (&'a PinKey, &'a Place)> {
+        let of = self.requests.values().filter(move |request| request.wanted.key.server == *server);
+        of.map(|request| (&request.wanted.key, &request.place))
+    }
+
+    /// Somebody has decided about this definition, or about every definition of the item: where it was held.
+    pub(super) fn close(&mut self, key: &PinKey, item: &Item, hash: Option<&str>) -> Option<Place> {
+        let is_meant = |wanted: &Wanted| {
+            wanted.key == *key && wanted.tool == item.name && hash.is_none_or(|hash| wanted.hash == hash)
+        };
+        if item.kind != ItemKind::Tool {
+            return None;
+        }
+        let closed = self.requests.extract_if(.., |_, request| is_meant(&request.wanted));
+        closed.map(|(_, request)| request.place).last()
     }
 
     #[cfg(test)]
@@ -164,11 +225,43 @@ impl Engine {
         };
         self.approvals.last += 1;
         let id = ApprovalId(self.approvals.last);
-        let request = Request { wanted, place: place.clone(), requested: time, timed_out: false };
+        let request = Request {
+            wanted,
+            place: place.clone(),
+            guard,
+            code: requested.code.clone(),
+            reason: requested.reason.clone(),
+            max_severity: requested.max_severity,
+            requested: time,
+            expires,
+            timed_out: false,
+        };
         self.approvals.requests.insert(id, request);
         self.due.insert((expires, Due::Approval(id)));
         self.counters.approvals_requested += 1;
         self.say(place.clone(), time, requested, out);
+    }
+
+    /// The tools whose approval was asked for and that nobody decided about, oldest first.
+    pub fn waiting(&self) -> impl Iterator<Item = WaitingTool> {
+        self.approvals.requests.values().map(|request| {
+            let Wanted { hash, tool, key } = &request.wanted;
+            WaitingTool {
+                server_id: key.server.clone(),
+                session_id: request.place.session.clone(),
+                tool_name: tool.clone(),
+                tool_hash: hash.clone(),
+                uid: key.uid,
+                program: Some(key.program.clone()).filter(|program| !program.is_empty()),
+                guard: request.guard,
+                code: request.code.clone(),
+                reason: request.reason.clone(),
+                max_severity: request.max_severity,
+                requested: request.requested,
+                expires: request.expires,
+                timed_out: request.timed_out,
+            }
+        })
     }
 
     /// Whether the approval of this definition was given up.
@@ -205,79 +298,5 @@ impl Engine {
         );
         self.counters.approvals_timed_out += 1;
         self.say(place, now, timed_out, out);
-    }
-
-    /// Somebody has decided about a tool, asked or not.
-    pub(super) fn approve(&mut self, approve: Approve<'_>, now: Timestamp, out: &mut Vec<Output>) {
-        if let Err(error) = self.decide_by_hand(approve, now, out) {
-            out.push(Output::Failed(error));
-        }
-    }
-
-    fn decide_by_hand(
-        &mut self,
-        approve: Approve<'_>,
-        now: Timestamp,
-        out: &mut Vec<Output>,
-    ) -> Result<(), RegistryError> {
-        let item = Item::tool(approve.tool);
-        let (key, place, current) = self.meant(&approve, &item)?;
-        let hash = approve.hash.map_or(current, str::to_owned);
-        let (tool_name, by) = (item.name.clone(), approve.by.to_owned());
-        let id = tool_id(&key.server, &tool_name);
-        if approve.grant {
-            self.registry.approve(&key, &item, &hash, approve.by, now)?;
-        } else {
-            self.registry.deny(&key, &item, &hash, approve.by, now)?;
-        }
-        let wanted = Wanted { hash, tool: item.name, key };
-        let open = self.approvals.find(&wanted).map(|(id, _)| id);
-        let request = open.and_then(|id| self.approvals.requests.remove(&id));
-        let Some(place) = request.map(|request| request.place).or(place) else { return Ok(()) };
-        let tool_hash = wanted.hash;
-        if approve.grant {
-            self.counters.approvals_granted += 1;
-            self.say(place, now, ApprovalGranted { tool_name, tool_id: id, tool_hash, by }, out);
-        } else {
-            self.counters.approvals_denied += 1;
-            self.say(place, now, ApprovalDenied { tool_name, tool_id: id, tool_hash, by }, out);
-        }
-        Ok(())
-    }
-
-    /// Whose tool is meant, where it is, and the hash of its definition now. A look-alike is never approved with the
-    /// server that it looks like: where several have offered the tool, it must be said which.
-    fn meant(
-        &mut self,
-        approve: &Approve<'_>,
-        item: &Item,
-    ) -> Result<(PinKey, Option<Place>, String), RegistryError> {
-        let mut meant: BTreeMap<PinKey, Option<Place>> = BTreeMap::new();
-        for request in self.approvals.requests.values() {
-            meant.insert(request.wanted.key.clone(), Some(request.place.clone()));
-        }
-        for (connection, key) in self.registry.servers(approve.server) {
-            meant.insert(key.clone(), self.place(connection));
-        }
-        meant.retain(|key, _| {
-            key.server == *approve.server
-                && approve.uid.is_none_or(|uid| key.uid == Some(uid))
-                && approve.program.is_none_or(|program| key.program == program)
-        });
-        let mut offered = Vec::new();
-        for (key, place) in meant {
-            if let Some(record) = self.registry.pins(&key)?.remove(item) {
-                offered.push((key, place, record.current));
-            }
-        }
-        let identities = offered.iter().map(|(key, ..)| match key.uid {
-            Some(uid) => format!("user {uid}, {}", key.program),
-            None => key.program.clone(),
-        });
-        let (server, name) = (approve.server.to_string(), item.name.clone());
-        match offered.len() {
-            2.. => Err(RegistryError::Ambiguous { server, identities: identities.collect() }),
-            _ => offered.pop().ok_or(RegistryError::Unknown { server, name }),
-        }
     }
 }

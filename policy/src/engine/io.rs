@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use serde::{Deserialize, Serialize};
+
 use crate::event::{Event, Family, GapCause, Protocol, ServerType};
 use crate::http::HttpMeta;
 use crate::ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
@@ -109,8 +111,8 @@ pub enum Input<'a> {
         /// Why, in words.
         reason: String,
     },
-    /// Somebody has decided about a tool.
-    Approve(Approve<'a>),
+    /// Somebody has decided about definitions.
+    Decide(Decide<'a>),
 }
 
 impl Input<'_> {
@@ -127,28 +129,52 @@ impl Input<'_> {
             | Self::Gap { time, .. }
             | Self::Exit { time, .. }
             | Self::Closed { time, .. } => Some(*time),
-            Self::Approve(_) => None,
+            Self::Decide(_) => None,
         }
     }
 }
 
-/// What somebody has decided about a tool, whether they were asked ([`crate::event::ApprovalRequested`]) or not.
+/// What somebody decides by hand about definitions, whether they were asked ([`crate::event::ApprovalRequested`]) or not.
 #[derive(Clone, Copy, Debug)]
-pub struct Approve<'a> {
-    /// Whose tool it is.
+pub struct Decide<'a> {
+    /// Whose they are.
     pub server: &'a ServerId,
     /// The user that the server runs as. Needed where several users' servers have that name and tool.
     pub uid: Option<u32>,
     /// The server's executable or script. Needed where several programs have that name and tool.
     pub program: Option<&'a str>,
-    /// Its name.
-    pub tool: &'a str,
-    /// Hash of the definition that was looked at; `None`: the one that the tool has now.
-    pub hash: Option<&'a str>,
+    /// Which of the server's.
+    pub what: Definitions<'a>,
     /// Who.
     pub by: &'a str,
-    /// Whether the definition is trusted from now on. Else its calls are denied.
-    pub grant: bool,
+    /// What becomes of them.
+    pub decision: ByHand,
+}
+
+/// Definitions of one server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Definitions<'a> {
+    /// That of one tool.
+    Tool {
+        /// Its name.
+        name: &'a str,
+        /// Hash of the definition that was looked at; `None`: the one that the tool has now.
+        hash: Option<&'a str>,
+    },
+    /// Those of everything that it offers; to be denied, those of its tools.
+    All,
+}
+
+/// What somebody decides by hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ByHand {
+    /// They are trusted from now on, and pinned.
+    Approve,
+    /// Calls are denied while a tool has this definition.
+    Deny,
+    /// Their pins are forgotten: what is listed next is first use again.
+    Forget,
 }
 
 /// A program was run, or found running.

@@ -217,6 +217,8 @@ pub(super) fn short(output: &Output) -> String {
         EventBody::ApprovalRequested(asked) => {
             format!("asked {} {:?} {}", asked.tool_name, asked.guard, asked.code)
         }
+        EventBody::DefinitionApproved(approved) => format!("approved {} by {}", approved.name, approved.by),
+        EventBody::PinsReset(reset) => format!("forgot {} pins by {}", reset.pins, reset.by),
         EventBody::ApprovalGranted(granted) => format!("granted {} by {}", granted.tool_name, granted.by),
         EventBody::ApprovalDenied(denied) => format!("denied {} by {}", denied.tool_name, denied.by),
         EventBody::ApprovalTimedOut(given_up) => format!("given up {}", given_up.tool_name),

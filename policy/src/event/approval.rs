@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{Detection, Severity};
 use crate::guard::GuardKind;
 use crate::ids::{ServerId, Timestamp};
+use crate::registry::ItemKind;
 
 /// Calls of a tool are denied until somebody approves it. Said once for each server (user and program count), tool and
 /// definition: when it is listed where something speaks against the definition, and when it is first called where only
@@ -50,6 +51,12 @@ pub struct ApprovalGranted {
     pub tool_id: String,
     /// Hash of the approved definition.
     pub tool_hash: String,
+    /// User id that the server runs as: with `program`, whose tool it is. Absent where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+    /// Path of the server's executable or script. Absent where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
     /// Who.
     pub by: String,
 }
@@ -63,6 +70,49 @@ pub struct ApprovalDenied {
     pub tool_id: String,
     /// Hash of the denied definition.
     pub tool_hash: String,
+    /// User id that the server runs as: with `program`, whose tool it is. Absent where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+    /// Path of the server's executable or script. Absent where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// Who.
+    pub by: String,
+}
+
+/// Somebody approved a prompt, a resource template or a server's instructions: the pin is moved to what they are.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DefinitionApproved {
+    /// What it is of.
+    pub kind: ItemKind,
+    /// Its name; empty for instructions.
+    pub name: String,
+    /// Hash of the approved definition.
+    pub hash: String,
+    /// User id that the server runs as. Absent where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+    /// Path of the server's executable or script. Absent where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// Who.
+    pub by: String,
+}
+
+/// Somebody had pins of a server forgotten: what it lists next is first use again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PinsReset {
+    /// The tool whose pin it was; absent where all of the server's were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_name: Option<String>,
+    /// How many pins.
+    pub pins: u64,
+    /// User id that the server runs as. Absent where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+    /// Path of the server's executable or script. Absent where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
     /// Who.
     pub by: String,
 }

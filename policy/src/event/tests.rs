@@ -212,12 +212,31 @@ fn examples() -> Vec<Event> {
         tool_name: name.clone(),
         tool_id: id.clone(),
         tool_hash: hash.clone(),
+        uid: Some(1000),
+        program: Some("/usr/bin/mcp-files".into()),
+        by: "root".into(),
+    };
+    let approved = DefinitionApproved {
+        kind: crate::registry::ItemKind::Prompt,
+        name: name.clone(),
+        hash: hash.clone(),
+        uid: None,
+        program: None,
+        by: "root".into(),
+    };
+    let reset = PinsReset {
+        tool_name: Some(name.clone()),
+        pins: 1,
+        uid: Some(1000),
+        program: None,
         by: "root".into(),
     };
     let denied = ApprovalDenied {
         tool_name: name.clone(),
         tool_id: id.clone(),
         tool_hash: hash.clone(),
+        uid: None,
+        program: None,
         by: "root".into(),
     };
     let given_up = ApprovalTimedOut {
@@ -374,6 +393,8 @@ fn examples() -> Vec<Event> {
         about(requested.clone()),
         about(ApprovalRequested { uid: None, program: None, shadows: None, detections: vec![], ..requested }),
         about(granted),
+        about(approved),
+        about(reset),
         about(denied),
         about(given_up),
         about(late.clone()),

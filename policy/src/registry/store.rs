@@ -82,6 +82,12 @@ pub trait Store: std::fmt::Debug + Send {
     /// They cannot be read. No pin is made or moved then.
     fn load(&mut self, key: &PinKey) -> Result<BTreeMap<Item, PinRecord>, StoreError>;
 
+    /// Whose pins of servers of this name there are.
+    ///
+    /// # Errors
+    /// That cannot be read.
+    fn keys(&mut self, server: &ServerId) -> Result<Vec<PinKey>, StoreError>;
+
     /// Keeps these pins of a server in place of what was kept of the same items, and these definitions, each with
     /// its hash: all or nothing.
     ///
@@ -133,6 +139,10 @@ impl MemoryStore {
 impl Store for MemoryStore {
     fn load(&mut self, key: &PinKey) -> Result<BTreeMap<Item, PinRecord>, StoreError> {
         Ok(self.pins.get(key).cloned().unwrap_or_default())
+    }
+
+    fn keys(&mut self, server: &ServerId) -> Result<Vec<PinKey>, StoreError> {
+        Ok(self.pins.keys().filter(|key| key.server == *server).cloned().collect())
     }
 
     fn put(

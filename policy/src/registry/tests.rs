@@ -32,6 +32,10 @@ impl Shared {
 }
 
 impl Store for Shared {
+    fn keys(&mut self, server: &ServerId) -> Result<Vec<PinKey>, StoreError> {
+        self.ask(|store| store.keys(server))
+    }
+
     fn load(&mut self, key: &PinKey) -> Result<BTreeMap<Item, PinRecord>, StoreError> {
         self.ask(|store| store.load(key))
     }

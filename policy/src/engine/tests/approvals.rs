@@ -14,11 +14,11 @@ enum Step {
     /// The client calls this tool of server 1.
     Call(&'static str),
     /// Somebody grants (or denies) this tool of `files`.
-    Decide(&'static str, bool),
+    Decided(&'static str, bool),
     /// Milliseconds pass.
     Wait(u64),
 }
-use Step::{Call, Decide, List, Wait};
+use Step::{Call, Decided, List, Wait};
 
 /// What of it is about approval, and what became of calls: `call tool action code`.
 fn run(bench: &mut Bench, steps: &[Step]) -> Vec<String> {
@@ -32,7 +32,7 @@ fn run(bench: &mut Bench, steps: &[Step]) -> Vec<String> {
                 bench.c2s(1, &call(id, tool));
                 bench.s2c(1, &answer(id, "{}"));
             }
-            Decide(tool, grant) => decide(bench, tool, *grant, None),
+            Decided(tool, grant) => decide(bench, tool, *grant, None),
             Wait(ms) => bench.wait(*ms),
         }
     }
@@ -54,8 +54,16 @@ fn run(bench: &mut Bench, steps: &[Step]) -> Vec<String> {
 
 fn decide(bench: &mut Bench, tool: &str, grant: bool, hash: Option<&str>) {
     let server = ServerId("files".into());
-    let approve = Approve { server: &server, uid: None, program: None, tool, hash, by: "root", grant };
-    bench.input(Input::Approve(approve));
+    let decision = if grant { ByHand::Approve } else { ByHand::Deny };
+    let what = Definitions::Tool { name: tool, hash };
+    bench.input(Input::Decide(Decide {
+        server: &server,
+        uid: None,
+        program: None,
+        what,
+        by: "root",
+        decision,
+    }));
 }
 
 const MINUTES: u64 = 60_000;
@@ -75,7 +83,7 @@ fn a_held_tool_is_asked_for_once_and_then_decided() {
                 List(EVIL),
                 Call("add"),
                 List(EVIL),
-                Decide("add", true),
+                Decided("add", true),
                 Call("add"),
                 Wait(6 * MINUTES),
                 Call("add"),
@@ -91,7 +99,7 @@ fn a_held_tool_is_asked_for_once_and_then_decided() {
         (
             "denied stays denied for that definition",
             HOLD,
-            &[List(EVIL), Decide("add", false), Call("add"), Wait(6 * MINUTES), List(EVIL), Call("add")],
+            &[List(EVIL), Decided("add", false), Call("add"), Wait(6 * MINUTES), List(EVIL), Call("add")],
             &[
                 "asked add ToolPoisoning approval_required",
                 "denied add by root",
@@ -109,7 +117,7 @@ fn a_held_tool_is_asked_for_once_and_then_decided() {
                 Wait(20),
                 Call("add"),
                 List(EVIL),
-                Decide("add", true),
+                Decided("add", true),
                 Call("add"),
             ],
             &[
@@ -133,7 +141,7 @@ fn a_held_tool_is_asked_for_once_and_then_decided() {
             &[
                 List(OTHER),
                 Call("read_file"),
-                Decide("read_file", true),
+                Decided("read_file", true),
                 Call("read_file"),
                 List(THIRD),
                 Call("read_file"),
@@ -152,7 +160,7 @@ fn a_held_tool_is_asked_for_once_and_then_decided() {
             BLOCK_CHANGES,
             &[
                 List(OTHER),
-                Decide("read_file", false),
+                Decided("read_file", false),
                 Call("read_file"),
                 List(r#"{"name":"read_file"}"#),
                 Call("read_file"),
@@ -167,7 +175,7 @@ fn a_held_tool_is_asked_for_once_and_then_decided() {
         (
             "little trust: asked at the first call",
             LOW,
-            &[Call("read_file"), Call("read_file"), Decide("read_file", true), Call("read_file")],
+            &[Call("read_file"), Call("read_file"), Decided("read_file", true), Call("read_file")],
             &[
                 "call read_file Block approval_required",
                 "asked read_file ToolAccess approval_required",
@@ -179,7 +187,7 @@ fn a_held_tool_is_asked_for_once_and_then_decided() {
         (
             "first use that is not trusted: asked at the first call",
             "{ registry: { pin_on_first_use: false }, policy: { version_pinning: { on_change: block } } }",
-            &[Call("read_file"), Decide("read_file", true), Call("read_file")],
+            &[Call("read_file"), Decided("read_file", true), Call("read_file")],
             &[
                 "call read_file Block approval_required",
                 "asked read_file RugPull approval_required",
@@ -190,7 +198,7 @@ fn a_held_tool_is_asked_for_once_and_then_decided() {
         (
             "denied by hand, asked by nobody",
             "",
-            &[Decide("read_file", false), Call("read_file"), Decide("read_file", true), Call("read_file")],
+            &[Decided("read_file", false), Call("read_file"), Decided("read_file", true), Call("read_file")],
             &[
                 "denied read_file by root",
                 "call read_file Block approval_denied",
@@ -198,7 +206,7 @@ fn a_held_tool_is_asked_for_once_and_then_decided() {
                 { "call read_file Allow -" },
             ],
         ),
-        ("what nobody offers", "", &[Decide("nothing", true)], &["failed: files never offered nothing"]),
+        ("what nobody offers", "", &[Decided("nothing", true)], &["failed: files never offered nothing"]),
     ];
     for (name, yaml, steps, expected) in cases {
         assert_eq!(run(&mut bench(yaml), steps), *expected, "{name}");
@@ -237,9 +245,8 @@ fn a_shadow_ends_when_it_is_approved() {
         bench.s2c(1, &answer(5, "{}"));
         bench.c2s(2, &call(6, tool));
         bench.s2c(2, &answer(6, "{}"));
-        let approve =
-            Approve { server: &server, uid: None, program: None, tool, hash: None, by, grant: true };
-        bench.input(Input::Approve(approve));
+        let (what, decision) = (Definitions::Tool { name: tool, hash: None }, ByHand::Approve);
+        bench.input(Input::Decide(Decide { server: &server, uid: None, program: None, what, by, decision }));
     }
     let events = bench.events();
     let text = |event: &Value, field: &str| event[field].as_str().unwrap_or("-").to_owned();
@@ -304,9 +311,15 @@ fn whose_tool_is_meant_must_be_clear() {
         (Some(1000), None, "11 mcp-same granted add by root"),
     ];
     for (uid, hash, expected) in cases {
-        let approve =
-            Approve { server: &server, uid, program: None, tool: "add", hash, by: "root", grant: true };
-        bench.input(Input::Approve(approve));
+        let (what, decision) = (Definitions::Tool { name: "add", hash }, ByHand::Approve);
+        bench.input(Input::Decide(Decide {
+            server: &server,
+            uid,
+            program: None,
+            what,
+            by: "root",
+            decision,
+        }));
         let said = bench.said();
         assert!(said.len() == 1 && said[0].starts_with(expected), "{expected}: {said:?}");
     }
@@ -335,4 +348,66 @@ fn requests_are_bounded_and_what_was_given_up_makes_room() {
         bench.wait(5 * MINUTES);
         assert_eq!((list(&mut bench, 10), bench.engine.approvals.requests_len()), (2, 2));
     }
+}
+
+/// Everything of a server at once, whether it runs or not; and pins that are forgotten.
+#[test]
+fn everything_of_a_server_is_decided_at_once() {
+    let mut bench = bench(HOLD);
+    let second = r#"{"name":"sub"}"#;
+    bench.c2s(1, r#"{"id":4,"method":"tools/list"}"#);
+    bench.s2c(1, &answer(4, &format!(r#"{{"tools":[{EVIL},{second}]}}"#)));
+    bench.c2s(1, r#"{"id":5,"method":"prompts/list"}"#);
+    bench.s2c(1, &answer(5, r#"{"prompts":[{"name":"greet"}]}"#));
+    let server = ServerId("files".into());
+    let all = |bench: &mut Bench, decision| {
+        bench.out.clear();
+        let what = Definitions::All;
+        bench.input(Input::Decide(Decide {
+            server: &server,
+            uid: None,
+            program: None,
+            what,
+            by: "ann",
+            decision,
+        }));
+        bench.said()
+    };
+    assert_eq!(bench.engine.waiting().map(|waiting| waiting.tool_name).collect::<Vec<_>>(), ["add"]);
+    // `read_file` is listed no more.
+    let granted =
+        ["1 files granted add by ann", "1 files granted sub by ann", "1 files approved greet by ann"];
+    assert_eq!(all(&mut bench, ByHand::Approve), granted);
+    assert_eq!(bench.engine.waiting().count(), 0);
+    assert_eq!(all(&mut bench, ByHand::Approve), [""; 0]);
+    bench.input(Input::Closed { connection: ConnectionId(1), time: Timestamp(bench.now) });
+    bench.wait(60_000);
+    assert_eq!(all(&mut bench, ByHand::Deny), ["0 files denied add by ann", "0 files denied sub by ann"]);
+    assert_eq!(all(&mut bench, ByHand::Forget), ["0 files forgot 4 pins by ann"]);
+    assert_eq!(all(&mut bench, ByHand::Forget), ["failed: files never offered anything"]);
+}
+
+/// A pin that is forgotten while somebody is asked: nobody waits any more, and the next list is first use.
+#[test]
+fn what_is_forgotten_is_asked_for_again() {
+    let mut bench = bench(HOLD);
+    let list = |bench: &mut Bench, id: u32| {
+        bench.c2s(1, &format!(r#"{{"id":{id},"method":"tools/list"}}"#));
+        bench.s2c(1, &answer(id, &format!(r#"{{"tools":[{EVIL}]}}"#)));
+    };
+    list(&mut bench, 4);
+    let server = ServerId("files".into());
+    let (what, decision) = (Definitions::Tool { name: "add", hash: None }, ByHand::Forget);
+    bench.input(Input::Decide(Decide {
+        server: &server,
+        uid: None,
+        program: None,
+        what,
+        by: "ann",
+        decision,
+    }));
+    assert_eq!(bench.engine.waiting().count(), 0);
+    bench.out.clear();
+    list(&mut bench, 5);
+    assert_eq!(bench.engine.waiting().count(), 1, "{:?}", bench.said());
 }
