@@ -2,16 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
-use comfy_table::Table;
-use hyper::Method;
-use mcpwarden_policy::Timestamp;
-
 use crate::{
     cli::{BlockOptions, BlocksOptions, UnblockOptions},
     control::{BLOCKS, BlockView, Blocks, NewBlock, OldBlock, client::ask},
-    output::{self, escaped, say, say_json},
+    output::{self, escaped, say, say_json, seconds},
 };
+use anyhow::Result;
+use comfy_table::Table;
+use hyper::Method;
 
 /// How long the addresses of a name are waited for, and how often they are asked for.
 const NAMES: (Duration, Duration) = (Duration::from_secs(6), Duration::from_millis(100));
@@ -21,13 +19,13 @@ const NAMES: (Duration, Duration) = (Duration::from_secs(6), Duration::from_mill
 /// # Errors
 /// No agent answers, or it refuses.
 pub fn block(options: BlockOptions) -> Result<()> {
-    let BlockOptions { target, port, period, reason, yes, json, socket } = options;
+    let BlockOptions { target, port, period, reason, yes, json, agent } = options;
     let new = NewBlock { target, port, period, reason, yes };
-    let mut block: BlockView = ask(&socket, Method::POST, BLOCKS, &new)?;
+    let mut block: BlockView = ask(&agent.socket, Method::POST, BLOCKS, &new)?;
     let until = Instant::now() + NAMES.0;
     while block.addresses.is_empty() && Instant::now() < until {
         std::thread::sleep(NAMES.1);
-        let all: Blocks = ask(&socket, Method::GET, BLOCKS, &())?;
+        let all: Blocks = ask(&agent.socket, Method::GET, BLOCKS, &())?;
         match all.blocks.into_iter().find(|found| found.target == block.target) {
             Some(found) => block = found,
             // Its time was short.
@@ -53,8 +51,8 @@ pub fn block(options: BlockOptions) -> Result<()> {
 /// # Errors
 /// No agent answers, or it refuses; or there is no such block.
 pub fn unblock(options: UnblockOptions) -> Result<()> {
-    let UnblockOptions { target, port, json, socket } = options;
-    let block: BlockView = ask(&socket, Method::DELETE, BLOCKS, &OldBlock { target, port })?;
+    let UnblockOptions { target, port, json, agent } = options;
+    let block: BlockView = ask(&agent.socket, Method::DELETE, BLOCKS, &OldBlock { target, port })?;
     if json {
         say_json(&block);
     } else {
@@ -68,7 +66,7 @@ pub fn unblock(options: UnblockOptions) -> Result<()> {
 /// # Errors
 /// No agent answers, or it refuses.
 pub fn list(options: &BlocksOptions) -> Result<()> {
-    let all: Blocks = ask(&options.socket, Method::GET, BLOCKS, &())?;
+    let all: Blocks = ask(&options.agent.socket, Method::GET, BLOCKS, &())?;
     if options.json {
         say_json(&all.blocks);
     } else if all.blocks.is_empty() {
@@ -113,15 +111,10 @@ fn addresses(block: &BlockView) -> String {
     escaped(&block.addresses.join(", "))
 }
 
-/// To the second, which is what people want to know.
-fn seconds(time: Timestamp) -> String {
-    let text = time.to_string();
-    format!("{}Z", text.get(..19).unwrap_or(&text).replace('T', " "))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mcpwarden_policy::Timestamp;
 
     fn view(target: &str, until: Option<u64>, addresses: &[&str]) -> BlockView {
         BlockView {

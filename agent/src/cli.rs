@@ -1,5 +1,6 @@
 //! The command line.
 
+mod operator;
 mod stored;
 
 use std::path::PathBuf;
@@ -9,9 +10,12 @@ use clap::{Args, Parser, Subcommand, builder::PossibleValuesParser, builder::Typ
 use mcpwarden_policy::config::Period;
 use serde::de::DeserializeOwned;
 
+pub use operator::{
+    Approvals, ApprovalsList, BlockOptions, BlocksOptions, DecisionOptions, UnblockOptions, Which,
+};
 pub use stored::{Audit, AuditExport, AuditVerify, Bound, EventsOptions, Pins, PinsList};
 
-use crate::{config::Backend, control, output::Output, when::When};
+use crate::{config::Backend, output::Output, when::When};
 
 /// Watches every MCP server on this host from the kernel.
 ///
@@ -99,7 +103,7 @@ pub enum Command {
     /// of the first.
     ///
     /// Exit status 2 where it is not blocked.
-    #[command(after_long_help = BLOCK_EXAMPLES)]
+    #[command(after_long_help = operator::BLOCK_EXAMPLES)]
     Block(BlockOptions),
     /// Lift a block: connections are judged by the configuration again.
     ///
@@ -115,6 +119,17 @@ pub enum Command {
     ///
     /// Exit status 2 where a line is no event.
     Learn(LearnOptions),
+    /// Trust what a tool is now: its definition is pinned, and whatever held it (detections, a change, another server's name,
+    /// little trust in its server) counts no more.
+    ///
+    /// Exit status 2 where it is not approved.
+    #[command(after_long_help = operator::APPROVE_EXAMPLES)]
+    Approve(DecisionOptions),
+    /// Say which tools wait for approval, and decide about them.
+    Approvals {
+        #[command(subcommand)]
+        what: Approvals,
+    },
     /// Print stored events, whether an agent runs or not.
     ///
     /// Those of the last --limit that match all that is asked for, oldest first; several of one option are alternatives.
@@ -210,66 +225,6 @@ pub struct LearnOptions {
     /// Only the server with this id; may be given several times.
     #[arg(long, value_name = "ID")]
     pub server: Vec<String>,
-}
-
-const BLOCK_EXAMPLES: &str = "\
-Examples:
-  sudo mcpwarden block crm --for 10m --reason 'ticket 4711'
-  sudo mcpwarden block 203.0.113.7
-  sudo mcpwarden block mcp.example.com --port 443
-  sudo mcpwarden unblock mcp.example.com:443
-";
-
-/// What `mcpwarden block` is told.
-#[derive(Args, Debug)]
-pub struct BlockOptions {
-    /// What is blocked.
-    pub target: String,
-    /// The port, where TARGET names none. Without one, all are.
-    #[arg(long, value_name = "PORT")]
-    pub port: Option<u16>,
-    /// For so long: 90s, 10m, 8h, 30d. Without it, until it is unblocked.
-    #[arg(long = "for", value_name = "DURATION")]
-    pub period: Option<Period>,
-    /// Why, for events and for who lists the blocks.
-    #[arg(long, value_name = "TEXT")]
-    pub reason: Option<String>,
-    /// Block even most of the network, or all of the loopback.
-    #[arg(long, short)]
-    pub yes: bool,
-    /// Print JSON.
-    #[arg(long)]
-    pub json: bool,
-    /// Socket of the agent: `control.socket` of its configuration.
-    #[arg(long, value_name = "PATH", default_value_os_t = control::default_socket())]
-    pub socket: PathBuf,
-}
-
-/// What `mcpwarden unblock` is told.
-#[derive(Args, Debug)]
-pub struct UnblockOptions {
-    /// What is blocked, as it was said to `block`, or as `blocks` lists it.
-    pub target: String,
-    /// The port, where TARGET names none.
-    #[arg(long, value_name = "PORT")]
-    pub port: Option<u16>,
-    /// Print JSON.
-    #[arg(long)]
-    pub json: bool,
-    /// Socket of the agent: `control.socket` of its configuration.
-    #[arg(long, value_name = "PATH", default_value_os_t = control::default_socket())]
-    pub socket: PathBuf,
-}
-
-/// What `mcpwarden blocks` is told.
-#[derive(Args, Debug)]
-pub struct BlocksOptions {
-    /// Print JSON: a list.
-    #[arg(long)]
-    pub json: bool,
-    /// Socket of the agent: `control.socket` of its configuration.
-    #[arg(long, value_name = "PATH", default_value_os_t = control::default_socket())]
-    pub socket: PathBuf,
 }
 
 const INSPECT_EXAMPLES: &str = "\

@@ -3,6 +3,7 @@
 //! Data goes one way: `kernel` (what is loaded and attached) → `capture` (records into frames) → the policy core
 //! (`mcpwarden-policy`) → `output`. `run` drives them; the other commands are small.
 
+mod approvals;
 mod audit;
 mod blocks;
 mod capture;
@@ -42,7 +43,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
 
-use cli::{Audit, Cli, Command, Pins};
+use cli::{Approvals, Audit, Cli, Command, Pins};
+use mcpwarden_policy::ByHand::{Approve, Deny};
 use output::{FAILED, Unwritable, say, unwritable};
 
 fn main() -> ExitCode {
@@ -75,6 +77,18 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Block(options) => blocks::block(options).map(|()| ExitCode::SUCCESS),
         Command::Unblock(options) => blocks::unblock(options).map(|()| ExitCode::SUCCESS),
         Command::Blocks(options) => blocks::list(&options).map(|()| ExitCode::SUCCESS),
+        Command::Approve(options)
+        | Command::Approvals { what: Approvals::Grant(options) }
+        | Command::Pins { what: Pins::Trust(options) } => {
+            approvals::decide(options, Approve).map(|()| ExitCode::SUCCESS)
+        }
+        Command::Approvals { what: Approvals::Deny(options) } => {
+            approvals::decide(options, Deny).map(|()| ExitCode::SUCCESS)
+        }
+        Command::Approvals { what: Approvals::List(options) } => {
+            approvals::list(&options).map(|()| ExitCode::SUCCESS)
+        }
+        Command::Pins { what: Pins::Reset(which) } => approvals::reset(which).map(|()| ExitCode::SUCCESS),
         Command::Learn(options) => learn::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Events(options) => events::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Pins { what: Pins::List(options) } => pins::list(&options).map(|()| ExitCode::SUCCESS),

@@ -14,6 +14,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::command::{Said, ask};
 use crate::patience::patience;
 use crate::places;
 use crate::programs;
@@ -127,6 +128,15 @@ impl Agent {
     /// What the agent has said on standard error.
     pub fn stderr(&self) -> String {
         fs::read_to_string(self.directory.path().join(STDERR)).unwrap_or_default()
+    }
+
+    /// What it says to a command, at its control socket.
+    ///
+    /// # Errors
+    /// The command could not be run.
+    pub fn tell(&self, args: &[&str]) -> Result<Said> {
+        let socket = self.directory().join("run/control.sock").display().to_string();
+        ask(&[args, &["--socket", &socket]].concat())
     }
 
     /// All events so far, in the order in which they were printed.

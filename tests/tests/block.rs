@@ -22,15 +22,9 @@ use mcpwarden_tests::places;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-/// What a running agent says to a command.
-fn tell(agent: &Agent, args: &[&str]) -> Result<Said> {
-    let socket = agent.directory().join("run/control.sock").display().to_string();
-    ask(&[args, &["--socket", &socket]].concat())
-}
-
 /// What is blocked, as JSON says it.
 fn blocks(agent: &Agent) -> Result<Vec<Value>> {
-    let said = tell(agent, &["blocks", "--json"])?;
+    let said = agent.tell(&["blocks", "--json"])?;
     said.expect("blocks", 0, "[")?;
     Ok(serde_json::from_str(&said.stdout)?)
 }
@@ -56,7 +50,7 @@ fn what_is_blocked_is_denied_at_once_even_where_nothing_is_enforced() -> Result<
     let (blocked, other) = (Listener::start()?, Listener::start()?);
     let agent = Agent::start(&[])?;
     let target = format!("localhost:{}", blocked.port());
-    tell(&agent, &["block", &target, "--reason", "a test"])?.expect("block", 0, "until it is unblocked")?;
+    agent.tell(&["block", &target, "--reason", "a test"])?.expect("block", 0, "until it is unblocked")?;
     let mut addresses = loopback_names(blocked.port()).to_vec();
     addresses.push(blocked.at(LOOPBACK_V6));
     let before = blocked.accepted();
@@ -77,21 +71,21 @@ fn what_is_blocked_is_denied_at_once_even_where_nothing_is_enforced() -> Result<
     ensure!(found == json!([target, "a test", 0, "root", null]), "{said}");
 
     // Again, with another end: in place of the first.
-    tell(&agent, &["block", "localhost", "--port", &blocked.port().to_string(), "--for", "1h"])?.expect(
+    agent.tell(&["block", "localhost", "--port", &blocked.port().to_string(), "--for", "1h"])?.expect(
         "block again",
         0,
         "blocked localhost",
     )?;
     let all = blocks(&agent)?;
     ensure!(all.len() == 1 && all[0]["until"].is_string() && all[0]["reason"].is_null(), "{all:?}");
-    tell(&agent, &["blocks"])?.expect("blocks", 0, &target)?;
+    agent.tell(&["blocks"])?.expect("blocks", 0, &target)?;
 
-    tell(&agent, &["unblock", &target])?.expect("unblock", 0, "unblocked localhost")?;
+    agent.tell(&["unblock", &target])?.expect("unblock", 0, "unblocked localhost")?;
     ensure!(Way::Tcp.dial(blocked.at(Ipv4Addr::LOCALHOST)) == Outcome::Through, "unblocked");
     let said = agent.wait_for("its end", |event| is(event, "mcp_network_unblocked"))?;
     ensure!(said["reason"] == "unblocked" && said["uid"] == 0 && said["target"] == target.as_str(), "{said}");
-    refused("twice", &tell(&agent, &["unblock", &target])?, "is not blocked")?;
-    tell(&agent, &["blocks"])?.expect("no blocks", 0, "nothing is blocked")?;
+    refused("twice", &agent.tell(&["unblock", &target])?, "is not blocked")?;
+    agent.tell(&["blocks"])?.expect("no blocks", 0, "nothing is blocked")?;
     agent.stop()?;
     Ok(())
 }
@@ -107,7 +101,7 @@ fn what_is_open_to_what_is_blocked_is_closed() -> Result<()> {
         let _held = listener.accept()?;
         open.set_read_timeout(Some(patience(Duration::from_secs(10))))?;
         for target in [target.as_str(), "192.0.2.1"] {
-            tell(&agent, &["block", target, "--reason", "a test"])?.expect("block", 0, "blocked")?;
+            agent.tell(&["block", target, "--reason", "a test"])?.expect("block", 0, "blocked")?;
         }
         let error = open.read(&mut [0]).err().context("what was open still is")?;
         ensure!(error.raw_os_error() == Some(libc::ECONNABORTED), "{error}");
@@ -118,7 +112,7 @@ fn what_is_open_to_what_is_blocked_is_closed() -> Result<()> {
         await_that("the end of what was open is told", || {
             agent.events().iter().filter(|event| closed(event)).count() == times
         })?;
-        tell(&agent, &["unblock", &target])?.expect("unblock", 0, "unblocked")?;
+        agent.tell(&["unblock", &target])?.expect("unblock", 0, "unblocked")?;
     }
     agent.stop()?;
     Ok(())
@@ -129,7 +123,7 @@ fn the_kernel_ends_a_block_with_no_help_of_the_agent() -> Result<()> {
     let listener = Listener::start()?;
     let to = listener.at(Ipv4Addr::LOCALHOST);
     let agent = Agent::start(&[])?;
-    tell(&agent, &["block", &to.to_string(), "--for", "2s"])?.expect("block", 0, "until 20")?;
+    agent.tell(&["block", &to.to_string(), "--for", "2s"])?.expect("block", 0, "until 20")?;
     ensure!(Way::Tcp.dial(to) == Outcome::Denied, "while it counts");
     agent.signal(Signal::SIGSTOP)?;
     let outcome = await_that("the end of the block", || Way::Tcp.dial(to) == Outcome::Through);
@@ -155,22 +149,22 @@ fn a_declared_server_is_blocked_at_all_its_addresses() -> Result<()> {
     ))?;
     let agent = Agent::start(&["--config", &config])?;
     ensure!(Way::Tcp.dial(first) == Outcome::Through, "before");
-    tell(&agent, &["block", "crm"])?.expect("block", 0, &format!("crm (127.0.0.2:{})", listener.port()))?;
+    agent.tell(&["block", "crm"])?.expect("block", 0, &format!("crm (127.0.0.2:{})", listener.port()))?;
     ensure!(Way::Tcp.dial(first) == Outcome::Denied, "its address");
     let said = agent.wait_for("the block", |event| is(event, "mcp_network_blocked"))?;
     ensure!(said["server_id"] == "crm" && said["server_type"] == "http", "{said}");
     names.answer(Some(Ipv4Addr::new(127, 0, 0, 3)));
     await_that("its new address is blocked", || Way::Tcp.dial(second) == Outcome::Denied)?;
-    refused("a program", &tell(&agent, &["block", "files"])?, "is a program (`type: stdio`)")?;
-    tell(&agent, &["unblock", "crm"])?.expect("unblock", 0, "unblocked crm")?;
+    refused("a program", &agent.tell(&["block", "files"])?, "is a program (`type: stdio`)")?;
+    agent.tell(&["unblock", "crm"])?.expect("unblock", 0, "unblocked crm")?;
     ensure!(Way::Tcp.dial(second) == Outcome::Through, "unblocked");
 
     // A name of nobody's configuration is asked for, and then blocked; one without an address is said.
     let name = format!("other.example:{}", listener.port());
-    tell(&agent, &["block", &name])?.expect("a name", 0, "other.example")?;
+    agent.tell(&["block", &name])?.expect("a name", 0, "other.example")?;
     ensure!(Way::Tcp.dial(second) == Outcome::Denied, "the address of a name");
     names.answer(None);
-    let said = tell(&agent, &["block", "nobody.example"])?;
+    let said = agent.tell(&["block", "nobody.example"])?;
     said.expect("a name without an address", 0, "blocked nobody.example")?;
     ensure!(said.stderr.contains("nothing is denied until it has one"), "{}", said.stderr);
     agent.stop()?;
@@ -221,15 +215,15 @@ fn what_cannot_be_blocked_is_said() -> Result<()> {
         (&["block", "localhost"], "only with --yes"),
         (&["unblock", "192.0.2.1"], "192.0.2.1 is not blocked"),
     ] {
-        refused(&args.join(" "), &tell(&agent, args)?, part)?;
+        refused(&args.join(" "), &agent.tell(args)?, part)?;
     }
     ensure!(blocks(&agent)?.is_empty(), "something is blocked");
     let listener = Listener::start()?;
-    tell(&agent, &["block", "127.0.0.0/8", "--yes"])?.expect("--yes", 0, "127.0.0.0/8")?;
+    agent.tell(&["block", "127.0.0.0/8", "--yes"])?.expect("--yes", 0, "127.0.0.0/8")?;
     ensure!(Way::Tcp.dial(listener.at(Ipv4Addr::LOCALHOST)) == Outcome::Denied, "it was meant");
-    refused("a part of it", &tell(&agent, &["unblock", "127.0.0.1"])?, "but 127.0.0.0/8 is")?;
+    refused("a part of it", &agent.tell(&["unblock", "127.0.0.1"])?, "but 127.0.0.0/8 is")?;
     // The control socket is none of the network's.
-    tell(&agent, &["unblock", "127.0.0.0/8"])?.expect("unblock", 0, "unblocked")?;
+    agent.tell(&["unblock", "127.0.0.0/8"])?.expect("unblock", 0, "unblocked")?;
     agent.stop()?;
     Ok(())
 }
@@ -244,10 +238,10 @@ fn blocks_that_do_not_fit_are_refused_and_the_others_stay() -> Result<()> {
     let listener = Listener::start()?;
     let to = |last: usize| listener.at([127, 0, 0, 100 + last as u8]);
     for last in 0..ROOM {
-        tell(&agent, &["block", &to(last).to_string()])?.expect("one that fits", 0, "blocked")?;
+        agent.tell(&["block", &to(last).to_string()])?.expect("one that fits", 0, "blocked")?;
     }
     let one_more = to(ROOM).to_string();
-    refused("one more", &tell(&agent, &["block", &one_more])?, "do not fit")?;
+    refused("one more", &agent.tell(&["block", &one_more])?, "do not fit")?;
     ensure!(Way::Tcp.dial(to(ROOM)) == Outcome::Through, "it counts nonetheless");
     for last in 0..ROOM {
         ensure!(Way::Tcp.dial(to(last)) == Outcome::Denied, "{last}");
@@ -256,8 +250,8 @@ fn blocks_that_do_not_fit_are_refused_and_the_others_stay() -> Result<()> {
     agent.wait_for("the refusal is told", |event| {
         is(event, "agent_loss") && event["counter"] == "network_blocks_refused"
     })?;
-    tell(&agent, &["unblock", &to(0).to_string()])?.expect("unblock", 0, "unblocked")?;
-    tell(&agent, &["block", &one_more])?.expect("there is room", 0, "blocked")?;
+    agent.tell(&["unblock", &to(0).to_string()])?.expect("unblock", 0, "unblocked")?;
+    agent.tell(&["block", &one_more])?.expect("there is room", 0, "blocked")?;
     ensure!(Way::Tcp.dial(to(ROOM)) == Outcome::Denied, "it counts");
     agent.stop()?;
     Ok(())

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, builder::PossibleValuesParser, builder::TypedValueParser as _};
 use mcpwarden_policy::event::Severity;
 
-use super::by_word;
+use super::{DecisionOptions, Which, by_word};
 use crate::when::When;
 
 pub(super) const EVENTS_EXAMPLES: &str = "\
@@ -61,6 +61,12 @@ pub enum Pins {
     ///
     /// Exit status 2 where the database cannot be read.
     List(PinsList),
+    /// Pin what a tool is now: the same as `mcpwarden approve`.
+    Trust(DecisionOptions),
+    /// Forget the pin of a tool, or with --all of everything that a server offers: what it lists next is first use again.
+    ///
+    /// Exit status 2 where nothing is forgotten.
+    Reset(Which),
 }
 
 /// What `mcpwarden pins list` is told.

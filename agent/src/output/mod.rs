@@ -12,7 +12,7 @@ use std::{
 
 use bytes::Bytes;
 use comfy_table::{ContentArrangement, Table, presets};
-use mcpwarden_policy::Event;
+use mcpwarden_policy::{Event, Timestamp};
 use tokio::sync::mpsc;
 
 use serde::Serialize;
@@ -52,6 +52,12 @@ pub fn say_json(value: &impl Serialize) {
     let mut line = Vec::new();
     write_json(value, &mut line);
     say(String::from_utf8_lossy(&line));
+}
+
+/// To the second, which is what people want to know.
+pub fn seconds(time: Timestamp) -> String {
+    let text = time.to_string();
+    format!("{}Z", text.get(..19).unwrap_or(&text).replace('T', " "))
 }
 
 /// Columns of a terminal below which words would be torn apart; one that does not know how wide it is says 0.

@@ -1,0 +1,159 @@
+//! `mcpwarden approve`, `approvals`, `pins trust`, `pins reset`: what an operator decides about definitions.
+
+use anyhow::{Context as _, Result};
+use comfy_table::{ColumnConstraint, Table, Width};
+use hyper::Method;
+use mcpwarden_policy::{ByHand, EventBody, WaitingTool};
+
+use crate::{
+    cli::{ApprovalsList, DecisionOptions, Which},
+    control::{APPROVALS, Decided, NewDecision, PINS, Waiting, client::ask},
+    output::{self, escaped, say, say_json, seconds},
+    store::registry::word,
+};
+
+/// Longest name of a tool that a table keeps in one piece, with its server's. Columns.
+const LONGEST_WHOLE: u16 = 48;
+
+/// Columns beside what is in a cell.
+const PADDING: u16 = 2;
+
+/// Approves or denies.
+///
+/// # Errors
+/// No agent answers, or it refuses.
+pub fn decide(options: DecisionOptions, decision: ByHand) -> Result<()> {
+    let DecisionOptions { which, hash } = options;
+    tell(which, hash, decision)
+}
+
+/// Forgets pins.
+///
+/// # Errors
+/// No agent answers, or it refuses.
+pub fn reset(which: Which) -> Result<()> {
+    tell(which, None, ByHand::Forget)
+}
+
+fn tell(which: Which, hash: Option<String>, decision: ByHand) -> Result<()> {
+    let Which { tool, server, all, uid, program, by, json, agent } = which;
+    let (server, tool) = match (server, tool) {
+        (Some(server), tool) => (server, tool),
+        (None, tool) => {
+            let text = tool.unwrap_or_default();
+            let id = text.strip_prefix("mcp:").unwrap_or(&text);
+            let (server, tool) = id.rsplit_once(':').with_context(|| {
+                format!(
+                    "`{}` does not say whose tool it is: SERVER:TOOL, or --server SERVER TOOL",
+                    escaped(&text)
+                )
+            })?;
+            (server.to_owned(), Some(tool.to_owned()))
+        }
+    };
+    let new = NewDecision { server, tool, all, decision, uid, program, hash, by };
+    let Decided { decided } = ask(&agent.socket, Method::POST, PINS, &new)?;
+    if json {
+        decided.iter().for_each(say_json);
+    } else if decided.is_empty() {
+        let done = if decision == ByHand::Approve { "approved" } else { "denied" };
+        say(format!("everything that {} offers is {done} already", escaped(&new.server)));
+    } else {
+        decided.iter().for_each(|event| say(sentence(&new.server, &event.body)));
+    }
+    Ok(())
+}
+
+/// What was decided.
+fn sentence(server: &str, body: &EventBody) -> String {
+    let short = |hash: &str| escaped(hash.get(..12).unwrap_or(hash));
+    let server = escaped(server);
+    match body {
+        EventBody::ApprovalGranted(granted) => {
+            format!("approved {server}:{} ({})", escaped(&granted.tool_name), short(&granted.tool_hash))
+        }
+        EventBody::ApprovalDenied(denied) => {
+            format!("denied {server}:{} ({})", escaped(&denied.tool_name), short(&denied.tool_hash))
+        }
+        EventBody::DefinitionApproved(approved) => {
+            let name = [escaped(&approved.name), short(&approved.hash)].join(" ");
+            format!("approved {} of {server} ({})", word(approved.kind).replace('_', " "), name.trim())
+        }
+        EventBody::PinsReset(reset) => match &reset.tool_name {
+            Some(tool) => format!("forgot the pin of {server}:{}", escaped(tool)),
+            None => format!("forgot {} pins of {server}", reset.pins),
+        },
+        other => other.kind().to_owned(),
+    }
+}
+
+/// Prints the tools that wait.
+///
+/// # Errors
+/// No agent answers, or it refuses.
+pub fn list(options: &ApprovalsList) -> Result<()> {
+    let Waiting { approvals } = ask(&options.agent.socket, Method::GET, APPROVALS, &())?;
+    if options.json {
+        approvals.iter().for_each(say_json);
+    } else if approvals.is_empty() {
+        say("no tool waits for approval");
+    } else {
+        say(table(&approvals));
+    }
+    Ok(())
+}
+
+fn table(approvals: &[WaitingTool]) -> Table {
+    let mut table = output::table(["tool", "uid", "severity", "until", "why", "hash"]);
+    let mut longest = 0;
+    for tool in approvals {
+        let name = escaped(&format!("{}:{}", tool.server_id, tool.tool_name));
+        longest = longest.max(u16::try_from(name.chars().count()).unwrap_or(u16::MAX));
+        let severity =
+            tool.max_severity.map_or("-".to_owned(), |severity| format!("{severity:?}").to_lowercase());
+        let until = if tool.timed_out { "expired".to_owned() } else { seconds(tool.expires) };
+        table.add_row([
+            name,
+            tool.uid.map_or_else(|| "-".to_owned(), |uid| uid.to_string()),
+            severity,
+            until,
+            escaped(&tool.reason),
+            escaped(tool.tool_hash.get(..12).unwrap_or(&tool.tool_hash)),
+        ]);
+    }
+    // What is to be typed again stays in one piece, unless somebody made it long.
+    if let Some(column) = table.column_mut(0) {
+        column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(LONGEST_WHOLE.min(longest) + PADDING)));
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mcpwarden_policy::{ServerId, SessionId, Timestamp, guard::GuardKind};
+
+    #[test]
+    fn what_waits_is_shown_as_it_is() {
+        let waiting = WaitingTool {
+            server_id: ServerId("files".into()),
+            session_id: SessionId("s".into()),
+            tool_name: "add\u{1b}[31m".into(),
+            tool_hash: "0123456789abcdef".into(),
+            uid: Some(1000),
+            program: None,
+            guard: GuardKind::ToolPoisoning,
+            code: "approval_required".into(),
+            reason: "it has detections".into(),
+            max_severity: None,
+            requested: Timestamp(1_767_695_400_000_000_000),
+            expires: Timestamp(1_767_695_700_000_000_000),
+            timed_out: false,
+        };
+        let expired = WaitingTool { timed_out: true, ..waiting.clone() };
+        let text = table(&[waiting, expired]).to_string();
+        for part in ["files:add\\u{1b}[31m", "1000", "2026-01-06 10:35:00Z", "expired", "0123456789ab "] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What an operator decides about tools of a running agent: what waits is told, approved, denied, and forgotten.
+
+use std::fs;
+use std::os::unix::fs::DirBuilderExt as _;
+
+use anyhow::{Context as _, Result, ensure};
+use mcpwarden_tests::agent::{Agent, is};
+use mcpwarden_tests::peer::{Peer, initialize, server};
+use mcpwarden_tests::wiring::Wiring;
+use serde_json::{Value, json};
+
+const SERVER: &str = "poisoned-server";
+
+/// A server whose client lists its tools, and calls `weather`: what is decided of that.
+fn weather(agent: &Agent) -> Result<Value> {
+    let mut peer = Peer::start(Wiring::Pipes, &mut server(SERVER))?;
+    peer.ask(&initialize(0))?;
+    peer.ask(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}))?;
+    let params = json!({"name": "weather", "arguments": {"city": "Bern"}});
+    peer.ask(&json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}))?;
+    let connection = agent.connection_of_server(peer.pid())?;
+    let called = agent
+        .wait_for("the call", |event| is(event, "mcp_tool_called") && event["connection"] == connection)?;
+    peer.close()?;
+    Ok(json!([called["action"], called["code"]]))
+}
+
+fn lines(agent: &Agent, args: &[&str]) -> Result<Vec<Value>> {
+    let said = agent.tell(&[args, &["--json"]].concat())?;
+    said.expect(&args.join(" "), 0, "")?;
+    said.stdout.lines().map(|line| serde_json::from_str(line).with_context(|| line.to_owned())).collect()
+}
+
+#[test]
+fn what_waits_is_approved_denied_and_forgotten() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    fs::DirBuilder::new().mode(0o750).create(directory.path().join("state"))?;
+    let config = directory.path().join("x.yaml").display().to_string();
+    let store = directory.path().join("state/mcpwarden.db");
+    fs::write(
+        &config,
+        format!(
+            "store: {{ path: {} }}\ninspection: {{ on_detection: {{ action: require_approval }} }}\n",
+            store.display()
+        ),
+    )?;
+    let mut agent = Agent::start(&["--config", &config])?;
+    let held = json!(["block", "approval_required"]);
+    let (allowed, denied) = (json!(["allow", null]), json!(["block", "approval_denied"]));
+    ensure!(weather(&agent)? == held, "{:?}", agent.events());
+
+    // Other tests' servers may wait beside it: one of this name.
+    let waiting = lines(&agent, &["approvals", "list"])?;
+    let own =
+        waiting.iter().find(|tool| tool["server_id"] == SERVER).with_context(|| format!("{waiting:?}"))?;
+    let found = json!([own["tool_name"], own["guard"], own["code"], own["timed_out"], own["max_severity"]]);
+    ensure!(found == json!(["weather", "tool_poisoning", "approval_required", false, "critical"]), "{own}");
+    agent.tell(&["approvals", "list"])?.expect("a table", 0, "poisoned-server:weather")?;
+    let hash = own["tool_hash"].as_str().context("no hash")?;
+
+    let tool = format!("{SERVER}:weather");
+    for (args, part) in [
+        (&["approve", "weather"][..], "does not say whose tool it is"),
+        (&["approve", "nobody:weather"], "nobody never offered weather"),
+        (&["approve", &tool, "--hash", "0"], "was never seen with the hash 0"),
+        (&["approve", &tool, "--uid", "4242"], "never offered weather"),
+        (&["approve", "--all"], "--server"),
+        (&["approve"], "required"),
+        (&["pins", "reset", "nobody:weather"], "nobody never offered weather"),
+    ] {
+        let said = agent.tell(args)?;
+        ensure!(
+            said.code == Some(2) && said.stderr.contains(part),
+            "{args:?}: {:?} {}",
+            said.code,
+            said.stderr
+        );
+    }
+    ensure!(weather(&agent)? == held, "nothing was approved");
+
+    // With the hash of what was looked at, in somebody's name.
+    let decided = lines(&agent, &["approve", &tool, "--hash", hash, "--by", "ann"])?;
+    ensure!(decided.len() == 1 && decided[0]["by"] == "ann (root)", "{decided:?}");
+    ensure!(weather(&agent)? == allowed, "it is approved");
+    let said = agent.wait_for("the event", |event| is(event, "mcp_approval_granted"))?;
+    ensure!(said["tool_hash"] == hash && said["uid"] == 0 && said["by"] == "ann (root)", "{said}");
+    agent.tell(&["approvals", "deny", &tool])?.expect("deny", 0, "denied poisoned-server:weather")?;
+    ensure!(weather(&agent)? == denied, "it is denied");
+    agent.tell(&["approvals", "grant", "weather", "--server", SERVER])?.expect("grant", 0, "approved")?;
+
+    // What was decided outlives the agent, and no server has to run for another decision.
+    agent.kill()?;
+    let agent = Agent::start(&["--config", &config])?;
+    agent.tell(&["pins", "reset", "--server", SERVER, "--all"])?.expect("reset", 0, "forgot")?;
+    ensure!(weather(&agent)? == held, "it is forgotten");
+    agent.tell(&["approve", "--server", SERVER, "--all"])?.expect("all", 0, &format!("approved {tool}"))?;
+    ensure!(weather(&agent)? == allowed, "all are approved");
+    agent.tell(&["pins", "trust", "--server", SERVER, "--all"])?.expect("again", 0, "approved already")?;
+    agent.stop()?;
+    Ok(())
+}
