@@ -123,7 +123,9 @@ fn table(approvals: &[WaitingTool]) -> Table {
     }
     // What is to be typed again stays in one piece, unless somebody made it long.
     if let Some(column) = table.column_mut(0) {
-        column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(LONGEST_WHOLE.min(longest) + PADDING)));
+        column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(
+            LONGEST_WHOLE.min(longest) + PADDING,
+        )));
     }
     table
 }

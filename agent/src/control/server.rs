@@ -37,7 +37,7 @@ const PLACES: usize = 32;
 /// Longest body. Bytes.
 const BODY_BYTES: usize = 16 << 10;
 /// What there is, and the methods that it takes.
-const PATHS: [(&str, &str); 3] = [(BLOCKS, "GET, POST and DELETE"), (APPROVALS, "GET"), (PINS, "POST")];
+const PATHS: [(&str, &str); 3] = [(BLOCKS, "GET, POST, DELETE"), (APPROVALS, "GET"), (PINS, "POST")];
 /// For whom there is no place.
 const NO_PLACE: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n\
@@ -129,7 +129,8 @@ impl Line {
 
     async fn respond(&self, request: hyper::Request<Incoming>) -> Response<Full<Bytes>> {
         count(&self.counts.requests);
-        let answer = self.answer(request).await;
+        let takes = PATHS.iter().find(|(path, _)| *path == request.uri().path()).map(|(_, takes)| *takes);
+        let answer = self.answer(request, takes).await;
         let (status, body) = match &answer {
             Ok(answer) => (200, json!(answer)),
             Err(refusal) => (refusal.code.status(), json!({ "error": refusal })),
@@ -140,18 +141,23 @@ impl Line {
         let mut response = Response::new(Full::new(Bytes::from(text)));
         *response.status_mut() = StatusCode::from_u16(status).unwrap_or_default();
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if status == Code::Method.status() {
-            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, POST, DELETE"));
+        if let Some(takes) = takes.filter(|_| status == Code::Method.status()) {
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static(takes));
         }
         response
     }
 
-    async fn answer(&self, request: hyper::Request<Incoming>) -> Result<Answer, Refusal> {
+    /// `takes`: the methods of its path.
+    async fn answer(
+        &self,
+        request: hyper::Request<Incoming>,
+        takes: Option<&str>,
+    ) -> Result<Answer, Refusal> {
         let method = request.method().clone();
         self.permit(if method == Method::GET { Rights::Read } else { Rights::Change }).await?;
         let (parts, body) = request.into_parts();
         let path = parts.uri.path();
-        let Some((_, takes)) = PATHS.iter().find(|(known, _)| *known == path) else {
+        let Some(takes) = takes else {
             count(&self.counts.unusable);
             let known: Vec<&str> = PATHS.iter().map(|(path, _)| *path).collect();
             return Err(Code::NotFound.because(format!("there are only {} here", known.join(", "))));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use super::super::peer::Known;
-use super::super::{BlockView, Blocks, OldBlock};
+use super::super::{BlockView, Blocks, OldBlock, Waiting};
 use super::*;
 use crate::serving::HEAD_BYTES;
 
@@ -46,6 +46,8 @@ fn agent(gone: bool) -> mpsc::Sender<Request> {
                         addresses: Vec::new(),
                     }))),
                     Ask::Unblock(OldBlock { target, .. }) => Err(Code::NotFound.because(target)),
+                    Ask::Approvals => Ok(Answer::Waiting(Waiting { approvals: Vec::new() })),
+                    Ask::Decide(new) => Err(Code::Ambiguous.because(format!("{:?}", new.decision))),
                 };
                 let _ = answer.send(said);
             }
@@ -110,8 +112,37 @@ async fn what_is_answered() {
         (Rights::Change, "GET", BLOCKS, "", 200, r#"{"blocks":[]}"#, [0, 0, 0]),
         (Rights::Change, "POST", BLOCKS, block, 200, r#""reason":"r""#, [0, 0, 0]),
         (Rights::Change, "DELETE", BLOCKS, r#"{"target": "x"}"#, 404, r#""message":"x""#, [0, 0, 0]),
-        (Rights::Change, "PUT", BLOCKS, "", 405, "takes GET, POST and DELETE", [0, 1, 0]),
-        (Rights::Change, "GET", "/", "", 404, "there is only /v1/blocks", [0, 1, 0]),
+        (Rights::Change, "PUT", BLOCKS, "", 405, "takes GET, POST, DELETE", [0, 1, 0]),
+        (Rights::Change, "GET", "/", "", 404, "there are only /v1/blocks, /v1/approvals", [0, 1, 0]),
+        (Rights::Read, "GET", "/v1/approvals", "", 200, r#"{"approvals":[]}"#, [0, 0, 0]),
+        (Rights::Change, "POST", "/v1/approvals", "", 405, "\r\nallow: GET\r\n", [0, 1, 0]),
+        (
+            Rights::Change,
+            "POST",
+            "/v1/pins",
+            r#"{"server": "s", "all": true, "decision": "deny"}"#,
+            409,
+            "Deny",
+            [0, 0, 0],
+        ),
+        (
+            Rights::Change,
+            "POST",
+            "/v1/pins",
+            r#"{"server": "s", "decision": "trust"}"#,
+            400,
+            "`trust`",
+            [0, 1, 0],
+        ),
+        (
+            Rights::Read,
+            "POST",
+            "/v1/pins",
+            r#"{"server": "s", "all": true, "decision": "deny"}"#,
+            403,
+            "only root",
+            [1, 0, 0],
+        ),
         (Rights::Change, "POST", BLOCKS, "", 400, "the body is not as it must be", [0, 1, 0]),
         (Rights::Change, "POST", BLOCKS, "{\"target\": 1}", 400, "expected a string", [0, 1, 0]),
         (Rights::Change, "POST", BLOCKS, r#"{"target": "x", "port": 70000}"#, 400, "70000", [0, 1, 0]),
