@@ -11,7 +11,8 @@ use mcpwarden_policy::config::Period;
 use serde::de::DeserializeOwned;
 
 pub use operator::{
-    Approvals, ApprovalsList, BlockOptions, BlocksOptions, DecisionOptions, UnblockOptions, Which,
+    Approvals, ApprovalsList, BlockOptions, BlocksOptions, DecisionOptions, ReloadOptions, UnblockOptions,
+    Which,
 };
 pub use stored::{Audit, AuditExport, AuditVerify, Bound, EventsOptions, Pins, PinsList};
 
@@ -119,6 +120,13 @@ pub enum Command {
     ///
     /// Exit status 2 where a line is no event.
     Learn(LearnOptions),
+    /// Have the agent read its configuration again.
+    ///
+    /// It does so by itself when the file changes, and on SIGHUP. A file with an error changes nothing: the configuration of
+    /// before still counts.
+    ///
+    /// Exit status 2 where it is not reloaded.
+    Reload(ReloadOptions),
     /// Trust what a tool is now: its definition is pinned, and whatever held it (detections, a change, another server's name,
     /// little trust in its server) counts no more.
     ///

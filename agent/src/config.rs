@@ -102,6 +102,20 @@ pub fn read(path: &Path) -> Result<Config, ConfigError> {
 /// # Errors
 /// A rule or a guard cannot be made of it.
 pub fn engine(config: &Config, key: [u8; 32], verbose: bool, show_payloads: bool) -> anyhow::Result<Engine> {
+    let (settings, judge) = settings(config, key, verbose, show_payloads)?;
+    Ok(Engine::new(settings).with_judge(judge))
+}
+
+/// What an engine goes by.
+///
+/// # Errors
+/// A rule or a guard cannot be made of it.
+pub fn settings(
+    config: &Config,
+    key: [u8; 32],
+    verbose: bool,
+    show_payloads: bool,
+) -> anyhow::Result<(EngineConfig, Judge)> {
     let detector = detector(config)?;
     let full = show_payloads || config.capture.payloads == Payloads::Full;
     let inspect =
@@ -116,7 +130,7 @@ pub fn engine(config: &Config, key: [u8; 32], verbose: bool, show_payloads: bool
         registry: config.registry_settings(),
         ..EngineConfig::new(key)
     };
-    Ok(Engine::new(settings).with_judge(judge(config, &detector)?))
+    Ok((settings, judge(config, &detector)?))
 }
 
 /// The guards that this configuration asks for. What has no effect on this host is said on standard error.

@@ -32,6 +32,7 @@ mod network;
 mod output;
 mod pins;
 mod process;
+mod reload;
 mod replay;
 mod run;
 mod serving;
@@ -89,6 +90,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
             approvals::list(&options).map(|()| ExitCode::SUCCESS)
         }
         Command::Pins { what: Pins::Reset(which) } => approvals::reset(which).map(|()| ExitCode::SUCCESS),
+        Command::Reload(options) => reload::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Learn(options) => learn::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Events(options) => events::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Pins { what: Pins::List(options) } => pins::list(&options).map(|()| ExitCode::SUCCESS),

@@ -7,6 +7,7 @@ mod listing;
 mod measure;
 mod outbox;
 mod reconcile;
+mod reload;
 
 use std::{
     collections::HashSet,
@@ -47,6 +48,7 @@ use crate::{
     sinks::Sinks,
 };
 use outbox::{Outbox, Printed, Stores};
+use reload::Reload;
 
 /// After a wake-up the reader waits this long and then drains to the end: half the cost of draining at once.
 const NAP: Duration = Duration::from_millis(2);
@@ -109,6 +111,7 @@ pub fn run(options: RunOptions) -> Result<()> {
             metrics,
             sinks,
             identity: measure::identity(&config),
+            reload: Reload::new(&options, config.clone(), key, clock.now()),
             fill,
             ring_most: 0,
             listing: Listing::start(&config)?,
@@ -144,8 +147,9 @@ struct Agent {
     control: Control,
     metrics: Metrics,
     sinks: Sinks,
-    /// Metrics that never change.
+    /// Metrics that change with the configuration alone.
     identity: Vec<Sample>,
+    reload: Reload,
     fill: Fill,
     /// Most that was in the ring when it was drained, since it was last said. Bytes.
     ring_most: u64,
@@ -183,6 +187,7 @@ impl Agent {
     async fn serve(&mut self, mut ring: AsyncFd<RingBuf<MapData>>, config: Option<&PathBuf>) -> Result<()> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
+        let mut hangup = signal(SignalKind::hangup())?;
         let mut ended = self.first_names(&mut interrupt, &mut terminate).await;
         let found = self.adopt()?;
         // What existed when the census ended is taken in first; what comes meanwhile does not hold the start up.
@@ -236,6 +241,8 @@ impl Agent {
                 _ = interrupt.recv() => break "SIGINT",
                 _ = terminate.recv() => break "SIGTERM",
                 _ = self.outbox.closed() => break "output closed",
+                _ = hangup.recv() => self.reload("SIGHUP".into(), None),
+                prepared = self.reload.prepared() => self.take_over(prepared),
                 done = network::finished(&mut census) => {
                     let done = done.and_then(Result::ok);
                     // Without one nothing is collected and nobody new is found until the next.

@@ -143,6 +143,17 @@ impl Engine {
         self
     }
 
+    /// Goes by another configuration from now on, and has these guards asked. What is known stays: connections, with the
+    /// names that they have, pins, approvals, and what guards remember. Definitions are inspected by the new rules when
+    /// they are listed next.
+    pub fn configure(&mut self, config: EngineConfig, mut judge: Judge) {
+        self.recorder = Recorder { redactor: Redactor::new(config.redaction_key), payloads: config.payloads };
+        self.registry.configure(config.registry.clone());
+        self.definitions = DefinitionCache::new(CACHED_DEFINITIONS);
+        judge.succeed(std::mem::take(&mut self.judge));
+        (self.config, self.judge) = (config, judge);
+    }
+
     /// Takes one input in and appends what follows from it to `out`, after what was due when it was captured. What is
     /// due since then may have been overtaken by inputs that are still to come: that is for [`Engine::tick`].
     pub fn handle(&mut self, input: Input<'_>, now: Timestamp, out: &mut Vec<Output>) {

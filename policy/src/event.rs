@@ -16,7 +16,7 @@ mod traffic;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
-pub use agent::{AgentLoss, AgentStarted, AgentStopped};
+pub use agent::{AgentLoss, AgentStarted, AgentStopped, ConfigRefused, ConfigReloaded};
 pub use approval::{
     ApprovalDenied, ApprovalGranted, ApprovalRequested, ApprovalTimedOut, DefinitionApproved, PinsReset,
 };
@@ -116,7 +116,7 @@ impl EventBody {
             Self::CrossServerBlocked(blocked) => Some(blocked.severity),
             Self::TlsMismatch(mismatch) => Some(mismatch.severity),
             Self::ServerEgress(egress) => Some(egress.severity),
-            Self::StoreFailing(_) | Self::StoreReplaced(_) => Some(Severity::High),
+            Self::StoreFailing(_) | Self::StoreReplaced(_) | Self::ConfigRefused(_) => Some(Severity::High),
             _ => None,
         }
     }
@@ -201,6 +201,10 @@ bodies! {
     AgentStarted = "agent_started",
     /// Something other than bytes of a stream was refused or lost.
     AgentLoss = "agent_loss",
+    /// Another configuration counts from now on.
+    ConfigReloaded = "agent_config_reloaded",
+    /// Another configuration cannot be used: the one before still counts.
+    ConfigRefused = "agent_config_refused",
     /// The agent ends, and how much it did.
     AgentStopped = "agent_stopped",
     /// Events cannot be stored.

@@ -7,6 +7,7 @@
 
 mod kind;
 
+use std::any::Any;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -328,7 +329,7 @@ pub struct Verdict {
 }
 
 /// Something that judges.
-pub trait Guard: std::fmt::Debug + Send {
+pub trait Guard: std::fmt::Debug + Send + Any {
     /// Which it is.
     fn kind(&self) -> GuardKind;
 
@@ -365,6 +366,11 @@ pub trait Guard: std::fmt::Debug + Send {
     /// Takes note of what became of an operation, of whatever phase and server, whoever decided.
     fn settled(&mut self, operation: &Operation<'_>, facts: &Facts<'_>, verdict: &Verdict, now: Timestamp) {
         let _ = (operation, facts, verdict, now);
+    }
+
+    /// Takes over what the guard of its kind remembers that was in its place under the configuration before.
+    fn succeed(&mut self, before: &mut dyn Any) {
+        let _ = before;
     }
 
     /// Bounds that it reached so far, by name.

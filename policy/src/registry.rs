@@ -160,6 +160,11 @@ impl Registry {
         }
     }
 
+    /// Goes by these settings from now on; pins and who is connected stay.
+    pub fn configure(&mut self, settings: RegistrySettings) {
+        self.settings = settings;
+    }
+
     /// A server is connected, and its identity is known. What its name has against it beside those of the session's
     /// other servers. A connection that is known already is begun anew.
     ///

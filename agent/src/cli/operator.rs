@@ -72,6 +72,16 @@ pub struct BlocksOptions {
     pub agent: Agent,
 }
 
+/// What `mcpwarden reload` is told.
+#[derive(Args, Debug)]
+pub struct ReloadOptions {
+    /// Print JSON: the event.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub agent: Agent,
+}
+
 pub(super) const APPROVE_EXAMPLES: &str = "\
 Examples:
   sudo mcpwarden approvals list

@@ -15,7 +15,7 @@ use std::{
     sync::Arc,
 };
 
-use mcpwarden_policy::config;
+use mcpwarden_policy::{config, event::ConfigReloaded};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 
@@ -31,6 +31,8 @@ pub const SOCKET: &str = "control.sock";
 pub const BLOCKS: &str = "/v1/blocks";
 /// Where what waits for a decision is.
 pub const APPROVALS: &str = "/v1/approvals";
+/// Where the configuration is read again.
+pub const RELOAD: &str = "/v1/reload";
 /// Where decisions are made.
 pub const PINS: &str = "/v1/pins";
 /// Requests that wait for the agent's task.
@@ -49,6 +51,8 @@ pub enum Ask {
     Approvals,
     /// `POST /v1/pins`
     Decide(NewDecision),
+    /// `POST /v1/reload`
+    Reload,
 }
 
 /// What the agent answers.
@@ -63,6 +67,8 @@ pub enum Answer {
     Waiting(Waiting),
     /// What was decided.
     Decided(Decided),
+    /// What counts now.
+    Reloaded(Box<ConfigReloaded>),
 }
 
 /// Why something is not done.

@@ -8,12 +8,13 @@ mod credentials;
 mod server;
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use mcpwarden_abi::SOCKET;
 use mcpwarden_policy::{
     ConnectionId, Process, ServerId,
-    config::Config,
+    config::{self, Config},
     event::{EventBody, ServerType, ServerUnreachable, Severity, TlsMismatch},
     guards::denied_servers,
     http::LINK,
@@ -63,6 +64,10 @@ pub struct ListingCounters {
 
 /// Listing, as the agent's task sees it.
 pub struct Listing {
+    /// What it goes by.
+    plan: Plan,
+    /// Conversations that have a number.
+    numbered: u64,
     /// None where nothing is listed.
     reports: Option<mpsc::Receiver<Report>>,
     /// This process, the client.
@@ -78,7 +83,27 @@ impl Listing {
     /// # Errors
     /// There is no thread for it.
     pub fn start(config: &Config) -> Result<Self> {
-        let mut servers = if config.discovery.list_declared { declared(config)? } else { Vec::new() };
+        Self::begin(Plan::of(config)?, 0)
+    }
+
+    /// Lists what this configuration declares from now on. Where that is what is listed, nothing happens.
+    ///
+    /// # Errors
+    /// There is no thread for it; what was listed still is.
+    pub fn configure(&mut self, config: &Config) -> Result<()> {
+        let plan = Plan::of(config)?;
+        if plan != self.plan {
+            let counters = self.counters;
+            *self = Self::begin(plan, self.numbered)?;
+            self.counters = ListingCounters { left_out: self.counters.left_out, ..counters };
+        }
+        Ok(())
+    }
+
+    /// `numbered`: how many conversations have a number already.
+    fn begin(plan: Plan, numbered: u64) -> Result<Self> {
+        let mut servers = plan.numbered(numbered);
+        let numbered = numbered + servers.len() as u64;
         let left_out = left_out(servers.len());
         if left_out > 0 {
             anstream::eprintln!(
@@ -91,8 +116,7 @@ impl Listing {
         if !servers.is_empty() {
             let (sender, receiver) = mpsc::channel(WAITING);
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            let (runtime, every) =
-                (runtime.context("cannot start the runtime")?, config.discovery.list_every.0);
+            let (runtime, every) = (runtime.context("cannot start the runtime")?, plan.every);
             std::thread::Builder::new()
                 .name("listing".into())
                 .spawn(move || runtime.block_on(server::list_all(servers, every, sender)))
@@ -100,7 +124,7 @@ impl Listing {
             reports = Some(receiver);
         }
         let counters = ListingCounters { left_out: left_out as u64, ..ListingCounters::default() };
-        Ok(Self { reports, client: process::this(), said: HashMap::new(), counters })
+        Ok(Self { plan, numbered, reports, client: process::this(), said: HashMap::new(), counters })
     }
 
     /// Waits for the next report; for ever where nothing is listed.
@@ -155,17 +179,30 @@ fn left_out(servers: usize) -> usize {
     servers.saturating_sub(MAX_SERVERS)
 }
 
-/// The servers that may be used, numbered.
-fn declared(config: &Config) -> Result<Vec<Declared>> {
-    let denied = denied_servers(config)?;
-    let usable = config.servers.iter().filter(|server| {
-        let id = ServerId(server.id.as_str().into());
-        server.enabled && server.kind != ServerType::Stdio && !denied.contains_key(&id)
-    });
-    Ok(usable
-        .zip(0..)
-        .filter_map(|(server, number)| Declared::new(server, ConnectionId(OWN | number)))
-        .collect())
+/// Which servers are listed, and how often.
+#[derive(Debug, PartialEq)]
+struct Plan {
+    servers: Vec<config::Server>,
+    every: Duration,
+}
+
+impl Plan {
+    /// The declared servers that may be used.
+    fn of(config: &Config) -> Result<Self> {
+        let denied = denied_servers(config)?;
+        let usable = config.servers.iter().filter(|server| {
+            let id = ServerId(server.id.as_str().into());
+            server.enabled && server.kind != ServerType::Stdio && !denied.contains_key(&id)
+        });
+        let servers = if config.discovery.list_declared { usable.cloned().collect() } else { Vec::new() };
+        Ok(Self { servers, every: config.discovery.list_every.0 })
+    }
+
+    /// Each with the number of its conversation, from this on.
+    fn numbered(&self, from: u64) -> Vec<Declared> {
+        let numbered = self.servers.iter().zip(from..);
+        numbered.filter_map(|(server, number)| Declared::new(server, ConnectionId(OWN | number))).collect()
+    }
 }
 
 #[cfg(test)]

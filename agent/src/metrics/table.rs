@@ -106,6 +106,8 @@ pub const SINK_BYTES: &str = "mcpwarden_sink_queue_bytes";
 pub const SINK_CAPACITY: &str = "mcpwarden_sink_queue_capacity_bytes";
 pub const BUILD: &str = "mcpwarden_build_info";
 pub const CONFIG: &str = "mcpwarden_config_info";
+pub const RELOADED: &str = "mcpwarden_config_last_reload_success";
+pub const RELOADED_AT: &str = "mcpwarden_config_last_reload_success_timestamp_seconds";
 pub const KERNEL: &str = "mcpwarden_kernel_info";
 pub const CPU: &str = "process_cpu_seconds_total";
 pub const RESIDENT: &str = "process_resident_memory_bytes";
@@ -116,6 +118,8 @@ pub const STARTED: &str = "process_start_time_seconds";
 pub static TABLE: &[Metric] = &[
     metric(BUILD, Gauge(&["version"]), "The agent that runs; always 1."),
     metric(CONFIG, Gauge(&["hash"]), "SHA-256 of the configuration that holds, defaults included; always 1."),
+    metric(RELOADED, Gauge(&[]), "1 where the configuration was usable when it was read last, else 0."),
+    metric(RELOADED_AT, Gauge(&[]), "When a usable configuration was read last; seconds since the epoch."),
     metric(KERNEL, Gauge(&["release", "backend"]), "The kernel, and how bytes are captured; always 1."),
     // What is watched.
     metric(SERVERS, Gauge(&["transport"]), "MCP servers that run."),

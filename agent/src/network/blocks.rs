@@ -258,7 +258,7 @@ impl Network {
         Ok(())
     }
 
-    fn follow(&mut self, clock: &Clock) {
+    pub(super) fn follow(&mut self, clock: &Clock) {
         let names = names_of(&self.rules, &self.compiled(clock));
         self.names.follow(names, Instant::now());
     }

@@ -2,6 +2,7 @@
 
 mod blocks;
 mod dns;
+mod install;
 mod names;
 mod resolver;
 mod sockets;
@@ -14,14 +15,14 @@ use std::{
 };
 
 use mcpwarden_abi::{
-    self as abi, Address, BECAUSE_BLOCKED, BECAUSE_DEFAULT, BECAUSE_DENIED, BECAUSE_EGRESS, ConnectInfo,
+    self as abi, BECAUSE_BLOCKED, BECAUSE_DEFAULT, BECAUSE_DENIED, BECAUSE_EGRESS, ConnectInfo,
     RecordHeader, SET_ALL,
 };
 use mcpwarden_policy::{
     Connect, ConnectionId, Process, ServerId,
-    config::{AllowDeny, Config, NetworkNamespace},
+    config::Config,
     event::{Family, NetworkClosed, Protocol},
-    network::{Entry, NetworkRules, NetworkServer, Table, TableFull, Verdict, names_of, reached},
+    network::{Entry, NetworkRules, Table, TableFull, Verdict, names_of, reached},
 };
 use nix::libc;
 use tokio::task::JoinHandle;
@@ -32,13 +33,14 @@ use crate::{
     clock::Clock,
     kernel::{
         KernelError,
-        addresses::{Addresses, InstallError, Rule},
+        addresses::{Addresses, InstallError},
     },
     process,
 };
 pub use blocks::{BlockError, Standing, Who, Wish, text};
 use dns::Dns;
-use names::{Names, Ttl};
+use install::{flags, ttl};
+use names::Names;
 use resolver::{Answer, Found};
 
 /// How long a connection may take from being judged to being listed.
@@ -118,14 +120,9 @@ impl Network {
     /// The network namespace has no number.
     pub fn new(config: &Config, rules: NetworkRules) -> Result<Self, NetworkError> {
         let settings = &config.network;
-        let flag = |on: bool, flag: u32| if on { flag } else { 0 };
-        let flags = flag(rules.enforced, abi::NETWORK_ENFORCE)
-            | flag(config.discovery.loopback, abi::NETWORK_DISCOVER)
-            | flag(settings.default == AllowDeny::Deny, abi::NETWORK_DEFAULT_DENY)
-            | flag(settings.netns == NetworkNamespace::Any, abi::NETWORK_ANY_NETNS);
-        let ttl = Ttl { min: settings.resolver.min_ttl.0, max: settings.resolver.max_ttl.0 };
+        let flags = flags(config, &rules);
         Ok(Self {
-            names: Names::new(names_of(&rules, &[]), ttl, Instant::now()),
+            names: Names::new(names_of(&rules, &[]), ttl(config), Instant::now()),
             dns: settings.resolver.listen.then(|| listen(&settings.resolver.name_servers())).flatten(),
             servers: settings.resolver.name_servers(),
             rules,
@@ -142,31 +139,6 @@ impl Network {
             counters: NetworkCounters::default(),
             said: Vec::new(),
         })
-    }
-
-    /// Compiles the table and makes it count. On an error the one before still does.
-    pub fn install(&mut self, addresses: &mut Addresses, clock: &Clock) -> Result<(), NetworkError> {
-        let result = Table::compile(&self.rules, &self.names.addresses(), &self.compiled(clock))
-            .map_err(NetworkError::from)
-            .and_then(|table| {
-                let rules: Vec<Rule> =
-                    table.entries().iter().map(|entry| rule(entry, table.servers(), clock)).collect();
-                Ok((addresses.install(&rules, self.netns_cookie, self.flags)?, table))
-            });
-        match result {
-            Ok((generation, table)) => {
-                self.say(table.notes());
-                if self.tables.len() >= GENERATIONS {
-                    self.tables.pop_front();
-                }
-                self.tables.push_back((generation, Arc::new(table)));
-                Ok(())
-            }
-            Err(error) => {
-                self.counters.tables_refused += 1;
-                Err(error)
-            }
-        }
     }
 
     /// Begins to close what is open to what the latest table denies, unless that was done or the same is still being
@@ -218,6 +190,11 @@ impl Network {
     pub fn set_of(&self, server: &ServerId) -> u16 {
         let set = self.tables.back().map_or(0, |(_, table)| table.set_of(server));
         u16::try_from(set).unwrap_or(SET_ALL)
+    }
+
+    /// What it goes by.
+    pub fn rules(&self) -> &NetworkRules {
+        &self.rules
     }
 
     /// Whether names are being asked for.
@@ -451,31 +428,6 @@ pub async fn finished<T>(task: &mut Option<JoinHandle<T>>) -> Option<T> {
 /// The place in a list that the kernel half counts from 1.
 fn index(number: u32) -> Option<usize> {
     usize::try_from(number).ok()?.checked_sub(1)
-}
-
-/// An entry as the kernel half wants it.
-fn rule(entry: &Entry, servers: &[NetworkServer], clock: &Clock) -> Rule {
-    let server = index(entry.server).and_then(|index| servers.get(index));
-    Rule {
-        set: u16::try_from(entry.set).unwrap_or(SET_ALL),
-        port: entry.port,
-        address: entry.prefix.address(),
-        bits: entry.prefix.bits(),
-        said: Address {
-            blocked_until_ns: entry.blocked_until.map_or(0, |until| clock.boot(until)),
-            server: entry.server,
-            rule: entry.rule,
-            blocked_by: entry.blocked_by,
-            verdict: match entry.verdict {
-                None => abi::VERDICT_NONE,
-                Some(Verdict::Allow) => abi::VERDICT_ALLOW,
-                Some(Verdict::Deny) => abi::VERDICT_DENY,
-            },
-            verdict_bits: entry.verdict_bits,
-            enforced: u8::from(entry.enforced),
-            plain: u8::from(server.is_some_and(|server| server.plain)),
-        },
-    }
 }
 
 /// The number of this process's network namespace (`SO_NETNS_COOKIE`, Linux 5.14).

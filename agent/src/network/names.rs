@@ -62,6 +62,11 @@ impl Names {
             .collect();
     }
 
+    /// Answers count for so long from now on.
+    pub fn keep_for(&mut self, ttl: Ttl) {
+        self.ttl = ttl;
+    }
+
     /// What a name has now.
     pub fn of(&self, name: &str) -> impl Iterator<Item = IpAddr> {
         self.names.get(name).into_iter().flat_map(|known| known.seen.keys().copied())

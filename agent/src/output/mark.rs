@@ -11,6 +11,8 @@ pub fn of(body: &EventBody) -> (&'static str, Style) {
     let colour = |colour: AnsiColor| Style::new().fg_color(Some(colour.into()));
     match body {
         EventBody::AgentStarted(_) => ("agent   ", colour(AnsiColor::Blue)),
+        EventBody::ConfigReloaded(_) => ("reloaded", colour(AnsiColor::Blue)),
+        EventBody::ConfigRefused(_) => ("REFUSED ", colour(AnsiColor::Red)),
         EventBody::AgentStopped(_) => ("agent   ", colour(AnsiColor::Blue)),
         EventBody::StoreFailing(_) | EventBody::StoreReplaced(_) => ("STORE   ", colour(AnsiColor::Red)),
         EventBody::StoreRecovered(_) => ("store   ", colour(AnsiColor::Green)),

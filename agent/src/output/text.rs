@@ -53,6 +53,16 @@ fn body(event: &Event, line: &mut Line) {
                 line.plain(&format!("; {}", clean(blind_spot)));
             }
         }
+        EventBody::ConfigReloaded(reloaded) => {
+            line.plain(&format!("  {} counts ({})", clean(&reloaded.path), clean(&reloaded.reason)));
+            if !reloaded.needs_restart.is_empty() {
+                let keys = reloaded.needs_restart.join(", ");
+                line.plain(&format!("; after a restart only: {}", clean(&keys)));
+            }
+        }
+        EventBody::ConfigRefused(refused) => {
+            line.plain(&format!("  the configuration of before still counts: {}", clean(&refused.error)));
+        }
         EventBody::AgentStopped(stopped) => {
             line.plain(&format!("  stopped: {}", clean(&stopped.reason)));
             for name in ["servers", "calls", "messages", "gap_bytes"] {

@@ -16,6 +16,11 @@ use crate::{
     network::{self, BlockError, Standing, Who, Wish},
 };
 
+/// Who asks, in a word or two.
+fn user(by: &Who) -> String {
+    by.user.clone().unwrap_or_else(|| format!("user {}", by.uid))
+}
+
 /// Longest name of who decides. Bytes.
 const MAX_BY_BYTES: usize = 128;
 
@@ -55,6 +60,7 @@ impl Agent {
             Ask::Unblock(old) => self.unblock(&old, request.by).map_err(Refusal::from),
             Ask::Approvals => Ok(Answer::Waiting(Waiting { approvals: self.engine.waiting().collect() })),
             Ask::Decide(new) => self.decide(&new, &request.by),
+            Ask::Reload => return self.reload(user(&request.by), Some(request.answer)),
         };
         // Whoever asked may be gone; what was done is done, and said as an event.
         let _ = request.answer.send(answer);
@@ -69,7 +75,7 @@ impl Agent {
             _ => return Err(Code::Unusable.because("either `tool` is needed, or `all`, which has no `hash`")),
         };
         let server = ServerId(server.as_str().into());
-        let user = by.user.clone().unwrap_or_else(|| format!("user {}", by.uid));
+        let user = user(by);
         let by = match name {
             Some(name) if name.len() > MAX_BY_BYTES => {
                 return Err(Code::Unusable.because(format!("`by` is longer than {MAX_BY_BYTES} bytes")));

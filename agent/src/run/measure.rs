@@ -16,6 +16,8 @@ impl Agent {
         let mut samples = self.identity.clone();
         let mut add =
             |name, labels: &[&str], value: u64| samples.push(Sample::new(name, labels, value as f64));
+        add(table::RELOADED, &[], u64::from(self.reload.succeeded()));
+        add(table::RELOADED_AT, &[], self.reload.at().0 / 1_000_000_000);
         add(table::SESSIONS, &[], self.engine.sessions() as u64);
         add(table::RING_BYTES, &[], self.fill.ring_bytes());
         add(table::RING_USED, &[], std::mem::take(&mut self.ring_most));
@@ -67,7 +69,7 @@ impl Agent {
 
 /// What never changes: the agent, its configuration, the kernel.
 pub(super) fn identity(config: &crate::config::Config) -> Vec<Sample> {
-    let hash = config.to_yaml().map(|text| mcpwarden_policy::hash::text_hash(&text)).unwrap_or_default();
+    let hash = super::reload::hash(config);
     vec![
         Sample::new(table::BUILD, &[env!("CARGO_PKG_VERSION")], 1.0),
         Sample::new(table::CONFIG, &[&hash], 1.0),

@@ -26,6 +26,7 @@ impl Agent {
         self.read_ns = boot_ns();
         self.programs = self.kernel.program_stats();
         self.hear_store();
+        self.look_for_change();
         let counters = self.counters();
         for loss in self.loss.look(&counters) {
             self.say(loss.into());

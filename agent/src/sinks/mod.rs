@@ -29,6 +29,8 @@ pub use queue::SinkCounters;
 
 /// Bytes that wait for a sink where the configuration does not say.
 const QUEUE_BYTES: u64 = 8 << 20;
+/// How long one that is given up may take to send what waits.
+const GIVEN_UP: Duration = Duration::from_millis(400);
 
 /// An event as it is sent.
 #[derive(Clone, Debug)]
@@ -65,6 +67,7 @@ impl Line {
 
 /// One of them.
 struct Sink {
+    config: config::Sink,
     /// Its place in the configuration and its kind, as metrics name it.
     name: String,
     filter: Filter,
@@ -85,15 +88,44 @@ impl Sinks {
     /// # Errors
     /// One cannot be opened; says which.
     pub fn start(configs: &[config::Sink]) -> Result<Self> {
+        let mut sinks = Self { sinks: Vec::new(), printed: None };
+        sinks.configure(configs)?;
+        Ok(sinks)
+    }
+
+    /// Sends to these from now on: those that are as they were go on with what waits for them, and others are given up, with a
+    /// moment for what waits.
+    ///
+    /// # Errors
+    /// One cannot be opened; says which. Those of before go on.
+    pub fn configure(&mut self, configs: &[config::Sink]) -> Result<()> {
         // Nothing sends to webhooks yet, which is said where the configuration is read.
         let of_own = |config: &config::Sink| matches!(config.kind, SinkKind::File | SinkKind::Journald);
-        let sinks = configs.iter().enumerate().filter(|(_, config)| of_own(config));
-        let start = |(index, config): (usize, &config::Sink)| {
-            Sink::start(index, config).with_context(|| format!("sinks[{index}]"))
-        };
         let stdout = configs.iter().find(|config| config.kind == SinkKind::Stdout);
         let printed = stdout.map(|config| Filter::of(&config.filter)).transpose()?;
-        Ok(Self { sinks: sinks.map(start).collect::<Result<_>>()?, printed })
+        let wanted = configs.iter().enumerate().filter(|(_, config)| of_own(config));
+        let mut new = Vec::new();
+        for (index, config) in wanted.clone().filter(|(_, config)| !self.has(config)) {
+            new.push((index, Sink::start(index, config).with_context(|| format!("sinks[{index}]"))?));
+        }
+        let mut before = std::mem::take(&mut self.sinks);
+        let mut new = new.into_iter().peekable();
+        for (index, config) in wanted {
+            if let Some((_, sink)) = new.next_if(|(new, _)| *new == index) {
+                self.sinks.push(sink);
+            } else if let Some(place) = before.iter().position(|sink| sink.config == *config) {
+                let sink = before.swap_remove(place);
+                self.sinks.push(Sink { name: Sink::name(index, config), ..sink });
+            }
+        }
+        self.printed = printed;
+        // One file must not have two writers.
+        Self { sinks: before, printed: None }.finish(GIVEN_UP);
+        Ok(())
+    }
+
+    fn has(&self, config: &config::Sink) -> bool {
+        self.sinks.iter().any(|sink| sink.config == *config)
     }
 
     /// Whether an event is printed on standard output: that is written by the agent itself, which waits for its reader.
@@ -133,6 +165,10 @@ impl Sinks {
 }
 
 impl Sink {
+    fn name(index: usize, config: &config::Sink) -> String {
+        format!("{index}:{}", kind(config.kind))
+    }
+
     fn start(index: usize, config: &config::Sink) -> Result<Self> {
         let capacity = usize::try_from(config.queue_bytes.map_or(QUEUE_BYTES, |bytes| bytes.0))?;
         let overflow = config.overflow.unwrap_or(Overflow::DropOldest);
@@ -149,9 +185,9 @@ impl Sink {
             }
             SinkKind::Stdout | SinkKind::Webhook => bail!("it has no thread"),
         };
-        let name = format!("{index}:{}", kind(config.kind));
+        let name = Self::name(index, config);
         let thread = std::thread::Builder::new().name(format!("sink {name}")).spawn(body)?;
-        Ok(Self { name, filter: Filter::of(&config.filter)?, queue, thread })
+        Ok(Self { config: config.clone(), name, filter: Filter::of(&config.filter)?, queue, thread })
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::Engine;
 use super::connection::{Connection, Stage};
 use crate::event::{PerDirection, ServerType};
-use crate::ids::ConnectionId;
+use crate::ids::{ConnectionId, ServerId};
 
 /// What there is of servers of one type, and what was said to them and by them. All but the first two only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,6 +67,12 @@ impl Engine {
             traffic.add(connection);
         }
         traffic
+    }
+
+    /// The servers that run, by connection.
+    pub fn servers(&self) -> impl Iterator<Item = (ConnectionId, ServerId)> {
+        let servers = self.connections.values().filter(|one| matches!(one.stage, Stage::Server));
+        servers.filter_map(|one| Some((one.id, self.place(one.id)?.server)))
     }
 
     /// How many clients have a server now: sessions. Takes a walk over all connections.

@@ -29,6 +29,31 @@ pub struct AgentStarted {
     pub servers_adopted: u64,
 }
 
+/// Said when another configuration counts from now on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ConfigReloaded {
+    /// Path of the file.
+    pub path: String,
+    /// SHA-256 of the effective configuration, 64 hexadecimal digits, as `mcpwarden_config_info` has it.
+    pub config_hash: String,
+    /// Why it was read: `SIGHUP`, `changed`, or who asked for it at the control socket.
+    pub reason: String,
+    /// Keys whose new values count only after a restart of the agent. Absent where there is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub needs_restart: Vec<String>,
+}
+
+/// Said when a configuration that was to be reloaded cannot be used: the one before it still counts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ConfigRefused {
+    /// Path of the file.
+    pub path: String,
+    /// Why it was read, as in `agent_config_reloaded`.
+    pub reason: String,
+    /// What is wrong with it, and where.
+    pub error: String,
+}
+
 /// Said last, after everything is detached.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AgentStopped {

@@ -6,6 +6,7 @@
 
 mod session;
 
+use std::any::Any;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -245,6 +246,14 @@ impl Guard for CrossServer {
                 }
             }
             _ => {}
+        }
+    }
+
+    fn succeed(&mut self, before: &mut dyn Any) {
+        if let Some(before) = before.downcast_mut::<Self>() {
+            self.sessions = std::mem::take(&mut before.sessions);
+            self.names = std::mem::take(&mut before.names);
+            (self.sessions_evicted, self.records_dropped) = (before.sessions_evicted, before.records_dropped);
         }
     }
 

@@ -1,6 +1,7 @@
 //! How often may be called: a token bucket for every server, and one for every tool that has a limit of its own.
 //! (Requirements: docs/requirements.md, "policy".)
 
+use std::any::Any;
 use std::collections::BTreeMap;
 
 use super::{allow, deny, short};
@@ -149,6 +150,13 @@ impl Guard for Limiter {
         };
         self.keys = [server_key, tool_key];
         answer
+    }
+
+    fn succeed(&mut self, before: &mut dyn Any) {
+        if let Some(before) = before.downcast_mut::<Self>() {
+            self.full_at = std::mem::take(&mut before.full_at);
+            self.evicted = before.evicted;
+        }
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

@@ -1,5 +1,6 @@
 //! Guards that read texts: what tools answer, and what servers ask of the client's model and user.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -99,6 +100,10 @@ impl Guard for ResultInjection {
         act(inspection, self.threshold, self.action, facts.trust, ("result_injection", what))
     }
 
+    fn succeed(&mut self, before: &mut dyn Any) {
+        self.bounds = before.downcast_ref::<Self>().map_or(0, |before| before.bounds);
+    }
+
     fn counters(&self) -> Vec<(&'static str, u64)> {
         vec![("guards_inspection_bounds", self.bounds)]
     }
@@ -154,6 +159,10 @@ impl Guard for Sampling {
         let inspection = self.detector.sampling(params.get());
         self.bounds += inspection.bounds.total();
         act(inspection, self.threshold, self.action, facts.trust, ("sampling_injection", what))
+    }
+
+    fn succeed(&mut self, before: &mut dyn Any) {
+        self.bounds = before.downcast_ref::<Self>().map_or(0, |before| before.bounds);
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

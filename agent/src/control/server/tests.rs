@@ -47,6 +47,7 @@ fn agent(gone: bool) -> mpsc::Sender<Request> {
                     }))),
                     Ask::Unblock(OldBlock { target, .. }) => Err(Code::NotFound.because(target)),
                     Ask::Approvals => Ok(Answer::Waiting(Waiting { approvals: Vec::new() })),
+                    Ask::Reload => Ok(Answer::Reloaded(Box::default())),
                     Ask::Decide(new) => Err(Code::Ambiguous.because(format!("{:?}", new.decision))),
                 };
                 let _ = answer.send(said);

@@ -1,0 +1,141 @@
+//! The rules of a configuration, made those of the kernel half.
+
+use std::{sync::Arc, time::Instant};
+
+use mcpwarden_abi::{self as abi, Address, SET_ALL};
+use mcpwarden_policy::{
+    ServerId,
+    config::{AllowDeny, Config, NetworkNamespace},
+    event::ServerType,
+    network::{Entry, NetworkRules, NetworkServer, Table, Verdict, names_of},
+};
+
+use super::{GENERATIONS, Network, NetworkError, index, names::Ttl};
+use crate::{
+    clock::Clock,
+    kernel::addresses::{Addresses, Rule},
+};
+
+/// Places of declared servers, those of servers that are declared no more among them. With more, all are numbered anew.
+const MOST_PLACES: usize = 32_768;
+
+impl Network {
+    /// Goes by another configuration from now on. What is blocked by hand stays so.
+    ///
+    /// # Errors
+    /// Its table cannot be installed: the one before still counts, with all that belongs to it.
+    pub fn configure(
+        &mut self,
+        config: &Config,
+        mut rules: NetworkRules,
+        addresses: &mut Addresses,
+        clock: &Clock,
+    ) -> Result<(), NetworkError> {
+        rules.servers = in_their_places(&self.rules.servers, rules.servers);
+        let blocks = self.compiled(clock);
+        let mut names = names_of(&self.rules, &blocks);
+        names.extend(names_of(&rules, &blocks));
+        self.names.follow(names, Instant::now());
+        let before = (self.flags, std::mem::replace(&mut self.rules, rules));
+        self.flags = flags(config, &self.rules);
+        let installed = self.install(addresses, clock);
+        if installed.is_err() {
+            (self.flags, self.rules) = before;
+        }
+        self.follow(clock);
+        installed?;
+        self.names.keep_for(ttl(config));
+        self.servers = config.network.resolver.name_servers();
+        self.ask();
+        self.close(clock);
+        Ok(())
+    }
+
+    /// Compiles the table and makes it count. On an error the one before still does.
+    pub fn install(&mut self, addresses: &mut Addresses, clock: &Clock) -> Result<(), NetworkError> {
+        let result = Table::compile(&self.rules, &self.names.addresses(), &self.compiled(clock))
+            .map_err(NetworkError::from)
+            .and_then(|table| {
+                let rules: Vec<Rule> =
+                    table.entries().iter().map(|entry| rule(entry, table.servers(), clock)).collect();
+                Ok((addresses.install(&rules, self.netns_cookie, self.flags)?, table))
+            });
+        match result {
+            Ok((generation, table)) => {
+                self.say(table.notes());
+                if self.tables.len() >= GENERATIONS {
+                    self.tables.pop_front();
+                }
+                self.tables.push_back((generation, Arc::new(table)));
+                Ok(())
+            }
+            Err(error) => {
+                self.counters.tables_refused += 1;
+                Err(error)
+            }
+        }
+    }
+}
+
+/// What the kernel half is told beside the table.
+pub(super) fn flags(config: &Config, rules: &NetworkRules) -> u32 {
+    let flag = |on: bool, flag: u32| if on { flag } else { 0 };
+    flag(rules.enforced, abi::NETWORK_ENFORCE)
+        | flag(config.discovery.loopback, abi::NETWORK_DISCOVER)
+        | flag(config.network.default == AllowDeny::Deny, abi::NETWORK_DEFAULT_DENY)
+        | flag(config.network.netns == NetworkNamespace::Any, abi::NETWORK_ANY_NETNS)
+}
+
+/// How long answers for names count.
+pub(super) fn ttl(config: &Config) -> Ttl {
+    let resolver = &config.network.resolver;
+    Ttl { min: resolver.min_ttl.0, max: resolver.max_ttl.0 }
+}
+
+/// Declared servers, each in the place that it had before: processes of servers that run are known by its number, and must
+/// not go by another's rules while a table changes. In the place of one that is declared no more is nobody.
+fn in_their_places(before: &[NetworkServer], mut servers: Vec<NetworkServer>) -> Vec<NetworkServer> {
+    if before.len() + servers.len() > MOST_PLACES {
+        return servers;
+    }
+    let nobody = || NetworkServer {
+        id: ServerId("".into()),
+        kind: ServerType::Stdio,
+        address: None,
+        plain: false,
+        denied: None,
+        egress: None,
+    };
+    let take = |old: &NetworkServer| {
+        let place = servers.iter().position(|server| server.id == old.id);
+        place.map_or_else(nobody, |place| servers.remove(place))
+    };
+    let mut placed: Vec<NetworkServer> = before.iter().map(take).collect();
+    placed.append(&mut servers);
+    placed
+}
+
+/// An entry as the kernel half wants it.
+fn rule(entry: &Entry, servers: &[NetworkServer], clock: &Clock) -> Rule {
+    let server = index(entry.server).and_then(|index| servers.get(index));
+    Rule {
+        set: u16::try_from(entry.set).unwrap_or(SET_ALL),
+        port: entry.port,
+        address: entry.prefix.address(),
+        bits: entry.prefix.bits(),
+        said: Address {
+            blocked_until_ns: entry.blocked_until.map_or(0, |until| clock.boot(until)),
+            server: entry.server,
+            rule: entry.rule,
+            blocked_by: entry.blocked_by,
+            verdict: match entry.verdict {
+                None => abi::VERDICT_NONE,
+                Some(Verdict::Allow) => abi::VERDICT_ALLOW,
+                Some(Verdict::Deny) => abi::VERDICT_DENY,
+            },
+            verdict_bits: entry.verdict_bits,
+            enforced: u8::from(entry.enforced),
+            plain: u8::from(server.is_some_and(|server| server.plain)),
+        },
+    }
+}

@@ -1,0 +1,32 @@
+//! `mcpwarden reload`: the agent reads its configuration again.
+
+use anyhow::Result;
+use hyper::Method;
+use mcpwarden_policy::event::ConfigReloaded;
+
+use crate::{
+    cli::ReloadOptions,
+    control::{RELOAD, client::ask},
+    output::{escaped, say, say_json},
+};
+
+/// Has it reloaded, and says what counts now.
+///
+/// # Errors
+/// No agent answers, or the file cannot be used.
+pub fn run(options: &ReloadOptions) -> Result<()> {
+    let reloaded: ConfigReloaded = ask(&options.agent.socket, Method::POST, RELOAD, &())?;
+    if options.json {
+        say_json(&reloaded);
+        return Ok(());
+    }
+    say(format!("{} counts now", escaped(&reloaded.path)));
+    if !reloaded.needs_restart.is_empty() {
+        let keys = reloaded.needs_restart.join(", ");
+        anstream::eprintln!(
+            "mcpwarden: what these keys say counts after a restart of the agent only: {}",
+            escaped(&keys)
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,295 @@
+//! Another configuration while the agent runs. It is read and made settings of aside, and then counts as a whole; or the one
+//! before still does.
+
+use std::{
+    fs::Metadata,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+};
+
+use mcpwarden_policy::{
+    EngineConfig, Timestamp,
+    engine::Judge,
+    event::{ConfigRefused, ConfigReloaded},
+    http::LINK,
+    network::NetworkRules,
+};
+use tokio::{sync::oneshot, task::JoinHandle};
+
+use super::{Agent, measure};
+use crate::{
+    cli::RunOptions,
+    config::{self, Config},
+    control::{Answer, Code, Refusal},
+    network::finished,
+    output::escaped,
+};
+
+/// Keys that are looked at when the agent starts, and not again.
+const AT_START: &[&str] = &[
+    "/capture/backend",
+    "/capture/ring_bytes",
+    "/capture/max_message_bytes",
+    "/capture/reassembly_bytes",
+    "/capture/per_uid_bytes",
+    "/control",
+    "/metrics/listen",
+    "/network/cgroup_path",
+    "/network/resolver/listen",
+    "/registry/persistent",
+    "/store",
+];
+
+/// Everything that follows from a configuration.
+pub struct Prepared {
+    config: Config,
+    settings: EngineConfig,
+    judge: Judge,
+    rules: NetworkRules,
+}
+
+/// A file as it was: another one, or another content, has another of these.
+type Stamp = Option<(u64, u64, i64, i64, u64)>;
+
+/// A file that is being read.
+struct UnderWay {
+    task: Option<JoinHandle<Result<Prepared, String>>>,
+    reason: String,
+    /// Who waits for what comes of it.
+    answer: Option<oneshot::Sender<Result<Answer, Refusal>>>,
+}
+
+/// The configuration that counts, and where it comes from.
+pub struct Reload {
+    /// None where the agent was started without a file.
+    path: Option<PathBuf>,
+    key: [u8; 32],
+    verbose: bool,
+    show_payloads: bool,
+    /// The configuration that the agent was started with.
+    started: Config,
+    /// The one that counts.
+    current: Config,
+    /// What is looked at for changes, the file itself first.
+    files: Vec<PathBuf>,
+    /// How they were when they were read last, and when they were looked at last.
+    read: Vec<Stamp>,
+    looked: Vec<Stamp>,
+    under_way: Option<UnderWay>,
+    succeeded: bool,
+    at: Timestamp,
+}
+
+impl Reload {
+    /// That of an agent that starts with this configuration.
+    pub fn new(options: &RunOptions, config: Config, key: [u8; 32], now: Timestamp) -> Self {
+        let RunOptions { config: path, verbose, show_payloads, .. } = options;
+        let path = path.clone().filter(|path| path != Path::new("-"));
+        let files = files(path.as_deref(), &config);
+        let read = stamps(&files);
+        Self {
+            path,
+            key,
+            verbose: *verbose,
+            show_payloads: *show_payloads,
+            started: config.clone(),
+            current: config,
+            files,
+            looked: read.clone(),
+            read,
+            under_way: None,
+            succeeded: true,
+            at: now,
+        }
+    }
+
+    /// Whether the configuration was usable when it was read last.
+    pub fn succeeded(&self) -> bool {
+        self.succeeded
+    }
+
+    /// When a usable one was read last.
+    pub fn at(&self) -> Timestamp {
+        self.at
+    }
+
+    /// Waits for what is being read; for ever where nothing is. `None`: that failed without a word.
+    pub async fn prepared(&mut self) -> Option<Result<Prepared, String>> {
+        match &mut self.under_way {
+            Some(under_way) => finished(&mut under_way.task).await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Agent {
+    /// Begins to read the configuration again. `reason`: why, as it is said.
+    pub(super) fn reload(
+        &mut self,
+        reason: String,
+        answer: Option<oneshot::Sender<Result<Answer, Refusal>>>,
+    ) {
+        let refused = match &self.reload {
+            Reload { path: None, .. } => Some((
+                Code::NotFound,
+                "the agent was started without a configuration file (`run --config FILE`): there is nothing to reload",
+            )),
+            Reload { under_way: Some(_), .. } => {
+                Some((Code::Busy, "the configuration is being read already: try again"))
+            }
+            Reload { .. } => None,
+        };
+        if let Some((code, why)) = refused {
+            match answer {
+                // Whoever asked may be gone.
+                Some(answer) => drop(answer.send(Err(code.because(why)))),
+                None => anstream::eprintln!("mcpwarden: {reason}: {why}"),
+            }
+            return;
+        }
+        let Reload { key, verbose, show_payloads, .. } = self.reload;
+        let Some(path) = self.reload.path.clone() else { return };
+        self.reload.read = stamps(&self.reload.files);
+        let task = tokio::task::spawn_blocking(move || {
+            prepare(&path, key, verbose, show_payloads).map_err(|error| format!("{error:#}"))
+        });
+        self.reload.under_way = Some(UnderWay { task: Some(task), reason, answer });
+    }
+
+    /// Reads the configuration again where it changed, and stays as it is now.
+    pub(super) fn look_for_change(&mut self) {
+        let now = stamps(&self.reload.files);
+        let still = now == self.reload.looked;
+        let is_there = now.first().is_some_and(Option::is_some);
+        if still && is_there && now != self.reload.read && self.reload.under_way.is_none() {
+            self.reload("changed".into(), None);
+        }
+        self.reload.looked = now;
+    }
+
+    /// Goes by what was read, or says why not.
+    pub(super) fn take_over(&mut self, prepared: Option<Result<Prepared, String>>) {
+        let Some(under_way) = self.reload.under_way.take() else { return };
+        let (Some(path), reason) = (&self.reload.path, under_way.reason) else { return };
+        let path = path.display().to_string();
+        let prepared = prepared.unwrap_or_else(|| Err("reading it failed".to_owned()));
+        let outcome = prepared.and_then(|prepared| self.swap(prepared));
+        self.reload.succeeded = outcome.is_ok();
+        let answer = match outcome {
+            Ok(config) => {
+                self.reload.at = self.clock.now();
+                let reloaded = ConfigReloaded {
+                    path,
+                    config_hash: hash(&config),
+                    reason,
+                    needs_restart: needs_restart(&self.reload.started, &config),
+                };
+                self.identity = measure::identity(&config);
+                self.say(reloaded.clone().into());
+                Ok(Answer::Reloaded(Box::new(reloaded)))
+            }
+            Err(error) => {
+                anstream::eprintln!(
+                    "mcpwarden: the configuration of before still counts: {}",
+                    escaped(&error)
+                );
+                self.say(ConfigRefused { path, reason, error: error.clone() }.into());
+                Err(Code::Unusable.because(format!("the configuration of before still counts: {error}")))
+            }
+        };
+        let _ = under_way.answer.map(|to| to.send(answer));
+    }
+
+    /// Goes by another configuration: first what may fail, and the whole of it or nothing.
+    fn swap(&mut self, prepared: Prepared) -> Result<Config, String> {
+        let Prepared { config, settings, judge, rules } = prepared;
+        let before = self.network.rules().clone();
+        let listed = self.network.configure(&config, rules, self.kernel.addresses(), &self.clock);
+        listed.map_err(|error| error.to_string())?;
+        let rest = self.sinks.configure(&config.sinks).and_then(|()| self.listing.configure(&config));
+        if let Err(error) = rest {
+            // What could be installed before can be again: nothing else has changed.
+            let started = &self.reload.started;
+            if let Err(again) = self.network.configure(started, before, self.kernel.addresses(), &self.clock)
+            {
+                anstream::eprintln!("network: {again}");
+            }
+            return Err(format!("{error:#}"));
+        }
+        self.engine.configure(settings, judge);
+        let servers: Vec<_> = self.engine.servers().collect();
+        for (connection, server) in servers {
+            if connection.0 & LINK == 0 {
+                self.kernel.confirm(connection.0, self.network.set_of(&server));
+            }
+        }
+        self.reload.files = files(self.reload.path.as_deref(), &config);
+        self.reload.read = stamps(&self.reload.files);
+        self.reload.current = config.clone();
+        Ok(config)
+    }
+}
+
+/// Reads a file and makes everything of it that can be made aside.
+fn prepare(path: &Path, key: [u8; 32], verbose: bool, show_payloads: bool) -> anyhow::Result<Prepared> {
+    let config = config::read(path)?;
+    let (settings, judge) = config::settings(&config, key, verbose, show_payloads)?;
+    let rules = config::network_rules(&config)?;
+    Ok(Prepared { config, settings, judge, rules })
+}
+
+/// The files that a configuration is made of.
+fn files(path: Option<&Path>, config: &Config) -> Vec<PathBuf> {
+    let rules = config.inspection.rule_files.iter().map(|file| PathBuf::from(file.as_str()));
+    path.map(Path::to_owned).into_iter().chain(rules).collect()
+}
+
+fn stamps(files: &[PathBuf]) -> Vec<Stamp> {
+    let stamp = |file: Metadata| (file.dev(), file.ino(), file.mtime(), file.mtime_nsec(), file.size());
+    files.iter().map(|file| std::fs::metadata(file).ok().map(stamp)).collect()
+}
+
+/// SHA-256 of a configuration, defaults included.
+pub(super) fn hash(config: &Config) -> String {
+    config.to_yaml().map(|text| mcpwarden_policy::hash::text_hash(&text)).unwrap_or_default()
+}
+
+/// What of a configuration counts only after a restart.
+fn needs_restart(started: &Config, config: &Config) -> Vec<String> {
+    let [before, now] = [started, config].map(|config| serde_json::to_value(config).unwrap_or_default());
+    let changed = AT_START.iter().filter(|key| before.pointer(key) != now.pointer(key));
+    changed.map(|key| key.trim_start_matches('/').replace('/', ".")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_looked_at_only_at_start_is_there_and_said() {
+        let config = |yaml: &str| mcpwarden_policy::config::parse(yaml.as_bytes()).unwrap().0;
+        for (before, now, expected) in [
+            ("", "", &[][..]),
+            ("", "policy: { fail_closed: true }", &[]),
+            ("", "capture: { ring_bytes: 4096 }", &["capture.ring_bytes"]),
+            ("", "metrics: { listen: null }", &["metrics.listen"]),
+            ("store: { path: /a }", "store: { path: /b }", &["store"]),
+            ("store: { path: /a }", "", &["store"]),
+            (
+                "",
+                "network: { cgroup_path: /x, resolver: { listen: false } }",
+                &["network.cgroup_path", "network.resolver.listen"],
+            ),
+        ] {
+            assert_eq!(needs_restart(&config(before), &config(now)), expected, "{before:?} {now:?}");
+        }
+        // Each of them is a key: a name that is none would never differ.
+        let full = config(
+            "capture: { backend: tracepoints }\ncontrol: { group: x }\nnetwork: { cgroup_path: /x }\nstore: { path: /x }",
+        );
+        let full = serde_json::to_value(full).unwrap();
+        for key in AT_START {
+            assert!(full.pointer(key).is_some(), "{key} of {full}");
+        }
+    }
+}
