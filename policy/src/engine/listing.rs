@@ -56,9 +56,9 @@ fn subject(kind: ItemKind) -> Subject {
 }
 
 impl Engine {
-    /// A server is known by now: so are its pins, and what its name has against it.
-    pub(super) fn register(&mut self, id: ConnectionId, time: Timestamp, out: &mut Vec<Output>) {
-        let (Some(place), Some(connection)) = (self.place(id), self.connections.get(&id)) else { return };
+    /// A server is known by now: so are its pins, and what its name has against it, which comes back.
+    pub(super) fn register(&mut self, id: ConnectionId) -> Option<Detection> {
+        let (place, connection) = (self.place(id)?, self.connections.get(&id)?);
         // What is declared at a URL is the same to all who speak with it, and to the agent that lists it, whichever of its
         // addresses answers.
         let is_shared = connection.at.is_some() && connection.declared.is_some();
@@ -69,9 +69,7 @@ impl Engine {
         };
         let peer = Peer { session: place.session.clone(), key, identity: connection.identity() };
         // What is refused the registry counts itself.
-        if let Ok(Some(detection)) = self.registry.connect(id, peer) {
-            self.say_finding(&place, time, None, detection, out);
-        }
+        self.registry.connect(id, peer).ok().flatten()
     }
 
     /// A server says that a list of its is another now. What changed is known when the client asks for it again.
@@ -344,8 +342,8 @@ impl Engine {
         }
     }
 
-    /// What a name has against it.
-    fn say_finding(
+    /// What a name has against it, where it is bad enough. What is not stands with the tool or the server.
+    pub(super) fn say_finding(
         &mut self,
         place: &Place,
         time: Timestamp,

@@ -212,3 +212,22 @@ fn a_tool_that_takes_over_a_name_is_found() {
     let found: Vec<String> = bench.said().into_iter().filter(|line| line.contains("found")).collect();
     assert_eq!(found, ["2 mail found shadow_tool in Definition of send_report"], "3 is another session's");
 }
+
+/// What a server's name has against it stands with the server, and is an event of its own from the threshold on.
+#[test]
+fn a_name_like_that_of_another_server_is_said_whatever_the_threshold() {
+    for (threshold, events) in [(Severity::Medium, 1), (Severity::High, 0)] {
+        let mut bench = bench(threshold);
+        bench.server(2, 6, "github", 9);
+        bench.exec(3, 7, "githab", 9);
+        bench.c2s(3, HELLO);
+        bench.s2c(3, &answer(0, "{}"));
+        let said = bench.events();
+        let of = |kind: &str| said.iter().filter(|event| event["type"] == kind).collect::<Vec<_>>();
+        let [started] = of("mcp_server_started")[..] else { panic!("{said:?}") };
+        let detection = &started["detections"][0];
+        assert_eq!((&detection["pattern"], &detection["severity"]), (&"similar_server".into(), &"medium".into()));
+        assert_eq!(of("mcp_detection").len(), events, "{said:?}");
+        assert_eq!(bench.engine.counters().detections, u64::try_from(events).unwrap());
+    }
+}
