@@ -211,7 +211,14 @@ impl Config {
     /// What is pinned, and when names are nearly the same.
     pub fn registry_settings(&self) -> RegistrySettings {
         let Registry { pin_on_first_use, alert_on_change, persistent } = self.registry;
-        RegistrySettings { pin_on_first_use, alert_on_change, persistent, ..RegistrySettings::default() }
+        let similarity_threshold = self.inspection.similarity_threshold;
+        RegistrySettings {
+            pin_on_first_use,
+            alert_on_change,
+            persistent,
+            similarity_threshold,
+            ..RegistrySettings::default()
+        }
     }
 
     /// The declared servers that are at addresses.

@@ -105,6 +105,15 @@ fn values_have_one_form() {
             &[("1:53 ", "too big")],
         ),
         ("inspection: { builtin: { credential_theft: false } }", &[]),
+        ("inspection: { similarity_threshold: 0.9 }", &[]),
+        ("inspection: { similarity_threshold: 1 }", &[]),
+        (
+            "inspection: { similarity_threshold: 0.49 }",
+            &[("1:37 error inspection.similarity_threshold: ", "0.49 is too small; the least is 0.5")],
+        ),
+        ("inspection: { similarity_threshold: 85 }", &[("1:37 ", "85 is too large; the most is 1")]),
+        ("inspection: { similarity_threshold: 85% }", &[("1:37 ", "expected a number, found \"85%\"")]),
+        ("inspection: { similarity_threshold: \"0.9\" }", &[("1:37 ", "expected a number")]),
         (
             "inspection: { builtin: { credential_thft: false } }",
             &[("1:26 error inspection.builtin.credential_thft: ", "did you mean `credential_theft`?")],
@@ -368,7 +377,7 @@ servers:
   - { id: a, command: \"x\", args: [\"true\", \"5\", \"~\", \"a: b\", \"\"], env: { A: \"1\" }, egress: [\"[::1]:80\", \"*:25\"] }
   - { id: b, type: http, url: https://x/mcp, timeout_ms: 5, allow_tools: [\"*\"], trust: low, egress: none }
 sessions: [{ match: { uid: 0, cgroup: /user.slice/* }, mode: planning, admin_token_file: /t }]
-inspection: { builtin: { exfiltration: false }, on_detection: { timeout: 90s }, custom_patterns: [{ name: n, pattern: '\\.x' }] }
+inspection: { builtin: { exfiltration: false }, similarity_threshold: 0.7, on_detection: { timeout: 90s }, custom_patterns: [{ name: n, pattern: '\\.x' }] }
 policy: { rate_limits: { per_server: { a.b: { calls_per_minute: 1, burst: 2 } } }, denied_tools: [{ tool: x }] }
 classifier: { overrides: [{ tool: a, category: send, risk_level: high, side_effect_tags: [fs.write] }] }
 guards: [{ kind: tool_shadowing, priority: 3, runs_on: [tools_list] }]
@@ -382,6 +391,14 @@ sinks: [{ kind: webhook, url: https://y/, queue_bytes: 1MiB }]
         let again =
             parse(effective.as_bytes()).unwrap_or_else(|problems| panic!("{effective}\n{problems:#?}"));
         assert_eq!(again.0, config, "{effective}");
+    }
+}
+
+#[test]
+fn when_names_are_alike_is_the_registry_s_to_know() {
+    for (file, threshold) in [("", 0.85), ("inspection: { similarity_threshold: 0.7 }", 0.7)] {
+        let settings = parse(file.as_bytes()).unwrap().0.registry_settings();
+        assert!((settings.similarity_threshold - threshold).abs() < f64::EPSILON, "{file}: {settings:?}");
     }
 }
 

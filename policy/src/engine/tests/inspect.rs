@@ -226,7 +226,10 @@ fn a_name_like_that_of_another_server_is_said_whatever_the_threshold() {
         let of = |kind: &str| said.iter().filter(|event| event["type"] == kind).collect::<Vec<_>>();
         let [started] = of("mcp_server_started")[..] else { panic!("{said:?}") };
         let detection = &started["detections"][0];
-        assert_eq!((&detection["pattern"], &detection["severity"]), (&"similar_server".into(), &"medium".into()));
+        assert_eq!(
+            (&detection["pattern"], &detection["severity"]),
+            (&"similar_server".into(), &"medium".into())
+        );
         assert_eq!(of("mcp_detection").len(), events, "{said:?}");
         assert_eq!(bench.engine.counters().detections, u64::try_from(events).unwrap());
     }
