@@ -72,7 +72,7 @@ pub struct CustomPattern {
     pub description: String,
 }
 
-fn high() -> Severity {
+pub(super) fn high() -> Severity {
     Severity::High
 }
 

@@ -423,15 +423,33 @@ fn sizes_and_durations_are_written_as_they_are_read() {
     }
 }
 
-/// What guards look for themselves, the detector looks for.
+/// What a guard looks for itself, the detector looks for in the tools of its servers.
 #[test]
 fn patterns_of_guards_go_to_the_detector() {
-    let file = "guards: [{ kind: tool_poisoning, config: { custom_patterns: ['execute.*as.*root', b] } }, \
-                { kind: tool_poisoning, enabled: false, config: { custom_patterns: [c] } }]";
-    let patterns = parse(file.as_bytes()).unwrap().0.detect().custom_patterns;
-    let names: Vec<(&str, &str)> =
-        patterns.iter().map(|pattern| (pattern.name.as_str(), pattern.pattern.as_str())).collect();
-    assert_eq!(names, [("tool_poisoning_1", "execute.*as.*root"), ("tool_poisoning_2", "b")]);
+    use crate::event::Severity;
+    let file = "guards: [{ kind: tool_poisoning, servers: [a], config: { custom_patterns: ['execute.*as.*root'] } }, \
+                { kind: tool_poisoning, servers: [b], enabled: false, config: { custom_patterns: [x] } }, \
+                { kind: rug_pull, servers: [d] }, \
+                { kind: tool_poisoning, servers: ['c*', b], config: { custom_patterns: [{ pattern: y, severity: low }, { pattern: z }] } }]";
+    let config = parse(file.as_bytes()).unwrap().0.detect();
+    assert_eq!(config.custom_patterns, []);
+    let expected: [(&[&str], &[(&str, &str, Severity)]); 3] = [
+        (&["a"], &[("tool_poisoning_1", "execute.*as.*root", Severity::High)]),
+        (&["b"], &[]),
+        (
+            &["c*", "b"],
+            &[("tool_poisoning_2", "y", Severity::Low), ("tool_poisoning_3", "z", Severity::High)],
+        ),
+    ];
+    assert_eq!(config.of_servers.len(), expected.len());
+    for (entry, (servers, patterns)) in config.of_servers.iter().zip(expected) {
+        let own = entry.patterns.iter();
+        let own = own.map(|own| (own.name.as_str(), own.pattern.as_str(), own.severity)).collect::<Vec<_>>();
+        assert_eq!(
+            (entry.servers.as_slice(), own.as_slice()),
+            (&servers.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>()[..], patterns)
+        );
+    }
 }
 
 /// As tools are named in events and by commands.

@@ -99,7 +99,8 @@ impl Engine {
         let [entries, next] = members(result.get(), [list, "nextCursor"]);
         let entries: Vec<&RawValue> =
             entries.and_then(|entries| serde_json::from_str(entries.get()).ok()).unwrap_or_default();
-        let entries: Vec<Entry<'_>> = entries.into_iter().filter_map(|json| self.entry(kind, json)).collect();
+        let entries: Vec<Entry<'_>> =
+            entries.into_iter().filter_map(|json| self.entry(place, kind, json)).collect();
         let last = next.is_none_or(|next| next.get() == "null");
         self.page(place, time, (kind, first, last), &entries, out);
         kind == ItemKind::Tool && last && self.registry.is_listed(place.connection)
@@ -123,7 +124,7 @@ impl Engine {
         self.page(place, time, (ItemKind::Instructions, true, true), entry.as_slice(), out);
     }
 
-    fn entry<'a>(&mut self, kind: ItemKind, json: &'a RawValue) -> Option<Entry<'a>> {
+    fn entry<'a>(&mut self, place: &Place, kind: ItemKind, json: &'a RawValue) -> Option<Entry<'a>> {
         let (_, name) = keys(kind);
         let [name] = members(json.get(), [name]);
         let Some(name) = name.and_then(|name| decode_str(name.get())) else {
@@ -131,7 +132,10 @@ impl Engine {
             return None;
         };
         let detector = self.config.inspection.as_ref().map(|inspection| &*inspection.detector);
-        let known = self.definitions.know(detector, json.get());
+        let known = match kind {
+            ItemKind::Tool => self.definitions.know_tool(detector, &place.server.0, json.get()),
+            _ => self.definitions.know(detector, json.get()),
+        };
         let name = if kind == ItemKind::Tool { bounded_name(&name) } else { name.into_owned() };
         Some(Entry { name, json, known })
     }
