@@ -426,30 +426,25 @@ fn sizes_and_durations_are_written_as_they_are_read() {
 /// What a guard looks for itself, the detector looks for in the tools of its servers.
 #[test]
 fn patterns_of_guards_go_to_the_detector() {
-    use crate::event::Severity;
     let file = "guards: [{ kind: tool_poisoning, servers: [a], config: { custom_patterns: ['execute.*as.*root'] } }, \
                 { kind: tool_poisoning, servers: [b], enabled: false, config: { custom_patterns: [x] } }, \
                 { kind: rug_pull, servers: [d] }, \
                 { kind: tool_poisoning, servers: ['c*', b], config: { custom_patterns: [{ pattern: y, severity: low }, { pattern: z }] } }]";
     let config = parse(file.as_bytes()).unwrap().0.detect();
     assert_eq!(config.custom_patterns, []);
-    let expected: [(&[&str], &[(&str, &str, Severity)]); 3] = [
-        (&["a"], &[("tool_poisoning_1", "execute.*as.*root", Severity::High)]),
-        (&["b"], &[]),
-        (
-            &["c*", "b"],
-            &[("tool_poisoning_2", "y", Severity::Low), ("tool_poisoning_3", "z", Severity::High)],
-        ),
-    ];
-    assert_eq!(config.of_servers.len(), expected.len());
-    for (entry, (servers, patterns)) in config.of_servers.iter().zip(expected) {
+    let said = |entry: &crate::detect::ServerPatterns| {
         let own = entry.patterns.iter();
-        let own = own.map(|own| (own.name.as_str(), own.pattern.as_str(), own.severity)).collect::<Vec<_>>();
-        assert_eq!(
-            (entry.servers.as_slice(), own.as_slice()),
-            (&servers.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>()[..], patterns)
-        );
-    }
+        let own = own.map(|own| format!("{} {} {:?}", own.name, own.pattern, own.severity));
+        format!("{}: {}", entry.servers.join(" "), own.collect::<Vec<_>>().join(", "))
+    };
+    assert_eq!(
+        config.of_servers.iter().map(said).collect::<Vec<_>>(),
+        [
+            "a: tool_poisoning_1 execute.*as.*root High",
+            "b: ",
+            "c* b: tool_poisoning_2 y Low, tool_poisoning_3 z High",
+        ]
+    );
 }
 
 /// As tools are named in events and by commands.
