@@ -3,12 +3,15 @@
 //!
 //! A name is taken apart into words: `read_file`, `readFile`, `read-file`, `files.read` and `mcp__files__read` have
 //! `read` in them. The first word counts most, then the last, then those between: `slack_post_message` sends and
-//! `todo_list` reads. Words can lie; `classifier.overrides` is the operator's word against them.
+//! `todo_list` reads. Names are read as a model reads them, without look-alike letters and characters that nobody sees,
+//! so that no rule is passed by with another letter. Words can lie; `classifier.overrides` is the operator's word against
+//! them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
 
 use crate::config::ClassifierOverride;
+use crate::detect::folded;
 use crate::glob::{GlobError, NameGlob};
 use crate::guard::{RiskLevel, ToolCategory};
 
@@ -162,8 +165,9 @@ impl Classifier {
         let given = self.given(server, tool);
         let mut told = Classification { category: self.category(server, tool), ..Default::default() };
         let mut risk = None;
-        for_each_word(tool, |word| hear(word, &mut risk, &mut told.side_effects));
-        for_each_word(description, |word| hear(word, &mut risk, &mut told.side_effects));
+        for text in [tool, description] {
+            for_each_word(&folded(text), |word| hear(word, &mut risk, &mut told.side_effects));
+        }
         told.risk = given.and_then(|given| given.risk_level).or(risk).unwrap_or(RiskLevel::Medium);
         if let Some(side_effects) = given.and_then(|given| given.side_effect_tags.as_ref()) {
             told.side_effects.clone_from(side_effects);
@@ -196,6 +200,7 @@ fn hear(word: &str, risk: &mut Option<RiskLevel>, side_effects: &mut BTreeSet<St
 
 /// The category of a name, by the words in it.
 fn category_of(name: &str) -> ToolCategory {
+    let name: &str = &folded(name);
     // `mcp__files__read_file`: what a client makes of a tool of the server `files`.
     let name = match name.strip_prefix("mcp__").and_then(|rest| rest.split_once("__")) {
         Some((_, tool)) if !tool.is_empty() => tool,

@@ -55,8 +55,8 @@ use crate::NamePatterns;
 use crate::detect::{self, DetectConfig};
 use crate::discovery::{BUILT_IN, Declared};
 use crate::engine::Remote;
-use crate::event::Severity;
 use crate::glob::GlobError;
+use crate::guard::GuardKind;
 use crate::ids::ServerId;
 pub use crate::network::{Address, Host};
 use crate::registry::RegistrySettings;
@@ -199,22 +199,50 @@ impl Config {
             severity: own.severity,
             description: own.description.clone(),
         });
-        let guards =
-            self.guards.iter().filter(|entry| entry.enabled).filter_map(|entry| entry.config.as_ref());
-        let of_guards = guards.flat_map(|settings| settings.custom_patterns.iter().flatten()).enumerate();
-        let of_guards = of_guards.map(|(index, pattern)| detect::CustomPattern {
-            name: format!("tool_poisoning_{}", index + 1),
-            pattern: pattern.as_str().to_owned(),
-            severity: Severity::High,
-            description: "custom_patterns of a tool_poisoning under guards".to_owned(),
+        DetectConfig {
+            disabled: disabled.collect(),
+            custom_patterns: own.collect(),
+            of_servers: self.patterns_of_guards(),
+        }
+    }
+
+    /// The patterns of the entries for `tool_poisoning`. The first that names a server is the one for it, whether it has
+    /// patterns or not.
+    fn patterns_of_guards(&self) -> Vec<detect::ServerPatterns> {
+        let mut number = 0;
+        let mut pattern = |GuardPattern { pattern, severity }: &GuardPattern| {
+            number += 1;
+            detect::CustomPattern {
+                name: format!("tool_poisoning_{number}"),
+                pattern: pattern.as_str().to_owned(),
+                severity: *severity,
+                description: "custom_patterns of a tool_poisoning under guards".to_owned(),
+            }
+        };
+        let entries = self.guards.iter().filter(|entry| entry.kind == GuardKind::ToolPoisoning);
+        let patterns = entries.map(|entry| {
+            let settings = entry.config.as_ref().filter(|_| entry.enabled);
+            let own = settings.and_then(|settings| settings.custom_patterns.as_ref());
+            detect::ServerPatterns {
+                servers: entry.servers.iter().map(|glob| glob.as_str().to_owned()).collect(),
+                case_sensitive: self.policy.case_sensitive,
+                patterns: own.into_iter().flatten().map(&mut pattern).collect(),
+            }
         });
-        DetectConfig { disabled: disabled.collect(), custom_patterns: own.chain(of_guards).collect() }
+        patterns.collect()
     }
 
     /// What is pinned, and when names are nearly the same.
     pub fn registry_settings(&self) -> RegistrySettings {
         let Registry { pin_on_first_use, alert_on_change, persistent } = self.registry;
-        RegistrySettings { pin_on_first_use, alert_on_change, persistent, ..RegistrySettings::default() }
+        let similarity_threshold = self.inspection.similarity_threshold;
+        RegistrySettings {
+            pin_on_first_use,
+            alert_on_change,
+            persistent,
+            similarity_threshold,
+            ..RegistrySettings::default()
+        }
     }
 
     /// The declared servers that are at addresses.

@@ -44,8 +44,9 @@ pub use rules::{Examples, Rule, RuleError, RuleSet, Scope, Structure};
 pub use window::{score_of, severity_of};
 
 use crate::event::{Category, Detection, Severity};
+use crate::glob::NameGlob;
 use evidence::Masking;
-use inspect::{Inspector, Joined, Signs};
+use inspect::{Inspector, Joined, MAX_DETECTIONS, Signs};
 use probe::Matcher;
 use walk::{Leaf, walk};
 
@@ -60,6 +61,20 @@ pub struct DetectConfig {
     pub disabled: BTreeSet<Category>,
     /// Patterns of the user's own.
     pub custom_patterns: Vec<CustomPattern>,
+    /// Patterns for the tools of some servers. The first entry that names a server is the one for it.
+    pub of_servers: Vec<ServerPatterns>,
+}
+
+/// Patterns of the user's own for the definitions of tools of some servers, and for nothing else.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServerPatterns {
+    /// Globs on the servers' ids.
+    pub servers: Vec<String>,
+    /// Whether they tell capitals from small letters.
+    pub case_sensitive: bool,
+    /// The patterns.
+    pub patterns: Vec<CustomPattern>,
 }
 
 /// A pattern of the user's own: a regular expression of the crate `regex`, without regard to case, on every text of
@@ -91,6 +106,18 @@ impl Inspection {
     /// The severity of the worst detection.
     pub fn max_severity(&self) -> Option<Severity> {
         self.detections.iter().map(|detection| detection.severity).max()
+    }
+
+    /// Adds what else was found in the same message, the worst first, with the bounds of one inspection.
+    fn add(&mut self, more: Self) {
+        self.detections.extend(more.detections);
+        self.detections.sort_by_key(|found| std::cmp::Reverse(found.score));
+        let beyond = self.detections.len().saturating_sub(MAX_DETECTIONS);
+        self.detections.truncate(MAX_DETECTIONS);
+        self.bounds.detections_dropped += more.bounds.detections_dropped + beyond as u64;
+        self.bounds.matches_dropped += more.bounds.matches_dropped;
+        self.bounds.budget_exceeded |= more.bounds.budget_exceeded;
+        self.bounds.keys_dropped |= more.bounds.keys_dropped;
     }
 }
 
@@ -136,14 +163,29 @@ pub struct Detector {
     argument: Matcher,
     argument_signs: Signs,
     request: Matcher,
+    /// What is looked for in the tools of some servers besides.
+    of_servers: Vec<(Vec<NameGlob>, Self)>,
 }
 
 impl Detector {
     /// Compiles `rules` and the user's patterns, without the categories that are switched off.
     ///
     /// # Errors
-    /// A custom pattern does not compile, or has the name of another rule.
+    /// A custom pattern does not compile, or has the name of another rule; a glob is none.
     pub fn new(rules: RuleSet, config: &DetectConfig) -> Result<Self, Vec<RuleError>> {
+        let of_servers = config.of_servers.iter().map(|entry| {
+            let globs = entry.servers.iter().map(|glob| NameGlob::new(glob, entry.case_sensitive));
+            let globs = globs.collect::<Result<_, _>>();
+            let globs =
+                globs.map_err(|error| vec![RuleError::nowhere("servers", error.to_string(), "globs")])?;
+            let own = DetectConfig {
+                disabled: config.disabled.clone(),
+                custom_patterns: entry.patterns.clone(),
+                of_servers: Vec::new(),
+            };
+            Ok((globs, Self::new(RuleSet::default(), &own)?))
+        });
+        let of_servers = of_servers.collect::<Result<_, Vec<RuleError>>>()?;
         let rules = rules.with(RuleSet::custom(&config.custom_patterns)?)?;
         let kept: Vec<Rule> =
             rules.rules.into_iter().filter(|rule| !config.disabled.contains(&rule.category)).collect();
@@ -159,7 +201,22 @@ impl Detector {
             argument_signs: Signs::new(&argument),
             argument,
             request: matcher(Scope::Request)?,
+            of_servers,
         })
+    }
+
+    /// The patterns for the tools of this server, by their place among [`DetectConfig::of_servers`].
+    fn own_patterns(&self, server: &str) -> Option<usize> {
+        self.of_servers.iter().position(|(globs, _)| globs.iter().any(|glob| glob.matches(server)))
+    }
+
+    /// Inspects a definition as [`tool`](Self::tool) does, and by the patterns for the tools of this server.
+    pub fn tool_of(&self, server: &str, json: &str) -> Inspection {
+        let mut found = self.tool(json);
+        if let Some((_, own)) = self.own_patterns(server).and_then(|place| self.of_servers.get(place)) {
+            found.add(own.tool(json));
+        }
+        found
     }
 
     /// Inspects the JSON text of a definition: every string and name in it, `_meta` left out, as it is from the

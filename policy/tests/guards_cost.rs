@@ -38,6 +38,8 @@ fn a_call_that_no_guard_objects_to_allocates_nothing() {
         side_effects: BTreeSet::new(),
         ..ToolFacts::default()
     };
+    let classifier = Classifier::default();
+    assert_eq!(classifier.category("files", "read_file"), ToolCategory::Read);
     let (names, profile, session) = (ToolNames::default(), Profile::default(), SessionId("sess_1".into()));
     let servers = [ServerId("files".into()), ServerId("mail".into())];
     let operations = [
@@ -68,6 +70,7 @@ fn a_call_that_no_guard_objects_to_allocates_nothing() {
             metadata: &Value::Null,
         };
         let now = Timestamp(u64::from(round) * 1_000_000_000);
+        assert_eq!(classifier.category(&server.0, "mcp__mail__sendMessage"), ToolCategory::Send);
         let question = Question { operations: &operations, facts: &facts, now };
         let outcome = guards.ask(&question, None);
         assert_eq!(outcome, Outcome::Decided(Verdict::default()));

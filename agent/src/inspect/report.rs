@@ -50,13 +50,13 @@ impl Report {
 
     /// Definitions that are no server's in particular.
     pub fn definitions(&mut self, definitions: Vec<Definition>) {
-        let findings = self.inspect(definitions);
+        let findings = self.inspect("", definitions);
         self.print(None, &findings, &[]);
     }
 
     /// All definitions of one server; compared with those of the servers before it.
     pub fn server(&mut self, name: &str, definitions: Vec<Definition>) {
-        let mut findings = self.inspect(definitions);
+        let mut findings = self.inspect(name, definitions);
         let of_server = self.compare(name, &mut findings);
         self.print(Some(name), &findings, &of_server);
     }
@@ -96,13 +96,14 @@ impl Report {
         }
     }
 
-    fn inspect(&self, definitions: Vec<Definition>) -> Vec<Finding> {
+    fn inspect(&self, server: &str, definitions: Vec<Definition>) -> Vec<Finding> {
         let inspect = |definition: Definition| {
             let inspection = match definition.kind {
                 ItemKind::Instructions => {
                     let text = decode_str(&definition.json).unwrap_or_default();
                     self.detector.text(Subject::Instructions, "/instructions", &text)
                 }
+                ItemKind::Tool => self.detector.tool_of(server, &definition.json),
                 _ => self.detector.tool(&definition.json),
             };
             Finding { definition, detections: inspection.detections }

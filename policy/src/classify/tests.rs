@@ -52,6 +52,14 @@ fn category_by_the_words_of_any_spelling() {
         ("__", Unknown),
         ("größe_lesen", Unknown),
         ("verylongwordthatisnoneatallreally_send", Send),
+        // As a model reads them: look-alike letters, full-width ones, accents, characters that nobody sees.
+        ("\u{455}\u{435}nd_mail", Send),
+        ("re\u{430}dFile", Read),
+        ("\u{ff52}\u{ff45}\u{ff41}\u{ff44}\u{ff3f}\u{ff46}\u{ff49}\u{ff4c}\u{ff45}", Read),
+        ("se\u{200b}nd_mail", Send),
+        ("s\u{e9}nd_mail", Send),
+        ("mcp__mail__\u{2060}send", Send),
+        ("files\u{ff0e}read", Read),
     ] {
         assert_eq!(classifier().category("s", name), expected, "{name}");
     }
@@ -78,6 +86,8 @@ fn overrides_by_server_and_tool_glob_count_before_the_words() {
 fn risk_level_by_whole_words_of_name_and_description() {
     for (name, description, expected) in [
         ("delete_file", "", RiskLevel::Critical),
+        ("d\u{435}lete_file", "", RiskLevel::Critical),
+        ("x", "del\u{ad}etes a file", RiskLevel::Critical),
         ("x", "Drops a table", RiskLevel::Critical),
         ("x", "destroys it", RiskLevel::Critical),
         ("x", "Makes a payment.", RiskLevel::Critical),

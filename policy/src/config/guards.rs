@@ -3,8 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::judgement::{ListMode, OnChange, ServerRule, ToolRule, every};
+use super::judgement::{ListMode, OnChange, ServerRule, ToolRule, every, high};
 use super::values::{Glob, Pattern};
+use crate::event::Severity;
 use crate::guard::{GuardKind, Phase};
 
 /// Amends the built-in guard of its kind, for some servers. What is left out stays as it is built in.
@@ -86,10 +87,11 @@ pub struct GuardSettings {
     /// `tool_poisoning`: detections of each severity count. Example: `true`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strict_mode: Option<bool>,
-    /// `tool_poisoning`: regular expressions beside the rules. Example: `["(?i)execute.*as.*root"]`.
+    /// `tool_poisoning`: patterns beside the rules, for the definitions of tools of the servers that the entry names.
+    /// Example: `["(?i)execute.*as.*root", { pattern: "(?i)legacy", severity: low }]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 100))]
-    pub custom_patterns: Option<Vec<Pattern>>,
+    pub custom_patterns: Option<Vec<GuardPattern>>,
     /// `tool_poisoning`: the only fields of a definition that count. Example: `[name, description]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
@@ -133,6 +135,39 @@ pub struct GuardSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 10_000))]
     pub tools: Option<Vec<ToolRule>>,
+}
+
+/// What a guard looks for: `{ pattern: REGEX, severity: low }`, or the regular expression alone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(from = "GuardPatternForm")]
+pub struct GuardPattern {
+    /// A regular expression.
+    pub pattern: Pattern,
+    /// How bad a match is.
+    pub severity: Severity,
+}
+
+/// How such a pattern may be written.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged, deny_unknown_fields)]
+enum GuardPatternForm {
+    Short(Pattern),
+    Long {
+        /// A regular expression. Example: `(?i)execute.*as.*root`.
+        pattern: Pattern,
+        /// How bad a match is.
+        #[serde(default = "high")]
+        severity: Severity,
+    },
+}
+
+impl From<GuardPatternForm> for GuardPattern {
+    fn from(form: GuardPatternForm) -> Self {
+        match form {
+            GuardPatternForm::Short(pattern) => Self { pattern, severity: high() },
+            GuardPatternForm::Long { pattern, severity } => Self { pattern, severity },
+        }
+    }
 }
 
 /// What is done with a text in which something was found.

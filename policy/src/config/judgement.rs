@@ -27,6 +27,10 @@ pub struct Inspection {
     pub rule_files: Vec<AbsolutePath>,
     /// Detections at or above this severity are events of their own.
     pub alert_threshold: Severity,
+    /// From which similarity on the names of two servers, or of tools of two servers, are nearly the same: the share of
+    /// letters that are; at 1, only letters that look alike count.
+    #[schemars(range(min = 0.5, max = 1.0))]
+    pub similarity_threshold: f64,
     /// What follows from such a detection.
     pub on_detection: OnDetection,
 }
@@ -45,6 +49,7 @@ impl Default for Inspection {
             custom_patterns: Vec::new(),
             rule_files: Vec::new(),
             alert_threshold: Severity::High,
+            similarity_threshold: 0.85,
             on_detection: OnDetection::default(),
         }
     }
@@ -67,7 +72,7 @@ pub struct CustomPattern {
     pub description: String,
 }
 
-fn high() -> Severity {
+pub(super) fn high() -> Severity {
     Severity::High
 }
 

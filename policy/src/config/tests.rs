@@ -105,6 +105,15 @@ fn values_have_one_form() {
             &[("1:53 ", "too big")],
         ),
         ("inspection: { builtin: { credential_theft: false } }", &[]),
+        ("inspection: { similarity_threshold: 0.9 }", &[]),
+        ("inspection: { similarity_threshold: 1 }", &[]),
+        (
+            "inspection: { similarity_threshold: 0.49 }",
+            &[("1:37 error inspection.similarity_threshold: ", "0.49 is too small; the least is 0.5")],
+        ),
+        ("inspection: { similarity_threshold: 85 }", &[("1:37 ", "85 is too large; the most is 1")]),
+        ("inspection: { similarity_threshold: 85% }", &[("1:37 ", "expected a number, found \"85%\"")]),
+        ("inspection: { similarity_threshold: \"0.9\" }", &[("1:37 ", "expected a number")]),
         (
             "inspection: { builtin: { credential_thft: false } }",
             &[("1:26 error inspection.builtin.credential_thft: ", "did you mean `credential_theft`?")],
@@ -460,7 +469,7 @@ servers:
   - { id: a, command: \"x\", args: [\"true\", \"5\", \"~\", \"a: b\", \"\"], env: { A: \"1\" }, egress: [\"[::1]:80\", \"*:25\"] }
   - { id: b, type: http, url: https://x/mcp, timeout_ms: 5, allow_tools: [\"*\"], trust: low, egress: none }
 sessions: [{ match: { uid: 0, cgroup: /user.slice/* }, mode: planning, admin_token_file: /t }]
-inspection: { builtin: { exfiltration: false }, on_detection: { timeout: 90s }, custom_patterns: [{ name: n, pattern: '\\.x' }] }
+inspection: { builtin: { exfiltration: false }, similarity_threshold: 0.7, on_detection: { timeout: 90s }, custom_patterns: [{ name: n, pattern: '\\.x' }] }
 policy: { rate_limits: { per_server: { a.b: { calls_per_minute: 1, burst: 2 } } }, denied_tools: [{ tool: x }] }
 classifier: { overrides: [{ tool: a, category: send, risk_level: high, side_effect_tags: [fs.write] }] }
 guards: [{ kind: tool_shadowing, priority: 3, runs_on: [tools_list] }]
@@ -474,6 +483,14 @@ sinks: [{ kind: webhook, url: https://y/, queue_bytes: 1MiB }]
         let again =
             parse(effective.as_bytes()).unwrap_or_else(|problems| panic!("{effective}\n{problems:#?}"));
         assert_eq!(again.0, config, "{effective}");
+    }
+}
+
+#[test]
+fn when_names_are_alike_is_the_registry_s_to_know() {
+    for (file, threshold) in [("", 0.85), ("inspection: { similarity_threshold: 0.7 }", 0.7)] {
+        let settings = parse(file.as_bytes()).unwrap().0.registry_settings();
+        assert!((settings.similarity_threshold - threshold).abs() < f64::EPSILON, "{file}: {settings:?}");
     }
 }
 
@@ -498,15 +515,28 @@ fn sizes_and_durations_are_written_as_they_are_read() {
     }
 }
 
-/// What guards look for themselves, the detector looks for.
+/// What a guard looks for itself, the detector looks for in the tools of its servers.
 #[test]
 fn patterns_of_guards_go_to_the_detector() {
-    let file = "guards: [{ kind: tool_poisoning, config: { custom_patterns: ['execute.*as.*root', b] } }, \
-                { kind: tool_poisoning, enabled: false, config: { custom_patterns: [c] } }]";
-    let patterns = parse(file.as_bytes()).unwrap().0.detect().custom_patterns;
-    let names: Vec<(&str, &str)> =
-        patterns.iter().map(|pattern| (pattern.name.as_str(), pattern.pattern.as_str())).collect();
-    assert_eq!(names, [("tool_poisoning_1", "execute.*as.*root"), ("tool_poisoning_2", "b")]);
+    let file = "guards: [{ kind: tool_poisoning, servers: [a], config: { custom_patterns: ['execute.*as.*root'] } }, \
+                { kind: tool_poisoning, servers: [b], enabled: false, config: { custom_patterns: [x] } }, \
+                { kind: rug_pull, servers: [d] }, \
+                { kind: tool_poisoning, servers: ['c*', b], config: { custom_patterns: [{ pattern: y, severity: low }, { pattern: z }] } }]";
+    let config = parse(file.as_bytes()).unwrap().0.detect();
+    assert_eq!(config.custom_patterns, []);
+    let said = |entry: &crate::detect::ServerPatterns| {
+        let own = entry.patterns.iter();
+        let own = own.map(|own| format!("{} {} {:?}", own.name, own.pattern, own.severity));
+        format!("{}: {}", entry.servers.join(" "), own.collect::<Vec<_>>().join(", "))
+    };
+    assert_eq!(
+        config.of_servers.iter().map(said).collect::<Vec<_>>(),
+        [
+            "a: tool_poisoning_1 execute.*as.*root High",
+            "b: ",
+            "c* b: tool_poisoning_2 y Low, tool_poisoning_3 z High",
+        ]
+    );
 }
 
 /// As tools are named in events and by commands.

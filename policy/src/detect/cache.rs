@@ -20,14 +20,18 @@ pub struct Known {
 /// What is known of the definitions seen last, so that a list that is sent again costs no more than a digest of it.
 ///
 /// The key is the definition's text, not its canonical form: two texts of one canonical form may differ in what is
-/// a finding, such as a duplicate key. One cache belongs to one detector: with new rules, make a new one.
+/// a finding, such as a duplicate key. What is looked for in the tools of some servers only is part of it. One cache
+/// belongs to one detector: with new rules, make a new one.
 #[derive(Debug)]
 pub struct DefinitionCache {
     /// Two generations, so that the oldest half can go at once without any bookkeeping per entry.
-    young: HashMap<[u8; 32], Arc<Known>>,
-    old: HashMap<[u8; 32], Arc<Known>>,
+    young: HashMap<Key, Arc<Known>>,
+    old: HashMap<Key, Arc<Known>>,
     generation: usize,
 }
+
+/// The digest of a text, and which patterns of some servers it was searched for.
+type Key = ([u8; 32], Option<usize>);
 
 impl DefinitionCache {
     /// A cache of at most `entries` definitions.
@@ -37,14 +41,21 @@ impl DefinitionCache {
 
     /// The hash of this definition, and what `detector` finds in it if there is one.
     pub fn know(&mut self, detector: Option<&Detector>, json: &str) -> Arc<Known> {
-        let key: [u8; 32] = Sha256::digest(json).into();
+        self.known(json, None, || detector.map(|detector| detector.tool(json)).unwrap_or_default())
+    }
+
+    /// The same of the definition of a tool of this server: see [`Detector::tool_of`].
+    pub fn know_tool(&mut self, detector: Option<&Detector>, server: &str, json: &str) -> Arc<Known> {
+        let own = detector.and_then(|detector| detector.own_patterns(server));
+        self.known(json, own, || detector.map(|detector| detector.tool_of(server, json)).unwrap_or_default())
+    }
+
+    fn known(&mut self, json: &str, own: Option<usize>, inspect: impl FnOnce() -> Inspection) -> Arc<Known> {
+        let key = (Sha256::digest(json).into(), own);
         if let Some(known) = self.young.get(&key) {
             return Arc::clone(known);
         }
-        let look = || {
-            let found = detector.map(|detector| detector.tool(json)).unwrap_or_default();
-            Arc::new(Known { hash: json_digest(json), found })
-        };
+        let look = || Arc::new(Known { hash: json_digest(json), found: inspect() });
         let known = self.old.remove(&key).unwrap_or_else(look);
         if self.young.len() >= self.generation {
             self.old = std::mem::take(&mut self.young);

@@ -62,7 +62,7 @@ pub(super) fn fold<'a>(view: &View<'a>) -> (Option<View<'a>>, Vec<Mark>) {
     (normal, marks)
 }
 
-/// The normal form of a text by itself, where the way back is not needed.
+/// The normal form of a text by itself, where the way back is not needed. Printable ASCII is its own, and costs no memory.
 pub(crate) fn folded(text: &str) -> Cow<'_, str> {
     fold(&View::raw(text)).0.map_or(Cow::Borrowed(text), |normal| Cow::Owned(normal.text.into_owned()))
 }

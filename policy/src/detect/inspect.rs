@@ -23,7 +23,7 @@ use super::{Bounds, Inspection};
 use crate::event::{Detection, Form};
 
 /// Most detections of one message.
-const MAX_DETECTIONS: usize = 64;
+pub(super) const MAX_DETECTIONS: usize = 64;
 /// Most matches of one detection.
 const MAX_MATCHES: usize = 8;
 /// How many encodings one inside the other are undone.

@@ -56,9 +56,9 @@ fn subject(kind: ItemKind) -> Subject {
 }
 
 impl Engine {
-    /// A server is known by now: so are its pins, and what its name has against it.
-    pub(super) fn register(&mut self, id: ConnectionId, time: Timestamp, out: &mut Vec<Output>) {
-        let (Some(place), Some(connection)) = (self.place(id), self.connections.get(&id)) else { return };
+    /// A server is known by now: so are its pins, and what its name has against it, which comes back.
+    pub(super) fn register(&mut self, id: ConnectionId) -> Option<Detection> {
+        let (place, connection) = (self.place(id)?, self.connections.get(&id)?);
         // What is declared at a URL is the same to all who speak with it, and to the agent that lists it, whichever of its
         // addresses answers.
         let is_shared = connection.at.is_some() && connection.declared.is_some();
@@ -69,9 +69,7 @@ impl Engine {
         };
         let peer = Peer { session: place.session.clone(), key, identity: connection.identity() };
         // What is refused the registry counts itself.
-        if let Ok(Some(detection)) = self.registry.connect(id, peer) {
-            self.say_finding(&place, time, None, detection, out);
-        }
+        self.registry.connect(id, peer).ok().flatten()
     }
 
     /// A server says that a list of its is another now. What changed is known when the client asks for it again.
@@ -101,7 +99,8 @@ impl Engine {
         let [entries, next] = members(result.get(), [list, "nextCursor"]);
         let entries: Vec<&RawValue> =
             entries.and_then(|entries| serde_json::from_str(entries.get()).ok()).unwrap_or_default();
-        let entries: Vec<Entry<'_>> = entries.into_iter().filter_map(|json| self.entry(kind, json)).collect();
+        let entries: Vec<Entry<'_>> =
+            entries.into_iter().filter_map(|json| self.entry(place, kind, json)).collect();
         let last = next.is_none_or(|next| next.get() == "null");
         self.page(place, time, (kind, first, last), &entries, out);
         kind == ItemKind::Tool && last && self.registry.is_listed(place.connection)
@@ -125,7 +124,7 @@ impl Engine {
         self.page(place, time, (ItemKind::Instructions, true, true), entry.as_slice(), out);
     }
 
-    fn entry<'a>(&mut self, kind: ItemKind, json: &'a RawValue) -> Option<Entry<'a>> {
+    fn entry<'a>(&mut self, place: &Place, kind: ItemKind, json: &'a RawValue) -> Option<Entry<'a>> {
         let (_, name) = keys(kind);
         let [name] = members(json.get(), [name]);
         let Some(name) = name.and_then(|name| decode_str(name.get())) else {
@@ -133,7 +132,10 @@ impl Engine {
             return None;
         };
         let detector = self.config.inspection.as_ref().map(|inspection| &*inspection.detector);
-        let known = self.definitions.know(detector, json.get());
+        let known = match kind {
+            ItemKind::Tool => self.definitions.know_tool(detector, &place.server.0, json.get()),
+            _ => self.definitions.know(detector, json.get()),
+        };
         let name = if kind == ItemKind::Tool { bounded_name(&name) } else { name.into_owned() };
         Some(Entry { name, json, known })
     }
@@ -344,8 +346,8 @@ impl Engine {
         }
     }
 
-    /// What a name has against it.
-    fn say_finding(
+    /// What a name has against it, where it is bad enough. What is not stands with the tool or the server.
+    pub(super) fn say_finding(
         &mut self,
         place: &Place,
         time: Timestamp,

@@ -281,13 +281,18 @@ impl Engine {
                 .iter()
                 .filter_map(|process| redact_argv(process.argv.get(..1)?).pop())
                 .collect(),
+            detections: Vec::new(),
         };
         if connection.confirmed != connection.server {
             connection.confirmed = connection.server.clone();
             out.extend(connection.confirmed.clone().map(|server| Output::Confirm { connection: id, server }));
         }
+        let found = self.register(id);
+        let started = ServerStarted { detections: found.iter().cloned().collect(), ..started };
         self.say_of(id, time, started, out);
-        self.register(id, time, out);
+        if let (Some(detection), Some(place)) = (found, self.place(id)) {
+            self.say_finding(&place, time, None, detection, out);
+        }
         for item in waiting {
             match item {
                 Waiting::Frame { direction, time, bytes } => {

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::Detection;
 use crate::ids::{Direction, ServerId};
 
 /// How it was found out that a program is an MCP server.
@@ -90,6 +91,9 @@ pub struct ServerStarted {
     /// First argument of each program of the chain, in order: `["npx", "sh", "node"]`. A program can put anything
     /// there (npm: its whole command line), so what looks like a secret is replaced by `***`.
     pub chain: Vec<String>,
+    /// What its name has against it, whatever `inspection.alert_threshold` is. Absent when there is nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub detections: Vec<Detection>,
 }
 
 /// Said when a server answers `initialize`.

@@ -22,6 +22,15 @@ fn about(body: impl Into<EventBody>) -> Event {
 
 /// One of each, with as many fields as it can have, and one with as few.
 fn examples() -> Vec<Event> {
+    let detection = Detection {
+        pattern: "p".into(),
+        category: Category::CredentialTheft,
+        severity: Severity::High,
+        field: "/description".into(),
+        matches: vec![Match { text: "m".into(), position: 3, context: "a m b".into() }],
+        score: 100,
+        form: Form::Raw,
+    };
     let started = ServerStarted {
         pid: Some(1),
         uid: Some(0),
@@ -38,6 +47,7 @@ fn examples() -> Vec<Event> {
         mistaken_for: Some(ServerId("git".into())),
         adopted: true,
         chain: vec!["npx".into()],
+        detections: vec![detection.clone()],
     };
     let bare = ServerStarted {
         pid: None,
@@ -53,6 +63,7 @@ fn examples() -> Vec<Event> {
         pattern: None,
         mistaken_for: None,
         chain: vec![],
+        detections: vec![],
         adopted: false,
         ..started.clone()
     };
@@ -97,15 +108,7 @@ fn examples() -> Vec<Event> {
         category: ToolCategory::Read,
         risk_level: RiskLevel::High,
         side_effects: ["fs.write".to_owned()].into(),
-        detections: vec![Detection {
-            pattern: "p".into(),
-            category: Category::CredentialTheft,
-            severity: Severity::High,
-            field: "/description".into(),
-            matches: vec![Match { text: "m".into(), position: 3, context: "a m b".into() }],
-            score: 100,
-            form: Form::Raw,
-        }],
+        detections: vec![detection.clone()],
         max_severity: Some(Severity::High),
     };
     let message = Message {

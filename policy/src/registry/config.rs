@@ -47,8 +47,8 @@ pub struct RegistrySettings {
     pub alert_on_change: bool,
     /// Whether pins outlive the agent (`registry.persistent`), where there is a store that can keep them.
     pub persistent: bool,
-    /// From which similarity on names are near-duplicates: the share of letters that are the same, 0.5 to 1; 1 means
-    /// that nearly the same is not the same.
+    /// From which similarity on names are near-duplicates (`inspection.similarity_threshold`): the share of letters that
+    /// are the same, 0.5 to 1; 1 means that nearly the same is not the same.
     pub similarity_threshold: f64,
     /// Bounds.
     pub limits: RegistryLimits,

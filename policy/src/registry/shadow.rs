@@ -17,6 +17,10 @@
 //! |---|---|---|
 //! | the same but for `mcp`, `server`, case, separators; nearly the same | low | medium; high where only the first is declared |
 //! | letters that look alike | high | high |
+//!
+//! What is found stands in `mcp_tool_seen` and `mcp_server_started`, whatever its severity; from
+//! `inspection.alert_threshold` on it is an `mcp_detection` besides. `inspection.similarity_threshold` says what is
+//! nearly the same.
 
 use super::names::Likeness;
 use crate::detect::score_of;

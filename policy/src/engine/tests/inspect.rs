@@ -212,3 +212,52 @@ fn a_tool_that_takes_over_a_name_is_found() {
     let found: Vec<String> = bench.said().into_iter().filter(|line| line.contains("found")).collect();
     assert_eq!(found, ["2 mail found shadow_tool in Definition of send_report"], "3 is another session's");
 }
+
+/// Two servers have the same definition, and different patterns for it.
+#[test]
+fn patterns_of_a_guard_are_for_the_servers_of_its_entry() {
+    let file = "guards: [{ kind: tool_poisoning, servers: [mail], config: { custom_patterns: [legacy] } }, \
+                         { kind: tool_poisoning, servers: [post], config: { custom_patterns: [{ pattern: legacy, severity: low }] } }]";
+    let (config, _) = crate::config::parse(file.as_bytes()).unwrap();
+    let detector = Detector::new(crate::detect::RuleSet::default(), &config.detect()).unwrap();
+    let inspection = Inspect { detector: Arc::new(detector), alert_threshold: Severity::High };
+    let mut bench = Bench::with(|config| config.inspection = Some(inspection));
+    let tools = answer(9, r#"{"tools":[{"name":"t","description":"Calls the legacy API"}]}"#);
+    let prompts = answer(9, r#"{"prompts":[{"name":"t","description":"Calls the legacy API"}]}"#);
+    let expected = [("mail", "high", 1), ("post", "low", 0), ("files", "", 0)];
+    for (connection, (server, severity, alerts)) in (1..).zip(expected) {
+        bench.server(connection, 10, server, 9 + u32::try_from(connection).unwrap());
+        for (method, listed) in [("tools/list", &tools), ("prompts/list", &prompts)] {
+            bench.c2s(connection, &format!(r#"{{"id":9,"method":"{method}"}}"#));
+            bench.s2c(connection, listed);
+        }
+        let said = bench.events();
+        let seen = said.iter().find(|event| event["type"] == "mcp_tool_seen").unwrap();
+        let found = seen["detections"].as_array().unwrap();
+        let severities: Vec<&str> = found.iter().filter_map(|found| found["severity"].as_str()).collect();
+        assert_eq!(severities.join(" "), severity, "{server}");
+        assert_eq!(said.iter().filter(|event| event["type"] == "mcp_detection").count(), alerts, "{server}");
+    }
+}
+
+/// What a server's name has against it stands with the server, and is an event of its own from the threshold on.
+#[test]
+fn a_name_like_that_of_another_server_is_said_whatever_the_threshold() {
+    for (threshold, events) in [(Severity::Medium, 1), (Severity::High, 0)] {
+        let mut bench = bench(threshold);
+        bench.server(2, 6, "github", 9);
+        bench.exec(3, 7, "githab", 9);
+        bench.c2s(3, HELLO);
+        bench.s2c(3, &answer(0, "{}"));
+        let said = bench.events();
+        let of = |kind: &str| said.iter().filter(|event| event["type"] == kind).collect::<Vec<_>>();
+        let [started] = of("mcp_server_started")[..] else { panic!("{said:?}") };
+        let detection = &started["detections"][0];
+        assert_eq!(
+            (&detection["pattern"], &detection["severity"]),
+            (&"similar_server".into(), &"medium".into())
+        );
+        assert_eq!(of("mcp_detection").len(), events, "{said:?}");
+        assert_eq!(bench.engine.counters().detections, u64::try_from(events).unwrap());
+    }
+}

@@ -80,6 +80,13 @@ fn read_then_send() {
                 &[C(0.0, "a", "read_x", None, "allow"), C(2.0, "b", "send_x", None, "read_then_send")],
             ),
             (
+                "in letters that look alike, and in full-width ones",
+                &[
+                    C(0.0, "a", "re\u{430}d_x", None, "allow"),
+                    C(2.0, "b", "\u{ff53}\u{ff45}\u{ff4e}\u{ff44}_x", None, "read_then_send"),
+                ],
+            ),
+            (
                 "the same server",
                 &[L(0.0, "b"), C(0.0, "a", "read_x", None, "allow"), C(2.0, "a", "send_x", None, "allow")],
             ),
