@@ -5,12 +5,11 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use comfy_table::Table;
 use hyper::Method;
-use mcpwarden_policy::Timestamp;
 
 use crate::{
     cli::{BlockOptions, BlocksOptions, UnblockOptions},
     control::{BLOCKS, BlockView, Blocks, NewBlock, OldBlock, client::ask},
-    output::{self, escaped, say, say_json},
+    output::{self, escaped, say, say_json, seconds},
 };
 
 /// How long the addresses of a name are waited for, and how often they are asked for.
@@ -113,14 +112,10 @@ fn addresses(block: &BlockView) -> String {
     escaped(&block.addresses.join(", "))
 }
 
-/// To the second, which is what people want to know.
-fn seconds(time: Timestamp) -> String {
-    let text = time.to_string();
-    format!("{}Z", text.get(..19).unwrap_or(&text).replace('T', " "))
-}
-
 #[cfg(test)]
 mod tests {
+    use mcpwarden_policy::Timestamp;
+
     use super::*;
 
     fn view(target: &str, until: Option<u64>, addresses: &[&str]) -> BlockView {

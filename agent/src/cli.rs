@@ -1,5 +1,6 @@
 //! The command line.
 
+mod query;
 mod stored;
 
 use std::path::PathBuf;
@@ -9,6 +10,10 @@ use clap::{Args, Parser, Subcommand, builder::PossibleValuesParser, builder::Typ
 use mcpwarden_policy::config::Period;
 use serde::de::DeserializeOwned;
 
+pub use query::{
+    CallsOptions, ConnectionsOptions, DetectionsOptions, ListOptions, PinsDiff, Query, Registry,
+    ReportFormat, ReportOptions, Shown, ToolsOptions, Which,
+};
 pub use stored::{Audit, AuditExport, AuditVerify, Bound, EventsOptions, Pins, PinsList};
 
 use crate::{config::Backend, control, output::Output, when::When};
@@ -119,6 +124,8 @@ pub enum Command {
     /// Exit status 2 where the database cannot be read.
     #[command(after_long_help = stored::EVENTS_EXAMPLES)]
     Events(EventsOptions),
+    #[command(flatten)]
+    Query(Query),
     /// Say what is pinned.
     Pins {
         #[command(subcommand)]

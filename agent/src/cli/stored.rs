@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, builder::PossibleValuesParser, builder::TypedValueParser as _};
 use mcpwarden_policy::event::Severity;
 
-use super::by_word;
+use super::{by_word, query::PinsDiff};
 use crate::when::When;
 
 pub(super) const EVENTS_EXAMPLES: &str = "\
@@ -61,6 +61,11 @@ pub enum Pins {
     ///
     /// Exit status 2 where the database cannot be read.
     List(PinsList),
+    /// Say what is different between the pinned definition and the one that was seen last, field by field.
+    ///
+    /// Exit status 0 where nothing is, 1 where something is, 2 where nothing of that name is pinned, or the database cannot
+    /// be read.
+    Diff(PinsDiff),
 }
 
 /// What `mcpwarden pins list` is told.

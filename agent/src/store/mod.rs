@@ -10,11 +10,12 @@
 //! | `chain` | the hashes |
 //! | `database` | files: opened, migrated, set aside |
 //! | `writer`, `retention`, `checkpoint` | events go in, old ones out |
-//! | `reader` | questions, of commands |
+//! | `reader`, `conditions` | questions, of commands |
 //! | `registry` | pins |
 
 pub mod chain;
 pub mod checkpoint;
+pub mod conditions;
 pub mod database;
 pub mod reader;
 pub mod registry;
@@ -229,4 +230,4 @@ pub fn group(name: &str) -> Option<u32> {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

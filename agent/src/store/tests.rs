@@ -16,14 +16,15 @@ use super::{
 };
 
 /// An agent's end of a store.
-struct Sayer {
+pub struct Sayer {
     store: Store,
     head: Head,
     said: Vec<EventBody>,
     runtime: tokio::runtime::Runtime,
 }
 
-fn settings(directory: &Path) -> Settings {
+/// A store in `x.db` there.
+pub fn settings(directory: &Path) -> Settings {
     Settings {
         path: directory.join("x.db"),
         queue_bytes: 1 << 20,
@@ -34,7 +35,7 @@ fn settings(directory: &Path) -> Settings {
 }
 
 impl Sayer {
-    fn start(settings: Settings) -> Self {
+    pub fn start(settings: Settings) -> Self {
         let (store, head, said) = Store::start(settings, || ()).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         Self { store, head, said, runtime }
@@ -50,7 +51,8 @@ impl Sayer {
         self.send(times.into_iter().map(Self::event).collect());
     }
 
-    fn send(&mut self, events: Vec<Event>) {
+    /// Says these events, in one batch.
+    pub fn send(&mut self, events: Vec<Event>) {
         let (mut lines, mut entries) = (Vec::new(), Vec::new());
         for mut event in events {
             let line = self.head.append(&mut event, &mut lines);
@@ -65,7 +67,8 @@ impl Sayer {
         self.store.news.recv_timeout(Duration::from_secs(20)).unwrap()
     }
 
-    fn finish(self) -> Head {
+    /// Has all of it written.
+    pub fn finish(self) -> Head {
         self.store.finish(Instant::now() + Duration::from_secs(20));
         self.head
     }

@@ -1,0 +1,432 @@
+//! `mcpwarden report`: what happened, summed up. One [`Report`] is gathered from the store; `document` lays it out, and
+//! `text`, `markdown` and `html` write that.
+
+mod document;
+mod html;
+mod markdown;
+mod text;
+
+use anyhow::Result;
+use mcpwarden_policy::{
+    Timestamp,
+    event::{Action, Severity},
+};
+use rusqlite::{Connection, Row};
+use serde::Serialize;
+
+use super::{
+    list::{SEVERITIES, by_word, of_events, severity, time},
+    servers::{self, BySeverity, Server},
+};
+use crate::{
+    cli::{ReportFormat, ReportOptions, Which},
+    clock::Clock,
+    output::{say, say_json, word},
+    store::{conditions::Conditions, integer},
+};
+
+use document::Document;
+
+/// Most rows of one kind; how many there are is said beside them.
+const ROWS: u64 = 50;
+/// Parts that the time is divided into for plots.
+const PARTS: u64 = 60;
+/// The least length of such a part. Nanoseconds.
+const LEAST_PART_NS: u64 = 1_000_000_000;
+
+/// What happened, summed up.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// When it was gathered.
+    pub generated: Timestamp,
+    /// The only session that it is about; null where it is about all.
+    pub session_id: Option<String>,
+    /// From when on: as it was asked for, or the first event that there is.
+    pub since: Timestamp,
+    /// Until when.
+    pub until: Timestamp,
+    /// Events that it is made of.
+    pub events: u64,
+    /// Servers that they tell of.
+    pub servers_connected: u64,
+    /// Sessions that they tell of.
+    pub sessions: u64,
+    /// Tools that servers offered, by server and name.
+    pub tools_seen: u64,
+    /// Those whose definition was not what was pinned.
+    pub tools_changed: u64,
+    /// Calls.
+    pub calls: u64,
+    /// Answers that say that they are errors.
+    pub errors: u64,
+    /// Calls to which the guards objected.
+    pub calls_blocked: u64,
+    /// Those that were really stopped.
+    pub calls_stopped: u64,
+    /// What the rules found.
+    pub detections_by_severity: BySeverity,
+    /// Bytes of streams that were not seen: what they held is not in this report.
+    pub gap_bytes: u64,
+    /// Places that servers' processes connected to, or tried to.
+    pub destinations: u64,
+    /// The servers, by id: the last seen, of more than 50. So of what follows.
+    pub servers: Vec<Server>,
+    /// What changed, the last first.
+    pub changed_tools: Vec<ChangedTool>,
+    /// What was found, the worst and the most frequent first.
+    pub top_detections: Vec<TopDetection>,
+    /// Calls to which the guards objected, the most frequent first.
+    pub blocked_calls: Vec<BlockedCalls>,
+    /// Where servers' processes connected to, what was denied first, then the most frequent.
+    pub egress: Vec<Egress>,
+    /// How much there was of it over the time.
+    pub timeline: Vec<Part>,
+}
+
+/// A change of a tool's definition.
+#[derive(Debug, Serialize)]
+pub struct ChangedTool {
+    /// When it was said.
+    pub timestamp: Timestamp,
+    /// Of which server.
+    pub server_id: Option<String>,
+    /// Which tool.
+    pub tool_name: Option<String>,
+    /// Hash of the pinned definition.
+    pub previous_hash: Option<String>,
+    /// Hash of the new one.
+    pub new_hash: Option<String>,
+    /// The worst that was found in the new one.
+    pub max_severity: Option<Severity>,
+    /// What came of it.
+    pub action: Option<Action>,
+}
+
+/// What a rule found in what a server or a tool says.
+#[derive(Debug, Serialize)]
+pub struct TopDetection {
+    /// Which server.
+    pub server_id: Option<String>,
+    /// Which tool, where it is about one.
+    pub tool_name: Option<String>,
+    /// Id of the rule.
+    pub pattern: Option<String>,
+    /// What kind of attack it looks for.
+    pub category: Option<String>,
+    /// How bad it is.
+    pub severity: Option<Severity>,
+    /// How often.
+    pub count: u64,
+}
+
+/// Calls to which a guard objected for one reason.
+#[derive(Debug, Serialize)]
+pub struct BlockedCalls {
+    /// Of which server.
+    pub server_id: Option<String>,
+    /// Of which tool.
+    pub tool_name: Option<String>,
+    /// Which guard.
+    pub guard: Option<String>,
+    /// Why.
+    pub reason: Option<String>,
+    /// How many.
+    pub count: u64,
+    /// How many of them were really stopped.
+    pub stopped: u64,
+}
+
+/// A place that processes of a server connected to, or tried to.
+#[derive(Debug, Serialize)]
+pub struct Egress {
+    /// Which server.
+    pub server_id: Option<String>,
+    /// Address and port.
+    pub remote_addr: Option<String>,
+    /// The name that this address was the answer for.
+    pub remote_name: Option<String>,
+    /// What came of it.
+    pub action: Option<Action>,
+    /// How often.
+    pub count: u64,
+    /// How often it was really stopped.
+    pub stopped: u64,
+}
+
+/// A part of the time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Part {
+    /// Its beginning.
+    pub timestamp: Timestamp,
+    /// Calls in it.
+    pub calls: u64,
+    /// Calls in it to which the guards objected.
+    pub blocked: u64,
+    /// What the rules found in it.
+    pub detections: u64,
+}
+
+/// Prints it as it is asked for.
+///
+/// # Errors
+/// It cannot be gathered.
+pub fn print(db: &Connection, options: &ReportOptions) -> Result<()> {
+    let report = Report::gather(db, options, Clock::new().now())?;
+    let document = || Document::new(&report);
+    match options.format {
+        ReportFormat::Text => say(text::write(&document())),
+        ReportFormat::Json => say_json(&report),
+        ReportFormat::Html => say(html::write(&document())),
+        ReportFormat::Markdown => say(markdown::write(&document())),
+    }
+    Ok(())
+}
+
+impl Report {
+    /// Gathers it.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn gather(db: &Connection, options: &ReportOptions, now: Timestamp) -> Result<Self> {
+        let which = Which {
+            session: options.session.iter().cloned().collect(),
+            since: options.since,
+            until: options.until,
+            ..Which::default()
+        };
+        let all = of_events(&which);
+        let totals = format!(
+            "SELECT count(*) AS events, min(time_ns) AS first_ns, max(time_ns) AS last_ns,
+                count(DISTINCT server) AS servers, count(DISTINCT session) AS sessions,
+                count(DISTINCT CASE type WHEN 'mcp_tool_seen' THEN server || char(0) || tool END) AS seen,
+                count(DISTINCT CASE type WHEN 'mcp_tool_changed' THEN server || char(0) || tool END) AS changed,
+                sum(type = 'mcp_tool_called') AS calls,
+                sum(CASE type WHEN 'mcp_tool_result' THEN CAST(body AS TEXT) ->> 'status' = 'error' END) AS errors,
+                sum(CASE type WHEN 'mcp_capture_gap' THEN CAST(body AS TEXT) ->> 'bytes' END) AS gaps
+             FROM events{}",
+            all.sql()
+        );
+        let mut report = db.query_row(&totals, all.values(), |row| {
+            let ends = [row.get::<_, Option<i64>>("first_ns")?, row.get::<_, Option<i64>>("last_ns")?];
+            let [first, last] = ends.map(|end| end.map_or(now, |end| Timestamp(end.unsigned_abs())));
+            Ok(Self {
+                generated: now,
+                session_id: options.session.clone(),
+                since: options.since.map_or(first, |since| since.0),
+                // The last event is before the end.
+                until: options.until.map_or(Timestamp(last.0.saturating_add(1)), |until| until.0.min(now)),
+                events: count(row, "events")?,
+                servers_connected: count(row, "servers")?,
+                sessions: count(row, "sessions")?,
+                tools_seen: count(row, "seen")?,
+                tools_changed: count(row, "changed")?,
+                calls: count(row, "calls")?,
+                errors: count(row, "errors")?,
+                calls_blocked: 0,
+                calls_stopped: 0,
+                detections_by_severity: BySeverity::new(),
+                gap_bytes: count(row, "gaps")?,
+                destinations: 0,
+                servers: Vec::new(),
+                changed_tools: Vec::new(),
+                top_detections: Vec::new(),
+                blocked_calls: Vec::new(),
+                egress: Vec::new(),
+                timeline: Vec::new(),
+            })
+        })?;
+        report.servers = servers::gather(db, &all, Some(ROWS), now)?;
+        report.found(db, &all)?;
+        report.blocked(db, &all)?;
+        report.connected(db, &all)?;
+        report.changed(db, &all)?;
+        report.timeline = report.parts(db, &all)?;
+        Ok(report)
+    }
+
+    fn changed(&mut self, db: &Connection, all: &Conditions) -> Result<()> {
+        let conditions = all.clone().holds("type = 'mcp_tool_changed'");
+        self.changed_tools = rows(
+            db,
+            &format!(
+                "SELECT time_ns, server, tool, severity, CAST(body AS TEXT) ->> 'previous_hash' AS previous,
+                    CAST(body AS TEXT) ->> 'new_hash' AS new, CAST(body AS TEXT) ->> 'action' AS action
+                 FROM events{} ORDER BY time_ns DESC, seq DESC LIMIT {ROWS}",
+                conditions.sql()
+            ),
+            &conditions,
+            |row| {
+                Ok(ChangedTool {
+                    timestamp: time(row, "time_ns")?,
+                    server_id: row.get("server")?,
+                    tool_name: row.get("tool")?,
+                    previous_hash: row.get("previous")?,
+                    new_hash: row.get("new")?,
+                    max_severity: severity(row, "severity")?,
+                    action: by_word(row.get("action")?),
+                })
+            },
+        )?;
+        Ok(())
+    }
+
+    fn found(&mut self, db: &Connection, all: &Conditions) -> Result<()> {
+        let conditions = all.clone().holds("type = 'mcp_detection'");
+        let of = conditions.sql();
+        for (severity, count) in rows(
+            db,
+            &format!("SELECT severity, count(*) AS count FROM events{of} GROUP BY severity"),
+            &conditions,
+            |row| Ok((severity(row, "severity")?, count(row, "count")?)),
+        )? {
+            self.detections_by_severity.extend(severity.map(|severity| (severity, count)));
+        }
+        self.top_detections = rows(
+            db,
+            &format!(
+                "SELECT server, tool, severity, text ->> 'pattern' AS pattern, text ->> 'category' AS category,
+                    count(*) AS count
+                 FROM (SELECT *, CAST(body AS TEXT) AS text FROM events{of})
+                 GROUP BY server, tool, pattern, category, severity
+                 ORDER BY severity DESC, count DESC, server, tool, pattern LIMIT {ROWS}"
+            ),
+            &conditions,
+            |row| {
+                Ok(TopDetection {
+                    server_id: row.get("server")?,
+                    tool_name: row.get("tool")?,
+                    pattern: row.get("pattern")?,
+                    category: row.get("category")?,
+                    severity: severity(row, "severity")?,
+                    count: count(row, "count")?,
+                })
+            },
+        )?;
+        Ok(())
+    }
+
+    fn blocked(&mut self, db: &Connection, all: &Conditions) -> Result<()> {
+        let conditions =
+            all.clone().holds("type = 'mcp_tool_called'").holds("CAST(body AS TEXT) ->> 'action' = 'block'");
+        let of = format!("(SELECT *, CAST(body AS TEXT) AS text FROM events{})", conditions.sql());
+        let totals = format!("SELECT count(*) AS count, sum(text ->> 'enforced') AS stopped FROM {of}");
+        (self.calls_blocked, self.calls_stopped) = db.query_row(&totals, conditions.values(), |row| {
+            Ok((count(row, "count")?, count(row, "stopped")?))
+        })?;
+        self.blocked_calls = rows(
+            db,
+            &format!(
+                "SELECT server, tool, text ->> 'guard' AS guard, text ->> 'reason' AS reason, count(*) AS count,
+                    sum(text ->> 'enforced') AS stopped
+                 FROM {of} GROUP BY server, tool, guard, reason ORDER BY count DESC, server, tool LIMIT {ROWS}"
+            ),
+            &conditions,
+            |row| {
+                Ok(BlockedCalls {
+                    server_id: row.get("server")?,
+                    tool_name: row.get("tool")?,
+                    guard: row.get("guard")?,
+                    reason: row.get("reason")?,
+                    count: count(row, "count")?,
+                    stopped: count(row, "stopped")?,
+                })
+            },
+        )?;
+        Ok(())
+    }
+
+    fn connected(&mut self, db: &Connection, all: &Conditions) -> Result<()> {
+        let conditions = all.clone().holds("type = 'mcp_server_egress'");
+        let grouped = format!(
+            "SELECT server, text ->> 'remote_addr' AS remote, max(text ->> 'remote_name') AS name,
+                text ->> 'action' AS action, count(*) AS count, sum(text ->> 'enforced') AS stopped
+             FROM (SELECT *, CAST(body AS TEXT) AS text FROM events{}) GROUP BY server, remote, action",
+            conditions.sql()
+        );
+        let distinct =
+            format!("SELECT count(*) AS count FROM (SELECT DISTINCT server, remote FROM ({grouped}))");
+        self.destinations = db.query_row(&distinct, conditions.values(), |row| count(row, "count"))?;
+        self.egress = rows(
+            db,
+            &format!("{grouped} ORDER BY action = 'block' DESC, count DESC, server, remote LIMIT {ROWS}"),
+            &conditions,
+            |row| {
+                Ok(Egress {
+                    server_id: row.get("server")?,
+                    remote_addr: row.get("remote")?,
+                    remote_name: row.get("name")?,
+                    action: by_word(row.get("action")?),
+                    count: count(row, "count")?,
+                    stopped: count(row, "stopped")?,
+                })
+            },
+        )?;
+        Ok(())
+    }
+
+    fn parts(&self, db: &Connection, all: &Conditions) -> Result<Vec<Part>> {
+        let length = self.until.nanos_since(self.since).div_ceil(PARTS).max(LEAST_PART_NS);
+        let conditions = all.clone().any("type", &["mcp_tool_called", "mcp_detection"]);
+        let begin = |number: u64| Timestamp(self.since.0.saturating_add(number.saturating_mul(length)));
+        let number = self.until.nanos_since(self.since).div_ceil(length);
+        let empty = |number| Part { timestamp: begin(number), calls: 0, blocked: 0, detections: 0 };
+        let mut parts: Vec<Part> = (0..number).map(empty).collect();
+        let found = rows(
+            db,
+            &format!(
+                "SELECT (time_ns - {}) / {} AS part, sum(type = 'mcp_tool_called') AS calls,
+                    sum(type = 'mcp_detection') AS detections,
+                    sum(type = 'mcp_tool_called' AND CAST(body AS TEXT) ->> 'action' = 'block') AS blocked
+                 FROM events{} GROUP BY part",
+                integer(self.since.0),
+                integer(length),
+                conditions.sql()
+            ),
+            &conditions,
+            |row| {
+                let counts = (count(row, "calls")?, count(row, "blocked")?, count(row, "detections")?);
+                Ok((row.get::<_, i64>("part")?, counts))
+            },
+        )?;
+        for (part, (calls, blocked, detections)) in found {
+            // Or it came after the totals were read.
+            if let Some(part) = usize::try_from(part).ok().and_then(|part| parts.get_mut(part)) {
+                (part.calls, part.blocked, part.detections) = (calls, blocked, detections);
+            }
+        }
+        Ok(parts)
+    }
+
+    /// How many detections there are.
+    pub fn detections(&self) -> u64 {
+        self.detections_by_severity.values().sum()
+    }
+
+    /// How many there are of each severity, the worst first.
+    pub fn by_severity(&self) -> impl Iterator<Item = (Severity, u64)> {
+        let count = |severity| self.detections_by_severity.get(&severity).copied().unwrap_or_default();
+        SEVERITIES.into_iter().rev().map(move |severity| (severity, count(severity)))
+    }
+}
+
+fn rows<T>(
+    db: &Connection,
+    sql: &str,
+    conditions: &Conditions,
+    read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Vec<T>> {
+    db.prepare(sql)?.query_map(conditions.values(), read)?.collect()
+}
+
+/// A number of a row; 0 where there is nothing to count.
+fn count(row: &Row<'_>, column: &str) -> rusqlite::Result<u64> {
+    Ok(row.get::<_, Option<i64>>(column)?.unwrap_or_default().unsigned_abs())
+}
+
+/// The word of a value that may not be there.
+fn word_of(value: Option<&impl Serialize>) -> String {
+    value.map_or_else(String::new, word)
+}
+
+#[cfg(test)]
+mod tests;
