@@ -32,7 +32,7 @@ pub struct Call {
     /// On which server.
     pub server_id: Option<String>,
     /// On which connection.
-    pub connection: Option<i64>,
+    pub connection: Option<u64>,
     /// Which tool.
     pub tool_name: String,
     /// Id of the request, as it was sent.
@@ -81,6 +81,11 @@ impl Line for Call {
     }
 }
 
+/// The number of a connection: it can be beyond those that SQLite has.
+fn number(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<u64>> {
+    Ok(row.get::<_, Option<String>>("connection")?.and_then(|text| text.parse().ok()))
+}
+
 /// A duration, short.
 fn took(nanos: u64) -> String {
     format!("{:.1?}", Duration::from_nanos(nanos))
@@ -95,7 +100,7 @@ impl Row for Call {
             timestamp: time(row, "time_ns")?,
             session_id: row.get("session_id")?,
             server_id: row.get("server_id")?,
-            connection: row.get("connection")?,
+            connection: number(row)?,
             tool_name: row.get::<_, Option<_>>("tool_name")?.unwrap_or_default(),
             jsonrpc_id: row
                 .get::<_, Option<String>>("jsonrpc_id")?
@@ -112,7 +117,7 @@ impl Row for Call {
 
     /// An answer belongs to the last call before it with its id, on its connection, that has none.
     fn complete(calls: &mut [Self], db: &Connection) -> Result<()> {
-        type Key = (Option<String>, Option<i64>, Option<String>);
+        type Key = (Option<String>, Option<u64>, Option<String>);
         let (Some(first), Some(last)) = (calls.first(), calls.last()) else { return Ok(()) };
         let (first, last) = (first.timestamp.before(RECORDED_FIRST), last.timestamp.after(ANSWERED_WITHIN));
         let mut open: HashMap<Key, Vec<usize>> = HashMap::new();
@@ -128,7 +133,7 @@ impl Row for Call {
             .any("session", &sessions)
             .between("time_ns", Some(first), Some(last));
         let mut answers = db.prepare(&format!(
-            "SELECT seq, session, text ->> 'connection' AS connection, text -> 'jsonrpc_id' AS id,
+            "SELECT seq, session, text -> 'connection' AS connection, text -> 'jsonrpc_id' AS id,
                 text ->> 'status' AS status, text ->> 'latency_ns' AS latency
              FROM (SELECT *, CAST(body AS TEXT) AS text FROM events{}) ORDER BY time_ns, seq",
             conditions.sql()
@@ -138,7 +143,7 @@ impl Row for Call {
         while left > 0
             && let Some(answer) = answers.next()?
         {
-            let key = (answer.get("session")?, answer.get("connection")?, answer.get("id")?);
+            let key = (answer.get("session")?, number(answer)?, answer.get("id")?);
             let seq: i64 = answer.get("seq")?;
             let Some(waiting) = open.get_mut(&key) else { continue };
             let before = |index: &usize| calls.get(*index).is_some_and(|call| call.seq < seq);

@@ -281,6 +281,26 @@ fn lists() {
     assert_eq!(filled.lines("sessions")[1]["client"], Value::Null);
 }
 
+/// Connections over HTTP have numbers beyond those that SQLite has: neighbours are two, and are shown as they are.
+#[test]
+fn large_numbers_of_connections() {
+    let of = |connection: u64| {
+        of("s1", "web").replace("\"connection\":7", &format!("\"connection\":{connection}"))
+    };
+    let first = (3_u64 << 62) + 1;
+    let filled = Filled::new(vec![
+        started(0, &of(first)),
+        called(1, &of(first), "a", 1, ALLOWED),
+        called(2, &of(first + 1), "a", 1, ALLOWED),
+        answered(3, &of(first + 1), "a", 1, "error"),
+        answered(4, &of(first), "a", 1, "ok"),
+    ]);
+    let expected = format!("2|{first}|ok 3|{}|error", first + 1);
+    assert_eq!(filled.fields("calls", "seq connection status"), expected);
+    let sql = "SELECT connection FROM servers";
+    assert_eq!(filled.db.query_row(sql, [], |row| row.get::<_, String>(0)).unwrap(), first.to_string());
+}
+
 /// A pin of the server `git`, and the definitions that are kept.
 fn pin(filled: &Filled, uid: u32, tool: &str, record: &PinRecord, definitions: &[(&str, &Value)]) {
     let (mut pins, _) = Pins::open(filled.directory.path(), None).unwrap();

@@ -50,7 +50,8 @@ pub const EVENTS: &str = "mcpwarden.db";
 pub const SCHEMA: Schema = Schema {
     // WAL with NORMAL: what was committed when the power failed may be lost, the newest first, and nothing is torn.
     synchronous: "NORMAL",
-    migrations: &[concat!(include_str!("events.sql"), include_str!("views.sql"))],
+    // The first had other views.
+    migrations: &[include_str!("events.sql"), include_str!("views.sql")],
 };
 
 /// An event on its way into the store.

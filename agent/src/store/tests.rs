@@ -298,6 +298,30 @@ fn the_queue_is_bounded_in_bytes() {
     });
 }
 
+/// A database of an earlier version gets the views of this one, and keeps its events.
+#[test]
+fn an_earlier_version_is_brought_up_to_date() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.db");
+    let first = Schema { migrations: &SCHEMA.migrations[..1], ..SCHEMA };
+    let db = first.open(&path, None).unwrap();
+    let views = "CREATE VIEW servers AS SELECT 1 AS one; CREATE VIEW calls AS SELECT 2 AS two;
+        INSERT INTO events (seq, time_ns, type, hash, body)
+            VALUES (1, 9223372036854775807, 'mcp_tool_called', zeroblob(32), CAST('{\"action\":\"allow\"}' AS BLOB))";
+    db.execute_batch(views).unwrap();
+    drop(db);
+    let refused = SCHEMA.read(&path).unwrap_err().to_string();
+    assert!(refused.contains("its schema is 1, this version reads 2"), "{refused}");
+    Sayer::start(settings(directory.path())).finish();
+    let db = SCHEMA.read(&path).unwrap();
+    let asked = "SELECT seq || action FROM calls";
+    assert_eq!(db.query_row(asked, [], |row| row.get::<_, String>(0)).unwrap(), "1allow");
+    assert_eq!(
+        db.query_row("SELECT count(server_id) FROM servers", [], |row| row.get::<_, i64>(0)).unwrap(),
+        0
+    );
+}
+
 /// Ages and sizes, and what is left.
 #[test]
 fn old_events_go_and_leave_a_signed_checkpoint() {
