@@ -4,13 +4,14 @@
 //! |---|---|
 //! | `list` | lines for people and for machines, and which events they are made of |
 //! | `calls`, `detections`, `connections` | one line an event, from the store's views |
-//! | `servers` (with `health`), `sessions` | one line for many events |
+//! | `servers` (with `health`), `sessions` | one line for many events, which `count` counts |
 //! | `tools`, `show`, `changes` | tools, from events and pins |
 //! | `report` | all of it, summed up |
 
 mod calls;
 mod changes;
 mod connections;
+mod count;
 mod detections;
 mod health;
 mod list;

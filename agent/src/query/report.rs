@@ -6,29 +6,32 @@ mod html;
 mod markdown;
 mod text;
 
+use std::collections::BTreeMap;
+
 use anyhow::Result;
 use mcpwarden_policy::{
     Timestamp,
-    event::{Action, Severity},
+    event::{Action, CallStatus, Severity},
 };
 use rusqlite::{Connection, Row};
 use serde::Serialize;
 
 use super::{
+    count::{self, Names, What},
     list::{SEVERITIES, by_word, of_events, severity, time},
-    servers::{self, BySeverity, Server},
+    servers::{BySeverity, Server, Tallies},
 };
 use crate::{
     cli::{ReportFormat, ReportOptions, Which},
     clock::Clock,
     output::{say, say_json, word},
-    store::{conditions::Conditions, integer},
+    store::conditions::Conditions,
 };
 
 use document::Document;
 
 /// Most rows of one kind; how many there are is said beside them.
-const ROWS: u64 = 50;
+const ROWS: usize = 50;
 /// Parts that the time is divided into for plots.
 const PARTS: u64 = 60;
 /// The least length of such a part. Nanoseconds.
@@ -55,6 +58,8 @@ pub struct Report {
     pub tools_seen: u64,
     /// Those whose definition was not what was pinned.
     pub tools_changed: u64,
+    /// How often a definition was not what was pinned.
+    pub changes: u64,
     /// Calls.
     pub calls: u64,
     /// Answers that say that they are errors.
@@ -77,6 +82,9 @@ pub struct Report {
     pub top_detections: Vec<TopDetection>,
     /// Calls to which the guards objected, the most frequent first.
     pub blocked_calls: Vec<BlockedCalls>,
+    /// How many rows `egress` would have in all.
+    #[serde(skip)]
+    pub egress_rows: u64,
     /// Where servers' processes connected to, what was denied first, then the most frequent.
     pub egress: Vec<Egress>,
     /// How much there was of it over the time.
@@ -195,53 +203,89 @@ impl Report {
             ..Which::default()
         };
         let all = of_events(&which);
-        let totals = format!(
-            "SELECT count(*) AS events, min(time_ns) AS first_ns, max(time_ns) AS last_ns,
-                count(DISTINCT server) AS servers, count(DISTINCT session) AS sessions,
-                count(DISTINCT CASE type WHEN 'mcp_tool_seen' THEN server || char(0) || tool END) AS seen,
-                count(DISTINCT CASE type WHEN 'mcp_tool_changed' THEN server || char(0) || tool END) AS changed,
-                sum(type = 'mcp_tool_called') AS calls,
-                sum(CASE type WHEN 'mcp_tool_result' THEN CAST(body AS TEXT) ->> 'status' = 'error' END) AS errors,
-                sum(CASE type WHEN 'mcp_capture_gap' THEN CAST(body AS TEXT) ->> 'bytes' END) AS gaps
-             FROM events{}",
-            all.sql()
-        );
-        let mut report = db.query_row(&totals, all.values(), |row| {
-            let ends = [row.get::<_, Option<i64>>("first_ns")?, row.get::<_, Option<i64>>("last_ns")?];
-            let [first, last] = ends.map(|end| end.map_or(now, |end| Timestamp(end.unsigned_abs())));
-            Ok(Self {
-                generated: now,
-                session_id: options.session.clone(),
-                since: options.since.map_or(first, |since| since.0),
-                // The last event is before the end.
-                until: options.until.map_or(Timestamp(last.0.saturating_add(1)), |until| until.0.min(now)),
-                events: count(row, "events")?,
-                servers_connected: count(row, "servers")?,
-                sessions: count(row, "sessions")?,
-                tools_seen: count(row, "seen")?,
-                tools_changed: count(row, "changed")?,
-                calls: count(row, "calls")?,
-                errors: count(row, "errors")?,
-                calls_blocked: 0,
-                calls_stopped: 0,
-                detections_by_severity: BySeverity::new(),
-                gap_bytes: count(row, "gaps")?,
-                destinations: 0,
-                servers: Vec::new(),
-                changed_tools: Vec::new(),
-                top_detections: Vec::new(),
-                blocked_calls: Vec::new(),
-                egress: Vec::new(),
-                timeline: Vec::new(),
-            })
-        })?;
-        report.servers = servers::gather(db, &all, Some(ROWS), now)?;
+        let ends = format!("SELECT min(time_ns), max(time_ns) FROM events{}", all.sql());
+        let (first, last) = db.query_row(&ends, all.values(), |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let [first, last] =
+            [first, last].map(|end: Option<i64>| end.map_or(now, |end| Timestamp(end.unsigned_abs())));
+        let since = options.since.map_or(first, |since| since.0);
+        // The last event is before the end.
+        let until = options.until.map_or(Timestamp(last.0.saturating_add(1)), |until| until.0.min(now));
+        let mut report = Self {
+            generated: now,
+            session_id: options.session.clone(),
+            since,
+            until,
+            events: 0,
+            servers_connected: 0,
+            sessions: 0,
+            tools_seen: 0,
+            tools_changed: 0,
+            changes: 0,
+            calls: 0,
+            errors: 0,
+            calls_blocked: 0,
+            calls_stopped: 0,
+            detections_by_severity: BySeverity::new(),
+            gap_bytes: 0,
+            destinations: 0,
+            servers: Vec::new(),
+            changed_tools: Vec::new(),
+            top_detections: Vec::new(),
+            blocked_calls: Vec::new(),
+            egress_rows: 0,
+            egress: Vec::new(),
+            timeline: parts(since, until),
+        };
+        let blocked = report.count(db, &all, now)?;
+        report.blocked(db, &blocked)?;
         report.found(db, &all)?;
-        report.blocked(db, &all)?;
         report.connected(db, &all)?;
         report.changed(db, &all)?;
-        report.timeline = report.parts(db, &all)?;
         Ok(report)
+    }
+
+    /// Counts all events. The numbers of calls to which the guards objected.
+    fn count(&mut self, db: &Connection, all: &Conditions, now: Timestamp) -> Result<Vec<i64>> {
+        let mut tallies = Tallies::default();
+        let (mut sessions, mut seen, mut changed) = (Names::default(), Names::default(), Names::default());
+        let mut blocked = Vec::new();
+        let length = part_length(self.since, self.until);
+        count::each(db, all, |sight| {
+            self.events += 1;
+            tallies.add(sight);
+            sessions.add(sight.session);
+            // No id of a server has blanks.
+            let tool = || Some(format!("{} {}", sight.server?, sight.tool?));
+            let part = usize::try_from(sight.time.nanos_since(self.since) / length).ok();
+            let mut nowhere = Part { timestamp: sight.time, calls: 0, blocked: 0, detections: 0 };
+            // Or it came after the ends were read.
+            let part = part.and_then(|part| self.timeline.get_mut(part)).unwrap_or(&mut nowhere);
+            match sight.what {
+                What::Offer => seen.add(tool().as_deref()),
+                What::Change => {
+                    self.changes += 1;
+                    changed.add(tool().as_deref());
+                }
+                What::Call(action) => {
+                    (self.calls, part.calls) = (self.calls + 1, part.calls + 1);
+                    if action == Action::Block {
+                        part.blocked += 1;
+                        blocked.push(sight.seq);
+                    }
+                }
+                What::Answer(status) => self.errors += u64::from(status == CallStatus::Error),
+                What::Detection(severity) => {
+                    part.detections += 1;
+                    *self.detections_by_severity.entry(severity).or_default() += 1;
+                }
+                What::Gap(bytes) => self.gap_bytes = self.gap_bytes.saturating_add(bytes),
+                What::Other => {}
+            }
+        })?;
+        (self.sessions, self.tools_seen) = (sessions.count(), seen.count());
+        (self.tools_changed, self.servers_connected) = (changed.count(), tallies.count());
+        self.servers = tallies.servers(db, Some(ROWS as u64), now)?;
+        Ok(blocked)
     }
 
     fn changed(&mut self, db: &Connection, all: &Conditions) -> Result<()> {
@@ -273,14 +317,6 @@ impl Report {
     fn found(&mut self, db: &Connection, all: &Conditions) -> Result<()> {
         let conditions = all.clone().holds("type = 'mcp_detection'");
         let of = conditions.sql();
-        for (severity, count) in rows(
-            db,
-            &format!("SELECT severity, count(*) AS count FROM events{of} GROUP BY severity"),
-            &conditions,
-            |row| Ok((severity(row, "severity")?, count(row, "count")?)),
-        )? {
-            self.detections_by_severity.extend(severity.map(|severity| (severity, count)));
-        }
         self.top_detections = rows(
             db,
             &format!(
@@ -298,40 +334,33 @@ impl Report {
                     pattern: row.get("pattern")?,
                     category: row.get("category")?,
                     severity: severity(row, "severity")?,
-                    count: count(row, "count")?,
+                    count: number(row, "count")?,
                 })
             },
         )?;
         Ok(())
     }
 
-    fn blocked(&mut self, db: &Connection, all: &Conditions) -> Result<()> {
-        let conditions =
-            all.clone().holds("type = 'mcp_tool_called'").holds("CAST(body AS TEXT) ->> 'action' = 'block'");
-        let of = format!("(SELECT *, CAST(body AS TEXT) AS text FROM events{})", conditions.sql());
-        let totals = format!("SELECT count(*) AS count, sum(text ->> 'enforced') AS stopped FROM {of}");
-        (self.calls_blocked, self.calls_stopped) = db.query_row(&totals, conditions.values(), |row| {
-            Ok((count(row, "count")?, count(row, "stopped")?))
-        })?;
-        self.blocked_calls = rows(
-            db,
-            &format!(
-                "SELECT server, tool, text ->> 'guard' AS guard, text ->> 'reason' AS reason, count(*) AS count,
-                    sum(text ->> 'enforced') AS stopped
-                 FROM {of} GROUP BY server, tool, guard, reason ORDER BY count DESC, server, tool LIMIT {ROWS}"
-            ),
-            &conditions,
-            |row| {
-                Ok(BlockedCalls {
-                    server_id: row.get("server")?,
-                    tool_name: row.get("tool")?,
-                    guard: row.get("guard")?,
-                    reason: row.get("reason")?,
-                    count: count(row, "count")?,
-                    stopped: count(row, "stopped")?,
-                })
-            },
-        )?;
+    fn blocked(&mut self, db: &Connection, calls: &[i64]) -> Result<()> {
+        let mut groups: BTreeMap<[Option<String>; 4], (u64, u64)> = BTreeMap::new();
+        let mut find =
+            db.prepare("SELECT server_id, tool_name, guard, reason, enforced FROM calls WHERE seq = ?1")?;
+        for seq in calls {
+            let mut rows = find.query([seq])?;
+            // Or it was removed meanwhile, for its age.
+            let Some(row) = rows.next()? else { continue };
+            let key = [row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?];
+            let stopped = u64::from(row.get::<_, Option<bool>>(4)?.unwrap_or_default());
+            let (all, really) = groups.entry(key).or_default();
+            (*all, *really) = (*all + 1, *really + stopped);
+            self.calls_blocked += 1;
+            self.calls_stopped += stopped;
+        }
+        for ([server_id, tool_name, guard, reason], (count, stopped)) in groups {
+            self.blocked_calls.push(BlockedCalls { server_id, tool_name, guard, reason, count, stopped });
+        }
+        self.blocked_calls.sort_by_key(|blocked| std::cmp::Reverse(blocked.count));
+        self.blocked_calls.truncate(ROWS);
         Ok(())
     }
 
@@ -343,9 +372,12 @@ impl Report {
              FROM (SELECT *, CAST(body AS TEXT) AS text FROM events{}) GROUP BY server, remote, action",
             conditions.sql()
         );
-        let distinct =
-            format!("SELECT count(*) AS count FROM (SELECT DISTINCT server, remote FROM ({grouped}))");
-        self.destinations = db.query_row(&distinct, conditions.values(), |row| count(row, "count"))?;
+        let totals = format!(
+            "SELECT count(*) AS rows, count(DISTINCT server || ' ' || remote) AS places FROM ({grouped})"
+        );
+        (self.egress_rows, self.destinations) = db.query_row(&totals, conditions.values(), |row| {
+            Ok((number(row, "rows")?, number(row, "places")?))
+        })?;
         self.egress = rows(
             db,
             &format!("{grouped} ORDER BY action = 'block' DESC, count DESC, server, remote LIMIT {ROWS}"),
@@ -356,45 +388,12 @@ impl Report {
                     remote_addr: row.get("remote")?,
                     remote_name: row.get("name")?,
                     action: by_word(row.get("action")?),
-                    count: count(row, "count")?,
-                    stopped: count(row, "stopped")?,
+                    count: number(row, "count")?,
+                    stopped: number(row, "stopped")?,
                 })
             },
         )?;
         Ok(())
-    }
-
-    fn parts(&self, db: &Connection, all: &Conditions) -> Result<Vec<Part>> {
-        let length = self.until.nanos_since(self.since).div_ceil(PARTS).max(LEAST_PART_NS);
-        let conditions = all.clone().any("type", &["mcp_tool_called", "mcp_detection"]);
-        let begin = |number: u64| Timestamp(self.since.0.saturating_add(number.saturating_mul(length)));
-        let number = self.until.nanos_since(self.since).div_ceil(length);
-        let empty = |number| Part { timestamp: begin(number), calls: 0, blocked: 0, detections: 0 };
-        let mut parts: Vec<Part> = (0..number).map(empty).collect();
-        let found = rows(
-            db,
-            &format!(
-                "SELECT (time_ns - {}) / {} AS part, sum(type = 'mcp_tool_called') AS calls,
-                    sum(type = 'mcp_detection') AS detections,
-                    sum(type = 'mcp_tool_called' AND CAST(body AS TEXT) ->> 'action' = 'block') AS blocked
-                 FROM events{} GROUP BY part",
-                integer(self.since.0),
-                integer(length),
-                conditions.sql()
-            ),
-            &conditions,
-            |row| {
-                let counts = (count(row, "calls")?, count(row, "blocked")?, count(row, "detections")?);
-                Ok((row.get::<_, i64>("part")?, counts))
-            },
-        )?;
-        for (part, (calls, blocked, detections)) in found {
-            // Or it came after the totals were read.
-            if let Some(part) = usize::try_from(part).ok().and_then(|part| parts.get_mut(part)) {
-                (part.calls, part.blocked, part.detections) = (calls, blocked, detections);
-            }
-        }
-        Ok(parts)
     }
 
     /// How many detections there are.
@@ -409,6 +408,19 @@ impl Report {
     }
 }
 
+/// How long a part of the time is. Nanoseconds.
+fn part_length(since: Timestamp, until: Timestamp) -> u64 {
+    until.nanos_since(since).div_ceil(PARTS).max(LEAST_PART_NS)
+}
+
+/// The parts of the time, with nothing in them.
+fn parts(since: Timestamp, until: Timestamp) -> Vec<Part> {
+    let length = part_length(since, until);
+    let begin = |number: u64| Timestamp(since.0.saturating_add(number.saturating_mul(length)));
+    let empty = |number| Part { timestamp: begin(number), calls: 0, blocked: 0, detections: 0 };
+    (0..until.nanos_since(since).div_ceil(length)).map(empty).collect()
+}
+
 fn rows<T>(
     db: &Connection,
     sql: &str,
@@ -419,7 +431,7 @@ fn rows<T>(
 }
 
 /// A number of a row; 0 where there is nothing to count.
-fn count(row: &Row<'_>, column: &str) -> rusqlite::Result<u64> {
+fn number(row: &Row<'_>, column: &str) -> rusqlite::Result<u64> {
     Ok(row.get::<_, Option<i64>>(column)?.unwrap_or_default().unsigned_abs())
 }
 

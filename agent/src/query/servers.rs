@@ -1,20 +1,24 @@
 //! `mcpwarden servers`: what each server did, and how it does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use anyhow::Result;
 use comfy_table::{Cell, Color};
-use mcpwarden_policy::{Timestamp, event::Severity};
-use rusqlite::Connection;
+use mcpwarden_policy::{
+    Timestamp,
+    event::{CallStatus, Severity},
+};
+use rusqlite::{Connection, OptionalExtension as _};
 use serde::Serialize;
 
 use super::{
+    count::{self, Names, Sight, What},
     health::{self, Health},
-    list::{Line, NONE, SEVERITIES, at, coloured, optional, text, time},
+    list::{Line, NONE, at, coloured, optional, text},
 };
 use crate::{
     output::{escaped, word},
-    store::{conditions::Conditions, integer},
+    store::conditions::Conditions,
 };
 
 /// Detections by their severity, the least first; those that are none are left out.
@@ -45,6 +49,21 @@ pub struct Server {
     pub reasons: Vec<String>,
 }
 
+/// What the events of one server add up to.
+#[derive(Debug, Default)]
+struct Tally {
+    last: Timestamp,
+    sessions: Names,
+    tools: Names,
+    calls: u64,
+    errors: u64,
+    detections: BySeverity,
+}
+
+/// Servers, counted.
+#[derive(Debug, Default)]
+pub struct Tallies(HashMap<String, Tally>);
+
 /// The servers of these events, by id; the last seen, of more than `limit`.
 ///
 /// # Errors
@@ -55,50 +74,70 @@ pub fn gather(
     limit: Option<u64>,
     now: Timestamp,
 ) -> Result<Vec<Server>> {
-    let lately = health::lately(db, now)?;
-    let conditions = conditions.clone().holds("server IS NOT NULL");
-    // Other columns than aggregates are those of the row that `max` found. `+`: in the order of the table, since by the index
-    // each row would be looked up on its own.
-    let mut find = db.prepare(&format!(
-        "SELECT server, max(time_ns) AS last_ns, CAST(body AS TEXT) ->> 'server_type' AS server_type,
-            count(DISTINCT session) AS sessions,
-            count(DISTINCT CASE type WHEN 'mcp_tool_seen' THEN tool END) AS tools,
-            sum(type = 'mcp_tool_called') AS calls,
-            sum(CASE type WHEN 'mcp_tool_result' THEN CAST(body AS TEXT) ->> 'status' = 'error' ELSE 0 END) AS errors,
-            sum(type = 'mcp_detection' AND severity = 0) AS low, sum(type = 'mcp_detection' AND severity = 1) AS medium,
-            sum(type = 'mcp_detection' AND severity = 2) AS high, sum(type = 'mcp_detection' AND severity = 3) AS critical
-         FROM events{} GROUP BY +server ORDER BY last_ns DESC LIMIT {}",
-        conditions.sql(),
-        limit.map_or(-1, integer)
-    ))?;
-    let mut rows = find.query(conditions.values())?;
-    let mut servers = Vec::new();
-    while let Some(row) = rows.next()? {
-        let count = |column: &str| -> rusqlite::Result<u64> { Ok(row.get::<_, i64>(column)?.unsigned_abs()) };
-        let server_id: String = row.get("server")?;
-        let (health, reasons) = lately.get(&server_id).map_or((None, Vec::new()), health::Lately::health);
-        let mut detections_by_severity = BySeverity::new();
-        for severity in SEVERITIES {
-            let found = count(&word(&severity))?;
-            if found > 0 {
-                detections_by_severity.insert(severity, found);
-            }
+    let mut tallies = Tallies::default();
+    count::each(db, conditions, |sight| tallies.add(sight))?;
+    tallies.servers(db, limit, now)
+}
+
+impl Tallies {
+    /// Counts an event.
+    pub fn add(&mut self, sight: &Sight<'_>) {
+        let Some(server) = sight.server else { return };
+        if !self.0.contains_key(server) {
+            self.0.insert(server.to_owned(), Tally::default());
         }
-        servers.push(Server {
-            server_id,
-            server_type: row.get("server_type")?,
-            sessions: count("sessions")?,
-            tools: count("tools")?,
-            calls: count("calls")?,
-            errors: count("errors")?,
-            detections_by_severity,
-            last_seen: time(row, "last_ns")?,
-            health,
-            reasons,
-        });
+        let Some(tally) = self.0.get_mut(server) else { return };
+        tally.last = tally.last.max(sight.time);
+        tally.sessions.add(sight.session);
+        match sight.what {
+            What::Offer => tally.tools.add(sight.tool),
+            What::Call(_) => tally.calls += 1,
+            What::Answer(status) => tally.errors += u64::from(status == CallStatus::Error),
+            What::Detection(severity) => *tally.detections.entry(severity).or_default() += 1,
+            What::Change | What::Gap(_) | What::Other => {}
+        }
     }
-    servers.sort_by(|a, b| a.server_id.cmp(&b.server_id));
-    Ok(servers)
+
+    /// How many servers there are.
+    pub fn count(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    /// What they add up to, by id; the last seen, of more than `limit`.
+    ///
+    /// # Errors
+    /// What else there is to say of them cannot be read.
+    pub fn servers(self, db: &Connection, limit: Option<u64>, now: Timestamp) -> Result<Vec<Server>> {
+        let mut tallies: Vec<(String, Tally)> = self.0.into_iter().collect();
+        if let Some(limit) = limit.and_then(|limit| usize::try_from(limit).ok())
+            && tallies.len() > limit
+        {
+            tallies.sort_by_key(|(_, tally)| std::cmp::Reverse(tally.last));
+            tallies.truncate(limit);
+        }
+        tallies.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let mut reached = db.prepare(
+            "SELECT CAST(body AS TEXT) ->> 'server_type' FROM events WHERE server = ?1 ORDER BY time_ns DESC LIMIT 1",
+        )?;
+        let lately = health::lately(db, now)?;
+        let server = |(server_id, tally): (String, Tally)| {
+            let (health, reasons) = lately.get(&server_id).map_or((None, Vec::new()), health::Lately::health);
+            let server_type = reached.query_row([&server_id], |row| row.get(0)).optional()?.flatten();
+            Ok(Server {
+                server_id,
+                server_type,
+                sessions: tally.sessions.count(),
+                tools: tally.tools.count(),
+                calls: tally.calls,
+                errors: tally.errors,
+                detections_by_severity: tally.detections,
+                last_seen: tally.last,
+                health,
+                reasons,
+            })
+        };
+        tallies.into_iter().map(server).collect()
+    }
 }
 
 impl Line for Server {

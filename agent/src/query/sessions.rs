@@ -1,22 +1,30 @@
 //! `mcpwarden sessions`: what one client process did with its servers.
 
+use std::collections::HashMap;
+
 use anyhow::Result;
 use comfy_table::Cell;
-use mcpwarden_policy::Timestamp;
-use rusqlite::Connection;
+use mcpwarden_policy::{
+    Timestamp,
+    event::{Action, Severity},
+};
+use rusqlite::{Connection, OptionalExtension as _};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::list::{Line, NONE, at, optional, severity, severity_cell, text, time};
-use crate::store::{conditions::Conditions, integer};
+use super::{
+    count::{self, Names, Sight, What},
+    list::{Line, NONE, at, optional, severity_cell, text},
+};
+use crate::store::conditions::Conditions;
 
 /// A session, by what its events tell.
 #[derive(Debug, Serialize)]
 pub struct Session {
     /// Its id.
     pub session_id: String,
-    /// Its client, `pid`, `executable` and `argv` as `mcp_server_started` has them; null where no server's start is among
-    /// the events.
+    /// Its client, `pid`, `executable` and `argv` as `mcp_server_started` has them; null where the start of no server is
+    /// stored any more.
     pub client: Value,
     /// Its first event.
     pub first_seen: Timestamp,
@@ -31,7 +39,19 @@ pub struct Session {
     /// What the rules found.
     pub detections: u64,
     /// The worst of that.
-    pub max_severity: Option<mcpwarden_policy::event::Severity>,
+    pub max_severity: Option<Severity>,
+}
+
+/// What the events of one session add up to.
+#[derive(Debug)]
+struct Tally {
+    first: Timestamp,
+    last: Timestamp,
+    servers: Names,
+    calls: u64,
+    blocked: u64,
+    detections: u64,
+    worst: Option<Severity>,
 }
 
 /// The sessions of these events, by their last one; the last, of more than `limit`.
@@ -39,38 +59,62 @@ pub struct Session {
 /// # Errors
 /// They cannot be read.
 pub fn gather(db: &Connection, conditions: &Conditions, limit: Option<u64>) -> Result<Vec<Session>> {
-    let conditions = conditions.clone().holds("session IS NOT NULL");
-    let mut find = db.prepare(&format!(
-        "SELECT session, min(time_ns) AS first_ns, max(time_ns) AS last_ns, count(DISTINCT server) AS servers,
-            max(CASE type WHEN 'mcp_server_started' THEN CAST(body AS TEXT) -> 'client' END) AS client,
-            sum(type = 'mcp_tool_called') AS calls,
-            sum(CASE type WHEN 'mcp_tool_called' THEN CAST(body AS TEXT) ->> 'action' = 'block' ELSE 0 END) AS blocked,
-            sum(type = 'mcp_detection') AS detections,
-            max(CASE type WHEN 'mcp_detection' THEN severity END) AS severity
-         FROM events{} GROUP BY +session ORDER BY last_ns DESC LIMIT {}",
-        conditions.sql(),
-        limit.map_or(-1, integer)
-    ))?;
-    let rows = find.query_map(conditions.values(), |row| {
-        let count = |column: &str| -> rusqlite::Result<u64> { Ok(row.get::<_, i64>(column)?.unsigned_abs()) };
-        Ok(Session {
-            session_id: row.get("session")?,
-            client: row
-                .get::<_, Option<String>>("client")?
-                .and_then(|json| serde_json::from_str(&json).ok())
-                .unwrap_or_default(),
-            first_seen: time(row, "first_ns")?,
-            last_seen: time(row, "last_ns")?,
-            servers: count("servers")?,
-            calls: count("calls")?,
-            blocked: count("blocked")?,
-            detections: count("detections")?,
-            max_severity: severity(row, "severity")?,
-        })
+    let mut tallies: HashMap<String, Tally> = HashMap::new();
+    count::each(db, conditions, |sight| {
+        let Some(session) = sight.session else { return };
+        if !tallies.contains_key(session) {
+            tallies.insert(session.to_owned(), Tally::new(sight.time));
+        }
+        if let Some(tally) = tallies.get_mut(session) {
+            tally.add(sight);
+        }
     })?;
-    let mut sessions = rows.collect::<Result<Vec<_>, _>>()?;
-    sessions.reverse();
-    Ok(sessions)
+    let mut tallies: Vec<(String, Tally)> = tallies.into_iter().collect();
+    tallies.sort_by(|(a, left), (b, right)| (left.last, a).cmp(&(right.last, b)));
+    let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+    tallies.drain(..tallies.len().saturating_sub(limit));
+    let mut started = db.prepare(
+        "SELECT CAST(body AS TEXT) -> 'client' AS client FROM events
+         WHERE session = ?1 AND type = 'mcp_server_started' AND client IS NOT NULL ORDER BY time_ns LIMIT 1",
+    )?;
+    let session = |(session_id, tally): (String, Tally)| {
+        let client: Option<String> = started.query_row([&session_id], |row| row.get(0)).optional()?;
+        Ok(Session {
+            client: client.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default(),
+            session_id,
+            first_seen: tally.first,
+            last_seen: tally.last,
+            servers: tally.servers.count(),
+            calls: tally.calls,
+            blocked: tally.blocked,
+            detections: tally.detections,
+            max_severity: tally.worst,
+        })
+    };
+    tallies.into_iter().map(session).collect()
+}
+
+impl Tally {
+    fn new(time: Timestamp) -> Self {
+        let servers = Names::default();
+        Self { first: time, last: time, servers, calls: 0, blocked: 0, detections: 0, worst: None }
+    }
+
+    fn add(&mut self, sight: &Sight<'_>) {
+        (self.first, self.last) = (self.first.min(sight.time), self.last.max(sight.time));
+        self.servers.add(sight.server);
+        match sight.what {
+            What::Call(action) => {
+                self.calls += 1;
+                self.blocked += u64::from(action == Action::Block);
+            }
+            What::Detection(severity) => {
+                self.detections += 1;
+                self.worst = self.worst.max(Some(severity));
+            }
+            _ => {}
+        }
+    }
 }
 
 impl Line for Session {

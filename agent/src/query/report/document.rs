@@ -198,6 +198,7 @@ fn of_changes(report: &Report) -> Section {
         },
         "No definition changed.",
     )
+    .of(report.changes)
 }
 
 fn of_detections(report: &Report) -> Section {
@@ -257,7 +258,7 @@ fn of_egress(report: &Report) -> Section {
         },
         "No process of a server connected to anything.",
     )
-    .of(report.destinations)
+    .of(report.egress_rows)
 }
 
 fn section<T>(

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::{
     cli::Query,
-    query::tests::{Filled, hostile, two_sessions},
+    query::tests::{Filled, called, connected, detected, hostile, of, two_sessions},
 };
 
 fn gathered(filled: &Filled, args: &str) -> Report {
@@ -107,6 +107,36 @@ fn nothing_is_left_out() {
     for (name, write) in WRITERS {
         let text = write(&Document::new(&empty)).replace('\\', "");
         assert!(text.contains("No server was seen."), "{name}: {text}");
+    }
+}
+
+/// Of many rows the first are shown, and how many more there are is said.
+#[test]
+fn long_tables_are_cut_off() {
+    const MORE: usize = 7;
+    let mut lines = Vec::new();
+    for number in 0..ROWS + MORE {
+        let server = of("s1", &format!("server-{number}"));
+        let blocked =
+            format!(r#""action":"block","enforced":false,"guard":"tool_access","reason":"{number}""#);
+        let changed = r#""tool_name":"a","tool_id":"t","previous_hash":"h0","new_hash":"h1","changes":[]"#;
+        let rest = r#""truncated":false,"detections":[],"max_severity":null,"action":"alert""#;
+        lines.push(called(1, &server, "a", 1, &blocked));
+        lines.push(detected(1, &server, "high", "p"));
+        lines.push((1, format!(r#""type":"mcp_tool_changed",{server},{changed},{rest}"#)));
+        // One place of which two things came.
+        for action in ["allow", "block"] {
+            lines.push(connected(1, &of("s1", "web"), &format!("192.0.2.{}:1", number / 2), action));
+        }
+    }
+    let report = gathered(&Filled::new(lines), "report");
+    assert_eq!((report.changes, report.destinations, report.egress_rows), (57, 29, 58));
+    for (name, write) in WRITERS {
+        let text = write(&Document::new(&report));
+        // Servers and egress have one more: `web`, and half a place.
+        for (more, times) in [(MORE, 3), (MORE + 1, 2)] {
+            assert_eq!(text.matches(&format!("and {more} more")).count(), times, "{name}: {text}");
+        }
     }
 }
 

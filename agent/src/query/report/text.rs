@@ -17,7 +17,7 @@ const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '�
 pub fn write(document: &Document) -> String {
     let mut out = escaped(&document.title);
     out.push_str("\n\n");
-    let mut facts = output::list(&[]);
+    let mut facts = output::list(&["WHAT", "HOW MUCH"]);
     for (name, value) in &document.facts {
         facts.add_row(output::line([TableCell::new(name), cell(value)]));
     }
