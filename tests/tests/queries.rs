@@ -227,6 +227,7 @@ fn what_happened() -> Result<()> {
             of(&place.database(), args)?.expect(args[0], 0, part)?;
         }
     }
+    output_that_cannot_be_written(&place.database())?;
     fit_a_terminal(&place.database())
 }
 
@@ -251,6 +252,25 @@ fn reports(place: &Place, session: &str) -> Result<()> {
         let said = written(format)?;
         said.expect(format, 0, part)?;
         ensure!(said.stdout.replace('\\', "").contains(session), "{format}: {}", said.stdout);
+    }
+    Ok(())
+}
+
+/// A pipe without a reader ends a command as other programs in a pipe; a full disk is said.
+fn output_that_cannot_be_written(database: &Path) -> Result<()> {
+    let lists = COMMANDS.into_iter().filter(|args| args.len() < 3 && args != &["report"]);
+    for (args, json) in lists.flat_map(|args| [(args, &[][..]), (args, &["--json"])]) {
+        let (reader, writer) = std::io::pipe()?;
+        drop(reader);
+        let full = File::options().write(true).open("/dev/full")?;
+        for (stdout, code, part) in
+            [(Stdio::from(writer), 141, ""), (Stdio::from(full), 2, "mcpwarden: cannot write: No space left")]
+        {
+            let output = mcpwarden(args).args(json).arg("--path").arg(database).stdout(stdout).output()?;
+            let said = String::from_utf8_lossy(&output.stderr);
+            ensure!(output.status.code() == Some(code), "{args:?} {json:?}: {:?} {said}", output.status);
+            ensure!(said.starts_with(part) && said.lines().count() <= 1, "{args:?} {json:?}: {said}");
+        }
     }
     Ok(())
 }
