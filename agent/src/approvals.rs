@@ -1,12 +1,12 @@
 //! `mcpwarden approve`, `approvals`, `pins trust`, `pins reset`: what an operator decides about definitions.
 
 use anyhow::{Context as _, Result};
-use comfy_table::{ColumnConstraint, Table, Width};
+use comfy_table::{Cell, ColumnConstraint, Table, Width};
 use hyper::Method;
 use mcpwarden_policy::{ByHand, EventBody, WaitingTool};
 
 use crate::{
-    cli::{ApprovalsList, DecisionOptions, Which},
+    cli::{ApprovalsList, DecisionOptions, Meant},
     control::{APPROVALS, Decided, NewDecision, PINS, Waiting, client::ask},
     output::{self, escaped, say, say_json, seconds},
     store::registry::word,
@@ -31,12 +31,12 @@ pub fn decide(options: DecisionOptions, decision: ByHand) -> Result<()> {
 ///
 /// # Errors
 /// No agent answers, or it refuses.
-pub fn reset(which: Which) -> Result<()> {
+pub fn reset(which: Meant) -> Result<()> {
     tell(which, None, ByHand::Forget)
 }
 
-fn tell(which: Which, hash: Option<String>, decision: ByHand) -> Result<()> {
-    let Which { tool, server, all, uid, program, by, json, agent } = which;
+fn tell(which: Meant, hash: Option<String>, decision: ByHand) -> Result<()> {
+    let Meant { tool, server, all, uid, program, by, json, agent } = which;
     let (server, tool) = match (server, tool) {
         (Some(server), tool) => (server, tool),
         (None, tool) => {
@@ -104,7 +104,7 @@ pub fn list(options: &ApprovalsList) -> Result<()> {
 }
 
 fn table(approvals: &[WaitingTool]) -> Table {
-    let mut table = output::table(["tool", "uid", "severity", "until", "why", "hash"]);
+    let mut table = output::list(&["TOOL", "UID", "SEVERITY", "UNTIL", "WHY", "HASH"]);
     let mut longest = 0;
     for tool in approvals {
         let name = escaped(&format!("{}:{}", tool.server_id, tool.tool_name));
@@ -112,14 +112,15 @@ fn table(approvals: &[WaitingTool]) -> Table {
         let severity =
             tool.max_severity.map_or("-".to_owned(), |severity| format!("{severity:?}").to_lowercase());
         let until = if tool.timed_out { "expired".to_owned() } else { seconds(tool.expires) };
-        table.add_row([
+        let row = [
             name,
             tool.uid.map_or_else(|| "-".to_owned(), |uid| uid.to_string()),
             severity,
             until,
             escaped(&tool.reason),
             escaped(tool.tool_hash.get(..12).unwrap_or(&tool.tool_hash)),
-        ]);
+        ];
+        table.add_row(output::line(row.map(Cell::new)));
     }
     // What is to be typed again stays in one piece, unless somebody made it long.
     if let Some(column) = table.column_mut(0) {

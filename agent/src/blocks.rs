@@ -2,14 +2,15 @@
 
 use std::time::{Duration, Instant};
 
+use anyhow::Result;
+use comfy_table::Table;
+use hyper::Method;
+
 use crate::{
     cli::{BlockOptions, BlocksOptions, UnblockOptions},
     control::{BLOCKS, BlockView, Blocks, NewBlock, OldBlock, client::ask},
     output::{self, escaped, say, say_json, seconds},
 };
-use anyhow::Result;
-use comfy_table::Table;
-use hyper::Method;
 
 /// How long the addresses of a name are waited for, and how often they are asked for.
 const NAMES: (Duration, Duration) = (Duration::from_secs(6), Duration::from_millis(100));
@@ -113,8 +114,9 @@ fn addresses(block: &BlockView) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use mcpwarden_policy::Timestamp;
+
+    use super::*;
 
     fn view(target: &str, until: Option<u64>, addresses: &[&str]) -> BlockView {
         BlockView {

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod operator;
+mod query;
 mod stored;
 
 use std::path::PathBuf;
@@ -11,8 +12,12 @@ use mcpwarden_policy::config::Period;
 use serde::de::DeserializeOwned;
 
 pub use operator::{
-    Approvals, ApprovalsList, BlockOptions, BlocksOptions, DecisionOptions, ReloadOptions, UnblockOptions,
-    Which,
+    Approvals, ApprovalsList, BlockOptions, BlocksOptions, DecisionOptions, Meant, ReloadOptions,
+    UnblockOptions,
+};
+pub use query::{
+    CallsOptions, ConnectionsOptions, DetectionsOptions, ListOptions, PinsDiff, Query, Registry,
+    ReportFormat, ReportOptions, Shown, ToolsOptions, Which,
 };
 pub use stored::{Audit, AuditExport, AuditVerify, Bound, EventsOptions, Pins, PinsList};
 
@@ -146,6 +151,8 @@ pub enum Command {
     /// Exit status 2 where the database cannot be read.
     #[command(after_long_help = stored::EVENTS_EXAMPLES)]
     Events(EventsOptions),
+    #[command(flatten)]
+    Query(Query),
     /// Say what is pinned.
     Pins {
         #[command(subcommand)]

@@ -32,6 +32,7 @@ mod network;
 mod output;
 mod pins;
 mod process;
+mod query;
 mod reload;
 mod replay;
 mod run;
@@ -94,6 +95,8 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Learn(options) => learn::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Events(options) => events::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Pins { what: Pins::List(options) } => pins::list(&options).map(|()| ExitCode::SUCCESS),
+        Command::Pins { what: Pins::Diff(options) } => query::diff(&options).map(verdict),
+        Command::Query(query) => query::run(&query).map(|()| ExitCode::SUCCESS),
         Command::Audit { what: Audit::Verify(options) } => audit::verify(&options),
         Command::Audit { what: Audit::Export(options) } => {
             audit::export(&options).map(|()| ExitCode::SUCCESS)

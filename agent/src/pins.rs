@@ -48,7 +48,7 @@ pub fn list(options: &PinsList) -> Result<()> {
 }
 
 /// How what was seen last stands to the pin.
-fn state(pin: &Pin) -> &'static str {
+pub fn state(pin: &Pin) -> &'static str {
     let record = &pin.record;
     match (record.pinned, record.current == record.hash) {
         _ if record.denies(&record.current) => "denied",

@@ -90,10 +90,10 @@ Examples:
   sudo mcpwarden approvals deny mail:send_all
 ";
 
-/// Which definitions are meant.
+/// Meant definitions are meant.
 #[derive(Args, Debug)]
 #[command(group = clap::ArgGroup::new("what").required(true).args(["tool", "all"]))]
-pub struct Which {
+pub struct Meant {
     /// The tool, as SERVER:TOOL; its name alone, where --server says whose.
     pub tool: Option<String>,
     /// Id of the server.
@@ -122,7 +122,7 @@ pub struct Which {
 #[derive(Args, Debug)]
 pub struct DecisionOptions {
     #[command(flatten)]
-    pub which: Which,
+    pub which: Meant,
     /// Only if this is the hash of the definition: the one that was looked at.
     #[arg(long, value_name = "SHA256", conflicts_with = "all")]
     pub hash: Option<String>,

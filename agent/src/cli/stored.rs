@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, builder::PossibleValuesParser, builder::TypedValueParser as _};
 use mcpwarden_policy::event::Severity;
 
-use super::{DecisionOptions, Which, by_word};
+use super::{DecisionOptions, Meant, by_word, query::PinsDiff};
 use crate::when::When;
 
 pub(super) const EVENTS_EXAMPLES: &str = "\
@@ -61,12 +61,17 @@ pub enum Pins {
     ///
     /// Exit status 2 where the database cannot be read.
     List(PinsList),
+    /// Say what is different between the pinned definition and the one that was seen last, field by field.
+    ///
+    /// Exit status 0 where nothing is, 1 where something is, 2 where nothing of that name is pinned, or the database cannot
+    /// be read.
+    Diff(PinsDiff),
     /// Pin what a tool is now: the same as `mcpwarden approve`.
     Trust(DecisionOptions),
     /// Forget the pin of a tool, or with --all of everything that a server offers: what it lists next is first use again.
     ///
     /// Exit status 2 where nothing is forgotten.
-    Reset(Which),
+    Reset(Meant),
 }
 
 /// What `mcpwarden pins list` is told.

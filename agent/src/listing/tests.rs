@@ -6,7 +6,8 @@ use crate::mcp::{Failure, Mismatch};
 /// The ids of those that are listed.
 fn listed(file: &str) -> Vec<String> {
     let (config, _) = config::parse(file.as_bytes()).unwrap();
-    declared(&config).unwrap().iter().map(|server| server.id().to_string()).collect()
+    let numbered = Plan::of(&config).unwrap().numbered(0);
+    numbered.iter().map(|server| server.id().to_string()).collect()
 }
 
 #[test]
@@ -26,6 +27,22 @@ fn what_is_listed() {
     ] {
         assert_eq!(listed(&file), expected, "{name}");
     }
+}
+
+/// A conversation's number is never another's: the policy core would take the one server for the other.
+#[test]
+fn another_configuration_is_listed_under_other_numbers() {
+    let of = |file: &str| Plan::of(&config::parse(file.as_bytes()).unwrap().0).unwrap();
+    let one = of("servers: [{ id: a, type: http, url: 'http://a/' }]");
+    let two =
+        of("servers: [{ id: b, type: http, url: 'http://b/' }, { id: a, type: http, url: 'http://a/' }]");
+    let mut listing = Listing::begin(one, 0).unwrap();
+    assert_eq!(listing.numbered, 1);
+    let file = "servers: [{ id: a, type: http, url: 'http://a/' }]\npolicy: { fail_closed: false }";
+    listing.configure(&config::parse(file.as_bytes()).unwrap().0).unwrap();
+    assert_eq!(listing.numbered, 1, "the same is listed");
+    listing = Listing::begin(two, listing.numbered).unwrap();
+    assert_eq!(listing.numbered, 3);
 }
 
 #[test]
@@ -57,6 +74,8 @@ fn troubles_are_said_once_until_they_are_others() {
         })
     };
     let mut listing = Listing {
+        plan: Plan::of(&config::Config::default()).unwrap(),
+        numbered: 0,
         reports: None,
         client: Process::default(),
         said: HashMap::new(),

@@ -15,8 +15,8 @@ use std::{
 };
 
 use mcpwarden_abi::{
-    self as abi, BECAUSE_BLOCKED, BECAUSE_DEFAULT, BECAUSE_DENIED, BECAUSE_EGRESS, ConnectInfo,
-    RecordHeader, SET_ALL,
+    self as abi, BECAUSE_BLOCKED, BECAUSE_DEFAULT, BECAUSE_DENIED, BECAUSE_EGRESS, ConnectInfo, RecordHeader,
+    SET_ALL,
 };
 use mcpwarden_policy::{
     Connect, ConnectionId, Process, ServerId,

@@ -11,14 +11,14 @@ use std::{
 };
 
 use bytes::Bytes;
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::{Cell, ContentArrangement, Row, Table, presets};
 use mcpwarden_policy::{Event, Timestamp};
 use tokio::sync::mpsc;
 
 use serde::Serialize;
 
 pub use escape::write_json;
-pub use text::{clean, escaped};
+pub use text::{clean, escaped, word};
 
 /// Exit status of a program whose output nobody reads any more: that of one that SIGPIPE ended.
 pub const PIPE_CLOSED: u8 = 128 + 13;
@@ -54,12 +54,6 @@ pub fn say_json(value: &impl Serialize) {
     say(String::from_utf8_lossy(&line));
 }
 
-/// To the second, which is what people want to know.
-pub fn seconds(time: Timestamp) -> String {
-    let text = time.to_string();
-    format!("{}Z", text.get(..19).unwrap_or(&text).replace('T', " "))
-}
-
 /// Columns of a terminal below which words would be torn apart; one that does not know how wide it is says 0.
 const NARROWEST: u16 = 60;
 
@@ -70,6 +64,30 @@ pub fn table<const N: usize>(header: [&str; N]) -> Table {
     let width = table.width().filter(|width| *width >= NARROWEST && io::stdout().is_terminal());
     table.set_width(width.unwrap_or(120)).set_header(header);
     table
+}
+
+/// A table of which every row is one line: what is too long for a terminal is cut off there (`…`), and whole elsewhere.
+pub fn list(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    if let Some(width) = table.width().filter(|width| *width >= NARROWEST && io::stdout().is_terminal()) {
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+    }
+    table.set_header(line(header.iter().map(Cell::new)));
+    table
+}
+
+/// A row of a [`list`].
+pub fn line(cells: impl IntoIterator<Item = Cell>) -> Row {
+    let mut row = Row::from(cells);
+    row.max_height(1);
+    row
+}
+
+/// A time to the second, which is what people want to know.
+pub fn seconds(time: Timestamp) -> String {
+    let text = time.to_string();
+    format!("{}Z", text.get(..19).unwrap_or(&text).replace('T', " "))
 }
 
 /// How events are written.

@@ -320,8 +320,8 @@ fn fields(diff: &Diff, line: &mut Line) {
     }
 }
 
-/// The word that stands for a value in JSON.
-fn word(value: &impl serde::Serialize) -> String {
+/// The word that stands for a value in JSON, such as a severity's.
+pub fn word(value: &impl serde::Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
 }
 

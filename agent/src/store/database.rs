@@ -56,6 +56,16 @@ pub enum DatabaseError {
         /// How.
         reason: String,
     },
+    /// It is to be read, and not there.
+    #[error(
+        "there is no database at {0} yet: an agent makes it at its first start (sudo mcpwarden run); --path names another"
+    )]
+    Missing(PathBuf),
+    /// It is to be read, and this user may not.
+    #[error(
+        "{0} may not be read: root may, and members of its group (`control.group` of the configuration, mcpwarden)"
+    )]
+    Denied(PathBuf),
     /// It cannot be used now.
     #[error("cannot use {path}: {reason}")]
     Failed {
@@ -149,7 +159,11 @@ impl Schema {
     /// # Errors
     /// See [`DatabaseError`].
     pub fn read(&self, path: &Path) -> Result<Connection, DatabaseError> {
-        File::open(path).map_err(|error| DatabaseError::io(path, &error))?;
+        File::open(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => DatabaseError::Missing(path.to_owned()),
+            io::ErrorKind::PermissionDenied => DatabaseError::Denied(path.to_owned()),
+            _ => DatabaseError::io(path, &error),
+        })?;
         // Without a journal nobody has it open. Then nothing may be put beside it, which readers have no right to.
         let immutable = if beside(path, "-wal").exists() { "" } else { "?immutable=1" };
         let mut uri = OsString::from("file:");
@@ -340,8 +354,7 @@ mod tests {
         let path = directory.path().join("a?b#c%41.db");
         drop(SCHEMA.open(&path, None).unwrap());
         SCHEMA.read(&path).unwrap();
-        assert!(
-            SCHEMA.read(&directory.path().join("none.db")).unwrap_err().to_string().contains("No such file")
-        );
+        let missing = SCHEMA.read(&directory.path().join("none.db")).unwrap_err();
+        assert!(matches!(missing, DatabaseError::Missing(_)), "{missing}");
     }
 }

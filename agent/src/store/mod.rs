@@ -10,11 +10,12 @@
 //! | `chain` | the hashes |
 //! | `database` | files: opened, migrated, set aside |
 //! | `writer`, `retention`, `checkpoint` | events go in, old ones out |
-//! | `reader` | questions, of commands |
+//! | `reader`, `conditions` | questions, of commands |
 //! | `registry` | pins |
 
 pub mod chain;
 pub mod checkpoint;
+pub mod conditions;
 pub mod database;
 pub mod reader;
 pub mod registry;
@@ -49,7 +50,8 @@ pub const EVENTS: &str = "mcpwarden.db";
 pub const SCHEMA: Schema = Schema {
     // WAL with NORMAL: what was committed when the power failed may be lost, the newest first, and nothing is torn.
     synchronous: "NORMAL",
-    migrations: &[concat!(include_str!("events.sql"), include_str!("views.sql"))],
+    // The first had other views.
+    migrations: &[include_str!("events.sql"), include_str!("views.sql")],
 };
 
 /// An event on its way into the store.
@@ -229,4 +231,4 @@ pub fn group(name: &str) -> Option<u32> {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

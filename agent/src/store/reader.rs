@@ -6,12 +6,13 @@ use std::path::Path;
 
 use anyhow::Result;
 use mcpwarden_policy::{Timestamp, event::Severity};
-use rusqlite::{Connection, types::Value};
+use rusqlite::Connection;
 
 use super::{
     SCHEMA,
     chain::{Hash, Head},
     checkpoint::Checkpoint,
+    conditions::Conditions,
     database::DatabaseError,
     integer,
 };
@@ -68,21 +69,8 @@ impl Reader {
     /// # Errors
     /// They cannot be read, or `take` fails.
     pub fn find(&self, query: &Query, mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        let (condition, mut values) = query.condition();
-        let limit = query.limit.map_or(-1, integer);
-        values.push(Value::Integer(limit));
-        // The last ones, found from the end, and then turned round.
-        let sql = format!(
-            "SELECT seq FROM events{condition} ORDER BY time_ns DESC, seq DESC LIMIT ?{}",
-            values.len()
-        );
-        let found: Vec<i64> = self
-            .0
-            .prepare(&sql)?
-            .query_map(rusqlite::params_from_iter(values), |row| row.get(0))?
-            .collect::<Result<_, _>>()?;
         let mut body = self.0.prepare("SELECT body FROM events WHERE seq = ?1")?;
-        for seq in found.into_iter().rev() {
+        for seq in query.conditions().last(&self.0, "events", query.limit)? {
             let mut rows = body.query([seq])?;
             // Or it was removed meanwhile, for its age.
             if let Some(row) = rows.next()? {
@@ -144,35 +132,13 @@ impl Reader {
 }
 
 impl Query {
-    /// What SQL asks for, and its values.
-    fn condition(&self) -> (String, Vec<Value>) {
-        let mut parts = Vec::new();
-        let mut values: Vec<Value> = Vec::new();
-        let mut place = |value: Value| {
-            values.push(value);
-            format!("?{}", values.len())
-        };
-        // Every severity is named, since an index finds each of a few values in the order of time.
-        let worse =
-            |least: Severity| (least as i64..=Severity::Critical as i64).map(Value::Integer).collect();
-        let text = |texts: &[String]| texts.iter().cloned().map(Value::Text).collect::<Vec<_>>();
-        for (column, wanted) in [
-            ("type", text(&self.types)),
-            ("session", text(&self.sessions)),
-            ("server", text(&self.servers)),
-            ("severity", self.severity.map_or_else(Vec::new, worse)),
-        ] {
-            if !wanted.is_empty() {
-                let places: Vec<String> = wanted.into_iter().map(&mut place).collect();
-                parts.push(format!("{column} IN ({})", places.join(", ")));
-            }
-        }
-        for (comparison, time) in [(">=", self.since), ("<", self.until)] {
-            if let Some(time) = time {
-                parts.push(format!("time_ns {comparison} {}", place(Value::Integer(integer(time.0)))));
-            }
-        }
-        let condition = parts.join(" AND ");
-        (if condition.is_empty() { condition } else { format!(" WHERE {condition}") }, values)
+    /// What SQL asks for.
+    fn conditions(&self) -> Conditions {
+        Conditions::default()
+            .any("type", &self.types)
+            .any("session", &self.sessions)
+            .any("server", &self.servers)
+            .at_least("severity", self.severity)
+            .between("time_ns", self.since, self.until)
     }
 }

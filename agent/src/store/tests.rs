@@ -16,14 +16,15 @@ use super::{
 };
 
 /// An agent's end of a store.
-struct Sayer {
+pub struct Sayer {
     store: Store,
     head: Head,
     said: Vec<EventBody>,
     runtime: tokio::runtime::Runtime,
 }
 
-fn settings(directory: &Path) -> Settings {
+/// A store in `x.db` there.
+pub fn settings(directory: &Path) -> Settings {
     Settings {
         path: directory.join("x.db"),
         queue_bytes: 1 << 20,
@@ -34,7 +35,7 @@ fn settings(directory: &Path) -> Settings {
 }
 
 impl Sayer {
-    fn start(settings: Settings) -> Self {
+    pub fn start(settings: Settings) -> Self {
         let (store, head, said) = Store::start(settings, || ()).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         Self { store, head, said, runtime }
@@ -50,7 +51,8 @@ impl Sayer {
         self.send(times.into_iter().map(Self::event).collect());
     }
 
-    fn send(&mut self, events: Vec<Event>) {
+    /// Says these events, in one batch.
+    pub fn send(&mut self, events: Vec<Event>) {
         let (mut lines, mut entries) = (Vec::new(), Vec::new());
         for mut event in events {
             let line = self.head.append(&mut event, &mut lines);
@@ -65,7 +67,8 @@ impl Sayer {
         self.store.news.recv_timeout(Duration::from_secs(20)).unwrap()
     }
 
-    fn finish(self) -> Head {
+    /// Has all of it written.
+    pub fn finish(self) -> Head {
         self.store.finish(Instant::now() + Duration::from_secs(20));
         self.head
     }
@@ -293,6 +296,30 @@ fn the_queue_is_bounded_in_bytes() {
         drop(some);
         assert!(!waits(1_000).await);
     });
+}
+
+/// A database of an earlier version gets the views of this one, and keeps its events.
+#[test]
+fn an_earlier_version_is_brought_up_to_date() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.db");
+    let first = Schema { migrations: &SCHEMA.migrations[..1], ..SCHEMA };
+    let db = first.open(&path, None).unwrap();
+    let views = "CREATE VIEW servers AS SELECT 1 AS one; CREATE VIEW calls AS SELECT 2 AS two;
+        INSERT INTO events (seq, time_ns, type, hash, body)
+            VALUES (1, 9223372036854775807, 'mcp_tool_called', zeroblob(32), CAST('{\"action\":\"allow\"}' AS BLOB))";
+    db.execute_batch(views).unwrap();
+    drop(db);
+    let refused = SCHEMA.read(&path).unwrap_err().to_string();
+    assert!(refused.contains("its schema is 1, this version reads 2"), "{refused}");
+    Sayer::start(settings(directory.path())).finish();
+    let db = SCHEMA.read(&path).unwrap();
+    let asked = "SELECT seq || action FROM calls";
+    assert_eq!(db.query_row(asked, [], |row| row.get::<_, String>(0)).unwrap(), "1allow");
+    assert_eq!(
+        db.query_row("SELECT count(server_id) FROM servers", [], |row| row.get::<_, i64>(0)).unwrap(),
+        0
+    );
 }
 
 /// Ages and sizes, and what is left.

@@ -1,0 +1,237 @@
+//! How servers do, by what they did lately.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::Result;
+use mcpwarden_policy::Timestamp;
+use rusqlite::Connection;
+use serde::Serialize;
+
+use crate::store::conditions::Conditions;
+
+/// What is looked at: so long back from now.
+pub const LATELY: Duration = Duration::from_secs(3_600);
+/// Fewer answers than this tell nothing of how many fail.
+pub const FEWEST_ANSWERS: u64 = 5;
+/// Part of the answers that fail, from which on a server is degraded.
+pub const DEGRADED_FAILING: f64 = 0.1;
+/// Part of the answers that fail, from which on a server is unhealthy.
+pub const UNHEALTHY_FAILING: f64 = 0.5;
+/// Crashes from which on a server is unhealthy, though it was started again after each.
+pub const UNHEALTHY_CRASHES: u64 = 3;
+/// Signals by which clients end their servers: SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGTERM (signal(7)).
+const USUAL_ENDS: [i64; 5] = [1, 2, 9, 13, 15];
+/// What shells and runtimes add to a signal's number for an exit code.
+const BY_SIGNAL: i64 = 128;
+
+/// How a server does. The worst comes last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Health {
+    /// It answers.
+    Healthy,
+    /// Some of it fails.
+    Degraded,
+    /// It is down, or much of it fails.
+    Unhealthy,
+}
+
+/// What a server did lately.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Lately {
+    /// Anything at all.
+    pub seen: bool,
+    /// Answers to calls.
+    pub answers: u64,
+    /// Answers that say that they are errors.
+    pub errors: u64,
+    /// Requests unanswered for longer than the server may take (`timeout_ms` of its declaration).
+    pub timed_out: u64,
+    /// Ends that no client brought about.
+    pub crashes: u64,
+    /// How it ended last, where it crashed and was not started since.
+    pub down: Option<String>,
+    /// Why it cannot be listed, where it could not be and was not since.
+    pub unreachable: Option<String>,
+}
+
+impl Lately {
+    /// How a server does that did this, and why it is not healthy; `None` where nothing was seen of it.
+    pub fn health(&self) -> (Option<Health>, Vec<String>) {
+        if !self.seen {
+            return (None, Vec::new());
+        }
+        let mut found: Vec<(Health, String)> = Vec::new();
+        if let Some(how) = &self.down {
+            found.push((Health::Unhealthy, format!("it ended with {how}, and was not started again")));
+        }
+        if let Some(why) = &self.unreachable {
+            found.push((Health::Unhealthy, format!("it cannot be reached: {why}")));
+        }
+        if self.crashes >= UNHEALTHY_CRASHES {
+            found.push((Health::Unhealthy, format!("it crashed {} times", self.crashes)));
+        } else if self.crashes > 0 && self.down.is_none() {
+            found.push((Health::Degraded, "it crashed, and was started again".to_owned()));
+        }
+        if self.timed_out > 0 {
+            let text = format!("{} requests were not answered in time", self.timed_out);
+            found.push((Health::Degraded, text));
+        }
+        let (failing, all) = (self.errors + self.timed_out, self.answers + self.timed_out);
+        let part = failing as f64 / all.max(1) as f64;
+        if all >= FEWEST_ANSWERS && part >= DEGRADED_FAILING {
+            let health = if part >= UNHEALTHY_FAILING { Health::Unhealthy } else { Health::Degraded };
+            found.push((health, format!("{failing} of {all} calls failed")));
+        }
+        let worst = found.iter().map(|(health, _)| *health).max().unwrap_or(Health::Healthy);
+        (Some(worst), found.into_iter().map(|(_, why)| why).collect())
+    }
+
+    fn take(&mut self, sight: Sight) {
+        self.seen = true;
+        match sight.kind.as_str() {
+            "mcp_server_started" | "mcp_server_initialized" | "mcp_tool_seen" => {
+                (self.down, self.unreachable) = (None, None);
+            }
+            "mcp_tool_result" => {
+                self.answers += 1;
+                self.errors += u64::from(sight.status.as_deref() == Some("error"));
+                (self.down, self.unreachable) = (None, None);
+            }
+            "mcp_request_timed_out" => self.timed_out += 1,
+            "mcp_server_unreachable" => self.unreachable = Some(sight.reason.unwrap_or_default()),
+            "mcp_server_exited" => {
+                self.down = crash(sight.exit_code, sight.signal);
+                self.crashes += u64::from(self.down.is_some());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// How a process ended that no client ended; `None` of one that did what it should.
+fn crash(exit_code: Option<i64>, signal: Option<i64>) -> Option<String> {
+    match (exit_code, signal) {
+        (_, Some(signal)) if !USUAL_ENDS.contains(&signal) => Some(format!("signal {signal}")),
+        (Some(code), None) if code != 0 && !USUAL_ENDS.contains(&(code - BY_SIGNAL)) => {
+            Some(format!("exit code {code}"))
+        }
+        _ => None,
+    }
+}
+
+/// An event of a server.
+struct Sight {
+    kind: String,
+    status: Option<String>,
+    reason: Option<String>,
+    exit_code: Option<i64>,
+    signal: Option<i64>,
+}
+
+/// What each server did lately, by its id.
+///
+/// # Errors
+/// It cannot be read.
+pub fn lately(db: &Connection, now: Timestamp) -> Result<BTreeMap<String, Lately>> {
+    const KINDS: [&str; 7] = [
+        "mcp_server_started",
+        "mcp_server_initialized",
+        "mcp_tool_seen",
+        "mcp_tool_result",
+        "mcp_request_timed_out",
+        "mcp_server_unreachable",
+        "mcp_server_exited",
+    ];
+    let conditions = Conditions::default()
+        .any("type", &KINDS)
+        .between("time_ns", Some(now.before(LATELY)), None)
+        .holds("server IS NOT NULL");
+    let mut find = db.prepare(&format!(
+        "SELECT server, type, text ->> 'status' AS status, text ->> 'reason' AS reason,
+            text ->> 'exit_code' AS exit_code, text ->> 'signal' AS signal
+         FROM (SELECT *, CAST(body AS TEXT) AS text FROM events{}) ORDER BY time_ns, seq",
+        conditions.sql()
+    ))?;
+    let mut rows = find.query(conditions.values())?;
+    let mut found: BTreeMap<String, Lately> = BTreeMap::new();
+    while let Some(row) = rows.next()? {
+        let sight = Sight {
+            kind: row.get("type")?,
+            status: row.get("status")?,
+            reason: row.get("reason")?,
+            exit_code: row.get("exit_code")?,
+            signal: row.get("signal")?,
+        };
+        found.entry(row.get("server")?).or_default().take(sight);
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a server did, how it does, and why.
+    #[test]
+    fn healths() {
+        use Health::{Degraded, Healthy, Unhealthy};
+        let seen = Lately { seen: true, ..Lately::default() };
+        for (lately, health, reasons) in [
+            (Lately::default(), None, &[][..]),
+            (seen.clone(), Some(Healthy), &[]),
+            (Lately { answers: 100, errors: 9, ..seen.clone() }, Some(Healthy), &[]),
+            (
+                Lately { answers: 100, errors: 10, ..seen.clone() },
+                Some(Degraded),
+                &["10 of 100 calls failed"],
+            ),
+            (
+                Lately { answers: 100, errors: 50, ..seen.clone() },
+                Some(Unhealthy),
+                &["50 of 100 calls failed"],
+            ),
+            (Lately { answers: 4, errors: 4, ..seen.clone() }, Some(Healthy), &[]),
+            (
+                Lately { answers: 4, timed_out: 1, ..seen.clone() },
+                Some(Degraded),
+                &["1 requests were not answered in time", "1 of 5 calls failed"],
+            ),
+            (Lately { crashes: 1, ..seen.clone() }, Some(Degraded), &["it crashed, and was started again"]),
+            (Lately { crashes: 3, ..seen.clone() }, Some(Unhealthy), &["it crashed 3 times"]),
+            (
+                Lately { crashes: 1, down: Some("signal 11".into()), ..seen.clone() },
+                Some(Unhealthy),
+                &["it ended with signal 11, and was not started again"],
+            ),
+            (
+                Lately { unreachable: Some("401".into()), ..seen.clone() },
+                Some(Unhealthy),
+                &["it cannot be reached: 401"],
+            ),
+        ] {
+            assert_eq!(
+                lately.health(),
+                (health, reasons.iter().map(|why| (*why).to_owned()).collect()),
+                "{lately:?}"
+            );
+        }
+    }
+
+    /// Exit code, signal, and what is said of such an end.
+    #[test]
+    fn ends() {
+        for (code, signal, expected) in [
+            (Some(0), None, None),
+            (None, None, None),
+            (Some(3), None, Some("exit code 3")),
+            (Some(143), None, None),
+            (Some(139), None, Some("exit code 139")),
+            (None, Some(15), None),
+            (None, Some(9), None),
+            (None, Some(11), Some("signal 11")),
+        ] {
+            assert_eq!(crash(code, signal).as_deref(), expected, "{code:?} {signal:?}");
+        }
+    }
+}

@@ -1,0 +1,479 @@
+//! What commands say of a store that a test has filled.
+
+use std::path::PathBuf;
+
+use clap::Parser as _;
+use mcpwarden_policy::{
+    Event, ServerId, Timestamp,
+    registry::{Item, PinKey, PinRecord, Store as _},
+};
+use rusqlite::Connection;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    cli::{Cli, Command},
+    store::{
+        registry::Pins,
+        tests::{Sayer, settings},
+    },
+};
+
+/// A store with these events: their seconds from ten minutes ago on, and the rest of their lines.
+pub(super) struct Filled {
+    directory: tempfile::TempDir,
+    /// The time from which seconds count.
+    pub(super) start: Timestamp,
+    pub(super) db: Connection,
+}
+
+/// Session, server and connection of an event.
+pub(super) fn of(session: &str, server: &str) -> String {
+    format!(r#""session_id":"{session}","server_id":"{server}","server_type":"stdio","connection":7"#)
+}
+
+pub(super) fn started(at: u64, of: &str) -> (u64, String) {
+    let client = r#"{"pid":42,"executable":"/usr/bin/client"}"#;
+    let rest = r#""argv":["git"],"matched_by":"name","identity":"derived","adopted":false,"chain":[]"#;
+    (at, format!(r#""type":"mcp_server_started",{of},"pid":7,"uid":5,"client":{client},{rest}"#))
+}
+
+pub(super) fn seen(at: u64, of: &str, tool: &str, hash: &str, more: &str) -> (u64, String) {
+    let tool = format!(r#""tool_name":"{tool}","tool_id":"t","tool_hash":"{hash}""#);
+    (at, format!(r#""type":"mcp_tool_seen",{of},{tool},"detections":[],{more}"#))
+}
+
+pub(super) fn called(at: u64, of: &str, tool: &str, id: u64, decided: &str) -> (u64, String) {
+    let call =
+        format!(r#""tool_name":"{tool}","tool_id":"t","jsonrpc_id":{id},"input":null,"category":"read""#);
+    (at, format!(r#""type":"mcp_tool_called",{of},{call},{decided}"#))
+}
+
+pub(super) fn answered(at: u64, of: &str, tool: &str, id: u64, status: &str) -> (u64, String) {
+    let call = format!(r#""tool_name":"{tool}","tool_id":"t","jsonrpc_id":{id},"status":"{status}""#);
+    let rest = r#""bytes":9,"latency_ns":1500000,"result":null,"action":"allow","enforced":false"#;
+    (at, format!(r#""type":"mcp_tool_result",{of},{call},{rest}"#))
+}
+
+pub(super) fn detected(at: u64, of: &str, severity: &str, pattern: &str) -> (u64, String) {
+    let found = format!(r#""pattern":"{pattern}","category":"exfiltration","severity":"{severity}""#);
+    let rest = r#""subject":"result","tool_name":"read","action":"alert","field":"/f","matches":[],"score":1,"form":"raw""#;
+    (at, format!(r#""type":"mcp_detection",{of},{found},{rest}"#))
+}
+
+pub(super) fn connected(at: u64, of: &str, remote: &str, action: &str) -> (u64, String) {
+    let connecting = r#""protocol":"tcp","family":"ipv4","pid":3,"uid":5,"enforced":false"#;
+    let rest = r#""first_seen":true,"severity":"low""#;
+    let kind = "mcp_server_egress";
+    (at, format!(r#""type":"{kind}",{of},"remote_addr":"{remote}","action":"{action}",{connecting},{rest}"#))
+}
+
+pub(super) fn exited(at: u64, of: &str, code: i32) -> (u64, String) {
+    let rest = r#""duration_ns":1,"calls":1,"frames":{"c2s":1,"s2c":1},"bytes":{"c2s":1,"s2c":1},"junk_bytes":0,"gap_bytes":0,"unanswered":0"#;
+    (at, format!(r#""type":"mcp_server_exited",{of},"exit_code":{code},{rest}"#))
+}
+
+pub(super) const ALLOWED: &str = r#""action":"allow","enforced":false"#;
+pub(super) const BLOCKED: &str =
+    r#""action":"block","enforced":true,"guard":"tool_access","reason":"it is denied""#;
+pub(super) const HARMLESS: &str =
+    r#""status":"new","category":"read","risk_level":"low","side_effects":["fs.read"],"max_severity":null"#;
+pub(super) const HARMFUL: &str = r#""status":"changed","category":"send","risk_level":"high","side_effects":["net.send","fs.read"],"max_severity":"high""#;
+
+impl Filled {
+    pub(super) fn new(lines: Vec<(u64, String)>) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut agent = Sayer::start(settings(directory.path()));
+        let start = Clock::new().now().before(std::time::Duration::from_secs(600));
+        let events = lines.iter().map(|(second, line)| {
+            let line = format!(r#"{{"timestamp":"1970-01-01T00:00:00Z",{line}}}"#);
+            let event: Event = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
+            Event { timestamp: start.after(std::time::Duration::from_secs(*second)), ..event }
+        });
+        agent.send(events.collect());
+        agent.finish();
+        let db = SCHEMA.read(&directory.path().join("x.db")).unwrap();
+        Self { directory, start, db }
+    }
+
+    /// What is asked, of this store. `@7` is the time of the events of second 7.
+    pub(super) fn asked(&self, args: &str) -> Query {
+        let word = |word: &str| match word.strip_prefix('@').and_then(|second| second.parse().ok()) {
+            Some(second) => self.start.after(std::time::Duration::from_secs(second)).to_string(),
+            None => word.to_owned(),
+        };
+        let path = ["--path".to_owned(), self.path().display().to_string()];
+        let words = ["mcpwarden".to_owned()].into_iter().chain(args.split(' ').map(word)).chain(path);
+        match Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{args}: {error}")).command {
+            Command::Query(query) => query,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(super) fn path(&self) -> PathBuf {
+        self.directory.path().join("x.db")
+    }
+
+    /// The lines of a list as JSON.
+    fn lines(&self, args: &str) -> Vec<Value> {
+        fn json<T: serde::Serialize>(lines: Vec<T>) -> Vec<Value> {
+            lines.iter().map(|line| serde_json::to_value(line).unwrap()).collect()
+        }
+        fn rows<T: list::Row>(
+            db: &Connection,
+            conditions: &crate::store::conditions::Conditions,
+            shown: &crate::cli::Shown,
+        ) -> Vec<Value> {
+            let mut rows = Vec::new();
+            list::each::<T>(db, conditions, list::limit(shown), |row| {
+                rows.push(row);
+                Ok(())
+            })
+            .unwrap();
+            json(rows)
+        }
+        let db = &self.db;
+        match &self.asked(args) {
+            Query::Servers(ListOptions { which, shown }) => {
+                let now = Clock::new().now();
+                json(servers::gather(db, &list::of_events(which), list::limit(shown), now).unwrap())
+            }
+            Query::Sessions(ListOptions { which, shown }) => {
+                json(sessions::gather(db, &list::of_events(which), list::limit(shown)).unwrap())
+            }
+            Query::Tools(options) => json(tools::find(db, options).unwrap()),
+            Query::Calls(options) => rows::<Call>(db, &calls::conditions(options), &options.shown),
+            Query::Detections(options) => {
+                rows::<Detection>(db, &detections::conditions(options), &options.shown)
+            }
+            Query::Connections(options) => {
+                rows::<Connected>(db, &connections::conditions(options), &options.shown)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Some fields of each line, as one text.
+    fn fields(&self, args: &str, names: &str) -> String {
+        let field = |line: &Value, name: &str| match &line[name] {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let line =
+            |line: &Value| names.split(' ').map(|name| field(line, name)).collect::<Vec<_>>().join("|");
+        self.lines(args).iter().map(line).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Two sessions with the servers `git` and `web`, and a connection of nobody's.
+pub(super) fn two_sessions() -> Filled {
+    let (git, web, other) = (of("s1", "git"), of("s1", "web"), of("s2", "git"));
+    Filled::new(vec![
+        started(0, &git),
+        seen(1, &git, "read", "h1", HARMLESS),
+        started(2, &web),
+        seen(3, &web, "send", "h2", HARMFUL),
+        called(10, &git, "read", 1, ALLOWED),
+        answered(11, &git, "read", 1, "ok"),
+        called(12, &git, "read", 1, ALLOWED),
+        called(13, &web, "send", 2, BLOCKED),
+        answered(14, &git, "read", 1, "error"),
+        detected(15, &web, "critical", "webhook"),
+        detected(16, &git, "low", "path"),
+        connected(20, &web, "192.0.2.1:443", "block"),
+        connected(21, &git, "192.0.2.2:443", "allow"),
+        exited(22, &web, 3),
+        // Answered in another session, which has the same ids.
+        called(30, &other, "read", 2, ALLOWED),
+        seen(31, &other, "read", "h1", HARMLESS),
+    ])
+}
+
+/// Names and texts that are written to deceive whoever reads them.
+pub(super) fn hostile() -> Filled {
+    const NAME: &str = r"\u001b[31m\n\u202e<script>alert(1)</script>";
+    let bad = of("s1", "a<b");
+    let found = detected(4, &bad, "high", "p")
+        .1
+        .replace(r#""tool_name":"read""#, &format!(r#""tool_name":"{NAME}""#));
+    Filled::new(vec![
+        started(0, &bad),
+        seen(1, &bad, NAME, "h1", HARMFUL),
+        called(2, &bad, NAME, 1, &BLOCKED.replace("it is denied", &format!("|[x](javascript:1) `{NAME}"))),
+        (4, found),
+        connected(5, &bad, "192.0.2.1:443\\u001b[2J", "block"),
+        (
+            6,
+            format!(
+                r#""type":"mcp_tool_changed",{bad},"tool_name":"{NAME}","tool_id":"t","previous_hash":"h0","new_hash":"h1","changes":[],"truncated":false,"detections":[],"max_severity":"high","action":"alert""#
+            ),
+        ),
+    ])
+}
+
+/// Command, fields of its lines, and what they are.
+#[test]
+fn lists() {
+    let filled = two_sessions();
+    let calls = "seq session_id server_id tool_name action enforced status latency_ns";
+    let all = "5|s1|git|read|allow|false|ok|1500000 7|s1|git|read|allow|false|error|1500000 8|s1|web|send|block|true|null|null 15|s2|git|read|allow|false|null|null";
+    for (args, fields, expected) in [
+        ("calls", calls, all),
+        ("calls --limit 0", calls, all),
+        ("calls --limit 1", "seq", "15"),
+        ("calls --session s1 --tool read", "seq status", "5|ok 7|error"),
+        (
+            "calls --server web --server nobody",
+            "seq guard reason category",
+            "8|tool_access|it is denied|read",
+        ),
+        ("calls --action block --action alert", "seq", "8"),
+        ("calls --since @12 --until @30", "seq", "7 8"),
+        ("calls --until 1h", "seq", ""),
+        ("calls --tool '", "seq", ""),
+        (
+            "detections",
+            "seq severity category pattern subject field tool_name action",
+            "10|critical|exfiltration|webhook|result|/f|read|alert 11|low|exfiltration|path|result|/f|read|alert",
+        ),
+        ("detections --severity medium", "seq server_id", "10|web"),
+        ("detections --category exfiltration --server git", "seq", "11"),
+        ("detections --category shadowing", "seq", ""),
+        ("detections --tool read --session s2", "seq", ""),
+        (
+            "connections",
+            "seq server_id remote_addr protocol action enforced pid uid",
+            "12|web|192.0.2.1:443|tcp|block|false|3|5 13|git|192.0.2.2:443|tcp|allow|false|3|5",
+        ),
+        ("connections --action block", "seq", "12"),
+        ("connections --server git --since 1d", "seq", "13"),
+        (
+            "servers",
+            "server_id server_type sessions tools calls errors detections_by_severity health reasons",
+            r#"git|stdio|2|1|3|1|{"low":1}|healthy|[] web|stdio|1|1|1|0|{"critical":1}|unhealthy|["it ended with exit code 3, and was not started again"]"#,
+        ),
+        ("servers --session s2", "server_id sessions calls errors", "git|1|1|0"),
+        ("servers --limit 1", "server_id", "git"),
+        (
+            "sessions",
+            "session_id servers calls blocked detections max_severity",
+            "s1|2|3|1|2|critical s2|1|1|0|0|null",
+        ),
+        ("sessions --server web", "session_id servers calls blocked", "s1|1|1|1"),
+        ("sessions --limit 1", "session_id", "s2"),
+        (
+            "tools",
+            "server_id tool_name state tool_hash pinned_hash max_severity risk_level category side_effects",
+            r#"git|read|not pinned|h1|null|null|low|read|["fs.read"] web|send|changed|h2|null|high|high|send|["fs.read","net.send"]"#,
+        ),
+        ("tools --changed", "tool_name", "send"),
+        ("tools --severity low", "tool_name", "send"),
+        ("tools --risk low", "tool_name", "read send"),
+        ("tools --risk medium", "tool_name", "send"),
+        ("tools --side-effect net.send", "tool_name", "send"),
+        ("tools --side-effect fs.read --server git", "tool_name", "read"),
+        ("tools --limit 1", "tool_name", "read"),
+    ] {
+        assert_eq!(filled.fields(args, fields), expected, "{args}");
+    }
+    let client = &filled.lines("sessions")[0]["client"];
+    assert_eq!(client["pid"], 42);
+    assert_eq!(filled.lines("sessions")[1]["client"], Value::Null);
+}
+
+/// Connections over HTTP have numbers beyond those that SQLite has: neighbours are two, and are shown as they are.
+#[test]
+fn large_numbers_of_connections() {
+    let of = |connection: u64| {
+        of("s1", "web").replace("\"connection\":7", &format!("\"connection\":{connection}"))
+    };
+    let first = (3_u64 << 62) + 1;
+    let filled = Filled::new(vec![
+        started(0, &of(first)),
+        called(1, &of(first), "a", 1, ALLOWED),
+        called(2, &of(first + 1), "a", 1, ALLOWED),
+        answered(3, &of(first + 1), "a", 1, "error"),
+        answered(4, &of(first), "a", 1, "ok"),
+    ]);
+    let expected = format!("2|{first}|ok 3|{}|error", first + 1);
+    assert_eq!(filled.fields("calls", "seq connection status"), expected);
+    let sql = "SELECT connection FROM servers";
+    assert_eq!(filled.db.query_row(sql, [], |row| row.get::<_, String>(0)).unwrap(), first.to_string());
+}
+
+/// A pin of the server `git`, and the definitions that are kept.
+fn pin(filled: &Filled, uid: u32, tool: &str, record: &PinRecord, definitions: &[(&str, &Value)]) {
+    let (mut pins, _) = Pins::open(filled.directory.path(), None).unwrap();
+    let key = PinKey { uid: Some(uid), server: ServerId("git".into()), program: "/usr/bin/git-mcp".into() };
+    let definitions: Vec<_> =
+        definitions.iter().map(|(hash, json)| ((*hash).to_owned(), json.to_string())).collect();
+    pins.put(&key, &[(Item::tool(tool), record.clone())], &definitions).unwrap();
+}
+
+fn record(hash: &str, current: &str) -> PinRecord {
+    let time = "2026-01-31T10:00:00Z";
+    serde_json::from_value(json!({
+        "first_seen": time, "last_seen": time, "hash": hash, "pinned": true, "current": current, "listed": true,
+        "approved": {"by": "alice", "at": time}, "max_severity": null, "said": [], "denied": [],
+    }))
+    .unwrap()
+}
+
+/// Whoever reads a table sees what is there: no text in it is obeyed by a terminal, hidden, or on a line of its own.
+#[test]
+fn strangers_texts_in_tables() {
+    fn table<T: list::Line>(lines: &[T]) -> String {
+        let mut table = crate::output::list(T::HEADER);
+        for line in lines {
+            assert_eq!(line.cells().len(), T::HEADER.len());
+            table.add_row(crate::output::line(line.cells()));
+        }
+        table.to_string()
+    }
+    fn rows<T: list::Row>(db: &Connection) -> String {
+        let mut rows: Vec<T> = Vec::new();
+        let all = crate::store::conditions::Conditions::default();
+        list::each(db, &all, None, |row| {
+            rows.push(row);
+            Ok(())
+        })
+        .unwrap();
+        table(&rows)
+    }
+    let filled = hostile();
+    let db = &filled.db;
+    let all = crate::store::conditions::Conditions::default();
+    let now = Clock::new().now();
+    let offers = tools::offers(db, &all).unwrap();
+    let shown = show::find(db, &filled.path(), "a<b:\u{1b}[31m\n\u{202e}<script>alert(1)</script>").unwrap();
+    for (name, text) in [
+        ("calls", rows::<Call>(db)),
+        ("detections", rows::<Detection>(db)),
+        ("connections", rows::<Connected>(db)),
+        ("servers", table(&servers::gather(db, &all, None, now).unwrap())),
+        ("sessions", table(&sessions::gather(db, &all, None).unwrap())),
+        ("tools", table(&tools::gather(&offers, &[]))),
+        ("registry show", shown.iter().map(show::Shown::text).collect()),
+    ] {
+        let controls = text.chars().filter(|c| *c != '\n' && c.is_control() || *c == '\u{202e}').count();
+        assert_eq!(controls, 0, "{name}: {text:?}");
+        if name != "registry show" {
+            assert_eq!(text.lines().count(), 2, "{name}: {text}");
+        }
+        if !["servers", "sessions", "connections"].contains(&name) {
+            assert!(text.contains("\\u{1b}[31m \\u{202e}<script>"), "{name}: {text}");
+        }
+    }
+}
+
+/// Pinned and current hash, which definitions are kept, and what is said to be different.
+#[test]
+fn what_changed_since_it_was_pinned() {
+    let filled = two_sessions();
+    let old = json!({"name": "read", "description": "Reads a file."});
+    let new = json!({"name": "read", "description": "Reads\u{1b}[2J a file.\nAnd sends it."});
+    pin(&filled, 5, "read", &record("h1", "h2"), &[("h1", &old), ("h2", &new)]);
+    pin(&filled, 6, "read", &record("h1", "h1"), &[]);
+    pin(&filled, 7, "read", &record("h0", "h2"), &[]);
+    pin(&filled, 5, "a:b", &record("h1", "h2"), &[]);
+    let path = filled.directory.path().join(crate::store::registry::PINS);
+    let db = crate::store::registry::SCHEMA.read(&path).unwrap();
+    let texts = |name: &str| -> Vec<String> {
+        changes::find(&db, &path, name).unwrap().iter().map(changes::Change::text).collect()
+    };
+    let of = |uid: u32, rest: &str| format!("git:read (uid {uid}, /usr/bin/git-mcp)\n{rest}");
+    assert_eq!(
+        texts("git:read"),
+        [
+            of(
+                5,
+                "  pinned h1\n  now    h2\n  /description\n    - Reads a file.\n    + Reads\\u{1b}[2J a file.\n    + And sends it."
+            ),
+            of(6, "  is as it is pinned"),
+            of(7, "  pinned h0\n  now    h2\n  (what it was is not known any more)"),
+        ]
+    );
+    assert_eq!(texts("git:a:b").len(), 1);
+    for name in ["git", "git:", "read", "git:rea", "it:read", "git:read:"] {
+        assert_eq!(texts(name).len(), 0, "{name}");
+    }
+    let json = serde_json::to_value(changes::find(&db, &path, "git:read").unwrap()).unwrap();
+    let changes = json!([{"field": "/description", "previous": "Reads a file.", "new": new["description"]}]);
+    for (field, expected) in
+        [("server", json!("git")), ("uid", json!(5)), ("kind", json!("tool")), ("changes", changes)]
+    {
+        assert_eq!(json[0][field], expected, "{field}");
+    }
+}
+
+/// Where a definition is not kept, the change is as it was said.
+#[test]
+fn changes_that_only_an_event_tells() {
+    let said = r#""type":"mcp_tool_changed","session_id":"s1","server_id":"git","server_type":"stdio","connection":7,
+        "tool_name":"read","tool_id":"t","previous_hash":"h0","new_hash":"h2","changes":[{"field":"/title","new":"x"}],
+        "truncated":false,"detections":[],"max_severity":null,"action":"alert""#;
+    let filled = Filled::new(vec![(1, said.replace('\n', ""))]);
+    pin(&filled, 5, "read", &record("h0", "h2"), &[]);
+    let path = filled.directory.path().join(crate::store::registry::PINS);
+    std::fs::copy(filled.path(), path.with_file_name(crate::store::EVENTS)).unwrap();
+    let db = crate::store::registry::SCHEMA.read(&path).unwrap();
+    let found = changes::find(&db, &path, "git:read").unwrap();
+    assert!(found[0].text().ends_with("\n  /title\n    + x"), "{}", found[0].text());
+}
+
+/// Everything of one tool, each user's on its own.
+#[test]
+fn all_of_one_tool() {
+    let filled = two_sessions();
+    let old = json!({"name": "read", "description": "Reads\u{202e} a file."});
+    pin(&filled, 5, "read", &record("h1", "h1"), &[("h1", &old)]);
+    pin(&filled, 6, "read", &record("h0", "h1"), &[]);
+    let found = show::find(&filled.db, &filled.path(), "git:read").unwrap();
+    let json = serde_json::to_value(&found).unwrap();
+    for (at, field, expected) in [
+        (0, "uid", json!(5)),
+        (0, "state", json!("pinned")),
+        (0, "definition", old),
+        (0, "approved", json!({"by": "alice", "at": "2026-01-31T10:00:00.000000000Z"})),
+        (0, "side_effects", json!(["fs.read"])),
+        (1, "uid", json!(6)),
+        (1, "state", json!("changed")),
+        (1, "pinned_hash", json!("h0")),
+        // Kept once for each hash.
+        (1, "definition", json[0]["definition"].clone()),
+        (2, "uid", Value::Null),
+    ] {
+        assert_eq!(json[at][field], expected, "{at} {field}");
+    }
+    let text = found[0].text();
+    for part in [
+        "git:read\n",
+        "  uid           5\n",
+        "  approved      by alice at 2026-01-31 10:00:00Z\n",
+        r#"    "description": "Reads\u{202e} a file.""#,
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    assert!(show::find(&filled.db, &filled.path(), "git:nothing").unwrap().is_empty());
+}
+
+/// Each user's pin is a line of its own, with what events tell of its definition.
+#[test]
+fn tools_with_pins() {
+    let filled = two_sessions();
+    let old = json!({"name": "read", "description": "Reads a file."});
+    pin(&filled, 5, "read", &record("h1", "h1"), &[("h1", &old)]);
+    pin(&filled, 6, "read", &record("h0", "h1"), &[]);
+    pin(&filled, 5, "gone", &PinRecord { listed: false, ..record("h3", "h3") }, &[]);
+    let fields = "server_id tool_name uid state tool_hash pinned_hash risk_level";
+    for (args, expected) in [
+        (
+            "tools",
+            "git|gone|5|removed|h3|h3|null git|read|5|pinned|h1|h1|low git|read|6|changed|h1|h0|low web|send|null|changed|h2|null|high",
+        ),
+        ("tools --changed --server git", "git|read|6|changed|h1|h0|low"),
+        ("tools --risk low --server git", "git|read|5|pinned|h1|h1|low git|read|6|changed|h1|h0|low"),
+    ] {
+        assert_eq!(filled.fields(args, fields), expected, "{args}");
+    }
+}
