@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 
 pub use operator::{
     Approvals, ApprovalsList, BlockOptions, BlocksOptions, DecisionOptions, Meant, ReloadOptions,
-    UnblockOptions,
+    StatusOptions, UnblockOptions,
 };
 pub use query::{
     CallsOptions, ConnectionsOptions, DetectionsOptions, ListOptions, PinsDiff, Query, Registry,
@@ -125,6 +125,10 @@ pub enum Command {
     ///
     /// Exit status 2 where a line is no event.
     Learn(LearnOptions),
+    /// Say how the running agent is: what it watches, what counts, what is wrong.
+    ///
+    /// Exit status 0 where all is well, 1 where something is wrong, 2 where no agent answers.
+    Status(StatusOptions),
     /// Have the agent read its configuration again.
     ///
     /// It does so by itself when the file changes, and on SIGHUP. A file with an error changes nothing: the configuration of

@@ -38,6 +38,7 @@ mod replay;
 mod run;
 mod serving;
 mod sinks;
+mod status;
 mod store;
 mod when;
 
@@ -91,6 +92,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
             approvals::list(&options).map(|()| ExitCode::SUCCESS)
         }
         Command::Pins { what: Pins::Reset(which) } => approvals::reset(which).map(|()| ExitCode::SUCCESS),
+        Command::Status(options) => status::run(&options),
         Command::Reload(options) => reload::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Learn(options) => learn::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Events(options) => events::run(&options).map(|()| ExitCode::SUCCESS),

@@ -8,6 +8,7 @@ mod measure;
 mod outbox;
 mod reconcile;
 mod reload;
+mod status;
 
 use std::{
     collections::HashSet,
@@ -112,6 +113,7 @@ pub fn run(options: RunOptions) -> Result<()> {
             sinks,
             identity: measure::identity(&config),
             reload: Reload::new(&options, config.clone(), key, clock.now()),
+            since: clock.now(),
             fill,
             ring_most: 0,
             listing: Listing::start(&config)?,
@@ -150,6 +152,8 @@ struct Agent {
     /// Metrics that change with the configuration alone.
     identity: Vec<Sample>,
     reload: Reload,
+    /// When it was started.
+    since: Timestamp,
     fill: Fill,
     /// Most that was in the ring when it was drained, since it was last said. Bytes.
     ring_most: u64,

@@ -84,6 +84,12 @@ fn what_the_file_says_counts_for_servers_that_run() -> Result<()> {
     let said = place.change("policy: { denied_tolls: [] }\n", "agent_config_refused")?;
     ensure!(said["error"].as_str().is_some_and(|error| error.contains("x.yaml:1:11: ")), "{said}");
     ensure!(decision(agent, &mut peer, 3)? == "tool_denied", "the rule of before");
+    let status = agent.tell(&["status"])?;
+    ensure!(
+        status.code == Some(1) && status.stdout.contains("the configuration file cannot be used"),
+        "{}",
+        status.stdout
+    );
     let refused = agent.tell(&["reload"])?;
     let part = "the configuration of before still counts";
     ensure!(refused.code == Some(2) && refused.stderr.contains(part), "{}", refused.stderr);
@@ -96,6 +102,13 @@ fn what_the_file_says_counts_for_servers_that_run() -> Result<()> {
     ensure!(said["reason"] == "SIGHUP", "{said}");
     ensure!(decision(agent, &mut peer, 4)?.is_null(), "nothing denies it any more");
     agent.tell(&["reload"])?.expect("reload", 0, "x.yaml counts now")?;
+    agent.tell(&["status"])?.expect("status", 0, "policy.denied_tools: it is reported and not enforced")?;
+    let status: Value = serde_json::from_str(&agent.tell(&["status", "--json"])?.stdout)?;
+    ensure!(
+        status["config"]["usable"] == true && status["counters"]["calls"].as_u64() >= Some(4),
+        "{status}"
+    );
+    ensure!(status["pid"] == agent.pid() && status["servers"].as_u64() >= Some(1), "{status}");
     peer.close()?;
     place.agent.stop()?;
     Ok(())

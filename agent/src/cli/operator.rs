@@ -72,6 +72,16 @@ pub struct BlocksOptions {
     pub agent: Agent,
 }
 
+/// What `mcpwarden status` is told.
+#[derive(Args, Debug)]
+pub struct StatusOptions {
+    /// Print JSON: with everything that is counted.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub agent: Agent,
+}
+
 /// What `mcpwarden reload` is told.
 #[derive(Args, Debug)]
 pub struct ReloadOptions {

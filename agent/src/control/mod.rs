@@ -9,6 +9,7 @@ mod peer;
 mod pins;
 mod server;
 mod socket;
+mod status;
 
 use std::{
     path::{Path, PathBuf},
@@ -24,6 +25,7 @@ pub use blocks::{BlockView, Blocks, NewBlock, OldBlock};
 pub use pins::{Decided, NewDecision, Waiting};
 use server::Counts;
 use socket::{Socket, SocketError};
+pub use status::{ConfigStatus, SinkStatus, Status, StoreStatus};
 
 /// The socket's name in its directory.
 pub const SOCKET: &str = "control.sock";
@@ -31,6 +33,8 @@ pub const SOCKET: &str = "control.sock";
 pub const BLOCKS: &str = "/v1/blocks";
 /// Where what waits for a decision is.
 pub const APPROVALS: &str = "/v1/approvals";
+/// Where the agent says how it is.
+pub const STATUS: &str = "/v1/status";
 /// Where the configuration is read again.
 pub const RELOAD: &str = "/v1/reload";
 /// Where decisions are made.
@@ -53,6 +57,8 @@ pub enum Ask {
     Decide(NewDecision),
     /// `POST /v1/reload`
     Reload,
+    /// `GET /v1/status`
+    Status,
 }
 
 /// What the agent answers.
@@ -69,6 +75,8 @@ pub enum Answer {
     Decided(Decided),
     /// What counts now.
     Reloaded(Box<ConfigReloaded>),
+    /// How the agent is.
+    Status(Box<Status>),
 }
 
 /// Why something is not done.

@@ -60,6 +60,7 @@ impl Agent {
             Ask::Unblock(old) => self.unblock(&old, request.by).map_err(Refusal::from),
             Ask::Approvals => Ok(Answer::Waiting(Waiting { approvals: self.engine.waiting().collect() })),
             Ask::Decide(new) => self.decide(&new, &request.by),
+            Ask::Status => Ok(Answer::Status(Box::new(self.status()))),
             Ask::Reload => return self.reload(user(&request.by), Some(request.answer)),
         };
         // Whoever asked may be gone; what was done is done, and said as an event.

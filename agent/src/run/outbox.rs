@@ -107,12 +107,14 @@ pub(super) struct Outbox {
     text: Vec<u8>,
     output: mpsc::Sender<Bytes>,
     store: Store,
+    failing: Option<String>,
 }
 
 impl Outbox {
     /// An outbox whose chain goes on from `head`.
     pub fn new(printed: Printed, output: mpsc::Sender<Bytes>, store: Store, head: Head) -> Self {
-        Self { printed, head, lines: Vec::new(), entries: Vec::new(), text: Vec::new(), output, store }
+        let (lines, entries, text) = (Vec::new(), Vec::new(), Vec::new());
+        Self { printed, head, lines, entries, text, output, store, failing: None }
     }
 
     /// Takes an event in, to be printed or not; gives it with its place in the chain, and its line.
@@ -162,6 +164,11 @@ impl Outbox {
         &self.store
     }
 
+    /// Why nothing can be stored now, where that is so.
+    pub fn failing(&self) -> Option<&str> {
+        self.failing.as_deref()
+    }
+
     /// Closes all, until then at the latest.
     pub fn finish(self, until: Instant) {
         drop(self.output);
@@ -174,8 +181,14 @@ impl Agent {
     pub(super) fn hear_store(&mut self) {
         for news in self.outbox.store.news() {
             match news {
-                News::Say(body) => self.say(*body),
+                News::Say(body) => {
+                    if let EventBody::StoreFailing(failing) = &*body {
+                        self.outbox.failing = Some(failing.reason.clone());
+                    }
+                    self.say(*body);
+                }
                 News::Well { stored, ours } => {
+                    self.outbox.failing = None;
                     let head = self.outbox.head.seq;
                     // Nor is it where somebody put another file there.
                     let ours = ours && stored.seq <= head;

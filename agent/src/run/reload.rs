@@ -76,7 +76,8 @@ pub struct Reload {
     read: Vec<Stamp>,
     looked: Vec<Stamp>,
     under_way: Option<UnderWay>,
-    succeeded: bool,
+    /// What is wrong with the file that was read last.
+    error: Option<String>,
     at: Timestamp,
 }
 
@@ -98,14 +99,24 @@ impl Reload {
             looked: read.clone(),
             read,
             under_way: None,
-            succeeded: true,
+            error: None,
             at: now,
         }
     }
 
     /// Whether the configuration was usable when it was read last.
     pub fn succeeded(&self) -> bool {
-        self.succeeded
+        self.error.is_none()
+    }
+
+    /// What is wrong with the file that was read last, if something is.
+    pub fn error(&self) -> Option<&str> {
+        self.error.as_deref()
+    }
+
+    /// The configuration that counts, and its file.
+    pub fn current(&self) -> (&Config, Option<&Path>) {
+        (&self.current, self.path.as_deref())
     }
 
     /// When a usable one was read last.
@@ -174,7 +185,7 @@ impl Agent {
         let path = path.display().to_string();
         let prepared = prepared.unwrap_or_else(|| Err("reading it failed".to_owned()));
         let outcome = prepared.and_then(|prepared| self.swap(prepared));
-        self.reload.succeeded = outcome.is_ok();
+        self.reload.error = outcome.as_ref().err().cloned();
         let answer = match outcome {
             Ok(config) => {
                 self.reload.at = self.clock.now();

@@ -47,6 +47,7 @@ fn agent(gone: bool) -> mpsc::Sender<Request> {
                     }))),
                     Ask::Unblock(OldBlock { target, .. }) => Err(Code::NotFound.because(target)),
                     Ask::Approvals => Ok(Answer::Waiting(Waiting { approvals: Vec::new() })),
+                    Ask::Status => Err(Code::Failed.because("how it is")),
                     Ask::Reload => Ok(Answer::Reloaded(Box::default())),
                     Ask::Decide(new) => Err(Code::Ambiguous.because(format!("{:?}", new.decision))),
                 };
@@ -116,6 +117,7 @@ async fn what_is_answered() {
         (Rights::Change, "PUT", BLOCKS, "", 405, "takes GET, POST, DELETE", [0, 1, 0]),
         (Rights::Change, "GET", "/", "", 404, "there are only /v1/blocks, /v1/approvals", [0, 1, 0]),
         (Rights::Read, "GET", "/v1/approvals", "", 200, r#"{"approvals":[]}"#, [0, 0, 0]),
+        (Rights::Read, "GET", "/v1/status", "", 500, "how it is", [0, 0, 0]),
         (Rights::Change, "POST", "/v1/approvals", "", 405, "\r\nallow: GET\r\n", [0, 1, 0]),
         (
             Rights::Change,

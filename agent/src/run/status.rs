@@ -1,0 +1,127 @@
+//! How the agent is, for who asks.
+
+use mcpwarden_policy::config::unenforceable;
+use serde::Serialize;
+
+use super::{Agent, reload};
+use crate::{
+    control::{ConfigStatus, SinkStatus, Status, StoreStatus},
+    kernel::surroundings,
+};
+
+impl Agent {
+    /// How it is now.
+    pub(super) fn status(&self) -> Status {
+        let counters = self.counters();
+        let (config, path) = self.reload.current();
+        let stored = self.outbox.store().status();
+        let mut status = Status {
+            version: env!("CARGO_PKG_VERSION").into(),
+            pid: std::process::id(),
+            since: self.since,
+            kernel: surroundings::release(),
+            troubles: Vec::new(),
+            config: ConfigStatus {
+                path: path.map(|path| path.display().to_string()),
+                hash: reload::hash(config),
+                since: self.reload.at(),
+                usable: self.reload.succeeded(),
+                stdio: word(config.enforcement.stdio),
+                network: word(config.enforcement.network),
+            },
+            not_enforced: unenforceable(config).iter().map(ToString::to_string).collect(),
+            servers: self.engine.servers().count() as u64,
+            sessions: self.engine.sessions() as u64,
+            approvals: self.engine.waiting().count() as u64,
+            blocks: self.network.blocks().len() as u64,
+            store: StoreStatus {
+                path: self.outbox.store().path().display().to_string(),
+                failing: self.outbox.failing().map(str::to_owned),
+                last: stored.head.seq,
+                stored: stored.stored,
+                lost: stored.lost,
+            },
+            sinks: Vec::new(),
+            programs: self.kernel.attached().to_vec(),
+            blind_spots: self.kernel.blind_spots().to_vec(),
+            counters,
+        };
+        status.sinks.extend(self.sinks.counters().map(|(name, sink)| SinkStatus {
+            name: name.to_owned(),
+            written: sink.written,
+            dropped: sink.dropped,
+            failures: sink.failures,
+            waiting_bytes: sink.waiting_bytes,
+        }));
+        status.troubles = troubles(&status, self.reload.error());
+        status
+    }
+}
+
+/// As the configuration has it.
+fn word(value: impl Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+/// What somebody has to look at.
+fn troubles(status: &Status, config: Option<&str>) -> Vec<String> {
+    let mut troubles = Vec::new();
+    if let Some(error) = config {
+        troubles.push(format!("the configuration file cannot be used, that of before still counts: {error}"));
+    }
+    if let Some(why) = &status.store.failing {
+        troubles.push(format!("events cannot be stored: {why}"));
+    }
+    if status.store.lost > 0 {
+        troubles.push(format!("{} events were not stored", status.store.lost));
+    }
+    for sink in status.sinks.iter().filter(|sink| sink.dropped > 0) {
+        troubles.push(format!("{} events were not sent to sinks[{}]", sink.dropped, sink.name));
+    }
+    let gaps = status.counters.get("gap_bytes").copied().unwrap_or_default();
+    if gaps > 0 {
+        troubles
+            .push(format!("{gaps} bytes of what servers and clients said were not seen (mcp_capture_gap)"));
+    }
+    troubles
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let well = || {
+            let json = serde_json::json!({
+                "version": "1", "pid": 1, "since": "2026-01-06T10:30:00Z", "kernel": "6", "troubles": [],
+                "config": {"hash": "", "since": "2026-01-06T10:30:00Z", "usable": true, "stdio": "observe", "network": "deny"},
+                "not_enforced": [], "servers": 1, "sessions": 1, "approvals": 0, "blocks": 0,
+                "store": {"path": "/x", "last": 1, "stored": 1, "lost": 0},
+                "sinks": [{"name": "0:file", "written": 1, "dropped": 0, "failures": 3, "waiting_bytes": 0}],
+                "programs": [], "blind_spots": [], "counters": {"gap_bytes": 0},
+            });
+            serde_json::from_value::<Status>(json).unwrap()
+        };
+        type Change = fn(&mut Status);
+        let cases: [(Change, Option<&str>, &[&str]); 6] = [
+            (|_| {}, None, &[]),
+            (|_| {}, Some("1:1: no"), &["the configuration file cannot be used"]),
+            (
+                |status| status.store.failing = Some("disk full".into()),
+                None,
+                &["events cannot be stored: disk full"],
+            ),
+            (|status| status.store.lost = 7, None, &["7 events were not stored"]),
+            (|status| status.sinks[0].dropped = 2, None, &["2 events were not sent to sinks[0:file]"]),
+            (|status| drop(status.counters.insert("gap_bytes".into(), 5)), None, &["5 bytes"]),
+        ];
+        for (change, error, expected) in cases {
+            let mut status = well();
+            change(&mut status);
+            let said = troubles(&status, error);
+            let found = said.iter().zip(expected).all(|(said, part)| said.starts_with(part));
+            assert!(said.len() == expected.len() && found, "{expected:?} {said:?}");
+        }
+    }
+}
