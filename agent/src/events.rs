@@ -1,5 +1,10 @@
 //! `mcpwarden events`: what is stored, whether an agent runs or not.
 
+use std::io::Write;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::time::Duration;
+
 use anyhow::{Context as _, Result};
 use mcpwarden_policy::{Event, EventBody};
 
@@ -30,23 +35,73 @@ pub fn run(options: &EventsOptions) -> Result<()> {
         until: options.until.map(|when| when.0),
         limit: (options.limit > 0).then_some(options.limit),
     };
-    let format = if options.json { Format::Json } else { Output::Text.format() };
-    let reader = Reader::open(&options.database.path)?;
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    let mut line = Vec::new();
-    reader
-        .find(&query, |stored| {
-            line.clear();
-            match serde_json::from_slice::<Event>(stored) {
-                Ok(event) if format != Format::Json => format.write(&event, &mut line),
-                // As it is stored. So are those that a later version knows.
-                _ => {
-                    line.extend_from_slice(stored);
-                    line.push(b'\n');
-                }
+    let mut printer = Printer {
+        format: if options.json { Format::Json } else { Output::Text.format() },
+        out: std::io::BufWriter::new(std::io::stdout().lock()),
+        line: Vec::new(),
+    };
+    let path = &options.database.path;
+    let failed = || format!("cannot read {}", path.display());
+    let mut reader = Reader::open(path)?;
+    // What comes while the first are printed comes behind them.
+    let mut last = reader.last().with_context(failed)?;
+    let is_later = |stored: &[u8]| {
+        let event = serde_json::from_slice::<Event>(stored).ok();
+        event.and_then(|event| event.link).is_some_and(|link| link.seq > last)
+    };
+    let first = |stored: &[u8]| {
+        if options.follow && is_later(stored) { Ok(()) } else { printer.print(stored) }
+    };
+    reader.find(&query, first).with_context(failed)?;
+    printer.out.flush().map_err(Unwritable)?;
+    let mut opened = place(path);
+    while options.follow {
+        std::thread::sleep(POLL);
+        let now = place(path);
+        if now.is_some() && now != opened {
+            // Another database stands there: the one before was damaged, or moved away.
+            (reader, last, opened) = (Reader::open(path)?, 0, now);
+        }
+        let follow = reader.walk(last + 1, |row| {
+            last = row.head.seq;
+            let wanted = serde_json::from_slice::<Event>(&row.body).is_ok_and(|event| query.wants(&event));
+            if wanted {
+                printer.print(&row.body)?;
             }
-            Ok(std::io::Write::write_all(&mut out, &line).map_err(Unwritable)?)
-        })
-        .with_context(|| format!("cannot read {}", options.database.path.display()))?;
-    Ok(std::io::Write::flush(&mut out).map_err(Unwritable)?)
+            Ok(true)
+        });
+        follow.with_context(failed)?;
+        printer.out.flush().map_err(Unwritable)?;
+    }
+    Ok(())
+}
+
+/// How often it is looked for events that came.
+const POLL: Duration = Duration::from_millis(200);
+
+/// Which file is there.
+fn place(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
+}
+
+struct Printer<W: Write> {
+    format: Format,
+    out: W,
+    line: Vec<u8>,
+}
+
+impl<W: Write> Printer<W> {
+    /// Prints an event that is stored as this.
+    fn print(&mut self, stored: &[u8]) -> Result<()> {
+        self.line.clear();
+        match serde_json::from_slice::<Event>(stored) {
+            Ok(event) if self.format != Format::Json => self.format.write(&event, &mut self.line),
+            // As it is stored. So are those that a later version knows.
+            _ => {
+                self.line.extend_from_slice(stored);
+                self.line.push(b'\n');
+            }
+        }
+        Ok(self.out.write_all(&self.line).map_err(Unwritable)?)
+    }
 }

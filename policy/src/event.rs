@@ -33,7 +33,7 @@ pub use network::{
 pub use server::{
     Identity, MatchedBy, PerDirection, ProcessInfo, ServerExited, ServerInitialized, ServerStarted,
 };
-pub use store::{Link, StoreFailing, StoreRecovered, StoreReplaced};
+pub use store::{AuditHead, Link, StoreFailing, StoreRecovered, StoreReplaced};
 pub use traffic::{
     CallStatus, CaptureGap, ConcurrencyExceeded, GapCause, Message, MessageKind, RequestTimedOut, ToolCalled,
     ToolResult, ToolSeen, ToolStatus,
@@ -207,6 +207,8 @@ bodies! {
     ConfigRefused = "agent_config_refused",
     /// The agent ends, and how much it did.
     AgentStopped = "agent_stopped",
+    /// How far the audit trail has come.
+    AuditHead = "agent_audit_head",
     /// Events cannot be stored.
     StoreFailing = "mcp_store_failing",
     /// Events are stored again.

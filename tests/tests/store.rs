@@ -1,14 +1,15 @@
 //! The store of a running agent: its chain, its pins, and what becomes of both where the disk, the power or somebody fails.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
-use mcpwarden_tests::command::{Said, ask};
+use mcpwarden_tests::command::{Said, ask, mcpwarden};
 use mcpwarden_tests::peer::{Peer, echo, initialize, server};
 use mcpwarden_tests::places;
 use mcpwarden_tests::wiring::Wiring;
@@ -122,6 +123,34 @@ fn one_chain_over_two_runs() -> Result<()> {
     ensure!(stored.iter().filter(|event| is(event, "agent_started")).count() == 2, "{exported}");
     let verdict = is_intact(&place.database())?;
     ensure!(verdict["last"] == number && verdict["head"] == previous.as_str(), "{verdict}");
+    Ok(())
+}
+
+/// Who follows gets what was there and what comes, each once and in order.
+#[test]
+fn events_are_followed() -> Result<()> {
+    let place = Place::new()?;
+    let agent = place.agent()?;
+    talk(&agent, 2)?;
+    agent.settle();
+    let database = place.database().display().to_string();
+    let args =
+        ["events", "--follow", "--json", "--type", "mcp_tool_called", "--server", "benign-server", "--path"];
+    let mut child = mcpwarden(&args).arg(&database).stdout(Stdio::piped()).spawn()?;
+    let lines = BufReader::new(child.stdout.take().context("no output")?).lines();
+    talk(&agent, 3)?;
+    let wanted = |event: &&Value| is(event, "mcp_tool_called") && event["server_id"] == "benign-server";
+    let mut expected: Vec<Value> = agent.events().iter().filter(wanted).cloned().collect();
+    expected.sort_by_key(seq);
+    // Other tests' servers of this name may be among them, and come later.
+    let mut followed = Vec::new();
+    for line in lines.take(expected.len()) {
+        followed.push(serde_json::from_str::<Value>(&line?)?);
+    }
+    child.kill()?;
+    child.wait()?;
+    ensure!(followed == expected && expected.len() >= 5, "{followed:?} {expected:?}");
+    agent.stop()?;
     Ok(())
 }
 

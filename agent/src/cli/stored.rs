@@ -12,6 +12,7 @@ pub(super) const EVENTS_EXAMPLES: &str = "\
 Examples:
   mcpwarden events --since 2h
   mcpwarden events --type mcp_detection --severity high --since 2026-01-31
+  mcpwarden events --follow --type mcp_tool_called --type mcp_detection
   mcpwarden events --json --limit 0 --server files | jq .tool_name
 ";
 
@@ -47,6 +48,9 @@ pub struct EventsOptions {
     /// The last so many; 0: all.
     #[arg(long, value_name = "COUNT", default_value_t = 1_000)]
     pub limit: u64,
+    /// Then go on with those that come, until interrupted.
+    #[arg(long, short, conflicts_with = "until")]
+    pub follow: bool,
     /// Print the lines of JSON that are stored.
     #[arg(long)]
     pub json: bool,

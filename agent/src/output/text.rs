@@ -72,6 +72,12 @@ fn body(event: &Event, line: &mut Line) {
             }
         }
         EventBody::StoreFailing(failing) => line.plain(&format!("  {}", clean(&failing.reason))),
+        EventBody::AuditHead(head) => {
+            line.dim(&format!("  {} events", head.events));
+            if let Some(link) = &event.link {
+                line.dim(&format!("  {} {}", link.seq, link.previous));
+            }
+        }
         EventBody::StoreRecovered(recovered) => {
             line.plain(&format!("  events are stored again; {} were not", recovered.events_lost));
         }

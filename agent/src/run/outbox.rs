@@ -1,12 +1,15 @@
 //! Events on their way out: given their place in the chain and written as JSON once, for the store and for standard output.
 
-use std::{path::Path, time::Instant};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use anyhow::Result;
 use bytes::Bytes;
 use mcpwarden_policy::{
     Event, EventBody,
-    event::{StoreRecovered, StoreReplaced},
+    event::{AuditHead, StoreRecovered, StoreReplaced},
 };
 use tokio::sync::mpsc;
 
@@ -26,6 +29,9 @@ use crate::{
 
 /// Bytes of events beyond which no more records are read before they are handed on.
 const FULL_BYTES: usize = 256 * 1024;
+
+/// How often it is said how far the chain has come.
+const HEAD_EVERY: Duration = Duration::from_secs(60);
 
 /// What is kept on this host.
 pub(super) struct Stores {
@@ -96,6 +102,24 @@ impl Printed {
     }
 }
 
+/// The last event that said how far the chain has come, or the last before this agent; and when that was.
+struct HeadSaid {
+    seq: u64,
+    at: Instant,
+}
+
+impl HeadSaid {
+    /// How many events there were since, where it is to be said again: as the next event after `last`.
+    fn due(&mut self, last: u64, now: Instant) -> Option<u64> {
+        let events = last.saturating_sub(self.seq);
+        if events == 0 || now.duration_since(self.at) < HEAD_EVERY {
+            return None;
+        }
+        *self = Self { seq: last + 1, at: now };
+        Some(events)
+    }
+}
+
 /// See the module.
 pub(super) struct Outbox {
     printed: Printed,
@@ -108,13 +132,24 @@ pub(super) struct Outbox {
     output: mpsc::Sender<Bytes>,
     store: Store,
     failing: Option<String>,
+    head_said: HeadSaid,
 }
 
 impl Outbox {
     /// An outbox whose chain goes on from `head`.
     pub fn new(printed: Printed, output: mpsc::Sender<Bytes>, store: Store, head: Head) -> Self {
         let (lines, entries, text) = (Vec::new(), Vec::new(), Vec::new());
-        Self { printed, head, lines, entries, text, output, store, failing: None }
+        Self {
+            printed,
+            head,
+            lines,
+            entries,
+            text,
+            output,
+            store,
+            failing: None,
+            head_said: HeadSaid { seq: head.seq, at: Instant::now() },
+        }
     }
 
     /// Takes an event in, to be printed or not; gives it with its place in the chain, and its line.
@@ -164,6 +199,11 @@ impl Outbox {
         &self.store
     }
 
+    /// What is to be said of the chain, where it is time and there was anything.
+    fn head_to_say(&mut self) -> Option<AuditHead> {
+        self.head_said.due(self.head.seq, Instant::now()).map(|events| AuditHead { events })
+    }
+
     /// Why nothing can be stored now, where that is so.
     pub fn failing(&self) -> Option<&str> {
         self.failing.as_deref()
@@ -179,6 +219,9 @@ impl Outbox {
 impl Agent {
     /// Says what became of the store.
     pub(super) fn hear_store(&mut self) {
+        if let Some(head) = self.outbox.head_to_say() {
+            self.say(head.into());
+        }
         for news in self.outbox.store.news() {
             match news {
                 News::Say(body) => {
@@ -204,6 +247,32 @@ impl Agent {
                     }));
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seconds, the number of the last event, and what is said: that itself is an event.
+    #[test]
+    fn the_head_is_said_once_a_minute_where_there_was_anything() {
+        let start = Instant::now();
+        let mut said = HeadSaid { seq: 10, at: start };
+        for (second, last, expected) in [
+            (0, 12, None),
+            (59, 20, None),
+            (60, 20, Some(10)),
+            (61, 21, None),
+            (120, 21, None),
+            (200, 22, Some(1)),
+            (259, 30, None),
+            (260, 30, Some(7)),
+            // Another store begins anew.
+            (400, 3, None),
+        ] {
+            assert_eq!(said.due(last, start + Duration::from_secs(second)), expected, "{second}");
         }
     }
 }

@@ -17,7 +17,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use mcpwarden_policy::{
-    Event, ServerId, SessionId,
+    Event, EventBody, ServerId, SessionId,
     config::{self, Overflow, SinkKind},
     event::Severity,
 };
@@ -141,7 +141,8 @@ impl Sinks {
     /// Sends an event, whose line of JSON is `text`, to those that want it. Never waits.
     pub fn offer(&self, event: &Event, text: &[u8]) {
         let mut line: Option<Line> = None;
-        for sink in self.sinks.iter().filter(|sink| sink.filter.passes(event)) {
+        let always = matches!(event.body, EventBody::AuditHead(_));
+        for sink in self.sinks.iter().filter(|sink| always || sink.filter.passes(event)) {
             sink.queue.push(line.get_or_insert_with(|| Line::of(event, text)).clone());
         }
     }

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use mcpwarden_policy::{Timestamp, event::Severity};
+use mcpwarden_policy::{Event, Timestamp, event::Severity};
 use rusqlite::Connection;
 
 use super::{
@@ -80,6 +80,15 @@ impl Reader {
         Ok(())
     }
 
+    /// The number of the last event; 0: there is none.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn last(&self) -> Result<u64> {
+        let last = self.0.query_row("SELECT max(seq) FROM events", [], |row| row.get::<_, Option<i64>>(0))?;
+        Ok(last.unwrap_or_default().unsigned_abs())
+    }
+
     /// Events from one number on, in order, until `take` says that it is enough.
     ///
     /// # Errors
@@ -132,6 +141,19 @@ impl Reader {
 }
 
 impl Query {
+    /// Whether it asks for an event, however many there are.
+    pub fn wants(&self, event: &Event) -> bool {
+        let one_of = |wanted: &[String], is: Option<&str>| {
+            wanted.is_empty() || is.is_some_and(|is| wanted.iter().any(|one| one == is))
+        };
+        one_of(&self.types, Some(event.kind()))
+            && one_of(&self.sessions, event.session_id.as_ref().map(|id| &*id.0))
+            && one_of(&self.servers, event.server_id.as_ref().map(|id| &*id.0))
+            && self.severity.is_none_or(|least| event.body.severity() >= Some(least))
+            && self.since.is_none_or(|since| event.timestamp >= since)
+            && self.until.is_none_or(|until| event.timestamp < until)
+    }
+
     /// What SQL asks for.
     fn conditions(&self) -> Conditions {
         Conditions::default()

@@ -254,6 +254,7 @@ pub(super) fn short(output: &Output) -> String {
         | EventBody::ServerUnreachable(_)
         | EventBody::TlsMismatch(_)
         | EventBody::StoreFailing(_)
+        | EventBody::AuditHead(_)
         | EventBody::StoreRecovered(_)
         | EventBody::StoreReplaced(_) => "agent".to_owned(),
     };

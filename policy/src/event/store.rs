@@ -23,6 +23,14 @@ pub struct StoreFailing {
     pub reason: String,
 }
 
+/// Said each minute in which there were other events, and sent to every sink, whatever its filter: `previous` is the hash of
+/// all events before it. Who keeps a copy elsewhere can tell whether what is stored was changed since.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AuditHead {
+    /// How many events there were since this was last said, or since the agent started.
+    pub events: u64,
+}
+
 /// Said when events are stored again; it is the first that is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StoreRecovered {

@@ -377,6 +377,7 @@ fn examples() -> Vec<Event> {
         Event::agent(Timestamp(8), StoreFailing { path: "/x.db".into(), reason: "r".into() }.into()),
         about(StoreRecovered { path: "/x.db".into(), events_lost: 3, first_missing: Some(5) }),
         about(StoreRecovered::default()),
+        about(AuditHead { events: 7 }),
         about(StoreReplaced {
             path: "/x.db".into(),
             set_aside: "/x.db.damaged-1".into(),
