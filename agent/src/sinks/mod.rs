@@ -221,3 +221,61 @@ fn kind(kind: SinkKind) -> &'static str {
         SinkKind::Webhook => "webhook",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use mcpwarden_policy::{Timestamp, event::StoreFailing};
+
+    use super::*;
+
+    /// A webhook that nobody listens at; `more` is the rest of the list.
+    fn configs(queue_bytes: &str, more: &str) -> Vec<config::Sink> {
+        let webhook = format!("{{ kind: webhook, url: 'http://127.0.0.1:1/', queue_bytes: {queue_bytes} }}");
+        config::parse(format!("sinks: [{webhook}{more}]").as_bytes()).unwrap().0.sinks
+    }
+
+    /// What waits on disk, once it has this event.
+    fn kept(state_dir: &Path, seq: u64) -> String {
+        let last = format!("{{\"seq\":{seq}}}\n");
+        for _ in 0..1_000 {
+            let mut paths = Vec::new();
+            for spool in std::fs::read_dir(state_dir.join("webhooks")).unwrap() {
+                let files = std::fs::read_dir(spool.unwrap().path()).unwrap();
+                paths.extend(files.map(|file| file.unwrap().path()));
+            }
+            paths.sort();
+            let text: String = paths.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect();
+            if text.ends_with(&last) {
+                return text;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("{seq} is not there");
+    }
+
+    #[test]
+    fn what_waits_for_a_webhook_stays_when_it_is_configured_anew() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut sinks = Sinks::start(&configs("1MiB", ""), directory.path()).unwrap();
+        let event = Event::agent(Timestamp(1), StoreFailing::default().into());
+        let mut expected = String::new();
+        let mut offer = |sinks: &Sinks, seq: u64| {
+            expected += &format!("{{\"seq\":{seq}}}\n");
+            sinks.offer(&event, format!("{{\"seq\":{seq}}}").as_bytes());
+            assert_eq!(kept(directory.path(), seq), expected);
+        };
+        offer(&sinks, 1);
+        // Nothing changes where another sink cannot be opened, and one that was not to be does not go on.
+        let unusable = configs("2MiB", ", { kind: file, path: /nowhere/x }");
+        assert!(sinks.configure(&unusable).is_err());
+        offer(&sinks, 2);
+        sinks.configure(&configs("3MiB", "")).unwrap();
+        offer(&sinks, 3);
+        let counters = sinks.counters().next().unwrap().1;
+        assert_eq!(
+            (counters.written, counters.dropped, counters.capacity_bytes),
+            (0, 0, QUEUE_BYTES + (3 << 20))
+        );
+        sinks.finish(GIVEN_UP);
+    }
+}
