@@ -203,12 +203,22 @@ impl Webhook {
                 self.say(now.as_deref().unwrap_or("it takes events again"));
                 said = now;
             }
-            let Outcome::Later { after, .. } = outcome else {
-                failures = 0;
-                lock(spool).done(&queue.counts);
-                continue;
+            let after = match outcome {
+                Outcome::Taken => {
+                    failures = 0;
+                    lock(spool).done(&queue.counts);
+                    continue;
+                }
+                // What is dropped is an event, which would be refused at once, and so on.
+                Outcome::Refused(_) => {
+                    lock(spool).done(&queue.counts);
+                    None
+                }
+                Outcome::Later { after, .. } => {
+                    add(&queue.counts.failures, 1);
+                    after
+                }
             };
-            add(&queue.counts.failures, 1);
             let mut bytes = [0; 4];
             // Without a number by chance they all come at once.
             let _ = random.fill(&mut bytes);
