@@ -93,7 +93,7 @@ pub fn run(options: RunOptions) -> Result<()> {
     runtime.block_on(async {
         let clock = Clock::new();
         let metrics = Metrics::start(config.metrics.listen)?;
-        let sinks = Sinks::start(&config.sinks)?;
+        let sinks = Sinks::start(&config.sinks, &options.state_dir)?;
         let control = Control::start(&config.control, &options.runtime_dir)?;
         let mut kernel = Kernel::attach(ring_bytes, &cgroup, |addresses| network.install(addresses, &clock))?;
         let ring = kernel.ring()?;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -80,16 +81,29 @@ impl Agent {
     /// # Errors
     /// It cannot be started, or is not attached in time.
     pub fn start_plain(args: &[&str]) -> Result<Self> {
+        Self::start_in(None, args)
+    }
+
+    /// As [`Agent::start`] with a state directory that others have had or will have.
+    ///
+    /// # Errors
+    /// It cannot be started, or is not attached in time.
+    pub fn start_with_state(state: &Path, args: &[&str]) -> Result<Self> {
+        Self::start_in(Some(state), &[&["--verbose", "--show-payloads"], args].concat())
+    }
+
+    fn start_in(state: Option<&Path>, args: &[&str]) -> Result<Self> {
         let directory =
             tempfile::Builder::new().prefix("mcpwarden-").tempdir().context("no temporary directory")?;
         let path = places::agent();
+        let own = directory.path().join("state");
         let mut command = Command::new(&path);
         command
             .args(["run", "--output", "json"])
             .arg("--runtime-dir")
             .arg(directory.path().join("run"))
             .arg("--state-dir")
-            .arg(directory.path().join("state"))
+            .arg(state.unwrap_or(&own))
             .args(args);
         Self::spawn(command, directory)
             .with_context(|| format!("{} (`cargo build --release -p mcpwarden` makes it)", path.display()))

@@ -45,4 +45,5 @@ pub mod script;
 pub mod sender;
 pub mod transcript;
 pub mod web;
+pub mod webhook;
 pub mod wiring;

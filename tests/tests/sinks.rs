@@ -1,6 +1,8 @@
 //! What sinks get: what is printed, what their filters say, and nothing twice, whatever becomes of the disk meanwhile.
 
-use std::fs;
+use std::collections::BTreeSet;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
@@ -8,6 +10,7 @@ use mcpwarden_tests::agent::{Agent, is};
 use mcpwarden_tests::command::configured;
 use mcpwarden_tests::peer::{Peer, await_exit, echo, initialize, server, wait_until};
 use mcpwarden_tests::scrape::Scrape;
+use mcpwarden_tests::webhook::{Post, Receiver};
 use mcpwarden_tests::wiring::Wiring;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::signal::Signal;
@@ -152,11 +155,109 @@ fn a_full_disk_delays_and_spoils_nothing() -> Result<()> {
     Ok(())
 }
 
+const SECRET: &str = "s3cret of the webhook";
+const TOKEN: &str = "t0ken-in-the-path";
+
+/// A configuration with one webhook, whose secret is in the same directory.
+fn webhook(receiver: &Receiver, more: &str) -> Result<(tempfile::TempDir, String)> {
+    let (directory, config) = configured("")?;
+    let secret = directory.path().join("secret");
+    fs::write(&secret, format!("{SECRET}\n"))?;
+    fs::set_permissions(&secret, Permissions::from_mode(0o600))?;
+    let url = receiver.url(TOKEN);
+    let sink = format!("{{ kind: webhook, url: \"{url}\", secret_file: {} }}", secret.display());
+    fs::write(&config, format!("sinks: [{sink}]\n{more}"))?;
+    Ok((directory, config))
+}
+
+/// The events that were taken; what has a key that was there before is the same once more.
+fn taken(posts: &[Post]) -> Vec<Value> {
+    let mut keys = BTreeSet::new();
+    let first = posts.iter().filter(|post| post.status == 200 && keys.insert(&post.key));
+    first.flat_map(|post| post.events.clone()).collect()
+}
+
+fn without_secrets(agent: &Agent) -> Result<()> {
+    let said = agent.stderr();
+    ensure!(!said.contains(SECRET) && !said.contains(TOKEN), "{said}");
+    let events = serde_json::to_string(&agent.events())?;
+    ensure!(!events.contains(SECRET) && !events.contains(TOKEN), "an event has a secret");
+    Ok(())
+}
+
+#[test]
+fn a_webhook_gets_every_event_once_it_lives() -> Result<()> {
+    let state = tempfile::tempdir()?;
+    let receiver = Receiver::dead()?;
+    let (scrape, failed) = (Scrape::free()?, "mcpwarden_sink_failures_total{sink=\"0:webhook\"}");
+    let (_directory, config) = webhook(&receiver, &scrape.config())?;
+    let number =
+        |name: &str| scrape.numbers().ok().and_then(|numbers| numbers.get(name).copied()).unwrap_or(0.0);
+
+    let agent = Agent::start_with_state(state.path(), &["--config", &config])?;
+    session(&agent, 50, 2_000)?;
+    wait_until("that nobody is there", || number(failed) > 0.0)?;
+    without_secrets(&agent)?;
+    let mut printed = end(agent)?;
+
+    receiver.answer(503);
+    receiver.live()?;
+    let agent = Agent::start_with_state(state.path(), &["--config", &config])?;
+    session(&agent, 50, 2_000)?;
+    wait_until("that a batch is sent again", || receiver.posts().len() >= 2)?;
+    ensure!(receiver.posts().iter().all(|post| post.status == 503), "nobody took anything");
+    let keys: BTreeSet<_> = receiver.posts().iter().map(|post| post.key.clone()).collect();
+    ensure!(keys.len() == 1, "the first batch is sent until somebody takes it: {keys:?}");
+    receiver.answer(200);
+    wait_until("that it is taken", || taken(&receiver.posts()).len() >= printed.len() + 100)?;
+    without_secrets(&agent)?;
+    printed.extend(end(agent)?);
+
+    let agent = Agent::start_with_state(state.path(), &["--config", &config])?;
+    wait_until("that all is taken", || taken(&receiver.posts()).len() > printed.len())?;
+    printed.extend(end(agent)?);
+    let posts = receiver.posts();
+    let found = taken(&posts);
+    same("taken", &found, printed.get(..found.len()).unwrap_or_default())?;
+    let wrong = posts.iter().find(|post| !post.is_signed_with(SECRET));
+    ensure!(wrong.is_none(), "its signature is wrong: {wrong:?}");
+    Ok(())
+}
+
+#[test]
+fn what_a_webhook_refuses_is_dropped_and_said_once() -> Result<()> {
+    let receiver = Receiver::dead()?;
+    receiver.answer(403);
+    receiver.live()?;
+    let (_directory, config) = webhook(&receiver, "")?;
+    let agent = Agent::start(&["--config", &config])?;
+    session(&agent, 3, 10)?;
+    agent.wait_for("that it is said", |event| {
+        is(event, "agent_loss") && event["counter"] == "sinks_dropped"
+    })?;
+    session(&agent, 3, 10)?;
+    wait_until("some posts", || receiver.posts().len() >= 2)?;
+    receiver.answer(200);
+    session(&agent, 3, 10)?;
+    wait_until("that some are taken", || !taken(&receiver.posts()).is_empty())?;
+    wait_until("that it is said", || agent.stderr().contains("0:webhook: it takes events again"))?;
+    let said = agent.stderr();
+    ensure!(said.matches("it answers 403 Forbidden: what it is sent is dropped").count() == 1, "{said}");
+    without_secrets(&agent)?;
+    let keys: Vec<_> = receiver.posts().into_iter().map(|post| post.key).collect();
+    ensure!(keys.iter().collect::<BTreeSet<_>>().len() == keys.len(), "nothing is sent twice: {keys:?}");
+    end(agent).map(drop)
+}
+
 #[test]
 fn what_cannot_be_opened_is_said() -> Result<()> {
     for (sink, part) in [
         ("{ kind: file, path: /nowhere/x }", "sinks[0]: cannot write to /nowhere/x"),
         ("{ kind: file, path: /tmp }", "sinks[0]"),
+        (
+            "{ kind: webhook, url: 'http://127.0.0.1:1/', secret_file: /nowhere/x }",
+            "sinks[0]: secret_file: /nowhere/x",
+        ),
     ] {
         let (directory, config) = configured(&format!("sinks: [{sink}]\n"))?;
         let said = mcpwarden_tests::command::ends(&mut mcpwarden_tests::command::run(

@@ -25,9 +25,16 @@ const DIRECTORY: &str = "CREDENTIALS_DIRECTORY";
 /// # Errors
 /// The file cannot be read, is not root's alone, or has a line that is no header.
 pub fn read(from: &SecretFile, directory: Option<&Path>) -> Result<HeaderMap> {
-    let text = path(from, directory).and_then(|path| text(&path));
-    let text = text.with_context(|| format!("headers_from: {}", from.as_str()))?;
+    let text = text_of(from, directory).with_context(|| format!("headers_from: {}", from.as_str()))?;
     headers(&text).with_context(|| format!("headers_from: {}", from.as_str()))
+}
+
+/// What stands where a secret is said to be.
+///
+/// # Errors
+/// The file cannot be read, or is not root's alone.
+pub fn text_of(from: &SecretFile, directory: Option<&Path>) -> Result<String> {
+    path(from, directory).and_then(|path| text(&path))
 }
 
 /// Where this process finds its credentials.

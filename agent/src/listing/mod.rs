@@ -4,7 +4,7 @@
 //! for it. What was said comes to the agent's one task through a bounded channel and goes on to the policy core as a
 //! conversation like any other, whose client is the agent.
 
-mod credentials;
+pub mod credentials;
 mod server;
 
 use std::collections::{BTreeMap, HashMap};

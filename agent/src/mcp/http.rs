@@ -9,7 +9,9 @@ use anyhow::{Context as _, Result};
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
-use reqwest::{Certificate, Client, Method, RequestBuilder, Response, StatusCode, Url, redirect};
+use reqwest::{
+    Certificate, Client, ClientBuilder, Method, RequestBuilder, Response, StatusCode, Url, redirect,
+};
 use rmcp::model::ClientJsonRpcMessage;
 use rmcp::transport::streamable_http_client::{
     StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
@@ -27,7 +29,7 @@ const SESSION: &str = "mcp-session-id";
 const MAX_REDIRECTS: usize = 5;
 
 /// Why there is no client.
-const NO_HTTPS: &str =
+pub const NO_HTTPS: &str =
     "cannot set up HTTPS; see that the certificates of this system (ca-certificates) are there";
 /// The same where others than the system's were given.
 const NO_HTTPS_WITH: &str = "cannot set up HTTPS; see that the certificates of this system (ca-certificates) are there, \
@@ -58,6 +60,13 @@ pub struct Advice {
     pub trust: &'static str,
 }
 
+/// What every client of this program begins with.
+pub fn client_builder() -> ClientBuilder {
+    // Fails where there is one already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Client::builder().user_agent(concat!("mcpwarden/", env!("CARGO_PKG_VERSION")))
+}
+
 /// A client of one server.
 #[derive(Clone)]
 pub struct Http {
@@ -72,8 +81,6 @@ impl Http {
     /// # Errors
     /// The certificates of this system cannot be read.
     pub(super) fn new(settings: &Settings, tap: Tap) -> Result<Self> {
-        // Fails where there is one already, which is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
         let same_place = redirect::Policy::custom(|attempt| {
             let from = attempt.previous().first().map(Url::origin);
             if from == Some(attempt.url().origin()) && attempt.previous().len() <= MAX_REDIRECTS {
@@ -82,10 +89,7 @@ impl Http {
                 attempt.stop()
             }
         });
-        let builder = Client::builder()
-            .default_headers(settings.headers.clone())
-            .redirect(same_place)
-            .user_agent(concat!("mcpwarden/", env!("CARGO_PKG_VERSION")));
+        let builder = client_builder().default_headers(settings.headers.clone()).redirect(same_place);
         let builder = match &settings.pin {
             Some(pin) => builder.tls_backend_preconfigured(pin.tls().context(NO_HTTPS)?),
             None => builder.tls_certs_merge(settings.authorities.iter().cloned()),
@@ -180,7 +184,7 @@ impl Http {
 }
 
 /// An error with what is behind it: reqwest says the least in its own words.
-fn causes(error: &dyn std::error::Error) -> String {
+pub fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {

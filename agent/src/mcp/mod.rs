@@ -16,7 +16,7 @@ mod sse;
 mod tap;
 
 pub use address::{Spoken, talk_http};
-pub use http::{Advice, Settings, secret};
+pub use http::{Advice, NO_HTTPS, Settings, causes, client_builder, secret};
 pub use lists::{Definition, Progress, either_way, is_refusal, talk};
 pub use pin::{Mismatch, Pin};
 pub use tap::{Failure, Frame, MAX_BYTES, Tap};

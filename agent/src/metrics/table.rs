@@ -423,7 +423,7 @@ pub static TABLE: &[Metric] = &[
     metric(
         SINK_EVENTS,
         Total(&["sink", "outcome"]),
-        "Events for a sink that were written, or dropped for want of room.",
+        "Events for a sink that were written, or dropped: no room, refused, or damaged on disk.",
     ),
     metric(SINK_FAILURES, Total(&["sink"]), "Times that writing to a sink failed; it is tried again."),
     metric(SINK_BYTES, Gauge(&["sink"]), "Bytes of events that wait for a sink."),

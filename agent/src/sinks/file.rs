@@ -61,22 +61,11 @@ impl RotatingFile {
 
     /// Writes what is in the queue until it is closed and empty.
     pub fn run(&mut self, queue: &Queue) {
-        while let Some(lines) = queue.take(BATCH_BYTES, LINGER) {
-            let mut rest = &lines[..];
-            while !rest.is_empty() {
-                let (written, result) = self.write(rest);
-                add(&queue.counts.written, written);
-                rest = rest.get(written..).unwrap_or_default();
-                if result.is_err() {
-                    add(&queue.counts.failures, 1);
-                    // What waits grows meanwhile, and is bounded. At the end it is tried once.
-                    if queue.rest(RETRY) && written == 0 {
-                        add(&queue.counts.dropped, rest.len());
-                        rest = &[];
-                    }
-                }
-            }
-        }
+        queue.drain(BATCH_BYTES, LINGER, RETRY, |lines| {
+            let (written, result) = self.write(lines);
+            add(&queue.counts.written, written);
+            (written, result)
+        });
     }
 
     /// Writes lines, and says how many of them are in the file whole.

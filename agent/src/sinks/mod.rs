@@ -1,4 +1,4 @@
-//! Where events are sent beside the output of `run`: files and the journal.
+//! Where events are sent beside the output of `run`: files, the journal and webhooks.
 //!
 //! Each sink has a filter, a bounded queue and a thread of its own: one that is slow or dead costs its own backlog and
 //! nothing else. What is dropped is counted and said (`agent_loss`).
@@ -7,9 +7,11 @@ mod file;
 mod filter;
 mod journal;
 mod queue;
+mod spool;
+mod webhook;
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
     thread::JoinHandle,
     time::{Duration, Instant},
@@ -27,7 +29,7 @@ use filter::Filter;
 use queue::Queue;
 pub use queue::SinkCounters;
 
-/// Bytes that wait for a sink where the configuration does not say.
+/// Bytes that wait for a sink, on disk for a webhook, where the configuration does not say.
 const QUEUE_BYTES: u64 = 8 << 20;
 /// How long one that is given up may take to send what waits.
 const GIVEN_UP: Duration = Duration::from_millis(400);
@@ -80,15 +82,17 @@ pub struct Sinks {
     sinks: Vec<Sink>,
     /// Which events are printed, where that is configured.
     printed: Option<Filter>,
+    /// What waits for webhooks is kept there.
+    state_dir: PathBuf,
 }
 
 impl Sinks {
-    /// Opens them, and begins to send.
+    /// Opens them, and begins to send. What waits for webhooks is kept in `state_dir`.
     ///
     /// # Errors
     /// One cannot be opened; says which.
-    pub fn start(configs: &[config::Sink]) -> Result<Self> {
-        let mut sinks = Self { sinks: Vec::new(), printed: None };
+    pub fn start(configs: &[config::Sink], state_dir: &Path) -> Result<Self> {
+        let mut sinks = Self { sinks: Vec::new(), printed: None, state_dir: state_dir.to_owned() };
         sinks.configure(configs)?;
         Ok(sinks)
     }
@@ -99,14 +103,14 @@ impl Sinks {
     /// # Errors
     /// One cannot be opened; says which. Those of before go on.
     pub fn configure(&mut self, configs: &[config::Sink]) -> Result<()> {
-        // Nothing sends to webhooks yet, which is said where the configuration is read.
-        let of_own = |config: &config::Sink| matches!(config.kind, SinkKind::File | SinkKind::Journald);
+        let of_own = |config: &config::Sink| config.kind != SinkKind::Stdout;
         let stdout = configs.iter().find(|config| config.kind == SinkKind::Stdout);
         let printed = stdout.map(|config| Filter::of(&config.filter)).transpose()?;
         let wanted = configs.iter().enumerate().filter(|(_, config)| of_own(config));
         let mut new = Vec::new();
         for (index, config) in wanted.clone().filter(|(_, config)| !self.has(config)) {
-            new.push((index, Sink::start(index, config).with_context(|| format!("sinks[{index}]"))?));
+            let sink = Sink::start(index, config, &self.state_dir);
+            new.push((index, sink.with_context(|| format!("sinks[{index}]"))?));
         }
         let mut before = std::mem::take(&mut self.sinks);
         let mut new = new.into_iter().peekable();
@@ -114,13 +118,14 @@ impl Sinks {
             if let Some((_, sink)) = new.next_if(|(new, _)| *new == index) {
                 self.sinks.push(sink);
             } else if let Some(place) = before.iter().position(|sink| sink.config == *config) {
-                let sink = before.swap_remove(place);
-                self.sinks.push(Sink { name: Sink::name(index, config), ..sink });
+                let mut sink = before.swap_remove(place);
+                sink.name = Sink::name(index, config);
+                self.sinks.push(sink);
             }
         }
         self.printed = printed;
         // One file must not have two writers.
-        Self { sinks: before, printed: None }.finish(GIVEN_UP);
+        finish(before, GIVEN_UP);
         Ok(())
     }
 
@@ -154,14 +159,25 @@ impl Sinks {
 
     /// Lets them send what waits, for so long.
     pub fn finish(self, patience: Duration) {
-        self.sinks.iter().for_each(|sink| sink.queue.close());
-        let until = Instant::now() + patience;
-        for sink in self.sinks {
-            if !ends(&sink.thread, until) {
-                let left = sink.queue.counters().waiting_bytes;
-                anstream::eprintln!("mcpwarden: {}: {left} bytes were not sent in time", sink.name);
-            }
+        finish(self.sinks, patience);
+    }
+}
+
+fn finish(sinks: Vec<Sink>, patience: Duration) {
+    sinks.iter().for_each(|sink| sink.queue.close());
+    let until = Instant::now() + patience;
+    for sink in sinks {
+        if !ends(&sink.thread, until) {
+            let left = sink.queue.counters().waiting_bytes;
+            anstream::eprintln!("mcpwarden: {}: {left} bytes were not sent in time", sink.name);
         }
+    }
+}
+
+impl Drop for Sink {
+    /// Its thread ends.
+    fn drop(&mut self) {
+        self.queue.close();
     }
 }
 
@@ -170,10 +186,13 @@ impl Sink {
         format!("{index}:{}", kind(config.kind))
     }
 
-    fn start(index: usize, config: &config::Sink) -> Result<Self> {
-        let capacity = usize::try_from(config.queue_bytes.map_or(QUEUE_BYTES, |bytes| bytes.0))?;
+    fn start(index: usize, config: &config::Sink, state_dir: &Path) -> Result<Self> {
+        let name = Self::name(index, config);
+        let capacity = config.queue_bytes.map_or(QUEUE_BYTES, |bytes| bytes.0);
+        // That of a webhook waits on disk; on the way there it waits as for others.
+        let in_memory = if config.kind == SinkKind::Webhook { QUEUE_BYTES } else { capacity };
         let overflow = config.overflow.unwrap_or(Overflow::DropOldest);
-        let queue = Arc::new(Queue::new(capacity, overflow));
+        let queue = Arc::new(Queue::new(usize::try_from(in_memory)?, overflow));
         let of_thread = Arc::clone(&queue);
         let body: Box<dyn FnOnce() + Send> = match config.kind {
             SinkKind::File => {
@@ -184,9 +203,12 @@ impl Sink {
                 let journal = journal::Journal::at(Path::new(journal::SOCKET))?;
                 Box::new(move || journal.run(&of_thread))
             }
-            SinkKind::Stdout | SinkKind::Webhook => bail!("it has no thread"),
+            SinkKind::Webhook => {
+                let webhook = webhook::Webhook::new(config, &name, state_dir, capacity)?;
+                Box::new(move || webhook.run(&of_thread))
+            }
+            SinkKind::Stdout => bail!("it has no thread"),
         };
-        let name = Self::name(index, config);
         let thread = std::thread::Builder::new().name(format!("sink {name}")).spawn(body)?;
         Ok(Self { config: config.clone(), name, filter: Filter::of(&config.filter)?, queue, thread })
     }
@@ -198,5 +220,63 @@ fn kind(kind: SinkKind) -> &'static str {
         SinkKind::File => "file",
         SinkKind::Journald => "journald",
         SinkKind::Webhook => "webhook",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcpwarden_policy::{Timestamp, event::StoreFailing};
+
+    use super::*;
+
+    /// A webhook that nobody listens at; `more` is the rest of the list.
+    fn configs(queue_bytes: &str, more: &str) -> Vec<config::Sink> {
+        let webhook = format!("{{ kind: webhook, url: 'http://127.0.0.1:1/', queue_bytes: {queue_bytes} }}");
+        config::parse(format!("sinks: [{webhook}{more}]").as_bytes()).unwrap().0.sinks
+    }
+
+    /// What waits on disk, once it has this event.
+    fn kept(state_dir: &Path, seq: u64) -> String {
+        let last = format!("{{\"seq\":{seq}}}\n");
+        for _ in 0..1_000 {
+            let mut paths = Vec::new();
+            for spool in std::fs::read_dir(state_dir.join("webhooks")).unwrap() {
+                let files = std::fs::read_dir(spool.unwrap().path()).unwrap();
+                paths.extend(files.map(|file| file.unwrap().path()));
+            }
+            paths.sort();
+            let text: String = paths.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect();
+            if text.ends_with(&last) {
+                return text;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("{seq} is not there");
+    }
+
+    #[test]
+    fn what_waits_for_a_webhook_stays_when_it_is_configured_anew() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut sinks = Sinks::start(&configs("1MiB", ""), directory.path()).unwrap();
+        let event = Event::agent(Timestamp(1), StoreFailing::default().into());
+        let mut expected = String::new();
+        let mut offer = |sinks: &Sinks, seq: u64| {
+            expected += &format!("{{\"seq\":{seq}}}\n");
+            sinks.offer(&event, format!("{{\"seq\":{seq}}}").as_bytes());
+            assert_eq!(kept(directory.path(), seq), expected);
+        };
+        offer(&sinks, 1);
+        // Nothing changes where another sink cannot be opened, and one that was not to be does not go on.
+        let unusable = configs("2MiB", ", { kind: file, path: /nowhere/x }");
+        assert!(sinks.configure(&unusable).is_err());
+        offer(&sinks, 2);
+        sinks.configure(&configs("3MiB", "")).unwrap();
+        offer(&sinks, 3);
+        let counters = sinks.counters().next().unwrap().1;
+        assert_eq!(
+            (counters.written, counters.dropped, counters.capacity_bytes),
+            (0, 0, QUEUE_BYTES + (3 << 20))
+        );
+        sinks.finish(GIVEN_UP);
     }
 }

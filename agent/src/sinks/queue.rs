@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    io,
     sync::{
         Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -37,6 +38,9 @@ pub struct Counts {
     pub written: AtomicU64,
     pub dropped: AtomicU64,
     pub failures: AtomicU64,
+    /// Bytes that wait on disk, and that may.
+    pub spooled_bytes: AtomicU64,
+    pub spool_capacity_bytes: AtomicU64,
 }
 
 /// Counts.
@@ -139,6 +143,33 @@ impl Queue {
         Some(taken)
     }
 
+    /// Hands over what is in the queue until it is closed and empty: so many bytes at once, after lingering so long for them.
+    /// `write` says how many events need no longer be kept; where it fails, what is left is tried again after `retry`. At the
+    /// end it is tried once.
+    pub fn drain(
+        &self,
+        bytes: usize,
+        linger: Duration,
+        retry: Duration,
+        mut write: impl FnMut(&[Line]) -> (usize, io::Result<()>),
+    ) {
+        while let Some(lines) = self.take(bytes, linger) {
+            let mut rest = &lines[..];
+            while !rest.is_empty() {
+                let (done, result) = write(rest);
+                rest = rest.get(done..).unwrap_or_default();
+                if result.is_err() {
+                    add(&self.counts.failures, 1);
+                    // What waits grows meanwhile, and is bounded.
+                    if self.rest(retry) && done == 0 {
+                        add(&self.counts.dropped, rest.len());
+                        rest = &[];
+                    }
+                }
+            }
+        }
+    }
+
     /// Waits so long, or until the queue is closed; whether it is.
     pub fn rest(&self, period: Duration) -> bool {
         let until = Instant::now() + period;
@@ -160,8 +191,8 @@ impl Queue {
             written: read(&self.counts.written),
             dropped: read(&self.counts.dropped),
             failures: read(&self.counts.failures),
-            waiting_bytes: self.lock().bytes as u64,
-            capacity_bytes: self.capacity as u64,
+            waiting_bytes: self.lock().bytes as u64 + read(&self.counts.spooled_bytes),
+            capacity_bytes: self.capacity as u64 + read(&self.counts.spool_capacity_bytes),
         }
     }
 }

@@ -93,7 +93,7 @@ fn prune(root: &mut Node, keys: &[&str]) {
     }
 }
 
-/// `inspection.on_detection.webhook_url` is one more sink; an empty one is none.
+/// `inspection.on_detection.webhook_url` is one more sink, for detections; an empty one is none.
 fn webhook(root: &mut Node, problems: &mut Problems) {
     const PATH: &str = "inspection.on_detection.webhook_url";
     let Some(url) = take(root, PATH) else { return };
@@ -101,14 +101,17 @@ fn webhook(root: &mut Node, problems: &mut Problems) {
     problems.add(Problem::warning(
         at,
         PATH,
-        "another name of an entry of `sinks` with `kind: webhook`".into(),
+        "another name of an entry of `sinks` with `kind: webhook` and a filter for `mcp_detection`".into(),
     ));
     if url.value.is_null() || matches!(&url.value.kind, Kind::Text(text) if text.is_empty()) {
         return;
     }
     let word = |key: &str, value: Node| Entry { key: key.to_owned(), key_at: at, value };
     let kind = Node::new(at, Kind::Text("webhook".into()));
-    let sink = Node::new(at, Kind::Map(vec![word("kind", kind), word("url", url.value)]));
+    let types = Kind::List(vec![Node::new(at, Kind::Text("mcp_detection".into()))]);
+    let filter = Node::new(at, Kind::Map(vec![word("types", Node::new(at, types))]));
+    let sink = vec![word("kind", kind), word("url", url.value), word("filter", filter)];
+    let sink = Node::new(at, Kind::Map(sink));
     match child(root, "sinks").map(|entry| &mut entry.value.kind) {
         Some(Kind::List(list)) => list.push(sink),
         Some(kind @ Kind::Null) => *kind = Kind::List(vec![sink]),

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::sections::AllowDeny;
-use super::values::{AbsolutePath, Bytes, Glob, HttpUrl, Period};
+use super::values::{AbsolutePath, Bytes, Glob, HttpUrl, Period, SecretFile};
 use crate::event::Severity;
 
 /// What a denial does.
@@ -128,10 +128,12 @@ pub struct Sink {
     /// Where events are posted, for `kind: webhook`. Example: `https://siem.example.com/hook`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<HttpUrl>,
-    /// File with the secret that posted events are signed with, for `kind: webhook`.
+    /// File with the secret that posted events are signed with, for `kind: webhook`. Root's alone, or `credential:` and the name
+    /// of a credential of the systemd unit. Example: `/etc/mcpwarden/webhook.secret`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub secret_file: Option<AbsolutePath>,
-    /// Events that wait while they cannot be written. Bytes; without it, 8 MiB. Not for `kind: stdout`. Example: `64MiB`.
+    pub secret_file: Option<SecretFile>,
+    /// Events that wait while they cannot be written. Bytes; without it, 8 MiB. Not for `kind: stdout`; for `kind: webhook` on
+    /// disk. Example: `64MiB`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 65536))]
     pub queue_bytes: Option<Bytes>,

@@ -180,6 +180,11 @@ fn errors(config: &Config) -> Vec<Finding> {
         if sink.path.is_some() && earlier.clone().any(|other| other.path == sink.path) {
             add(steps!["sinks", index, "path"], "another sink writes to it".into());
         }
+        // What waits for one is kept by its address.
+        let endpoint = |sink: &Sink| sink.url.as_ref().map(HttpUrl::endpoint);
+        if sink.url.is_some() && earlier.clone().any(|other| endpoint(other) == endpoint(sink)) {
+            add(steps!["sinks", index, "url"], "another sink posts to it".into());
+        }
     }
     for (index, entry) in config.classifier.overrides.iter().enumerate() {
         if (entry.category, entry.risk_level, &entry.side_effect_tags) == (None, None, &None) {

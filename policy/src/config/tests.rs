@@ -192,6 +192,10 @@ fn keys_that_need_or_exclude_each_other() {
             "sinks: [{ kind: file, path: /x }, { kind: file, path: /y }, { kind: file, path: /x }]",
             &[("1:81 error sinks[2].path: ", "another sink writes to it")],
         ),
+        (
+            "sinks: [{ kind: webhook, url: 'https://x' }, { kind: webhook, url: 'HTTPS://x:443/' }]",
+            &[("1:68 error sinks[1].url: ", "another sink posts to it")],
+        ),
         ("cross_server: { burst: { window: 0s } }", &[("1:34 ", "longer than 0")]),
         (
             "guards: [{ kind: sampling, config: { strict_mode: true } }]",
@@ -242,6 +246,7 @@ guards:
     assert_eq!(config.inspection.custom_patterns[0].severity, crate::event::Severity::High);
     assert_eq!(config.inspection.alert_threshold, crate::event::Severity::Low);
     assert_eq!(config.sinks[0].url.as_ref().unwrap().as_str(), "https://x/");
+    assert_eq!(config.sinks[0].filter.types[0].as_str(), "mcp_detection");
     assert_eq!(config.guards[0].kind, crate::guard::GuardKind::ServerAccess);
     assert_eq!(config.guards[1].config.as_ref().unwrap().min_detections, Some(2));
     assert_eq!(warnings.iter().filter(|warning| warning.message.contains("another name")).count(), 11);
@@ -341,10 +346,7 @@ fn what_does_not_do_what_it_seems_to_is_a_warning() {
     assert_eq!(said("enforcement: { persist: }"), Vec::<String>::new());
     assert_eq!(
         said("sinks: [{ kind: webhook, url: \"https://x/\", format: ocsf }]"),
-        [
-            "1:17 warning sinks[0].kind: not in this version: nothing is posted",
-            "1:53 warning sinks[0].format: not in this version: events are written as `native`"
-        ]
+        ["1:53 warning sinks[0].format: not in this version: events are written as `native`"]
     );
 }
 

@@ -299,10 +299,6 @@ pub fn unenforceable(config: &Config) -> Vec<Finding> {
 fn sinks_not_yet(config: &Config) -> Vec<Finding> {
     let mut found = Vec::new();
     for (index, sink) in config.sinks.iter().enumerate() {
-        if sink.kind == SinkKind::Webhook {
-            let message = "not in this version: nothing is posted";
-            found.push(Finding::new(steps!["sinks", index, "kind"], message.into()));
-        }
         if sink.format == SinkFormat::Ocsf {
             let message = "not in this version: events are written as `native`";
             found.push(Finding::new(steps!["sinks", index, "format"], message.into()));
