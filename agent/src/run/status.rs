@@ -114,7 +114,7 @@ mod tests {
             ),
             (|status| status.store.lost = 7, None, &["7 events were not stored"]),
             (|status| status.sinks[0].dropped = 2, None, &["2 events were not sent to sinks[0:file]"]),
-            (|status| drop(status.counters.insert("gap_bytes".into(), 5)), None, &["5 bytes"]),
+            (|status| status.counters.extend([("gap_bytes".to_owned(), 5)]), None, &["5 bytes"]),
         ];
         for (change, error, expected) in cases {
             let mut status = well();
