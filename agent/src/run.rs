@@ -41,6 +41,7 @@ use crate::{
     },
     listing::{self as own, Listing},
     loss::LossWatch,
+    manager::Manager,
     metrics::{Metrics, Sample, Stage, TIMED},
     network::{self, Network, News},
     output::{PATIENCE, Writer},
@@ -91,6 +92,7 @@ pub fn run(options: RunOptions) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let clock = Clock::new();
+        let manager = Manager::find();
         let metrics = Metrics::start(config.metrics.listen)?;
         let sinks = Sinks::start(&config.sinks)?;
         let control = Control::start(&config.control, &options.runtime_dir)?;
@@ -108,6 +110,7 @@ pub fn run(options: RunOptions) -> Result<()> {
             engine,
             network,
             control,
+            manager,
             metrics,
             sinks,
             identity: measure::identity(&config),
@@ -145,6 +148,7 @@ struct Agent {
     engine: Engine,
     network: Network,
     control: Control,
+    manager: Manager,
     metrics: Metrics,
     sinks: Sinks,
     /// Metrics that change with the configuration alone.
@@ -180,6 +184,9 @@ enum Drained {
     Part,
 }
 
+/// What an agent does that is ready, for people.
+const WATCHING: &str = "watching";
+
 /// What went wrong where a census at start fails.
 const NO_CENSUS: &str = "cannot read the census of processes";
 
@@ -212,6 +219,11 @@ impl Agent {
         }));
         self.publish(self.counters());
         self.metrics.stage(Stage::Running);
+        // That is on its way before anybody hears that the agent is ready.
+        if ended.is_none() {
+            ended = self.flush(&mut interrupt, &mut terminate).await;
+        }
+        self.manager.ready(WATCHING);
         let mut census: Option<JoinHandle<std::io::Result<Census>>> = None;
         let start = tokio::time::Instant::now();
         let (mut next_reconcile, mut next_census) = (start + RECONCILE_EVERY, start + CENSUS_EVERY);
@@ -343,6 +355,7 @@ impl Agent {
             }
             let Some(record) = ring.next() else {
                 self.metrics.drained();
+                self.manager.drained();
                 return Drained::All;
             };
             if count % 64 == 63 {

@@ -80,6 +80,14 @@ impl Agent {
     /// # Errors
     /// It cannot be started, or is not attached in time.
     pub fn start_plain(args: &[&str]) -> Result<Self> {
+        Self::start_in(&[], args)
+    }
+
+    /// The same, with these variables in its environment.
+    ///
+    /// # Errors
+    /// It cannot be started, or is not attached in time.
+    pub fn start_in(environment: &[(&str, &str)], args: &[&str]) -> Result<Self> {
         let directory =
             tempfile::Builder::new().prefix("mcpwarden-").tempdir().context("no temporary directory")?;
         let path = places::agent();
@@ -90,7 +98,8 @@ impl Agent {
             .arg(directory.path().join("run"))
             .arg("--state-dir")
             .arg(directory.path().join("state"))
-            .args(args);
+            .args(args)
+            .envs(environment.iter().copied());
         Self::spawn(command, directory)
             .with_context(|| format!("{} (`cargo build --release -p mcpwarden` makes it)", path.display()))
     }
