@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use mcpwarden_policy::detect::{DetectConfig, Detector, RuleSet, Subject, ToolNames};
+use mcpwarden_policy::detect::{DetectConfig, Detector, RuleSet, ToolNames};
 
 static DETECTOR: LazyLock<Detector> =
     LazyLock::new(|| Detector::new(RuleSet::built_in().unwrap(), &DetectConfig::default()).unwrap());
@@ -16,7 +16,7 @@ fuzz_target!(|text: &str| {
         DETECTOR.result(text, &tools),
         DETECTOR.arguments(text),
         DETECTOR.sampling(text),
-        DETECTOR.text(Subject::Instructions, "", text),
+        DETECTOR.text("", text),
     ] {
         assert!(inspection.detections.len() <= 64);
     }

@@ -141,19 +141,6 @@ impl Bounds {
     }
 }
 
-/// What a text is that no JSON definition holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Subject {
-    /// `instructions` of a server.
-    Instructions,
-    /// A prompt, or its description.
-    Prompt,
-    /// A resource or a resource template, or its description.
-    Resource,
-    /// The message of an error, which reaches the model as a result does.
-    Error,
-}
-
 /// The rules, compiled. Making one takes tens of milliseconds; using one takes no lock and no memory that stays.
 #[derive(Debug)]
 pub struct Detector {
@@ -247,12 +234,11 @@ impl Detector {
         inspector.finish(&self.definition, complete)
     }
 
-    /// Inspects one text, which `field` names.
-    pub fn text(&self, subject: Subject, field: &str, text: &str) -> Inspection {
-        let matcher = if subject == Subject::Error { &self.result } else { &self.definition };
+    /// Inspects one text that a server says outside of any definition (instructions, a prompt), which `field` names.
+    pub fn text(&self, field: &str, text: &str) -> Inspection {
         let mut inspector = Inspector::default();
-        inspector.text(matcher, text, || field.to_owned());
-        inspector.finish(matcher, true)
+        inspector.text(&self.definition, text, || field.to_owned());
+        inspector.finish(&self.definition, true)
     }
 
     /// Inspects the JSON text of a tool's result, by rules that are stricter than those of definitions: a result

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mcpwarden_policy::detect::{Detector, Subject};
+use mcpwarden_policy::detect::Detector;
 use mcpwarden_policy::discovery::server_id;
 use mcpwarden_policy::event::{Detection, Identity, Severity};
 use mcpwarden_policy::hash::{bounded_name, json_digest, json_hash};
@@ -101,7 +101,7 @@ impl Report {
             let inspection = match definition.kind {
                 ItemKind::Instructions => {
                     let text = decode_str(&definition.json).unwrap_or_default();
-                    self.detector.text(Subject::Instructions, "/instructions", &text)
+                    self.detector.text("/instructions", &text)
                 }
                 ItemKind::Tool => self.detector.tool_of(server, &definition.json),
                 _ => self.detector.tool(&definition.json),

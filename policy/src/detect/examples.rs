@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::rules::{Rule, RuleSet, Scope};
-use super::{DetectConfig, Detector, Subject, ToolNames};
+use super::{DetectConfig, Detector, ToolNames};
 
 /// The examples of a rule that it is wrong about: its text, and whether it must match.
 ///
@@ -27,7 +27,7 @@ fn finds(detector: &Detector, rule: &Rule, example: &str) -> bool {
     let name = json!({"properties": {example: 1}}).to_string();
     rule.weights.keys().any(|scope| {
         let inspections = match scope {
-            Scope::Definition => vec![detector.text(Subject::Instructions, "", example)],
+            Scope::Definition => vec![detector.text("", example)],
             Scope::Name => vec![detector.tool(&name)],
             Scope::Result => vec![detector.result(&text, &ToolNames::default())],
             Scope::Argument => vec![detector.arguments(&text)],

@@ -11,7 +11,7 @@ use super::listing::page_of;
 use super::pairing::{Answered, Asked};
 use super::traffic::Seen;
 use super::{Engine, Place};
-use crate::detect::{self, Inspection};
+use crate::detect::Inspection;
 use crate::event::{MessageKind, Subject};
 use crate::guard::{Operation, ToolFacts};
 use crate::ids::Timestamp;
@@ -117,7 +117,7 @@ impl Engine {
         match (&message.kind, asked) {
             (Kind::Response { result, .. }, Asked::Initialize(_)) => {
                 let [instructions] = members(result.get(), ["instructions"]);
-                Some(detector.text(detect::Subject::Instructions, "/instructions", &string(instructions)))
+                Some(detector.text("/instructions", &string(instructions)))
             }
             (Kind::Response { result, .. }, Asked::Other { method }) if method.ends_with("list") => {
                 // A list of resources is made of definitions as well.

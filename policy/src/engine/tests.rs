@@ -245,6 +245,8 @@ pub(super) fn short(output: &Output) -> String {
         }
         EventBody::AgentStarted(_)
         | EventBody::AgentLoss(_)
+        | EventBody::ConfigReloaded(_)
+        | EventBody::ConfigRefused(_)
         | EventBody::AgentStopped(_)
         | EventBody::NetworkClosed(_)
         | EventBody::NetworkBlocked(_)

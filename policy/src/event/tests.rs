@@ -133,6 +133,14 @@ fn examples() -> Vec<Event> {
         ..Default::default()
     };
     let loss = AgentLoss { counter: "c".into(), count: 1, total: 2, meaning: "m".into() };
+    let reloaded = ConfigReloaded {
+        path: "/etc/x.yaml".into(),
+        config_hash: "00".into(),
+        reason: "changed".into(),
+        needs_restart: vec!["store".into()],
+    };
+    let refused_config =
+        ConfigRefused { path: "/etc/x.yaml".into(), reason: "SIGHUP".into(), error: "1:1: no".into() };
     let stopped = AgentStopped { reason: "SIGTERM".into(), counters: [("frames".to_owned(), 1)].into() };
     let exited = ServerExited { exit_code: Some(0), signal: Some(9), ..Default::default() };
     let detection = tool.detections[0].clone();
@@ -405,6 +413,8 @@ fn examples() -> Vec<Event> {
         about(crowded),
         Event::agent(Timestamp(1), started_agent.into()),
         Event::agent(Timestamp(2), loss.into()),
+        Event::agent(Timestamp(3), reloaded.into()),
+        Event::agent(Timestamp(3), refused_config.into()),
         Event::agent(Timestamp(3), stopped.into()),
         about(started),
         about(bare),

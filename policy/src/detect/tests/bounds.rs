@@ -139,8 +139,7 @@ proptest! {
     fn evidence_points_into_the_original(pieces in proptest::collection::vec(piece(), 1..8)) {
         let text = pieces.join(" ");
         for inspection in [
-            detector().text(Subject::Prompt, "", &text),
-            detector().text(Subject::Error, "", &text),
+            detector().text("", &text),
         ] {
             for detection in &inspection.detections {
                 for found in &detection.matches {

@@ -312,3 +312,46 @@ fn what_is_found_in_a_tool_beyond_the_bound_is_said() {
     let called = of("mcp_tool_called");
     assert_eq!((&called[0]["action"], &called[0]["guard"]), (&json!("block"), &json!("tool_poisoning")));
 }
+
+/// Another configuration counts at once for servers that run; what guards remember, pins and names stay.
+#[test]
+fn another_configuration_counts_and_what_is_known_stays() {
+    let limits = |rpm: u32, more: &str| {
+        format!(
+            "{{ policy: {{ rate_limits: {{ enabled: true, per_server: {{ files: {{ calls_per_minute: {rpm}, burst: 2 }} }} }}{more} }} }}"
+        )
+    };
+    let mut bench = bench(&limits(2, ""));
+    let mut id = 10;
+    let mut calls = |bench: &mut Bench, server: u64, tool: &str| {
+        id += 1;
+        bench.c2s(server, &call(id, tool));
+        bench.s2c(server, &answer(id, "{}"));
+        decisions(bench).join(", ")
+    };
+    assert_eq!(calls(&mut bench, 1, "read_file"), "read_file allow -");
+    assert_eq!(calls(&mut bench, 1, "read_file"), "read_file allow -");
+    assert_eq!(calls(&mut bench, 1, "read_file"), "read_file block rate_limit");
+    let swap = |bench: &mut Bench, yaml: &str| {
+        let (config, _) = config::parse(yaml.as_bytes()).unwrap();
+        let mut settings = bench.engine.config.clone();
+        settings.declared = config.declared();
+        settings.registry = config.registry_settings();
+        bench.engine.configure(settings, Judge::new(&config, Vec::new(), &inspect::DETECTOR).unwrap());
+    };
+    let before = bench.engine.counters_by_name();
+    swap(&mut bench, &limits(2, ", denied_tools: [{ tool: 'send_*' }]"));
+    assert_eq!(bench.engine.counters_by_name(), before, "what was counted");
+    // No token came back, and the read of a moment ago is one.
+    assert_eq!(calls(&mut bench, 1, "read_file"), "read_file block rate_limit");
+    assert_eq!(calls(&mut bench, 2, "send_mail"), "send_mail block cross_server");
+    swap(&mut bench, &limits(1_000, ", denied_tools: [{ tool: 'send_*' }]"));
+    bench.wait(60_000);
+    assert_eq!(calls(&mut bench, 1, "read_file"), "read_file allow -");
+    bench.wait(60_000);
+    assert_eq!(calls(&mut bench, 2, "send_mail"), "send_mail block tool_access");
+    // A definition that is changed is still held against the pin of before.
+    bench.c2s(1, r#"{"id":3,"method":"tools/list"}"#);
+    bench.s2c(1, &answer(3, r#"{"tools":[{"name":"read_file","description":"another"}]}"#));
+    assert!(bench.events().iter().any(|event| event["type"] == "mcp_tool_changed"));
+}
