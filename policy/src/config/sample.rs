@@ -29,14 +29,11 @@ fn the_shipped_file_is_the_schemas() {
 
 #[test]
 fn the_shipped_file_says_what_holds_without_it() {
-    // As it is; and with every key that has a default.
+    // As it is; and with every key that has a default, of which some have no effect yet.
     let every: Vec<&str> = SHIPPED.lines().filter(|line| !line.trim_start().starts_with("# ")).collect();
-    for file in [SHIPPED.to_owned(), every.join("\n").replace('#', "")] {
-        let (config, warnings) =
-            parse(file.as_bytes()).unwrap_or_else(|problems| panic!("{problems:?}\n{file}"));
-        assert_eq!(config, Config::default(), "{file}");
-        assert!(warnings.is_empty(), "{warnings:?}");
-    }
+    let read = |file: &str| parse(file.as_bytes()).unwrap_or_else(|problems| panic!("{problems:?}\n{file}"));
+    assert_eq!(read(SHIPPED), (Config::default(), Vec::new()));
+    assert_eq!(read(&every.join("\n").replace('#', "")).0, Config::default());
 }
 
 /// A key with all below it. Mappings stand there, so that a key in them is uncommented by taking away its `#`.
