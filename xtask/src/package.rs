@@ -14,7 +14,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::util::{built, cargo, doing, exists, output_of, root, run, target_dir};
+use crate::util::{built, cargo, exists, output_of, root, run, target_dir};
 use tree::Tree;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -43,40 +43,43 @@ pub fn package(args: &Args) -> Result<ExitCode> {
         None => build()?,
     };
     let out = args.out.clone().unwrap_or_else(|| target_dir().join("package"));
-    for path in pack(&binary, &out, VERSION)? {
-        println!("{}", path.display());
-    }
     if args.check {
         check(&binary, &out)?;
+    } else {
+        pack(&binary, &out, VERSION)?.iter().for_each(|path| println!("{}", path.display()));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// That both are the same when they are made again, and that the package can be installed and removed.
+/// Packs, and sees that both are the same when they are made again, and that the package can be installed and removed.
 ///
 /// # Errors
 /// One of them is not so.
 pub fn check(binary: &Path, out: &Path) -> Result<()> {
-    let [first, again] = ["", "again"].map(|name| out.join(name));
-    for (one, other) in pack(binary, &first, VERSION)?.iter().zip(pack(binary, &again, VERSION)?) {
+    let packed = pack(binary, out, VERSION)?;
+    for (one, other) in packed.iter().zip(pack(binary, &out.join("again"), VERSION)?) {
         ensure!(
             fs::read(one)? == fs::read(&other)?,
             "{} and {} differ: `diffoscope` says where",
             one.display(),
             other.display()
         );
+        println!("{}: the same when it is made again", one.display());
     }
-    doing("comparing two builds: they are the same, byte for byte");
-    let earlier = pack(binary, &out.join("earlier"), "0.0.1")?;
-    life::check(&earlier[0], &pack(binary, out, VERSION)?[0])
+    let [earlier, _] = pack(binary, &out.join("earlier"), "0.0.1")?;
+    let [package, _] = &packed;
+    life::check(&earlier, package)
 }
 
 /// A release build in which no path of this machine stands.
 fn build() -> Result<PathBuf> {
-    let home = env::var_os("CARGO_HOME").map(PathBuf::from);
-    let home = home.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cargo")));
-    let sources = home.context("neither CARGO_HOME nor HOME is set")?.join("registry/src");
-    let mut flags = vec![remap(&root(), "."), remap(&target_dir(), "target")];
+    let home = |variable, name| {
+        let home = env::var_os(variable).map(PathBuf::from);
+        home.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(name))).context("HOME is not set")
+    };
+    let sources = home("CARGO_HOME", ".cargo")?.join("registry/src");
+    let toolchains = home("RUSTUP_HOME", ".rustup")?.join("toolchains");
+    let mut flags = vec![remap(&root(), "."), remap(&target_dir(), "target"), remap(&toolchains, "rust")];
     // Each registry has a directory of its own, which is named after its host.
     for registry in fs::read_dir(&sources).into_iter().flatten() {
         flags.push(remap(&registry?.path(), "registry"));

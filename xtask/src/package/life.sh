@@ -27,11 +27,13 @@ is() {
 gone() { for path; do [ ! -e "$path" ] && [ ! -L "$path" ] || fail "$path is still there"; done; }
 state() { dpkg-query -W -f '${Version} ${db:Status-Status}' mcpwarden 2>/dev/null || echo none; }
 config=/etc/mcpwarden/config.yaml
-unit=/lib/systemd/system/mcpwarden.service
+unit=/usr/lib/systemd/system/mcpwarden.service
 wanted=/etc/systemd/system/multi-user.target.wants/mcpwarden.service
 
+# What this machine has of it, or agents that were started by hand have left, is not in the layer.
 dpkg --purge mcpwarden >/dev/null 2>&1 || true
-gone "$config" "$unit" "$wanted" /var/lib/mcpwarden
+rm -rf /etc/mcpwarden /var/lib/mcpwarden /var/log/mcpwarden
+! getent group mcpwarden >/dev/null || groupdel mcpwarden
 
 installed() {
     [ "$(state)" = "$1 installed" ] || fail "it is: $(state)"
@@ -46,7 +48,7 @@ installed() {
     is /usr/share/mcpwarden/prometheus/mcpwarden.rules.yaml 644 root:root
     is /var/lib/mcpwarden 750 root:mcpwarden
     [ -L "$wanted" ] || fail "the service is not enabled"
-    mcpwarden check-config --strict "$config" >/dev/null || fail "the configuration has warnings"
+    mcpwarden check-config --strict "$config" >/dev/null 2>&1 || fail "the configuration has warnings"
 }
 
 dpkg --force-depends -i /tmp/earlier.deb >/tmp/log 2>&1 || { cat /tmp/log; fail "install"; }
@@ -55,11 +57,11 @@ installed 0.0.1
 # What an administrator does: it outlives the upgrade.
 echo "# mine" >> "$config"
 echo kept > /var/lib/mcpwarden/events.db
-deb-systemd-helper disable mcpwarden.service >/dev/null 2>&1
+systemctl disable mcpwarden.service >/dev/null 2>&1
 gone "$wanted"
 dpkg --force-depends -i /tmp/package.deb >/tmp/log 2>&1 || { cat /tmp/log; fail "upgrade"; }
 gone "$wanted"
-deb-systemd-helper enable mcpwarden.service >/dev/null 2>&1
+systemctl enable mcpwarden.service >/dev/null 2>&1
 installed "$(dpkg-deb -f /tmp/package.deb Version)"
 grep -q '^# mine$' "$config" || fail "the configuration was overwritten"
 [ "$(cat /var/lib/mcpwarden/events.db)" = kept ] || fail "the state is gone"

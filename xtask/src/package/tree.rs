@@ -14,7 +14,7 @@ const PROGRAM: &str = "usr/bin/mcpwarden";
 
 /// What is copied as it is, from the checkout.
 const FILES: [(&str, &str); 9] = [
-    ("deploy/systemd/mcpwarden.service", "lib/systemd/system/mcpwarden.service"),
+    ("deploy/systemd/mcpwarden.service", "usr/lib/systemd/system/mcpwarden.service"),
     ("deploy/systemd/mcpwarden.sysusers", "usr/lib/sysusers.d/mcpwarden.conf"),
     ("deploy/systemd/mcpwarden.tmpfiles", "usr/lib/tmpfiles.d/mcpwarden.conf"),
     ("deploy/config.yaml", "etc/mcpwarden/config.yaml"),
