@@ -19,12 +19,16 @@ fn main() -> Result<()> {
     let arch = env::var("CARGO_CFG_TARGET_ARCH")?;
     ensure!(arch == "x86_64", "the tracepoint backend knows x86-64 only, not {arch}");
 
-    let flags = [
+    // Line numbers in BTF name files: where a package is built, not by their places on that machine.
+    let outer = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
+    let remapped = outer.split('\x1f').filter(|flag| flag.starts_with("--remap-path-prefix="));
+    let mut flags = vec![
         "-Ctarget-cpu=v3",
         // Without BTF the kernel refuses bpf_loop callbacks ("missing btf func_info").
         "-Cdebuginfo=2",
         "-Clink-arg=--btf",
     ];
+    flags.extend(remapped);
     let toolchain = toolchain::installed().with_context(|| {
         format!(
             "{} is not installed; `cargo xtask setup` installs it and what else is needed",

@@ -55,7 +55,10 @@ pub fn run(options: &EventsOptions) -> Result<()> {
     reader.find(&query, first).with_context(failed)?;
     printer.out.flush().map_err(Unwritable)?;
     let mut opened = place(path);
-    while options.follow {
+    if !options.follow {
+        return Ok(());
+    }
+    loop {
         std::thread::sleep(POLL);
         let now = place(path);
         if now.is_some() && now != opened {
@@ -73,7 +76,6 @@ pub fn run(options: &EventsOptions) -> Result<()> {
         follow.with_context(failed)?;
         printer.out.flush().map_err(Unwritable)?;
     }
-    Ok(())
 }
 
 /// How often it is looked for events that came.

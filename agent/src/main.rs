@@ -25,6 +25,7 @@ mod learn;
 mod lines;
 mod listing;
 mod loss;
+mod manager;
 mod matching;
 mod mcp;
 mod metrics;

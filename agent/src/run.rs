@@ -42,6 +42,7 @@ use crate::{
     },
     listing::{self as own, Listing},
     loss::LossWatch,
+    manager::Manager,
     metrics::{Metrics, Sample, Stage, TIMED},
     network::{self, Network, News},
     output::{PATIENCE, Writer},
@@ -92,6 +93,7 @@ pub fn run(options: RunOptions) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let clock = Clock::new();
+        let manager = Manager::find();
         let metrics = Metrics::start(config.metrics.listen)?;
         let sinks = Sinks::start(&config.sinks, &options.state_dir)?;
         let control = Control::start(&config.control, &options.runtime_dir)?;
@@ -109,6 +111,7 @@ pub fn run(options: RunOptions) -> Result<()> {
             engine,
             network,
             control,
+            manager,
             metrics,
             sinks,
             identity: measure::identity(&config),
@@ -147,6 +150,7 @@ struct Agent {
     engine: Engine,
     network: Network,
     control: Control,
+    manager: Manager,
     metrics: Metrics,
     sinks: Sinks,
     /// Metrics that change with the configuration alone.
@@ -184,6 +188,9 @@ enum Drained {
     Part,
 }
 
+/// What an agent does that is ready, for people.
+const WATCHING: &str = "watching";
+
 /// What went wrong where a census at start fails.
 const NO_CENSUS: &str = "cannot read the census of processes";
 
@@ -216,6 +223,11 @@ impl Agent {
         }));
         self.publish(self.counters());
         self.metrics.stage(Stage::Running);
+        // That is on its way before anybody hears that the agent is ready.
+        if ended.is_none() {
+            ended = self.flush(&mut interrupt, &mut terminate).await;
+        }
+        self.manager.ready(WATCHING);
         let mut census: Option<JoinHandle<std::io::Result<Census>>> = None;
         let start = tokio::time::Instant::now();
         let (mut next_reconcile, mut next_census) = (start + RECONCILE_EVERY, start + CENSUS_EVERY);
@@ -347,6 +359,7 @@ impl Agent {
             }
             let Some(record) = ring.next() else {
                 self.metrics.drained();
+                self.manager.drained();
                 return Drained::All;
             };
             if count % 64 == 63 {

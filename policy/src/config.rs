@@ -32,6 +32,8 @@ mod warnings;
 #[cfg(test)]
 mod reference;
 #[cfg(test)]
+mod sample;
+#[cfg(test)]
 mod tests;
 
 use std::sync::LazyLock;

@@ -81,7 +81,7 @@ impl Agent {
     /// # Errors
     /// It cannot be started, or is not attached in time.
     pub fn start_plain(args: &[&str]) -> Result<Self> {
-        Self::start_in(None, args)
+        Self::start_with(None, &[], args)
     }
 
     /// As [`Agent::start`] with a state directory that others have had or will have.
@@ -89,10 +89,18 @@ impl Agent {
     /// # Errors
     /// It cannot be started, or is not attached in time.
     pub fn start_with_state(state: &Path, args: &[&str]) -> Result<Self> {
-        Self::start_in(Some(state), &[&["--verbose", "--show-payloads"], args].concat())
+        Self::start_with(Some(state), &[], &[&["--verbose", "--show-payloads"], args].concat())
     }
 
-    fn start_in(state: Option<&Path>, args: &[&str]) -> Result<Self> {
+    /// As [`Agent::start_plain`] with these variables in its environment.
+    ///
+    /// # Errors
+    /// It cannot be started, or is not attached in time.
+    pub fn start_in(environment: &[(&str, &str)], args: &[&str]) -> Result<Self> {
+        Self::start_with(None, environment, args)
+    }
+
+    fn start_with(state: Option<&Path>, environment: &[(&str, &str)], args: &[&str]) -> Result<Self> {
         let directory =
             tempfile::Builder::new().prefix("mcpwarden-").tempdir().context("no temporary directory")?;
         let path = places::agent();
@@ -104,7 +112,8 @@ impl Agent {
             .arg(directory.path().join("run"))
             .arg("--state-dir")
             .arg(state.unwrap_or(&own))
-            .args(args);
+            .args(args)
+            .envs(environment.iter().copied());
         Self::spawn(command, directory)
             .with_context(|| format!("{} (`cargo build --release -p mcpwarden` makes it)", path.display()))
     }

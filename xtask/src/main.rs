@@ -9,6 +9,7 @@ mod e2e;
 mod eval;
 mod fuzz;
 mod harness;
+mod package;
 mod packages;
 mod run;
 mod setup;
@@ -50,6 +51,8 @@ enum Command {
     },
     /// Run the end-to-end tests on other kernels, in virtual machines
     Vm(vm::Args),
+    /// Pack the agent for installation: a .deb and a tarball
+    Package(package::Args),
     /// Show in under a minute what mcpwarden sees: a benign and a poisoned server, driven by a client
     Demo,
     /// Measure what the detector finds in a corpus of attacks, and what it says of honest tools
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Command::Run { args } => run::run(&args),
         Command::Test { filter } => test::test(filter.as_deref()),
         Command::Vm(args) => vm::vm(&args),
+        Command::Package(args) => package::package(&args),
         Command::Demo => demo::demo(),
         Command::Eval(args) => eval::eval(&args),
         Command::Fuzz(args) => fuzz::fuzz(&args),

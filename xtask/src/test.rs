@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, anyhow};
 
 use crate::fuzz;
 use crate::harness::{Counts, SKIPPED, cargo_test};
+use crate::package;
 use crate::setup::setup;
 use crate::util::{cargo, command_line, exists, is_root};
 use crate::vm;
@@ -61,6 +62,7 @@ pub fn test(filter: Option<&str>) -> Result<ExitCode> {
             tests(&mut command, &["--test-threads=1"], filter)
         });
         if filter.is_none() {
+            stages.run("packages", packages);
             stages.run("other kernels", other_kernels);
         }
     }
@@ -77,6 +79,15 @@ fn dependencies() -> Result<Report> {
         "{SKIPPED}dependencies: there is no cargo-deny; `cargo install cargo-deny --locked` builds it (minutes)"
     );
     Ok(Report { counts: Counts { skipped: 1, ..Counts::default() }, problem: None })
+}
+
+/// That what is built can be packed, installed and removed.
+fn packages() -> Result<Report> {
+    let checked = package::check_built()?;
+    if !checked {
+        println!("{SKIPPED}packages: there is no dpkg-deb");
+    }
+    Ok(Report { counts: Counts { skipped: u64::from(!checked), ..Counts::default() }, problem: None })
 }
 
 /// That every hook loads and fires on the other kernels; their tests are `cargo xtask vm`.

@@ -23,6 +23,7 @@ impl Agent {
         terminate: &mut Signal,
     ) {
         self.metrics.stage(Stage::Ending);
+        self.manager.stopping(reason);
         self.programs = self.kernel.program_stats();
         self.kernel.detach();
         let until = tokio::time::Instant::now() + LAST_WORDS;

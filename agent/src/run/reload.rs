@@ -16,7 +16,7 @@ use mcpwarden_policy::{
 };
 use tokio::{sync::oneshot, task::JoinHandle};
 
-use super::{Agent, measure};
+use super::{Agent, WATCHING, measure};
 use crate::{
     cli::RunOptions,
     config::{self, Config},
@@ -140,6 +140,8 @@ impl Agent {
         reason: String,
         answer: Option<oneshot::Sender<Result<Answer, Refusal>>>,
     ) {
+        // Whoever sent the signal waits for a word, whatever comes of it.
+        self.manager.reloading();
         let refused = match &self.reload {
             Reload { path: None, .. } => Some((
                 Code::NotFound,
@@ -151,6 +153,9 @@ impl Agent {
             Reload { .. } => None,
         };
         if let Some((code, why)) = refused {
+            if self.reload.under_way.is_none() {
+                self.manager.ready(WATCHING);
+            }
             match answer {
                 // Whoever asked may be gone.
                 Some(answer) => drop(answer.send(Err(code.because(why)))),
@@ -197,6 +202,7 @@ impl Agent {
                 };
                 self.identity = measure::identity(&config);
                 self.say(reloaded.clone().into());
+                self.manager.ready(WATCHING);
                 Ok(Answer::Reloaded(Box::new(reloaded)))
             }
             Err(error) => {
@@ -204,6 +210,10 @@ impl Agent {
                     "mcpwarden: the configuration of before still counts: {}",
                     escaped(&error)
                 );
+                self.manager.ready(&format!(
+                    "watching; the configuration of before still counts: {}",
+                    escaped(&error)
+                ));
                 self.say(ConfigRefused { path, reason, error: error.clone() }.into());
                 Err(Code::Unusable.because(format!("the configuration of before still counts: {error}")))
             }

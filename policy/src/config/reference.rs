@@ -15,7 +15,7 @@ fn docs(name: &str) -> PathBuf {
 }
 
 /// Compares a file with what it must be; with `UPDATE_DOCS=1` it is made so.
-fn same(name: &str, is: &str, must: &str) {
+pub(super) fn same(name: &str, is: &str, must: &str) {
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(docs(name), must).unwrap();
     } else {
@@ -59,30 +59,32 @@ fn every_key_is_described() {
     }
 }
 
+/// In the order in which people read them.
+pub(super) const SECTIONS: [&str; 16] = [
+    "discovery",
+    "servers",
+    "sessions",
+    "inspection",
+    "registry",
+    "policy",
+    "classifier",
+    "cross_server",
+    "guards",
+    "network",
+    "enforcement",
+    "capture",
+    "store",
+    "sinks",
+    "metrics",
+    "control",
+];
+
 /// One table for each section.
 fn reference() -> String {
     let mut text = String::new();
-    let sections = [
-        "discovery",
-        "servers",
-        "sessions",
-        "inspection",
-        "registry",
-        "policy",
-        "classifier",
-        "cross_server",
-        "guards",
-        "network",
-        "enforcement",
-        "capture",
-        "store",
-        "sinks",
-        "metrics",
-        "control",
-    ];
     let all = super::schema()["properties"].as_object().unwrap();
-    assert_eq!(all.len(), sections.len(), "a section is missing in the docs");
-    for section in sections {
+    assert_eq!(all.len(), SECTIONS.len(), "a section is missing in the docs");
+    for section in SECTIONS {
         writeln!(text, "\n### `{section}`\n\n{}\n", described(&all[section])).unwrap();
         text += "| key | what it can be | default | |\n|---|---|---|---|\n";
         rows(section, &all[section], &mut text);
@@ -91,7 +93,7 @@ fn reference() -> String {
     text
 }
 
-fn resolve(schema: &Value) -> &Value {
+pub(super) fn resolve(schema: &Value) -> &Value {
     match schema.get("$ref").and_then(Value::as_str) {
         Some(name) => super::schema().pointer(name.trim_start_matches('#')).unwrap(),
         None => match schema.get("anyOf").and_then(Value::as_array) {
@@ -132,12 +134,12 @@ fn rows(path: &str, schema: &Value, text: &mut String) {
     }
 }
 
-fn described(schema: &Value) -> String {
+pub(super) fn described(schema: &Value) -> String {
     schema["description"].as_str().unwrap_or_default().replace('\n', " ")
 }
 
 /// What a value can be, in a few words.
-fn kind(schema: &Value) -> String {
+pub(super) fn kind(schema: &Value) -> String {
     let target = resolve(schema);
     let words = |schema: &Value| {
         let list = schema.get("oneOf").or(schema.get("enum")).and_then(Value::as_array)?.clone();
