@@ -57,6 +57,7 @@ use crate::NamePatterns;
 use crate::detect::{self, DetectConfig};
 use crate::discovery::{BUILT_IN, Declared};
 use crate::engine::Remote;
+use crate::event::Category;
 use crate::glob::GlobError;
 use crate::guard::GuardKind;
 use crate::ids::ServerId;
@@ -194,7 +195,6 @@ impl Config {
     /// What is looked for, besides the rules in files.
     pub fn detect(&self) -> DetectConfig {
         let section = &self.inspection;
-        let disabled = section.builtin.iter().filter(|(_, on)| !**on).map(|(category, _)| *category);
         let own = section.custom_patterns.iter().map(|own| detect::CustomPattern {
             name: own.name.clone(),
             pattern: own.pattern.as_str().to_owned(),
@@ -202,7 +202,7 @@ impl Config {
             description: own.description.clone(),
         });
         DetectConfig {
-            disabled: disabled.collect(),
+            disabled: self.switched_off().collect(),
             custom_patterns: own.collect(),
             of_servers: self.patterns_of_guards(),
         }
@@ -243,8 +243,14 @@ impl Config {
             alert_on_change,
             persistent,
             similarity_threshold,
+            switched_off: self.switched_off().collect(),
             ..RegistrySettings::default()
         }
+    }
+
+    /// The categories of what is found that are switched off.
+    fn switched_off(&self) -> impl Iterator<Item = Category> {
+        self.inspection.builtin.iter().filter(|(_, on)| !**on).map(|(category, _)| *category)
     }
 
     /// The declared servers that are at addresses.

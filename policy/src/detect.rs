@@ -246,7 +246,7 @@ impl Detector {
     pub fn result(&self, json: &str, tools: &ToolNames) -> Inspection {
         let mut inspector = Inspector::default();
         let complete = walk(json, |path, leaf, text| match leaf {
-            Leaf::Text if is_blob(path) => {}
+            Leaf::Text if is_blob(path) && !decode::may_be_text(&text) => {}
             Leaf::Text => inspector.result_text(&self.result, tools, &text, || path.pointer()),
             _ => {
                 if leaf == Leaf::DuplicateKey {
@@ -317,7 +317,7 @@ impl Detector {
     }
 }
 
-/// Whether a string is an image, a sound or a file in base64, which no model reads as text
+/// Whether a string stands where an image, a sound or a file does, in base64
 /// (`content[].data`, `contents[].blob`, `content[].resource.blob`).
 fn is_blob(path: &walk::Path<'_>) -> bool {
     let mut keys = path.keys();

@@ -305,7 +305,7 @@ fn body(event: &Event, line: &mut Line) {
 
 /// Who objects to a call or to its answer, and why; what others remark.
 fn decided(decided: &Decided, line: &mut Line) {
-    if let (Some(guard), Some(reason)) = (decided.guard, &decided.reason) {
+    if let (Action::Block, Some(guard), Some(reason)) = (decided.action, decided.guard, &decided.reason) {
         let what = if decided.enforced { "blocked" } else { "not enforced" };
         let red = Style::new().fg_color(Some(AnsiColor::Red.into()));
         line.styled(red, &format!("  {what}: {}: {}", guard.name(), clean(reason)));

@@ -43,7 +43,7 @@ pub struct Call {
     pub action: Option<Action>,
     /// Whether a `block` really stopped it.
     pub enforced: bool,
-    /// Which guard objects, of a `block`.
+    /// Which guard objects, of a `block`; which warned first, of an `alert`.
     pub guard: Option<String>,
     /// Why, of a `block`.
     pub reason: Option<String>,

@@ -96,7 +96,7 @@ pub struct GuardSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub scan_fields: Option<Vec<ScanField>>,
-    /// `tool_poisoning`: so many detections deny. Of one definition 64 are kept. Example: `1`.
+    /// `tool_poisoning`: so many detections deny, each rule counted once in a field. Of one definition 64 are kept. Example: `1`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
     pub min_detections: Option<u32>,

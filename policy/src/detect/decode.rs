@@ -398,6 +398,15 @@ fn from_base64(run: &str) -> Option<Vec<u8>> {
     engine.decode(run).ok()
 }
 
+/// Whether what stands where a file in base64 does may be read as text: because it is none, or the file's first bytes are text.
+pub(super) fn may_be_text(run: &str) -> bool {
+    let digits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_' | b'=');
+    let is_base64 = run.bytes().all(|byte| digits(byte) || byte.is_ascii_whitespace());
+    // Data shows in its first bytes that it is no text.
+    let head: String = run.chars().filter(|c| !c.is_ascii_whitespace() && *c != '=').take(MIN_RUN).collect();
+    !is_base64 || head.len() < MIN_RUN || from_base64(&head).is_some()
+}
+
 /// The bytes as text, if they are one: valid, printable, and with white space as prose has it.
 fn prose(bytes: Vec<u8>) -> Option<String> {
     let text = String::from_utf8(bytes).ok()?;

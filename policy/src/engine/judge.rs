@@ -184,6 +184,8 @@ pub(super) struct Judged {
     pub(super) warnings: Vec<String>,
     /// What guards found that looked themselves.
     pub(super) found: Inspection,
+    /// The guard that warned first, where none denied.
+    warned_by: Option<GuardKind>,
     /// Whether a warning says what no detection does.
     remarked: bool,
     /// The tools that guards keep of a list, by name: one list for each that left some out.
@@ -197,9 +199,10 @@ impl Judged {
     fn of(verdict: Verdict) -> Self {
         let (enforced, recorded) = (verdict.enforced, verdict.recorded);
         let mut judged = Self { enforced, recorded, ..Self::default() };
-        for (_, modification) in verdict.modifications {
+        for (kind, modification) in verdict.modifications {
             match modification {
                 Modification::AddWarning { message, detections } => {
+                    judged.warned_by.get_or_insert(kind);
                     judged.remarked |= detections.is_empty();
                     judged.warnings.push(message);
                     judged.found.detections.extend(detections);
@@ -235,6 +238,9 @@ impl Judged {
             decided.guard = Some(*guard);
             decided.code = Some(denial.code.clone());
             decided.reason = Some(denial.message.clone());
+        } else if let Some(guard) = self.warned_by {
+            decided.guard = Some(guard);
+            decided.reason = self.warnings.first().cloned();
         }
         decided.warnings.clone_from(&self.warnings);
     }

@@ -17,7 +17,7 @@ use crate::event::{
     ToolStatus,
 };
 use crate::guard::{GuardKind, PinState, Refusal, ToolFacts};
-use crate::hash::{bounded_name, json_digest};
+use crate::hash::{bounded_name, hex, json_digest};
 use crate::ids::{ConnectionId, Direction, Timestamp};
 use crate::protocol::{Method, decode_str, members, string, value};
 use crate::registry::{Change, ChangeKind, ItemKind, Offer, Page, Peer, PinKey};
@@ -69,7 +69,12 @@ impl Engine {
         };
         let peer = Peer { session: place.session.clone(), key, identity: connection.identity() };
         // What is refused the registry counts itself.
-        self.registry.connect(id, peer).ok().flatten()
+        self.registry.connect(id, peer).ok().flatten().filter(|found| self.looks_for(found))
+    }
+
+    /// Whether what is found about names is of a category that is not switched off.
+    fn looks_for(&self, found: &Detection) -> bool {
+        !self.config.registry.switched_off.contains(&found.category)
     }
 
     /// A server says that a list of its is another now. What changed is known when the client asks for it again.
@@ -176,6 +181,7 @@ impl Engine {
         out: &mut Vec<Output>,
     ) {
         let finding = change.finding.take().map(|finding| finding.detection);
+        let finding = finding.filter(|found| self.looks_for(found));
         match (entry, change.item.kind) {
             (Some(entry), ItemKind::Tool) => self.say_tool(place, time, &change, entry, finding, out),
             (Some(entry), kind) => self.say_definition(place, time, kind, &change, entry, out),
@@ -305,6 +311,14 @@ impl Engine {
         facts.hash = change.hash.as_str().into();
         facts.detections.clone_from(&entry.known.found.detections);
         facts.detections.extend(finding.cloned());
+        if change.contradicts
+            && let Some(other) =
+                self.connections.get(&place.connection).and_then(|known| known.tools.get(&facts.name))
+        {
+            let missing =
+                other.detections.iter().filter(|found| !entry.known.found.detections.contains(found));
+            facts.detections.extend(missing.cloned());
+        }
         facts.max_severity = facts.detections.iter().map(|detection| detection.severity).max();
         let limit = self.config.limits.tools;
         if let Some(connection) = self.connections.get_mut(&place.connection) {
@@ -375,7 +389,8 @@ fn found_action(review: &Review) -> Action {
 }
 
 fn is_of(entry: &Entry<'_>, change: &Change) -> bool {
-    entry.name == change.item.name || bounded_name(&entry.name) == change.item.name
+    (entry.name == change.item.name || bounded_name(&entry.name) == change.item.name)
+        && hex(&entry.known.hash) == change.hash
 }
 
 /// Whether the answer to this is a list that is compared, of what, and whether it begins one.

@@ -29,16 +29,16 @@ pub struct Decided {
     pub action: Action,
     /// Whether a `block` really stopped it.
     pub enforced: bool,
-    /// Which guard objects, of a `block`.
+    /// Which guard objects, of a `block`; which warned first, of an `alert`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard: Option<GuardKind>,
     /// Why, for machines, of a `block`: such as `tool_denied`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// Why, in words, of a `block`.
+    /// Why, in words: what that guard said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What guards remarked that did not object. Absent when there is nothing.
+    /// What guards remarked that did not object, all of them. Absent when there is nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }

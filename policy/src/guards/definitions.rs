@@ -116,7 +116,7 @@ impl Guard for RugPull {
         }
         match *operation {
             Operation::ToolsList { tools } => {
-                warn_of(tools, "tools changed since they were pinned", |tool| self.objection(tool).is_some())
+                warn_of(tools, "tools changed, or are not pinned", |tool| self.objection(tool).is_some())
             }
             Operation::ToolInvoke { tool_name, .. } => {
                 let Some((code, what)) = facts.tool.and_then(|tool| self.objection(tool)) else {
@@ -183,11 +183,16 @@ impl ToolPoisoning {
             && self.fields.as_ref().is_none_or(|fields| fields.contains(root))
     }
 
+    /// How many there are that count: a rule in a field once, whatever forms of the text show it.
+    fn counted(&self, detections: &[Detection]) -> usize {
+        let counting = detections.iter().filter(|detection| self.counts(detection));
+        counting.map(|found| (&found.pattern, &found.field)).collect::<BTreeSet<_>>().len()
+    }
+
     fn poisoned(&self, tool: &ToolFacts) -> bool {
         // Nearly every tool has none, and the worst is known.
         tool.max_severity >= Some(self.threshold)
-            && tool.detections.iter().filter(|detection| self.counts(detection)).count()
-                >= self.min_detections as usize
+            && self.counted(&tool.detections) >= self.min_detections as usize
             && !tool.approved
     }
 }
@@ -232,7 +237,7 @@ impl Guard for ToolPoisoning {
     }
 
     fn why(&self, _: &Operation<'_>, facts: &Facts<'_>) -> Option<String> {
-        let found = facts.tool.map(|tool| tool.detections.iter().filter(|found| self.counts(found)).count());
+        let found = facts.tool.map(|tool| self.counted(&tool.detections));
         Some(match (found, facts.tool) {
             (None, _) => "its definition is not known".to_owned(),
             (Some(0), _) => {

@@ -1,9 +1,10 @@
 //! What the registry is told at start, what it counts, and how it refuses.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::store::StoreError;
 use crate::counters::counters;
+use crate::event::Category;
 
 /// Bounds of everything that servers can make grow. What is refused is counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +51,9 @@ pub struct RegistrySettings {
     /// From which similarity on names are near-duplicates (`inspection.similarity_threshold`): the share of letters that
     /// are the same, 0.5 to 1; 1 means that nearly the same is not the same.
     pub similarity_threshold: f64,
+    /// Categories of findings that are switched off (`inspection.builtin`): nothing is said of them. Who was first with a name
+    /// is known all the same.
+    pub switched_off: BTreeSet<Category>,
     /// Bounds.
     pub limits: RegistryLimits,
 }
@@ -61,6 +65,7 @@ impl Default for RegistrySettings {
             alert_on_change: true,
             persistent: true,
             similarity_threshold: 0.85,
+            switched_off: BTreeSet::new(),
             limits: RegistryLimits::default(),
         }
     }

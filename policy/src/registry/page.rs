@@ -54,6 +54,8 @@ pub struct Change {
     pub pin: PinState,
     /// What its name has against it, where that was not said on this connection.
     pub finding: Option<Finding>,
+    /// Whether the same list has another definition of its name: nobody knows which of them the client takes.
+    pub contradicts: bool,
 }
 
 /// Of so many items of a page that there was no room for it is said what was found in them.
@@ -192,10 +194,12 @@ impl Registry {
                     kind,
                     pin,
                     finding,
+                    contradicts: false,
                 });
             }
             return;
         }
+        let contradicts = again && list.items.get(&item.name).is_some_and(|before| before.hash != hash);
         let kind = self.compare(key, &item, &hash, offer, turn);
         let record = self.record(key, &item);
         let since = record.map_or(turn.now, |record| record.first_seen);
@@ -220,7 +224,8 @@ impl Registry {
         }
         let pin = listed.pin;
         list.items.insert(item.name.clone(), listed);
-        turn.outcome.changes.push(Change { connection: connection.id, item, hash, kind, pin, finding });
+        let connection = connection.id;
+        turn.outcome.changes.push(Change { connection, item, hash, kind, pin, finding, contradicts });
     }
 
     fn record(&self, key: &PinKey, item: &Item) -> Option<&PinRecord> {
@@ -347,6 +352,7 @@ impl Registry {
                         kind: ChangeKind::Shadowing,
                         pin: listed.pin,
                         finding: Some(finding.clone()),
+                        contradicts: false,
                     });
                 }
                 None
@@ -387,6 +393,7 @@ impl Registry {
                 kind: ChangeKind::Removed,
                 pin: record.state_of(&record.current),
                 finding: None,
+                contradicts: false,
             });
         }
     }

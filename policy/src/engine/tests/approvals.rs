@@ -411,3 +411,29 @@ fn what_is_forgotten_is_asked_for_again() {
     list(&mut bench, 5);
     assert_eq!(bench.engine.waiting().count(), 1, "{:?}", bench.said());
 }
+
+/// A list that has a tool twice, harmless and not: whichever the client takes, and on however many pages they come.
+#[test]
+fn a_tool_that_a_list_has_twice_is_as_bad_as_the_worse() {
+    const FINE: &str = r#"{"name":"add","description":"Adds."}"#;
+    for action in ["block", "require_approval"] {
+        for pages in [&[&[EVIL, FINE][..]][..], &[&[FINE, EVIL]], &[&[EVIL], &[FINE]], &[&[FINE], &[EVIL]]] {
+            let mut bench = bench(&format!("inspection: {{ on_detection: {{ action: {action} }} }}"));
+            // However often it is listed.
+            for round in 0..3 {
+                for (index, tools) in pages.iter().enumerate() {
+                    let (id, last) = (100 + round * 10 + index as u32, index + 1 == pages.len());
+                    let params = if index == 0 { "{}" } else { r#"{"cursor":"x"}"# };
+                    bench.c2s(1, &format!(r#"{{"id":{id},"method":"tools/list","params":{params}}}"#));
+                    let next = if last { "" } else { r#","nextCursor":"x""# };
+                    bench.s2c(1, &answer(id, &format!(r#"{{"tools":[{}]{next}}}"#, tools.join(","))));
+                }
+                let called = run(&mut bench, &[Call("add")]);
+                let blocked = called.iter().any(|line| line.starts_with("call add Block"));
+                assert!(blocked, "{action} {pages:?} {round}: {called:?}");
+            }
+            let known = &bench.engine.connections[&ConnectionId(1)].tools["add"];
+            assert!(known.detections.len() < 64, "{}", known.detections.len());
+        }
+    }
+}

@@ -355,3 +355,34 @@ fn another_configuration_counts_and_what_is_known_stays() {
     bench.s2c(1, &answer(3, r#"{"tools":[{"name":"read_file","description":"another"}]}"#));
     assert!(bench.events().iter().any(|event| event["type"] == "mcp_tool_changed"));
 }
+
+/// What is found about names is switched off as everything else is; a name that was taken over still counts where the rule
+/// about that is on.
+#[test]
+fn what_is_found_about_names_can_be_switched_off() {
+    for (yaml, found, action) in [
+        ("", &["shadow_tool"][..], "block"),
+        ("inspection: { builtin: { shadowing: false } }", &[], "block"),
+        (
+            "inspection: { builtin: { shadowing: false }, on_detection: { action: block } }\n\
+          cross_server: { shadow_tool: { enabled: false }, read_then_send: { enabled: false } }",
+            &[],
+            "allow",
+        ),
+    ] {
+        let mut bench = bench(yaml);
+        bench.c2s(2, r#"{"id":4,"method":"tools/list"}"#);
+        bench.s2c(2, &answer(4, r#"{"tools":[{"name":"read_file","description":"mine"}]}"#));
+        bench.c2s(2, &call(5, "read_file"));
+        let events = bench.events();
+        let said: Vec<&str> = events
+            .iter()
+            .filter(|event| event["type"] == "mcp_tool_seen")
+            .flat_map(|event| event["detections"].as_array().unwrap())
+            .map(|found| found["pattern"].as_str().unwrap())
+            .collect();
+        assert_eq!(said, found, "{yaml}");
+        let called = events.iter().find(|event| event["type"] == "mcp_tool_called").unwrap();
+        assert_eq!(called["action"], action, "{yaml}: {called}");
+    }
+}

@@ -130,7 +130,9 @@ fn tool_poisoning_takes_strict_mode_scan_fields_and_a_count() {
         ),
         (json!({"scan_fields": ["input_schema"]}), vec![("/inputSchemas", High)], "allow"),
         (json!({"min_detections": 2}), vec![description], "allow"),
-        (json!({"min_detections": 2}), vec![description, description], "tool_poisoned"),
+        (json!({"min_detections": 2}), vec![description, ("/title", High)], "tool_poisoned"),
+        // One rule in one field, whatever forms of the text show it.
+        (json!({"min_detections": 2}), vec![description, description], "allow"),
         (json!({"min_detections": 2}), vec![description, ("/title", Low)], "allow"),
         // The integer that the requirements call alert_threshold.
         (json!({"min_detections": 2}), vec![description], "allow"),
@@ -162,7 +164,7 @@ fn a_list_is_warned_of_and_never_denied() {
         (Box::new(ToolShadowing), "tools have names of another server's"),
         (
             Box::new(RugPull { on_change: OnChange::Block, pin_on_first_use: true }),
-            "tools changed since they were pinned",
+            "tools changed, or are not pinned",
         ),
         (Box::new(ToolPoisoning::new(&GuardSettings::default(), &inspection)), "tools have detections"),
     ];
