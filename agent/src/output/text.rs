@@ -445,11 +445,19 @@ mod tests {
     #[test]
     fn decisions_are_readable() {
         let denied = Decided {
+            action: Action::Block,
             guard: Some(mcpwarden_policy::guard::GuardKind::RugPull),
             reason: Some("it changed".into()),
             ..Decided::default()
         };
-        let warned = Decided { warnings: vec!["one".into(), "t\u{1b}wo".into()], ..Decided::default() };
+        // Who warned first says nothing but what stands among the warnings.
+        let warned = Decided {
+            action: Action::Alert,
+            guard: denied.guard,
+            reason: Some("one".into()),
+            warnings: vec!["one".into(), "t\u{1b}wo".into()],
+            ..Decided::default()
+        };
         for (what, expected) in [
             (Decided::default(), ""),
             (denied.clone(), "  not enforced: rug_pull: it changed"),
