@@ -25,17 +25,38 @@ pub(super) enum Likeness {
 
 /// A name in lower case without separators.
 fn spelling(name: &str) -> String {
-    let kept = name.chars().filter(|c| !matches!(c, '_' | '-' | '.' | '/' | ':') && !c.is_whitespace());
+    let kept = name.chars().filter(|c| !is_separator(*c));
     let spelt: String = kept.flat_map(char::to_lowercase).collect();
     // A name of nothing but separators is itself.
     if spelt.is_empty() { name.to_owned() } else { spelt }
+}
+
+/// Whether names are parted by it: also what only looks like a hyphen, a dot or a slash.
+fn is_separator(c: char) -> bool {
+    let hyphens = matches!(
+        c,
+        '-' | '\u{2d7}' | '\u{2010}'
+            ..='\u{2015}' | '\u{2043}' | '\u{2212}' | '\u{fe58}' | '\u{fe63}' | '\u{ff0d}'
+    );
+    let dots = matches!(
+        c,
+        '.' | ':' | '\u{b7}' | '\u{2022}' | '\u{2024}' | '\u{2027}' | '\u{2219}' | '\u{22c5}' | '\u{30fb}'
+    );
+    let slashes = matches!(c, '/' | '\u{2044}' | '\u{2215}' | '\u{29f8}');
+    // U+2800 is a blank by its looks alone.
+    c == '_' || hyphens || dots || slashes || c.is_whitespace() || c == '\u{2800}'
 }
 
 /// The form in which names are compared: that of [`spelling`], of the text as it looks (see `detect::fold`), and with
 /// what looks alike in most type faces made one: `0` and `o`, `1` and `l`, `rn` and `m`, `vv` and `w`. Capital `I` is
 /// no `l`, since `getItem` is `get_item`.
 fn skeleton(name: &str) -> String {
-    spelling(&folded(name)).replace('0', "o").replace(['1', '|'], "l").replace("rn", "m").replace("vv", "w")
+    spelling(&folded(name))
+        .replace('ß', "ss")
+        .replace('0', "o")
+        .replace(['1', '|'], "l")
+        .replace("rn", "m")
+        .replace("vv", "w")
 }
 
 /// The name of a server without the words that most of them have: `mcp-server-git` is `git`.
@@ -202,6 +223,11 @@ mod tests {
             ("read_file", "readFile", Some(Spelling)),
             ("read_file", "READ.FILE", Some(Spelling)),
             ("getItem", "get_item", Some(Spelling)),
+            ("get-user", "get\u{2010}user", Some(Spelling)),
+            ("get-user", "get\u{2212}user", Some(Spelling)),
+            ("read/file", "read\u{2044}file", Some(Spelling)),
+            ("read_file", "read\u{2800}file", Some(Spelling)),
+            ("straße", "STRASSE", Some(Confusable)),
             ("read_file", "r\u{435}ad_file", Some(Confusable)),
             ("read_file", "read\u{200b}_file", Some(Confusable)),
             ("read_file", "\u{ff52}ead_file", Some(Confusable)),
