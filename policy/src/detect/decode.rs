@@ -286,11 +286,8 @@ pub(super) fn runs(view: &View<'_>, invisible: bool, work: &mut Work) -> Vec<Run
     };
     for range in tokens(text.as_bytes()) {
         let run = &text[range.start..range.end.min(range.start + MAX_RUN)];
-        if run.len().is_multiple_of(2) && run.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            take(from_hex(run).and_then(prose), Form::Hex, range);
-        } else {
-            take(from_base64(run).and_then(prose), Form::Base64, range);
-        }
+        let (bytes, form) = decoded(run);
+        take(bytes.and_then(prose), form, range);
     }
     if invisible {
         for (range, kind) in hidden_runs(text) {
@@ -407,85 +404,36 @@ pub(super) fn may_be_text(run: &str) -> bool {
     !is_base64 || head.len() < MIN_RUN || from_base64(&head).is_some()
 }
 
-/// The bytes as text, if they are one: valid, printable, and with white space as prose has it.
+/// What a run of digits stands for, and what they are.
+fn decoded(run: &str) -> (Option<Vec<u8>>, Form) {
+    if run.len().is_multiple_of(2) && run.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        (from_hex(run), Form::Hex)
+    } else {
+        (from_base64(run), Form::Base64)
+    }
+}
+
+/// The bytes as text, if they are one: valid, printable, and with white space as prose has it; or if they are digits that
+/// stand for one.
 fn prose(bytes: Vec<u8>) -> Option<String> {
+    let text = readable(bytes)?;
+    if is_prose(&text) {
+        return Some(text);
+    }
+    let run = text.trim().trim_end_matches('=');
+    let whole = tokens(run.as_bytes()).next().is_some_and(|range| range == (0..run.len()));
+    let inner = whole.then(|| decoded(run).0).flatten();
+    inner.and_then(readable).filter(|text| is_prose(text))
+}
+
+fn readable(bytes: Vec<u8>) -> Option<String> {
     let text = String::from_utf8(bytes).ok()?;
-    let printable = text.chars().all(|c| !c.is_control() || c.is_ascii_whitespace());
-    (printable && text.split_ascii_whitespace().nth(1).is_some()).then_some(text)
+    text.chars().all(|c| !c.is_control() || c.is_ascii_whitespace()).then_some(text)
+}
+
+fn is_prose(text: &str) -> bool {
+    text.split_ascii_whitespace().nth(1).is_some()
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    /// Text, and it in each other spelling that it shows signs of.
-    #[test]
-    fn a_text_is_respelt_where_it_shows_signs_of_it() {
-        let cases: &[(&str, &[(&str, Form)])] = &[
-            ("plain prose of the user", &[]),
-            ("Vtaber gur hfre", &[("Ignore the user", Form::Rot13)]),
-            ("1gn0r3 7h3 u53r", &[("ignore the user", Form::Leetspeak)]),
-            ("i g n o r e  i t", &[("ignore  it", Form::Spaced)]),
-            ("a b c d", &[]),
-            ("i-g-n-o-r-e me", &[("ignore me", Form::Spaced)]),
-            ("a%20b &#105;&lt;\\u0041\\n", &[("a b i<A\n", Form::Escapes)]),
-            ("100% & \\ \\u12 &#; %zz &#x110000;", &[]),
-            ("resu eht erongi tpmorp", &[("prompt ignore the user", Form::Reversed)]),
-        ];
-        for (text, expected) in cases {
-            let view = View::raw(text);
-            let found: Vec<(String, Form)> = respelt(&view, Signs::of(text))
-                .into_iter()
-                .map(|view| (view.text.into_owned(), view.form))
-                .collect();
-            let expected: Vec<(String, Form)> =
-                expected.iter().map(|(text, form)| ((*text).to_owned(), *form)).collect();
-            assert_eq!(found, expected, "{text}");
-        }
-    }
-
-    /// Text, what is decoded out of it.
-    #[test]
-    fn only_prose_is_decoded() {
-        let cases: &[(&str, &[&str])] = &[
-            ("see dGhlIHF1aWNrIGJyb3duIGZveCBqdW1wcw== end", &["the quick brown fox jumps"]),
-            ("see 74686520717569636b2062726f776e20666f78 end", &["the quick brown fox"]),
-            ("a/path/that/is/as/long/as/an/encoding/and/no/encoding", &[]),
-            ("0123456789abcdef0123456789abcdef", &[]),
-            ("dGhlcXVpY2ticm93bmZveGp1bXBz", &[]),
-        ];
-        for (text, expected) in cases {
-            let found: Vec<String> = runs(&View::raw(text), false, &mut Work::default())
-                .into_iter()
-                .map(|run| run.view.text.into_owned())
-                .collect();
-            assert_eq!(found, *expected, "{text}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn no_run_is_passed_over(text in "([a+/9_-]{1,60}|[a9]{22,26}| |é){0,12}") {
-            let digit = |byte: u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte);
-            let mut at = 0;
-            let mut expected = Vec::new();
-            for run in text.as_bytes().chunk_by(|a, b| digit(*a) && digit(*b)) {
-                if run.len() >= MIN_RUN {
-                    expected.push(at..at + run.len());
-                }
-                at += run.len();
-            }
-            prop_assert_eq!(tokens(text.as_bytes()).collect::<Vec<_>>(), expected);
-        }
-    }
-
-    #[test]
-    fn decoding_has_a_budget() {
-        let mut work = Work::default();
-        work.decoded = 10;
-        assert!(runs(&View::raw("dGhlIHF1aWNrIGJyb3duIGZveCBqdW1wcw=="), false, &mut work).is_empty());
-        assert!(work.exceeded);
-    }
-}
+mod tests;
