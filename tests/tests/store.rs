@@ -139,6 +139,7 @@ fn events_are_followed() -> Result<()> {
     let mut child = mcpwarden(&args).arg(&database).stdout(Stdio::piped()).spawn()?;
     let lines = BufReader::new(child.stdout.take().context("no output")?).lines();
     talk(&agent, 3)?;
+    agent.settle();
     let wanted = |event: &&Value| is(event, "mcp_tool_called") && event["server_id"] == "benign-server";
     let mut expected: Vec<Value> = agent.events().iter().filter(wanted).cloned().collect();
     expected.sort_by_key(seq);
