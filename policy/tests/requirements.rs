@@ -92,7 +92,12 @@ fn the_configuration_decides() {
     ]);
     let flow = "cross_server_flow: { enabled: false }";
     let cases: [(&str, String, &[Do<'_>], Vec<String>); 16] = [
-        ("inspection", String::new(), &evil, [&found[..], &texts(&["call add: alert -"])].concat()),
+        (
+            "inspection",
+            String::new(),
+            &evil,
+            [&found[..], &texts(&["call add: alert tool_poisoning"])].concat(),
+        ),
         (
             "inspection.enabled",
             "inspection: { enabled: false }".into(),
@@ -115,7 +120,7 @@ fn the_configuration_decides() {
             "registry.pin_on_first_use",
             "registry: { pin_on_first_use: false }".into(),
             &[List("files", &[("add", "")]), Call("files", "add", 1)],
-            texts(&["tool add: new -", "call add: alert -"]),
+            texts(&["tool add: new -", "call add: alert rug_pull"]),
         ),
         (
             "what is suspicious is pinned all the same",
