@@ -8,8 +8,7 @@ use mcpwarden_policy::{ByHand, EventBody, WaitingTool};
 use crate::{
     cli::{ApprovalsList, DecisionOptions, Meant},
     control::{APPROVALS, Decided, NewDecision, PINS, Waiting, client::ask},
-    output::{self, escaped, say, say_json, seconds},
-    store::registry::word,
+    output::{self, escaped, say, say_json, seconds, word},
 };
 
 /// Longest name of a tool that a table keeps in one piece, with its server's. Columns.
@@ -77,7 +76,7 @@ fn sentence(server: &str, body: &EventBody) -> String {
         }
         EventBody::DefinitionApproved(approved) => {
             let name = [escaped(&approved.name), short(&approved.hash)].join(" ");
-            format!("approved {} of {server} ({})", word(approved.kind).replace('_', " "), name.trim())
+            format!("approved {} of {server} ({})", word(&approved.kind).replace('_', " "), name.trim())
         }
         EventBody::PinsReset(reset) => match &reset.tool_name {
             Some(tool) => format!("forgot the pin of {server}:{}", escaped(tool)),
@@ -109,12 +108,11 @@ fn table(approvals: &[WaitingTool]) -> Table {
     for tool in approvals {
         let name = escaped(&format!("{}:{}", tool.server_id, tool.tool_name));
         longest = longest.max(u16::try_from(name.chars().count()).unwrap_or(u16::MAX));
-        let severity =
-            tool.max_severity.map_or("-".to_owned(), |severity| format!("{severity:?}").to_lowercase());
+        let severity = tool.max_severity.map_or("-".to_owned(), |severity| word(&severity));
         let until = if tool.timed_out { "expired".to_owned() } else { seconds(tool.expires) };
         let row = [
             name,
-            tool.uid.map_or_else(|| "-".to_owned(), |uid| uid.to_string()),
+            tool.whose.uid.map_or_else(|| "-".to_owned(), |uid| uid.to_string()),
             severity,
             until,
             escaped(&tool.reason),
@@ -134,7 +132,7 @@ fn table(approvals: &[WaitingTool]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mcpwarden_policy::{ServerId, SessionId, Timestamp, guard::GuardKind};
+    use mcpwarden_policy::{ServerId, SessionId, Timestamp, event::Whose, guard::GuardKind};
 
     #[test]
     fn what_waits_is_shown_as_it_is() {
@@ -143,8 +141,7 @@ mod tests {
             session_id: SessionId("s".into()),
             tool_name: "add\u{1b}[31m".into(),
             tool_hash: "0123456789abcdef".into(),
-            uid: Some(1000),
-            program: None,
+            whose: Whose { uid: Some(1000), program: None },
             guard: GuardKind::ToolPoisoning,
             code: "approval_required".into(),
             reason: "it has detections".into(),

@@ -1,11 +1,12 @@
 //! `mcpwarden check-config`: everything that is wrong with a configuration and the rule files that it names, as a
 //! compiler says it.
 
+use std::collections::HashSet;
 use std::{path::Path, process::ExitCode};
 
 use anstyle::{AnsiColor, Style};
 use anyhow::Result;
-use mcpwarden_policy::config::{self, Config, Finding, Level, Place, Problem, Step};
+use mcpwarden_policy::config::{self, Config, Finding, Level, Place, Problem};
 use mcpwarden_policy::detect::{Detector, RuleError};
 use serde_json::json;
 
@@ -91,13 +92,13 @@ fn on_this_host(config: &Config, rule_files: &mut Vec<Checked>) -> Vec<(Level, F
     let (rules, unusable) = host::rules(config);
     errors.extend(unusable.findings);
     rule_files.extend(unusable.rule_files);
-    let own = &config.inspection.custom_patterns;
-    for RuleError { what, expected, .. } in Detector::new(rules, &config.detect()).err().unwrap_or_default() {
-        let mut path = vec![Step::from("inspection"), Step::from("custom_patterns")];
-        if let Some(index) = own.iter().position(|own| what.contains(&format!("{:?}", own.name))) {
-            path.extend([Step::from(index), Step::from("name")]);
-        }
-        errors.push(Finding::new(path, format!("{what}; expected {expected}")));
+    let mut detect = config.detect();
+    // That two have one name was said where the second stands.
+    let mut names = HashSet::new();
+    detect.custom_patterns.retain(|own| names.insert(own.name.clone()));
+    for RuleError { what, expected, .. } in Detector::new(rules, &detect).err().unwrap_or_default() {
+        let path = config.place_of_pattern(|name| what.contains(&format!("{name:?}")));
+        errors.push(Finding::new(path.unwrap_or_default(), format!("{what}; expected {expected}")));
     }
     let errors = errors.into_iter().map(|finding| (Level::Error, finding));
     errors.chain(host::idle(config).into_iter().map(|finding| (Level::Warning, finding))).collect()
@@ -162,6 +163,24 @@ mod tests {
             let line = file.lines().nth(problems[0].at.line - 1).unwrap_or_default();
             let text = anstream::adapter::strip_str(&shown("f", &problems[0], line)).to_string();
             assert!(text.contains(expected), "{file:?}\n{text}\n{expected}");
+        }
+    }
+
+    /// A name that is given twice is wrong once, where it stands the second time; a built-in rule's is, too.
+    #[test]
+    fn a_name_that_is_taken_is_said_once() {
+        for (names, line, part) in
+            [(["a", "a"], 3, "\"a\" is taken"), (["a", "pseudo-tag"], 3, "second rule")]
+        {
+            let [first, second] = names;
+            let file = format!(
+                "inspection: {{ custom_patterns: [\n  {{ name: {first}, pattern: x }},\n  {{ name: {second}, pattern: y }}] }}"
+            );
+            let (_, problems) =
+                config::check(file.as_bytes(), |config| on_this_host(config, &mut Vec::new()));
+            let [problem] = problems.as_slice() else { panic!("{problems:#?}") };
+            assert_eq!(problem.at.line, line, "{problem}");
+            assert!(problem.message.contains(part), "{problem}");
         }
     }
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, builder::PossibleValuesParser, builder::TypedValueParser as _};
 
-use mcpwarden_policy::config::Period;
+use mcpwarden_policy::config::{Hash, Period};
 use serde::de::DeserializeOwned;
 
 pub use operator::{
@@ -19,6 +19,7 @@ pub use query::{
     CallsOptions, ConnectionsOptions, DetectionsOptions, ListOptions, PinsDiff, Query, Registry,
     ReportFormat, ReportOptions, Shown, ToolsOptions, Which,
 };
+use stored::Database;
 pub use stored::{Audit, AuditExport, AuditVerify, Bound, EventsOptions, Pins, PinsList};
 
 use crate::{config::Backend, output::Output, when::When};
@@ -71,8 +72,9 @@ pub enum Command {
     },
     /// Look for what is written to misuse the model in definitions of tools.
     ///
-    /// FILE is a definition, an array of them, an answer to tools/list, or a client's configuration (mcp.json), of which
-    /// the servers are listed, or with --start, started and inspected. COMMAND is a server to start, --server the address
+    /// FILE is a definition, an array of them, what a server says of itself (its answer to tools/list or initialize, or all
+    /// of that in one object), or a client's configuration (mcp.json), of which the servers are listed, or with --start,
+    /// started and inspected. COMMAND is a server to start, --server the address
     /// of one: tools, prompts, resource templates and instructions are listed, and the server is ended.
     ///
     /// Servers run as the user who inspects; under sudo, as the user who called it, not as root.
@@ -89,8 +91,9 @@ pub enum Command {
     /// Put recorded frames through the policy core and print the events.
     ///
     /// One JSON object a line: {"t": seconds, "session": "s1", "server": "a", "dir": "c2s" or "s2c", "frame": "…"}, or
-    /// {"t": …, "server": "a", "event": "exec", "argv": […]}, which may say "uid", "executable" and "cgroup" of the client,
-    /// by which it gets its entry of `sessions` in the configuration. A frame may say its "turn", the model's request that it
+    /// {"t": …, "server": "a", "event": "exec", "argv": […]}, which may say "program", the path of the executable or script
+    /// that serves, and "uid", "executable" and "cgroup" of the client, by which it gets its entry of `sessions` in the
+    /// configuration. A frame may say its "turn", the model's request that it
     /// belongs to. What somebody decides by hand is {"t": …, "server": "a", "event": "approve" or "deny", "tool": "t",
     /// "by": "who"}, with "hash", "uid" or "program" where only one of several is meant.
     ///
@@ -117,13 +120,15 @@ pub enum Command {
     Unblock(UnblockOptions),
     /// List what is blocked by hand.
     Blocks(BlocksOptions),
-    /// Propose the `egress` of servers: where they connected to in a recording.
+    /// Propose the `egress` of servers: where they connected to.
     ///
-    /// FILE holds events as `run --output json` prints them, one a line. What was denied is left out. The proposal is YAML
-    /// that the configuration can take: with names where the events have some, and with how often and when each destination
-    /// was seen.
+    /// By what is stored, whether an agent runs or not; or by FILE, which holds events as `run --output json` prints them, one
+    /// a line. Servers are those of which anything was seen in the time that is asked for. What was denied is left out. The
+    /// proposal is YAML that the configuration can take: with names where the events have some, and with how often and when
+    /// each destination was seen.
     ///
-    /// Exit status 2 where a line is no event.
+    /// Exit status 2 where the database cannot be read, or a line is no event.
+    #[command(after_long_help = LEARN_EXAMPLES)]
     Learn(LearnOptions),
     /// Say how the running agent is: what it watches, what counts, what is wrong.
     ///
@@ -233,17 +238,30 @@ pub struct RunOptions {
     pub state_dir: PathBuf,
 }
 
+const LEARN_EXAMPLES: &str = "\
+Examples:
+  mcpwarden learn --since 7d
+  mcpwarden learn --since 2026-01-05 --until 2026-01-12 --server weather
+  mcpwarden learn events.jsonl
+";
+
 /// What `mcpwarden learn` is told.
 #[derive(Args, Debug)]
 pub struct LearnOptions {
-    /// The recording; `-` is standard input.
-    pub file: PathBuf,
+    /// A recording, instead of what is stored; `-` is standard input.
+    #[arg(conflicts_with = "path")]
+    pub file: Option<PathBuf>,
     /// Only what happened since: a time (2026-01-31T10:00:00Z), a date, or how long ago that was (7d).
     #[arg(long, value_name = "TIME")]
     pub since: Option<When>,
+    /// Only what happened before; as --since.
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<When>,
     /// Only the server with this id; may be given several times.
     #[arg(long, value_name = "ID")]
     pub server: Vec<String>,
+    #[command(flatten)]
+    pub database: Database,
 }
 
 const INSPECT_EXAMPLES: &str = "\
@@ -309,6 +327,10 @@ pub struct DecideOptions {
     /// Name of the tool.
     #[arg(long)]
     pub tool: String,
+    /// Hash of the tool's definition, as events have it, which rules with `content_hash` go by. Without it, the definition is
+    /// none that they know.
+    #[arg(long, value_name = "HASH")]
+    pub hash: Option<Hash>,
     /// Arguments of the call: a JSON object. They are searched for secrets and paths that hold some.
     #[arg(long, value_name = "JSON")]
     pub arguments: Option<String>,

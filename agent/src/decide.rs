@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use mcpwarden_policy::ServerId;
+use mcpwarden_policy::config::Hash;
 use mcpwarden_policy::detect::Detector;
 use mcpwarden_policy::guards::Asked;
 use serde_json::json;
@@ -34,7 +35,8 @@ pub fn run(options: &DecideOptions) -> Result<ExitCode> {
     let mut judge = config::judge(&config, &detector)?;
     let session = options.profile.as_deref().map(|profile| entry(&config, profile)).transpose()?;
     let server = ServerId(options.server.as_str().into());
-    let (verdict, asked) = judge.decide(&server, &options.tool, arguments.as_deref(), session);
+    let hash = options.hash.as_ref().map(Hash::digits).unwrap_or_default();
+    let (verdict, asked) = judge.decide(&server, &options.tool, hash, arguments.as_deref(), session);
     if options.json {
         let denied =
             verdict.denied.as_ref().map(|(guard, denial)| json!({ "guard": guard, "denial": denial }));
@@ -53,17 +55,17 @@ pub fn run(options: &DecideOptions) -> Result<ExitCode> {
             say(line.trim_end());
         }
         for detection in &found {
-            let severity = json!(detection.severity);
             say(format!(
                 "found in the arguments: {} {} {}",
-                severity.as_str().unwrap_or_default(),
+                detection.severity.name(),
                 clean(&detection.pattern),
                 clean(&detection.field)
             ));
         }
         match &verdict.denied {
             Some((guard, denial)) => {
-                say(format!("denied by {}: {}", guard.name(), clean(&denial.message)));
+                let (guard, code) = (guard.name(), clean(&denial.code));
+                say(format!("denied by {guard} ({code}): {}", clean(&denial.message)));
             }
             None => say("allowed"),
         }

@@ -42,19 +42,15 @@ pub fn run(options: &EventsOptions) -> Result<()> {
     };
     let path = &options.database.path;
     let failed = || format!("cannot read {}", path.display());
+    let mut opened = place(path);
     let mut reader = Reader::open(path)?;
     // What comes while the first are printed comes behind them.
     let mut last = reader.last().with_context(failed)?;
-    let is_later = |stored: &[u8]| {
-        let event = serde_json::from_slice::<Event>(stored).ok();
-        event.and_then(|event| event.link).is_some_and(|link| link.seq > last)
-    };
-    let first = |stored: &[u8]| {
-        if options.follow && is_later(stored) { Ok(()) } else { printer.print(stored) }
+    let first = |seq: u64, stored: &[u8]| {
+        if options.follow && seq > last { Ok(()) } else { printer.print(stored) }
     };
     reader.find(&query, first).with_context(failed)?;
     printer.out.flush().map_err(Unwritable)?;
-    let mut opened = place(path);
     if !options.follow {
         return Ok(());
     }
@@ -96,10 +92,11 @@ impl<W: Write> Printer<W> {
     /// Prints an event that is stored as this.
     fn print(&mut self, stored: &[u8]) -> Result<()> {
         self.line.clear();
-        match serde_json::from_slice::<Event>(stored) {
-            Ok(event) if self.format != Format::Json => self.format.write(&event, &mut self.line),
+        let text = self.format != Format::Json;
+        match text.then(|| serde_json::from_slice::<Event>(stored).ok()).flatten() {
+            Some(event) => self.format.write(&event, &mut self.line),
             // As it is stored. So are those that a later version knows.
-            _ => {
+            None => {
                 self.line.extend_from_slice(stored);
                 self.line.push(b'\n');
             }

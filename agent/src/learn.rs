@@ -1,8 +1,10 @@
-//! `mcpwarden learn`: of recorded events, where servers connected to, as the `egress` that would have let them.
+//! `mcpwarden learn`: of events that are stored or recorded, where servers connected to, as the `egress` that would have let
+//! them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
+use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_policy::Timestamp;
@@ -15,33 +17,69 @@ use serde_json::Value;
 use crate::cli::LearnOptions;
 use crate::lines;
 use crate::output::{say, write_json};
+use crate::store::reader::{Query, Reader};
 use crate::when::When;
 
 /// Most servers, and most destinations of all: a configuration and the kernel half's table have room for no more.
 const SERVERS: usize = 10_000;
 const DESTINATIONS: usize = 16_384;
+/// The types of events that count.
+const STARTED: &str = "mcp_server_started";
+const EGRESS: &str = "mcp_server_egress";
 /// What stands in place of a secret in a command line.
 const HIDDEN: &str = "***";
 
 /// Prints the proposal.
 ///
 /// # Errors
-/// The recording cannot be read, a line of it is no event, or there is too much in it.
+/// The recording or the database cannot be read, a line of it is no event, or there is too much in it.
 pub fn run(options: &LearnOptions) -> Result<()> {
-    let (name, input) = lines::open(&options.file)?;
+    let learnt = match &options.file {
+        Some(file) => recorded(file, options)?,
+        None => {
+            let path = &options.database.path;
+            stored(&Reader::open(path)?, options)
+                .with_context(|| format!("cannot read {}", path.display()))?
+        }
+    };
+    say(learnt.proposal().trim_end());
+    Ok(())
+}
+
+/// What a recording has.
+fn recorded(file: &Path, options: &LearnOptions) -> Result<Learnt> {
+    let (name, input) = lines::open(file)?;
     let mut learnt = Learnt::default();
     lines::each(&name, input, |line| {
         let event: Line = serde_json::from_slice(line).context("it is no event")?;
         let asked = |id: &String| options.server.is_empty() || options.server.contains(id);
         if event.server_id.as_ref().is_some_and(asked)
             && options.since.is_none_or(|When(since)| event.timestamp >= since)
+            && options.until.is_none_or(|When(until)| event.timestamp < until)
         {
             learnt.take(event)?;
         }
         Ok(())
     })?;
-    say(learnt.proposal().trim_end());
-    Ok(())
+    Ok(learnt)
+}
+
+/// What is stored of the servers that anything was said of in that time. They may have been started before it.
+fn stored(reader: &Reader, options: &LearnOptions) -> Result<Learnt> {
+    let (since, until) = (options.since.map(|when| when.0), options.until.map(|when| when.0));
+    let of_servers = Query { servers: options.server.clone(), since, until, ..Query::default() };
+    let there = reader.servers(&of_servers)?;
+    let started = Query { types: vec![STARTED.into()], since: None, ..of_servers.clone() };
+    let egress = Query { types: vec![EGRESS.into()], ..of_servers };
+    let mut learnt = Learnt::default();
+    for query in [started, egress] {
+        reader.find(&query, |_, line| {
+            let event: Line = serde_json::from_slice(line).context("an event cannot be read")?;
+            let is_there = event.server_id.as_ref().is_some_and(|id| there.contains(id));
+            if is_there { learnt.take(event) } else { Ok(()) }
+        })?;
+    }
+    Ok(learnt)
 }
 
 /// What of an event counts here. Those of later versions are read, too.
@@ -113,12 +151,12 @@ impl Learnt {
         }
         let room = self.servers.len() < SERVERS || self.servers.contains_key(&id);
         match event.r#type.as_str() {
-            "mcp_server_started" => {
+            STARTED => {
                 ensure!(room, "there are more than {SERVERS} servers; name some with --server");
                 let whole = !event.argv_truncated && !event.argv.iter().any(|word| word.contains(HIDDEN));
                 self.servers.entry(id).or_default().argv = Some(event.argv).filter(|_| whole);
             }
-            "mcp_server_egress" => {
+            EGRESS => {
                 ensure!(room, "there are more than {SERVERS} servers; name some with --server");
                 let server = self.servers.entry(id).or_default();
                 if event.action == serde_json::to_value(Action::Block).ok() {
@@ -158,7 +196,7 @@ impl Learnt {
              # look through it; then put each `egress` to the server's declaration in the configuration.\n",
         );
         if self.servers.is_empty() {
-            return text + "# No server is in the recording.\nservers: []\n";
+            return text + "# No server was seen.\nservers: []\n";
         }
         text += "servers:\n";
         for (id, server) in &self.servers {
@@ -177,10 +215,7 @@ impl Server {
                 let _ = writeln!(text, "    command: {}", quoted(command));
                 let _ = writeln!(text, "    args: [{}]", args.join(", "));
             }
-            None => {
-                *text +=
-                    "    # command and args: the recording has no whole command line of it; fill them in\n"
-            }
+            None => *text += "    # command and args: no whole command line of it was seen; fill them in\n",
         }
         for (count, what) in [
             (self.denied, "that were denied"),
@@ -298,9 +333,9 @@ mod tests {
             cut["argv_truncated"] = json!(true);
             cut
         };
-        let unknown = "    # command and args: the recording has no whole command line of it; fill them in";
+        let unknown = "    # command and args: no whole command line of it was seen; fill them in";
         for (name, events, expected) in [
-            ("nothing", vec![], "# No server is in the recording."),
+            ("nothing", vec![], "# No server was seen."),
             ("a secret", vec![started("a", &["x", "--token=***"])], unknown),
             ("a cut command line", vec![cut], unknown),
             ("a server that ran before", vec![egress("a", 1, "192.0.2.1:1", None, "allow")], unknown),

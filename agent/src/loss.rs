@@ -46,6 +46,10 @@ pub const WATCHED: &[(&str, &str)] = &[
         "connections that are open to denied addresses could not be looked for: they live on",
     ),
     (
+        "network_adopted_untold",
+        "too many connections were open when the agent started: of some nothing is said, but they were judged",
+    ),
+    (
         "network_blocks_refused",
         "blocks by hand did not fit: whoever asked for them was told, and nothing is blocked",
     ),

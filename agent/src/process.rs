@@ -1,6 +1,9 @@
 //! What /proc tells of a process, where the kernel half could not say it.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs,
+};
 
 use mcpwarden_policy::Process;
 
@@ -44,11 +47,15 @@ pub fn complete(process: &mut Process) {
 
 /// This process, as others see it.
 pub fn this() -> Process {
-    let pid = std::process::id();
+    of(std::process::id())
+}
+
+/// A process, as far as /proc tells; it may be gone.
+pub fn of(pid: u32) -> Process {
     let (start_ns, ancestors) = (started(pid).unwrap_or_default(), ancestors(pid));
-    let mut this = Process { pid, start_ns, cgroup: cgroup(pid), ancestors, ..Process::default() };
-    complete(&mut this);
-    this
+    let mut process = Process { pid, start_ns, cgroup: cgroup(pid), ancestors, ..Process::default() };
+    complete(&mut process);
+    process
 }
 
 /// The path of what a process runs now.
@@ -77,6 +84,26 @@ pub fn parents() -> BTreeMap<u32, u32> {
     let Ok(all) = procfs::process::all_processes() else { return BTreeMap::new() };
     let stats = all.filter_map(|process| process.ok()?.stat().ok());
     stats.map(|stat| (stat.pid.unsigned_abs(), stat.ppid.unsigned_abs())).collect()
+}
+
+/// Who holds each socket, by its inode, as far as /proc tells.
+pub fn holders_of_sockets() -> HashMap<u64, Vec<u32>> {
+    let mut holders: HashMap<u64, Vec<u32>> = HashMap::new();
+    let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
+    for pid in numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) {
+        // Gone, or of a kind that has none.
+        let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else { continue };
+        for descriptor in descriptors.flatten() {
+            let Ok(target) = fs::read_link(descriptor.path()) else { continue };
+            let inode = target.to_str().and_then(|text| text.strip_prefix("socket:[")?.strip_suffix(']'));
+            let Some(inode) = inode.and_then(|number| number.parse().ok()) else { continue };
+            let pids = holders.entry(inode).or_default();
+            if !pids.contains(&pid) {
+                pids.push(pid);
+            }
+        }
+    }
+    holders
 }
 
 /// The path of a process in the cgroup v2 tree (`0::/user.slice/…` in /proc/PID/cgroup).
@@ -177,6 +204,13 @@ mod tests {
                 .map(|client| (client.pid, client.start_ns));
             assert_eq!(found, expected, "{ancestors:?} {is_fork}");
         }
+    }
+
+    #[test]
+    fn sockets_have_holders() {
+        let socket = std::net::UdpSocket::bind((std::net::Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let inode = nix::sys::stat::fstat(&socket).unwrap().st_ino;
+        assert_eq!(holders_of_sockets().get(&inode), Some(&vec![std::process::id()]));
     }
 
     #[test]

@@ -223,6 +223,46 @@ mod tests {
         }
     }
 
+    /// A declared server that a certain program must serve: what else runs under its name, and what that is taken for.
+    #[test]
+    fn a_recording_says_which_program_serves() {
+        let (script, executable) = ("/x/real.js", "/usr/bin/acme");
+        let of = |command: &str, executable: &str| {
+            format!("servers: [{{ id: srv, {command}, executable: {executable} }}]")
+        };
+        let node = of("command: node, args: [/x/server.js]", script);
+        let (acme, other) = (of("command: acme", executable), of("command: other", executable));
+        for (yaml, exec, expected) in [
+            (&node, r#"{"argv":["node","/x/server.js"]}"#, "derived srv"),
+            (&node, r#"{"argv":["node","/x/server.js"],"program":"/usr/bin/node"}"#, "derived srv"),
+            (&node, r#"{"argv":["node","/x/server.js"],"program":"/x/real.js"}"#, "declared -"),
+            (&node, r#"{"argv":["sh","-c","node /x/real.js"]}"#, "declared -"),
+            (&acme, r#"{"argv":["acme"]}"#, "derived srv"),
+            (&acme, r#"{"argv":["acme"],"program":"/tmp/acme"}"#, "derived srv"),
+            (&acme, r#"{"argv":["acme"],"program":"/usr/bin/acme"}"#, "declared -"),
+            (&other, r#"{"argv":["acme"],"program":"/usr/bin/acme"}"#, "declared -"),
+            // Where nothing is said of its program, the recording's word counts.
+            (&acme, "", "declared -"),
+        ] {
+            let mut lines = String::new();
+            if let Some(exec) = exec.strip_prefix('{') {
+                lines +=
+                    &format!("{{\"t\":1,\"session\":\"s1\",\"server\":\"srv\",\"event\":\"exec\",{exec}\n");
+            }
+            lines += r#"{"t":2,"session":"s1","server":"srv","dir":"c2s","frame":"{\"id\":1,\"method\":\"tools/list\"}"}"#;
+            let (said, outcome) = replay_with(yaml, &lines);
+            outcome.unwrap();
+            let started: serde_json::Value = serde_json::from_str(said.lines().next().unwrap()).unwrap();
+            let text = |name: &str| started[name].as_str().unwrap_or("-");
+            assert_eq!((text("server_id"), text("session_id")), ("srv", "s1"), "{exec}: {said}");
+            assert_eq!(
+                format!("{} {}", text("identity"), text("mistaken_for")),
+                expected,
+                "{yaml} {exec}: {said}"
+            );
+        }
+    }
+
     /// Seconds, and the nanoseconds that are meant.
     #[test]
     fn times_are_rounded() {
@@ -244,6 +284,7 @@ mod tests {
             (r#"{"t":1,"server":"a","dir":"c2s"}"#, "either `dir` and `frame`"),
             (r#"{"t":1,"server":"a","event":"exec","turn":"x"}"#, "either `dir` and `frame`"),
             (r#"{"t":1,"server":"a","event":"exec","by":"me"}"#, "either `dir` and `frame`"),
+            (r#"{"t":1,"server":"a","dir":"c2s","frame":"{}","program":"/x"}"#, "either `dir` and `frame`"),
             (
                 r#"{"t":1,"server":"a","session":"s","event":"deny","tool":"t","by":"me"}"#,
                 "hold for every session",

@@ -44,12 +44,12 @@ use crate::{
     loss::LossWatch,
     manager::Manager,
     metrics::{Metrics, Sample, Stage, TIMED},
-    network::{self, Network, News},
+    network::{self, Belonging, Network, News},
     output::{PATIENCE, Writer},
     process,
     sinks::Sinks,
 };
-use outbox::{Outbox, Printed, Stores};
+use outbox::{Outbox, Stores};
 use reload::Reload;
 
 /// After a wake-up the reader waits this long and then drains to the end: half the cost of draining at once.
@@ -104,7 +104,7 @@ pub fn run(options: RunOptions) -> Result<()> {
         let ring = unsafe { AsyncFd::register_with_interest(ring, Interest::READABLE) }
             .context("cannot wait for the ring")?;
         let writer = Writer::start().context("cannot start the output thread")?;
-        let format = Printed { format: options.output.format(), all: sinks.print_all() };
+        let format = options.output.format();
         let mut agent = Agent {
             kernel,
             capture: Capture::new(config::limits(&config)),
@@ -228,6 +228,8 @@ impl Agent {
             ended = self.flush(&mut interrupt, &mut terminate).await;
         }
         self.manager.ready(WATCHING);
+        let belonging = Belonging { members: self.kernel.members().all(), sets: self.kernel.confirmed() };
+        self.network.adopt(belonging, &self.clock);
         let mut census: Option<JoinHandle<std::io::Result<Census>>> = None;
         let start = tokio::time::Instant::now();
         let (mut next_reconcile, mut next_census) = (start + RECONCILE_EVERY, start + CENSUS_EVERY);
@@ -313,7 +315,6 @@ impl Agent {
                 () = tokio::time::sleep(FIRST_NAMES) => {}
             }
         }
-        self.network.close(&self.clock);
         None
     }
 
@@ -321,8 +322,13 @@ impl Agent {
     fn hear(&mut self, news: News) {
         match news {
             News::Answers(answers) => self.network.answered(answers, self.kernel.addresses(), &self.clock),
-            News::Closed(closed) => {
-                closed.into_iter().for_each(|one| self.say(one.into()));
+            News::Opened(opened) => {
+                let now = self.clock.now();
+                for connect in opened.adopted {
+                    self.engine.handle(Input::Connect(connect), now, &mut self.outputs);
+                }
+                self.carry_out();
+                opened.closed.into_iter().for_each(|one| self.say(one.into()));
                 self.network.close(&self.clock);
             }
         }
@@ -456,9 +462,8 @@ impl Agent {
     /// Counts an event, stores it, sends it and prints it.
     fn emit(&mut self, event: Event) {
         self.metrics.observe(&event, || self.clock.now());
-        let printed = self.sinks.prints(&event);
-        let (event, line) = self.outbox.say(event, printed);
-        self.sinks.offer(event, line);
+        let sinks = &self.sinks;
+        self.outbox.say(event, |event, line| sinks.offer(event, line));
     }
 
     /// Hands the events on. Waits while the store or whoever reads the output is behind; a signal or a closed output ends

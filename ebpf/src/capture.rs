@@ -289,18 +289,24 @@ impl Walk {
 
     #[inline(always)]
     fn header(&self, kind: u8) -> RecordHeader {
-        RecordHeader {
-            kind,
-            direction: self.direction,
-            cause: 0,
-            flags: 0,
-            length: 0,
-            time_ns: channel::now(),
-            connection: self.id,
-            offset: self.offset,
-            pid: self.tgid,
-            value: 0,
-        }
+        RecordHeader { direction: self.direction, offset: self.offset, ..header(kind, self.id, self.tgid, 0) }
+    }
+}
+
+/// The start of a record; what few have is 0.
+#[inline(always)]
+pub fn header(kind: u8, connection: ConnectionId, pid: u32, length: usize) -> RecordHeader {
+    RecordHeader {
+        kind,
+        direction: 0,
+        cause: 0,
+        flags: 0,
+        length: length as u32,
+        time_ns: channel::now(),
+        connection,
+        offset: 0,
+        pid,
+        value: 0,
     }
 }
 

@@ -88,6 +88,15 @@ pub fn watches(tgid: u32) -> bool {
 /// From now on this process's reads and writes are looked at.
 #[inline(always)]
 pub fn watch(tgid: u32) {
+    if let Some(since) = PROCESSES.get_ptr_mut(tgid) {
+        // In its place: for one that is put there anew, memory would have to be found, for each connection. User space
+        // may take it out meanwhile, with the old time.
+        // SAFETY: a live map value.
+        unsafe { core::ptr::write_volatile(since, now()) };
+        if watches(tgid) {
+            return;
+        }
+    }
     if PROCESSES.insert(tgid, now(), 0).is_err() {
         count(Counter::ProcessesRefused, 1);
     }

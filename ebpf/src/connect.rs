@@ -22,7 +22,7 @@ use mcpwarden_abi::{
 };
 
 use crate::{
-    capture::RING,
+    capture::{RING, header},
     channel,
     kernel::{self, at_most, load, offset, probe},
     member, socket,
@@ -387,18 +387,7 @@ fn tell(tgid: u32, connection: ConnectionId, info: &ConnectInfo) {
         return;
     };
     entry.write(ConnectRecord {
-        header: RecordHeader {
-            kind: RECORD_CONNECT,
-            direction: 0,
-            cause: 0,
-            flags: 0,
-            length: size_of::<ConnectInfo>() as u32,
-            time_ns: channel::now(),
-            connection,
-            offset: 0,
-            pid: tgid,
-            value: 0,
-        },
+        header: header(RECORD_CONNECT, connection, tgid, size_of::<ConnectInfo>()),
         info: *info,
     });
     entry.submit(0);

@@ -9,7 +9,7 @@ use mcpwarden_abi::{
 };
 
 use crate::{
-    capture::RING,
+    capture::{RING, header},
     channel::{self, FOREBEARS, Forker},
     kernel::{self, Ptr, load, offset, probe},
     member,
@@ -149,18 +149,8 @@ fn report(task: Ptr, tgid: u32, connection: ConnectionId, adopted: bool) {
     }
     // SAFETY: `record` is the reserved memory; every field is written below.
     unsafe {
-        (&raw mut (*record).header).write(RecordHeader {
-            kind: RECORD_EXEC,
-            direction: 0,
-            cause: 0,
-            flags,
-            length,
-            time_ns: channel::now(),
-            connection,
-            offset: 0,
-            pid: tgid,
-            value: 0,
-        });
+        (&raw mut (*record).header)
+            .write(RecordHeader { flags, ..header(RECORD_EXEC, connection, tgid, length as usize) });
         let info = &mut (*record).info;
         facts(task, info);
         let ids = if adopted { 0 } else { bpf_get_current_uid_gid() };
@@ -270,17 +260,6 @@ pub fn exited(task: Ptr) {
         channel::count(Counter::RingFullFacts, 1);
         return;
     };
-    entry.write(RecordHeader {
-        kind: RECORD_EXIT,
-        direction: 0,
-        cause: 0,
-        flags: 0,
-        length: 0,
-        time_ns: channel::now(),
-        connection: 0,
-        offset: 0,
-        pid: tgid,
-        value: status as u32,
-    });
+    entry.write(RecordHeader { value: status as u32, ..header(RECORD_EXIT, 0, tgid, 0) });
     entry.submit(0);
 }

@@ -4,7 +4,7 @@
 //! They are channels as pipes are, of which the client's end alone is known: the inode of its socket. They end with it.
 
 use aya_ebpf::{
-    bindings::{BPF_F_NO_PREALLOC, bpf_sock, bpf_sock_addr},
+    bindings::{BPF_F_NO_PREALLOC, BPF_NOEXIST, bpf_sock, bpf_sock_addr},
     helpers::generated::{bpf_get_socket_cookie, bpf_probe_read_kernel},
     macros::map,
     maps::HashMap,
@@ -12,12 +12,12 @@ use aya_ebpf::{
 use core::ffi::c_void;
 use mcpwarden_abi::{
     CLIENT_TO_SERVER, Channel, ChannelKey, ConnectInfo, ConnectionId, Counter, Endpoint, Positions,
-    RECORD_SOCKET, RECORD_SOCKET_CLOSED, RecordHeader, SOCKET, STATE_CONFIRMED, STATE_SUSPECT, STATE_UNHEARD,
-    Socket, Stream,
+    RECORD_SOCKET, RECORD_SOCKET_CLOSED, RecordHeader, SOCKET, SOCKETS_MOST, SOCKETS_MOST_OF_ONE,
+    STATE_CONFIRMED, STATE_SUSPECT, STATE_UNHEARD, Socket, Stream,
 };
 
 use crate::{
-    capture::RING,
+    capture::{RING, header},
     channel,
     kernel::{self, Ptr, offset, probe},
     source::read,
@@ -26,7 +26,11 @@ use crate::{
 /// What is known of each, by its key. Its 5 MB are taken at once: each connection within the host comes in and goes, and
 /// would wait for memory.
 #[map(name = "SOCKETS")]
-static SOCKETS: HashMap<ConnectionId, Socket> = HashMap::with_max_entries(16_384, 0);
+static SOCKETS: HashMap<ConnectionId, Socket> = HashMap::with_max_entries(SOCKETS_MOST, 0);
+
+/// How many of these each user has (real user id). User space counts them anew now and then, without those that it takes out.
+#[map(name = "SOCKETS_OF")]
+static SOCKETS_OF: HashMap<u32, u64> = HashMap::with_max_entries(4_096, BPF_F_NO_PREALLOC);
 
 /// A connection as it is put into the table, to be filled in there: the stack has no room for one.
 static FRESH: Socket = Socket {
@@ -104,6 +108,10 @@ pub fn opens(
         return;
     };
     let Some(number) = channel::next_number() else { return };
+    let Some(count) = room_of(info.uid) else {
+        channel::count(Counter::SocketsRefused, 1);
+        return;
+    };
     // Nobody looks at it before its inode is a channel.
     let (true, Some(socket)) = (SOCKETS.insert(&key, &FRESH, 0).is_ok(), entry(key)) else {
         channel::count(Counter::SocketsRefused, 1);
@@ -131,6 +139,7 @@ pub fn opens(
         let _ = SOCKETS.remove(&key);
         return;
     }
+    channel::advance(count, 1);
     channel::watch(tgid);
     if known {
         tell(key, SOCKET | number, tgid, info);
@@ -181,11 +190,38 @@ pub fn released(ctx: *mut bpf_sock) {
     again(unsafe { bpf_get_socket_cookie(ctx.cast()) });
 }
 
+/// The number of connections that a user has, where there may be one more; with several processors some more.
+#[inline(always)]
+fn room_of(uid: u32) -> Option<*mut u64> {
+    let count = match SOCKETS_OF.get_ptr_mut(uid) {
+        Some(count) => count,
+        None => {
+            let _ = SOCKETS_OF.insert(uid, 0, BPF_NOEXIST as u64);
+            SOCKETS_OF.get_ptr_mut(uid)?
+        }
+    };
+    // SAFETY: a live map value.
+    (unsafe { *count } < SOCKETS_MOST_OF_ONE.into()).then_some(count)
+}
+
+/// One of a user's connections is none any more.
+#[inline(always)]
+fn leave(uid: u32) {
+    if let Some(count) = SOCKETS_OF.get_ptr_mut(uid)
+        // SAFETY: a live map value. It may be less than there are, see there.
+        && unsafe { *count } > 0
+    {
+        channel::advance(count, u64::MAX);
+    }
+}
+
 /// Stops capturing one of which nothing was said.
 #[inline(always)]
 fn forget(key: ConnectionId, socket: *const Socket) {
     // SAFETY: a live map value.
-    channel::forsake(unsafe { &(*socket).key }, key);
+    let Socket { key: inode, info, .. } = unsafe { &*socket };
+    channel::forsake(inode, key);
+    leave(info.uid);
     let _ = SOCKETS.remove(&key);
 }
 
@@ -193,13 +229,17 @@ fn forget(key: ConnectionId, socket: *const Socket) {
 #[inline(always)]
 fn end(key: ConnectionId, socket: *mut Socket) {
     // SAFETY: a live map value.
-    let Socket { positions, key: inode, .. } = unsafe { &*socket };
+    let Socket { positions, key: inode, info, .. } = unsafe { &*socket };
     channel::forsake(inode, key);
+    leave(info.uid);
     if positions.state != STATE_UNHEARD {
         if let Some(mut record) = RING.reserve::<ClosedRecord>(0) {
             let length = size_of::<[Stream; 2]>();
             record.write(ClosedRecord {
-                header: header(RECORD_SOCKET_CLOSED, positions.number, key, positions.pid, length),
+                header: RecordHeader {
+                    offset: key,
+                    ..header(RECORD_SOCKET_CLOSED, positions.number, positions.pid, length)
+                },
                 streams: positions.streams,
             });
             record.submit(0);
@@ -256,7 +296,7 @@ fn tell(key: ConnectionId, number: ConnectionId, tgid: u32, info: &ConnectInfo) 
         return;
     };
     record.write(SocketRecord {
-        header: header(RECORD_SOCKET, number, key, tgid, size_of::<ConnectInfo>()),
+        header: RecordHeader { offset: key, ..header(RECORD_SOCKET, number, tgid, size_of::<ConnectInfo>()) },
         info: *info,
     });
     record.submit(0);
@@ -285,20 +325,4 @@ fn tell_of(key: ConnectionId, socket: *const Socket) {
         core::ptr::copy_nonoverlapping(&raw const (*socket).info, &raw mut (*record).info, 1);
     }
     entry.submit(0);
-}
-
-#[inline(always)]
-fn header(kind: u8, connection: ConnectionId, key: ConnectionId, pid: u32, length: usize) -> RecordHeader {
-    RecordHeader {
-        kind,
-        direction: 0,
-        cause: 0,
-        flags: 0,
-        length: length as u32,
-        time_ns: channel::now(),
-        connection,
-        offset: key,
-        pid,
-        value: 0,
-    }
 }

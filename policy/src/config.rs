@@ -172,6 +172,11 @@ pub fn schema() -> &'static Value {
     &SCHEMA
 }
 
+/// What the detector calls a pattern of a guard: by the entry of `guards` and the number in it.
+fn guard_pattern([guard, index]: [usize; 2]) -> String {
+    format!("guards[{guard}].custom_patterns[{index}]")
+}
+
 impl Config {
     /// The file that says all of this, defaults included. YAML.
     ///
@@ -211,27 +216,41 @@ impl Config {
     /// The patterns of the entries for `tool_poisoning`. The first that names a server is the one for it, whether it has
     /// patterns or not.
     fn patterns_of_guards(&self) -> Vec<detect::ServerPatterns> {
-        let mut number = 0;
-        let mut pattern = |GuardPattern { pattern, severity }: &GuardPattern| {
-            number += 1;
-            detect::CustomPattern {
-                name: format!("tool_poisoning_{number}"),
+        let pattern =
+            |place: [usize; 2], GuardPattern { pattern, severity }: &GuardPattern| detect::CustomPattern {
+                name: guard_pattern(place),
                 pattern: pattern.as_str().to_owned(),
                 severity: *severity,
                 description: "custom_patterns of a tool_poisoning under guards".to_owned(),
-            }
-        };
-        let entries = self.guards.iter().filter(|entry| entry.kind == GuardKind::ToolPoisoning);
-        let patterns = entries.map(|entry| {
+            };
+        let entries = self.guards.iter().enumerate();
+        let entries = entries.filter(|(_, entry)| entry.kind == GuardKind::ToolPoisoning);
+        let patterns = entries.map(|(guard, entry)| {
             let settings = entry.config.as_ref().filter(|_| entry.enabled);
-            let own = settings.and_then(|settings| settings.custom_patterns.as_ref());
+            let own = settings.and_then(|settings| settings.custom_patterns.as_deref()).unwrap_or_default();
             detect::ServerPatterns {
                 servers: entry.servers.iter().map(|glob| glob.as_str().to_owned()).collect(),
                 case_sensitive: self.policy.case_sensitive,
-                patterns: own.into_iter().flatten().map(&mut pattern).collect(),
+                patterns: own.iter().enumerate().map(|(index, own)| pattern([guard, index], own)).collect(),
             }
         });
         patterns.collect()
+    }
+
+    /// Where the pattern stands that the detector knows by the name that is meant.
+    pub fn place_of_pattern(&self, is_meant: impl Fn(&str) -> bool) -> Option<Vec<Step>> {
+        let own = self.inspection.custom_patterns.iter().position(|own| is_meant(&own.name));
+        let of_inspection =
+            |index: usize| vec!["inspection".into(), "custom_patterns".into(), index.into(), "name".into()];
+        let of_guards = || {
+            let settings = self.guards.iter().map(|entry| entry.config.as_ref()?.custom_patterns.as_ref());
+            let places = settings
+                .enumerate()
+                .flat_map(|(guard, own)| (0..own.map_or(0, Vec::len)).map(move |index| [guard, index]));
+            let [guard, index] = places.into_iter().find(|place| is_meant(&guard_pattern(*place)))?;
+            Some(vec!["guards".into(), guard.into(), "config".into(), "custom_patterns".into(), index.into()])
+        };
+        own.map(of_inspection).or_else(of_guards)
     }
 
     /// What is pinned, and when names are nearly the same.

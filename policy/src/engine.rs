@@ -237,7 +237,7 @@ impl Engine {
                         self.say_exit(connection, time, out);
                     }
                 }
-                Due::Late(connection) => self.say_late(connection, now, out),
+                Due::Late(connection) => self.say_late(connection, time, out),
                 Due::Approval(approval) => self.give_up_approval(approval, time, out),
             }
         }

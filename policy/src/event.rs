@@ -6,6 +6,7 @@
 mod agent;
 mod approval;
 mod detection;
+pub mod examples;
 mod json;
 mod judgement;
 mod network;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize, Serializer};
 pub use agent::{AgentLoss, AgentStarted, AgentStopped, ConfigRefused, ConfigReloaded};
 pub use approval::{
     ApprovalDenied, ApprovalGranted, ApprovalRequested, ApprovalTimedOut, DefinitionApproved, PinsReset,
+    Whose,
 };
 pub use detection::{Category, Detection, Form, Match, Severity};
 pub use json::Json;
@@ -112,6 +114,7 @@ impl EventBody {
             Self::Detected(found) => Some(found.detection.severity),
             Self::ToolSeen(tool) => tool.max_severity,
             Self::ToolChanged(changed) => changed.max_severity,
+            Self::DefinitionChanged(changed) => changed.max_severity,
             Self::ApprovalRequested(asked) => asked.max_severity,
             Self::CrossServerBlocked(blocked) => Some(blocked.severity),
             Self::TlsMismatch(mismatch) => Some(mismatch.severity),
@@ -149,11 +152,11 @@ impl EventBody {
             Self::ServerEgress(egress) => egress.connecting.uid,
             Self::NetworkBlocked(blocked) => Some(blocked.uid),
             Self::NetworkUnblocked(unblocked) => unblocked.uid,
-            Self::ApprovalRequested(asked) => asked.uid,
-            Self::ApprovalGranted(granted) => granted.uid,
-            Self::ApprovalDenied(denied) => denied.uid,
-            Self::DefinitionApproved(approved) => approved.uid,
-            Self::PinsReset(reset) => reset.uid,
+            Self::ApprovalRequested(asked) => asked.whose.uid,
+            Self::ApprovalGranted(granted) => granted.whose.uid,
+            Self::ApprovalDenied(denied) => denied.whose.uid,
+            Self::DefinitionApproved(approved) => approved.whose.uid,
+            Self::PinsReset(reset) => reset.whose.uid,
             _ => None,
         }
     }
@@ -323,6 +326,11 @@ impl Serialize for Event {
 /// The JSON Schema (draft 2020-12) of one event line, generated from the types of this module.
 pub fn schema() -> serde_json::Value {
     schemars::SchemaGenerator::default().into_root_schema_for::<Event>().to_value()
+}
+
+/// Left out where it is not so, as it mostly is.
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 #[cfg(test)]

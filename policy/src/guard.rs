@@ -76,6 +76,19 @@ pub enum ToolCategory {
     Unknown,
 }
 
+impl ToolCategory {
+    /// Its name, as in events.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Send => "send",
+            Self::Compute => "compute",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 /// How risky a tool is, by the words in its name and description.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
@@ -91,6 +104,18 @@ pub enum RiskLevel {
     High,
     /// It destroys, or pays.
     Critical,
+}
+
+impl RiskLevel {
+    /// Its name, as in events.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+            Self::Critical => "critical",
+        }
+    }
 }
 
 /// How far a server is trusted: `trust` of its declaration.
@@ -154,6 +179,8 @@ pub struct ToolFacts {
     pub max_severity: Option<Severity>,
     /// The server whose tool of this name was there first, where that is another one.
     pub shadows: Option<ServerId>,
+    /// Whether its server lists it no more. What was against it then still is.
+    pub removed: bool,
 }
 
 /// Whether a server's tools are known.

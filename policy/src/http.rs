@@ -260,6 +260,11 @@ counters!(HttpCounters {
     bombs,
     /// Times that a stream gave up what it held, for want of memory.
     memory_given_up,
+    /// Bytes of streams to servers that passed: heads, bodies, what was not captured.
+    server_bytes,
+    /// Of them: bytes that were not captured, that were skipped behind those, of streams that were given up, and of bodies
+    /// that cannot be decoded.
+    server_bytes_unread,
     /// Bytes of streams that were not captured.
     gap_bytes,
     /// Bytes of streams that were skipped behind a gap, until something could be read again.
@@ -339,7 +344,10 @@ impl Http {
         sink: &mut dyn FnMut(HttpOutput<'_>),
     ) {
         self.counters.gap_bytes = self.counters.gap_bytes.saturating_add(bytes);
-        self.with(stream, time, sink, |stream, context| stream.gap(direction, bytes, cause, time, context));
+        self.with(stream, time, sink, |stream, context| {
+            stream.missed(bytes);
+            stream.gap(direction, bytes, cause, time, context);
+        });
     }
 
     /// The connection was closed: nothing will come of it any more.
@@ -417,6 +425,7 @@ impl Http {
         let mut context = Context { limits, links, counters, sink };
         let before = stream.held();
         action(stream, &mut context);
+        stream.account(context.counters);
         if *held - before + stream.held() > context.limits.held_bytes {
             stream.give_up(time, &mut context);
         }

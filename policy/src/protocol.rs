@@ -18,6 +18,8 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use smallvec::{SmallVec, smallvec};
 
+use crate::ids::Direction;
+
 pub use method::Method;
 pub(crate) use value::{Key, members_once, mend_surrogates};
 pub use value::{decode_str, members, string, value};
@@ -65,6 +67,21 @@ pub struct Message<'a> {
     pub versioned: bool,
     /// A member that means something and stands there twice. The last of them counts here, but not for every reader.
     pub repeated: Option<&'static str>,
+}
+
+impl Message<'_> {
+    /// Takes from a message what it cannot mean, coming from this side: a method that only the other side asks for is some
+    /// method. Whether it was one.
+    pub fn misdirected(&mut self, direction: Direction) -> bool {
+        let (Kind::Request { method, .. } | Kind::Notification { method, .. }) = &mut self.kind else {
+            return false;
+        };
+        let wrong = !method.goes(direction);
+        if wrong {
+            *method = Method::Other(method.as_str().to_owned().into());
+        }
+        wrong
+    }
 }
 
 /// What a message is (JSON-RPC 2.0, sections 4 and 5).

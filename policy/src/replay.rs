@@ -1,8 +1,8 @@
 //! Recordings: frames and facts that an [`Engine`] is fed with again.
 //!
 //! One JSON object a line: `{"t": seconds, "session": "s1", "server": "a", "dir": "c2s" | "s2c", "frame": "…"}` or
-//! `{"t": seconds, "session": "s1", "server": "a", "event": "exec", "argv": […]}`, which may say `uid`, `executable` and
-//! `cgroup` of the client, or, for a decision made by hand,
+//! `{"t": seconds, "session": "s1", "server": "a", "event": "exec", "argv": […]}`, which may say `program`, the path of the
+//! executable or script that serves, and `uid`, `executable` and `cgroup` of the client; or, for a decision made by hand,
 //! `{"t": seconds, "server": "a", "event": "approve" | "deny", "tool": "t", "by": "who"}`, with `"hash"` where only that
 //! definition is meant, and `"uid"` or `"program"` where several have a server of this name. A frame may say its `"turn"`.
 //! The same lines give the same events: nothing is read but them.
@@ -28,8 +28,8 @@ pub enum ReplayError {
     Time(f64),
     /// It has neither a frame nor an event, or both, or what belongs to another kind of line.
     #[error(
-        "a line is either `dir` and `frame`, beside which `turn` may stand, or `event`: exec may say `argv`, `uid`, \
-         `executable` and `cgroup`"
+        "a line is either `dir` and `frame`, beside which `turn` may stand, or `event`: exec may say `argv`, `program`, \
+         `uid`, `executable` and `cgroup`"
     )]
     Kind,
     /// A decision lacks a part, or has something beside it.
@@ -78,7 +78,7 @@ struct Line {
     by: Option<String>,
     #[serde(default)]
     hash: Option<String>,
-    /// Which program, of several with the server's name.
+    /// The server's executable or script; of a decision: which of several with the server's name.
     #[serde(default)]
     program: Option<String>,
 }
@@ -96,7 +96,7 @@ impl Line {
 
     /// Whether somebody decided.
     fn is_of_decision(&self) -> bool {
-        self.tool.is_some() || self.by.is_some() || self.hash.is_some() || self.program.is_some()
+        self.tool.is_some() || self.by.is_some() || self.hash.is_some()
     }
 }
 
@@ -145,7 +145,11 @@ impl Replay {
             return self.decide(&line, decision, out);
         }
         let is_exec = line.event.is_some();
-        let mixed = if is_exec { line.is_of_frame() } else { line.is_of_exec() || line.uid.is_some() };
+        let mixed = if is_exec {
+            line.is_of_frame()
+        } else {
+            line.is_of_exec() || line.uid.is_some() || line.program.is_some()
+        };
         if mixed || line.is_of_decision() || !is_exec && (line.dir.is_none() || line.frame.is_none()) {
             return Err(ReplayError::Kind);
         }
@@ -154,15 +158,18 @@ impl Replay {
         let key = (session, line.server);
         let known = self.connections.get(&key).copied();
         let connection = known.unwrap_or(next);
+        let session = SessionId(key.0.as_str().into());
         if is_exec {
+            self.engine.in_session(connection, time, session.clone(), out);
             let known = line.uid.is_some() || line.executable.is_some() || line.cgroup.is_some();
-            let Line { uid, executable, cgroup, argv, .. } = line;
+            let Line { uid, executable, cgroup, argv, program, .. } = line;
             let client = known.then(|| Process { uid, executable, cgroup, ..Process::default() });
-            let process = Process { pid: connection.0 as u32, uid, argv, ..Process::default() };
+            let process =
+                Process { pid: connection.0 as u32, uid, argv, executable: program, ..Process::default() };
             self.hand_in(Input::Exec(Exec { connection, time, adopted: false, process, client }), out);
         }
         if known.is_none() {
-            let (session, server) = (SessionId(key.0.as_str().into()), ServerId(key.1.as_str().into()));
+            let server = ServerId(key.1.as_str().into());
             self.hand_in(Input::Open { connection, time, session, server }, out);
             self.connections.insert(key, connection);
         }

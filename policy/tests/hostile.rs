@@ -108,7 +108,7 @@ fn short(event: &Value) -> String {
     };
     let rest: String = fields.iter().filter_map(kept).collect();
     let own = event["detections"].as_array().into_iter().flatten();
-    let found: String = std::iter::once(event)
+    let found: String = std::iter::once(&event["detection"])
         .chain(own)
         .filter_map(|detection| Some(format!(" !{}", detection["pattern"].as_str()?)))
         .collect();
@@ -141,7 +141,7 @@ fn cases() -> Vec<Case> {
         Case::new("duplicate keys of a message: the last counts, and each is found").c2s(
             r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping","method":"tools/call","params":{"name":"a","name":"b"}}"#,
         )
-            .says(&["tool_called b 2 allow !duplicate-member !duplicate-member", "detection b 2 alert !duplicate-member × 2"])
+            .says(&["tool_called b 2 alert !duplicate-member !duplicate-member", "detection b 2 alert !duplicate-member × 2"])
             .counts(&[("detections", 2)]),
         Case::new("duplicate keys of arguments are found").c2s(call("1", r#"{"a":1,"a":2}"#))
             .says(&["tool_called t 1 allow !duplicate-key"]),
@@ -216,8 +216,8 @@ fn cases() -> Vec<Case> {
             .says(&["tool_seen 256 bytes new !long-name", "detection 256 bytes alert !long-name", "request_warned 9", "tool_called 256 bytes 1 alert tool_poisoning"])
             .counts(&[("detections", 1)]),
         Case::new("a name that reads otherwise than it is").list(&tool("read\\u202eelif", ""))
-            .says(&["tool_seen read\\u{202e}elif new !bidi-override !bidi-override", "detection read\\u{202e}elif alert !bidi-override × 2", "request_warned 9"])
-            .counts(&[("detections", 2)]),
+            .says(&["tool_seen read\\u{202e}elif new !bidi-override", "detection read\\u{202e}elif alert !bidi-override", "request_warned 9"])
+            .counts(&[("detections", 1)]),
         Case::new("a description of 10 MB").list(&tool("t", &"Reads a file. ".repeat(10_000_000 / 14)))
             .says(&["tool_seen t new"]),
         Case::new("numbers")

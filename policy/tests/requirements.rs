@@ -65,7 +65,10 @@ fn short(event: &Value) -> Option<String> {
         "mcp_tool_called" => format!("call {}: {} {}", text("tool_name"), text("action"), text("guard")),
         "mcp_tool_seen" => format!("tool {}: {} {}", text("tool_name"), text("status"), text("max_severity")),
         "mcp_tool_changed" => format!("changed {}", text("tool_name")),
-        "mcp_detection" => format!("found {} in {}", text("category"), text("tool_name")),
+        "mcp_detection" => {
+            let category = event["detection"]["category"].as_str().unwrap_or("-");
+            format!("found {category} in {}", text("tool_name"))
+        }
         "mcp_cross_server_blocked" => format!("across servers: {}", text("rule")),
         _ => return None,
     })
@@ -89,6 +92,7 @@ fn the_configuration_decides() {
         "found tool_redirection in add",
         "found credential_theft in add",
         "found exfiltration in add",
+        "found credential_theft in add",
     ]);
     let flow = "cross_server_flow: { enabled: false }";
     let cases: [(&str, String, &[Do<'_>], Vec<String>); 16] = [

@@ -6,7 +6,7 @@
 //! - [`replay`] plays recorded transcripts again.
 //! - [`clients`] runs the official MCP clients against real servers; [`peer`] makes the test itself a client, or runs ours.
 //! - [`containers`] has a container engine; [`dial`] knows every way to reach an address, [`listener`] is what is
-//!   reached, [`dns`] tells addresses of names, and a
+//!   reached, [`hold`] keeps sockets of every kind open, [`dns`] tells addresses of names, and a
 //!   [`neighbour::Neighbour`] sits at the same hook.
 //! - [`scrape`] asks for metrics as Prometheus does.
 //! - [`cgroup::Cgroup`] is a cgroup of the test's own; [`maps`] counts what is in the kernel's tables.
@@ -28,6 +28,7 @@ pub mod dial;
 pub mod dns;
 pub mod framing;
 pub mod gate;
+pub mod hold;
 pub mod http_server;
 pub mod io_methods;
 pub mod listener;

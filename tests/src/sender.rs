@@ -227,6 +227,23 @@ impl Sent {
             .collect()
     }
 
+    /// Waits until gaps of so many bytes were reported, and takes in what was: what nobody saw is known when the next
+    /// census finds that nobody holds the connection, which a busy host does after the server's end was said.
+    ///
+    /// # Errors
+    /// Fewer bytes were reported in time.
+    pub fn await_gaps(&mut self, agent: &Agent, bytes: u64) -> Result<()> {
+        let missing = std::cell::Cell::new(0);
+        let found = agent.wait_for(&format!("gaps of {bytes} bytes"), |event| {
+            if is(event, "mcp_capture_gap") && event["connection"] == self.connection {
+                missing.set(missing.get() + event["bytes"].as_u64().unwrap_or(0));
+            }
+            missing.get() >= bytes
+        });
+        self.events = agent.events_of(self.connection);
+        found.map(drop)
+    }
+
     /// How many events of a type there are.
     pub fn count(&self, kind: &str) -> usize {
         self.events.iter().filter(|event| is(event, kind)).count()

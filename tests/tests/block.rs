@@ -8,8 +8,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
@@ -18,6 +17,7 @@ use mcpwarden_tests::dial::{LOOPBACK_V6, Outcome, WAYS, Way, is_known, loopback_
 use mcpwarden_tests::dns::NameServer;
 use mcpwarden_tests::listener::Listener;
 use mcpwarden_tests::patience::patience;
+use mcpwarden_tests::peer::wait_until;
 use mcpwarden_tests::places;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -33,15 +33,6 @@ fn refused(what: &str, said: &Said, part: &str) -> Result<()> {
     let Said { code, stdout, stderr } = said;
     ensure!(*code == Some(2) && stderr.contains(part), "{what}: {code:?}, not {part:?} in {stderr}{stdout}");
     ensure!(stdout.is_empty() && stderr.lines().count() == 1, "{what}: {stdout}{stderr}");
-    Ok(())
-}
-
-fn await_that(what: &str, so: impl Fn() -> bool) -> Result<()> {
-    let deadline = Instant::now() + patience(Duration::from_secs(10));
-    while !so() {
-        ensure!(Instant::now() < deadline, "waited in vain: {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
     Ok(())
 }
 
@@ -109,7 +100,7 @@ fn what_is_open_to_what_is_blocked_is_closed() -> Result<()> {
             let why = format!("block ({target}): a test");
             is(event, "mcp_network_closed") && event["reason"] == why && event["closed"] == 1
         };
-        await_that("the end of what was open is told", || {
+        wait_until("the end of what was open is told", || {
             agent.events().iter().filter(|event| closed(event)).count() == times
         })?;
         agent.tell(&["unblock", &target])?.expect("unblock", 0, "unblocked")?;
@@ -126,7 +117,7 @@ fn the_kernel_ends_a_block_with_no_help_of_the_agent() -> Result<()> {
     agent.tell(&["block", &to.to_string(), "--for", "2s"])?.expect("block", 0, "until 20")?;
     ensure!(Way::Tcp.dial(to) == Outcome::Denied, "while it counts");
     agent.signal(Signal::SIGSTOP)?;
-    let outcome = await_that("the end of the block", || Way::Tcp.dial(to) == Outcome::Through);
+    let outcome = wait_until("the end of the block", || Way::Tcp.dial(to) == Outcome::Through);
     agent.signal(Signal::SIGCONT)?;
     outcome?;
     let said = agent.wait_for("its end", |event| is(event, "mcp_network_unblocked"))?;
@@ -154,7 +145,7 @@ fn a_declared_server_is_blocked_at_all_its_addresses() -> Result<()> {
     let said = agent.wait_for("the block", |event| is(event, "mcp_network_blocked"))?;
     ensure!(said["server_id"] == "crm" && said["server_type"] == "http", "{said}");
     names.answer(Some(Ipv4Addr::new(127, 0, 0, 3)));
-    await_that("its new address is blocked", || Way::Tcp.dial(second) == Outcome::Denied)?;
+    wait_until("its new address is blocked", || Way::Tcp.dial(second) == Outcome::Denied)?;
     refused("a program", &agent.tell(&["block", "files"])?, "is a program (`type: stdio`)")?;
     agent.tell(&["unblock", "crm"])?.expect("unblock", 0, "unblocked crm")?;
     ensure!(Way::Tcp.dial(second) == Outcome::Through, "unblocked");
@@ -278,9 +269,9 @@ fn blocks_end_with_the_agent_and_its_socket_is_taken_over() -> Result<()> {
     ensure!(format!("{second:#}").contains("another program listens there"), "{second:#}");
     ensure!(Way::Tcp.dial(to) == Outcome::Denied, "the first one's block counts");
     agent.signal(Signal::SIGKILL)?;
-    await_that("blocks end with the agent", || Way::Tcp.dial(to) == Outcome::Through)?;
+    wait_until("blocks end with the agent", || Way::Tcp.dial(to) == Outcome::Through)?;
     // Its programs go before its sockets do.
-    await_that("nobody listens any more", || {
+    wait_until("nobody listens any more", || {
         ask_it(&["blocks"]).is_ok_and(|said| said.stderr.contains("no agent runs that listens at"))
     })?;
     ensure!(socket.exists(), "a killed agent removes nothing");
@@ -292,7 +283,7 @@ fn blocks_end_with_the_agent_and_its_socket_is_taken_over() -> Result<()> {
     let said = agent.wait_for("its end", |event| is(event, "mcp_network_unblocked"))?;
     ensure!(said["reason"] == "agent_stopped", "{said}");
     agent.wait_for("the agent's end", |event| is(event, "agent_stopped"))?;
-    await_that("the socket is gone", || !socket.exists())
+    wait_until("the socket is gone", || !socket.exists())
 }
 
 /// Two groups of this host that are not root's: their names and numbers.

@@ -90,6 +90,7 @@ servers: [{{ id: a, command: a, executable: '{0}/serve' }}]
         "x.yaml:3:17: error: sessions[0].match.uid: there is no user \"rooot\" on this host; expected one of its \
          users, or an id; did you mean `root`?",
         "x.yaml:4:5: error: sessions[1].mod: there is no such key; did you mean `mode`?",
+        "x.yaml:5:3: warning: sessions[2]: sessions[1] is for every client: this one never counts",
         "x.yaml:5:19: error: sessions[2].match.uid: there is no user \"nobody at all\"",
         "x.yaml:5:54: warning: sessions[2].admin_token_file: ",
         "No such file or directory (os error 2); expected a file that only root can write to; did you mean `x.yaml`?",
@@ -105,7 +106,7 @@ servers: [{{ id: a, command: a, executable: '{0}/serve' }}]
         "shape.yaml:2:40: error: rules[0].category: expected one of ",
         "did you mean `exfiltration`?",
         "shape.yaml:2:3: error: rules[0]: the key `title` is missing",
-        "12 errors, 3 warnings",
+        "12 errors, 4 warnings",
     ] {
         ensure!(said.code == Some(2) && said.stderr.contains(part), "no {part:?} in\n{}", said.stderr);
     }

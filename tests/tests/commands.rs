@@ -17,8 +17,8 @@ fn what_would_be_decided() -> Result<()> {
     let cases = [
         ("", "delete_all", 0, "allowed"),
         (denied, "read", 0, "allowed"),
-        (denied, "delete_all", 1, "denied by tool_access: "),
-        (off, "read", 1, "denied by server_access: "),
+        (denied, "delete_all", 1, "denied by tool_access (tool_denied): "),
+        (off, "read", 1, "denied by server_access (server_disabled): "),
     ];
     for (file, tool, code, last) in cases {
         fs::write(&path, file)?;
@@ -26,6 +26,30 @@ fn what_would_be_decided() -> Result<()> {
         ensure!(said.code == Some(code), "{file} {tool}: {:?}\n{}{}", said.code, said.stdout, said.stderr);
         let line = said.stdout.lines().last().unwrap_or_default();
         ensure!(line.starts_with(last), "{file} {tool}: {}", said.stdout);
+    }
+    // Which definition is meant, rules with a hash go by.
+    let (known, other) = ("a".repeat(64), "b".repeat(64));
+    fs::write(
+        &path,
+        format!(
+            "policy: {{ tool_policy: allowlist, allowed_tools: [{{ tool: read, content_hash: '{known}' }}] }}"
+        ),
+    )?;
+    for (hash, code, last) in [
+        (&["--hash", &known][..], 0, "allowed"),
+        (&["--hash", &format!("sha256:{known}")], 0, "allowed"),
+        (&["--hash", &other], 1, "denied by tool_access (tool_hash_mismatch): "),
+        (&[], 1, "denied by tool_access (tool_hash_mismatch): "),
+        (&["--hash", "abc"], 2, ""),
+    ] {
+        let asked = ["decide", "--server", "files", "--tool", "read", "--config", &path];
+        let said = ask(&[&asked[..], hash].concat())?;
+        ensure!(said.code == Some(code), "{hash:?}: {:?}\n{}{}", said.code, said.stdout, said.stderr);
+        ensure!(
+            said.stdout.lines().last().unwrap_or_default().starts_with(last),
+            "{hash:?}: {}",
+            said.stdout
+        );
     }
     // Whoever lets it through says why.
     fs::write(
@@ -135,13 +159,13 @@ fn what_would_be_decided_of_a_client() -> Result<()> {
     );
     fs::write(&path, file)?;
     let cases = [
-        (None, "write_file", 1, "denied by project_binding: "),
-        (Some("plan"), "write_file", 1, "denied by mode: "),
+        (None, "write_file", 1, "denied by project_binding (project_required): "),
+        (Some("plan"), "write_file", 1, "denied by mode (planning_mode): "),
         (Some("plan"), "read_file", 0, "allowed"),
-        (Some("0"), "write_file", 1, "denied by mode: "),
+        (Some("0"), "write_file", 1, "denied by mode (planning_mode): "),
         (Some("1"), "write_file", 0, "allowed"),
         // The token is not there.
-        (Some("1"), "read_users", 1, "denied by admin_token: "),
+        (Some("1"), "read_users", 1, "denied by admin_token (admin_token_required): "),
         (Some("2"), "read_file", 2, "there is no profile \"2\"; the entries of `sessions` are plan, 1"),
     ];
     for (profile, tool, code, part) in cases {

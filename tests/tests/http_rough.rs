@@ -11,9 +11,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
 use mcpwarden_tests::command::configured;
+use mcpwarden_tests::listener::Listener;
 use mcpwarden_tests::maps;
-use mcpwarden_tests::peer::{echo, initialize, wait_until};
+use mcpwarden_tests::peer::{self, Peer, echo, initialize, wait_until};
 use mcpwarden_tests::web::{self, Server};
+use mcpwarden_tests::wiring::Wiring;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -165,6 +167,46 @@ fn short_connections_leave_nothing_behind() -> Result<()> {
     }
     ensure!(of_type(&events, "mcp_server_started").len() == 1, "one session is one server");
     agent.stop()?;
+    Ok(())
+}
+
+/// What the kernel half captures of one user's connections at once, and somewhat more.
+const OF_ONE_USER: usize = 4_096;
+const CROWD: usize = OF_ONE_USER + 200;
+/// No user of any host.
+const STRANGER: &str = "4242";
+
+#[test]
+fn one_user_does_not_take_the_room_of_others() -> Result<()> {
+    let (agent, server, listener) = (Agent::start(&[])?, server()?, Listener::start()?);
+    let sockets = || maps::entries(agent.pid(), "SOCKETS");
+    let before = sockets()?;
+    let to = listener.at(Ipv4Addr::LOCALHOST).to_string();
+    let mut crowd = Peer::start(
+        Wiring::Pipes,
+        peer::server("dialing-server").args(["--crowd", STRANGER, &CROWD.to_string(), &to]),
+    )?;
+    let said = crowd.line()?.context("no crowd")?;
+    ensure!(said == format!("{CROWD}\n").as_bytes(), "{}", String::from_utf8_lossy(&said));
+    // Others on this host may have some as well.
+    let others = 50;
+    let held = sockets()?;
+    ensure!(held + others >= OF_ONE_USER && held <= OF_ONE_USER + before + others, "{before}, then {held}");
+    let mut client = Raw::connect(server.address())?;
+    client.ask(&initialize(1), "")?;
+    client.ask(&echo(2, "in spite of the crowd"), SESSION)?;
+    agent
+        .wait_for("another user's call", |event| is(event, "mcp_tool_called") && event["jsonrpc_id"] == 2)?;
+    crowd.close()?;
+    wait_until("there is room again", || sockets().is_ok_and(|entries| entries <= before + others))?;
+    let mut again =
+        Peer::start(Wiring::Pipes, peer::server("dialing-server").args(["--crowd", STRANGER, "500", &to]))?;
+    again.line()?;
+    ensure!(sockets()? + others >= 500, "there is no room for that user any more: {}", sockets()?);
+    again.close()?;
+    let stopped = agent.stop()?;
+    let refused = stopped["counters"]["kernel_sockets_refused"].as_u64().context("no such counter")?;
+    ensure!(refused as usize == CROWD - OF_ONE_USER, "{refused} were refused");
     Ok(())
 }
 

@@ -314,7 +314,8 @@ fn written_before_the_server() -> Result<()> {
                 Step::line(&call(2, 20)),
                 Step::AwaitLines(3),
             ];
-            let sent = Sending { wiring, ..Sending::new(steps) }.run(agent)?;
+            let mut sent = Sending { wiring, ..Sending::new(steps) }.run(agent)?;
+            sent.await_gaps(agent, before.len() as u64)?;
             let what = || format!("{name} over {wiring:?}: {:?}", sent.gaps());
             let known = |(dir, found, _): &(String, String, u64)| dir == "c2s" && found == cause;
             ensure!(sent.gaps().iter().all(known), "{}", what());
@@ -376,10 +377,13 @@ fn a_stranger_writes() -> Result<()> {
             to_server.write_all(line.as_bytes())?;
         }
         drop(reached);
-        let sent = sender.finish(&agent)?;
+        let mut sent = sender.finish(&agent)?;
+        let seen = sent.events.iter().any(|event| is(event, "mcp_tool_called") && event["jsonrpc_id"] == 1);
+        if !seen {
+            sent.await_gaps(&agent, line.len() as u64)?;
+        }
         let what = || format!("{stranger:?} over {wiring:?}: {:?}", sent.gaps());
         let bytes: u64 = sent.gaps().iter().map(|(_, _, bytes)| bytes).sum();
-        let seen = sent.events.iter().any(|event| is(event, "mcp_tool_called") && event["jsonrpc_id"] == 1);
         ensure!(bytes == if seen { 0 } else { line.len() as u64 }, "{}: seen: {seen}", what());
         ensure!(has_call(&sent, 2), "{}: the stream did not go on", what());
     }

@@ -105,7 +105,7 @@ fn poisoned_definitions(agent: &Agent) -> Grown {
     driven.check(agent)?;
     let mut found: BTreeMap<String, f64> = BTreeMap::new();
     for event in agent.events().iter().filter(|event| is(event, "mcp_detection")) {
-        let (category, severity) = (&event["category"], &event["severity"]);
+        let (category, severity) = (&event["detection"]["category"], &event["detection"]["severity"]);
         let name = format!("mcpwarden_detections_total{{category={category},severity={severity}}}");
         *found.entry(name).or_default() += 1.0;
     }

@@ -9,11 +9,11 @@ use std::thread;
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
-use mcpwarden_tests::command::configured;
+use mcpwarden_tests::command::{ask, configured};
 use mcpwarden_tests::dial::{LOOPBACK_V6, Outcome, WAYS, Way, is_known, loopback_names};
 use mcpwarden_tests::dns::NameServer;
 use mcpwarden_tests::listener::Listener;
-use mcpwarden_tests::peer::{Peer, initialize, server};
+use mcpwarden_tests::peer::{Peer, initialize, server, wait_until};
 use mcpwarden_tests::wiring::Wiring;
 use serde_json::{Value, json};
 
@@ -184,6 +184,49 @@ fn what_a_server_connects_to_is_its_own() -> Result<()> {
     ensure!(facts == expected, "{events:#?}");
     let pids: BTreeSet<u64> = events.iter().filter_map(|event| event["pid"].as_u64()).collect();
     ensure!(pids.len() == 3 && pids.contains(&u64::from(peer.pid())), "{pids:?}");
+    peer.close()?;
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn where_servers_of_a_live_host_connect_is_learnt_as_rules() -> Result<()> {
+    let listener = Listener::start()?;
+    let to = listener.at(Ipv4Addr::LOCALHOST);
+    let agent = Agent::start(&[])?;
+    let mut peer = Peer::start(Wiring::Pipes, &mut server("dialing-server"))?;
+    peer.ask(&initialize(1))?;
+    agent.connection_of_server(peer.pid())?;
+    for id in [2, 3] {
+        dial(&mut peer, id, "child", to)?;
+    }
+    agent.wait_for("the second", |event| is(event, "mcp_server_egress") && event["first_seen"] == false)?;
+    let database = agent.directory().join("state/mcpwarden.db").display().to_string();
+    let learn = |args: &[&str]| ask(&[&["learn", "--path", &database], args].concat());
+    wait_until("both are stored", || learn(&[]).is_ok_and(|said| said.stdout.contains("# 2 times")))?;
+    for (args, has) in [
+        (&["--since", "1h"][..], true),
+        (&["--server", "dialing-server"], true),
+        (&["--until", "1h"], false),
+        (&["--server", "other"], false),
+    ] {
+        let said = learn(args)?;
+        said.expect("learn", 0, "servers:")?;
+        let rule = format!("      - \"{to}\"");
+        ensure!(said.stdout.contains(&rule) == has, "{args:?}: {}", said.stdout);
+    }
+    // It is a configuration under which the server goes on as before.
+    let (_directory, config) =
+        configured(&format!("{}\nenforcement: {{ network: deny }}\n", learn(&[])?.stdout))?;
+    peer.close()?;
+    agent.stop()?;
+    let agent = Agent::start(&["--config", &config])?;
+    let mut peer = Peer::start(Wiring::Pipes, &mut server("dialing-server"))?;
+    peer.ask(&initialize(1))?;
+    agent.connection_of_server(peer.pid())?;
+    ensure!(dial(&mut peer, 2, "server", to)? == "Through", "what was learnt");
+    let other = Listener::start()?;
+    ensure!(dial(&mut peer, 3, "server", other.at(Ipv4Addr::LOCALHOST))? == "Denied", "what was not");
     peer.close()?;
     agent.stop()?;
     Ok(())

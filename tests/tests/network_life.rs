@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
@@ -16,6 +16,7 @@ use mcpwarden_tests::dns::NameServer;
 use mcpwarden_tests::listener::Listener;
 use mcpwarden_tests::neighbour::Neighbour;
 use mcpwarden_tests::patience::patience;
+use mcpwarden_tests::peer::wait_until;
 use mcpwarden_tests::places;
 use mcpwarden_tests::programs;
 use nix::sys::signal::Signal;
@@ -26,16 +27,6 @@ fn denying(host: &str, port: u16, more: &str) -> Result<(TempDir, String)> {
     configured(&format!(
         "network: {{ deny: [{{ host: {host}, port: {port} }}]{more} }}\nenforcement: {{ network: deny }}\n"
     ))
-}
-
-/// Waits until something is so.
-fn await_that(what: &str, so: impl Fn() -> bool) -> Result<()> {
-    let deadline = Instant::now() + patience(Duration::from_secs(10));
-    while !so() {
-        ensure!(Instant::now() < deadline, "waited in vain: {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
-    Ok(())
 }
 
 #[test]
@@ -69,7 +60,7 @@ fn connections_flow_when_the_agent_is_killed() -> Result<()> {
     ensure!(Way::Tcp.dial(to) == Outcome::Denied, "while it lives");
     let held = programs::held_by(agent.pid());
     agent.signal(Signal::SIGKILL)?;
-    await_that("connections flow", || Way::Tcp.dial(to) == Outcome::Through)?;
+    wait_until("connections flow", || Way::Tcp.dial(to) == Outcome::Through)?;
     programs::await_gone(&held)
 }
 
@@ -159,8 +150,8 @@ fn a_name_is_followed_and_no_connection_is_judged_by_half_a_table() -> Result<()
         });
         let outcome = (|| {
             names.answer(Some(Ipv4Addr::new(127, 0, 0, 3)));
-            await_that("the new address is denied", || Way::Tcp.dial(second) == Outcome::Denied)?;
-            await_that("the old one is not any more", || Way::Tcp.dial(first) == Outcome::Through)?;
+            wait_until("the new address is denied", || Way::Tcp.dial(second) == Outcome::Denied)?;
+            wait_until("the old one is not any more", || Way::Tcp.dial(first) == Outcome::Through)?;
             ensure!(Way::Tcp.dial(second) == Outcome::Denied, "the new one still is");
             // A name that is gone keeps what it had.
             names.answer(None);
@@ -169,7 +160,7 @@ fn a_name_is_followed_and_no_connection_is_judged_by_half_a_table() -> Result<()
             })?;
             ensure!(Way::Tcp.dial(second) == Outcome::Denied, "what was known still counts");
             names.answer(Some(Ipv4Addr::new(127, 0, 0, 2)));
-            await_that("the name is followed again", || Way::Tcp.dial(first) == Outcome::Denied)
+            wait_until("the name is followed again", || Way::Tcp.dial(first) == Outcome::Denied)
         })();
         done.store(true, Ordering::Relaxed);
         outcome

@@ -20,7 +20,7 @@ use mcpwarden_tests::wiring::Wiring;
 use serde_json::{Value, json};
 
 /// Every command that reads the database of events, with what it cannot do without.
-const COMMANDS: [&[&str]; 9] = [
+const COMMANDS: [&[&str]; 10] = [
     &["servers"],
     &["sessions"],
     &["tools"],
@@ -30,7 +30,13 @@ const COMMANDS: [&[&str]; 9] = [
     &["detections"],
     &["connections"],
     &["report"],
+    &["learn"],
 ];
+
+/// Whether one lists what it finds, in columns or as lines of JSON.
+fn is_list(args: &[&str]) -> bool {
+    args.len() < 3 && args != ["report"] && args != ["learn"]
+}
 
 /// Asks a command of the database at a path.
 fn of(path: &Path, args: &[&str]) -> Result<Said> {
@@ -222,6 +228,7 @@ fn what_happened() -> Result<()> {
         "poisoned-server",
         &*address,
         "Blocked calls",
+        "servers:",
     ]) {
         if args.len() < 3 {
             of(&place.database(), args)?.expect(args[0], 0, part)?;
@@ -258,7 +265,7 @@ fn reports(place: &Place, session: &str) -> Result<()> {
 
 /// A pipe without a reader ends a command as other programs in a pipe; a full disk is said.
 fn output_that_cannot_be_written(database: &Path) -> Result<()> {
-    let lists = COMMANDS.into_iter().filter(|args| args.len() < 3 && args != &["report"]);
+    let lists = COMMANDS.into_iter().filter(|args| is_list(args));
     for (args, json) in lists.flat_map(|args| [(args, &[][..]), (args, &["--json"])]) {
         let (reader, writer) = std::io::pipe()?;
         drop(reader);
@@ -278,7 +285,7 @@ fn output_that_cannot_be_written(database: &Path) -> Result<()> {
 /// On a terminal each row is one line of it, and what does not fit is cut off; elsewhere all of it is there.
 fn fit_a_terminal(database: &Path) -> Result<()> {
     const COLUMNS: u16 = 80;
-    let lists = COMMANDS.into_iter().filter(|args| args.len() < 3 && args != &["report"]);
+    let lists = COMMANDS.into_iter().filter(|args| is_list(args));
     for args in lists {
         let whole = of(database, args)?.stdout;
         let (mut master, slave) = terminal(COLUMNS)?;

@@ -114,6 +114,37 @@ fn what_the_file_says_counts_for_servers_that_run() -> Result<()> {
     Ok(())
 }
 
+/// Which events, and how.
+#[test]
+fn what_is_printed_changes_too() -> Result<()> {
+    let place = Place::new("")?;
+    let agent = &place.agent;
+    for (format, at) in [("native", ""), ("ocsf", "/unmapped/mcpwarden")] {
+        let of =
+            |event: &Value, name: &str| event.pointer(&format!("{at}/{name}")).cloned().unwrap_or_default();
+        let reloaded = |event: &Value, reason: &str| {
+            of(event, "type") == "agent_config_reloaded" && of(event, "reason") == reason
+        };
+        place.write(&format!(
+            "sinks: [{{ kind: stdout, format: {format}, filter: {{ types: [\"agent_*\"] }} }}]\n"
+        ))?;
+        agent.wait_for("that it counts", |event| reloaded(event, "changed"))?;
+        let before = agent.events().len();
+        let mut peer = Peer::start(Wiring::Pipes, &mut server("benign-server"))?;
+        peer.ask(&initialize(0))?;
+        peer.ask(&echo(1, "x"))?;
+        peer.close()?;
+        agent.tell(&["reload"])?.expect("reload", 0, "counts now")?;
+        agent.wait_for("that it counts again", |event| reloaded(event, "root"))?;
+        let kinds: Vec<Value> = agent.events().iter().skip(before).map(|event| of(event, "type")).collect();
+        let all = kinds.iter().all(|kind| kind.as_str().is_some_and(|kind| kind.starts_with("agent_")));
+        ensure!(all, "{format}: {kinds:?}");
+    }
+    place.change("", "agent_config_reloaded")?;
+    place.agent.stop()?;
+    Ok(())
+}
+
 #[test]
 fn what_counts_after_a_restart_only_is_said() -> Result<()> {
     let place = Place::new("")?;

@@ -14,7 +14,8 @@ use mcpwarden_tests::webhook::{Post, Receiver};
 use mcpwarden_tests::wiring::Wiring;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::signal::Signal;
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, value::RawValue};
 
 /// So many calls, each with a text of so many bytes.
 fn session(agent: &Agent, calls: u64, bytes: usize) -> Result<()> {
@@ -92,6 +93,62 @@ fn files_have_what_is_printed() -> Result<()> {
         together.extend(lines(part)?);
     }
     same("parts", &together, &printed)
+}
+
+/// As OCSF: in a file and from a webhook, with the event as it is stored in each.
+#[test]
+fn ocsf_has_each_event_as_it_is_stored() -> Result<()> {
+    #[derive(Deserialize)]
+    struct Line<'a> {
+        class_uid: u64,
+        #[serde(borrow)]
+        unmapped: Unmapped<'a>,
+    }
+    #[derive(Deserialize)]
+    struct Unmapped<'a> {
+        #[serde(borrow)]
+        mcpwarden: &'a RawValue,
+    }
+    let directory = tempfile::tempdir()?;
+    let path = |name: &str| directory.path().join(name);
+    let receiver = Receiver::dead()?;
+    receiver.live()?;
+    let (_config, config) = configured(&format!(
+        "sinks:\n\
+         - {{ kind: file, path: {} }}\n\
+         - {{ kind: file, path: {}, format: ocsf }}\n\
+         - {{ kind: webhook, url: \"{}\", format: ocsf }}\n",
+        path("native").display(),
+        path("ocsf").display(),
+        receiver.url(TOKEN),
+    ))?;
+    let agent = Agent::start(&["--config", &config])?;
+    session(&agent, 20, 100)?;
+    end(agent)?;
+    let native = fs::read_to_string(path("native"))?;
+    let ocsf = fs::read_to_string(path("ocsf"))?;
+    let mut classes = BTreeSet::new();
+    for (native, ocsf) in native.lines().zip(ocsf.lines()) {
+        let line: Line<'_> = serde_json::from_str(ocsf)?;
+        ensure!(line.unmapped.mcpwarden.get() == native, "{native} is not in {ocsf}");
+        classes.insert(line.class_uid);
+    }
+    ensure!(native.lines().count() == ocsf.lines().count(), "not all");
+    ensure!(classes.is_superset(&[0, 6003].into()), "{classes:?}");
+    let lines = lines(&path("ocsf"))?;
+    let posts = receiver.posts();
+    let found = taken(&posts);
+    same("posted", &found, lines.get(..found.len()).unwrap_or_default())?;
+    ensure!(!posts.is_empty(), "nothing was posted");
+    for post in &posts {
+        let places: Vec<_> = [post.events.first(), post.events.last()]
+            .iter()
+            .map(|event| event.map_or(0, |event| event["metadata"]["sequence"].as_u64().unwrap_or_default()))
+            .collect();
+        let key = places.iter().map(|place| format!("{place}-")).collect::<String>();
+        ensure!(post.key.starts_with(&key), "{} and not {key}", post.key);
+    }
+    Ok(())
 }
 
 #[test]

@@ -19,6 +19,9 @@ use sha2::{Digest as _, Sha256};
 
 use crate::util::root;
 
+/// Servers of one session: a result is judged by the names of its tools as well.
+const SESSION_SERVERS: usize = 5;
+
 /// What to measure.
 #[derive(clap::Args)]
 pub struct Args {
@@ -31,6 +34,9 @@ pub struct Args {
     /// List the misses of the first half and every false positive
     #[arg(long)]
     misses: bool,
+    /// Measure the definitions in this file instead, one a line: `id`, `label` (attack or benign), `class`, `lang`, `tool`
+    #[arg(long, value_name = "FILE", conflicts_with = "corpus")]
+    definitions: Option<PathBuf>,
 }
 
 /// An entry of `malicious/*.jsonl` and of `results/malicious-*.jsonl`.
@@ -61,6 +67,17 @@ struct Document {
     text: String,
 }
 
+/// A line of a file of definitions.
+#[derive(Deserialize)]
+struct Labelled<'a> {
+    id: &'a str,
+    label: String,
+    class: String,
+    lang: String,
+    #[serde(borrow)]
+    tool: &'a RawValue,
+}
+
 /// How many of how many.
 #[derive(Clone, Copy, Default)]
 struct Count {
@@ -86,6 +103,10 @@ fn is_high(found: &Inspection) -> bool {
 /// # Errors
 /// There is no corpus, or a rule or a file of it cannot be read.
 pub fn eval(args: &Args) -> Result<ExitCode> {
+    if let Some(path) = &args.definitions {
+        labelled(&detector(args.rules.as_deref())?, path, args.misses)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let corpus = match (&args.corpus, env::var_os("MCPWARDEN_CORPUS")) {
         (Some(path), _) => path.clone(),
         (None, Some(transcripts)) => Path::new(&transcripts).join(".."),
@@ -98,9 +119,9 @@ pub fn eval(args: &Args) -> Result<ExitCode> {
     );
     let detector = detector(args.rules.as_deref())?;
     attacks(&detector, &corpus.join("malicious"), "definitions", args.misses)?;
-    benign_tools(&detector, &corpus.join("benign"), args.misses)?;
+    let sessions = benign_tools(&detector, &corpus.join("benign"), args.misses)?;
     attacks(&detector, &corpus.join("results"), "results", args.misses)?;
-    benign_results(&detector, &corpus.join("results/benign.jsonl"), args.misses)?;
+    benign_results(&detector, &corpus.join("results/benign.jsonl"), &sessions, args.misses)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -163,35 +184,40 @@ fn attacks(detector: &Detector, directory: &Path, what: &str, misses: bool) -> R
     Ok(())
 }
 
-/// False positives over all tools, and the mean of the shares of the servers.
-fn benign_tools(detector: &Detector, directory: &Path, misses: bool) -> Result<()> {
-    let (mut all, mut shares) = (Count::default(), Vec::new());
+/// False positives over all tools, and the mean of the shares of the servers. The names of the tools of sessions with
+/// some of the servers each come back.
+fn benign_tools(detector: &Detector, directory: &Path, misses: bool) -> Result<Vec<ToolNames>> {
+    let (mut all, mut shares, mut servers) = (Count::default(), Vec::new(), Vec::new());
     for path in files(directory, "json")? {
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let server: Server<'_> =
             serde_json::from_str(&text).with_context(|| format!("in {}", path.display()))?;
-        let mut count = Count::default();
+        let (mut count, mut names) = (Count::default(), Vec::new());
         for tool in server.tools {
             let found = detector.tool(tool.get());
             count.add(&found);
+            let [name] = mcpwarden_policy::protocol::members(tool.get(), ["name"]);
+            let name = name.map_or("?", |name| name.get());
+            names.push(name.trim_matches('"').to_owned());
             if misses && is_high(&found) {
-                let [name] = mcpwarden_policy::protocol::members(tool.get(), ["name"]);
-                let name = name.map_or("?", |name| name.get());
                 println!("false positive {} {name} {}", path.display(), brief(&found));
             }
         }
         all = Count { all: all.all + count.all, any: all.any + count.any, high: all.high + count.high };
         shares.push((percent(count.any, count.all), percent(count.high, count.all)));
+        servers.push(names);
     }
     ensure!(!shares.is_empty(), "{} holds no server", directory.display());
     println!("\nfalse positives in honest definitions");
     line("tools", all);
     let mean = |share: fn(&(f64, f64)) -> f64| shares.iter().map(share).sum::<f64>() / shares.len() as f64;
     println!("{:<42}{:>7}{:>9.2}{:>9.2}", "mean over servers", shares.len(), mean(|s| s.0), mean(|s| s.1));
-    Ok(())
+    let names = |servers: &[Vec<String>]| ToolNames::new(servers.iter().flatten().map(String::as_str));
+    Ok(servers.chunks(SESSION_SERVERS).map(names).collect())
 }
 
-fn benign_results(detector: &Detector, path: &Path, misses: bool) -> Result<()> {
+/// False positives per kind of result, in no session and in each of `sessions`.
+fn benign_results(detector: &Detector, path: &Path, sessions: &[ToolNames], misses: bool) -> Result<()> {
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let mut counts: BTreeMap<String, Count> = BTreeMap::new();
     for json in text.lines() {
@@ -202,11 +228,41 @@ fn benign_results(detector: &Detector, path: &Path, misses: bool) -> Result<()> 
         if misses && is_high(&found) {
             println!("false positive {} {} {}", document.kind, document.id, brief(&found));
         }
-        counts.entry(document.kind).or_default().add(&found);
+        counts.entry(document.kind.clone()).or_default().add(&found);
+        for tools in sessions {
+            let with = detector.result(&result, tools);
+            if misses && is_high(&with) && !is_high(&found) {
+                println!("false positive in a session {} {} {}", document.kind, document.id, brief(&with));
+            }
+            counts.entry(format!("{}, in a session", document.kind)).or_default().add(&with);
+        }
     }
     println!("\nfalse positives in honest results");
     for (kind, count) in counts {
         line(&kind, count);
+    }
+    Ok(())
+}
+
+/// Recall and false positives of one file, per class and language.
+fn labelled(detector: &Detector, path: &Path, misses: bool) -> Result<()> {
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut counts: BTreeMap<String, Count> = BTreeMap::new();
+    for line in text.lines() {
+        let entry: Labelled<'_> =
+            serde_json::from_str(line).with_context(|| format!("in {}", path.display()))?;
+        let found = detector.tool(entry.tool.get());
+        let Labelled { id, label, class, lang, .. } = entry;
+        if misses && is_high(&found) == (label == "benign") {
+            println!("wrong {label} {id} {}", brief(&found));
+        }
+        for group in ["", &format!(", class {class}"), &format!(", language {lang}")] {
+            counts.entry(format!("{label}{group}")).or_default().add(&found);
+        }
+    }
+    println!("{:<42}{:>7}{:>9}{:>9}", "", "number", "% any", "% high");
+    for (group, count) in counts {
+        line(&group, count);
     }
     Ok(())
 }

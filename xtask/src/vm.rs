@@ -22,7 +22,11 @@ use kernel::Kernel;
 const SERIES: [&str; 2] = ["6.1", "6.12"];
 
 /// The end-to-end tests (`tests/tests/*.rs`) that tell kernels apart, and none of which measures time.
-const TELLING: [&str; 7] = ["forms", "http", "life", "methods", "network", "network_life", "real_servers"];
+const TELLING: [&str; 8] =
+    ["forms", "http", "life", "methods", "network", "network_life", "network_opened", "real_servers"];
+
+/// Where distributions put it.
+const SYSTEMD: &str = "/lib/systemd/systemd";
 
 /// How long one guest may take.
 const LIMIT_SECONDS: u64 = 20 * 60;
@@ -42,6 +46,9 @@ pub struct Args {
     /// Open a shell in the guest; `exit` ends it
     #[arg(long, conflicts_with_all = ["filter", "command"])]
     shell: bool,
+    /// Install this package (a .deb) in a guest that systemd runs in, and see that the service lives as it should
+    #[arg(long, value_name = "PACKAGE", conflicts_with_all = ["filter", "command", "shell", "all"])]
+    service: Option<PathBuf>,
     /// Words to add to the kernel's command line, such as preempt=full
     #[arg(long, value_name = "WORDS", default_value = "", allow_hyphen_values = true)]
     append: String,
@@ -56,6 +63,8 @@ pub fn vm(args: &Args) -> Result<ExitCode> {
     setup(true)?;
     let job = if args.shell {
         Job::Shell
+    } else if let Some(package) = &args.service {
+        service(package)?
     } else if args.command.is_empty() {
         let programs = build()?.into_iter().filter(|program| args.all || is_telling(program)).collect();
         tests(programs, args.filter.as_deref())?
@@ -74,6 +83,19 @@ pub fn vm(args: &Args) -> Result<ExitCode> {
         }
     }
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The job to see that the service of a package lives as it should.
+///
+/// # Errors
+/// There is no such package, no systemd, or a build failed.
+fn service(package: &Path) -> Result<Job> {
+    ensure!(
+        Path::new(SYSTEMD).exists(),
+        "there is no {SYSTEMD} on this machine, of which a guest has its files; on Debian: apt install systemd"
+    );
+    run(cargo().args(["build", "-p", "mcpwarden-tests", "--bins"]), "mend what the compiler says above")?;
+    Ok(Job::Service { package: package.to_owned(), server: target_dir().join("debug/benign-server") })
 }
 
 /// Proves every hook on the other kernels: each has a verifier of its own. What is wrong; and the series of which this

@@ -6,8 +6,8 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use indexmap::IndexMap;
 use mcpwarden_policy::protocol::{decode_str, members};
-use mcpwarden_policy::registry::ItemKind;
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName};
 use serde::Deserialize;
@@ -17,7 +17,7 @@ use super::program::Launch;
 use super::session::Reach;
 use super::user::Environment;
 use super::variables::fill;
-use crate::mcp::{Definition, secret};
+use crate::mcp::{Definition, LISTS, List, TOOLS, instructions_of, secret};
 
 /// Longest file. Bytes.
 const MAX_BYTES: u64 = 64 << 20;
@@ -25,8 +25,8 @@ const MAX_BYTES: u64 = 64 << 20;
 /// What a file holds.
 #[derive(Debug)]
 pub enum Contents {
-    /// Definitions of tools.
-    Tools(Vec<Definition>),
+    /// Definitions, of tools alone or of all that a server says of itself.
+    Definitions(Vec<Definition>),
     /// Servers that a client's configuration declares, by name.
     Servers(Vec<Declared>),
 }
@@ -71,8 +71,8 @@ pub fn read(path: &Path) -> Result<String> {
     String::from_utf8(bytes).with_context(|| format!("{name} is no text"))
 }
 
-/// Tells what a file is by what it has: a definition has a name, a list of them is an array or stands under `tools`, a
-/// client's configuration has `mcpServers` or `servers`.
+/// Tells what a file is by what it has: a definition has a name, a list of them is an array or stands under `tools` (or
+/// another of [`LISTS`], or beside `instructions`), a client's configuration has `mcpServers` or `servers`.
 ///
 /// # Errors
 /// It is none of these.
@@ -80,37 +80,70 @@ pub fn contents(text: &str) -> Result<Contents> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let whole: &RawValue = serde_json::from_str(text).context("this is no JSON")?;
     if let Ok(list) = serde_json::from_str::<Vec<&RawValue>>(whole.get()) {
-        return Ok(Contents::Tools(tools(list)?));
+        return Ok(Contents::Definitions(definitions(&TOOLS, list)?));
     }
-    let [result, list, servers, more_servers, name] =
-        members(whole.get(), ["result", "tools", "mcpServers", "servers", "name"]);
+    let [result, tools, servers, more_servers, settings, name] =
+        members(whole.get(), ["result", TOOLS.member, "mcpServers", "servers", "mcp", "name"]);
     if let Some(result) = result {
         return contents(result.get());
     }
-    if let Some(list) = list {
-        return Ok(Contents::Tools(tools(serde_json::from_str(list.get()).context("`tools` is no list")?)?));
+    if tools.is_some() {
+        return Ok(Contents::Definitions(of_server(whole)?));
     }
-    if let Some(servers) = servers.or(more_servers) {
-        let servers: serde_json::Map<String, serde_json::Value> =
+    // Among an editor's settings they stand one level deeper.
+    let deeper = settings.and_then(|settings| {
+        let [servers] = members(settings.get(), ["servers"]);
+        servers
+    });
+    if let Some(servers) = servers.or(more_servers).or(deeper) {
+        // In the order of the file: of two that have one name the first had it first.
+        let servers: IndexMap<String, serde_json::Value> =
             serde_json::from_str(servers.get()).context("the servers are no mapping")?;
         return Ok(Contents::Servers(servers.into_iter().map(declared).collect()));
     }
+    // Whatever else is in a definition belongs to it.
     if name.is_some_and(|name| decode_str(name.get()).is_some()) {
-        return Ok(Contents::Tools(tools(vec![whole])?));
+        return Ok(Contents::Definitions(definitions(&TOOLS, vec![whole])?));
     }
-    bail!("this is no definition, no list of them, no answer to tools/list and no client's configuration");
+    let all = of_server(whole)?;
+    let [greeting] = members(whole.get(), ["protocolVersion"]);
+    ensure!(
+        !all.is_empty() || greeting.is_some(),
+        "this is no definition, no list of them, no answer to tools/list or initialize and no client's configuration"
+    );
+    Ok(Contents::Definitions(all))
+}
+
+/// All that a server says of itself: its instructions, and its lists.
+fn of_server(whole: &RawValue) -> Result<Vec<Definition>> {
+    let [instructions] = members(whole.get(), ["instructions"]);
+    let mut all = Vec::new();
+    if let Some(text) = instructions.filter(|text| text.get() != "null") {
+        ensure!(decode_str(text.get()).is_some(), "`instructions` is no text");
+        all.push(instructions_of(text.get().to_owned()));
+    }
+    for list in &LISTS {
+        let [entries] = members(whole.get(), [list.member]);
+        if let Some(entries) = entries {
+            let no_list = || format!("`{}` is no list", list.member);
+            let entries = serde_json::from_str(entries.get()).with_context(no_list)?;
+            all.extend(definitions(list, entries)?);
+        }
+    }
+    Ok(all)
 }
 
 /// Definitions as they are; nothing that has no name is one, since to find nothing in it would mean nothing.
-fn tools(list: Vec<&RawValue>) -> Result<Vec<Definition>> {
-    let tool = |(index, json): (usize, &RawValue)| {
-        let [name] = members(json.get(), ["name"]);
+fn definitions(of: &List, entries: Vec<&RawValue>) -> Result<Vec<Definition>> {
+    let definition = |(index, json): (usize, &RawValue)| {
+        let [name] = members(json.get(), [of.name]);
         let name = name.and_then(|name| decode_str(name.get()));
-        let name =
-            name.with_context(|| format!("entry {index} of the list is no definition: it has no `name`"))?;
-        Ok(Definition { kind: ItemKind::Tool, name: name.into_owned(), json: json.get().to_owned() })
+        let name = name.with_context(|| {
+            format!("entry {index} of the list is no definition: it has no `{}`", of.name)
+        })?;
+        Ok(Definition { kind: of.kind, name: name.into_owned(), json: json.get().to_owned() })
     };
-    list.into_iter().enumerate().map(tool).collect()
+    entries.into_iter().enumerate().map(definition).collect()
 }
 
 fn declared((name, server): (String, serde_json::Value)) -> Declared {
@@ -173,6 +206,8 @@ fn no_address(text: &str) -> anyhow::Error {
 
 #[cfg(test)]
 mod tests {
+    use mcpwarden_policy::registry::ItemKind;
+
     use super::*;
 
     #[test]
@@ -183,6 +218,26 @@ mod tests {
             (r#"{"tools":[{"name":"a"}]}"#, Ok("a")),
             (r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}"#, Ok("")),
             (r#"{"mcpServers":{"a":{"command":"npx","args":["-y","x"]}}}"#, Ok("a=npx -y x")),
+            (r#"{"servers":{"b":{"command":"x"},"a":{"command":"y"}}}"#, Ok("b=x a=y")),
+            (r#"{"mcp":{"servers":{"a":{"command":"x"}},"inputs":[]},"editor.fontSize":12}"#, Ok("a=x")),
+            (r#"{"mcp":5}"#, Err("no definition")),
+            // All that a server says of itself, or some of it.
+            (
+                r#"{"tools":[{"name":"a"}],"instructions":"i","prompts":[{"name":"p"}],"resourceTemplates":[{"uriTemplate":"u","name":"n"}]}"#,
+                Ok("Instructions: a Prompt:p ResourceTemplate:u"),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s"},"instructions":"i"}}"#,
+                Ok("Instructions:"),
+            ),
+            (r#"{"prompts":[{"name":"p"}],"instructions":null}"#, Ok("Prompt:p")),
+            (r#"{"protocolVersion":"2025-11-25","capabilities":{}}"#, Ok("")),
+            // A definition, and a client's configuration, may have more in them.
+            (r#"{"name":"a","instructions":"i","prompts":[]}"#, Ok("a")),
+            (r#"{"mcpServers":{"a":{"command":"x"}},"instructions":["x.md"]}"#, Ok("a=x")),
+            (r#"{"tools":[],"prompts":5}"#, Err("`prompts` is no list")),
+            (r#"{"tools":[],"instructions":5}"#, Err("`instructions` is no text")),
+            (r#"{"tools":[],"resourceTemplates":[{"name":"n"}]}"#, Err("it has no `uriTemplate`")),
             ("{", Err("no JSON")),
             ("{}", Err("no definition")),
             ("\u{feff}{\"name\":\"a\"}\r\n", Ok("a")),
@@ -196,8 +251,12 @@ mod tests {
         ];
         for (text, expected) in cases {
             let said = match contents(text) {
-                Ok(Contents::Tools(tools)) => {
-                    Ok(tools.into_iter().map(|tool| tool.name).collect::<Vec<_>>().join(" "))
+                Ok(Contents::Definitions(all)) => {
+                    let said = |one: Definition| match one.kind {
+                        ItemKind::Tool => one.name,
+                        kind => format!("{kind:?}:{}", one.name),
+                    };
+                    Ok(all.into_iter().map(said).collect::<Vec<_>>().join(" "))
                 }
                 Ok(Contents::Servers(servers)) => {
                     let words = servers.iter().map(|server| {

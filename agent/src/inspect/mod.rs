@@ -65,13 +65,13 @@ fn inspect(options: &InspectOptions) -> Result<(bool, bool)> {
             let contents =
                 input::contents(&input::read(file)?).with_context(|| file.display().to_string())?;
             match contents {
-                Contents::Tools(_) if options.start => {
+                Contents::Definitions(_) if options.start => {
                     bail!(
                         "{}: it declares no servers that could be started; leave --start out",
                         file.display()
                     )
                 }
-                Contents::Tools(tools) => report.definitions(tools),
+                Contents::Definitions(definitions) => report.definitions(definitions),
                 Contents::Servers(servers) if options.start => {
                     let programs = servers.iter().flat_map(|server| &server.entry).any(Entry::is_program);
                     let environment = user::become_caller(programs, options.as_root)?;

@@ -77,8 +77,7 @@ impl Report {
         }
         say(format!("{:<24} {:<32} {}", clean(name), clean(&id), clean(&words.join(" "))));
         for detection in &found {
-            let severity = json!(detection.severity);
-            let severity = severity.as_str().unwrap_or_default();
+            let severity = detection.severity.name();
             let why = detection.matches.first().map(|found| clean(&found.context)).unwrap_or_default();
             say(format!("  {severity}: {}: {why}", clean(&detection.pattern)));
         }
@@ -172,11 +171,10 @@ impl Report {
         for (name, detection) in
             rows.chain(of_server.iter().map(|detection| ("server".to_owned(), detection)))
         {
-            let severity = json!(detection.severity);
             let first = detection.matches.first().map(|found| clean(&found.text)).unwrap_or_default();
             say(format!(
                 "{:<9} {:<24} {:<28} {}  {first:?}",
-                severity.as_str().unwrap_or_default(),
+                detection.severity.name(),
                 clean(&name),
                 clean(&detection.pattern),
                 clean(&detection.field),

@@ -1,6 +1,6 @@
 //! Which processes belong to servers, as far as the kernel half cannot know: those that were there before it.
 
-use std::collections::BTreeMap;
+use std::collections::{self, BTreeMap};
 
 use aya::{
     Ebpf,
@@ -28,6 +28,11 @@ impl Members {
             // connect; it is found again where it forks.
             let _ = self.0.insert(pid, member, 0);
         }
+    }
+
+    /// What each process (tgid) belongs to.
+    pub fn all(&self) -> collections::HashMap<u32, Member> {
+        self.0.iter().filter_map(Result::ok).collect()
     }
 
     /// The connections that processes belong to, one for each.

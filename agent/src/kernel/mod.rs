@@ -11,7 +11,11 @@ mod stats;
 pub mod surroundings;
 mod table;
 
-use std::{collections::HashSet, fs::File, path::Path};
+use std::{
+    collections::{self, HashSet},
+    fs::File,
+    path::Path,
+};
 
 use aya::{
     Ebpf, EbpfLoader,
@@ -158,6 +162,7 @@ pub struct Kernel {
     ebpf: Ebpf,
     connections: HashMap<MapData, u64, abi::Connection>,
     sockets: HashMap<MapData, u64, abi::Socket>,
+    sockets_of: HashMap<MapData, u32, u64>,
     lifted: HashMap<MapData, u64, u32>,
     found: HashMap<MapData, abi::Endpoint, u32>,
     confirmed: HashMap<MapData, u64, u32>,
@@ -200,6 +205,7 @@ impl Kernel {
             walked,
             connections: take(&mut ebpf, "CONNECTIONS")?,
             sockets: take(&mut ebpf, "SOCKETS")?,
+            sockets_of: take(&mut ebpf, "SOCKETS_OF")?,
             lifted: take(&mut ebpf, "LIFTED")?,
             found: take(&mut ebpf, "FOUND")?,
             confirmed: take(&mut ebpf, "CONFIRMED")?,
@@ -332,10 +338,26 @@ impl Kernel {
             |socket: &abi::Socket| socket.positions.since_ns < known_at && !held.contains(&socket.key);
         let all: Vec<(u64, abi::Socket)> = self.sockets.iter().filter_map(Result::ok).collect();
         self.walked.saw("SOCKETS", all.len());
+        self.count_sockets(&all);
         let stale = all.into_iter().filter(|(_, socket)| is_stale(socket));
         let stale: Vec<_> = stale.map(|(key, socket)| (key, socket.positions.number)).collect();
         for (key, number) in stale {
             self.remove_socket(key, number);
+        }
+    }
+
+    /// Says anew how many TCP connections each user has: those that were removed from here are not counted any more. What the
+    /// kernel half does meanwhile is counted the next time.
+    fn count_sockets(&mut self, all: &[(u64, abi::Socket)]) {
+        let mut counts: collections::HashMap<u32, u64> = collections::HashMap::new();
+        all.iter().for_each(|(_, socket)| *counts.entry(socket.info.uid).or_default() += 1);
+        let known: Vec<u32> = self.sockets_of.keys().filter_map(Result::ok).collect();
+        for uid in known {
+            // What is not there is as good as deleted.
+            let _ = match counts.get(&uid) {
+                Some(count) => self.sockets_of.insert(uid, count, 0),
+                None => self.sockets_of.remove(&uid),
+            };
         }
     }
 
@@ -346,6 +368,11 @@ impl Kernel {
         // own rules do not hold.
         let refused = self.confirmed.insert(id, u32::from(set), 0).is_err();
         self.confirms_refused += u64::from(refused);
+    }
+
+    /// The connections of servers, and the set of rules that says where their processes may connect.
+    pub fn confirmed(&self) -> collections::HashMap<u64, u32> {
+        self.confirmed.iter().filter_map(Result::ok).collect()
     }
 
     /// How often there was no room for one more server.

@@ -111,46 +111,49 @@ async fn lists<S: rmcp::Service<RoleClient>>(
     let Some(server) = service.peer_info() else { bail!("it did not say what it offers") };
     let mut definitions = Vec::new();
     if let Some(text) = &server.instructions {
-        definitions.push(Definition {
-            kind: ItemKind::Instructions,
-            name: String::new(),
-            json: json!(text).to_string(),
-        });
+        definitions.push(instructions_of(json!(text).to_string()));
     }
     let offers = &server.capabilities;
-    for (list, offered) in [
-        // In any case: some servers offer tools without saying so.
-        (TOOLS, true),
-        (PROMPTS, offers.prompts.is_some()),
-        (RESOURCE_TEMPLATES, offers.resources.is_some()),
-    ] {
+    // Tools in any case: some servers offer tools without saying so.
+    for (list, offered) in LISTS.iter().zip([true, offers.prompts.is_some(), offers.resources.is_some()]) {
         if offered {
             progress(&format!("is asked for {}", list.method));
-            all_pages(service.peer(), &list, tap, &mut definitions).await?;
+            all_pages(service.peer(), list, tap, &mut definitions).await?;
         }
     }
     Ok(definitions)
 }
 
-/// A list that a server gives, page by page.
-struct List {
-    kind: ItemKind,
-    method: &'static str,
-    /// Of its answer: the entries.
-    member: &'static str,
-    /// Of an entry: what it is called.
-    name: &'static str,
+/// The instructions that a server gives, a JSON text.
+pub fn instructions_of(json: String) -> Definition {
+    Definition { kind: ItemKind::Instructions, name: String::new(), json }
 }
 
-const TOOLS: List = List { kind: ItemKind::Tool, method: "tools/list", member: "tools", name: "name" };
-const PROMPTS: List =
-    List { kind: ItemKind::Prompt, method: "prompts/list", member: "prompts", name: "name" };
-const RESOURCE_TEMPLATES: List = List {
-    kind: ItemKind::ResourceTemplate,
-    method: "resources/templates/list",
-    member: "resourceTemplates",
-    name: "uriTemplate",
-};
+/// A list that a server gives, page by page.
+pub struct List {
+    /// What is in it.
+    pub kind: ItemKind,
+    method: &'static str,
+    /// Of its answer: the entries.
+    pub member: &'static str,
+    /// Of an entry: what it is called.
+    pub name: &'static str,
+}
+
+/// The list of tools.
+pub const TOOLS: List = List { kind: ItemKind::Tool, method: "tools/list", member: "tools", name: "name" };
+
+/// Tools, prompts and resource templates.
+pub const LISTS: [List; 3] = [
+    TOOLS,
+    List { kind: ItemKind::Prompt, method: "prompts/list", member: "prompts", name: "name" },
+    List {
+        kind: ItemKind::ResourceTemplate,
+        method: "resources/templates/list",
+        member: "resourceTemplates",
+        name: "uriTemplate",
+    },
+];
 
 async fn all_pages(peer: &Peer<RoleClient>, list: &List, tap: &Tap, to: &mut Vec<Definition>) -> Result<()> {
     let List { kind, method, member, name } = *list;

@@ -17,6 +17,6 @@ mod tap;
 
 pub use address::{Spoken, talk_http};
 pub use http::{Advice, NO_HTTPS, Settings, causes, client_builder, secret};
-pub use lists::{Definition, Progress, either_way, is_refusal, talk};
+pub use lists::{Definition, LISTS, List, Progress, TOOLS, either_way, instructions_of, is_refusal, talk};
 pub use pin::{Mismatch, Pin};
 pub use tap::{Failure, Frame, MAX_BYTES, Tap};

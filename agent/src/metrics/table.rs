@@ -93,6 +93,7 @@ pub const FRAME_BYTES: &str = "mcpwarden_frame_bytes_total";
 pub const JUNK_BYTES: &str = "mcpwarden_junk_bytes_total";
 pub const PASSED_BYTES: &str = "mcpwarden_passed_bytes_total";
 pub const COVERAGE: &str = "mcpwarden_coverage_ratio";
+pub const HTTP_COVERAGE: &str = "mcpwarden_http_coverage_ratio";
 pub const RING_BYTES: &str = "mcpwarden_ring_bytes";
 pub const RING_USED: &str = "mcpwarden_ring_used_bytes";
 pub const DRAIN_AGE: &str = "mcpwarden_ring_drain_age_seconds";
@@ -168,6 +169,16 @@ pub static TABLE: &[Metric] = &[
         "Bytes inspected of bytes that passed, since the start of the agent.",
     ),
     metric(
+        "mcpwarden_http_server_bytes_total",
+        Counters("read", &[("all", "http_server_bytes"), ("no", "http_server_bytes_unread")]),
+        "Bytes of TCP connections to servers that passed; how many of them could not be read.",
+    ),
+    metric(
+        HTTP_COVERAGE,
+        Gauge(&[]),
+        "Bytes of TCP connections to servers that were read of those that passed, since the start of the agent.",
+    ),
+    metric(
         JUNK_BYTES,
         Total(&["transport"]),
         "Bytes of servers that are no message, such as log text on standard output, and pieces of messages next to gaps.",
@@ -204,9 +215,11 @@ pub static TABLE: &[Metric] = &[
                 ("lossy_frame", "lossy_frames"),
                 ("repaired_frame", "repaired_frames"),
                 ("unversioned", "unversioned_messages"),
+                ("misdirected", "misdirected_messages"),
                 ("id_reused", "id_reused"),
                 ("unmatched_response", "unmatched_responses"),
                 ("early_response", "early_responses"),
+                ("invalid_list", "invalid_lists"),
                 ("invalid_tool", "invalid_tools"),
                 ("relayed_request", "relayed_requests"),
             ],

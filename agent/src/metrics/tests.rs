@@ -94,8 +94,9 @@ fn called(server: &str, decided: Value) -> Event {
 #[test]
 fn what_events_count() {
     let found = |severity: &str| {
-        json!({"subject": "result", "action": "alert", "pattern": "p", "category": "shell_injection",
-               "severity": severity, "field": "/", "matches": [], "score": 1, "form": "raw"})
+        let found = json!({"pattern": "p", "category": "shell_injection", "severity": severity, "field": "/",
+                           "matches": [], "score": 1, "form": "raw"});
+        json!({"subject": "result", "action": "alert", "detection": found})
     };
     let connecting = json!({"remote_addr": "a", "protocol": "tcp", "family": "ipv4", "pid": 1, "action": "block",
                             "enforced": true, "first_seen": true, "severity": "high"});

@@ -73,7 +73,7 @@ pub enum BlockError {
 }
 
 /// What is to be blocked.
-pub struct Wish<'a> {
+pub struct BlockRequest<'a> {
     /// As in [`Network::target`].
     pub target: Target,
     /// For how long; `None`: until it is lifted.
@@ -82,7 +82,7 @@ pub struct Wish<'a> {
     pub reason: Option<&'a str>,
     /// Whether it is meant, even where it cuts off more than one may mean.
     pub sure: bool,
-    /// Who wishes it.
+    /// Who asks for it.
     pub by: Who,
 }
 
@@ -123,31 +123,31 @@ impl Network {
     /// It would cut off too much, or does not fit. What counted before still does.
     pub fn block(
         &mut self,
-        wish: Wish<'_>,
+        request: BlockRequest<'_>,
         addresses: &mut Addresses,
         clock: &Clock,
     ) -> Result<Standing, BlockError> {
         let unusable = |why: &str| Err(BlockError::Unusable(why.to_owned()));
-        if wish.period.is_some_and(|period| period.is_zero()) {
+        if request.period.is_some_and(|period| period.is_zero()) {
             return unusable("a block of no time blocks nothing; say 1s or more");
         }
-        if wish.reason.is_some_and(|reason| reason.len() > REASON_BYTES) {
+        if request.reason.is_some_and(|reason| reason.len() > REASON_BYTES) {
             return unusable("the reason is longer than 1,000 bytes");
         }
-        if let Target::Address(address) = &wish.target
+        if let Target::Address(address) = &request.target
             && let Some(why) = sweeping(address)
-            && !wish.sure
+            && !request.sure
         {
             return Err(BlockError::Sweeping(address.to_string(), why));
         }
         let ends =
             |period: Duration| boot_ns().saturating_add(u64::try_from(period.as_nanos()).unwrap_or(u64::MAX));
         let standing = Standing {
-            target: wish.target,
-            reason: wish.reason.map(str::to_owned),
-            by: wish.by,
+            target: request.target,
+            reason: request.reason.map(str::to_owned),
+            by: request.by,
             since: clock.now(),
-            ends_ns: wish.period.map(ends),
+            ends_ns: request.period.map(ends),
         };
         let before = self.blocks.clone();
         match self.blocks.iter_mut().find(|known| known.target == standing.target) {

@@ -1,7 +1,6 @@
 //! What addresses are called: answers of name servers, as they come by on this host.
 //!
-//! A packet socket that lets nothing through but UDP of port 53 sees questions and answers of the host's network
-//! namespace, and what containers ask through it. An answer counts only where its question was seen, and where it comes
+//! [`Ears`] hear questions and answers of the host's network namespace, and what containers ask through it. An answer counts only where its question was seen, and where it comes
 //! from a name server of this host: neither who can send packets from port 53 nor who asks a server of his own names
 //! addresses at will. What is asked over TCP, TLS or HTTPS is not seen.
 
@@ -9,7 +8,6 @@ use std::{
     collections::{HashMap, VecDeque},
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
     time::{Duration, Instant},
 };
 
@@ -17,7 +15,8 @@ use hickory_resolver::proto::{
     op::{Message, MessageType, ResponseCode},
     rr::RecordType,
 };
-use nix::libc;
+
+use super::ears::{DNS, Ears, PACKET};
 
 /// Questions without an answer yet, and addresses with a name, that are remembered.
 const QUESTIONS: usize = 1_024;
@@ -26,16 +25,9 @@ const ADDRESSES: usize = 16_384;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A name is kept at least this long: programs connect to what they asked for a while ago.
 const KEPT: Duration = Duration::from_secs(600);
-/// Longest packet that is looked at. Bytes.
-const PACKET: usize = 4_096;
-/// Room for packets that wait to be looked at. Bytes.
-const BUFFER: libc::c_int = 1 << 20;
 /// Packets taken at once where nobody waits, and before each name that is asked for.
 pub const MANY: usize = 1_024;
 const FEW: usize = 32;
-/// `IPPROTO_UDP`
-const UDP: u8 = 17;
-const DNS: u16 = 53;
 
 /// An address and a port.
 type Place = (IpAddr, u16);
@@ -65,9 +57,8 @@ struct Known {
 /// Listens to name servers.
 #[derive(Debug)]
 pub struct Dns {
-    socket: OwnedFd,
+    ears: Ears,
     known: Known,
-    missed: u64,
 }
 
 impl Dns {
@@ -76,31 +67,7 @@ impl Dns {
     /// # Errors
     /// It takes CAP_NET_RAW.
     pub fn listen() -> io::Result<Self> {
-        // SAFETY: no pointers. Nothing is received before there is a filter: protocol 0.
-        let socket = unsafe {
-            libc::socket(libc::AF_PACKET, libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0)
-        };
-        if socket < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: it was just made, and nobody else has it.
-        let socket = unsafe { OwnedFd::from_raw_fd(socket) };
-        let filter = filter();
-        let program =
-            libc::sock_fprog { len: filter.len() as libc::c_ushort, filter: filter.as_ptr().cast_mut() };
-        set(&socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)?;
-        set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &BUFFER)?;
-        // SAFETY: zeroes are a valid value.
-        let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-        address.sll_family = libc::AF_PACKET as u16;
-        address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
-        let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-        // SAFETY: the address lives as long as the call, and is of that length.
-        let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) };
-        if bound < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Self { socket, known: Known::default(), missed: 0 })
+        Ok(Self { ears: Ears::open()?, known: Known::default() })
     }
 
     /// What an address is called, by what has come until now.
@@ -114,18 +81,20 @@ impl Dns {
         let now = Instant::now();
         let mut packet = [0u8; PACKET];
         for _ in 0..most {
-            let Ok(length) = nix::unistd::read(&self.socket, &mut packet) else { break };
-            if let Some(packet) = packet.get(..length) {
-                self.known.packet(packet, now);
-            }
+            let Some(packet) = self.ears.next(&mut packet) else { break };
+            self.known.packet(packet, now);
         }
         self.known.forget(now);
-        self.missed += missed(&self.socket);
     }
 
     /// Packets, questions and names for which there was no room.
     pub fn missed(&self) -> u64 {
-        self.missed + self.known.refused + self.known.evicted
+        self.ears.missed() + self.known.refused + self.known.evicted
+    }
+
+    /// Listens at the interfaces that are there by now.
+    pub fn follow(&mut self) {
+        self.ears.follow();
     }
 
     /// Reads anew which name servers this host has: those of /etc/resolv.conf, and these.
@@ -240,81 +209,6 @@ fn datagram(packet: &[u8]) -> Option<(Place, Place, &[u8])> {
     Some(((from, port(0)?), (to, port(2)?), udp.get(8..)?))
 }
 
-/// UDP from or to port 53, of IPv4 (no later fragment) and IPv6 (without extension headers), from the IP header on.
-fn filter() -> [libc::sock_filter; 21] {
-    const LOAD_BYTE: u16 = 0x30; // BPF_LD | BPF_B | BPF_ABS
-    const LOAD_HALF: u16 = 0x28; // BPF_LD | BPF_H | BPF_ABS
-    const LOAD_HALF_BEHIND: u16 = 0x48; // BPF_LD | BPF_H | BPF_IND
-    const HEADER_LENGTH: u16 = 0xb1; // BPF_LDX | BPF_B | BPF_MSH
-    const AND: u16 = 0x54; // BPF_ALU | BPF_AND | BPF_K
-    const EQUAL: u16 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K
-    const ANY_BIT: u16 = 0x45; // BPF_JMP | BPF_JSET | BPF_K
-    const RETURN: u16 = 0x06; // BPF_RET | BPF_K
-    // Where to go on.
-    const SIX: usize = 12;
-    const TAKE: usize = 19;
-    const LEAVE: usize = 20;
-    let (port, udp, take) = (u32::from(DNS), u32::from(UDP), PACKET as u32);
-    // Code, constant, and where to go on where it is so, and where it is not.
-    let steps: [(u16, u32, usize, usize); 21] = [
-        (LOAD_BYTE, 0, 1, 1),
-        (AND, 0xf0, 2, 2),
-        (EQUAL, 0x40, 3, SIX),
-        (LOAD_BYTE, 9, 4, 4),
-        (EQUAL, udp, 5, LEAVE),
-        (LOAD_HALF, 6, 6, 6),
-        (ANY_BIT, 0x1fff, LEAVE, 7),
-        (HEADER_LENGTH, 0, 8, 8),
-        (LOAD_HALF_BEHIND, 0, 9, 9),
-        (EQUAL, port, TAKE, 10),
-        (LOAD_HALF_BEHIND, 2, 11, 11),
-        (EQUAL, port, TAKE, LEAVE),
-        (EQUAL, 0x60, 13, LEAVE),
-        (LOAD_BYTE, 6, 14, 14),
-        (EQUAL, udp, 15, LEAVE),
-        (LOAD_HALF, 40, 16, 16),
-        (EQUAL, port, TAKE, 17),
-        (LOAD_HALF, 42, 18, 18),
-        (EQUAL, port, TAKE, LEAVE),
-        (RETURN, take, 0, 0),
-        (RETURN, 0, 0, 0),
-    ];
-    let mut at = 0;
-    steps.map(|(code, k, so, not)| {
-        at += 1;
-        let jumps = matches!(code, EQUAL | ANY_BIT);
-        let over = |to: usize| if jumps { (to - at) as u8 } else { 0 };
-        libc::sock_filter { code, jt: over(so), jf: over(not), k }
-    })
-}
-
-fn set<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
-    let length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the value lives as long as the call, and is of that length.
-    let result = unsafe {
-        libc::setsockopt(socket.as_raw_fd(), level, option, std::ptr::from_ref(value).cast(), length)
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Packets that found the socket full since this was asked last (`PACKET_STATISTICS`, packet(7)).
-fn missed(socket: &OwnedFd) -> u64 {
-    // SAFETY: zeroes are a valid value.
-    let mut statistics: libc::tpacket_stats = unsafe { std::mem::zeroed() };
-    let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
-    // SAFETY: both pointers are to live values, and the option is of that length.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_PACKET,
-            libc::PACKET_STATISTICS,
-            (&raw mut statistics).cast(),
-            &raw mut length,
-        )
-    };
-    if result == 0 { statistics.tp_drops.into() } else { 0 }
-}
-
 #[cfg(test)]
 mod tests {
     use std::str::FromStr as _;
@@ -325,20 +219,10 @@ mod tests {
     };
 
     use super::*;
+    use crate::network::ears::tests::packet;
 
     const ASKER: (&str, u16) = ("10.0.0.2", 40_000);
     const SERVER: (&str, u16) = ("10.0.0.1", 53);
-
-    /// A datagram of IPv4.
-    fn packet(from: (&str, u16), to: (&str, u16), payload: &[u8]) -> Vec<u8> {
-        let ip = |text: &str| Ipv4Addr::from_str(text).unwrap().octets();
-        let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, UDP, 0, 0];
-        packet.extend(ip(from.0));
-        packet.extend(ip(to.0));
-        packet.extend([from.1.to_be_bytes(), to.1.to_be_bytes(), [0; 2], [0; 2]].concat());
-        packet.extend(payload);
-        packet
-    }
 
     fn trusting() -> Known {
         Known {
@@ -432,67 +316,5 @@ mod tests {
         }
         assert_eq!(known.questions.len(), QUESTIONS);
         assert_eq!((known.evicted, known.refused), (10, u64::from(u16::MAX) - QUESTIONS as u64));
-    }
-
-    /// Runs the filter as the kernel does.
-    fn takes(packet: &[u8]) -> bool {
-        let (program, mut a, mut x, mut at) = (filter(), 0u32, 0usize, 0usize);
-        loop {
-            let step = program[at];
-            at += 1;
-            let half =
-                |from: usize| packet.get(from..from + 2).map(|two| u16::from_be_bytes([two[0], two[1]]));
-            let k = step.k as usize;
-            match step.code {
-                0x30 => match packet.get(k) {
-                    Some(byte) => a = (*byte).into(),
-                    None => return false,
-                },
-                0x28 | 0x48 => match half(if step.code == 0x48 { x + k } else { k }) {
-                    Some(half) => a = half.into(),
-                    None => return false,
-                },
-                0xb1 => x = usize::from(packet[k] & 15) * 4,
-                0x54 => a &= step.k,
-                0x15 => at += usize::from(if a == step.k { step.jt } else { step.jf }),
-                0x45 => at += usize::from(if a & step.k != 0 { step.jt } else { step.jf }),
-                0x06 => return step.k != 0,
-                code => panic!("{code:#x}"),
-            }
-        }
-    }
-
-    #[test]
-    fn the_filter_lets_dns_through() {
-        let four = |from, to| packet(("10.0.0.1", from), ("10.0.0.2", to), b"x");
-        let six = |protocol: u8, from: u16, to: u16| {
-            let mut packet = vec![0; 40];
-            (packet[0], packet[6]) = (0x60, protocol);
-            packet.extend([from.to_be_bytes(), to.to_be_bytes()].concat());
-            packet
-        };
-        let with = |mut packet: Vec<u8>, at: usize, byte: u8| {
-            packet[at] = byte;
-            packet
-        };
-        let mut options = four(53, 9);
-        options[0] = 0x46;
-        options.splice(20..20, [0; 4]);
-        for (name, packet, expected) in [
-            ("an answer", four(53, 9), true),
-            ("a question", four(9, 53), true),
-            ("something else", four(9, 10), false),
-            ("TCP", with(four(53, 9), 9, 6), false),
-            ("a later fragment", with(four(53, 9), 7, 1), false),
-            ("with options", options, true),
-            ("an answer, IPv6", six(UDP, 53, 9), true),
-            ("a question, IPv6", six(UDP, 9, 53), true),
-            ("something else, IPv6", six(UDP, 9, 10), false),
-            ("TCP, IPv6", six(6, 53, 9), false),
-            ("neither", with(four(53, 9), 0, 0x35), false),
-            ("cut off", vec![0x45; 12], false),
-        ] {
-            assert_eq!(takes(&packet), expected, "{name}");
-        }
     }
 }

@@ -2,16 +2,18 @@
 
 mod blocks;
 mod dns;
+mod ears;
 mod install;
 mod names;
+mod opened;
 mod resolver;
 mod sockets;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     net::{IpAddr, Ipv6Addr, SocketAddr},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use mcpwarden_abi::{
@@ -21,8 +23,8 @@ use mcpwarden_abi::{
 use mcpwarden_policy::{
     Connect, ConnectionId, Process, ServerId,
     config::Config,
-    event::{Family, NetworkClosed, Protocol},
-    network::{Entry, NetworkRules, Table, TableFull, Verdict, names_of, reached},
+    event::{Family, Protocol},
+    network::{NetworkRules, Table, TableFull, Verdict, names_of, reached},
 };
 use nix::libc;
 use tokio::task::JoinHandle;
@@ -37,14 +39,14 @@ use crate::{
     },
     process,
 };
-pub use blocks::{BlockError, Standing, Who, Wish, text};
+pub use blocks::{BlockError, BlockRequest, Standing, Who, text};
 use dns::Dns;
 use install::{flags, ttl};
 use names::Names;
+pub use opened::Belonging;
+use opened::{Flow, Opened};
 use resolver::{Answer, Found};
 
-/// How long a connection may take from being judged to being listed.
-const UNDER_WAY: Duration = Duration::from_millis(100);
 /// Generations of the table whose numbers are still understood: their records may lie in the ring.
 const GENERATIONS: usize = 8;
 /// Cgroups, and processes, of which something is remembered.
@@ -78,6 +80,8 @@ pub struct NetworkCounters {
     pub tables_refused: u64,
     /// Network namespaces in which what was open to denied addresses could not be looked for, each time.
     pub closings_failed: u64,
+    /// Connections that were open when the agent started and for which there was no room.
+    pub adopted_untold: u64,
     /// Questions to name servers and answers that were not seen, for want of room.
     pub dns_missed: u64,
     /// Blocks by hand that did not fit.
@@ -98,8 +102,10 @@ pub struct Network {
     netns_cookie: u64,
     /// By generation, the latest last.
     tables: VecDeque<(u32, Arc<Table>)>,
-    /// Sockets that are being looked for, open to what the latest table denies.
-    closing: Option<JoinHandle<std::io::Result<Closing>>>,
+    /// Sockets are being looked for that are open.
+    looking: Option<JoinHandle<std::io::Result<Opened>>>,
+    /// While it is not known what was open before the agent: what was connected since.
+    since_start: Option<HashSet<Flow>>,
     /// Only processes of a part of the cgroups are judged.
     partial: bool,
     /// The generation for which they were looked for last.
@@ -130,7 +136,8 @@ impl Network {
             flags,
             netns_cookie: netns_cookie().map_err(NetworkError::Namespace)?,
             tables: VecDeque::new(),
-            closing: None,
+            looking: None,
+            since_start: settings.cgroup_path.is_none().then(HashSet::new),
             partial: settings.cgroup_path.is_some(),
             closed_for: 0,
             asking: None,
@@ -139,43 +146,6 @@ impl Network {
             counters: NetworkCounters::default(),
             said: Vec::new(),
         })
-    }
-
-    /// Begins to close what is open to what the latest table denies, unless that was done or the same is still being
-    /// done for the table before.
-    ///
-    /// Where only a part of the cgroups is watched, nothing is closed: whose socket one is would not be known.
-    pub fn close(&mut self, clock: &Clock) {
-        let Some((generation, table)) = self.tables.back() else { return };
-        if self.partial || self.closing.is_some() || self.closed_for == *generation {
-            return;
-        }
-        self.closed_for = *generation;
-        let denies = |entry: &Entry| entry.set == 0 && (entry.enforced || entry.blocked_until.is_some());
-        if !table.entries().iter().any(denies) {
-            return;
-        }
-        let (table, now, any) = (Arc::clone(table), clock.now(), self.flags & abi::NETWORK_ANY_NETNS != 0);
-        self.closing = Some(tokio::task::spawn_blocking(move || {
-            let judge = |ip: IpAddr, port: u16, own: bool| {
-                let elsewhere = ip.is_loopback() && !own && !any;
-                (!elsewhere)
-                    .then(|| table.look_up(None, ip, port, now))
-                    .filter(|judgement| judgement.enforced)
-            };
-            std::thread::sleep(UNDER_WAY);
-            let found = sockets::destroy(|ip, port, own| judge(ip, port, own).is_some())?;
-            let said = found.outcomes.into_iter().map(|((address, protocol), outcome)| NetworkClosed {
-                remote_addr: address.to_string(),
-                protocol,
-                closed: outcome.closed,
-                left: outcome.left,
-                reason: judge(address.ip(), address.port(), true)
-                    .and_then(|judgement| table.reason(None, judgement)),
-            });
-            let skipped = found.why.map(|why| (found.skipped, why));
-            Ok((said.collect(), skipped))
-        }));
     }
 
     /// Says on standard error what was not said with the table before.
@@ -216,24 +186,7 @@ impl Network {
         tokio::select! {
             // They end before they are done only where the runtime ends.
             answers = finished(&mut self.asking) => News::Answers(answers.unwrap_or_default()),
-            closed = finished(&mut self.closing) => match closed {
-                Some(Ok((closed, skipped))) => {
-                    if let Some((namespaces, why)) = skipped {
-                        anstream::eprintln!(
-                            "network: what is open to denied addresses is not closed in {namespaces} network \
-                             namespaces: {why}"
-                        );
-                        self.counters.closings_failed += namespaces;
-                    }
-                    News::Closed(closed)
-                }
-                failed => {
-                    let why = failed.and_then(Result::err).map_or_else(|| "it failed".into(), |why| why.to_string());
-                    anstream::eprintln!("network: what is open to denied addresses cannot be closed: {why}");
-                    self.counters.closings_failed += 1;
-                    News::Closed(Vec::new())
-                }
-            },
+            opened = finished(&mut self.looking) => News::Opened(self.looked(opened)),
         }
     }
 
@@ -273,6 +226,7 @@ impl Network {
         if let Some(dns) = &mut self.dns {
             // The host's may be others by now.
             dns.trust(&self.servers);
+            dns.follow();
             dns.hear(dns::MANY);
             self.counters.dns_missed = dns.missed();
         }
@@ -323,6 +277,13 @@ impl Network {
         if header.pid == std::process::id() {
             return None;
         }
+        let address = IpAddr::V6(Ipv6Addr::from(info.address)).to_canonical();
+        let protocol = match i32::from(info.protocol) {
+            libc::IPPROTO_TCP => Protocol::Tcp,
+            libc::IPPROTO_UDP => Protocol::Udp,
+            _ => Protocol::Other(info.protocol),
+        };
+        self.connected_since((header.pid, SocketAddr::new(address, info.port), protocol));
         let process = self.process(header, info);
         let table = self.tables.iter().find(|(generation, _)| *generation == info.generation);
         self.counters.judged_by_forgotten += u64::from(table.is_none());
@@ -337,18 +298,13 @@ impl Network {
             }
             _ => None,
         };
-        let address = IpAddr::V6(Ipv6Addr::from(info.address)).to_canonical();
         Some(Connect {
             time: clock.wall(header.time_ns),
             connection: (header.connection != 0).then_some(ConnectionId(header.connection)),
             process,
             address,
             port: info.port,
-            protocol: match i32::from(info.protocol) {
-                libc::IPPROTO_TCP => Protocol::Tcp,
-                libc::IPPROTO_UDP => Protocol::Udp,
-                _ => Protocol::Other(info.protocol),
-            },
+            protocol,
             family: match i32::from(info.family) {
                 libc::AF_INET => Family::Ipv4,
                 _ => Family::Ipv6,
@@ -358,6 +314,7 @@ impl Network {
             verdict: if info.verdict == abi::VERDICT_DENY { Verdict::Deny } else { Verdict::Allow },
             enforced: info.enforced != 0,
             reason,
+            adopted: false,
         })
     }
 
@@ -406,15 +363,12 @@ fn remembered<K: Eq + std::hash::Hash, V: Clone>(
     known.entry(key).or_insert_with(find).clone()
 }
 
-/// What was closed; how many network namespaces were not looked into, and why.
-type Closing = (Vec<NetworkClosed>, Option<(u64, std::io::Error)>);
-
 /// What was asked for has come.
 pub enum News {
     /// What names have.
     Answers(Vec<(String, Answer)>),
-    /// What was open to denied addresses.
-    Closed(Vec<NetworkClosed>),
+    /// What was open.
+    Opened(Opened),
 }
 
 /// Waits for a task that runs, `None` where it did not end well; for ever where none runs.

@@ -1,4 +1,5 @@
-//! Sockets that are open to what becomes denied: found and destroyed, in the network namespaces of all processes.
+//! Sockets that are connected to something: found, and destroyed where that becomes denied, in the network namespaces of all
+//! processes.
 //!
 //! The kernel lists them (`sock_diag(7)`) and destroys one by its number (`SOCK_DESTROY`, Linux 4.9, where it is built with
 //! `CONFIG_INET_DIAG_DESTROY`): its owner gets ECONNABORTED. Only what a process of this host opened is destroyed: who
@@ -8,7 +9,7 @@ use std::{
     collections::{BTreeMap, HashSet},
     fs::{self, File},
     io,
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     os::{
         fd::{AsFd as _, BorrowedFd},
         unix::fs::MetadataExt as _,
@@ -16,14 +17,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mcpwarden_policy::event::Protocol;
+use mcpwarden_policy::event::{Family, NetworkClosed, Protocol};
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_sock_diag::{
     SOCK_DESTROY, SockDiagMessage,
     constants::{AF_INET, AF_INET6, IPPROTO_TCP, IPPROTO_UDP},
-    inet::{ExtensionFlags, InetRequest, SocketId, StateFlags},
+    inet::{ExtensionFlags, InetRequest, InetResponseHeader, SocketId, StateFlags},
 };
 use netlink_sys::{Socket, SocketAddr as Peer, protocols::NETLINK_SOCK_DIAG};
 use nix::{
@@ -38,46 +39,59 @@ const NAMESPACES: usize = 4_096;
 const SOCKETS: usize = 1 << 20;
 /// How long the kernel may take to answer one question.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Those of IPv6 have IPv4 addresses, too.
+const FAMILIES: [u8; 2] = [AF_INET, AF_INET6];
 /// Where the type of a message stands in its header (`struct nlmsghdr`).
 const TYPE: std::ops::Range<usize> = 4..6;
 
-/// What became of the sockets to one address.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
-    /// So many were destroyed.
-    pub closed: u64,
-    /// So many could not be.
-    pub left: u64,
-}
+/// What became of the sockets to what is denied, by address.
+pub type Closed = BTreeMap<(SocketAddr, Protocol), NetworkClosed>;
 
-/// What became of all.
+/// Network namespaces that could not be looked into.
 #[derive(Debug, Default)]
-pub struct Destroyed {
-    /// By address.
-    pub outcomes: BTreeMap<(SocketAddr, Protocol), Outcome>,
-    /// Network namespaces that could not be looked into, and why the last one could not.
-    pub skipped: u64,
-    /// See `skipped`.
+pub struct Skipped {
+    /// So many.
+    pub namespaces: u64,
+    /// Why the last one could not.
     pub why: Option<io::Error>,
 }
 
-impl Destroyed {
-    fn skip(&mut self, why: io::Error) {
-        self.skipped += 1;
+impl Skipped {
+    fn one(&mut self, why: io::Error) {
+        self.namespaces += 1;
         self.why = Some(why);
     }
 }
 
-/// Destroys the sockets that are connected to what is denied. `denied` is asked for an address and a port, and whether
-/// the socket is in the network namespace of the agent.
+/// A socket that somebody on this host has connected to something.
+#[derive(Debug)]
+pub struct Connected {
+    /// What it speaks.
+    pub protocol: Protocol,
+    /// Its family.
+    pub family: Family,
+    /// Where to; a v4-mapped address is the IPv4 address.
+    pub remote: SocketAddr,
+    /// Whether it is in the network namespace of the agent.
+    pub own: bool,
+    /// By which descriptors name it; 0 where it has none.
+    pub inode: u64,
+    id: SocketId,
+}
+
+/// What is done with each socket; by the list that it is in it can be destroyed.
+pub type Visit<'a> = dyn FnMut(&mut Diag, &Connected) + Send + 'a;
+
+/// Looks at each socket that is connected to something, but for those that a listener of this host accepted, in the network
+/// namespaces of all processes.
 ///
 /// # Errors
 /// Processes cannot be listed.
-pub fn destroy(denied: impl Fn(IpAddr, u16, bool) -> bool + Send + Sync) -> io::Result<Destroyed> {
+pub fn each(visit: &mut Visit<'_>) -> io::Result<Skipped> {
     let own = fs::metadata("/proc/self/ns/net")?.ino();
-    let mut all = Destroyed::default();
-    if let Err(error) = destroy_here(|ip, port| denied(ip, port, true), &mut all.outcomes) {
-        all.skip(error);
+    let mut skipped = Skipped::default();
+    if let Err(error) = each_here(true, visit) {
+        skipped.one(error);
     }
     let mut seen = HashSet::from([own]);
     for entry in fs::read_dir("/proc")?.flatten() {
@@ -88,56 +102,50 @@ pub fn destroy(denied: impl Fn(IpAddr, u16, bool) -> bool + Send + Sync) -> io::
             continue;
         }
         if seen.len() > NAMESPACES {
-            all.skip(io::Error::other("too many network namespaces"));
+            skipped.one(io::Error::other("too many network namespaces"));
             continue;
         }
         let Ok(namespace) = File::open(&path) else { continue };
-        let (denied, outcomes) = (&denied, &mut all.outcomes);
+        let visit = &mut *visit;
         // A thread stays in the namespace that it entered, so it is one that ends.
         let result = std::thread::scope(|scope| {
             let inside = std::thread::Builder::new().spawn_scoped(scope, move || {
                 setns(namespace, CloneFlags::CLONE_NEWNET)?;
-                destroy_here(|ip, port| denied(ip, port, false), outcomes)
+                each_here(false, visit)
             });
             inside?.join().unwrap_or_else(|_| Err(io::Error::other("a thread failed")))
         });
         if let Err(error) = result {
-            all.skip(error);
+            skipped.one(error);
         }
     }
-    Ok(all)
+    Ok(skipped)
 }
 
 /// The same in the network namespace of this thread.
-fn destroy_here(
-    denied: impl Fn(IpAddr, u16) -> bool,
-    outcomes: &mut BTreeMap<(SocketAddr, Protocol), Outcome>,
-) -> io::Result<()> {
+fn each_here(own: bool, visit: &mut Visit<'_>) -> io::Result<()> {
     let mut diag = Diag::open()?;
-    for (protocol, name, listening) in [
+    for (number, protocol, listening) in [
         (IPPROTO_TCP, Protocol::Tcp, StateFlags::LISTEN),
         // Of UDP one that is not connected: whoever answers from its port was asked there.
         (IPPROTO_UDP, Protocol::Udp, StateFlags::CLOSE),
     ] {
         let mut listeners = HashSet::new();
-        for family in [AF_INET, AF_INET6] {
-            let listed = diag.list(family, protocol, listening.clone()).map_err(absent)?;
-            listeners.extend(listed.iter().map(|id| id.source_port));
+        for family in FAMILIES {
+            let listed = diag.list(family, number, listening.clone()).map_err(absent)?;
+            listeners.extend(listed.iter().map(|one| one.socket_id.source_port));
         }
         let connected = StateFlags::all() & !(StateFlags::LISTEN | StateFlags::TIME_WAIT | StateFlags::CLOSE);
-        for family in [AF_INET, AF_INET6] {
-            for id in diag.list(family, protocol, connected.clone())? {
+        for family in FAMILIES {
+            for one in diag.list(family, number, connected.clone())? {
+                let id = one.socket_id;
                 let (ip, port) = (id.destination_address.to_canonical(), id.destination_port);
-                if port == 0 || listeners.contains(&id.source_port) || !denied(ip, port) {
+                if port == 0 || listeners.contains(&id.source_port) {
                     continue;
                 }
-                let outcome = outcomes.entry(((ip, port).into(), name)).or_default();
-                match diag.destroy(family, protocol, id) {
-                    Ok(()) => outcome.closed += 1,
-                    // It was closed meanwhile.
-                    Err(error) if error.raw_os_error() == Some(libc::ENOENT) => outcome.closed += 1,
-                    Err(_) => outcome.left += 1,
-                }
+                let family = if family == AF_INET { Family::Ipv4 } else { Family::Ipv6 };
+                let (remote, inode) = (SocketAddr::new(ip, port), one.inode.into());
+                visit(&mut diag, &Connected { protocol, family, remote, own, inode, id });
             }
         }
     }
@@ -156,7 +164,7 @@ fn absent(error: io::Error) -> io::Error {
 }
 
 /// The kernel's list of sockets, in the network namespace of the thread that opened it.
-struct Diag {
+pub struct Diag {
     socket: Socket,
     sequence: u32,
 }
@@ -170,7 +178,7 @@ impl Diag {
     }
 
     /// The sockets in some states.
-    fn list(&mut self, family: u8, protocol: u8, states: StateFlags) -> io::Result<Vec<SocketId>> {
+    fn list(&mut self, family: u8, protocol: u8, states: StateFlags) -> io::Result<Vec<InetResponseHeader>> {
         let any = if family == AF_INET { SocketId::new_v4() } else { SocketId::new_v6() };
         self.ask(
             NLM_F_DUMP,
@@ -178,13 +186,25 @@ impl Diag {
         )
     }
 
-    fn destroy(&mut self, family: u8, protocol: u8, id: SocketId) -> io::Result<()> {
+    /// Destroys one that is denied, by the rule that `reason` names. Whether it is gone.
+    pub fn destroy(&mut self, socket: &Connected, reason: Option<String>, closed: &mut Closed) -> bool {
+        let family = if socket.family == Family::Ipv4 { AF_INET } else { AF_INET6 };
+        let protocol = if socket.protocol == Protocol::Tcp { IPPROTO_TCP } else { IPPROTO_UDP };
         let (extensions, states) = (ExtensionFlags::empty(), StateFlags::all());
-        let request = InetRequest { family, protocol, extensions, states, socket_id: id };
-        self.ask(NLM_F_ACK, request).map(drop)
+        let request = InetRequest { family, protocol, extensions, states, socket_id: socket.id.clone() };
+        let gone = match self.ask(NLM_F_ACK, request) {
+            Ok(_) => true,
+            // It was closed meanwhile.
+            Err(error) => error.raw_os_error() == Some(libc::ENOENT),
+        };
+        let (protocol, remote_addr) = (socket.protocol, socket.remote.to_string());
+        let closed = closed.entry((socket.remote, protocol));
+        let closed = closed.or_insert(NetworkClosed { remote_addr, protocol, closed: 0, left: 0, reason });
+        *(if gone { &mut closed.closed } else { &mut closed.left }) += 1;
+        gone
     }
 
-    fn ask(&mut self, flags: u16, request: InetRequest) -> io::Result<Vec<SocketId>> {
+    fn ask(&mut self, flags: u16, request: InetRequest) -> io::Result<Vec<InetResponseHeader>> {
         self.sequence += 1;
         let mut header = NetlinkHeader::default();
         header.flags = NLM_F_REQUEST | flags;
@@ -231,7 +251,7 @@ impl Diag {
 const BUFFER: usize = 64 * 1024;
 
 /// Takes in one datagram of answers to question `sequence`. Whether it was the last.
-fn take(mut bytes: &[u8], sequence: u32, found: &mut Vec<SocketId>) -> io::Result<bool> {
+fn take(mut bytes: &[u8], sequence: u32, found: &mut Vec<InetResponseHeader>) -> io::Result<bool> {
     while !bytes.is_empty() {
         let message = NetlinkMessage::<SockDiagMessage>::deserialize(bytes).map_err(io::Error::other)?;
         let length = (message.header.length as usize).next_multiple_of(4).max(4);
@@ -244,7 +264,7 @@ fn take(mut bytes: &[u8], sequence: u32, found: &mut Vec<SocketId>) -> io::Resul
                 if found.len() >= SOCKETS {
                     return Err(io::Error::other("too many sockets"));
                 }
-                found.push(one.header.socket_id);
+                found.push(one.header);
             }
             NetlinkPayload::Done(done) if done.code < 0 => {
                 return Err(io::Error::from_raw_os_error(-done.code));
@@ -303,6 +323,6 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         let mut diag = Diag::open().unwrap();
         let found = diag.list(AF_INET, IPPROTO_TCP, StateFlags::LISTEN).unwrap();
-        assert!(found.iter().any(|id| id.source_port == port), "{port} is not among {found:?}");
+        assert!(found.iter().any(|one| one.socket_id.source_port == port), "{port} is not among {found:?}");
     }
 }

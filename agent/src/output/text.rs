@@ -29,6 +29,18 @@ pub fn write(event: &Event, colour: bool, out: &mut Vec<u8>) {
     // Hours, minutes, seconds and milliseconds: who needs the date reads JSON.
     line.styled(Style::new().dimmed(), time.get(11..23).unwrap_or(&time));
     line.text.push(' ');
+    what(event, &mut line);
+    out.extend_from_slice(line.text.as_bytes());
+}
+
+/// The same without the time, for programs that show it to people: plain, with single blanks.
+pub fn summary(event: &Event) -> String {
+    let mut line = Line { colour: false, text: String::with_capacity(160) };
+    what(event, &mut line);
+    line.text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn what(event: &Event, line: &mut Line) {
     let (mark, style) = mark::of(&event.body);
     line.styled(style.bold(), mark);
     if let Some(server) = &event.server_id {
@@ -38,8 +50,7 @@ pub fn write(event: &Event, colour: bool, out: &mut Vec<u8>) {
             line.styled(Style::new().dimmed(), &format!(" via {}", clean(&relay.0)));
         }
     }
-    body(event, &mut line);
-    out.extend_from_slice(line.text.as_bytes());
+    body(event, line);
 }
 
 fn body(event: &Event, line: &mut Line) {
@@ -172,8 +183,7 @@ fn body(event: &Event, line: &mut Line) {
             line.plain(&format!("  {} by {}", clean(&granted.tool_name), clean(&granted.by)));
         }
         EventBody::DefinitionApproved(approved) => {
-            let kind = serde_json::to_value(approved.kind).unwrap_or_default();
-            let kind = kind.as_str().unwrap_or_default().replace('_', " ");
+            let kind = word(&approved.kind).replace('_', " ");
             line.plain(&format!("  {kind} {} by {}", clean(&approved.name), clean(&approved.by)));
         }
         EventBody::PinsReset(reset) => {
@@ -370,6 +380,9 @@ fn connecting(connecting: &Connecting, line: &mut Line) {
     }
     if connecting.action == Action::Block && !connecting.enforced {
         line.plain("  not enforced");
+    }
+    if connecting.adopted {
+        line.plain("  open before the agent");
     }
     if let Some(reason) = &connecting.reason {
         line.plain(&format!("  {}", clean(reason)));

@@ -320,9 +320,10 @@ impl Report {
         self.top_detections = rows(
             db,
             &format!(
-                "SELECT server, tool, severity, text ->> 'pattern' AS pattern, text ->> 'category' AS category,
+                "SELECT server, tool, severity, found ->> 'pattern' AS pattern, found ->> 'category' AS category,
                     count(*) AS count
-                 FROM (SELECT *, CAST(body AS TEXT) AS text FROM events{of})
+                 FROM (SELECT *, coalesce(CAST(body AS TEXT) -> 'detection', CAST(body AS TEXT)) AS found
+                       FROM events{of})
                  GROUP BY server, tool, pattern, category, severity
                  ORDER BY severity DESC, count DESC, server, tool, pattern LIMIT {ROWS}"
             ),

@@ -57,7 +57,8 @@ pub(super) fn answered(at: u64, of: &str, tool: &str, id: u64, status: &str) -> 
 
 pub(super) fn detected(at: u64, of: &str, severity: &str, pattern: &str) -> (u64, String) {
     let found = format!(r#""pattern":"{pattern}","category":"exfiltration","severity":"{severity}""#);
-    let rest = r#""subject":"result","tool_name":"read","action":"alert","field":"/f","matches":[],"score":1,"form":"raw""#;
+    let found = format!(r#""detection":{{{found},"field":"/f","matches":[],"score":1,"form":"raw"}}"#);
+    let rest = r#""subject":"result","tool_name":"read","action":"alert""#;
     (at, format!(r#""type":"mcp_detection",{of},{found},{rest}"#))
 }
 

@@ -6,7 +6,7 @@ use anyhow::Result;
 use comfy_table::{Cell, Color};
 use mcpwarden_policy::{
     Timestamp,
-    event::{Detection, Severity, ToolStatus},
+    event::{Detection, Severity, ToolStatus, Whose},
     guard::{RiskLevel, ToolCategory},
     registry::ItemKind,
 };
@@ -186,11 +186,12 @@ impl Tool {
         let server_id = key.server.to_string();
         let offered = offers.get(&(server_id.clone(), item.name.clone(), record.current.clone()));
         let said = offered.map(|offered| &offered.said);
+        let Whose { uid, program } = Whose::from(key);
         Self {
             server_id,
             tool_name: item.name.clone(),
-            uid: key.uid,
-            program: Some(key.program.clone()).filter(|program| !program.is_empty()),
+            uid,
+            program,
             state: pins::state(pin).to_owned(),
             tool_hash: record.current.clone(),
             pinned_hash: Some(record.hash.clone()),

@@ -13,7 +13,7 @@ use crate::{
         Answer, Ask, BlockView, Blocks, Code, Decided, NewBlock, NewDecision, OldBlock, Refusal, Request,
         Waiting,
     },
-    network::{self, BlockError, Standing, Who, Wish},
+    network::{self, BlockError, BlockRequest, Standing, Who},
 };
 
 /// Who asks, in a word or two.
@@ -104,8 +104,8 @@ impl Agent {
     fn block(&mut self, new: &NewBlock, by: Who) -> Result<Answer, BlockError> {
         let target = self.network.target(&new.target, new.port)?;
         let period = new.period.map(|period| period.0);
-        let wish = Wish { target, period, reason: new.reason.as_deref(), sure: new.yes, by };
-        let block = self.network.block(wish, self.kernel.addresses(), &self.clock)?;
+        let request = BlockRequest { target, period, reason: new.reason.as_deref(), sure: new.yes, by };
+        let block = self.network.block(request, self.kernel.addresses(), &self.clock)?;
         self.say_of(
             &block.target,
             NetworkBlocked {

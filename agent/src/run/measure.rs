@@ -35,6 +35,9 @@ impl Agent {
             add(table::MAP_ENTRIES, &[name], entries);
             add(table::MAP_CAPACITY, &[name], capacity);
         }
+        let of_http = |name: &str| counters.get(name).map_or(0.0, |bytes| *bytes as f64);
+        let (passed, unread) = (of_http("http_server_bytes"), of_http("http_server_bytes_unread"));
+        samples.push(Sample::new(table::HTTP_COVERAGE, &[], share(passed - unread, passed)));
         samples.extend(self.traffic());
         self.metrics.publish(Snapshot { counters, samples });
     }
@@ -60,11 +63,15 @@ impl Agent {
             add(table::FRAME_BYTES, &["s2c"], sum(|one| one.bytes.s2c));
             add(table::JUNK_BYTES, &[], junk);
             add(table::PASSED_BYTES, &[], passed);
-            // Where nothing passed, nothing was missed.
-            add(table::COVERAGE, &[], if passed > 0.0 { inspected / passed } else { 1.0 });
+            add(table::COVERAGE, &[], share(inspected, passed));
         }
         samples
     }
+}
+
+/// How much of what passed was read. Where nothing passed, nothing was missed.
+fn share(read: f64, passed: f64) -> f64 {
+    if passed > 0.0 { read / passed } else { 1.0 }
 }
 
 /// What never changes: the agent, its configuration, the kernel.

@@ -18,6 +18,7 @@ use crate::{
     config::Config,
     instance,
     output::{Format, WAITING_CHUNKS},
+    sinks::Print,
     store::{
         self, Entry, News, Settings, Store,
         chain::Head,
@@ -86,22 +87,6 @@ impl Stores {
     }
 }
 
-/// What is printed.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) struct Printed {
-    /// How.
-    pub format: Format,
-    /// Whether that is every event.
-    pub all: bool,
-}
-
-impl Printed {
-    /// Whether it is what is stored, byte for byte.
-    fn is_stored(self) -> bool {
-        self.all && self.format == Format::Json
-    }
-}
-
 /// The last event that said how far the chain has come, or the last before this agent; and when that was.
 struct HeadSaid {
     seq: u64,
@@ -122,13 +107,13 @@ impl HeadSaid {
 
 /// See the module.
 pub(super) struct Outbox {
-    printed: Printed,
+    format: Format,
     head: Head,
     /// Lines of JSON, and what is known of each.
     lines: Vec<u8>,
     entries: Vec<Entry>,
-    /// What is printed, where that is not all of the lines.
-    text: Vec<u8>,
+    /// What is printed, where that is not the lines, byte for byte.
+    text: Option<Vec<u8>>,
     output: mpsc::Sender<Bytes>,
     store: Store,
     failing: Option<String>,
@@ -137,14 +122,13 @@ pub(super) struct Outbox {
 
 impl Outbox {
     /// An outbox whose chain goes on from `head`.
-    pub fn new(printed: Printed, output: mpsc::Sender<Bytes>, store: Store, head: Head) -> Self {
-        let (lines, entries, text) = (Vec::new(), Vec::new(), Vec::new());
+    pub fn new(format: Format, output: mpsc::Sender<Bytes>, store: Store, head: Head) -> Self {
         Self {
-            printed,
+            format,
             head,
-            lines,
-            entries,
-            text,
+            lines: Vec::new(),
+            entries: Vec::new(),
+            text: None,
             output,
             store,
             failing: None,
@@ -152,17 +136,24 @@ impl Outbox {
         }
     }
 
-    /// Takes an event in, to be printed or not; gives it with its place in the chain, and its line.
-    pub fn say(&mut self, mut event: Event, printed: bool) -> (&Event, &[u8]) {
+    /// Takes an event in. `send` gets it with its place in the chain, and its line, and says how it is printed.
+    pub fn say(&mut self, mut event: Event, send: impl FnOnce(&Event, &[u8]) -> Print) {
         let line = self.head.append(&mut event, &mut self.lines);
-        let text = self.lines.get(line.clone()).unwrap_or_default();
-        match self.printed.format {
-            _ if !printed || self.printed.is_stored() => {}
-            Format::Json => self.text.extend(text.iter().chain(b"\n")),
-            format @ Format::Text { .. } => format.write(&event, &mut self.text),
+        let (before, line_text) = self.lines.split_at(line.start);
+        let line_text = line_text.get(..line.len()).unwrap_or_default();
+        let print = send(&event, line_text);
+        if self.text.is_none() && (print != Print::Native || self.format != Format::Json) {
+            self.text = Some(before.to_vec());
         }
-        let entry = self.entries.push_mut(Entry { event, hash: self.head.hash, line });
-        (&entry.event, text)
+        if let Some(text) = &mut self.text {
+            match (print, self.format) {
+                (Print::No, _) => {}
+                (Print::Native, Format::Json) => text.extend(line_text.iter().chain(b"\n")),
+                (Print::As(line), Format::Json) => text.extend(line.iter().chain(b"\n")),
+                (Print::Native | Print::As(_), format) => format.write(&event, text),
+            }
+        }
+        self.entries.push(Entry { event, hash: self.head.hash, line });
     }
 
     /// Whether it has to be emptied before more is taken in.
@@ -178,8 +169,7 @@ impl Outbox {
         let room = self.store.room(self.lines.len()).await;
         let Ok(place) = self.output.reserve().await else { return false };
         let lines = Bytes::from(std::mem::take(&mut self.lines));
-        let text = std::mem::take(&mut self.text).into();
-        place.send(if self.printed.is_stored() { lines.clone() } else { text });
+        place.send(self.text.take().map_or_else(|| lines.clone(), Bytes::from));
         self.store.send(lines, std::mem::take(&mut self.entries), room);
         true
     }

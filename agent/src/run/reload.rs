@@ -46,6 +46,9 @@ pub struct Prepared {
     settings: EngineConfig,
     judge: Judge,
     rules: NetworkRules,
+    /// The files that it is made of, and how they were.
+    files: Vec<PathBuf>,
+    read: Vec<Stamp>,
 }
 
 /// A file as it was: another one, or another content, has another of these.
@@ -223,15 +226,15 @@ impl Agent {
 
     /// Goes by another configuration: first what may fail, and the whole of it or nothing.
     fn swap(&mut self, prepared: Prepared) -> Result<Config, String> {
-        let Prepared { config, settings, judge, rules } = prepared;
+        let Prepared { config, settings, judge, rules, files, read } = prepared;
         let before = self.network.rules().clone();
         let listed = self.network.configure(&config, rules, self.kernel.addresses(), &self.clock);
         listed.map_err(|error| error.to_string())?;
         let rest = self.sinks.configure(&config.sinks).and_then(|()| self.listing.configure(&config));
         if let Err(error) = rest {
             // What could be installed before can be again: nothing else has changed.
-            let started = &self.reload.started;
-            if let Err(again) = self.network.configure(started, before, self.kernel.addresses(), &self.clock)
+            let current = &self.reload.current;
+            if let Err(again) = self.network.configure(current, before, self.kernel.addresses(), &self.clock)
             {
                 anstream::eprintln!("network: {again}");
             }
@@ -244,8 +247,7 @@ impl Agent {
                 self.kernel.confirm(connection.0, self.network.set_of(&server));
             }
         }
-        self.reload.files = files(self.reload.path.as_deref(), &config);
-        self.reload.read = stamps(&self.reload.files);
+        (self.reload.files, self.reload.read) = (files, read);
         self.reload.current = config.clone();
         Ok(config)
     }
@@ -253,10 +255,14 @@ impl Agent {
 
 /// Reads a file and makes everything of it that can be made aside.
 fn prepare(path: &Path, key: [u8; 32], verbose: bool, show_payloads: bool) -> anyhow::Result<Prepared> {
+    // As each was before it was read: what changes meanwhile is read again.
+    let mut read = stamps(&[path.to_owned()]);
     let config = config::read(path)?;
+    let files = files(Some(path), &config);
+    read.extend(stamps(files.get(1..).unwrap_or_default()));
     let (settings, judge) = config::settings(&config, key, verbose, show_payloads)?;
     let rules = config::network_rules(&config)?;
-    Ok(Prepared { config, settings, judge, rules })
+    Ok(Prepared { config, settings, judge, rules, files, read })
 }
 
 /// The files that a configuration is made of.

@@ -46,9 +46,9 @@ mod tests {
     #[test]
     fn what_passes() {
         let found = |severity: &str| {
-            let fields = json!({"subject": "result", "action": "alert", "pattern": "p", "category": "custom", "field": "/",
-                                "severity": severity, "matches": [], "score": 1, "form": "raw"});
-            event("mcp_detection", fields)
+            let found = json!({"pattern": "p", "category": "custom", "severity": severity, "field": "/", "matches": [],
+                               "score": 1, "form": "raw"});
+            event("mcp_detection", json!({"subject": "result", "action": "alert", "detection": found}))
         };
         let loss = event("agent_loss", json!({"counter": "c", "count": 1, "total": 1, "meaning": "m"}));
         for (filter, event, passes) in [

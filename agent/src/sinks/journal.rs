@@ -112,7 +112,7 @@ fn fields(line: &Line) -> Vec<u8> {
         }
     }
     if let Some(severity) = line.severity {
-        field("MCPWARDEN_SEVERITY", format!("{severity:?}").to_lowercase().as_bytes(), &mut fields);
+        field("MCPWARDEN_SEVERITY", severity.name().as_bytes(), &mut fields);
     }
     field("MCPWARDEN_EVENT", &line.text, &mut fields);
     fields

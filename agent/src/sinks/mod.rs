@@ -6,11 +6,13 @@
 mod file;
 mod filter;
 mod journal;
+mod ocsf;
 mod queue;
 mod spool;
 mod webhook;
 
 use std::{
+    cell::OnceCell,
     path::{Path, PathBuf},
     sync::Arc,
     thread::JoinHandle,
@@ -20,12 +22,13 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use mcpwarden_policy::{
     Event, EventBody, ServerId, SessionId,
-    config::{self, Overflow, SinkKind},
+    config::{self, Overflow, SinkFormat, SinkKind},
     event::Severity,
 };
 
 use crate::output::ends;
 use filter::Filter;
+use ocsf::Ocsf;
 use queue::Queue;
 pub use queue::SinkCounters;
 
@@ -67,6 +70,23 @@ impl Line {
     }
 }
 
+/// How an event is printed.
+#[derive(Debug, PartialEq)]
+pub enum Print {
+    /// Not at all.
+    No,
+    /// As it is stored, or for people.
+    Native,
+    /// Where it is not for people, as this line.
+    As(Arc<[u8]>),
+}
+
+/// Which events are printed on standard output, and how: by the agent itself, which waits for its reader.
+struct Printed {
+    format: SinkFormat,
+    filter: Filter,
+}
+
 /// One of them.
 struct Sink {
     config: config::Sink,
@@ -80,8 +100,9 @@ struct Sink {
 /// All of them.
 pub struct Sinks {
     sinks: Vec<Sink>,
-    /// Which events are printed, where that is configured.
-    printed: Option<Filter>,
+    /// What is printed, where that is configured.
+    printed: Option<Printed>,
+    ocsf: Ocsf,
     /// What waits for webhooks is kept there.
     state_dir: PathBuf,
 }
@@ -92,7 +113,8 @@ impl Sinks {
     /// # Errors
     /// One cannot be opened; says which.
     pub fn start(configs: &[config::Sink], state_dir: &Path) -> Result<Self> {
-        let mut sinks = Self { sinks: Vec::new(), printed: None, state_dir: state_dir.to_owned() };
+        let mut sinks =
+            Self { sinks: Vec::new(), printed: None, ocsf: Ocsf::new(), state_dir: state_dir.to_owned() };
         sinks.configure(configs)?;
         Ok(sinks)
     }
@@ -105,7 +127,10 @@ impl Sinks {
     pub fn configure(&mut self, configs: &[config::Sink]) -> Result<()> {
         let of_own = |config: &config::Sink| config.kind != SinkKind::Stdout;
         let stdout = configs.iter().find(|config| config.kind == SinkKind::Stdout);
-        let printed = stdout.map(|config| Filter::of(&config.filter)).transpose()?;
+        let printed = |config: &config::Sink| -> Result<Printed> {
+            Ok(Printed { format: config.format, filter: Filter::of(&config.filter)? })
+        };
+        let printed = stdout.map(printed).transpose()?;
         let wanted = configs.iter().enumerate().filter(|(_, config)| of_own(config));
         let mut new = Vec::new();
         for (index, config) in wanted.clone().filter(|(_, config)| !self.has(config)) {
@@ -133,22 +158,24 @@ impl Sinks {
         self.sinks.iter().any(|sink| sink.config == *config)
     }
 
-    /// Whether an event is printed on standard output: that is written by the agent itself, which waits for its reader.
-    pub fn prints(&self, event: &Event) -> bool {
-        self.printed.as_ref().is_none_or(|filter| filter.passes(event))
-    }
-
-    /// Whether that is every event.
-    pub fn print_all(&self) -> bool {
-        self.printed.is_none()
-    }
-
-    /// Sends an event, whose line of JSON is `text`, to those that want it. Never waits.
-    pub fn offer(&self, event: &Event, text: &[u8]) {
-        let mut line: Option<Line> = None;
+    /// Sends an event, whose line of JSON is `text`, to those that want it, and says how it is printed. Never waits.
+    pub fn offer(&self, event: &Event, text: &[u8]) -> Print {
+        let (native, ocsf) = (OnceCell::new(), OnceCell::new());
+        // Each is made once, and only where somebody wants it.
+        let line = |format| match format {
+            SinkFormat::Native => native.get_or_init(|| Line::of(event, text)),
+            SinkFormat::Ocsf => ocsf.get_or_init(|| Line::of(event, &self.ocsf.line(event, text))),
+        };
         let always = matches!(event.body, EventBody::AuditHead(_));
         for sink in self.sinks.iter().filter(|sink| always || sink.filter.passes(event)) {
-            sink.queue.push(line.get_or_insert_with(|| Line::of(event, text)).clone());
+            sink.queue.push(line(sink.config.format).clone());
+        }
+        match &self.printed {
+            Some(printed) if !printed.filter.passes(event) => Print::No,
+            Some(Printed { format: SinkFormat::Ocsf, .. }) => {
+                Print::As(Arc::clone(&line(SinkFormat::Ocsf).text))
+            }
+            _ => Print::Native,
         }
     }
 
@@ -252,6 +279,30 @@ mod tests {
             std::thread::sleep(Duration::from_millis(10));
         }
         panic!("{seq} is not there");
+    }
+
+    /// The list, and how an event is printed: natively, not at all, or as a line of OCSF.
+    #[test]
+    fn what_is_printed_is_what_standard_output_is_configured_to_be() {
+        let directory = tempfile::tempdir().unwrap();
+        let event = Event::agent(Timestamp(1), StoreFailing::default().into());
+        for (sinks, expected) in [
+            ("[]", "native"),
+            ("[{ kind: stdout }]", "native"),
+            ("[{ kind: stdout, filter: { types: [agent_loss] } }]", "no"),
+            ("[{ kind: stdout, format: ocsf, filter: { types: [agent_loss] } }]", "no"),
+            ("[{ kind: stdout, format: ocsf }]", "ocsf"),
+        ] {
+            let (config, _) = config::parse(format!("sinks: {sinks}").as_bytes()).unwrap();
+            let found = Sinks::start(&config.sinks, directory.path()).unwrap().offer(&event, b"{\"seq\":1}");
+            let found = match found {
+                Print::No => "no",
+                Print::Native => "native",
+                Print::As(line) if line.ends_with(b",\"unmapped\":{\"mcpwarden\":{\"seq\":1}}}") => "ocsf",
+                Print::As(_) => "else",
+            };
+            assert_eq!(found, expected, "{sinks}");
+        }
     }
 
     #[test]

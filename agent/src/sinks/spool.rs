@@ -12,6 +12,7 @@ use std::{
     sync::atomic::Ordering,
 };
 
+use mcpwarden_policy::hash::hex;
 use nix::{
     errno::Errno,
     fcntl::{Flock, FlockArg},
@@ -276,15 +277,21 @@ fn number(name: &str) -> Option<u64> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
-/// What of an event says where it stands in the audit trail.
+/// What of an event says where it stands in the audit trail: natively, and as OCSF.
 #[derive(Deserialize)]
 struct Place {
-    #[serde(default)]
-    seq: u64,
+    seq: Option<u64>,
+    metadata: Option<Metadata>,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    sequence: Option<u64>,
 }
 
 fn place(line: &[u8]) -> Option<u64> {
-    serde_json::from_slice(line).ok().map(|Place { seq }| seq)
+    let Place { seq, metadata } = serde_json::from_slice(line).ok()?;
+    Some(seq.or(metadata.and_then(|metadata| metadata.sequence)).unwrap_or_default())
 }
 
 /// Cuts from a file what is no whole event, and counts it as dropped. Bytes and events that are left.
@@ -330,11 +337,6 @@ fn parcel(text: Vec<u8>, events: usize) -> Parcel {
     let hash = digest(&SHA256, &body);
     let key = format!("{first}-{last}-{}", hex(hash.as_ref().get(..8).unwrap_or_default()));
     Parcel { body, events, key }
-}
-
-/// Bytes as hexadecimal digits.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

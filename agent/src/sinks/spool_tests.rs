@@ -38,6 +38,20 @@ fn waiting(counts: &Counts) -> u64 {
     counts.spooled_bytes.load(Ordering::Relaxed)
 }
 
+/// A line, and where it says that it stands.
+#[test]
+fn places_are_found_in_both_formats() {
+    for (line, expected) in [
+        (r#"{"type":"x","seq":7}"#, Some(7)),
+        (r#"{"metadata":{"version":"1.7.0","sequence":8},"unmapped":{"mcpwarden":{"seq":8}}}"#, Some(8)),
+        (r#"{"metadata":{"version":"1.7.0"},"unmapped":{}}"#, Some(0)),
+        (r#"{"type":"x"}"#, Some(0)),
+        (r#"{"type":"x","seq""#, None),
+    ] {
+        assert_eq!(place(line.as_bytes()), expected, "{line}");
+    }
+}
+
 #[test]
 fn a_batch_is_the_same_each_time_and_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();

@@ -10,7 +10,10 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use mcpwarden_policy::config::{self, SecretFile};
+use mcpwarden_policy::{
+    config::{self, SecretFile},
+    hash::hex,
+};
 use reqwest::{
     Client, StatusCode, Url,
     header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER},
@@ -25,7 +28,7 @@ use tokio::sync::{Notify, watch};
 
 use super::{
     queue::{Queue, add},
-    spool::{BATCH_BYTES, Parcel, Spool, hex},
+    spool::{BATCH_BYTES, Parcel, Spool},
 };
 use crate::{instance, listing::credentials, mcp, output::escaped};
 

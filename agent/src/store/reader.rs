@@ -21,7 +21,7 @@ use super::{
 const PAGE: u64 = 4_096;
 
 /// Which events.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Query {
     /// Their types; none named is all. So of the others.
     pub types: Vec<String>,
@@ -64,20 +64,32 @@ impl Reader {
         SCHEMA.read(path).map(Self)
     }
 
-    /// Lines of the events that are asked for, by time.
+    /// Numbers and lines of the events that are asked for, by time.
     ///
     /// # Errors
     /// They cannot be read, or `take` fails.
-    pub fn find(&self, query: &Query, mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    pub fn find(&self, query: &Query, mut take: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
         let mut body = self.0.prepare("SELECT body FROM events WHERE seq = ?1")?;
         for seq in query.conditions().last(&self.0, "events", query.limit)? {
             let mut rows = body.query([seq])?;
             // Or it was removed meanwhile, for its age.
             if let Some(row) = rows.next()? {
-                take(row.get_ref(0)?.as_blob()?)?;
+                take(seq.unsigned_abs(), row.get_ref(0)?.as_blob()?)?;
             }
         }
         Ok(())
+    }
+
+    /// The servers that the events are about which are asked for; the limit aside.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn servers(&self, query: &Query) -> Result<Vec<String>> {
+        let conditions = query.conditions().holds("server IS NOT NULL");
+        let sql = format!("SELECT DISTINCT server FROM events{}", conditions.sql());
+        let mut find = self.0.prepare(&sql)?;
+        let found = find.query_map(conditions.values(), |row| row.get(0))?;
+        Ok(found.collect::<Result<_, _>>()?)
     }
 
     /// The number of the last event; 0: there is none.

@@ -26,11 +26,15 @@ pub fn step(
 ) -> rusqlite::Result<u64> {
     let oldest = integer(now.before(limits.age.0).0);
     let over = used_bytes(db)? > limits.bytes.0;
+    // Of few that are long no more than half: what is newest must not go with what is oldest.
+    let there = "SELECT min(coalesce(max(seq) - min(seq) + 1, 0), ?1) FROM events";
+    let there: u32 = db.query_row(there, [2 * REMOVED], |row| row.get(0))?;
+    let most = there.div_ceil(2).min(REMOVED);
     let mut last = None;
     let mut removed = 0;
     {
         let mut events = db.prepare_cached("SELECT seq, time_ns, hash FROM events ORDER BY seq LIMIT ?1")?;
-        let mut events = events.query([REMOVED])?;
+        let mut events = events.query([most])?;
         while let Some(event) = events.next()? {
             let time: i64 = event.get(1)?;
             if !over && time >= oldest {

@@ -78,7 +78,7 @@ fn bodies(path: &Path, query: &Query) -> Vec<Event> {
     let mut found = Vec::new();
     let reader = Reader::open(path).unwrap();
     reader
-        .find(query, |line| {
+        .find(query, |_, line| {
             found.push(serde_json::from_slice(line)?);
             Ok(())
         })
@@ -417,7 +417,7 @@ fn views_tell_what_happened() {
             r#""type":"mcp_tool_called",{of_session},"tool_name":"a","tool_id":"t","jsonrpc_id":"1","input":{{}},"category":"read",{decided}"#
         ),
         format!(
-            r#""type":"mcp_detection",{of_session},"subject":"result","action":"alert","pattern":"p","category":"exfiltration","severity":"critical","field":"/f","matches":[],"score":1,"form":"raw""#
+            r#""type":"mcp_detection",{of_session},"subject":"result","action":"alert","detection":{{"pattern":"p","category":"exfiltration","severity":"critical","field":"/f","matches":[],"score":1,"form":"raw"}}"#
         ),
         format!(
             r#""type":"mcp_server_egress",{of_session},"remote_addr":"192.0.2.1:443",{connecting},"first_seen":true,"severity":"low""#

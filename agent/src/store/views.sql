@@ -35,9 +35,12 @@ CREATE VIEW calls AS
 DROP VIEW IF EXISTS detections;
 CREATE VIEW detections AS
     SELECT seq, time_ns, session AS session_id, server AS server_id, tool AS tool_name, severity,
-        text ->> 'category' AS category, text ->> 'pattern' AS pattern, text ->> 'subject' AS subject,
-        text ->> 'field' AS field, text ->> 'action' AS action
-    FROM (SELECT *, CAST(body AS TEXT) AS text FROM events WHERE type = 'mcp_detection');
+        found ->> 'category' AS category, found ->> 'pattern' AS pattern, text ->> 'subject' AS subject,
+        found ->> 'field' AS field, text ->> 'action' AS action
+    FROM (SELECT *, CAST(body AS TEXT) AS text,
+            -- Where the first versions had it.
+            coalesce(CAST(body AS TEXT) -> 'detection', CAST(body AS TEXT)) AS found
+        FROM events WHERE type = 'mcp_detection');
 
 DROP VIEW IF EXISTS connections;
 CREATE VIEW connections AS

@@ -263,7 +263,7 @@ pub enum Counter {
     MembershipsCut = 11,
     /// Messages to an address that was just told of.
     MessagesRepeated = 12,
-    /// TCP connections whose bytes were to be captured, and found the table full.
+    /// TCP connections whose bytes were to be captured, and found the table full, or their user's part of it.
     SocketsRefused = 13,
     /// TCP connections that nobody declared and that began with something else than a request of HTTP.
     SocketsForeign = 14,

@@ -163,6 +163,11 @@ pub struct Endpoint {
     pub zero: [u16; 3],
 }
 
+/// TCP connections whose bytes are captured at once, at most.
+pub const SOCKETS_MOST: u32 = 16_384;
+/// The same of one user: nobody keeps those of others from being captured.
+pub const SOCKETS_MOST_OF_ONE: u32 = SOCKETS_MOST / 4;
+
 /// A TCP connection whose bytes are captured, as the kernel half knows it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

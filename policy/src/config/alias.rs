@@ -14,26 +14,63 @@ const MOVED: &[(&str, &str)] = &[
     ("mcp.inspection.detection.custom_patterns", "inspection.custom_patterns"),
     ("mcp.inspection.detection.alert_threshold", "inspection.alert_threshold"),
     ("mcp.inspection.on_detection", "inspection.on_detection"),
+    ("mcp_servers", "servers"),
+    ("security_guards", "guards"),
+    ("sandbox.mcp.servers", "servers"),
+    ("sandbox.mcp.cross_server", "cross_server"),
+    ("sandbox.mcp.fail_closed", "policy.fail_closed"),
+    ("sandbox.mcp.server_policy", "policy.server_policy"),
+    ("sandbox.mcp.allowed_servers", "policy.allowed_servers"),
+    ("sandbox.mcp.denied_servers", "policy.denied_servers"),
+    ("sandbox.mcp.tool_policy", "policy.tool_policy"),
+    ("sandbox.mcp.allowed_tools", "policy.allowed_tools"),
+    ("sandbox.mcp.denied_tools", "policy.denied_tools"),
+    ("sandbox.mcp.version_pinning", "policy.version_pinning"),
+    ("sandbox.mcp.rate_limits", "policy.rate_limits"),
     ("policy.version_pinning.auto_trust_first", "registry.pin_on_first_use"),
 ];
+
+/// What says something that another key says here, in a form of its own; and which.
+const NO_EFFECT: &[(&str, &str)] = &[
+    // What is enforced is said of each way that it can be, and never turned on by another name.
+    (
+        "sandbox.mcp.enforce_policy",
+        "no effect: what is enforced say `enforcement.network` and `enforcement.stdio`",
+    ),
+    ("registry.path", "no effect: `store.path` says where"),
+];
+
+/// Kinds of guards that the requirements have beside those that are built in.
+const NOT_YET: [&str; 2] = ["wasm", "http"];
 
 /// Reads every other name as the one that counts.
 pub(super) fn resolve(root: &mut Node, problems: &mut Problems) {
     for (from, to) in MOVED {
-        if let Some(entry) = take(root, from) {
-            let at = entry.key_at;
-            let name = to.rsplit('.').next().unwrap_or(to);
-            let moved = Entry { key: name.to_owned(), ..entry };
-            let problem = match put(root, to, moved) {
-                true => Problem::warning(at, from, format!("another name of `{to}`, as which it is read")),
-                false => Problem::error(at, from, format!("another name of `{to}`, which is there as well")),
-            };
-            problems.add(problem);
+        rename(root, from, to, from, problems);
+    }
+    for (path, message) in NO_EFFECT {
+        if let Some(entry) = take(root, path) {
+            problems.add(Problem::warning(entry.key_at, path, (*message).to_owned()));
         }
     }
     prune(root, &["mcp", "inspection", "detection"]);
+    prune(root, &["sandbox", "mcp"]);
+    require_approval(root, problems);
     webhook(root, problems);
+    servers(root, problems);
     guards(root, problems);
+}
+
+/// Puts what stands at a place of `node` where it counts; `path` is what the place is called.
+fn rename(node: &mut Node, from: &str, to: &str, path: &str, problems: &mut Problems) {
+    let Some(entry) = take(node, from) else { return };
+    let at = entry.key_at;
+    let name = to.rsplit('.').next().unwrap_or(to);
+    let moved = Entry { key: name.to_owned(), ..entry };
+    problems.add(match put(node, to, moved) {
+        true => Problem::warning(at, path, format!("another name of `{to}`, as which it is read")),
+        false => Problem::error(at, path, format!("another name of `{to}`, which is there as well")),
+    });
 }
 
 fn entries(node: &mut Node) -> Option<&mut Vec<Entry>> {
@@ -93,6 +130,59 @@ fn prune(root: &mut Node, keys: &[&str]) {
     }
 }
 
+/// `inspection.on_detection.require_approval` is an action; `false` says nothing of which.
+fn require_approval(root: &mut Node, problems: &mut Problems) {
+    const PATH: &str = "inspection.on_detection.require_approval";
+    let Some(mut entry) = take(root, PATH) else { return };
+    let (key_at, at) = (entry.key_at, entry.value.at);
+    let problem = match entry.value.kind {
+        Kind::Null => return,
+        Kind::Bool(is_required) => {
+            entry.value.kind = Kind::Text("require_approval".into());
+            entry.key = "action".into();
+            if is_required && !put(root, "inspection.on_detection.action", entry) {
+                let message = "another name of `action: require_approval`, and `action` is there as well";
+                Problem::error(key_at, PATH, message.into())
+            } else {
+                let message = "another name of `action: require_approval`, as which it is read";
+                Problem::warning(key_at, PATH, message.into())
+            }
+        }
+        _ => Problem::error(at, PATH, "expected true or false".into()),
+    };
+    problems.add(problem);
+}
+
+/// In `servers`: `transport` is `type`, and a list as `command` is the program and its arguments.
+fn servers(root: &mut Node, problems: &mut Problems) {
+    let Some(Kind::List(list)) = child(root, "servers").map(|entry| &mut entry.value.kind) else { return };
+    for (index, server) in list.iter_mut().enumerate() {
+        let path = |key: &str| format!("servers[{index}].{key}");
+        rename(server, "transport", "type", &path("transport"), problems);
+        let Some(command) = child(server, "command") else { continue };
+        let Kind::List(words) = &mut command.value.kind else { continue };
+        if words.is_empty() {
+            continue;
+        }
+        let (at, program) = (command.key_at, words.remove(0));
+        let words = std::mem::take(words);
+        command.value = program;
+        let args = Entry { key: "args".into(), key_at: at, value: Node::new(at, Kind::List(words)) };
+        problems.add(match put(server, "args", args) {
+            true => Problem::warning(
+                at,
+                &path("command"),
+                "a list is another form of `command` and `args`, as which it is read".into(),
+            ),
+            false => Problem::error(
+                at,
+                &path("command"),
+                "a list is another form of `command` and `args`, and `args` is there as well".into(),
+            ),
+        });
+    }
+}
+
 /// `inspection.on_detection.webhook_url` is one more sink, for detections; an empty one is none.
 fn webhook(root: &mut Node, problems: &mut Problems) {
     const PATH: &str = "inspection.on_detection.webhook_url";
@@ -123,33 +213,29 @@ fn webhook(root: &mut Node, problems: &mut Problems) {
     }
 }
 
-/// In `guards`: `server_whitelist` is `server_access`, and a whole number as `alert_threshold` is `min_detections`.
+/// In `guards`: `server_whitelist` is `server_access`, and a whole number as `alert_threshold` is `min_detections`. Of a
+/// guard that is not there yet that is said alone, and none of its keys is looked at.
 fn guards(root: &mut Node, problems: &mut Problems) {
     let Some(Kind::List(list)) = child(root, "guards").map(|entry| &mut entry.value.kind) else { return };
     for (index, guard) in list.iter_mut().enumerate() {
+        let path = format!("guards[{index}].kind");
         if let Some(kind) = child(guard, "kind")
-            && matches!(&kind.value.kind, Kind::Text(text) if text == "server_whitelist")
+            && let Kind::Text(text) = &kind.value.kind
         {
-            kind.value.kind = Kind::Text("server_access".into());
-            let path = format!("guards[{index}].kind");
-            let message = "`server_whitelist` is another name of `server_access`, as which it is read";
-            problems.add(Problem::warning(kind.value.at, &path, message.into()));
+            let at = kind.value.at;
+            if NOT_YET.contains(&text.as_str()) {
+                let message = format!("guards of kind `{text}` are not in this version");
+                problems.add(Problem::error(at, &path, message));
+                guard.bad = true;
+                continue;
+            }
+            if text == "server_whitelist" {
+                kind.value.kind = Kind::Text("server_access".into());
+                let message = "`server_whitelist` is another name of `server_access`, as which it is read";
+                problems.add(Problem::warning(at, &path, message.into()));
+            }
         }
-        if let Some(threshold) = take(guard, "config.alert_threshold") {
-            let (at, path) = (threshold.key_at, format!("guards[{index}].config.alert_threshold"));
-            let moved = Entry { key: "min_detections".into(), ..threshold };
-            problems.add(match put(guard, "config.min_detections", moved) {
-                true => Problem::warning(
-                    at,
-                    &path,
-                    "another name of `min_detections`, as which it is read".into(),
-                ),
-                false => Problem::error(
-                    at,
-                    &path,
-                    "another name of `min_detections`, which is there as well".into(),
-                ),
-            });
-        }
+        let path = format!("guards[{index}].config.alert_threshold");
+        rename(guard, "config.alert_threshold", "config.min_detections", &path, problems);
     }
 }

@@ -128,6 +128,10 @@ impl<'a> Checker<'a> {
     }
 
     fn node(&mut self, schema: &'a Value, node: &mut Node, path: &str) {
+        // What was reported already.
+        if node.bad {
+            return;
+        }
         let fitting = self.alternatives(schema).into_iter().find(|one| self.accepts(one, &node.kind));
         let Some(schema) = fitting else {
             let message = format!("expected {}, found {}", self.expected(schema), found(&node.kind));

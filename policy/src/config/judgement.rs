@@ -76,9 +76,9 @@ pub(super) fn high() -> Severity {
     Severity::High
 }
 
-/// What follows from a detection at or above the threshold.
+/// What follows from a detection at or above the threshold: `{ action: ACTION, timeout: PERIOD }`, or the action alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(from = "OnDetectionForm")]
 pub struct OnDetection {
     /// What is done with the tool.
     pub action: DetectionAction,
@@ -88,7 +88,35 @@ pub struct OnDetection {
 
 impl Default for OnDetection {
     fn default() -> Self {
-        Self { action: DetectionAction::Alert, timeout: seconds(300) }
+        Self { action: DetectionAction::Alert, timeout: approval_timeout() }
+    }
+}
+
+fn approval_timeout() -> Period {
+    seconds(300)
+}
+
+/// How that may be written.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged, deny_unknown_fields)]
+enum OnDetectionForm {
+    Short(DetectionAction),
+    Long {
+        /// What is done with the tool.
+        #[serde(default)]
+        action: DetectionAction,
+        /// How long an approval is waited for, until it counts as denied.
+        #[serde(default = "approval_timeout")]
+        timeout: Period,
+    },
+}
+
+impl From<OnDetectionForm> for OnDetection {
+    fn from(form: OnDetectionForm) -> Self {
+        match form {
+            OnDetectionForm::Short(action) => Self { action, ..Self::default() },
+            OnDetectionForm::Long { action, timeout } => Self { action, timeout },
+        }
     }
 }
 
@@ -259,7 +287,7 @@ impl From<ToolRuleForm> for ToolRule {
     fn from(form: ToolRuleForm) -> Self {
         match form {
             ToolRuleForm::Short(text) => {
-                let (server, tool) = text.server_and_tool().unwrap_or_else(|| (every(), text));
+                let (server, tool) = text.server_and_tool();
                 Self { server, tool, content_hash: None }
             }
             ToolRuleForm::Long { server, tool, content_hash } => Self { server, tool, content_hash },
@@ -315,11 +343,12 @@ pub struct RateLimits {
     /// By glob on the server's id: the plain name counts before globs, and of several globs the strictest.
     /// Example: `{ weather-api: { calls_per_minute: 10, burst: 3 } }`.
     #[schemars(extend("propertyNames" = { "type": "string", "format": "glob" }))]
-    pub per_server: BTreeMap<String, Rate>,
-    /// By glob on the tool's name or id, `mcp:{server}:{tool}`; besides the server's limit.
-    /// Example: `{ "mcp:*:send_*": { calls_per_minute: 5 } }`.
+    pub per_server: BTreeMap<Glob, Rate>,
+    /// By glob on the tool's name, or by `SERVER:TOOL` as in a tool's id, a glob each; besides the server's limit. What is
+    /// written plainly counts before globs, and of several globs the strictest.
+    /// Example: `{ "mail:send_*": { calls_per_minute: 5 } }`.
     #[schemars(extend("propertyNames" = { "type": "string", "format": "glob" }))]
-    pub per_tool: BTreeMap<String, Rate>,
+    pub per_tool: BTreeMap<Glob, Rate>,
 }
 
 impl Default for RateLimits {

@@ -40,7 +40,8 @@ fn the_shipped_file_says_what_holds_without_it() {
 fn write(key: &str, schema: &Value, depth: usize, text: &mut String) {
     let indent = "  ".repeat(depth);
     text.push('\n');
-    let keys = resolve(schema).get("properties").and_then(Value::as_object);
+    let forms = resolve(schema).get("anyOf").and_then(Value::as_array).into_iter().flatten();
+    let keys = [resolve(schema)].into_iter().chain(forms).find_map(|form| form["properties"].as_object());
     let form = if keys.is_some() { String::new() } else { format!(" Form: {}.", kind(schema)) };
     comment(&format!("{}{form}", described(schema)), &indent, text);
     match (keys, schema.get("default")) {

@@ -1,5 +1,6 @@
 mod hostile;
 mod network;
+mod warnings;
 
 use super::*;
 
@@ -139,7 +140,7 @@ fn values_have_one_form() {
             "sessions: [{ match: { uid: [1] } }]",
             &[("1:28 ", "expected a whole number, or a text, found a list")],
         ),
-        ("sessions: [{ name: a }, { name: a }]", &[("1:33 ", "taken")]),
+        ("sessions: [{ name: a, match: { uid: 1 } }, { name: a }]", &[("1:52 ", "taken")]),
         ("servers: [{ id: a, command: a, egress: nowhere }]", &[("1:40 ", "`any`, `none`")]),
         ("servers: [{ id: a, command: a, egress: { } }]", &[("1:40 ", "or a list")]),
         ("servers: { id: a }", &[("1:10 error servers: ", "expected a list (`[a, b]`), found a mapping")]),
@@ -161,7 +162,7 @@ fn values_have_one_form() {
         ),
         ("policy: { version_pinning: { on_change: deny } }", &[("1:41 ", "`block`, `alert`, `allow`")]),
         ("policy: { pending_grace: 30 }", &[("1:26 ", "a duration")]),
-        ("guards: [{ kind: wasm }]", &[("1:18 ", "one of `tool_shadowing`")]),
+        ("guards: [{ kind: wasn }]", &[("1:18 ", "one of `tool_shadowing`")]),
         ("guards: [{ kind: rug_pull, failure_mode: closed }]", &[("1:42 ", "`fail_closed`, `fail_open`")]),
         ("guards: [{ kind: rug_pull, runs_on: [always] }]", &[("1:38 ", "one of `request`")]),
         ("guards: [{ enabled: true }]", &[("1:10 ", "`kind` is missing")]),
@@ -173,6 +174,21 @@ fn values_have_one_form() {
         ),
         ("guards: [{ kind: tool_poisoning, config: { min_detections: 0 } }]", &[("1:60 ", "least is 1")]),
     ]);
+}
+
+/// Of a guard that is not there yet that is said, and nothing of its keys.
+#[test]
+fn guards_of_other_kinds_are_not_there_yet() {
+    let file = "guards: [{ kind: wasm, config: { module_path: /x } }, { kind: http, url: x, priority: 200 }, \
+                { kind: sampling, priority: 101 }]";
+    assert_eq!(
+        said(file),
+        [
+            "1:18 error guards[0].kind: guards of kind `wasm` are not in this version",
+            "1:63 error guards[1].kind: guards of kind `http` are not in this version",
+            "1:122 error guards[2].priority: 101 is too large; the most is 100",
+        ]
+    );
 }
 
 #[test]
@@ -251,7 +267,107 @@ guards:
     assert_eq!(config.guards[1].config.as_ref().unwrap().min_detections, Some(2));
     assert_eq!(warnings.iter().filter(|warning| warning.message.contains("another name")).count(), 11);
 
+    let (config, warnings) = parse(
+        b"sandbox:
+  mcp:
+    enforce_policy: true
+    fail_closed: true
+    servers: [{ id: files, type: stdio, command: npx, args: [x] }]
+    server_policy: allowlist
+    allowed_servers: [{ id: files }]
+    denied_servers: [{ id: '*' }]
+    tool_policy: denylist
+    allowed_tools: [{ server: '*', tool: '*' }]
+    denied_tools: [{ server: files, tool: 'delete_*' }]
+    version_pinning: { enabled: true, on_change: block, auto_trust_first: false }
+    rate_limits: { enabled: true, default_rpm: 60, per_server: { files: { calls_per_minute: 10, burst: 3 } } }
+",
+    )
+    .unwrap();
+    assert!(config.policy.fail_closed && !config.registry.pin_on_first_use);
+    assert_eq!(config.servers[0].id, "files");
+    assert_eq!(config.policy.denied_tools.len(), 1);
+    assert_eq!(config.enforcement, crate::config::Enforcement::default());
+    assert!(warnings.iter().any(|warning| warning.path == "sandbox.mcp.enforce_policy"));
+    assert_eq!(warnings.iter().filter(|warning| warning.message.contains("another name")).count(), 11);
+
+    let (config, _) = parse(
+        b"mcp_servers: [{ id: a, enabled: true, transport: stdio, command: [node, b.js], env: { K: v } }]",
+    )
+    .unwrap();
+    assert_eq!(
+        (config.servers[0].command.as_deref(), &*config.servers[0].args),
+        (Some("node"), &["b.js".to_owned()][..])
+    );
+
+    for file in [
+        "inspection: { on_detection: require_approval }",
+        "inspection: { on_detection: { action: require_approval } }",
+        "inspection: { on_detection: { require_approval: true } }",
+        "mcp: { inspection: { on_detection: { require_approval: true, webhook_url: '' } } }",
+    ] {
+        let on_detection = parse(file.as_bytes()).unwrap().0.inspection.on_detection;
+        let expected = OnDetection { action: DetectionAction::RequireApproval, ..OnDetection::default() };
+        assert_eq!(on_detection, expected, "{file}");
+    }
+
     table(&[
+        (
+            "inspection: { on_detection: require_approval }",
+            &[("1:29 warning inspection.on_detection: ", "not enforced")],
+        ),
+        ("inspection: { on_detection: alert }", &[]),
+        (
+            "inspection: { on_detection: blok }",
+            &[("1:29 error inspection.on_detection: ", "did you mean `block`?")],
+        ),
+        ("inspection: { on_detection: 5 }", &[("1:29 error ", "`block`, or a mapping")]),
+        (
+            "inspection: { on_detection: { require_approval: true } }",
+            &[
+                ("1:31 warning inspection.on_detection.require_approval: ", "of `action: require_approval`"),
+                ("1:49 warning inspection.on_detection.action: ", "not enforced"),
+            ],
+        ),
+        (
+            "inspection: { on_detection: { require_approval: false, action: alert } }",
+            &[("1:31 warning ", "another name of `action: require_approval`")],
+        ),
+        (
+            "inspection: { on_detection: { require_approval: true, action: alert } }",
+            &[("1:31 error ", "`action` is there as well")],
+        ),
+        (
+            "inspection: { on_detection: { require_approval: yes } }",
+            &[("1:49 error inspection.on_detection.require_approval: ", "expected true or false")],
+        ),
+        (
+            "registry: { path: ~/.agentsh/mcp-tool-registry.json }",
+            &[("1:13 warning registry.path: ", "no effect: `store.path` says where")],
+        ),
+        (
+            "mcp: { inspection: { registry: { path: /x } } }",
+            &[("1:22 warning ", "another name of `registry`"), ("1:34 warning registry.path: ", "no effect")],
+        ),
+        ("security_guards: [{ kind: sampling }]", &[("1:1 warning ", "another name of `guards`")]),
+        (
+            "security_guards: []\nguards: []",
+            &[("1:1 error security_guards: ", "another name of `guards`, which is there as well")],
+        ),
+        (
+            "servers: [{ id: a, transport: stdio, type: stdio, command: [b], args: [c] }]",
+            &[
+                ("1:20 error servers[0].transport: ", "as well"),
+                ("1:51 error servers[0].command: ", "as well"),
+            ],
+        ),
+        ("servers: [{ id: a, command: [] }]", &[("1:29 error servers[0].command: ", "text")]),
+        (
+            "servers: [{ id: a, command: [5] }]",
+            &[("1:20 warning ", "another form"), ("1:30 error servers[0].command: ", "quotes")],
+        ),
+        ("servers: 5\nmcp_servers: []", &[("1:10 error servers: ", "a list"), ("2:1 error ", "as well")]),
+        ("sandbox: { mcp: { proxy: 1 } }", &[("1:1 error sandbox: ", "no such key")]),
         ("inspection: { on_detection: { webhook_url: \"\" } }", &[("1:31 warning ", "another name")]),
         (
             "policy: { version_pinning: { auto_trust_first: false } }",
@@ -269,168 +385,6 @@ guards:
             &[
                 ("1:44 warning ", "min_detections"),
                 ("1:61 error guards[0].config.min_detections: ", "whole number"),
-            ],
-        ),
-    ]);
-}
-
-#[test]
-fn what_does_not_do_what_it_seems_to_is_a_warning() {
-    table(&[
-        (
-            "policy: { tool_policy: none, allowed_tools: [{ tool: a }], denied_tools: [{ tool: a }] }",
-            &[
-                ("1:30 warning policy.allowed_tools: ", "while `tool_policy` is not `allowlist`"),
-                ("1:46 warning policy.allowed_tools[0]: ", "denied_tools"),
-                ("1:60 warning policy.denied_tools: ", "enforcement.stdio"),
-            ],
-        ),
-        (
-            "policy: { denied_tools: [{ tool: a }] }\nenforcement: { stdio: deny }",
-            &[("1:11 warning policy.denied_tools: ", "`enforcement.stdio` stops nothing yet")],
-        ),
-        (
-            "policy: { allowed_servers: [a] }",
-            &[(
-                "1:11 warning policy.allowed_servers: ",
-                "others are allowed, too, while `server_policy` is not",
-            )],
-        ),
-        (
-            "policy: { server_policy: allowlist, allowed_servers: [a] }",
-            &[("1:26 warning policy.server_policy: ", "not enforced")],
-        ),
-        (
-            "policy: { allowed_servers: [a], denied_servers: ['*'], allowed_tools: [b], denied_tools: ['*'] }",
-            &[("1:33 warning policy.denied_servers: ", "not enforced"), ("1:76 ", "not enforced")],
-        ),
-        (
-            "policy: { allowed_servers: [a] }\n\
-             guards: [{ kind: server_access, servers: [x], config: { server_policy: allowlist } }]",
-            &[("2:18 warning guards[0].kind: ", "not enforced")],
-        ),
-        (
-            "inspection: { on_detection: { action: block } }",
-            &[("1:39 warning inspection.on_detection.action: ", "not enforced")],
-        ),
-        (
-            "guards: [{ kind: mode }, { kind: mode, servers: [a], enabled: false }, { kind: sampling, config: { deny_all: true } }]",
-            &[
-                ("1:18 warning guards[0].kind: ", "enforcement.stdio"),
-                ("1:26 warning guards[1]: ", "never counts"),
-                ("1:90 warning guards[2].config: ", "cannot be stopped"),
-            ],
-        ),
-        (
-            "sessions: [{ mode: planning, spec_frozen: true, project_id: p, policy_blacklist: [payments], \
-             admin_token_file: /t }]",
-            &[
-                ("1:20 warning sessions[0].mode: ", "`kind: mode` in `guards` turns it on"),
-                ("1:43 warning sessions[0].spec_frozen: ", "`spec_frozen` goes by it and is off"),
-                ("1:61 warning sessions[0].project_id: ", "`project_binding`"),
-                ("1:64 warning sessions[0].policy_blacklist: ", "`side_effects`"),
-                ("1:112 warning sessions[0].admin_token_file: ", "`admin_token`"),
-            ],
-        ),
-        (
-            "sessions: [{ mode: planning, admin_token_file: /t }]\npolicy: { requires_admin_token: [a] }\n\
-             guards: [{ kind: mode }]",
-            &[("2:11 ", "not enforced"), ("3:18 ", "not enforced")],
-        ),
-        ("policy: { fail_closed: true }", &[("1:24 warning policy.fail_closed: ", "enforcement.stdio")]),
-    ]);
-    assert_eq!(
-        said("enforcement: { persist: true }"),
-        ["1:25 warning enforcement.persist: not in this version: it is checked and has no effect"]
-    );
-    assert_eq!(said("enforcement: { persist: }"), Vec::<String>::new());
-    assert_eq!(
-        said("sinks: [{ kind: webhook, url: \"https://x/\", format: ocsf }]"),
-        ["1:53 warning sinks[0].format: not in this version: events are written as `native`"]
-    );
-}
-
-/// Entries of `guards:` that do less than they seem to.
-#[test]
-fn guards_that_do_not_do_what_they_seem_to_are_a_warning() {
-    table(&[
-        // A guard is asked where it has something to say, and where a denial counts.
-        (
-            "guards: [{ kind: tool_poisoning, runs_on: [tools_list, response] }]",
-            &[
-                ("1:34 warning guards[0].runs_on: ", "without `tool_invoke` it denies nothing"),
-                (
-                    "1:56 warning guards[0].runs_on[1]: ",
-                    "nothing to say of `response`, but of `tools_list` and",
-                ),
-            ],
-        ),
-        ("guards: [{ kind: tool_poisoning, runs_on: [tools_list, tool_invoke] }]", &[]),
-        ("guards: [{ kind: result_injection, runs_on: [tool_result] }]", &[]),
-        (
-            "guards: [{ kind: server_access, enabled: false, runs_on: [tool_invoke] }]",
-            &[("1:59 ", "`request`")],
-        ),
-        // The first that names a server counts.
-        (
-            "guards: [{ kind: sampling }, { kind: sampling, servers: [a] }, { kind: result_injection }]",
-            &[("1:30 warning guards[1]: ", "guards[0] is of this kind and for every server")],
-        ),
-        ("guards: [{ kind: sampling, servers: [a] }, { kind: sampling }]", &[]),
-        // What a list takes the place of.
-        (
-            "policy: { denied_tools: [a], denied_servers: [b] }\n\
-             guards: [{ kind: tool_access, servers: [x], config: { denied_tools: [c] } }, \
-             { kind: server_access, config: { allowed_servers: [x] } }]",
-            &[
-                ("1:11 ", "not enforced"),
-                ("1:30 ", "not enforced"),
-                ("2:18 ", "not enforced"),
-                ("2:55 warning guards[0].config.denied_tools: ", "takes the place of `policy.denied_tools`"),
-                ("2:86 ", "not enforced"),
-            ],
-        ),
-        // Denials that nothing enforces.
-        ("guards: [{ kind: tool_access, config: { denied_tools: [a] } }]", &[("1:18 ", "not enforced")]),
-        ("guards: [{ kind: rug_pull, config: { on_change: block } }]", &[("1:18 ", "not enforced")]),
-        ("guards: [{ kind: rate_limit, config: {} }]", &[("1:18 ", "not enforced")]),
-        (
-            "servers: [{ id: a, command: x, trust: low, allow_tools: [b], deny_side_effect_tags: [payments], \
-             enabled: false }]",
-            &[
-                ("1:39 warning servers[0].trust: ", "not enforced"),
-                ("1:44 warning servers[0].allow_tools: ", "not enforced"),
-                ("1:62 warning servers[0].deny_side_effect_tags: ", "not enforced"),
-                ("1:106 warning servers[0].enabled: ", "not enforced"),
-            ],
-        ),
-        (
-            "servers: [{ id: a, type: http, url: 'https://x/', allow_tools: [b], enabled: false }]",
-            &[("1:51 ", "single tools"), ("1:78 ", "`enforcement.network` is `observe`")],
-        ),
-        // Limits, detections and side effects that come to nothing.
-        (
-            "policy: { rate_limits: { per_tool: { send: { calls_per_minute: 1 } } } }",
-            &[("1:11 warning policy.rate_limits: ", "not limited while `enabled`")],
-        ),
-        (
-            "policy: { rate_limits: { default_rpm: 1 } }\nguards: [{ kind: rate_limit }]",
-            &[("2:18 ", "not enforced")],
-        ),
-        (
-            "inspection: { enabled: false, on_detection: { action: block } }",
-            &[("1:55 ", "nothing is found while `inspection.enabled`"), ("1:55 ", "not enforced")],
-        ),
-        (
-            "guards: [{ kind: tool_poisoning, config: { min_detections: 65 } }]",
-            &[("1:60 error guards[0].config.min_detections: ", "64")],
-        ),
-        (
-            "sessions: [{ policy_blacklist: [payment, fs.write, own] }]\nguards: [{ kind: side_effects }]\n\
-             classifier: { overrides: [{ tool: x, side_effect_tags: [own] }] }",
-            &[
-                ("1:33 warning sessions[0].policy_blacklist[0]: ", "did you mean `payments`"),
-                ("2:18 ", "not enforced"),
             ],
         ),
     ]);
@@ -524,7 +478,12 @@ fn patterns_of_guards_go_to_the_detector() {
                 { kind: tool_poisoning, servers: [b], enabled: false, config: { custom_patterns: [x] } }, \
                 { kind: rug_pull, servers: [d] }, \
                 { kind: tool_poisoning, servers: ['c*', b], config: { custom_patterns: [{ pattern: y, severity: low }, { pattern: z }] } }]";
-    let config = parse(file.as_bytes()).unwrap().0.detect();
+    let whole = parse(file.as_bytes()).unwrap().0;
+    let place = |name: &str| whole.place_of_pattern(|known| known == name).map(|path| format!("{path:?}"));
+    let expected = r#"[Key("guards"), Index(3), Key("config"), Key("custom_patterns"), Index(1)]"#;
+    assert_eq!(place("guards[3].custom_patterns[1]").as_deref(), Some(expected));
+    assert_eq!(place("guards[3].custom_patterns[2]"), None);
+    let config = whole.detect();
     assert_eq!(config.custom_patterns, []);
     let said = |entry: &crate::detect::ServerPatterns| {
         let own = entry.patterns.iter();
@@ -534,9 +493,9 @@ fn patterns_of_guards_go_to_the_detector() {
     assert_eq!(
         config.of_servers.iter().map(said).collect::<Vec<_>>(),
         [
-            "a: tool_poisoning_1 execute.*as.*root High",
+            "a: guards[0].custom_patterns[0] execute.*as.*root High",
             "b: ",
-            "c* b: tool_poisoning_2 y Low, tool_poisoning_3 z High",
+            "c* b: guards[3].custom_patterns[0] y Low, guards[3].custom_patterns[1] z High",
         ]
     );
 }

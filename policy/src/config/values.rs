@@ -161,9 +161,13 @@ checked_text!(
 );
 
 impl Glob {
-    /// The two globs of `SERVER:TOOL`, or of a tool's id, `mcp:SERVER:TOOL`. A server's id may have colons, as an address
-    /// has; a colon in brackets or braces is the glob's own.
-    pub(super) fn server_and_tool(&self) -> Option<(Self, Self)> {
+    /// The two globs of `SERVER:TOOL`, or of a tool's id, `mcp:SERVER:TOOL`; a tool alone is every server's. A server's id
+    /// may have colons, as an address has; a colon in brackets or braces is the glob's own.
+    pub(crate) fn server_and_tool(&self) -> (Self, Self) {
+        self.halves().unwrap_or_else(|| (Self::of("*"), self.clone()))
+    }
+
+    fn halves(&self) -> Option<(Self, Self)> {
         let text = self.0.strip_prefix("mcp:").unwrap_or(&self.0);
         let mut depth = 0u32;
         let mut last = None;

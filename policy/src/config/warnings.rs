@@ -1,5 +1,7 @@
 //! What is accepted and does not do what it seems to.
 
+mod names;
+
 use std::collections::BTreeSet;
 
 use super::rules::{Finding, Step, steps};
@@ -19,11 +21,12 @@ pub(super) fn all(config: &Config, root: &Node) -> Vec<Finding> {
         contradictions(config),
         idle(config),
         idle_guards(config),
+        idle_sessions(config),
+        names::ids(config),
         unknown_tags(config),
         network::warnings(config),
         unenforceable(config),
         not_yet(root),
-        sinks_not_yet(config),
     ];
     lists.into_iter().flatten().collect()
 }
@@ -142,6 +145,10 @@ fn idle_guards(config: &Config) -> Vec<Finding> {
             add(steps!["guards", index, "runs_on"], message);
         }
         let policy = &config.policy;
+        if let (Some((key, false)), true) = (tools_of(entry, policy), entry.enabled) {
+            let message = format!("it judges nothing: no tool is in its `config.tools` or `policy.{key}`");
+            add(steps!["guards", index, "kind"], message);
+        }
         let given = |has: fn(&GuardSettings) -> bool| entry.config.as_ref().is_some_and(has);
         for (key, given, dropped) in [
             ("denied_servers", given(|own| own.denied_servers.is_some()), !policy.denied_servers.is_empty()),
@@ -156,6 +163,29 @@ fn idle_guards(config: &Config) -> Vec<Finding> {
         }
     }
     found
+}
+
+/// Entries of `sessions:` that come after one for every client.
+fn idle_sessions(config: &Config) -> Vec<Finding> {
+    let every = SessionMatch::default();
+    let Some(first) = config.sessions.iter().position(|entry| entry.matches == every) else {
+        return Vec::new();
+    };
+    let message = || format!("sessions[{first}] is for every client: this one never counts");
+    let later = first + 1..config.sessions.len();
+    later.map(|index| Finding::new(steps!["sessions", index], message())).collect()
+}
+
+/// The key of `policy` that names the tools of a guard that judges only what is named; and whether it is given some, there
+/// or in its entry.
+fn tools_of(entry: &GuardEntry, policy: &Policy) -> Option<(&'static str, bool)> {
+    let (key, section) = match entry.kind {
+        GuardKind::DisabledTool => ("disabled_tools", &policy.disabled_tools),
+        GuardKind::AdminToken => ("requires_admin_token", &policy.requires_admin_token),
+        _ => return None,
+    };
+    let own = entry.config.as_ref().and_then(|own| own.tools.as_ref());
+    Some((key, !own.unwrap_or(section).is_empty()))
 }
 
 /// Side effects that no tool is known to have.
@@ -208,13 +238,14 @@ fn denies(entry: &GuardEntry, config: &Config) -> bool {
                     || own.allowed_tools.is_some()
                     || own.denied_tools.as_ref().is_some_and(|rules| !rules.is_empty())
             }),
-            _ => true,
+            _ => tools_of(entry, &config.policy).is_none_or(|(_, given)| given),
         }
 }
 
 /// Denials that nothing can enforce as `enforcement` stands.
 pub fn unenforceable(config: &Config) -> Vec<Finding> {
     let policy = &config.policy;
+    let pinning = &policy.version_pinning;
     let mut found = Vec::new();
     let mut add = |path: Vec<Step>, message: &str| found.push(Finding::new(path, message.to_owned()));
     let network = config.enforcement.network == NetworkEnforcement::Observe;
@@ -231,7 +262,7 @@ pub fn unenforceable(config: &Config) -> Vec<Finding> {
         ("tool_policy", policy.tool_policy == ListMode::Allowlist),
         ("fail_closed", policy.fail_closed),
         ("requires_admin_token", !policy.requires_admin_token.is_empty()),
-        ("version_pinning", policy.version_pinning.on_change == OnChange::Block),
+        ("version_pinning", pinning.enabled && pinning.on_change == OnChange::Block),
         ("rate_limits", policy.rate_limits.enabled),
     ] {
         if denies {
@@ -290,18 +321,6 @@ pub fn unenforceable(config: &Config) -> Vec<Finding> {
         let names_tools = |rule: &&ToolRule| rule.server.as_str() == server.id && rule.tool.as_str() != "*";
         if remote(server) && policy.denied_tools.iter().any(|rule| names_tools(&rule)) {
             add(steps!["servers", index], single);
-        }
-    }
-    found
-}
-
-/// Sinks that are not there yet.
-fn sinks_not_yet(config: &Config) -> Vec<Finding> {
-    let mut found = Vec::new();
-    for (index, sink) in config.sinks.iter().enumerate() {
-        if sink.format == SinkFormat::Ocsf {
-            let message = "not in this version: events are written as `native`";
-            found.push(Finding::new(steps!["sinks", index, "format"], message.into()));
         }
     }
     found

@@ -1,28 +1,21 @@
 //! Encodings that a model undoes on reading, and so does this: each gives more views of a text.
 
+mod bytes;
+
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use base64::Engine as _;
-use base64::alphabet;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use memchr::memchr3;
 
-use super::finder::{Finder, is_word, position};
+use super::finder::Finder;
 use super::fold::invisible;
 use super::probe::Work;
 use super::rules::Structure;
 use super::view::{Mapped, View};
 use crate::event::Form;
+pub(super) use bytes::may_be_text;
+use bytes::{prose, set_apart, spelt_out, standing_for_bytes};
 
-/// Shortest run of base64 or hexadecimal digits that is tried. Bytes.
-const MIN_RUN: usize = 24;
-/// How far from each other the places are at which it is looked for, and how many bytes there: every such run has one
-/// of those places in it, with as many bytes behind it. Bytes.
-const RUN_STEP: usize = 8;
-const RUN_WINDOW: usize = MIN_RUN - RUN_STEP;
-/// Most bytes of one run that are decoded; the rest of a longer one is data, not text.
-const MAX_RUN: usize = 64 << 10;
 /// Most text that is read in another alphabet or spelling. Bytes.
 const MAX_RESPELT: usize = 256 << 10;
 
@@ -89,7 +82,10 @@ pub(super) static SIGNS: LazyLock<Vec<(String, Spelling)>> = LazyLock::new(|| {
             }
         }
     }
-    for escape in ["%20", "&#", "&lt;", "\\u00", "\\x", "\\n"] {
+    // Of percent escapes those of a blank, of small letters, of the sign itself, and of letters of other scripts.
+    for escape in
+        ["%20", "%25", "%6", "%7", "%d0", "%d1", "%e", "&#", "&amp;#", "&lt;", "\\u00", "\\u{", "\\x", "\\n"]
+    {
         signs.push((escape.to_owned(), Spelling::Escapes));
     }
     signs
@@ -233,7 +229,7 @@ fn escape(text: &str) -> Option<(char, usize)> {
     let number = |digits: Option<&str>, radix| u32::from_str_radix(digits?, radix).ok();
     let ascii = |code: u32| char::from_u32(code).filter(char::is_ascii);
     if text.starts_with('%') {
-        return Some((number(text.get(1..3), 16).and_then(ascii)?, 3));
+        return percent_escapes(text);
     }
     if let Some(rest) = text.strip_prefix("&#") {
         let end = rest.bytes().take(9).position(|byte| byte == b';')?;
@@ -255,9 +251,30 @@ fn escape(text: &str) -> Option<(char, usize)> {
         b't' => Some(('\t', 2)),
         b'"' => Some(('"', 2)),
         b'x' => Some((number(text.get(2..4), 16).and_then(ascii)?, 4)),
+        b'u' if text[2..].starts_with('{') => {
+            let end = text.bytes().take(10).position(|byte| byte == b'}')?;
+            Some((char::from_u32(number(text.get(3..end), 16)?)?, end + 1))
+        }
         b'u' => Some((char::from_u32(number(text.get(2..6), 16)?)?, 6)),
         _ => None,
     }
+}
+
+/// The character whose bytes the percent escapes at the start of `text` are, and how long they are.
+fn percent_escapes(text: &str) -> Option<(char, usize)> {
+    let byte = |at: usize| {
+        let digits = text.get(at..at + 3)?.strip_prefix('%')?;
+        u8::from_str_radix(digits, 16).ok()
+    };
+    let length = match byte(0)? {
+        0..=0x7f => 1,
+        0xc2..=0xdf => 2,
+        0xe0..=0xef => 3,
+        _ => 4,
+    };
+    let bytes: Option<Vec<u8>> = (0..length).map(|index| byte(3 * index)).collect();
+    let c = std::str::from_utf8(&bytes?).ok()?.chars().next()?;
+    Some((c, 3 * length))
 }
 
 /// What was decoded out of a part of a text.
@@ -284,10 +301,11 @@ pub(super) fn runs(view: &View<'_>, invisible: bool, work: &mut Work) -> Vec<Run
         }
         found.push(Run { at: range.clone(), view: View::decoded(decoded, form, view.original(range)) });
     };
-    for range in tokens(text.as_bytes()) {
-        let run = &text[range.start..range.end.min(range.start + MAX_RUN)];
-        let (bytes, form) = decoded(run);
+    for (range, bytes, form) in standing_for_bytes(text) {
         take(bytes.and_then(prose), form, range);
+    }
+    for (range, bytes) in set_apart(text.as_bytes()) {
+        take(spelt_out(&bytes), Form::Hex, range);
     }
     if invisible {
         for (range, kind) in hidden_runs(text) {
@@ -307,30 +325,6 @@ pub(super) fn runs(view: &View<'_>, invisible: bool, work: &mut Work) -> Vec<Run
         }
     }
     found
-}
-
-/// Runs of [`MIN_RUN`] or more base64 digits (which the hexadecimal ones are among).
-fn tokens(text: &[u8]) -> impl Iterator<Item = Range<usize>> + '_ {
-    // Of a `matches!` the compiler makes a table, and no instructions on sixteen bytes.
-    let digit = |&byte: &u8| is_word(byte) | (byte == b'+') | (byte == b'/') | (byte == b'-');
-    let mut at = 0;
-    std::iter::from_fn(move || {
-        while let Some(window) = text[at.min(text.len())..].first_chunk::<RUN_WINDOW>() {
-            // A loop over an array that the compiler makes instructions on sixteen bytes of.
-            if !window.iter().fold(true, |all, byte| all & digit(byte)) {
-                at += RUN_STEP;
-                continue;
-            }
-            let before = text[..at].iter().rev().take_while(|byte| digit(byte)).count();
-            let after = position(&text[at..], |byte| !digit(&byte)).unwrap_or(text.len() - at);
-            let range = at - before..at + after;
-            at = range.end;
-            if range.len() >= MIN_RUN {
-                return Some(range);
-            }
-        }
-        None
-    })
 }
 
 /// Runs of invisible characters that stand for something, and what stands behind a right-to-left override.
@@ -371,68 +365,6 @@ fn selected_byte(c: char) -> Option<u8> {
         code @ 0xe0100..=0xe01ef => u8::try_from(code - 0xe0100 + 16).ok(),
         _ => None,
     }
-}
-
-fn from_hex(run: &str) -> Option<Vec<u8>> {
-    (0..run.len()).step_by(2).map(|at| u8::from_str_radix(run.get(at..at + 2)?, 16).ok()).collect()
-}
-
-fn from_base64(run: &str) -> Option<Vec<u8>> {
-    const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
-        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
-        .with_decode_allow_trailing_bits(true);
-    static STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
-    static URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
-    let engine = if run.contains(['-', '_']) { &URL_SAFE } else { &STANDARD };
-    // A single digit too many is no byte.
-    let run = if run.len() % 4 == 1 { run.get(..run.len() - 1)? } else { run };
-    // Data shows in its first bytes that it is no text.
-    let mut head = [0; MIN_RUN];
-    let length = engine.decode_slice(run.get(..MIN_RUN)?, &mut head).ok()?;
-    if head[..length].iter().any(|byte| *byte < 0x20 && !byte.is_ascii_whitespace()) {
-        return None;
-    }
-    engine.decode(run).ok()
-}
-
-/// Whether what stands where a file in base64 does may be read as text: because it is none, or the file's first bytes are text.
-pub(super) fn may_be_text(run: &str) -> bool {
-    let digits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_' | b'=');
-    let is_base64 = run.bytes().all(|byte| digits(byte) || byte.is_ascii_whitespace());
-    // Data shows in its first bytes that it is no text.
-    let head: String = run.chars().filter(|c| !c.is_ascii_whitespace() && *c != '=').take(MIN_RUN).collect();
-    !is_base64 || head.len() < MIN_RUN || from_base64(&head).is_some()
-}
-
-/// What a run of digits stands for, and what they are.
-fn decoded(run: &str) -> (Option<Vec<u8>>, Form) {
-    if run.len().is_multiple_of(2) && run.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        (from_hex(run), Form::Hex)
-    } else {
-        (from_base64(run), Form::Base64)
-    }
-}
-
-/// The bytes as text, if they are one: valid, printable, and with white space as prose has it; or if they are digits that
-/// stand for one.
-fn prose(bytes: Vec<u8>) -> Option<String> {
-    let text = readable(bytes)?;
-    if is_prose(&text) {
-        return Some(text);
-    }
-    let run = text.trim().trim_end_matches('=');
-    let whole = tokens(run.as_bytes()).next().is_some_and(|range| range == (0..run.len()));
-    let inner = whole.then(|| decoded(run).0).flatten();
-    inner.and_then(readable).filter(|text| is_prose(text))
-}
-
-fn readable(bytes: Vec<u8>) -> Option<String> {
-    let text = String::from_utf8(bytes).ok()?;
-    text.chars().all(|c| !c.is_control() || c.is_ascii_whitespace()).then_some(text)
-}
-
-fn is_prose(text: &str) -> bool {
-    text.split_ascii_whitespace().nth(1).is_some()
 }
 
 #[cfg(test)]

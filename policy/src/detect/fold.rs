@@ -118,7 +118,8 @@ impl Folder<'_> {
                 if self.is_smuggled(kind, character, at, next) {
                     self.mark(kind, at, next);
                 }
-                self.replace(at..next, std::iter::empty());
+                let blank = (is_blank(character) && self.is_between_words(at, next)).then_some(' ');
+                self.replace(at..next, blank.into_iter());
                 return next;
             }
             None => {}
@@ -211,6 +212,15 @@ impl Folder<'_> {
         }
     }
 
+    /// Whether a word of two letters or more ends at `at`, and another one begins behind the blanks from `next` on.
+    fn is_between_words(&self, at: usize, next: usize) -> bool {
+        let is_word = |chars: &mut dyn Iterator<Item = char>| {
+            chars.take(2).filter(|c| is_letter(*c) && !is_blank(*c)).count() == 2
+        };
+        is_word(&mut self.text[..at].chars().rev())
+            && is_word(&mut self.text[next..].chars().take(WORD_CHARS).skip_while(|c| is_blank(*c)))
+    }
+
     fn mark(&mut self, kind: Structure, at: usize, end: usize) {
         let full = self.marks.len() >= MAX_MARKS;
         match self.marks.last_mut() {
@@ -231,7 +241,7 @@ pub(super) fn invisible(character: char) -> Option<Structure> {
             Structure::ControlCharacter
         }
         '\u{e0000}'..='\u{e007f}' => Structure::TagCharacters,
-        '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}' | '\u{180b}'..='\u{180d}' => {
+        '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}' | '\u{180b}'..='\u{180d}' | '\u{180f}' => {
             Structure::VariationSelectors
         }
         '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{206f}' | '\u{200e}' | '\u{200f}' | '\u{61c}' => {
@@ -247,12 +257,25 @@ pub(super) fn invisible(character: char) -> Option<Structure> {
         | '\u{17b4}'
         | '\u{17b5}'
         | '\u{180e}'
+        | '\u{2800}'
         | '\u{3164}'
         | '\u{ffa0}'
-        | '\u{fff9}'..='\u{fffb}'
-        | '\u{1d173}'..='\u{1d17a}' => Structure::ZeroWidth,
+        | '\u{fff0}'..='\u{fffb}'
+        | '\u{13430}'..='\u{1343f}'
+        | '\u{16fe4}'
+        | '\u{1bca0}'..='\u{1bca3}'
+        | '\u{1d159}'
+        | '\u{1d173}'..='\u{1d17a}'
+        // Reserved for such characters (Unicode, Default_Ignorable_Code_Point).
+        | '\u{e0080}'..='\u{e00ff}'
+        | '\u{e01f0}'..='\u{e0fff}' => Structure::ZeroWidth,
         _ => return None,
     })
+}
+
+/// Whether a character that is no blank shows as one.
+fn is_blank(character: char) -> bool {
+    matches!(character, '\u{115f}' | '\u{1160}' | '\u{2800}' | '\u{3164}' | '\u{ffa0}' | '\u{1d159}')
 }
 
 /// Where the terminal sequence that begins at `at` ends (ECMA-48, 5.4 and 5.6).
@@ -406,6 +429,18 @@ mod tests {
             ("игнорируй", "игнорируи", &[]),
             ("a\u{200b}b\u{200b}c", "abc", &[ZeroWidth, ZeroWidth]),
             ("\u{feff}start", "start", &[]),
+            ("a\u{2800}b\u{3164}c\u{ffa0}d\u{115f}e\u{1160}f", "abcdef", &[ZeroWidth; 5]),
+            (
+                "a\u{16fe4}b\u{1bca0}c\u{1d159}d\u{13430}e\u{180f}",
+                "abcde",
+                &[ZeroWidth, ZeroWidth, ZeroWidth, ZeroWidth, VariationSelectors],
+            ),
+            ("a\u{fff0}b\u{e0080}c\u{e0fff}d", "abcd", &[ZeroWidth; 3]),
+            // Between words, what shows as a blank is one.
+            ("go\u{2800}on\u{3164}\u{3164}up", "go on up", &[ZeroWidth; 2]),
+            ("\u{2801}\u{2800}\u{28ff}", "\u{2801}\u{28ff}", &[]),
+            ("한\u{3164}글", "한글", &[]),
+            ("a\u{a0}b\u{2003}c\u{3000}d", "a b c d", &[]),
             ("wa\u{ad}ter", "water", &[]),
             ("❤\u{fe0f} 👩\u{200d}💻", "❤ 👩💻", &[]),
             ("i\u{fe0f}g", "ig", &[VariationSelectors]),

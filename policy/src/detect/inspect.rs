@@ -66,7 +66,7 @@ impl Inspector {
 
     /// Inspects a text in all its forms.
     pub(super) fn text(&mut self, matcher: &Matcher, text: &str, field: impl Fn() -> String) {
-        self.view(matcher, text, View::raw(text), None, field);
+        self.view(matcher, text, View::raw(text), None, None, field);
     }
 
     /// The same for a text of a result, which may command the use of tools.
@@ -78,7 +78,7 @@ impl Inspector {
         field: impl Fn() -> String,
     ) {
         self.masking = Masking::Tokens;
-        self.view(matcher, text, View::raw(text), Some(tools), field);
+        self.view(matcher, text, View::raw(text), Some(tools), None, field);
     }
 
     /// Inspects a name: as words by the rules for names, and where it is a whole sentence, by those for texts.
@@ -91,12 +91,12 @@ impl Inspector {
     ) {
         let sentence = name.split(['_', '-', ' ', '.']).nth(SENTENCE_WORDS - 1).is_some();
         if let Some(names) = names {
-            self.view(names, name, words(name), None, &field);
+            self.view(names, name, words(name), None, None, &field);
         }
         if sentence {
-            self.view(texts, name, words(name), None, &field);
+            self.view(texts, name, words(name), None, names, &field);
         } else if !name.is_ascii() {
-            self.view(texts, name, View::raw(name), None, &field);
+            self.view(texts, name, View::raw(name), None, names, &field);
         }
     }
 
@@ -116,13 +116,15 @@ impl Inspector {
         }
     }
 
-    /// Inspects `first` and every form that can be made of it. `text` is the original.
+    /// Inspects `first` and every form that can be made of it. `text` is the original. What `said` has a rule for is
+    /// left out where that needs no pattern: it was reported before.
     fn view(
         &mut self,
         matcher: &Matcher,
         text: &str,
         first: View<'_>,
         tools: Option<&ToolNames>,
+        said: Option<&Matcher>,
         field: impl Fn() -> String,
     ) {
         let mut drafts = Vec::new();
@@ -137,7 +139,8 @@ impl Inspector {
             };
             let mut hits = Vec::new();
             let mark = |hits: &mut Vec<Hit>, kind, range: Range<usize>| {
-                hits.extend(matcher.structure(kind).map(|rule| Hit {
+                let is_said = said.is_some_and(|said| said.structure(kind).is_some());
+                hits.extend(matcher.structure(kind).filter(|_| !is_said).map(|rule| Hit {
                     rule,
                     start: range.start,
                     end: range.end,
@@ -159,11 +162,8 @@ impl Inspector {
             if let Some(normal) = &normal {
                 self.scan(matcher, normal, &normal.fresh(), Vec::new(), &mut drafts);
             }
-            // What was spelt otherwise is spelt so once.
-            let respelt = matches!(
-                view.form,
-                Form::Spaced | Form::Leetspeak | Form::Rot13 | Form::Escapes | Form::Reversed
-            );
+            // What was spelt otherwise is spelt so once; but an escape's sign may be escaped itself.
+            let respelt = matches!(view.form, Form::Spaced | Form::Leetspeak | Form::Rot13 | Form::Reversed);
             if depth < MAX_DEPTH && !respelt {
                 let plain = normal.as_ref().unwrap_or(&view);
                 let respelt = decode::respelt(plain, self.work.signs);

@@ -91,11 +91,20 @@ pub(super) struct Matcher {
 /// Patterns, and how they are found.
 #[derive(Debug)]
 struct Patterns {
-    /// Each with the index of its rule.
-    patterns: Vec<(u16, Arc<Pattern>)>,
+    patterns: Vec<Source>,
     index: Index,
     /// Patterns without words: they run over every text.
     always: Vec<u16>,
+}
+
+/// A pattern, and whose it is.
+#[derive(Debug)]
+struct Source {
+    /// The index of its rule.
+    rule: u16,
+    /// Whether that is about deeds: see [`Rule::affirmative`].
+    affirmative: bool,
+    pattern: Arc<Pattern>,
 }
 
 impl Matcher {
@@ -111,7 +120,11 @@ impl Matcher {
             }
             let support = rule.support.contains(&scope);
             let patterns = if support { &mut supporting } else { &mut leading };
-            patterns.extend(rule.compiled.iter().map(|pattern| (index, Arc::clone(pattern))));
+            patterns.extend(rule.compiled.iter().map(|pattern| Source {
+                rule: index,
+                affirmative: rule.affirmative,
+                pattern: Arc::clone(pattern),
+            }));
             probes.push(Probe { rule: rule.clone(), weight, support });
         }
         let (leading, supporting) = (Patterns::new(leading, &SIGNS)?, Patterns::new(supporting, &[])?);
@@ -127,8 +140,9 @@ impl Matcher {
     #[cfg(test)]
     pub(super) fn wordless(&self) -> Vec<&str> {
         let both = [&self.leading, &self.supporting];
-        let rules =
-            both.iter().flat_map(|set| set.always.iter().map(|&number| set.patterns[usize::from(number)].0));
+        let rules = both
+            .iter()
+            .flat_map(|set| set.always.iter().map(|&number| set.patterns[usize::from(number)].rule));
         rules.map(|rule| self.probes[usize::from(rule)].rule.id.as_str()).collect()
     }
 
@@ -157,8 +171,8 @@ impl Matcher {
 }
 
 impl Patterns {
-    fn new(patterns: Vec<(u16, Arc<Pattern>)>, signs: &[(String, Spelling)]) -> Result<Self, String> {
-        let (index, always) = Index::new(patterns.iter().map(|(_, pattern)| &**pattern), signs)?;
+    fn new(patterns: Vec<Source>, signs: &[(String, Spelling)]) -> Result<Self, String> {
+        let (index, always) = Index::new(patterns.iter().map(|source| &*source.pattern), signs)?;
         Ok(Self { patterns, index, always })
     }
 
@@ -196,8 +210,8 @@ impl Patterns {
     /// Runs one pattern over one region. Where its last hit ends comes back.
     fn run(&self, region: Region, text: &[u8], work: &mut Work, hits: &mut Vec<Hit>) -> usize {
         let mut done = 0;
-        let Some((rule, pattern)) = self.patterns.get(usize::from(region.pattern)) else { return done };
-        let Some((first, rest)) = pattern.parts.split_first() else { return done };
+        let Some(source) = self.patterns.get(usize::from(region.pattern)) else { return done };
+        let Some((first, rest)) = source.pattern.parts.split_first() else { return done };
         let Some(left) = work.bytes.checked_sub(region.end - region.start) else {
             work.exceeded = true;
             return done;
@@ -217,17 +231,29 @@ impl Patterns {
             }
             from = found.end().max(from + 1);
             let Some(end) = end else { continue };
+            if source.affirmative && is_forbidden(text, found.start()) {
+                continue;
+            }
             if work.hits == 0 {
                 work.exceeded = true;
                 return done;
             }
             work.hits -= 1;
-            hits.push(Hit { rule: *rule, start: found.start(), end });
+            hits.push(Hit { rule: source.rule, start: found.start(), end });
             from = from.max(end);
             done = from;
         }
         done
     }
+}
+
+/// Whether the word before `at` forbids what begins there: "never send", "don't send", and not "never fail to send".
+fn is_forbidden(text: &[u8], at: usize) -> bool {
+    let before = text[at.saturating_sub(16)..at].trim_ascii_end();
+    let word = before.rsplit(|byte| byte.is_ascii_whitespace()).next().unwrap_or_default();
+    let word = word.to_ascii_lowercase();
+    let forbids: [&[u8]; 7] = [b"not", b"never", b"cannot", b"avoid", b"without", b"neither", b"nor"];
+    forbids.contains(&&*word) || word.ends_with(b"n't") || word.ends_with("n\u{2019}t".as_bytes())
 }
 
 /// Up to where what follows the gap that begins at `from` may reach: the end of the sentence, or where the gap would be
@@ -269,6 +295,26 @@ pub(super) fn ends_sentence(text: &[u8], at: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_forbidden_is_told_by_the_word_before() {
+        let cases = [
+            ("never |send", true),
+            ("Do NOT  |send", true),
+            ("don't |send", true),
+            ("don\u{2019}t\n|send", true),
+            ("without |sending", true),
+            ("|send", false),
+            ("never fail to |send", false),
+            ("cannot. |Send", false),
+            ("not only |send", false),
+            ("knot |send", false),
+        ];
+        for (text, expected) in cases {
+            let at = text.find('|').unwrap();
+            assert_eq!(is_forbidden(text.as_bytes(), at), expected, "{text}");
+        }
+    }
 
     #[test]
     fn no_end_of_a_sentence_is_passed_over() {

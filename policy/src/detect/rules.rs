@@ -8,6 +8,8 @@
 //! sentence up to [`GAP_BYTES`](super::probe::GAP_BYTES), `‥` a few words of it, and `{{name}}` is a fragment. Letters match either
 //! case. Patterns run on the normal form of a text, in time linear in its length.
 
+mod error;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -15,6 +17,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_saphyr::Spanned;
+
+pub use error::RuleError;
 
 use super::CustomPattern;
 use super::examples;
@@ -26,6 +30,7 @@ use crate::event::{Category, Severity};
 const BUILT_IN: &[(&str, &str)] = &[
     ("definitions.yaml", include_str!("../../defaults/definitions.yaml")),
     ("steering.yaml", include_str!("../../defaults/steering.yaml")),
+    ("deeds.yaml", include_str!("../../defaults/deeds.yaml")),
     ("languages.yaml", include_str!("../../defaults/languages.yaml")),
     ("results.yaml", include_str!("../../defaults/results.yaml")),
     ("names.yaml", include_str!("../../defaults/names.yaml")),
@@ -120,6 +125,8 @@ pub struct Rule {
     pub support: BTreeSet<Scope>,
     /// Whether what it matches is a secret, to be masked.
     pub secret: bool,
+    /// Whether it is about deeds: one that the text forbids ("never send …") is none.
+    pub affirmative: bool,
     /// What it looks for; empty where `structure` says that.
     pub patterns: Vec<String>,
     pub(super) compiled: Vec<Arc<Pattern>>,
@@ -136,34 +143,6 @@ pub struct Examples {
     pub matches: Vec<String>,
     /// It must match none of these.
     pub passes: Vec<String>,
-}
-
-/// What is wrong with a rule file.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{file}:{line}:{column}: {what}; expected {expected}")]
-pub struct RuleError {
-    /// Name of the file; where it is none, what stands in its place.
-    pub file: String,
-    /// Line, from 1; 0 where it is not known.
-    pub line: u64,
-    /// Column, from 1; 0 where it is not known.
-    pub column: u64,
-    /// What was found.
-    pub what: String,
-    /// What should have been there.
-    pub expected: String,
-}
-
-impl RuleError {
-    fn at<T>(file: &str, place: &Spanned<T>, what: impl Into<String>, expected: impl Into<String>) -> Self {
-        let (line, column) = (place.referenced.line(), place.referenced.column());
-        Self { file: file.into(), line, column, what: what.into(), expected: expected.into() }
-    }
-
-    /// One without a place in a file.
-    pub(super) fn nowhere(file: &str, what: impl Into<String>, expected: impl Into<String>) -> Self {
-        Self { file: file.into(), line: 0, column: 0, what: what.into(), expected: expected.into() }
-    }
 }
 
 impl Rule {
@@ -200,6 +179,8 @@ struct Entry {
     support: Support,
     #[serde(default)]
     secret: bool,
+    #[serde(default)]
+    affirmative: bool,
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     patterns: Vec<Spanned<String>>,
@@ -367,6 +348,7 @@ impl RuleSet {
                 weights: everywhere.map(|scope| (scope, score_of(custom.severity))).into(),
                 support: BTreeSet::new(),
                 secret: false,
+                affirmative: false,
                 patterns: vec![custom.pattern.clone()],
                 compiled,
                 structure: None,
@@ -458,6 +440,7 @@ impl Entry {
             weights,
             support: self.support.scopes(),
             secret: self.secret,
+            affirmative: self.affirmative,
             patterns,
             compiled,
             structure: self.structure,

@@ -132,7 +132,8 @@ impl Engine {
     fn judge_list(&mut self, place: &Place, response: Operation<'_>, time: Timestamp) -> Judged {
         // Not copied: there may be ten thousand of them. By name.
         let Some(connection) = self.connections.get_mut(&place.connection) else { return Judged::default() };
-        let mut tools: Vec<ToolFacts> = std::mem::take(&mut connection.tools).into_values().collect();
+        let (mut tools, removed): (Vec<ToolFacts>, Vec<ToolFacts>) =
+            std::mem::take(&mut connection.tools).into_values().partition(|facts| !facts.removed);
         for facts in &mut tools {
             super::judge::refresh(facts, self.registry.tool(place.connection, &facts.name).as_ref());
         }
@@ -146,7 +147,8 @@ impl Engine {
         judged.left_out.sort();
         judged.left_out.dedup();
         if let Some(connection) = self.connections.get_mut(&place.connection) {
-            connection.tools = tools.into_iter().map(|facts| (facts.name.clone(), facts)).collect();
+            let all = tools.into_iter().chain(removed);
+            connection.tools = all.map(|facts| (facts.name.clone(), facts)).collect();
             for name in &judged.left_out {
                 connection.forget_tool(name);
                 self.registry.leave_out(place.connection, name);

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::io::Output;
 use super::record::tool_id;
 use super::{Due, Engine, Place};
-use crate::event::{Action, ApprovalRequested, ApprovalTimedOut, Severity};
+use crate::event::{Action, ApprovalRequested, ApprovalTimedOut, Severity, Whose};
 use crate::guard::{Decision, Denial, GuardKind, Operation, Refusal};
 use crate::ids::{ConnectionId, ServerId, SessionId, Timestamp};
 use crate::registry::{Item, ItemKind, PinKey};
@@ -56,12 +56,9 @@ pub struct WaitingTool {
     pub tool_name: String,
     /// Hash of the definition that waits.
     pub tool_hash: String,
-    /// User id that the server runs as.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub uid: Option<u32>,
-    /// Path of the server's executable or script.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub program: Option<String>,
+    /// Whose server it is of.
+    #[serde(flatten)]
+    pub whose: Whose,
     /// Which guard holds it.
     pub guard: GuardKind,
     /// Why, for machines.
@@ -213,8 +210,7 @@ impl Engine {
             tool_name: tool.to_owned(),
             tool_id: tool_id(&place.server, tool),
             tool_hash: facts.hash.to_string(),
-            uid: key.uid,
-            program: Some(key.program.clone()).filter(|program| !program.is_empty()),
+            whose: Whose::from(key),
             guard,
             code: denial.code.clone(),
             reason: denial.message.clone(),
@@ -251,8 +247,7 @@ impl Engine {
                 session_id: request.place.session.clone(),
                 tool_name: tool.clone(),
                 tool_hash: hash.clone(),
-                uid: key.uid,
-                program: Some(key.program.clone()).filter(|program| !program.is_empty()),
+                whose: Whose::from(key),
                 guard: request.guard,
                 code: request.code.clone(),
                 reason: request.reason.clone(),

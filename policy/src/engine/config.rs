@@ -194,6 +194,8 @@ counters! { Counters {
     repaired_frames,
     /// Messages without `"jsonrpc": "2.0"`.
     unversioned_messages,
+    /// Messages that only the other side asks, such as `tools/call` of a server: they count as no such thing.
+    misdirected_messages,
     /// Bytes handed in as junk.
     junk_bytes,
     /// Gaps handed in.
@@ -232,6 +234,8 @@ counters! { Counters {
     detections,
     /// Bounds that an inspection reached: something was not looked at, or not said.
     inspection_bounds,
+    /// Answers to a request for a list that have none; nothing of what was known changes.
+    invalid_lists,
     /// Entries of a `tools/list` answer that are no tool definition.
     invalid_tools,
     /// Requests that a relay passed on and that were said once.

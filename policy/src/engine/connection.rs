@@ -12,8 +12,8 @@ use super::pairing::Pairing;
 use super::reach::At;
 use super::traffic::Seen;
 use crate::discovery::{self, Match};
-use crate::event::{CaptureGap, Identity, MatchedBy, ServerExited, ServerType};
-use crate::guard::ToolFacts;
+use crate::event::{CaptureGap, Detection, Identity, MatchedBy, ServerExited, ServerType};
+use crate::guard::{PinState, ToolFacts};
 use crate::http::HttpMeta;
 use crate::ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
 
@@ -257,6 +257,32 @@ impl Connection {
         self.forget_tool(&facts.name);
         self.tools_bytes += tool_bytes(&facts);
         self.tools.insert(facts.name.clone(), facts);
+    }
+
+    /// A tool is listed no more. Where something is against it that nobody approved it is remembered, since it can be called
+    /// nonetheless: a server could end a denial by a shorter list.
+    pub(super) fn unlist_tool(&mut self, name: &str) {
+        let against = |facts: &ToolFacts| {
+            facts.shadows.is_some() || facts.max_severity.is_some() || facts.pin == PinState::Changed
+        };
+        match self.tools.get_mut(name) {
+            Some(facts) if !facts.approved && against(facts) => facts.removed = true,
+            _ => self.forget_tool(name),
+        }
+    }
+
+    /// How many tools are listed.
+    pub(super) fn listed_tools(&self) -> usize {
+        self.tools.values().filter(|facts| !facts.removed).count()
+    }
+
+    /// Something more was found about a tool.
+    pub(super) fn find_in_tool(&mut self, name: &str, found: &Detection) {
+        if let Some(mut facts) = self.tools.get(name).cloned() {
+            facts.max_severity = facts.max_severity.max(Some(found.severity));
+            facts.detections.push(found.clone());
+            self.know(facts);
+        }
     }
 
     pub(super) fn forget_tool(&mut self, name: &str) {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::io::{ByHand, Decide, Definitions, Output};
 use super::record::tool_id;
 use super::{Engine, Place};
-use crate::event::{ApprovalDenied, ApprovalGranted, DefinitionApproved, Event, EventBody, PinsReset};
+use crate::event::{ApprovalDenied, ApprovalGranted, DefinitionApproved, Event, EventBody, PinsReset, Whose};
 use crate::ids::{ServerId, Timestamp};
 use crate::registry::{Item, ItemKind, PinKey, PinRecord, RegistryError};
 
@@ -59,18 +59,12 @@ impl Engine {
         }
         let place = self.approvals.close(key, &item, Some(hash)).or(place.cloned());
         let (tool_name, by, tool_hash) = (item.name, decide.by.to_owned(), hash.to_owned());
-        let (uid, program) = whose(key);
+        let whose = Whose::from(key);
         let tool_id = tool_id(&key.server, &tool_name);
         let body: EventBody = match (item.kind, grant) {
-            (ItemKind::Tool, true) => {
-                ApprovalGranted { tool_name, tool_id, tool_hash, uid, program, by }.into()
-            }
-            (ItemKind::Tool, false) => {
-                ApprovalDenied { tool_name, tool_id, tool_hash, uid, program, by }.into()
-            }
-            (kind, _) => {
-                DefinitionApproved { kind, name: tool_name, hash: tool_hash, uid, program, by }.into()
-            }
+            (ItemKind::Tool, true) => ApprovalGranted { tool_name, tool_id, tool_hash, whose, by }.into(),
+            (ItemKind::Tool, false) => ApprovalDenied { tool_name, tool_id, tool_hash, whose, by }.into(),
+            (kind, _) => DefinitionApproved { kind, name: tool_name, hash: tool_hash, whose, by }.into(),
         };
         self.say_decided(&key.server, place, now, body, out);
         Ok(())
@@ -92,8 +86,8 @@ impl Engine {
             Definitions::Tool { name, .. } => Some(Item::tool(name).name),
             Definitions::All => None,
         };
-        let (uid, program) = whose(&key);
-        let reset = PinsReset { tool_name, pins, uid, program, by: decide.by.to_owned() };
+        let whose = Whose::from(&key);
+        let reset = PinsReset { tool_name, pins, whose, by: decide.by.to_owned() };
         self.say_decided(&key.server, place, now, reset.into(), out);
         Ok(())
     }
@@ -168,8 +162,4 @@ fn needs(item: &Item, record: &PinRecord, decision: ByHand) -> bool {
             ByHand::Approve => !is_approved,
             _ => item.kind == ItemKind::Tool && !record.denies(&record.current),
         }
-}
-
-fn whose(key: &PinKey) -> (Option<u32>, Option<String>) {
-    (key.uid, Some(key.program.clone()).filter(|program| !program.is_empty()))
 }

@@ -9,7 +9,7 @@ use super::io::Output;
 use super::record::{Call, MAX_NAME_BYTES, clip, tool_id};
 use super::{Engine, Place};
 use crate::detect::{Inspection, ToolNames};
-use crate::event::{Action, Detected, Subject};
+use crate::event::{Action, Detected, Detection, Subject};
 use crate::ids::{ConnectionId, SessionId, Timestamp};
 use crate::protocol::{Kind, Message, members, members_once};
 
@@ -45,6 +45,12 @@ impl Engine {
         }
     }
 
+    /// What of it is bad enough to be said.
+    pub(super) fn alerts<'a>(&self, found: &'a Inspection) -> impl Iterator<Item = &'a Detection> + use<'a> {
+        let threshold = self.config.inspection.as_ref().map(|inspection| inspection.alert_threshold);
+        found.detections.iter().filter(move |found| threshold.is_some_and(|least| found.severity >= least))
+    }
+
     /// Says what was found, where it is bad enough.
     pub(super) fn say_found(
         &mut self,
@@ -54,10 +60,8 @@ impl Engine {
         found: &Inspection,
         out: &mut Vec<Output>,
     ) {
-        let Some(inspection) = &self.config.inspection else { return };
         self.counters.inspection_bounds += found.bounds.total();
-        let threshold = inspection.alert_threshold;
-        for detection in found.detections.iter().filter(|detection| detection.severity >= threshold) {
+        for detection in self.alerts(found) {
             self.counters.detections += 1;
             let detected = Detected {
                 subject: about.subject,

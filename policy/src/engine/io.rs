@@ -219,6 +219,8 @@ pub struct Connect {
     pub enforced: bool,
     /// Why, as [`Table::reason`](crate::network::Table::reason) says it.
     pub reason: Option<String>,
+    /// Whether it was open when the agent started: `time` is when it was found.
+    pub adopted: bool,
 }
 
 /// A client speaks with what may be a server at an address, over HTTP in plain text.

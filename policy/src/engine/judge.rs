@@ -126,17 +126,20 @@ impl Judge {
     }
 
     /// What the guards would say of a call of a tool that its server lists, as it was pinned and with nothing found in
-    /// it; and everybody who is asked, in order. `session`: the index of the client's entry of `sessions`, if it has one.
+    /// it; and everybody who is asked, in order. `hash`: that of its definition, 64 hexadecimal digits, or nothing;
+    /// `session`: the index of the client's entry of `sessions`, if it has one.
     pub fn decide(
         &mut self,
         server: &ServerId,
         tool: &str,
+        hash: &str,
         arguments: Option<&RawValue>,
         session: Option<usize>,
     ) -> (Verdict, Vec<Asked>) {
         let told = self.classifier.classify(&server.0, tool, "");
         let known = ToolFacts {
             name: tool.into(),
+            hash: hash.into(),
             pin: PinState::Pinned,
             category: told.category,
             risk: told.risk,
@@ -230,6 +233,14 @@ impl Judged {
         judged
     }
 
+    /// What these rules found in the arguments is worth a look, whatever the guards say of the call.
+    pub(super) fn find_in_arguments(&mut self, rules: &[&str]) {
+        if !rules.is_empty() {
+            self.action = self.action.max(Action::Alert);
+            self.warnings.push(format!("the arguments have detections: {}", rules.join(", ")));
+        }
+    }
+
     /// Writes the decision into an event.
     pub(super) fn write(&self, decided: &mut Decided) {
         decided.action = self.action;
@@ -238,8 +249,8 @@ impl Judged {
             decided.guard = Some(*guard);
             decided.code = Some(denial.code.clone());
             decided.reason = Some(denial.message.clone());
-        } else if let Some(guard) = self.warned_by {
-            decided.guard = Some(guard);
+        } else {
+            decided.guard = self.warned_by;
             decided.reason = self.warnings.first().cloned();
         }
         decided.warnings.clone_from(&self.warnings);

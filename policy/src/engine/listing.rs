@@ -102,8 +102,12 @@ impl Engine {
     ) -> bool {
         let (list, _) = keys(kind);
         let [entries, next] = members(result.get(), [list, "nextCursor"]);
-        let entries: Vec<&RawValue> =
-            entries.and_then(|entries| serde_json::from_str(entries.get()).ok()).unwrap_or_default();
+        let Some(entries) = entries.and_then(|list| serde_json::from_str::<Vec<&RawValue>>(list.get()).ok())
+        else {
+            // It says nothing of what there is, so nothing of that has changed.
+            self.counters.invalid_lists += 1;
+            return false;
+        };
         let entries: Vec<Entry<'_>> =
             entries.into_iter().filter_map(|json| self.entry(place, kind, json)).collect();
         let last = next.is_none_or(|next| next.get() == "null");
@@ -187,7 +191,7 @@ impl Engine {
             (Some(entry), kind) => self.say_definition(place, time, kind, &change, entry, out),
             (None, ItemKind::Tool) if change.kind == ChangeKind::Removed => {
                 if let Some(connection) = self.connections.get_mut(&place.connection) {
-                    connection.forget_tool(&change.item.name);
+                    connection.unlist_tool(&change.item.name);
                 }
                 let removed = ToolRemoved {
                     tool_name: change.item.name.clone(),
@@ -200,6 +204,10 @@ impl Engine {
                 // Another connection's tool, now that one of this server's has its name.
                 if let (Some(finding), Some(other)) = (finding, self.place(change.connection)) {
                     let (tool, hash) = (change.item.name, change.hash);
+                    let known = self.connections.get_mut(&change.connection);
+                    if let Some(known) = known {
+                        known.find_in_tool(&tool, &finding);
+                    }
                     let review = self.review(&other, time, &tool);
                     self.say_finding(&other, time, Some((&tool, hash, &review)), finding, out);
                     self.hold_listed(&other, time, &tool, review, out);
@@ -217,7 +225,10 @@ impl Engine {
         finding: Option<Detection>,
         out: &mut Vec<Output>,
     ) {
-        let news = change.kind != ChangeKind::Seen || finding.is_some();
+        // Back to a definition that was said before: what was said last is another one.
+        let back = self.connections.get(&place.connection).and_then(|known| known.tools.get(&*entry.name));
+        let back = !change.contradicts && back.is_some_and(|last| *last.hash != *change.hash);
+        let news = change.kind != ChangeKind::Seen || finding.is_some() || back;
         let known = self.said_before(place.connection, &entry.name, &change.hash);
         // Clients list again and again: the usual case.
         if known && !news && self.known_tool(place, change).is_some() {
@@ -342,12 +353,15 @@ impl Engine {
         out: &mut Vec<Output>,
     ) {
         if let ChangeKind::Changed { previous_hash, diff } = &change.kind {
+            let found = self.found_in(kind, entry);
             let changed = DefinitionChanged {
                 kind,
                 name: clip(&entry.name, MAX_NAME_BYTES),
                 previous_hash: previous_hash.clone(),
                 new_hash: change.hash.clone(),
                 diff: diff.clone(),
+                max_severity: found.max_severity(),
+                detections: found.detections,
                 // No guard goes by these.
                 action: self.change_action(None),
             };
@@ -357,6 +371,16 @@ impl Engine {
         if !self.said_before(place.connection, &name, &change.hash) {
             let about = About { tool_hash: Some(change.hash.clone()), ..About::of(subject(kind)) };
             self.say_found(place, time, &about, &entry.known.found, out);
+        }
+    }
+
+    /// What is found in what is no tool. What is said of instructions otherwise is said with the answer that has them.
+    fn found_in(&self, kind: ItemKind, entry: &Entry<'_>) -> Inspection {
+        match &self.config.inspection {
+            Some(inspection) if kind == ItemKind::Instructions => {
+                inspection.detector.text("/instructions", &string(Some(entry.json)))
+            }
+            _ => entry.known.found.clone(),
         }
     }
 

@@ -170,5 +170,6 @@ fn connecting(connect: &Connect) -> Connecting {
         action: if connect.verdict == Verdict::Deny { Action::Block } else { Action::Allow },
         enforced: connect.enforced && connect.verdict == Verdict::Deny,
         reason: connect.reason.clone(),
+        adopted: connect.adopted,
     }
 }

@@ -82,6 +82,7 @@ impl Recorder {
             category: ToolCategory::default(),
             decided: Decided::default(),
             detections: Vec::new(),
+            tool_detections: Vec::new(),
         }
     }
 

@@ -74,12 +74,29 @@ impl Engine {
     fn refuse_declaration(&mut self, id: ConnectionId) -> Option<ServerId> {
         let connection = self.connections.get_mut(&id)?;
         let demanded = self.config.declaration(connection.declared.as_ref()?)?;
-        // Of a recording it is known by name what it is.
-        if connection.server.is_some() || connection.is_served_by(&demanded.executables) {
+        // A recording may say by name alone what it is, and nothing of its program.
+        let is_given = connection.server.is_some() && connection.chain.is_empty();
+        if is_given || connection.is_served_by(&demanded.executables) {
             return None;
         }
         self.counters.servers_mistaken += 1;
         connection.declared.take()
+    }
+
+    /// What runs on this connection from now on belongs to this session, as a recording says. A declared server is
+    /// announced as it runs, before it is opened.
+    pub fn in_session(
+        &mut self,
+        id: ConnectionId,
+        time: Timestamp,
+        session: SessionId,
+        out: &mut Vec<Output>,
+    ) {
+        if self.known(id, time, out)
+            && let Some(connection) = self.connections.get_mut(&id)
+        {
+            connection.session = Some(session);
+        }
     }
 
     /// A connection of which it is known what it is.

@@ -33,7 +33,7 @@ impl Traffic {
         };
         if is_running {
             self.servers += 1;
-            self.tools += connection.tools.len() as u64;
+            self.tools += connection.listed_tools() as u64;
         }
         let totals = &connection.totals;
         self.frames.c2s += totals.frames.c2s;

@@ -12,7 +12,7 @@ use super::pairing::{Asked, Early, Open, Role};
 use super::record::{self, Call, asked};
 use super::relay::{self, Fingerprint};
 use super::{Due, Engine};
-use crate::event::Subject;
+use crate::event::{Detection, Subject};
 use crate::guard::Recorded;
 use crate::hash::bounded_name;
 use crate::ids::{ConnectionId, Direction, Timestamp};
@@ -42,11 +42,12 @@ impl Engine {
         self.start_outer(seen.connection, seen.now, out);
         let mut scratch = std::mem::take(&mut self.scratch);
         match protocol::parse(frame, &mut scratch) {
-            Ok(parsed) => {
+            Ok(mut parsed) => {
                 self.counters.lossy_frames += u64::from(parsed.lossy);
                 self.counters.repaired_frames += u64::from(parsed.repaired);
-                for message in &parsed.messages {
+                for message in &mut parsed.messages {
                     self.counters.messages += 1;
+                    self.counters.misdirected_messages += u64::from(message.misdirected(seen.direction));
                     self.counters.unversioned_messages += u64::from(!message.versioned);
                     self.message(seen, message, out);
                 }
@@ -311,7 +312,8 @@ impl Engine {
         let Some(place) = self.place(target) else { return };
         let (place, time, id) = (&place, seen.time, self.recorder.id(id));
         let found = self.inspect_call(message, call);
-        let judged = self.judge_call(place, time, call);
+        let mut judged = self.judge_call(place, time, call);
+        judged.find_in_arguments(&Detection::rules(self.alerts(&found)));
         let mut called = self.recorder.called(id.clone(), call, &judged.recorded, &place.server);
         called.detections.clone_from(&found.detections);
         judged.write(&mut called.decided);
@@ -319,6 +321,8 @@ impl Engine {
         if let Some(known) = connection.and_then(|connection| connection.tools.get(&call.tool_name)) {
             called.category = known.category;
             called.tool_hash = Some(Arc::clone(&known.hash));
+            called.tool_detections =
+                Detection::rules(&known.detections).into_iter().map(str::to_owned).collect();
         } else {
             // As the rules across servers see it: by its name.
             called.category = self.judge.category(&place.server, &call.tool_name);

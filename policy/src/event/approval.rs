@@ -6,7 +6,24 @@ use serde::{Deserialize, Serialize};
 use super::{Detection, Severity};
 use crate::guard::GuardKind;
 use crate::ids::{ServerId, Timestamp};
-use crate::registry::ItemKind;
+use crate::registry::{ItemKind, PinKey};
+
+/// Whose a server is, where several have its name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Whose {
+    /// User id that the server runs as. Absent where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+    /// Path of the server's executable or script. Absent where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+}
+
+impl From<&PinKey> for Whose {
+    fn from(key: &PinKey) -> Self {
+        Self { uid: key.uid, program: Some(key.program.clone()).filter(|program| !program.is_empty()) }
+    }
+}
 
 /// Calls of a tool are denied until somebody approves it. Said once for each server (user and program count), tool and
 /// definition: when it is listed where something speaks against the definition, and when it is first called where only
@@ -19,12 +36,9 @@ pub struct ApprovalRequested {
     pub tool_id: String,
     /// Hash of the definition that is to be approved.
     pub tool_hash: String,
-    /// User id that the server runs as: with `program`, whose tool it is. Absent where it is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub uid: Option<u32>,
-    /// Path of the server's executable or script. Absent where it is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub program: Option<String>,
+    /// Whose server it is of.
+    #[serde(flatten)]
+    pub whose: Whose,
     /// Which guard holds it.
     pub guard: GuardKind,
     /// Why, for machines, such as `approval_required`.
@@ -51,12 +65,9 @@ pub struct ApprovalGranted {
     pub tool_id: String,
     /// Hash of the approved definition.
     pub tool_hash: String,
-    /// User id that the server runs as: with `program`, whose tool it is. Absent where it is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub uid: Option<u32>,
-    /// Path of the server's executable or script. Absent where it is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub program: Option<String>,
+    /// Whose server it is of.
+    #[serde(flatten)]
+    pub whose: Whose,
     /// Who.
     pub by: String,
 }
@@ -70,12 +81,9 @@ pub struct ApprovalDenied {
     pub tool_id: String,
     /// Hash of the denied definition.
     pub tool_hash: String,
-    /// User id that the server runs as: with `program`, whose tool it is. Absent where it is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub uid: Option<u32>,
-    /// Path of the server's executable or script. Absent where it is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub program: Option<String>,
+    /// Whose server it is of.
+    #[serde(flatten)]
+    pub whose: Whose,
     /// Who.
     pub by: String,
 }
@@ -89,12 +97,9 @@ pub struct DefinitionApproved {
     pub name: String,
     /// Hash of the approved definition.
     pub hash: String,
-    /// User id that the server runs as. Absent where it is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub uid: Option<u32>,
-    /// Path of the server's executable or script. Absent where it is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub program: Option<String>,
+    /// Whose server it is of.
+    #[serde(flatten)]
+    pub whose: Whose,
     /// Who.
     pub by: String,
 }
@@ -107,12 +112,9 @@ pub struct PinsReset {
     pub tool_name: Option<String>,
     /// How many pins.
     pub pins: u64,
-    /// User id that the server runs as. Absent where it is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub uid: Option<u32>,
-    /// Path of the server's executable or script. Absent where it is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub program: Option<String>,
+    /// Whose server it is of.
+    #[serde(flatten)]
+    pub whose: Whose,
     /// Who.
     pub by: String,
 }

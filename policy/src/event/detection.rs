@@ -17,6 +17,18 @@ pub enum Severity {
     Critical,
 }
 
+impl Severity {
+    /// Its name, as in events.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+            Self::Critical => "critical",
+        }
+    }
+}
+
 /// What kind of attack a rule looks for. Each can be switched off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -129,4 +141,14 @@ pub struct Detection {
     pub score: u32,
     /// In which form of the text it matched.
     pub form: Form,
+}
+
+impl Detection {
+    /// The rules that found these, each once, in alphabetical order.
+    pub fn rules<'a>(found: impl IntoIterator<Item = &'a Self>) -> Vec<&'a str> {
+        let mut rules: Vec<&str> = found.into_iter().map(|detection| detection.pattern.as_str()).collect();
+        rules.sort_unstable();
+        rules.dedup();
+        rules
+    }
 }

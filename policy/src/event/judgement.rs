@@ -87,7 +87,6 @@ pub struct Detected {
     /// What came of it.
     pub action: Action,
     /// What was found.
-    #[serde(flatten)]
     pub detection: Detection,
 }
 
@@ -129,6 +128,10 @@ pub struct DefinitionChanged {
     /// What differs (bounded).
     #[serde(flatten)]
     pub diff: Diff,
+    /// What the rules found in the new one.
+    pub detections: Vec<Detection>,
+    /// The worst of them; null when there is none.
+    pub max_severity: Option<Severity>,
     /// What came of it.
     pub action: Action,
 }

@@ -63,6 +63,9 @@ pub struct Connecting {
     /// The rule that decided, or what holds where none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Whether it was open when the agent started: it was found then, and a `block` that is enforced closed it.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub adopted: bool,
 }
 
 /// Somebody connects to the address of a declared server (`server_id`), or to one that is denied.

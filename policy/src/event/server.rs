@@ -64,7 +64,7 @@ pub struct ServerStarted {
     /// Command line that gave the server its id, bounded, with what looks like a secret replaced by `***`.
     pub argv: Vec<String>,
     /// Whether `argv` is cut off. Absent when false.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "super::is_false")]
     pub argv_truncated: bool,
     /// Its working directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -180,8 +180,4 @@ pub struct ServerExited {
     pub gap_bytes: u64,
     /// Requests, of either side, that were never answered.
     pub unanswered: u64,
-}
-
-fn is_false(value: &bool) -> bool {
-    !value
 }

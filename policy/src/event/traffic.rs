@@ -79,9 +79,12 @@ pub struct ToolCalled {
     /// What the guards decided.
     #[serde(flatten)]
     pub decided: Decided,
-    /// What the rules found in the arguments; secrets are masked. Absent when there is nothing.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// What the rules found in the arguments; secrets are masked.
+    #[serde(default)]
     pub detections: Vec<Detection>,
+    /// Rules that found something in the tool's definition, each once; `mcp_tool_seen` has what. Absent when none did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_detections: Vec<String>,
 }
 
 /// How a call ended.

@@ -259,7 +259,7 @@ impl Guard for ToolAccess {
         if known.is_some_and(|tool| tool.refusal == Some(Refusal::Denied)) {
             return deny("approval_denied", format!("{} was denied by hand", id()));
         }
-        if !self.fail_closed || known.is_some() {
+        if !self.fail_closed || known.is_some_and(|tool| !tool.removed) {
             return allow();
         }
         match facts.listing {

@@ -131,12 +131,10 @@ impl Builder<'_> {
             }
             GuardKind::ServerAccess => Box::new(server_access(self.config, settings)?),
             GuardKind::ToolAccess => {
-                let implied =
-                    given.allowed_tools.iter().any(|rules| !rules.is_empty()).then_some(ListMode::Allowlist);
                 let allowed = given.allowed_tools.as_ref().unwrap_or(&policy.allowed_tools);
                 let denied = given.denied_tools.as_ref().unwrap_or(&policy.denied_tools);
                 Box::new(ToolAccess {
-                    policy: given.tool_policy.or(implied).unwrap_or(policy.tool_policy),
+                    policy: given.tool_policy.or(implied(&given.allowed_tools)).unwrap_or(policy.tool_policy),
                     allowed: tool_rules(allowed, case)?,
                     denied: tool_rules(denied, case)?,
                     own: own_rules(self.config)?,
@@ -180,14 +178,18 @@ impl Builder<'_> {
     }
 }
 
+/// What a list of what is allowed means where no mode is given beside it.
+fn implied<T>(allowed: &Option<Vec<T>>) -> Option<ListMode> {
+    allowed.iter().any(|rules| !rules.is_empty()).then_some(ListMode::Allowlist)
+}
+
 fn server_access(config: &Config, settings: Option<&GuardSettings>) -> Result<ServerAccess, GlobError> {
     let Config { policy, .. } = config;
     let given = settings.cloned().unwrap_or_default();
-    let implied = given.allowed_servers.iter().any(|rules| !rules.is_empty()).then_some(ListMode::Allowlist);
     let allowed = given.allowed_servers.as_ref().unwrap_or(&policy.allowed_servers);
     let denied = given.denied_servers.as_ref().unwrap_or(&policy.denied_servers);
     Ok(ServerAccess {
-        policy: given.server_policy.or(implied).unwrap_or(policy.server_policy),
+        policy: given.server_policy.or(implied(&given.allowed_servers)).unwrap_or(policy.server_policy),
         allowed: server_globs(allowed, config)?,
         denied: server_globs(denied, config)?,
         demanding: demanding(config),

@@ -270,11 +270,8 @@ impl Guard for CrossServer {
         if !active.is_some_and(|session| session.is_active_with(&facts.server.0)) {
             return Some("no other server of the session is known".to_owned());
         }
-        let category = self.category(tool_name, facts);
-        Some(
-            format!("a call of category {category:?} breaks no rule after those of the session")
-                .to_lowercase(),
-        )
+        let category = self.category(tool_name, facts).name();
+        Some(format!("a call of category {category} breaks no rule after those of the session"))
     }
 }
 

@@ -214,14 +214,8 @@ impl Guard for ToolPoisoning {
             }
             Operation::ToolInvoke { tool_name, .. } => {
                 let Some(tool) = facts.tool.filter(|tool| self.poisoned(tool)) else { return allow() };
-                let mut rules: Vec<&str> = tool
-                    .detections
-                    .iter()
-                    .filter(|detection| self.counts(detection))
-                    .map(|detection| detection.pattern.as_str())
-                    .collect();
-                rules.sort_unstable();
-                rules.dedup();
+                let counting = tool.detections.iter().filter(|detection| self.counts(detection));
+                let rules = Detection::rules(counting);
                 let id = format!("tool '{}' of server '{}'", short(tool_name), short(&facts.server.0));
                 let found = format!("{id} has detections: {}", rules.join(", "));
                 let details = json!({ "severity": tool.max_severity, "rules": rules });
@@ -241,7 +235,7 @@ impl Guard for ToolPoisoning {
         Some(match (found, facts.tool) {
             (None, _) => "its definition is not known".to_owned(),
             (Some(0), _) => {
-                format!("its definition has nothing at or above {:?}", self.threshold).to_lowercase()
+                format!("its definition has nothing at or above {}", self.threshold.name())
             }
             (_, Some(tool)) if tool.approved => "its definition is approved".to_owned(),
             (Some(found), _) => {

@@ -62,8 +62,9 @@ impl Guard for Gate {
             {
                 match self.told(tool, facts).0 {
                     risk @ (RiskLevel::High | RiskLevel::Critical) => {
+                        let risk = risk.name();
                         let message =
-                            format!("{} is of {risk:?} risk, which needs spec_frozen and spec_hash", id());
+                            format!("{} is of {risk} risk, which needs spec_frozen and spec_hash", id());
                         deny("spec_not_frozen", message)
                     }
                     RiskLevel::Low | RiskLevel::Medium => allow(),
@@ -72,7 +73,8 @@ impl Guard for Gate {
             GuardKind::ProjectBinding if profile.project_id.is_none() => match self.told(tool, facts).0 {
                 RiskLevel::Low => allow(),
                 risk => {
-                    deny("project_required", format!("{} is of {risk:?} risk, which needs project_id", id()))
+                    let message = format!("{} is of {} risk, which needs project_id", id(), risk.name());
+                    deny("project_required", message)
                 }
             },
             GuardKind::SideEffects if !profile.policy_blacklist.is_empty() => {
@@ -95,7 +97,7 @@ impl Guard for Gate {
     fn why(&self, operation: &Operation<'_>, facts: &Facts<'_>) -> Option<String> {
         let Operation::ToolInvoke { tool_name: tool, .. } = *operation else { return None };
         let profile = facts.profile;
-        let risk = || format!("its risk is {:?}", self.told(tool, facts).0);
+        let risk = || format!("its risk is {}", self.told(tool, facts).0.name());
         Some(match self.kind {
             GuardKind::DisabledTool => "it is not switched off".to_owned(),
             GuardKind::Mode if profile.planning => "it has no side effects".to_owned(),

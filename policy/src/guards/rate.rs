@@ -5,7 +5,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 
 use super::{allow, deny, short};
-use crate::config::{Rate, RateLimits};
+use crate::config::{Glob, Rate, RateLimits};
 use crate::glob::{GlobError, NameGlob};
 use crate::guard::{Answer, Facts, Guard, GuardError, GuardKind, Operation};
 use crate::ids::Timestamp;
@@ -29,30 +29,28 @@ fn write_key(key: &mut Vec<u8>, user: Option<u32>, server: &str, tool: Option<&s
 pub(super) struct Limiter {
     default: Rate,
     per_server: Vec<(NameGlob, Rate)>,
-    per_tool: Vec<(NameGlob, Rate)>,
+    per_tool: Vec<([NameGlob; 2], Rate)>,
     /// Of every bucket that is not full, when it will be (the "theoretical arrival time" of the generic cell rate
     /// algorithm, which is a token bucket in one number).
     full_at: BTreeMap<Box<[u8]>, u64>,
-    /// Room for the two keys of a call, and for the id of a tool.
+    /// Room for the two keys of a call.
     keys: [Vec<u8>; 2],
-    id: String,
     evicted: u64,
 }
 
 impl Limiter {
     pub(super) fn new(limits: &RateLimits, case_sensitive: bool) -> Result<Self, GlobError> {
-        let compile = |limits: &BTreeMap<String, Rate>| {
-            let compile =
-                |(glob, limit): (&String, &Rate)| Ok((NameGlob::new(glob, case_sensitive)?, *limit));
-            limits.iter().map(compile).collect::<Result<Vec<_>, GlobError>>()
+        let of_server = |(server, limit): (&Glob, &Rate)| Ok((server.compile(case_sensitive)?, *limit));
+        let of_tool = |(text, limit): (&Glob, &Rate)| {
+            let (server, tool) = text.server_and_tool();
+            Ok(([server.compile(case_sensitive)?, tool.compile(case_sensitive)?], *limit))
         };
         Ok(Self {
             default: Rate { calls_per_minute: limits.default_rpm, burst: limits.default_burst },
-            per_server: compile(&limits.per_server)?,
-            per_tool: compile(&limits.per_tool)?,
+            per_server: limits.per_server.iter().map(of_server).collect::<Result<_, GlobError>>()?,
+            per_tool: limits.per_tool.iter().map(of_tool).collect::<Result<_, GlobError>>()?,
             full_at: BTreeMap::new(),
             keys: Default::default(),
-            id: String::new(),
             evicted: 0,
         })
     }
@@ -68,14 +66,20 @@ impl Limiter {
         Ok(full_at.saturating_add(interval))
     }
 
+    /// The limit of a server.
+    fn server_limit(&self, server: &str) -> Rate {
+        let is_plain = |glob: &NameGlob| glob.as_str() == server;
+        limit_for(&self.per_server, is_plain, |glob| glob.matches(server)).unwrap_or(self.default)
+    }
+
     /// The limit of a tool's own.
-    fn tool_limit(&mut self, server: &str, tool: &str) -> Option<Rate> {
-        if self.per_tool.is_empty() {
-            return None;
-        }
-        self.id.clear();
-        self.id.extend(["mcp:", server, ":", tool]);
-        limit_for(&self.per_tool, &[tool, &self.id])
+    fn tool_limit(&self, server: &str, tool: &str) -> Option<Rate> {
+        let is_plain = |[of_server, of_tool]: &[NameGlob; 2]| {
+            of_tool.as_str() == tool && (of_server.is_any() || of_server.as_str() == server)
+        };
+        limit_for(&self.per_tool, is_plain, |[of_server, of_tool]| {
+            of_tool.matches(tool) && of_server.matches(server)
+        })
     }
 
     fn put(&mut self, key: &[u8], full_at: u64, now: Timestamp) {
@@ -98,12 +102,17 @@ impl Limiter {
     }
 }
 
-/// The strictest limit that is written for one of these names itself, or else whose glob stands for one.
-fn limit_for(limits: &[(NameGlob, Rate)], names: &[&str]) -> Option<Rate> {
-    let exact = limits.iter().filter(|(glob, _)| names.contains(&glob.as_str()));
-    let matching = limits.iter().filter(|(glob, _)| names.iter().any(|name| glob.matches(name)));
-    let strictness = |(_, limit): &&(NameGlob, Rate)| limit.calls_per_minute;
-    exact.min_by_key(strictness).or_else(|| matching.min_by_key(strictness)).map(|(_, limit)| *limit)
+/// The strictest limit that is written plainly for a name, or else whose glob stands for it.
+fn limit_for<T>(
+    limits: &[(T, Rate)],
+    is_plain: impl Fn(&T) -> bool,
+    matches: impl Fn(&T) -> bool,
+) -> Option<Rate> {
+    let strictest = |counts: &dyn Fn(&T) -> bool| {
+        let limits = limits.iter().filter(|(name, _)| counts(name)).map(|(_, limit)| *limit);
+        limits.min_by_key(|limit| limit.calls_per_minute)
+    };
+    strictest(&is_plain).or_else(|| strictest(&matches))
 }
 
 fn exceeded(what: &str, limit: Rate) -> Result<Answer, GuardError> {
@@ -128,7 +137,7 @@ impl Guard for Limiter {
     ) -> Result<Answer, GuardError> {
         let Operation::ToolInvoke { tool_name: tool, .. } = *operation else { return allow() };
         let server = &*facts.server.0;
-        let server_limit = limit_for(&self.per_server, &[server]).unwrap_or(self.default);
+        let server_limit = self.server_limit(server);
         let [mut server_key, mut tool_key] = std::mem::take(&mut self.keys);
         write_key(&mut server_key, facts.uid, server, None);
         write_key(&mut tool_key, facts.uid, server, Some(tool));
@@ -166,9 +175,9 @@ impl Guard for Limiter {
     fn why(&self, operation: &Operation<'_>, facts: &Facts<'_>) -> Option<String> {
         let Operation::ToolInvoke { tool_name: tool, .. } = *operation else { return None };
         let server = &*facts.server.0;
-        let limit = limit_for(&self.per_server, &[server]).unwrap_or(self.default);
+        let limit = self.server_limit(server);
         let mut why = format!("its server may be called {} times a minute", limit.calls_per_minute);
-        if let Some(limit) = limit_for(&self.per_tool, &[tool, &format!("mcp:{server}:{tool}")]) {
+        if let Some(limit) = self.tool_limit(server, tool) {
             why.push_str(&format!(", it {} times", limit.calls_per_minute));
         }
         Some(why + ", and was not called so often")

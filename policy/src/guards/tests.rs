@@ -272,6 +272,18 @@ fn names_are_those_of_the_configuration() {
         assert_eq!(serde_json::to_value(phase).unwrap(), phase.name());
         assert_eq!(Phase::ALL[phase as usize], phase);
     }
+    use crate::event::Severity;
+    use crate::guard::{RiskLevel, ToolCategory};
+    for risk in [RiskLevel::Low, RiskLevel::Medium, RiskLevel::High, RiskLevel::Critical] {
+        assert_eq!(serde_json::to_value(risk).unwrap(), risk.name());
+    }
+    for severity in [Severity::Low, Severity::Medium, Severity::High, Severity::Critical] {
+        assert_eq!(serde_json::to_value(severity).unwrap(), severity.name());
+    }
+    use ToolCategory::{Compute, Read, Send, Unknown, Write};
+    for category in [Read, Write, Send, Compute, Unknown] {
+        assert_eq!(serde_json::to_value(category).unwrap(), category.name());
+    }
     let alias: GuardKind = serde_json::from_value(json!("server_whitelist")).unwrap();
     assert_eq!(alias, GuardKind::ServerAccess);
     assert_eq!(default_priority(GuardKind::ToolShadowing), 10);

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::{allow, deny, deny_with, short};
 use crate::config::TextAction;
 use crate::detect::{Detector, Inspection};
-use crate::event::Severity;
+use crate::event::{Detection, Severity};
 use crate::guard::{Answer, Decision, Facts, Guard, GuardError, GuardKind, Modification, Operation, Trust};
 use crate::ids::Timestamp;
 
@@ -24,10 +24,7 @@ fn act(
     let mut detections = inspection.detections;
     detections.retain(|detection| detection.severity >= threshold);
     let Some(severity) = detections.iter().map(|detection| detection.severity).max() else { return allow() };
-    let mut rules: Vec<&str> = detections.iter().map(|detection| detection.pattern.as_str()).collect();
-    rules.sort_unstable();
-    rules.dedup();
-    let message = format!("{what} has detections: {}", rules.join(", "));
+    let message = format!("{what} has detections: {}", Detection::rules(&detections).join(", "));
     if action == TextAction::Block && trust != Trust::High {
         return deny_with(code, message, json!({ "severity": severity, "detections": detections }));
     }

@@ -21,7 +21,8 @@ pub(super) enum Piece<'a> {
 /// Reads one body.
 #[derive(Debug)]
 pub(super) struct Content {
-    decoder: Decoder,
+    /// `None`: the coding is not known, or what came is not in it.
+    decoder: Option<Decoder>,
     frame_bytes: usize,
     body: Body,
 }
@@ -30,6 +31,8 @@ pub(super) struct Content {
 enum Body {
     /// Nothing in it matters.
     Skip,
+    /// It is text in another encoding than UTF-8.
+    Unreadable,
     /// Before the first byte of JSON: so many bytes of a byte order mark were seen, or blanks.
     Begin { mark: usize, blank: bool },
     /// In JSON, which began at that time.
@@ -43,16 +46,25 @@ enum Body {
 const BOM: [u8; 3] = [0xEF, 0xBB, 0xBF];
 
 impl Content {
-    /// A body that may be JSON; none where its coding is not known.
-    pub(super) fn json(coding: Coding, frame_bytes: usize) -> Option<Self> {
-        let body = Body::Begin { mark: 0, blank: false };
-        Some(Self { decoder: Decoder::new(coding, frame_bytes)?, frame_bytes, body })
+    /// A body that may be JSON.
+    pub(super) fn json(coding: Coding, frame_bytes: usize) -> Self {
+        Self::new(coding, frame_bytes, Body::Begin { mark: 0, blank: false })
     }
 
-    /// A stream of events; none where its coding is not known.
-    pub(super) fn events(coding: Coding, frame_bytes: usize) -> Option<Self> {
-        let body = Body::Events(Box::new(Events::new(frame_bytes)));
-        Some(Self { decoder: Decoder::new(coding, frame_bytes)?, frame_bytes, body })
+    /// A stream of events.
+    pub(super) fn events(coding: Coding, frame_bytes: usize) -> Self {
+        Self::new(coding, frame_bytes, Body::Events(Box::new(Events::new(frame_bytes))))
+    }
+
+    fn new(coding: Coding, frame_bytes: usize, body: Body) -> Self {
+        let decoder = Decoder::new(coding, frame_bytes);
+        let body = if decoder.is_some() { body } else { Body::Skip };
+        Self { decoder, frame_bytes, body }
+    }
+
+    /// Whether it is in a coding that is not read, or not in the one that it says.
+    pub(super) fn is_undecodable(&self) -> bool {
+        self.decoder.is_none()
     }
 
     /// Whether nothing more will come out.
@@ -65,7 +77,7 @@ impl Content {
         match &self.body {
             Body::Json { text, .. } => text.len(),
             Body::Events(events) => events.held(),
-            Body::Skip | Body::Begin { .. } | Body::Lost { .. } => 0,
+            Body::Skip | Body::Unreadable | Body::Begin { .. } | Body::Lost { .. } => 0,
         }
     }
 
@@ -74,10 +86,14 @@ impl Content {
         if self.is_over() {
             return;
         }
-        let Self { decoder, body, frame_bytes } = self;
+        let Self { decoder: Some(decoder), body, frame_bytes } = self else { return };
         let decoded = decoder.push(bytes, &mut |bytes| body.push(bytes, time, *frame_bytes, sink));
-        if let Err(error) = decoded {
-            self.body = Body::Skip;
+        let read = decoded.and(match body {
+            Body::Unreadable => Err(CodingError::Invalid),
+            _ => Ok(()),
+        });
+        if let Err(error) = read {
+            (self.decoder, self.body) = (None, Body::Skip);
             sink(Piece::Undecodable(error));
         }
     }
@@ -87,7 +103,7 @@ impl Content {
         match self.body {
             Body::Json { text, time } => sink(Piece::Json { bytes: text.trim_ascii_end(), time }),
             Body::Lost { bytes, cause } if bytes > 0 => sink(Piece::Gap { bytes, cause }),
-            Body::Lost { .. } | Body::Skip | Body::Begin { .. } | Body::Events(_) => {}
+            Body::Lost { .. } | Body::Skip | Body::Unreadable | Body::Begin { .. } | Body::Events(_) => {}
         }
     }
 
@@ -96,14 +112,16 @@ impl Content {
         match &self.body {
             Body::Json { .. } | Body::Lost { .. } => true,
             Body::Events(events) => events.is_unfinished(),
-            Body::Skip | Body::Begin { .. } => false,
+            Body::Skip | Body::Unreadable | Body::Begin { .. } => false,
         }
     }
 
     /// Bytes of the body were not captured here. Says how many others are given up with them.
     pub(super) fn gap(&mut self, cause: GapCause) -> u64 {
         match &mut self.body {
-            Body::Events(events) if self.decoder.is_identity() => events.gap(cause),
+            Body::Events(events) if self.decoder.as_ref().is_some_and(Decoder::is_identity) => {
+                events.gap(cause)
+            }
             Body::Skip => 0,
             _ => self.lose(cause),
         }
@@ -114,7 +132,7 @@ impl Content {
         match &mut self.body {
             Body::Events(events) => events.give_up(GapCause::Memory),
             Body::Json { .. } => self.lose(GapCause::Memory),
-            Body::Skip | Body::Begin { .. } | Body::Lost { .. } => 0,
+            Body::Skip | Body::Unreadable | Body::Begin { .. } | Body::Lost { .. } => 0,
         }
     }
 
@@ -137,7 +155,7 @@ impl Body {
             bytes = self.begin(bytes, now);
         }
         match self {
-            Self::Skip | Self::Begin { .. } => {}
+            Self::Skip | Self::Unreadable | Self::Begin { .. } => {}
             Self::Lost { bytes: lost, .. } => *lost += bytes.len() as u64,
             Self::Json { text, .. } if text.len() + bytes.len() > frame_bytes => {
                 let bytes = (text.len() + bytes.len()) as u64;
@@ -162,6 +180,8 @@ impl Body {
                 }
                 b' ' | b'\t' | b'\r' | b'\n' if matches!(mark, 0 | 3) => *blank = true,
                 byte if !*blank && BOM.get(*mark) == Some(byte) => *mark += 1,
+                // UTF-16 or UTF-32: a byte order mark of those, or the first byte of a letter.
+                0 | 0xFE | 0xFF if !*blank && *mark == 0 => *self = Self::Unreadable,
                 _ => *self = Self::Skip,
             }
         }

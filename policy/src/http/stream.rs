@@ -9,7 +9,7 @@ use super::content::Content;
 use super::exchange::Exchange;
 use super::link::Place;
 use super::reader::{Damage, Reader, Side};
-use super::{Context, HttpLimits, HttpOutput, Peers, Uninspected};
+use super::{Context, HttpCounters, HttpLimits, HttpOutput, Peers, Uninspected};
 use crate::event::GapCause;
 use crate::ids::{ConnectionId, Direction, Timestamp};
 
@@ -76,6 +76,9 @@ pub(super) struct Stream {
     is_mcp: bool,
     strange: u32,
     told_full: bool,
+    /// Bytes that passed, and how many of them nobody read; since the last account of them.
+    passed: u64,
+    unread: u64,
 }
 
 impl Stream {
@@ -99,6 +102,8 @@ impl Stream {
             is_mcp: false,
             strange: 0,
             told_full: false,
+            passed: 0,
+            unread: 0,
         }
     }
 
@@ -122,6 +127,14 @@ impl Stream {
     /// Whether it carried nothing but this link, and nobody declared its server.
     pub(super) fn serves_only(&self, link: ConnectionId) -> bool {
         !self.peers.known && self.links.iter().all(|other| *other == link)
+    }
+
+    /// Counts its bytes, once it is known that a server is there.
+    pub(super) fn account(&mut self, counters: &mut HttpCounters) {
+        if self.is_mcp || self.peers.known {
+            counters.server_bytes += std::mem::take(&mut self.passed);
+            counters.server_bytes_unread += std::mem::take(&mut self.unread);
+        }
     }
 
     /// It serves no link any more.
@@ -223,6 +236,7 @@ impl Stream {
         context: &mut Context<'_>,
     ) {
         context.counters.unsynchronised_bytes += bytes;
+        self.unread += bytes;
         self.say_gap(direction, bytes, cause.unwrap_or(GapCause::Unseen), time, context);
     }
 
@@ -245,6 +259,20 @@ impl Stream {
         if let Some(link) = link.filter(|link| bytes > 0 && context.links.is_wanted(*link)) {
             (context.sink)(HttpOutput::Gap { link, direction, time, bytes, cause });
         }
+    }
+
+    /// What comes behind that.
+    fn uninspected(&mut self, rest: &[u8], context: &mut Context<'_>) {
+        if self.reading == Reading::Stopped {
+            context.counters.uninspected_bytes += rest.len() as u64;
+            self.unread += rest.len() as u64;
+        }
+    }
+
+    /// Bytes were not captured, whatever becomes of the stream.
+    pub(super) fn missed(&mut self, bytes: u64) {
+        self.passed += bytes;
+        self.unread += bytes;
     }
 
     /// Nothing of this stream can be read from here on.

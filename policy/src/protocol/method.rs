@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::ids::Direction;
+
 /// Defines the methods once: the variants and their spelling.
 macro_rules! methods {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
@@ -106,6 +108,30 @@ impl Method<'_> {
     /// Whether the MCP specification knows it.
     pub fn is_mcp(&self) -> bool {
         !matches!(self, Self::Other(_))
+    }
+
+    /// Whether it is one that this side sends: what only clients ask means nothing when a server asks it, and the other way
+    /// round (specification 2025-11-25, "Client Features" and "Server Features").
+    pub fn goes(&self, direction: Direction) -> bool {
+        let of_client = self.is_client_request() && !self.is_of_tasks() || matches!(self, Self::Initialize);
+        let of_server = matches!(
+            self,
+            Self::SamplingCreateMessage
+                | Self::ElicitationCreate
+                | Self::RootsList
+                | Self::ResourcesListChanged
+                | Self::ToolsListChanged
+                | Self::PromptsListChanged
+        );
+        match direction {
+            Direction::ClientToServer => !of_server,
+            Direction::ServerToClient => !of_client,
+        }
+    }
+
+    /// Either side may have tasks of the other.
+    fn is_of_tasks(&self) -> bool {
+        matches!(self, Self::TasksGet | Self::TasksResult | Self::TasksList | Self::TasksCancel)
     }
 
     /// Whether it is a request that only MCP clients send (`initialize` is left out: others have one too).

@@ -169,7 +169,9 @@ impl Registry {
         let key = &connection.peer.key;
         let list = connection.lists.entry(kind).or_default();
         let again = list.seen.as_ref().is_some_and(|seen| seen.contains(&item.name));
-        if again && self.contradicts(key, list, &item, &hash) {
+        let contradicts = again && list.items.get(&item.name).is_some_and(|before| before.hash != hash);
+        self.counters.contradictions += u64::from(contradicts);
+        if contradicts && self.gives_way(key, list, &item, &hash) {
             return;
         }
         let has_room = self.has_room(key, list, &item);
@@ -199,7 +201,6 @@ impl Registry {
             }
             return;
         }
-        let contradicts = again && list.items.get(&item.name).is_some_and(|before| before.hash != hash);
         let kind = self.compare(key, &item, &hash, offer, turn);
         let record = self.record(key, &item);
         let since = record.map_or(turn.now, |record| record.first_seen);
@@ -232,16 +233,12 @@ impl Registry {
         self.servers.get(key)?.records.get(item)
     }
 
-    /// Whether one list has two definitions of one name, and this is the harmless one of them: nobody knows which of
-    /// them the client takes, so that the changed one counts.
-    fn contradicts(&mut self, key: &PinKey, list: &List, item: &Item, hash: &str) -> bool {
-        let Some(before) = list.items.get(&item.name).filter(|before| before.hash != hash) else {
-            return false;
-        };
-        self.counters.contradictions += 1;
+    /// Whether this is the harmless one of two definitions of one name in one list: nobody knows which of them the client
+    /// takes, so that the changed one counts.
+    fn gives_way(&self, key: &PinKey, list: &List, item: &Item, hash: &str) -> bool {
+        let changed = list.items.get(&item.name).is_some_and(|before| before.pin == PinState::Changed);
         let record = self.record(key, item);
-        before.pin == PinState::Changed
-            && record.is_some_and(|record| record.state_of(hash) == PinState::Pinned)
+        changed && record.is_some_and(|record| record.state_of(hash) == PinState::Pinned)
     }
 
     fn has_room(&self, key: &PinKey, list: &List, item: &Item) -> bool {

@@ -1,7 +1,7 @@
 //! An MCP server that connects to where it is told to: by itself, through a child, or through one that nobody's child is.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result};
 use clap::Parser;
 use mcpwarden_tests::dial::Way;
 use mcpwarden_tests::dns;
+use mcpwarden_tests::hold;
 use mcpwarden_tests::mini_server::{MiniServer, PROTOCOL_VERSION, ServerOptions, Tool};
 use serde_json::{Value, json};
 
@@ -21,6 +22,14 @@ struct Cli {
     /// Be no server: reach this address so (WAY ADDRESS), and print what came of it
     #[arg(long, num_args = 2, value_names = ["WAY", "ADDRESS"])]
     once: Option<Vec<String>>,
+    /// Be no server: have sockets of every kind open to a port of this host, print it, and then, for each line of input,
+    /// which of them are alive
+    #[arg(long)]
+    hold: bool,
+    /// Be no server: as this user, have so many TCP connections open to this address until the input ends, and print how many
+    /// there are
+    #[arg(long, num_args = 3, value_names = ["UID", "COUNT", "ADDRESS"])]
+    crowd: Option<Vec<String>>,
 }
 
 fn main() -> Result<()> {
@@ -28,6 +37,12 @@ fn main() -> Result<()> {
     if let Some([way, address]) = cli.once.as_deref() {
         let outcome = way.parse::<Way>()?.dial(address.parse().context("no address")?);
         return writeln!(std::io::stdout(), "{outcome:?}").context("cannot print");
+    }
+    if cli.hold {
+        return hold::serve();
+    }
+    if let Some([uid, count, address]) = cli.crowd.as_deref() {
+        return hold::crowd(uid.parse()?, count.parse()?, address.parse()?);
     }
     let dial = Tool {
         definition: json!({
@@ -38,7 +53,7 @@ fn main() -> Result<()> {
                 "properties": {
                     "way": {"type": "string"},
                     "address": {"type": "string"},
-                    "who": {"enum": ["server", "child", "orphan", "heir", "nested"]},
+                    "who": {"enum": ["server", "child", "orphan", "heir", "nested", "holder"]},
                     "depth": {"type": "integer"},
                     "name": {"type": "string"},
                     "name_server": {"type": "string"},
@@ -68,6 +83,11 @@ fn call(arguments: &Value) -> Result<String, String> {
                 Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
             }
             "nested" => nested(arguments),
+            "holder" => {
+                // As long as the server runs.
+                std::mem::forget(TcpStream::connect(address)?);
+                Ok("Through".to_owned())
+            }
             "heir" => {
                 let directory = tempfile::tempdir()?.keep();
                 leave(&way, &address, HEIR_SECONDS, &directory.join("report"))?;

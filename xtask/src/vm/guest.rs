@@ -47,6 +47,13 @@ pub enum Job {
     Command(Vec<String>),
     /// A shell on this terminal.
     Shell,
+    /// The life of the service, under systemd.
+    Service {
+        /// The package that has it.
+        package: PathBuf,
+        /// A server for it to see.
+        server: PathBuf,
+    },
 }
 
 /// How a guest ended.
@@ -272,12 +279,20 @@ fn archive(kernel: &Kernel, job: &Job, busybox: &Path) -> Result<Vec<u8>> {
     }
     archive.file("init", include_bytes!("init.sh"));
     archive.file("job", script(job)?.as_bytes());
+    if let Job::Service { package, .. } = job {
+        let package = fs::read(package).with_context(|| format!("cannot read {}", package.display()))?;
+        archive.file("package.deb", &package);
+        archive.file("unit", include_bytes!("service.unit"));
+    }
     Ok(archive.finish())
 }
 
 /// The script of a job.
 fn script(job: &Job) -> Result<String> {
     let mut script = include_str!("job.sh").to_owned();
+    if !matches!(job, Job::Service { .. }) {
+        script += include_str!("mounts.sh");
+    }
     let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
     let path = std::env::var("PATH").context("PATH is not set or not UTF-8")?;
     let home = std::env::var("HOME").unwrap_or_else(|_| "/root".to_owned());
@@ -297,6 +312,11 @@ fn script(job: &Job) -> Result<String> {
         Job::Command(words) => {
             let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
             script += &format!("{}\nfinish $?\n", words.join(" "));
+        }
+        Job::Service { server, .. } => {
+            let server = server.to_str().context("the path of a server is not UTF-8")?;
+            script += &format!("package=/tmp/package.deb\nserver={}\n", quoted(server));
+            script += include_str!("service.sh");
         }
         Job::Shell => script += "stty sane; setsid -c sh; finish 0\n",
     }

@@ -1,16 +1,6 @@
-# Runs in the guest, as its first process, before the job itself: what a system's start would do.
+# Runs in the guest, before the job itself.
 exec < /dev/ttyS1 > /dev/ttyS1 2>&1
-mount -t tmpfs run /run
-mkdir -p /dev/pts /dev/shm
-mount -t devpts pts /dev/pts
-mount -t tmpfs shm /dev/shm
-mount -t cgroup2 cgroup2 /sys/fs/cgroup
-mount -t bpf bpf /sys/fs/bpf
-mount -t tracefs tracefs /sys/kernel/tracing
-mount -t securityfs securityfs /sys/kernel/security
 stty raw -echo 2>/dev/null
-python3 -c 'import fcntl, socket, struct; fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sH14s", b"lo", 0x49, b""))'
-hostname guest 2>/dev/null
 # The processor is emulated.
 export MCPWARDEN_TEST_PATIENCE=10
 finish() {

@@ -53,17 +53,19 @@ fn run(bench: &mut Bench, steps: &[Step]) -> Vec<String> {
 }
 
 fn decide(bench: &mut Bench, tool: &str, grant: bool, hash: Option<&str>) {
-    let server = ServerId("files".into());
     let decision = if grant { ByHand::Approve } else { ByHand::Deny };
-    let what = Definitions::Tool { name: tool, hash };
-    bench.input(Input::Decide(Decide {
-        server: &server,
-        uid: None,
-        program: None,
-        what,
-        by: "root",
-        decision,
-    }));
+    by_hand(bench, ("files", None), Definitions::Tool { name: tool, hash }, decision, "root");
+}
+
+fn by_hand(
+    bench: &mut Bench,
+    (server, uid): (&str, Option<u32>),
+    what: Definitions<'_>,
+    decision: ByHand,
+    by: &str,
+) {
+    let server = ServerId(server.into());
+    bench.input(Input::Decide(Decide { server: &server, uid, program: None, what, by, decision }));
 }
 
 const MINUTES: u64 = 60_000;
@@ -239,17 +241,20 @@ fn a_shadow_ends_when_it_is_approved() {
     let mut bench = bench("cross_server: { read_then_send: { enabled: false } }");
     bench.c2s(2, r#"{"id":4,"method":"tools/list"}"#);
     bench.s2c(2, &answer(4, r#"{"tools":[{"name":"read_file","description":"mine"}]}"#));
-    let (server, tool, by) = (ServerId("mail".into()), "read_file", "root");
+    let tool = "read_file";
     for _ in 0..2 {
         bench.c2s(1, &call(5, tool));
         bench.s2c(1, &answer(5, "{}"));
         bench.c2s(2, &call(6, tool));
         bench.s2c(2, &answer(6, "{}"));
-        let (what, decision) = (Definitions::Tool { name: tool, hash: None }, ByHand::Approve);
-        bench.input(Input::Decide(Decide { server: &server, uid: None, program: None, what, by, decision }));
+        let what = Definitions::Tool { name: tool, hash: None };
+        by_hand(&mut bench, ("mail", None), what, ByHand::Approve, "root");
     }
     let events = bench.events();
-    let text = |event: &Value, field: &str| event[field].as_str().unwrap_or("-").to_owned();
+    let pointer = |field: &str| format!("/{}", field.replace('.', "/"));
+    let text = |event: &Value, field: &str| {
+        event.pointer(&pointer(field)).and_then(Value::as_str).unwrap_or("-").to_owned()
+    };
     let said = |kind: &str, fields: &[&str]| -> Vec<String> {
         let of = events.iter().filter(|event| event["type"] == kind);
         of.map(|event| fields.iter().map(|field| text(event, field)).collect::<Vec<_>>().join(" ")).collect()
@@ -265,8 +270,31 @@ fn a_shadow_ends_when_it_is_approved() {
     let blocked = said("mcp_cross_server_blocked", &["rule", "original_server_id", "blocked_tool_hash"]);
     let hash = &said("mcp_approval_requested", &["tool_hash"])[0];
     assert_eq!(blocked, [format!("shadow_tool files {hash}")]);
-    let found: Vec<String> = said("mcp_detection", &["pattern", "action", "tool_hash"]);
+    let found: Vec<String> = said("mcp_detection", &["detection.pattern", "action", "tool_hash"]);
     assert_eq!(found, [format!("shadow_tool block {hash}")]);
+}
+
+/// A server ends no denial by leaving the tool out of its list.
+#[test]
+fn what_is_held_is_held_when_it_is_listed_no_more() {
+    for (yaml, tool, denied) in [
+        ("", r#"{"name":"read_file"}"#, true),
+        (HOLD, EVIL, true),
+        (HOLD, r#"{"name":"add"}"#, false),
+        ("policy: { fail_closed: true }", EVIL, true),
+    ] {
+        let mut bench = bench(yaml);
+        let name = serde_json::from_str::<Value>(tool).unwrap()["name"].as_str().unwrap().to_owned();
+        for tools in [tool, ""] {
+            bench.c2s(2, r#"{"id":4,"method":"tools/list"}"#);
+            bench.s2c(2, &answer(4, &format!(r#"{{"tools":[{tools}]}}"#)));
+        }
+        bench.c2s(2, &call(6, &name));
+        let events = bench.events();
+        assert!(events.iter().any(|event| event["type"] == "mcp_tool_removed"), "{yaml}");
+        let called = events.iter().find(|event| event["type"] == "mcp_tool_called").unwrap();
+        assert_eq!(called["action"] == "block", denied, "{yaml} {tool}: {called}");
+    }
 }
 
 /// Two declared servers that both offer a tool of one name are no attack.
@@ -289,6 +317,28 @@ fn a_plain_name_that_two_declared_servers_share_is_a_low_finding() {
     }
 }
 
+/// A server that has had a tool for long may list it last in a session: what the other one's has against it is known then.
+#[test]
+fn a_name_that_is_shared_later_is_found_at_the_later_server() {
+    let mut bench = bench("servers: [{ id: files, command: files }, { id: mail, command: mail }]");
+    let list = |bench: &mut Bench, connection: u64| {
+        bench.c2s(connection, r#"{"id":4,"method":"tools/list"}"#);
+        bench.s2c(connection, &answer(4, r#"{"tools":[{"name":"search"}]}"#));
+    };
+    list(&mut bench, 1);
+    for (connection, name) in [(3, "mail"), (4, "files")] {
+        bench.server(connection, 5 + connection as u32, name, 10);
+    }
+    for connection in [3, 4] {
+        list(&mut bench, connection);
+        bench.c2s(3, &call(6, "search"));
+    }
+    bench.c2s(4, &call(7, "search"));
+    let called = bench.events().into_iter().filter(|event| event["type"] == "mcp_tool_called");
+    let found: Vec<Value> = called.map(|event| event["tool_detections"].clone()).collect();
+    assert_eq!(found, [Value::Null, json!(["shadow_tool"]), Value::Null]);
+}
+
 /// A look-alike is never approved with the server that it looks like.
 #[test]
 fn whose_tool_is_meant_must_be_clear() {
@@ -302,7 +352,6 @@ fn whose_tool_is_meant_must_be_clear() {
     }
     let asked = bench.events().into_iter().filter(|event| event["type"] == "mcp_approval_requested");
     let hash = asked.map(|event| event["tool_hash"].as_str().unwrap().to_owned()).next_back().unwrap();
-    let server = ServerId("mcp-same".into());
     let cases: [(Option<u32>, Option<&str>, &str); 5] = [
         (None, None, "failed: mcp-same is several servers"),
         (Some(1002), None, "failed: mcp-same never offered add"),
@@ -311,15 +360,8 @@ fn whose_tool_is_meant_must_be_clear() {
         (Some(1000), None, "11 mcp-same granted add by root"),
     ];
     for (uid, hash, expected) in cases {
-        let (what, decision) = (Definitions::Tool { name: "add", hash }, ByHand::Approve);
-        bench.input(Input::Decide(Decide {
-            server: &server,
-            uid,
-            program: None,
-            what,
-            by: "root",
-            decision,
-        }));
+        let what = Definitions::Tool { name: "add", hash };
+        by_hand(&mut bench, ("mcp-same", uid), what, ByHand::Approve, "root");
         let said = bench.said();
         assert!(said.len() == 1 && said[0].starts_with(expected), "{expected}: {said:?}");
     }
@@ -359,18 +401,9 @@ fn everything_of_a_server_is_decided_at_once() {
     bench.s2c(1, &answer(4, &format!(r#"{{"tools":[{EVIL},{second}]}}"#)));
     bench.c2s(1, r#"{"id":5,"method":"prompts/list"}"#);
     bench.s2c(1, &answer(5, r#"{"prompts":[{"name":"greet"}]}"#));
-    let server = ServerId("files".into());
     let all = |bench: &mut Bench, decision| {
         bench.out.clear();
-        let what = Definitions::All;
-        bench.input(Input::Decide(Decide {
-            server: &server,
-            uid: None,
-            program: None,
-            what,
-            by: "ann",
-            decision,
-        }));
+        by_hand(bench, ("files", None), Definitions::All, decision, "ann");
         bench.said()
     };
     assert_eq!(bench.engine.waiting().map(|waiting| waiting.tool_name).collect::<Vec<_>>(), ["add"]);
@@ -396,16 +429,8 @@ fn what_is_forgotten_is_asked_for_again() {
         bench.s2c(1, &answer(id, &format!(r#"{{"tools":[{EVIL}]}}"#)));
     };
     list(&mut bench, 4);
-    let server = ServerId("files".into());
-    let (what, decision) = (Definitions::Tool { name: "add", hash: None }, ByHand::Forget);
-    bench.input(Input::Decide(Decide {
-        server: &server,
-        uid: None,
-        program: None,
-        what,
-        by: "ann",
-        decision,
-    }));
+    let what = Definitions::Tool { name: "add", hash: None };
+    by_hand(&mut bench, ("files", None), what, ByHand::Forget, "ann");
     assert_eq!(bench.engine.waiting().count(), 0);
     bench.out.clear();
     list(&mut bench, 5);

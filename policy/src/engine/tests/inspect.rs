@@ -94,6 +94,32 @@ fn what_is_written_to_misuse_the_model_is_found_where_it_is() {
     }
 }
 
+/// Arguments, what becomes of the call, and the reason.
+#[test]
+fn a_call_is_said_with_what_was_found() {
+    let evil = serde_json::to_string(EVIL).unwrap();
+    let key = "-----BEGIN OPENSSH PRIVATE KEY-----b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQ-----END OPENSSH PRIVATE KEY-----";
+    for (tool, argument, action, reason, of_tool) in [
+        ("add", "3", "allow", None, false),
+        ("add", key, "alert", Some("the arguments have detections: "), false),
+        ("evil", "3", "alert", Some("tool 'evil' of server"), true),
+    ] {
+        let mut bench = bench(Severity::High);
+        bench.c2s(1, r#"{"id":3,"method":"tools/list"}"#);
+        let tools = format!(r#"{{"tools":[{{"name":"add"}},{{"name":"evil","description":{evil}}}]}}"#);
+        bench.s2c(1, &answer(3, &tools));
+        let params = json!({ "name": tool, "arguments": { "a": argument } });
+        bench.c2s(1, &json!({ "id": 4, "method": "tools/call", "params": params }).to_string());
+        let said = bench.events();
+        let called = said.iter().find(|event| event["type"] == "mcp_tool_called").unwrap();
+        assert_eq!(called["action"], action, "{called}");
+        let begins = |text: &Value| reason.is_none_or(|reason| text.as_str().unwrap().starts_with(reason));
+        assert!(called["reason"].is_string() == reason.is_some() && begins(&called["reason"]), "{called}");
+        let rules = called["tool_detections"].as_array();
+        assert_eq!(rules.is_some_and(|rules| !rules.is_empty()), of_tool, "{called}");
+    }
+}
+
 /// Name, what the client sends, what the server sends, and where something stands twice: one place of each message.
 #[test]
 fn what_a_message_says_twice_is_found() {
@@ -158,8 +184,8 @@ fn what_a_message_says_twice_is_found() {
         bench.c2s(1, &asked);
         bench.s2c(1, &answered);
         let events = bench.events();
-        let twice = events.iter().filter(|event| event["pattern"] == "duplicate-member");
-        let places: Vec<&str> = twice.map(|event| event["field"].as_str().unwrap()).collect();
+        let twice = events.iter().filter(|event| event["detection"]["pattern"] == "duplicate-member");
+        let places: Vec<&str> = twice.map(|event| event["detection"]["field"].as_str().unwrap()).collect();
         assert_eq!(places, expected, "{name}");
     }
 }

@@ -109,6 +109,22 @@ fn a_call_without_an_id_is_judged() {
     }
 }
 
+/// What only clients ask is nothing when a server asks it: it must neither frame another server nor write what is listed.
+#[test]
+fn a_server_calls_no_tools() {
+    let mut bench = bench("");
+    bench.s2c(1, &call(5, "read_file"));
+    bench.s2c(1, r#"{"method":"tools/call","params":{"name":"read_file"}}"#);
+    bench.s2c(1, r#"{"id":6,"method":"tools/list"}"#);
+    bench.c2s(1, &answer(6, r#"{"tools":[{"name":"forged"}]}"#));
+    bench.c2s(1, r#"{"method":"notifications/tools/list_changed"}"#);
+    assert_eq!(bench.events(), Vec::<Value>::new());
+    bench.c2s(2, &call(6, "send_mail"));
+    assert_eq!(decisions(&mut bench), ["send_mail allow -"]);
+    let counters = bench.engine.counters();
+    assert_eq!((counters.calls, counters.misdirected_messages), (1, 4));
+}
+
 /// An error that gives the model orders is judged, and said once.
 #[test]
 fn an_error_is_judged() {
@@ -126,7 +142,7 @@ fn an_error_is_judged() {
     let mut found: Vec<String> = events
         .iter()
         .filter(|event| event["type"] == "mcp_detection")
-        .map(|event| format!("{} {}", event["pattern"], event["field"]))
+        .map(|event| format!("{} {}", event["detection"]["pattern"], event["detection"]["field"]))
         .collect();
     let all = found.len();
     found.dedup();

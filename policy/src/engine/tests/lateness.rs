@@ -45,23 +45,23 @@ fn a_request_that_is_late_is_said_once_and_still_paired() {
         (
             "late",
             &[Ask(5), Wait(501), Wait(5_000), Answer(5)],
-            &["late tools/call 5 501 ms", "result read_file 5 Ok {}"],
+            &["late tools/call 5 500 ms", "result read_file 5 Ok {}"],
         ),
         (
             "each in its time",
             &[Ask(5), Wait(300), Ask(6), Ask(7), Wait(201), Answer(6), Wait(300)],
-            &["late tools/call 5 501 ms", "result read_file 6 Ok {}", "late tools/call 7 501 ms"],
+            &["late tools/call 5 500 ms", "result read_file 6 Ok {}", "late tools/call 7 500 ms"],
         ),
         (
             "after a pause",
             &[Ask(5), Answer(5), Wait(9_000), Ask(6), Wait(501)],
-            &["result read_file 5 Ok {}", "late tools/call 6 501 ms"],
+            &["result read_file 5 Ok {}", "late tools/call 6 500 ms"],
         ),
         ("taken back", &[Ask(5), Cancel(5), Wait(9_000)], &[]),
         (
             "taken back after the first look",
             &[Ask(5), Ask(6), Wait(400), Cancel(6), Wait(9_000)],
-            &["late tools/call 5 9400 ms"],
+            &["late tools/call 5 500 ms"],
         ),
     ];
     for (name, steps, expected) in cases {

@@ -26,6 +26,12 @@ fn a_rug_that_is_pulled() {
     assert_eq!(list(1, &["a=other", "b=two"]), ["1 s tool a", "1 s changed a"]);
     assert!(list(1, &["a=other", "b=two"]).is_empty(), "once for each new hash");
     assert_eq!(list(1, &["a=one", "b=two"]), ["1 s tool a"], "back again");
+    assert_eq!(
+        list(1, &["a=other", "b=two"]),
+        ["1 s tool a"],
+        "and there again, which is no news but how it is now"
+    );
+    assert_eq!(list(1, &["a=one", "b=two"]), ["1 s tool a"]);
     assert_eq!(list(1, &["a=one"]), ["1 s removed b"]);
     bench.close(1);
     bench.server(2, 6, "s", 9);
@@ -39,6 +45,20 @@ fn a_rug_that_is_pulled() {
         ["3 t tool z"],
         "another server's pins are its own"
     );
+}
+
+/// An answer that has no list says nothing of what there is.
+#[test]
+fn an_answer_without_a_list_removes_nothing() {
+    let mut bench = Bench::new();
+    bench.server(1, 5, "s", 9);
+    page(&mut bench, 1, None, &["a=one"], false);
+    for result in [r#"{"tools":"x"}"#, "{}", "5", r#"{"tools":{"name":"a"}}"#, "null"] {
+        bench.c2s(1, r#"{"id":9,"method":"tools/list"}"#);
+        bench.s2c(1, &answer(9, result));
+        assert!(bench.said().is_empty(), "{result}");
+    }
+    assert_eq!(bench.engine.counters().invalid_lists, 5);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::ids::Timestamp;
 /// Most calls that are remembered of a session.
 pub(super) const MAX_RECORDS: usize = 10_000;
 
-/// Most reads of turns that have a name which are remembered of a session beyond every window.
+/// Most reads of turns that may still go on which are remembered of a session beyond every window.
 pub(super) const MAX_OLD_READS: usize = 256;
 
 /// For how long things matter.
@@ -22,7 +22,7 @@ pub(super) struct Spans {
     pub(super) gap: Duration,
     /// From a call to the last that a rule may hold it against.
     pub(super) window: Duration,
-    /// After which a session is forgotten, and what a turn that has a name has read.
+    /// After which a session is forgotten, and what an old turn has read.
     pub(super) idle: Duration,
 }
 
@@ -77,7 +77,7 @@ pub(super) struct Session {
     active: bool,
     /// By time, as they came.
     calls: VecDeque<Call>,
-    /// Older than those: the last read of each server in each turn that has a name.
+    /// Older than those: the last read of each server in each turn that may still go on.
     old_reads: VecDeque<Call>,
     /// The turn by pauses.
     turn: u64,
@@ -157,14 +157,16 @@ impl Session {
         dropped
     }
 
-    /// Keeps a call that is too old for any window, if a turn that has a name read something with it: such a turn may last
-    /// longer. Whether another had to be forgotten for it.
+    /// Keeps a call that is too old for any window, if a turn that may still go on read something with it: one that has a
+    /// name, or the one by pauses. Whether another had to be forgotten for it.
     fn keep_read(&mut self, call: Call, idle: Duration, now: Timestamp) -> bool {
-        if call.turn.is_none() || call.category != ToolCategory::Read || call.stopped {
+        let turn = self.turn;
+        let goes_on = |old: &Call| old.turn.is_some() || old.gap_turn == turn;
+        if !goes_on(&call) || call.category != ToolCategory::Read || call.stopped {
             return false;
         }
         let same = |old: &Call| old.turn == call.turn && old.server == call.server;
-        self.old_reads.retain(|old| old.is_within(idle, now) && !same(old));
+        self.old_reads.retain(|old| old.is_within(idle, now) && goes_on(old) && !same(old));
         let full = self.old_reads.len() >= MAX_OLD_READS;
         if full {
             self.old_reads.pop_front();

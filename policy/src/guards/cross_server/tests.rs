@@ -258,6 +258,16 @@ fn cross_server_flow_by_pauses_where_no_turn_is_named() {
                 &[C(0.0, "a", "read_x", None, "allow"), C(10.0, "b", "write_x", None, "cross_server_flow")],
             ),
             (
+                "a turn that goes on beyond every window",
+                &[
+                    C(0.0, "a", "read_x", None, "allow"),
+                    L(0.0, "b"),
+                    C(29.0, "b", "weather", None, "allow"),
+                    C(58.0, "b", "weather", None, "allow"),
+                    C(87.0, "b", "write_x", None, "cross_server_flow"),
+                ],
+            ),
+            (
                 "but not for longer than records are kept",
                 &[L(0.0, "b"), C(0.0, "a", "read_x", None, "allow"), C(31.0, "b", "write_x", None, "allow")],
             ),

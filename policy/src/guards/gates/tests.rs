@@ -78,3 +78,23 @@ fn of_a_tool_that_is_not_listed_the_name_tells() {
         assert_eq!(call(&mut gate(kind, json!([])), &world, name, at(0.0)), expected, "{kind:?} {name}");
     }
 }
+
+/// A gate, and what it says for people of a tool of high risk.
+#[test]
+fn reasons_have_the_words_of_events() {
+    let world = World { tool: known(RiskLevel::High, &[]), ..World::default() };
+    let operation = Operation::ToolInvoke { tool_name: "x", arguments: None };
+    for (kind, denial, reason) in [
+        (GuardKind::SpecFrozen, "is of high risk, which needs spec_frozen and spec_hash", "its risk is high"),
+        (GuardKind::ProjectBinding, "is of high risk, which needs project_id", "its risk is high"),
+    ] {
+        let mut gate = gate(kind, json!([]));
+        let Ok(Answer::Now(crate::guard::Decision::Deny(said))) =
+            gate.check(&operation, &world.facts(), at(0.0))
+        else {
+            panic!("{kind:?} lets it through")
+        };
+        assert!(said.message.ends_with(denial), "{}", said.message);
+        assert_eq!(gate.why(&operation, &world.facts()).as_deref(), Some(reason));
+    }
+}

@@ -32,6 +32,13 @@ fn a_bucket_has_its_burst_and_fills_with_calls_per_minute() {
         (json!({"per_tool": {"read": {"calls_per_minute": 5}}}), 5),
         (json!({"per_tool": {"mcp:files:re*": {"calls_per_minute": 5}}}), 5),
         (json!({"per_tool": {"mcp:mail:read": {"calls_per_minute": 5}}}), 60),
+        // As rules on tools are written.
+        (json!({"per_tool": {"files:read": {"calls_per_minute": 5}}}), 5),
+        (json!({"per_tool": {"f*:re*": {"calls_per_minute": 5}}}), 5),
+        (json!({"per_tool": {"mail:read": {"calls_per_minute": 5}}}), 60),
+        (json!({"per_tool": {"*": {"calls_per_minute": 1}, "files:read": {"calls_per_minute": 9}}}), 9),
+        (json!({"per_tool": {"files:*": {"calls_per_minute": 1}, "read": {"calls_per_minute": 9}}}), 9),
+        (json!({"per_tool": {"f*:read": {"calls_per_minute": 1}, "re*": {"calls_per_minute": 9}}}), 1),
         (json!({"per_tool": {"read": {"calls_per_minute": 0}}}), 0),
         (json!({"default_rpm": 4, "per_tool": {"read": {"calls_per_minute": 5}}}), 4),
     ] {

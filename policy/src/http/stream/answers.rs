@@ -17,6 +17,7 @@ const DIRECTION: Direction = Direction::ServerToClient;
 impl Stream {
     /// Takes what the client read.
     pub(in crate::http) fn answer(&mut self, bytes: &[u8], time: Timestamp, context: &mut Context<'_>) {
+        self.passed += bytes.len() as u64;
         if self.held.is_empty() {
             self.read_answers(bytes, time, context);
         } else {
@@ -70,16 +71,13 @@ impl Stream {
             } else if self.answering.is_none() {
                 // In the middle of a stream of events, of which the beginning was not seen.
                 let events = Content::events(Default::default(), context.limits.frame_bytes);
-                self.answering = Some((self.unpaired(context), events));
+                self.answering = Some((self.unpaired(context), Some(events)));
             }
         }
         let mut rest = bytes;
         loop {
             if self.reading != Reading::On {
-                if self.reading == Reading::Stopped {
-                    context.counters.uninspected_bytes += rest.len() as u64;
-                }
-                return;
+                return self.uninspected(rest, context);
             }
             if !rest.is_empty() && !self.is_ready() {
                 self.hold(rest, time);
@@ -132,20 +130,21 @@ impl Stream {
             true => Content::events(answer.coding, frame_bytes),
             false => Content::json(answer.coding, frame_bytes),
         };
-        if is_wanted && content.is_none() && answer.framing != Framing::Length(0) {
+        if is_wanted && content.is_undecodable() && answer.framing != Framing::Length(0) {
             context.counters.undecodable += 1;
             self.say_uninspected(Uninspected::Coding, exchange.link, context);
         }
         if let Some(link) = exchange.link.or_else(|| self.link_of_get(&exchange, context)) {
             context.links.touch(link, self.id, time, &mut self.links, context.limits.idle);
         }
-        self.answering = Some((exchange, content.filter(|_| is_wanted)));
+        self.answering = Some((exchange, is_wanted.then_some(content)));
     }
 
     fn answer_body(&mut self, piece: &[u8], time: Timestamp, context: &mut Context<'_>) {
         let Some((mut exchange, content)) = self.answering.take() else { return };
         let content = content.map(|mut content| {
             content.push(piece, time, &mut |piece| self.answer_piece(piece, &mut exchange, time, context));
+            self.unread += if content.is_undecodable() { piece.len() as u64 } else { 0 };
             content
         });
         self.answering = Some((exchange, content));

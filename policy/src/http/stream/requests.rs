@@ -17,16 +17,14 @@ const DIRECTION: Direction = Direction::ClientToServer;
 impl Stream {
     /// Takes what the client wrote.
     pub(in crate::http) fn ask(&mut self, bytes: &[u8], time: Timestamp, context: &mut Context<'_>) {
+        self.passed += bytes.len() as u64;
         if let Some((_, skipped)) = self.requests.resume(bytes) {
             self.skipped(DIRECTION, skipped, self.requests_lost, time, context);
         }
         let mut rest = bytes;
         loop {
             if self.reading != Reading::On {
-                if self.reading == Reading::Stopped {
-                    context.counters.uninspected_bytes += rest.len() as u64;
-                }
-                return;
+                return self.uninspected(rest, context);
             }
             // A client that is refused leave may send no body, or send it all the same (RFC 9110, section 10.1.1). JSON
             // does not begin with a letter; a request does.
@@ -69,8 +67,10 @@ impl Stream {
         let exchange = Exchange::new(request, &self.peers);
         self.is_mcp |= exchange.shows_mcp;
         if exchange.method == Method::Post {
-            self.asking = Content::json(coding, context.limits.frame_bytes);
-            if self.asking.is_none() && (exchange.shows_mcp || self.peers.known) {
+            let content = Content::json(coding, context.limits.frame_bytes);
+            let is_undecodable = content.is_undecodable();
+            self.asking = Some(content);
+            if is_undecodable && (exchange.shows_mcp || self.peers.known) {
                 context.counters.undecodable += 1;
                 let link = exchange.names.session.and_then(|name| context.links.find(name));
                 self.say_uninspected(Uninspected::Coding, link, context);
@@ -85,6 +85,7 @@ impl Stream {
         let Some(mut content) = self.asking.take() else { return };
         self.expecting = false;
         content.push(piece, time, &mut |piece| self.request_piece(piece, time, context));
+        self.unread += if content.is_undecodable() { piece.len() as u64 } else { 0 };
         if content.is_over()
             && let Some(exchange) = self.waiting.back_mut()
         {

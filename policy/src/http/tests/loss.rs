@@ -167,3 +167,46 @@ fn what_is_held_is_bounded_over_all_streams() {
     assert_eq!(lines.iter().filter(|line| line.starts_with("0 >")).count(), 3, "{lines:?}");
     assert!(lines.iter().any(|line| line.starts_with("gap 0 >") && line.ends_with("Memory")), "{lines:?}");
 }
+
+/// What happens, the bytes that passed to and from a server, and how many of them nobody read.
+#[test]
+fn bytes_that_are_not_read_are_counted() {
+    let asked = post("/mcp", S, PING);
+    let answered = json("", PONG);
+    let brotli = json("Content-Encoding: br\r\n", "12345");
+    let page = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    let (ask_bytes, answer_bytes) = (asked.len() as u64, answered.len() as u64);
+    let cases: Vec<(&str, Vec<Step>, [u64; 2])> = vec![
+        ("nothing", vec![], [0, 0]),
+        ("a call and its answer", vec![ask(1, &asked), answer(1, &answered)], [ask_bytes + answer_bytes, 0]),
+        ("nobody's", vec![ask(1, page), answer(1, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")], [0, 0]),
+        (
+            "what came before it was known",
+            vec![ask(1, page), answer(1, ACCEPTED), ask(1, &asked)],
+            [page.len() as u64 + ACCEPTED.len() as u64 + ask_bytes, 0],
+        ),
+        (
+            "a coding that is not read",
+            vec![ask(1, &asked), answer(1, &brotli)],
+            [ask_bytes + brotli.len() as u64, 5],
+        ),
+        (
+            "a gap, and what cannot be read behind it",
+            vec![ask(1, &asked), Step::Gap(1, ANSWER, 100), answer(1, "rest of it"), Step::Close(1)],
+            [ask_bytes + 110, 110],
+        ),
+        (
+            "something else from here on",
+            vec![
+                ask(1, &asked),
+                answer(1, "HTTP/1.1 101 S\r\nUpgrade: websocket\r\n\r\nframes"),
+                ask(1, "more"),
+            ],
+            [ask_bytes + 44 + 4, 6 + 4],
+        ),
+    ];
+    for (name, steps, expected) in cases {
+        let counters = run(LIMITS, &steps).1;
+        assert_eq!([counters.server_bytes, counters.server_bytes_unread], expected, "{name}");
+    }
+}

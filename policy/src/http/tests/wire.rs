@@ -132,7 +132,7 @@ fn events_are_read_as_the_standard_says() {
 }
 
 #[test]
-fn compressed_bodies_are_read() {
+fn compressed_bodies_are_read_and_what_cannot_be_is_said() {
     let gzip = |text: &str| {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
         encoder.write_all(text.as_bytes()).unwrap();
@@ -142,6 +142,9 @@ fn compressed_bodies_are_read() {
     zlib.write_all(PONG.as_bytes()).unwrap();
     let mut raw = DeflateEncoder::new(Vec::new(), Compression::default());
     raw.write_all(PONG.as_bytes()).unwrap();
+    let utf16 = |text: &str, bytes: fn(u16) -> [u8; 2], marked: bool| -> Vec<u8> {
+        marked.then_some(0xFEFF).into_iter().chain(text.encode_utf16()).flat_map(bytes).collect()
+    };
     let mut broken = gzip(PONG);
     broken[12] ^= 0xFF;
     let mut twice = gzip(PONG);
@@ -158,6 +161,9 @@ fn compressed_bodies_are_read() {
         ("zstd", b"\x28\xb5\x2f\xfd".to_vec(), &unread),
         ("gzip, gzip", gzip(PONG), &unread),
         ("gzip", broken, &unread),
+        ("identity", utf16(PONG, u16::to_le_bytes, true), &unread),
+        ("identity", utf16(PONG, u16::to_be_bytes, true), &unread),
+        ("identity", utf16(PONG, u16::to_be_bytes, false), &unread),
         ("gzip", twice, &unread),
     ];
     for (coding, body, expected) in cases {
