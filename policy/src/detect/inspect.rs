@@ -96,8 +96,12 @@ impl Inspector {
         if sentence {
             self.view(texts, name, words(name), None, names, &field);
         } else if !name.is_ascii() {
-            self.view(texts, name, View::raw(name), None, names, &field);
+            return self.view(texts, name, View::raw(name), None, names, &field);
         }
+        let (view, mut hits, mut drafts) = (View::raw(name), Vec::new(), Vec::new());
+        texts.scan_plain(name, &view.whole(), &mut self.work, &mut hits);
+        self.draft(texts, &view, hits, &mut drafts);
+        self.keep(texts, name, drafts, field);
     }
 
     /// Says that `text` has, or is, such a thing.
@@ -184,6 +188,15 @@ impl Inspector {
         drafts: &mut Vec<Draft>,
     ) {
         matcher.scan(&view.text, ranges, &mut self.work, &mut hits);
+        // Of a name, the user's patterns are about what it is, not about its words.
+        if view.form != Form::Words {
+            matcher.scan_plain(&view.text, ranges, &mut self.work, &mut hits);
+        }
+        self.draft(matcher, view, hits, drafts);
+    }
+
+    /// Takes into `drafts` what these hits in a view are worth.
+    fn draft(&mut self, matcher: &Matcher, view: &View<'_>, mut hits: Vec<Hit>, drafts: &mut Vec<Draft>) {
         if hits.is_empty() {
             return;
         }
@@ -194,7 +207,8 @@ impl Inspector {
             if !window::counts(matcher, hit, score) {
                 continue;
             }
-            let score = score + if hidden { HIDDEN_BONUS } else { 0 };
+            let plain = matcher.probes[usize::from(hit.rule)].rule.plain;
+            let score = score + if hidden && !plain { HIDDEN_BONUS } else { 0 };
             let place = view.original(hit.start..hit.end);
             match drafts.iter_mut().find(|draft| draft.rule == hit.rule) {
                 Some(draft) if draft.form == view.form => {

@@ -27,14 +27,17 @@ const SIZE_LIMIT: usize = 1 << 20;
 #[derive(Debug)]
 pub(super) struct Lazy {
     source: String,
+    /// Whether it is a user's, and means what the crate `regex` says. Of ours letters match in either case, and classes
+    /// are ASCII.
+    plain: bool,
     compiled: OnceLock<Option<Regex>>,
 }
 
 impl Lazy {
     fn build(&self) -> Result<Regex, String> {
         RegexBuilder::new(&self.source)
-            .unicode(false)
-            .case_insensitive(true)
+            .unicode(self.plain)
+            .case_insensitive(!self.plain)
             .size_limit(SIZE_LIMIT)
             .dfa_size_limit(SIZE_LIMIT)
             .build()
@@ -141,6 +144,17 @@ pub(super) fn compile(text: &str) -> Result<Pattern, String> {
     Ok(Pattern { parts })
 }
 
+/// Compiles a user's expression as it stands. It runs over every text: nothing is known of what it may match.
+pub(super) fn compile_plain(source: &str) -> Result<Pattern, String> {
+    let hir = ParserBuilder::new().utf8(false).build().parse(source);
+    let hir = hir.map_err(|error| error.to_string())?;
+    if hir.properties().minimum_len() == Some(0) {
+        return Err(format!("{source:?} matches the empty text"));
+    }
+    let regex = Lazy { source: source.to_owned(), plain: true, compiled: OnceLock::new() };
+    Ok(Pattern { parts: vec![Part { gap: 0, length: PART_BYTES, regex, slots: Vec::new() }] })
+}
+
 fn part(source: &str, gap: usize) -> Result<Part, String> {
     if source.is_empty() {
         return Err("an empty part".into());
@@ -150,7 +164,7 @@ fn part(source: &str, gap: usize) -> Result<Part, String> {
     if hir.properties().minimum_len() == Some(0) {
         return Err(format!("{source:?} matches the empty text"));
     }
-    let regex = Lazy { source: blanks(source), compiled: OnceLock::new() };
+    let regex = Lazy { source: blanks(source), plain: false, compiled: OnceLock::new() };
     Ok(Part { gap, length: length(&hir), regex, slots: slots(&hir) })
 }
 

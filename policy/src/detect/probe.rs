@@ -86,6 +86,8 @@ pub(super) struct Matcher {
     leading: Patterns,
     /// Patterns of rules that only add to those: they are looked for only near a hit of one.
     supporting: Patterns,
+    /// The user's patterns: each stands for itself.
+    plain: Patterns,
 }
 
 /// Patterns, and how they are found.
@@ -111,7 +113,7 @@ impl Matcher {
     /// Puts together the rules that have a weight in `scope`.
     pub(super) fn new(rules: &[Rule], scope: Scope) -> Result<Self, String> {
         let (mut probes, mut structures) = (Vec::new(), BTreeMap::new());
-        let (mut leading, mut supporting) = (Vec::new(), Vec::new());
+        let (mut leading, mut supporting, mut plain) = (Vec::new(), Vec::new(), Vec::new());
         for rule in rules {
             let Some(&weight) = rule.weights.get(&scope) else { continue };
             let index = u16::try_from(probes.len()).map_err(|_| "more than 65,535 rules".to_owned())?;
@@ -119,7 +121,11 @@ impl Matcher {
                 structures.insert(structure, index);
             }
             let support = rule.support.contains(&scope);
-            let patterns = if support { &mut supporting } else { &mut leading };
+            let patterns = match (rule.plain, support) {
+                (true, _) => &mut plain,
+                (false, true) => &mut supporting,
+                (false, false) => &mut leading,
+            };
             patterns.extend(rule.compiled.iter().map(|pattern| Source {
                 rule: index,
                 affirmative: rule.affirmative,
@@ -128,7 +134,8 @@ impl Matcher {
             probes.push(Probe { rule: rule.clone(), weight, support });
         }
         let (leading, supporting) = (Patterns::new(leading, &SIGNS)?, Patterns::new(supporting, &[])?);
-        Ok(Self { probes, structures, leading, supporting })
+        let plain = Patterns::new(plain, &[])?;
+        Ok(Self { probes, structures, leading, supporting, plain })
     }
 
     /// The rule that looks for `structure`, unless it is switched off.
@@ -144,6 +151,22 @@ impl Matcher {
             .iter()
             .flat_map(|set| set.always.iter().map(|&number| set.patterns[usize::from(number)].rule));
         rules.map(|rule| self.probes[usize::from(rule)].rule.id.as_str()).collect()
+    }
+
+    /// Appends every hit of the user's patterns in these ranges of `text`.
+    pub(super) fn scan_plain(
+        &self,
+        text: &str,
+        ranges: &[Range<usize>],
+        work: &mut Work,
+        hits: &mut Vec<Hit>,
+    ) {
+        for range in ranges {
+            for &number in &self.plain.always {
+                let region = Region { pattern: number, start: range.start, end: range.end };
+                self.plain.run(region, text.as_bytes(), work, hits);
+            }
+        }
     }
 
     /// Appends every hit in these ranges of `text`, which do not overlap; those of supporting rules only near others.

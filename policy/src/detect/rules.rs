@@ -127,6 +127,9 @@ pub struct Rule {
     pub secret: bool,
     /// Whether it is about deeds: one that the text forbids ("never send …") is none.
     pub affirmative: bool,
+    /// Whether it is one of the user's patterns: it means what the crate `regex` says, and its severity is what the user
+    /// says, whatever else is found beside it.
+    pub plain: bool,
     /// What it looks for; empty where `structure` says that.
     pub patterns: Vec<String>,
     pub(super) compiled: Vec<Arc<Pattern>>,
@@ -328,7 +331,7 @@ impl RuleSet {
         let (mut rules, mut errors) = (Vec::new(), Vec::new());
         for custom in patterns {
             let compiled =
-                pattern::compile(&custom.pattern).and_then(|pattern| pattern.force().map(|()| pattern));
+                pattern::compile_plain(&custom.pattern).and_then(|pattern| pattern.force().map(|()| pattern));
             let compiled = match compiled {
                 Ok(pattern) => vec![Arc::new(pattern)],
                 Err(reason) => {
@@ -349,6 +352,7 @@ impl RuleSet {
                 support: BTreeSet::new(),
                 secret: false,
                 affirmative: false,
+                plain: true,
                 patterns: vec![custom.pattern.clone()],
                 compiled,
                 structure: None,
@@ -441,6 +445,7 @@ impl Entry {
             support: self.support.scopes(),
             secret: self.secret,
             affirmative: self.affirmative,
+            plain: false,
             patterns,
             compiled,
             structure: self.structure,

@@ -2,7 +2,7 @@
 //!
 //! One suspicious phrase says little: honest tools say "you must first call X" too. Several of them in one breath
 //! are how an attack reads. So the weights of all distinct rules that match in two sentences in a row are added
-//! up, and each hit is as bad as the best window that it is in.
+//! up, and each hit is as bad as the best window that it is in. A user's pattern is as bad as he says.
 
 use super::probe::{Hit, Matcher, ends_sentence};
 use crate::event::Severity;
@@ -25,9 +25,12 @@ pub(super) fn score(matcher: &Matcher, text: &str, hits: &mut [Hit]) -> Vec<u32>
         rules.extend(hits[first..last].iter().map(|hit| hit.rule));
         rules.sort_unstable();
         rules.dedup();
-        let sum: u32 = rules.iter().map(|rule| matcher.probes[usize::from(*rule)].weight).sum();
-        for score in &mut scores[first..last] {
-            *score = sum.max(*score);
+        let probe = |rule: u16| &matcher.probes[usize::from(rule)];
+        let together = rules.iter().map(|rule| probe(*rule)).filter(|probe| !probe.rule.plain);
+        let sum: u32 = together.map(|probe| probe.weight).sum();
+        for (score, hit) in scores[first..last].iter_mut().zip(&hits[first..last]) {
+            let probe = probe(hit.rule);
+            *score = if probe.rule.plain { probe.weight } else { sum.max(*score) };
         }
         first = next;
     }
