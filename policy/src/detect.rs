@@ -20,6 +20,7 @@ mod evidence;
 mod examples;
 mod finder;
 mod fold;
+mod harmless;
 mod index;
 mod inspect;
 mod names;
@@ -38,6 +39,7 @@ use serde::{Deserialize, Serialize};
 
 pub use cache::{DefinitionCache, Known};
 pub(crate) use fold::folded;
+pub use harmless::Harmless;
 pub use names::ToolNames;
 pub use probe::{GAP_BYTES, SHORT_GAP_BYTES};
 pub use rules::{Examples, Rule, RuleError, RuleSet, Scope, Structure};
@@ -198,8 +200,8 @@ impl Detector {
     }
 
     /// Inspects a definition as [`tool`](Self::tool) does, and by the patterns for the tools of this server.
-    pub fn tool_of(&self, server: &str, json: &str) -> Inspection {
-        let mut found = self.tool(json);
+    pub fn tool_of(&self, server: &str, json: &str, known: &mut Harmless) -> Inspection {
+        let mut found = self.tool_among(json, known);
         if let Some((_, own)) = self.own_patterns(server).and_then(|place| self.of_servers.get(place)) {
             found.add(own.tool(json));
         }
@@ -209,6 +211,11 @@ impl Detector {
     /// Inspects the JSON text of a definition: every string and name in it, `_meta` left out, as it is from the
     /// definition's hash. The texts of neighbouring parameters are read as one as well.
     pub fn tool(&self, json: &str) -> Inspection {
+        self.tool_among(json, &mut Harmless::default())
+    }
+
+    /// The same of one of several definitions: what `known` has, which belongs to this detector, is not read again.
+    pub fn tool_among(&self, json: &str, known: &mut Harmless) -> Inspection {
         let mut inspector = Inspector::default();
         let mut joined = Joined::default();
         let complete = walk(json, |path, leaf, text| {
@@ -216,7 +223,9 @@ impl Detector {
                 return;
             }
             if leaf == Leaf::Text && !path.is("name") {
-                inspector.text(&self.definition, &text, || path.pointer());
+                if !known.has(&text) && inspector.text(&self.definition, &text, || path.pointer()) {
+                    known.add(&text);
+                }
                 joined.push(path, &text);
                 return;
             }

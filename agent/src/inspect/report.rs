@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mcpwarden_policy::detect::Detector;
+use mcpwarden_policy::detect::{Detector, Harmless};
 use mcpwarden_policy::discovery::server_id;
 use mcpwarden_policy::event::{Detection, Identity, Severity};
 use mcpwarden_policy::hash::{bounded_name, json_digest, json_hash};
@@ -96,13 +96,14 @@ impl Report {
     }
 
     fn inspect(&self, server: &str, definitions: Vec<Definition>) -> Vec<Finding> {
+        let mut known = Harmless::default();
         let inspect = |definition: Definition| {
             let inspection = match definition.kind {
                 ItemKind::Instructions => {
                     let text = decode_str(&definition.json).unwrap_or_default();
                     self.detector.text("/instructions", &text)
                 }
-                ItemKind::Tool => self.detector.tool_of(server, &definition.json),
+                ItemKind::Tool => self.detector.tool_of(server, &definition.json, &mut known),
                 _ => self.detector.tool(&definition.json),
             };
             Finding { definition, detections: inspection.detections }

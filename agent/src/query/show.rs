@@ -112,7 +112,7 @@ impl Shown {
         say("last seen", seconds(tool.last_seen));
         say("category", or_none(tool.category.as_ref().map(word)));
         say("risk", or_none(tool.risk_level.as_ref().map(word)));
-        let effects = tool.side_effects.as_ref().filter(|effects| !effects.is_empty());
+        let effects = tool.side_effect_tags.as_ref().filter(|effects| !effects.is_empty());
         say("side effects", or_none(effects.map(|effects| escaped(&effects.join(" ")))));
         say("worst finding", or_none(tool.max_severity.as_ref().map(word)));
         for found in &self.detections {

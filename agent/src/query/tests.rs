@@ -77,9 +77,8 @@ pub(super) fn exited(at: u64, of: &str, code: i32) -> (u64, String) {
 pub(super) const ALLOWED: &str = r#""action":"allow","enforced":false"#;
 pub(super) const BLOCKED: &str =
     r#""action":"block","enforced":true,"guard":"tool_access","reason":"it is denied""#;
-pub(super) const HARMLESS: &str =
-    r#""status":"new","category":"read","risk_level":"low","side_effects":["fs.read"],"max_severity":null"#;
-pub(super) const HARMFUL: &str = r#""status":"changed","category":"send","risk_level":"high","side_effects":["net.send","fs.read"],"max_severity":"high""#;
+pub(super) const HARMLESS: &str = r#""status":"new","category":"read","risk_level":"low","side_effect_tags":["fs.read"],"max_severity":null"#;
+pub(super) const HARMFUL: &str = r#""status":"changed","category":"send","risk_level":"high","side_effect_tags":["net.send","fs.read"],"max_severity":"high""#;
 
 impl Filled {
     pub(super) fn new(lines: Vec<(u64, String)>) -> Self {
@@ -264,7 +263,7 @@ fn lists() {
         ("sessions --limit 1", "session_id", "s2"),
         (
             "tools",
-            "server_id tool_name state tool_hash pinned_hash max_severity risk_level category side_effects",
+            "server_id tool_name state tool_hash pinned_hash max_severity risk_level category side_effect_tags",
             r#"git|read|not pinned|h1|null|null|low|read|["fs.read"] web|send|changed|h2|null|high|high|send|["fs.read","net.send"]"#,
         ),
         ("tools --changed", "tool_name", "send"),
@@ -436,7 +435,7 @@ fn all_of_one_tool() {
         (0, "state", json!("pinned")),
         (0, "definition", old),
         (0, "approved", json!({"by": "alice", "at": "2026-01-31T10:00:00.000000000Z"})),
-        (0, "side_effects", json!(["fs.read"])),
+        (0, "side_effect_tags", json!(["fs.read"])),
         (1, "uid", json!(6)),
         (1, "state", json!("changed")),
         (1, "pinned_hash", json!("h0")),

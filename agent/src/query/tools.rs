@@ -59,7 +59,7 @@ pub struct Tool {
     /// How risky that is.
     pub risk_level: Option<RiskLevel>,
     /// What it has an effect on.
-    pub side_effects: Option<Vec<String>>,
+    pub side_effect_tags: Option<Vec<String>>,
 }
 
 /// What the events tell of one definition of a tool.
@@ -81,7 +81,7 @@ pub struct Said {
     category: ToolCategory,
     risk_level: RiskLevel,
     #[serde(default)]
-    side_effects: Vec<String>,
+    side_effect_tags: Vec<String>,
     max_severity: Option<Severity>,
     /// What the rules found in the definition.
     pub detections: Vec<Detection>,
@@ -109,7 +109,7 @@ pub fn find(db: &Connection, options: &ToolsOptions) -> Result<Vec<Tool>> {
             && options.severity.is_none_or(|least| tool.max_severity >= Some(least))
             && options.risk.is_none_or(|least| tool.risk_level >= Some(least))
             && (options.side_effect.is_empty()
-                || tool.side_effects.iter().flatten().any(|effect| options.side_effect.contains(effect)))
+                || tool.side_effect_tags.iter().flatten().any(|effect| options.side_effect.contains(effect)))
     });
     if let Some(limit) = list::limit(&options.shown).and_then(|limit| usize::try_from(limit).ok())
         && tools.len() > limit
@@ -202,7 +202,7 @@ impl Tool {
             max_severity: record.max_severity,
             category: said.map(|said| said.category),
             risk_level: said.map(|said| said.risk_level),
-            side_effects: said.map(|said| said.side_effects.clone()),
+            side_effect_tags: said.map(|said| said.side_effect_tags.clone()),
         }
     }
 
@@ -223,7 +223,7 @@ impl Tool {
             max_severity: said.max_severity,
             category: Some(said.category),
             risk_level: Some(said.risk_level),
-            side_effects: Some(said.side_effects.clone()),
+            side_effect_tags: Some(said.side_effect_tags.clone()),
         }
     }
 
@@ -260,7 +260,7 @@ impl Line for Tool {
     ];
 
     fn cells(&self) -> Vec<Cell> {
-        let effects = self.side_effects.as_ref().map(|effects| effects.join(" "));
+        let effects = self.side_effect_tags.as_ref().map(|effects| effects.join(" "));
         let hash = &self.tool_hash;
         vec![
             text(&self.server_id),

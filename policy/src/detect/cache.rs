@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
-use super::{Detector, Inspection};
+use super::{Detector, Harmless, Inspection};
 use crate::hash::json_digest;
 
 /// What is known of the text of a definition.
@@ -28,6 +28,8 @@ pub struct DefinitionCache {
     young: HashMap<Key, Arc<Known>>,
     old: HashMap<Key, Arc<Known>>,
     generation: usize,
+    /// What of those that are new need not be read.
+    harmless: Harmless,
 }
 
 /// The digest of a text, and which patterns of some servers it was searched for.
@@ -36,26 +38,41 @@ type Key = ([u8; 32], Option<usize>);
 impl DefinitionCache {
     /// A cache of at most `entries` definitions.
     pub fn new(entries: usize) -> Self {
-        Self { young: HashMap::new(), old: HashMap::new(), generation: (entries / 2).max(1) }
+        Self {
+            young: HashMap::new(),
+            old: HashMap::new(),
+            generation: (entries / 2).max(1),
+            harmless: Harmless::default(),
+        }
     }
 
     /// The hash of this definition, and what `detector` finds in it if there is one.
     pub fn know(&mut self, detector: Option<&Detector>, json: &str) -> Arc<Known> {
-        self.known(json, None, || detector.map(|detector| detector.tool(json)).unwrap_or_default())
+        self.known(json, None, |known| {
+            detector.map(|detector| detector.tool_among(json, known)).unwrap_or_default()
+        })
     }
 
     /// The same of the definition of a tool of this server: see [`Detector::tool_of`].
     pub fn know_tool(&mut self, detector: Option<&Detector>, server: &str, json: &str) -> Arc<Known> {
         let own = detector.and_then(|detector| detector.own_patterns(server));
-        self.known(json, own, || detector.map(|detector| detector.tool_of(server, json)).unwrap_or_default())
+        self.known(json, own, |known| {
+            detector.map(|detector| detector.tool_of(server, json, known)).unwrap_or_default()
+        })
     }
 
-    fn known(&mut self, json: &str, own: Option<usize>, inspect: impl FnOnce() -> Inspection) -> Arc<Known> {
+    fn known(
+        &mut self,
+        json: &str,
+        own: Option<usize>,
+        inspect: impl FnOnce(&mut Harmless) -> Inspection,
+    ) -> Arc<Known> {
         let key = (Sha256::digest(json).into(), own);
         if let Some(known) = self.young.get(&key) {
             return Arc::clone(known);
         }
-        let look = || Arc::new(Known { hash: json_digest(json), found: inspect() });
+        let harmless = &mut self.harmless;
+        let look = || Arc::new(Known { hash: json_digest(json), found: inspect(harmless) });
         let known = self.old.remove(&key).unwrap_or_else(look);
         if self.young.len() >= self.generation {
             self.old = std::mem::take(&mut self.young);

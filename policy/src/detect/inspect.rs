@@ -64,9 +64,9 @@ impl Inspector {
         Self { masking, ..Self::default() }
     }
 
-    /// Inspects a text in all its forms.
-    pub(super) fn text(&mut self, matcher: &Matcher, text: &str, field: impl Fn() -> String) {
-        self.view(matcher, text, View::raw(text), None, None, field);
+    /// Inspects a text in all its forms. Whether all of it was read, and nothing found.
+    pub(super) fn text(&mut self, matcher: &Matcher, text: &str, field: impl Fn() -> String) -> bool {
+        self.view(matcher, text, View::raw(text), None, None, field) && !self.work.exceeded
     }
 
     /// The same for a text of a result, which may command the use of tools.
@@ -96,7 +96,8 @@ impl Inspector {
         if sentence {
             self.view(texts, name, words(name), None, names, &field);
         } else if !name.is_ascii() {
-            return self.view(texts, name, View::raw(name), None, names, &field);
+            self.view(texts, name, View::raw(name), None, names, &field);
+            return;
         }
         let (view, mut hits, mut drafts) = (View::raw(name), Vec::new(), Vec::new());
         texts.scan_plain(name, &view.whole(), &mut self.work, &mut hits);
@@ -121,7 +122,7 @@ impl Inspector {
     }
 
     /// Inspects `first` and every form that can be made of it. `text` is the original. What `said` has a rule for is
-    /// left out where that needs no pattern: it was reported before.
+    /// left out where that needs no pattern: it was reported before. Whether nothing was found.
     fn view(
         &mut self,
         matcher: &Matcher,
@@ -130,7 +131,7 @@ impl Inspector {
         tools: Option<&ToolNames>,
         said: Option<&Matcher>,
         field: impl Fn() -> String,
-    ) {
+    ) -> bool {
         let mut drafts = Vec::new();
         let mut queue = vec![(first, 0)];
         while let Some((view, depth)) = queue.pop() {
@@ -175,7 +176,9 @@ impl Inspector {
             }
             queue.extend(found.into_iter().map(|run| (run.view, depth + 1)));
         }
+        let harmless = drafts.is_empty();
         self.keep(matcher, text, drafts, field);
+        harmless
     }
 
     /// Takes into `drafts` what is found in these ranges of a view, beside the `hits` that are known.

@@ -238,9 +238,11 @@ impl Engine {
         self.say(place.clone(), time, requested, out);
     }
 
-    /// The tools whose approval was asked for and that nobody decided about, oldest first.
+    /// The tools whose approval was asked for and that nobody decided about, oldest first. A definition that its server
+    /// has replaced since is none of them, unless it comes back.
     pub fn waiting(&self) -> impl Iterator<Item = WaitingTool> {
-        self.approvals.requests.values().map(|request| {
+        let open = self.approvals.requests.values().filter(|request| !self.is_replaced(&request.wanted));
+        open.map(|request| {
             let Wanted { hash, tool, key } = &request.wanted;
             WaitingTool {
                 server_id: key.server.clone(),
@@ -257,6 +259,15 @@ impl Engine {
                 timed_out: request.timed_out,
             }
         })
+    }
+
+    /// Whether connected servers offer the tool, and none of them by this definition.
+    fn is_replaced(&self, wanted: &Wanted) -> bool {
+        let of = self.registry.servers(&wanted.key.server).filter(|(_, key)| **key == wanted.key);
+        let mut offered = of
+            .filter_map(|(connection, _)| self.connections.get(&connection)?.tools.get(wanted.tool.as_str()))
+            .peekable();
+        offered.peek().is_some() && offered.all(|facts| *facts.hash != *wanted.hash)
     }
 
     /// Whether the approval of this definition was given up.

@@ -260,7 +260,7 @@ impl Engine {
             status,
             category: facts.category,
             risk_level: facts.risk,
-            side_effects: facts.side_effects,
+            side_effect_tags: facts.side_effects,
             detections: detections.clone(),
             max_severity,
         };

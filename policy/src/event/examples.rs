@@ -108,7 +108,7 @@ pub fn examples() -> Vec<Event> {
         status: ToolStatus::New,
         category: ToolCategory::Read,
         risk_level: RiskLevel::High,
-        side_effects: ["fs.write".to_owned()].into(),
+        side_effect_tags: ["fs.write".to_owned()].into(),
         detections: vec![detection.clone()],
         max_severity: Some(Severity::High),
     };

@@ -50,7 +50,7 @@ pub struct ToolSeen {
     pub risk_level: RiskLevel,
     /// What it has an effect on, such as `fs.write`. Absent when nothing tells.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub side_effects: BTreeSet<String>,
+    pub side_effect_tags: BTreeSet<String>,
     /// What the rules found in the definition.
     pub detections: Vec<Detection>,
     /// The worst of them; null when there is none.

@@ -437,6 +437,25 @@ fn what_is_forgotten_is_asked_for_again() {
     assert_eq!(bench.engine.waiting().count(), 1, "{:?}", bench.said());
 }
 
+/// A server that replaces a definition that waits: nobody is bothered with it any more, until it comes back.
+#[test]
+fn what_is_replaced_waits_no_longer() {
+    let mut bench = bench(HOLD);
+    let harmless = r#"{"name":"add"}"#;
+    let worse = EVIL.replace("id_rsa", "id_ed25519");
+    let mut list = |id: u32, tool: &str| {
+        bench.c2s(1, &format!(r#"{{"id":{id},"method":"tools/list"}}"#));
+        bench.s2c(1, &answer(id, &format!(r#"{{"tools":[{tool}]}}"#)));
+        bench.engine.waiting().map(|waiting| waiting.tool_hash).collect::<Vec<_>>()
+    };
+    let first = list(4, EVIL);
+    assert_eq!(first.len(), 1);
+    let second = list(5, &worse);
+    assert!(second.len() == 1 && second != first, "{second:?}");
+    assert_eq!(list(6, harmless), [""; 0]);
+    assert_eq!(list(7, EVIL), first);
+}
+
 /// A list that has a tool twice, harmless and not: whichever the client takes, and on however many pages they come.
 #[test]
 fn a_tool_that_a_list_has_twice_is_as_bad_as_the_worse() {
