@@ -16,6 +16,9 @@ use super::rarity::{COMMON, count, is_second_rarer};
 
 /// How much of a text is indexed at a time. Bytes.
 const CHUNK_BYTES: usize = 32 << 10;
+/// From so many regions on, those that overlap become one, wherever matches begin in them: a text of nothing but words of
+/// rules has as many as it has words.
+const CROWD: usize = 32_768;
 
 /// Which words patterns have, and in what order.
 #[derive(Debug)]
@@ -55,6 +58,8 @@ struct Sequence {
     slots: Vec<(Class, usize)>,
     /// How long the pattern's first part may be.
     length: usize,
+    /// Whether a match begins where a word of the first of them stands.
+    begins: bool,
 }
 
 /// Where the first part of a pattern is to be looked for.
@@ -63,6 +68,8 @@ pub(super) struct Region {
     pub(super) pattern: u16,
     pub(super) start: usize,
     pub(super) end: usize,
+    /// Whether it can only begin at the start.
+    pub(super) anchored: bool,
 }
 
 /// Memory to index a text in.
@@ -269,8 +276,8 @@ impl Sequence {
             parts.flat_map(|(part, it)| it.slots.iter().map(move |slot| (part, slot))).collect();
         let rarest = all.iter().map(|(_, slot)| count(slot)).min()?;
         let (mut slots, mut class_of_rarest) = (Vec::new(), None);
-        let mut before = None;
-        for &(part, slot) in &all {
+        let (mut before, mut begins) = (None, false);
+        for (place, &(part, slot)) in all.iter().enumerate() {
             let count = count(slot);
             if count > COMMON.max(rarest) {
                 continue;
@@ -285,11 +292,12 @@ impl Sequence {
             let gaps = pattern.parts[from..=part].iter().skip(1).map(|part| part.gap + AFTER_GAP_BYTES);
             let way =
                 if part == from { slot.ahead } else { pattern.parts[from].length + gaps.sum::<usize>() };
+            begins |= place == 0 && pattern.parts.first().is_some_and(|first| first.begins_with_word);
             slots.push((class, way));
             before = Some(part);
         }
         let length = pattern.parts.first()?.length;
-        Some((class_of_rarest?, Self { pattern: number, slots, length }))
+        Some((class_of_rarest?, Self { pattern: number, slots, length, begins }))
     }
 
     /// Appends where the pattern may match, ascending. Places count from `base` on.
@@ -325,16 +333,52 @@ impl Sequence {
                     continue 'places;
                 }
             }
-            let start = (base + start).saturating_sub(self.slots[0].1);
             // One byte more, so that it is seen whether a word ends there.
             let end = (base + place as usize + self.length + 1).min(length);
-            match regions.last_mut() {
-                Some(last) if last.pattern == self.pattern && last.start <= start && start <= last.end => {
-                    last.end = last.end.max(end);
+            let pattern = self.pattern;
+            if self.begins {
+                let from = if rarest == 0 { of(0).partition_point(|at| *at < place) } else { cursors[0] };
+                let starts = of(0)[from..].iter().take_while(|at| **at <= place);
+                for start in starts.map(|at| base + *at as usize) {
+                    Region { pattern, start, end, anchored: true }.add(regions);
                 }
-                _ => regions.push(Region { pattern: self.pattern, start, end }),
+            } else {
+                let start = (base + start).saturating_sub(self.slots[0].1);
+                Region { pattern, start, end, anchored: false }.add(regions);
             }
         }
+    }
+}
+
+impl Region {
+    /// Appends it, or makes the last one larger by it. They come in order of their starts.
+    fn add(self, regions: &mut Vec<Self>) {
+        let crowded = regions.len() >= CROWD;
+        match regions.last_mut() {
+            Some(last) if last.pattern == self.pattern && last.takes(&self, crowded) => {
+                last.anchored &= self.anchored && self.start <= last.start;
+                last.end = last.end.max(self.end);
+            }
+            _ => regions.push(self),
+        }
+    }
+
+    /// Whether one of the same pattern that begins no earlier can be part of this one.
+    fn takes(&self, next: &Self, crowded: bool) -> bool {
+        let overlap = next.start <= self.end;
+        if self.anchored && !crowded { next.anchored && next.start <= self.start } else { overlap }
+    }
+
+    /// Puts those together that are one, in order of patterns and places.
+    pub(super) fn merge(regions: &mut Vec<Self>) {
+        regions.sort_unstable_by_key(|region| (region.pattern, region.start, region.anchored));
+        regions.dedup_by(|next, last| {
+            let same = next.pattern == last.pattern && last.takes(next, false);
+            if same {
+                last.end = last.end.max(next.end);
+            }
+            same
+        });
     }
 }
 

@@ -1,10 +1,13 @@
 //! One pattern: from its text in a rule to regular expressions, and to the words without which it cannot match.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use super::probe::{GAP_BYTES, PART_BYTES, SHORT_GAP_BYTES};
-use regex::bytes::{Match, Regex, RegexBuilder};
+use regex_automata::meta::{Config, Regex};
+use regex_automata::util::syntax;
+use regex_automata::{Anchored, Input};
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::literal::Extractor;
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
@@ -35,18 +38,42 @@ pub(super) struct Lazy {
 
 impl Lazy {
     fn build(&self) -> Result<Regex, String> {
-        RegexBuilder::new(&self.source)
-            .unicode(self.plain)
-            .case_insensitive(!self.plain)
-            .size_limit(SIZE_LIMIT)
-            .dfa_size_limit(SIZE_LIMIT)
-            .build()
-            .map_err(|error| error.to_string())
+        let syntax = syntax::Config::new().utf8(false).unicode(self.plain).case_insensitive(!self.plain);
+        let limits = Config::new()
+            .utf8_empty(false)
+            .nfa_size_limit(Some(SIZE_LIMIT))
+            .onepass_size_limit(Some(SIZE_LIMIT))
+            .hybrid_cache_capacity(SIZE_LIMIT);
+        Regex::builder().syntax(syntax).configure(limits).build(&self.source).map_err(|error| {
+            match (error.size_limit(), error.syntax_error()) {
+                (Some(limit), _) => format!("its compiled size is over {limit} bytes"),
+                (_, Some(syntax)) => syntax.to_string(),
+                _ => error.to_string(),
+            }
+        })
     }
 
-    /// The first match from `start` on. None where it does not compile, which [`Pattern::force`] rules out.
-    pub(super) fn find_at<'h>(&self, haystack: &'h [u8], start: usize) -> Option<Match<'h>> {
-        self.compiled.get_or_init(|| self.build().ok()).as_ref()?.find_at(haystack, start)
+    /// None where it does not compile, which [`Pattern::force`] rules out.
+    fn regex(&self) -> Option<&Regex> {
+        self.compiled.get_or_init(|| self.build().ok()).as_ref()
+    }
+
+    /// The first match from `start` on.
+    pub(super) fn find_at(&self, haystack: &[u8], start: usize) -> Option<Range<usize>> {
+        let input = Input::new(haystack).range(start..);
+        Some(self.regex()?.search(&input)?.range())
+    }
+
+    /// Where the first match from `start` on ends.
+    pub(super) fn end_of_first(&self, haystack: &[u8], start: usize) -> Option<usize> {
+        let input = Input::new(haystack).range(start..);
+        Some(self.regex()?.search_half(&input)?.offset())
+    }
+
+    /// Where the match that begins at `start` ends.
+    pub(super) fn end_of_one_at(&self, haystack: &[u8], start: usize) -> Option<usize> {
+        let input = Input::new(haystack).range(start..).anchored(Anchored::Yes);
+        Some(self.regex()?.search_half(&input)?.offset())
     }
 }
 
@@ -75,6 +102,8 @@ pub(super) struct Part {
     pub(super) regex: Lazy,
     /// What stands in every match, in order. Empty: nothing is known.
     pub(super) slots: Vec<Slot>,
+    /// Whether every match begins with a word of the first slot, and nowhere but where that is found.
+    pub(super) begins_with_word: bool,
 }
 
 /// A place of a match where one of some words stands, in some case and where a word begins.
@@ -152,7 +181,9 @@ pub(super) fn compile_plain(source: &str) -> Result<Pattern, String> {
         return Err(format!("{source:?} matches the empty text"));
     }
     let regex = Lazy { source: source.to_owned(), plain: true, compiled: OnceLock::new() };
-    Ok(Pattern { parts: vec![Part { gap: 0, length: PART_BYTES, regex, slots: Vec::new() }] })
+    Ok(Pattern {
+        parts: vec![Part { gap: 0, length: PART_BYTES, regex, slots: Vec::new(), begins_with_word: false }],
+    })
 }
 
 fn part(source: &str, gap: usize) -> Result<Part, String> {
@@ -165,7 +196,10 @@ fn part(source: &str, gap: usize) -> Result<Part, String> {
         return Err(format!("{source:?} matches the empty text"));
     }
     let regex = Lazy { source: blanks(source), plain: false, compiled: OnceLock::new() };
-    Ok(Part { gap, length: length(&hir), regex, slots: slots(&hir) })
+    let slots = slots(&hir);
+    let at_word = hir.properties().look_set_prefix().contains(Look::WordAscii);
+    let begins_with_word = slots.first().is_some_and(|slot| slot.ahead == 0 && (at_word || slot.is_sign()));
+    Ok(Part { gap, length: length(&hir), regex, slots, begins_with_word })
 }
 
 /// How long a match is expected to be at most. Bytes.

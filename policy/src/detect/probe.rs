@@ -163,7 +163,7 @@ impl Matcher {
     ) {
         for range in ranges {
             for &number in &self.plain.always {
-                let region = Region { pattern: number, start: range.start, end: range.end };
+                let region = Region { pattern: number, start: range.start, end: range.end, anchored: false };
                 self.plain.run(region, text.as_bytes(), work, hits);
             }
         }
@@ -202,26 +202,21 @@ impl Patterns {
     /// Appends the hits that begin in `range`, or a little behind it.
     fn scan(&self, text: &[u8], range: Range<usize>, work: &mut Work, hits: &mut Vec<Hit>) {
         for &number in &self.always {
-            self.run(Region { pattern: number, start: range.start, end: range.end }, text, work, hits);
+            let region = Region { pattern: number, start: range.start, end: range.end, anchored: false };
+            self.run(region, text, work, hits);
         }
         let mut regions = std::mem::take(&mut work.regions);
         self.index.regions(text, range, &mut work.places, &mut work.signs, &mut regions);
-        // By pattern, so that what overlaps comes together.
-        regions.sort_unstable_by_key(|region| (region.pattern, region.start));
-        regions.dedup_by(|next, last| {
-            let overlap = next.pattern == last.pattern && next.start <= last.end;
-            if overlap {
-                last.end = last.end.max(next.end);
-            }
-            overlap
-        });
+        Region::merge(&mut regions);
         let (mut last, mut done) = (None, 0);
         for mut region in regions.drain(..) {
             // Only what is behind the hits in the region before.
-            if last.replace(region.pattern) == Some(region.pattern) {
-                region.start = region.start.max(done);
-            } else {
+            if last.replace(region.pattern) != Some(region.pattern) {
                 done = 0;
+            } else if region.start < done && region.anchored {
+                continue;
+            } else {
+                region.start = region.start.max(done);
             }
             if region.start < region.end {
                 done = done.max(self.run(region, text, work, hits));
@@ -242,31 +237,37 @@ impl Patterns {
         work.bytes = left;
         let haystack = &text[..region.end];
         let mut from = region.start;
-        while let Some(found) =
-            (from <= haystack.len()).then(|| first.regex.find_at(haystack, from)).flatten()
-        {
-            let mut end = Some(found.end());
+        loop {
+            let found = if region.anchored {
+                first.regex.end_of_one_at(haystack, from).map(|end| from..end)
+            } else if from <= haystack.len() {
+                first.regex.find_at(haystack, from)
+            } else {
+                None
+            };
+            let Some(found) = found else { return done };
+            let mut end = Some(found.end);
             for part in rest {
                 end = end.and_then(|end| {
                     let gap = &text[..gap_end(text, end, part.gap)];
-                    part.regex.find_at(gap, end).map(|next| next.end())
+                    part.regex.end_of_first(gap, end)
                 });
             }
-            from = found.end().max(from + 1);
-            let Some(end) = end else { continue };
-            if source.affirmative && is_forbidden(text, found.start()) {
-                continue;
+            from = found.end.max(from + 1);
+            if let Some(end) = end.filter(|_| !source.affirmative || !is_forbidden(text, found.start)) {
+                if work.hits == 0 {
+                    work.exceeded = true;
+                    return done;
+                }
+                work.hits -= 1;
+                hits.push(Hit { rule: source.rule, start: found.start, end });
+                from = from.max(end);
+                done = from;
             }
-            if work.hits == 0 {
-                work.exceeded = true;
+            if region.anchored {
                 return done;
             }
-            work.hits -= 1;
-            hits.push(Hit { rule: source.rule, start: found.start(), end });
-            from = from.max(end);
-            done = from;
         }
-        done
     }
 }
 
