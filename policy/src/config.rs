@@ -13,13 +13,14 @@
 //! | `warnings` | what does not do what it seems to |
 //! | `effective` | what holds where a file says nothing |
 //! | `values` | sizes, durations, addresses, globs … |
-//! | `sections`, `judgement`, `guards`, `network`, `host` | the keys |
+//! | `sections`, `inspection`, `judgement`, `guards`, `network`, `host` | the keys |
 
 mod alias;
 mod check;
 mod effective;
 mod guards;
 mod host;
+mod inspection;
 mod judgement;
 mod network;
 mod problem;
@@ -44,6 +45,7 @@ use serde_json::Value;
 
 pub use guards::*;
 pub use host::*;
+pub use inspection::*;
 pub use judgement::*;
 pub use network::*;
 pub use problem::{Level, MAX_PROBLEMS, Place, Problem};

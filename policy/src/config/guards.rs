@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::judgement::{ListMode, OnChange, ServerRule, ToolRule, every, high};
+use super::inspection::high;
+use super::judgement::{ListMode, OnChange, ServerRule, ToolRule, every};
 use super::values::{Glob, Pattern};
 use crate::event::Severity;
 use crate::guard::{GuardKind, Phase};
