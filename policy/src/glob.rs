@@ -75,6 +75,11 @@ impl NameGlob {
         }
     }
 
+    /// Whether it is a name as it stands, in whichever case.
+    pub fn is_plain(&self) -> bool {
+        !self.text.contains(['*', '?', '[', ']', '{', '}', '\\'])
+    }
+
     /// Whether it is a bare `*`, which names nothing.
     pub fn is_any(&self) -> bool {
         matches!(self.matcher, Matcher::Any)

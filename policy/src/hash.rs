@@ -1,10 +1,13 @@
 //! Identity of what a server tells the model: tool definitions, prompts, resource templates, instructions.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
+
+use crate::protocol::all_members;
 
 /// The key that no hash covers: it is the transport's, and may change with every answer.
 const META: &str = "_meta";
@@ -18,7 +21,7 @@ const META: &str = "_meta";
 /// | | hashed |
 /// |---|---|
 /// | an integer of 64 bits that is no IEEE 754 double | [`text_hash`] of the canonical form and all digits of such integers |
-/// | a number beyond 2^64, a duplicate key, a lone surrogate, a depth over 128 | [`text_hash`] of it as it was sent |
+/// | an integer beyond 2^64 with all its digits, a duplicate key, a lone surrogate, a depth over 128 | [`text_hash`] of it as it was sent, without `_meta` |
 pub fn json_hash(json: &str) -> String {
     hex(&json_digest(json))
 }
@@ -26,16 +29,42 @@ pub fn json_hash(json: &str) -> String {
 /// The same as bytes.
 pub fn json_digest(json: &str) -> [u8; 32] {
     let mut reader = serde_json::Deserializer::from_str(json);
-    let value = Strict { top: true }.deserialize(&mut reader);
+    let value = Strict { top: true, exact: has_long_number(json) }.deserialize(&mut reader);
     let value = value.and_then(|value| reader.end().map(|()| value));
     let canonical = value.and_then(|value| Ok((serde_json_canonicalizer::to_string(&value)?, value)));
-    let Ok((mut canonical, value)) = canonical else { return text_digest(json) };
+    let Ok((mut canonical, value)) = canonical else { return text_digest(&without_meta(json)) };
     let form = canonical.len();
     if are_doubles(&value, &mut canonical) {
         Sha256::digest(&canonical[..form]).into()
     } else {
         text_digest(&canonical)
     }
+}
+
+/// Whether there may be an integer that is beyond 64 bits, and of which a double keeps only a part.
+fn has_long_number(json: &str) -> bool {
+    let bytes = json.as_bytes();
+    let mut at = 0;
+    bytes.chunk_by(|a, b| a.is_ascii_digit() && b.is_ascii_digit()).any(|run| {
+        let negative = at > 0 && bytes[at - 1] == b'-';
+        at += run.len();
+        let most: &[u8] = if negative { b"9223372036854775808" } else { b"18446744073709551615" };
+        (run.len(), run) > (most.len(), most)
+    })
+}
+
+/// An object's text without the member `_meta`, and everything else as it is.
+fn without_meta(json: &str) -> Cow<'_, str> {
+    let Some(members) = all_members(json) else { return Cow::Borrowed(json) };
+    if members.iter().all(|(key, _)| key != META) {
+        return Cow::Borrowed(json);
+    }
+    let mut text = String::with_capacity(json.len());
+    for (key, value) in members.iter().filter(|(key, _)| key != META) {
+        let _ = write!(text, "{}{}:{}", if text.is_empty() { "{" } else { "," }, json!(key), value.get());
+    }
+    text.push('}');
+    Cow::Owned(text)
 }
 
 /// Whether every integer is a double. Appends those that are as long as one that is none, with all digits, in the
@@ -93,8 +122,11 @@ pub(crate) fn push_hex(bytes: &[u8], out: &mut String) {
 
 /// Reads a JSON value, and refuses what one reader takes otherwise than the next: duplicate keys, and numbers of
 /// which only a double is left. At the top, `_meta` is left out.
+#[derive(Clone, Copy)]
 struct Strict {
     top: bool,
+    /// Whether there may be integers that are more than their double.
+    exact: bool,
 }
 
 impl<'de> DeserializeSeed<'de> for Strict {
@@ -129,7 +161,7 @@ impl<'de> Visitor<'de> for Strict {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        if value.abs() >= 2f64.powi(64) {
+        if self.exact && (value >= 2f64.powi(64) || value <= -2f64.powi(63)) {
             return Err(E::custom("number beyond 2^64"));
         }
         Ok(value.into())
@@ -141,7 +173,7 @@ impl<'de> Visitor<'de> for Strict {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
         let mut items = Vec::new();
-        while let Some(item) = seq.next_element_seed(Strict { top: false })? {
+        while let Some(item) = seq.next_element_seed(Strict { top: false, ..self })? {
             items.push(item);
         }
         Ok(Value::Array(items))
@@ -152,7 +184,7 @@ impl<'de> Visitor<'de> for Strict {
         while let Some(key) = map.next_key::<String>()? {
             if self.top && key == META {
                 map.next_value::<IgnoredAny>()?;
-            } else if members.insert(key, map.next_value_seed(Strict { top: false })?).is_some() {
+            } else if members.insert(key, map.next_value_seed(Strict { top: false, ..self })?).is_some() {
                 return Err(A::Error::custom("duplicate key"));
             }
         }
@@ -174,10 +206,8 @@ pub fn bounded_name(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-    use serde_json::json;
-
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn the_hash_is_that_of_the_canonical_form() {
@@ -185,6 +215,30 @@ mod tests {
         // printf '{"inputSchema":{"a":"é","b":1,"type":"object"},"name":"add"}' | sha256sum
         let canonical = r#"{"inputSchema":{"a":"é","b":1,"type":"object"},"name":"add"}"#;
         assert_eq!(json_hash(&tool.to_string()), hex(&Sha256::digest(canonical)));
+    }
+
+    #[test]
+    fn how_a_huge_number_is_spelt_does_not_count_and_its_digits_do() {
+        let same = [
+            (r#"{"a":1.7976931348623157e308}"#, r#"{"a":1.7976931348623157E+308}"#),
+            (r#"{"a":1e22,"b":1}"#, r#"{"b":1.0,"a":10e21}"#),
+            (r#"{"n":1e22,"_meta":1}"#, r#"{"n":1e22}"#),
+            // What is hashed as text is so without `_meta`, too.
+            (r#"{"a":100000000000000000001,"_meta":1}"#, r#"{"a":100000000000000000001,"_meta":{"b":2}}"#),
+            (r#"{"a":1,"a":2,"_meta":1}"#, r#"{"a":1,"a":2,"_meta":2}"#),
+        ];
+        for (left, right) in same {
+            assert_eq!(json_hash(left), json_hash(right), "{left} {right}");
+        }
+        let others = [
+            (r#"{"a":100000000000000000001}"#, r#"{"a":100000000000000000000}"#),
+            (r#"{"a":-9223372036854775810}"#, r#"{"a":-9223372036854775809}"#),
+            (r#"{"a":1e22}"#, r#"{"a":1e23}"#),
+            (r#"{"a":1,"a":2,"_meta":1}"#, r#"{"a":1,"a":3,"_meta":1}"#),
+        ];
+        for (left, right) in others {
+            assert_ne!(json_hash(left), json_hash(right), "{left} {right}");
+        }
     }
 
     #[test]
@@ -283,7 +337,7 @@ mod tests {
             any::<bool>().prop_map(Value::from),
             any::<i64>().prop_map(Value::from),
             (-1e15..1e15f64).prop_map(Value::from),
-            any::<f64>().prop_filter("no text hash", |n| n.abs() < 1e19).prop_map(Value::from),
+            any::<f64>().prop_filter("a number of JSON", |n| n.is_finite()).prop_map(Value::from),
             any::<u64>().prop_map(Value::from),
             any::<String>().prop_map(Value::from),
         ];

@@ -21,7 +21,7 @@ use smallvec::{SmallVec, smallvec};
 use crate::ids::Direction;
 
 pub use method::Method;
-pub(crate) use value::{Key, members_once, mend_surrogates};
+pub(crate) use value::{Key, all_members, members_once, mend_surrogates};
 pub use value::{decode_str, members, string, value};
 
 /// Most messages in one batch.
@@ -52,7 +52,7 @@ pub struct Parsed<'a> {
     pub batch: bool,
     /// Whether it was not UTF-8 and was read with replacement characters.
     pub lossy: bool,
-    /// Whether it was read only after control characters in strings were escaped.
+    /// Whether it was read only after control characters in strings were escaped, or numbers that JSON does not have.
     pub repaired: bool,
 }
 
@@ -216,19 +216,15 @@ pub fn parse<'a>(frame: &'a [u8], scratch: &'a mut String) -> Result<Parsed<'a>,
     // The usual case first; the rest has time.
     if let Cow::Borrowed(text) = text {
         match parse_text(text) {
-            Err(ProtocolError::Json { .. }) if has_control(text) => {}
+            Err(ProtocolError::Json { .. }) if value::may_be_mended(text) => {}
             outcome => return outcome,
         }
     }
-    let repaired = value::escape_control(&text, scratch);
+    let repaired = value::mend(&text, scratch);
     let mut parsed = parse_text(scratch)?;
     parsed.lossy = lossy;
     parsed.repaired = repaired;
     Ok(parsed)
-}
-
-fn has_control(text: &str) -> bool {
-    text.bytes().any(|byte| byte < 0x20)
 }
 
 fn parse_text(text: &str) -> Result<Parsed<'_>, ProtocolError> {

@@ -186,7 +186,7 @@ async fn all_pages(peer: &Peer<RoleClient>, list: &List, tap: &Tap, to: &mut Vec
             let [name] = members(entry.get(), [name]);
             to.push(Definition { kind, name: string(name).into_owned(), json: entry.get().to_owned() });
         }
-        match next.and_then(|next| decode_str(next.get())) {
+        match next.and_then(|next| decode_str(next.get())).filter(|next| !next.is_empty()) {
             Some(next) => cursor = Some(next.into_owned()),
             None => return Ok(()),
         }

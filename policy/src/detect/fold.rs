@@ -104,6 +104,11 @@ impl Folder<'_> {
     fn special(&mut self, at: usize) -> usize {
         let Some(character) = self.text[at..].chars().next() else { return self.text.len() };
         let next = at + character.len_utf8();
+        // Separators of lines and paragraphs, too, which have no compatible form.
+        if character.is_whitespace() && !character.is_ascii() {
+            self.replace(at..next, std::iter::once(' '));
+            return next;
+        }
         if is_unchanging(character) {
             return next;
         }

@@ -248,7 +248,7 @@ impl Inspector {
                 pattern: rule.id.clone(),
                 category: rule.category,
                 severity,
-                field: field(),
+                field: if rule.secret { without(field(), text, &draft.places) } else { field() },
                 matches: draft.places.into_iter().map(evidence).collect(),
                 score: draft.score,
                 form: draft.form,
@@ -271,6 +271,16 @@ impl Inspector {
         self.bounds.keys_dropped = u64::from(!complete);
         Inspection { detections: self.detections, bounds: self.bounds }
     }
+}
+
+/// A JSON Pointer without what was found: a secret may be a key, and then stands there whole.
+fn without(mut pointer: String, text: &str, places: &[Range<usize>]) -> String {
+    for secret in
+        places.iter().filter_map(|place| text.get(place.clone())).filter(|secret| !secret.is_empty())
+    {
+        pointer = pointer.replace(&secret.replace('~', "~0").replace('/', "~1"), "…");
+    }
+    pointer
 }
 
 /// Tells JSON texts in which nothing can be found, so that they need not be taken apart: nearly all arguments of calls.

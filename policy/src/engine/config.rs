@@ -190,7 +190,7 @@ counters! { Counters {
     oversized_batches,
     /// Frames that were not UTF-8 and were read with replacement characters.
     lossy_frames,
-    /// Frames with raw control characters that were read nonetheless.
+    /// Frames with raw control characters, or with numbers such as `NaN`, that were read nonetheless.
     repaired_frames,
     /// Messages without `"jsonrpc": "2.0"`.
     unversioned_messages,

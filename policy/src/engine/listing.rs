@@ -110,7 +110,8 @@ impl Engine {
         };
         let entries: Vec<Entry<'_>> =
             entries.into_iter().filter_map(|json| self.entry(place, kind, json)).collect();
-        let last = next.is_none_or(|next| next.get() == "null");
+        // Clients ask on while there is a cursor, and most take an empty one for none.
+        let last = next.is_none_or(|next| matches!(next.get(), "null" | "\"\""));
         self.page(place, time, (kind, first, last), &entries, out);
         kind == ItemKind::Tool && last && self.registry.is_listed(place.connection)
     }

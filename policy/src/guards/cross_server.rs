@@ -7,6 +7,7 @@
 mod session;
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use crate::classify::Classifier;
 use crate::config::CrossServer as CrossServerConfig;
 use crate::event::Severity;
 use crate::guard::{Answer, Facts, Guard, GuardError, GuardKind, Operation, ToolCategory, Verdict};
+use crate::hash::bounded_name;
 use crate::ids::{SessionId, Timestamp};
 use session::{Call, Session, Spans};
 
@@ -25,6 +27,8 @@ use session::{Call, Session, Spans};
 const MAX_SESSIONS: usize = 4_096;
 /// Most names of servers and tools that are kept once for all records.
 const MAX_NAMES: usize = 10_000;
+/// Longest name that records have whole. Bytes.
+const MAX_NAME: usize = 256;
 /// Most related calls that a denial names: the newest.
 const MAX_RELATED: usize = 10;
 
@@ -69,7 +73,9 @@ impl CrossServer {
         Spans { gap: turn_gap.0, window, idle: session_idle.0 }
     }
 
+    /// The name, as records have it.
     fn name(&mut self, name: &str) -> Arc<str> {
+        let name = &*bounded(name);
         if let Some(name) = self.names.get(name) {
             return Arc::clone(name);
         }
@@ -77,7 +83,7 @@ impl CrossServer {
             // Records keep those that they have.
             self.names.clear();
         }
-        let name: Arc<str> = short(name).into();
+        let name: Arc<str> = name.into();
         self.names.insert(Arc::clone(&name));
         name
     }
@@ -114,7 +120,7 @@ impl CrossServer {
         now: Timestamp,
     ) -> Option<Broken<'s>> {
         let CrossServerConfig { read_then_send, burst, cross_server_flow: flow, .. } = &self.config;
-        let server = &*facts.server.0;
+        let server = &*bounded(&facts.server.0);
         if read_then_send.enabled && category == ToolCategory::Send {
             let window = read_then_send.window.0;
             let related = session.reads_elsewhere(server, |call| call.is_within(window, now));
@@ -123,7 +129,7 @@ impl CrossServer {
                 let reason = format!(
                     "Server '{}' attempted send after '{}' read data {} ago",
                     short(server),
-                    last.server,
+                    short(&last.server),
                     humantime::format_duration(ago)
                 );
                 return Some(Broken {
@@ -148,9 +154,10 @@ impl CrossServer {
         }
         if flow.enabled && matches!(category, ToolCategory::Write | ToolCategory::Send) {
             let gap_turn = session.turn_at(now, self.spans());
+            let turn = facts.turn.map(bounded);
             let related = session.reads_elsewhere(server, |call| {
                 if flow.same_turn_only {
-                    call.is_in_turn(facts.turn, gap_turn)
+                    call.is_in_turn(turn.as_deref(), gap_turn)
                 } else {
                     call.is_within(flow.window.0, now)
                 }
@@ -166,8 +173,11 @@ impl CrossServer {
                 (false, _) => (None, format!("within {}", humantime::format_duration(flow.window.0))),
             };
             let does = if category == ToolCategory::Send { "send" } else { "write" };
-            let reason =
-                format!("Cross-server data flow: '{}' read → '{}' {does} {when}", last.server, short(server));
+            let reason = format!(
+                "Cross-server data flow: '{}' read → '{}' {does} {when}",
+                short(&last.server),
+                short(server)
+            );
             return Some(Broken {
                 rule: "cross_server_flow",
                 severity: Severity::High,
@@ -178,6 +188,11 @@ impl CrossServer {
         }
         None
     }
+}
+
+/// A name as records have it: any two names differ in that, too, and it is bounded.
+fn bounded(name: &str) -> Cow<'_, str> {
+    if name.len() <= MAX_NAME { Cow::Borrowed(name) } else { Cow::Owned(bounded_name(name)) }
 }
 
 impl Broken<'_> {
@@ -203,7 +218,7 @@ impl Guard for CrossServer {
             return allow();
         }
         let Some(session) = self.sessions.get(facts.session) else { return allow() };
-        if !session.is_active_with(&facts.server.0) {
+        if !session.is_active_with(&bounded(&facts.server.0)) {
             return allow();
         }
         let category = self.category(tool_name, facts);
@@ -267,7 +282,7 @@ impl Guard for CrossServer {
     fn why(&self, operation: &Operation<'_>, facts: &Facts<'_>) -> Option<String> {
         let Operation::ToolInvoke { tool_name, .. } = *operation else { return None };
         let active = self.sessions.get(facts.session);
-        if !active.is_some_and(|session| session.is_active_with(&facts.server.0)) {
+        if !active.is_some_and(|session| session.is_active_with(&bounded(&facts.server.0))) {
             return Some("no other server of the session is known".to_owned());
         }
         let category = self.category(tool_name, facts).name();

@@ -68,14 +68,15 @@ impl Limiter {
 
     /// The limit of a server.
     fn server_limit(&self, server: &str) -> Rate {
-        let is_plain = |glob: &NameGlob| glob.as_str() == server;
+        let is_plain = |glob: &NameGlob| glob.is_plain() && glob.matches(server);
         limit_for(&self.per_server, is_plain, |glob| glob.matches(server)).unwrap_or(self.default)
     }
 
     /// The limit of a tool's own.
     fn tool_limit(&self, server: &str, tool: &str) -> Option<Rate> {
         let is_plain = |[of_server, of_tool]: &[NameGlob; 2]| {
-            of_tool.as_str() == tool && (of_server.is_any() || of_server.as_str() == server)
+            let server_too = of_server.is_any() || (of_server.is_plain() && of_server.matches(server));
+            of_tool.is_plain() && of_tool.matches(tool) && server_too
         };
         limit_for(&self.per_tool, is_plain, |[of_server, of_tool]| {
             of_tool.matches(tool) && of_server.matches(server)

@@ -76,10 +76,12 @@ fn what_is_no_json_is_an_error() {
 
 #[test]
 fn what_was_mended_is_said() {
-    let cases: [(&[u8], bool, bool, bool); 5] = [
+    let cases: [(&[u8], bool, bool, bool); 7] = [
         (br#"{"jsonrpc":"2.0"}"#, false, false, true),
         (b"{\"jsonrpc\":\"2.0\",\"a\":\"\xff\"}", true, false, true),
         (b"{\"jsonrpc\":\"2.0\",\"a\":\"\x01\"}", false, true, true),
+        (br#"{"jsonrpc":"2.0","a":[NaN,-Infinity,Infinity,"NaN\" Infinity"]}"#, false, true, true),
+        (br#"{"jsonrpc":"2.0","a":"NaN"}"#, false, false, true),
         (br#"{"jsonrpc":"1.0"}"#, false, false, false),
         (br#"{}"#, false, false, false),
     ];

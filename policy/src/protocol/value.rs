@@ -13,7 +13,7 @@ pub(crate) struct Key<'a>(pub(crate) Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Key<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // As text first: a lone surrogate in a key must not cost the message.
+        // As bytes: as text, a lone surrogate in a key would cost the whole message, which others read all the same.
         struct Text;
         impl<'de> Visitor<'de> for Text {
             type Value = Key<'de>;
@@ -22,16 +22,28 @@ impl<'de> Deserialize<'de> for Key<'de> {
                 f.write_str("an object key")
             }
 
-            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
-                Ok(Key(Cow::Borrowed(text)))
+            fn visit_borrowed_bytes<E: Error>(self, text: &'de [u8]) -> Result<Self::Value, E> {
+                Ok(Key(std::str::from_utf8(text).map_or_else(|_| Cow::Owned(mended(text)), Cow::Borrowed)))
             }
 
-            fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(Key(Cow::Owned(text.to_owned())))
+            fn visit_bytes<E: Error>(self, text: &[u8]) -> Result<Self::Value, E> {
+                Ok(Key(Cow::Owned(mended(text))))
             }
         }
-        deserializer.deserialize_str(Text)
+        deserializer.deserialize_bytes(Text)
     }
+}
+
+/// A key of which each lone surrogate, three bytes that are no UTF-8, becomes U+FFFD.
+fn mended(key: &[u8]) -> String {
+    let mut text = String::with_capacity(key.len());
+    for chunk in key.utf8_chunks() {
+        text.push_str(chunk.valid());
+        if chunk.invalid().first().is_some_and(|byte| !(0x80..0xc0).contains(byte)) {
+            text.push(char::REPLACEMENT_CHARACTER);
+        }
+    }
+    text
 }
 
 /// The members of an object by these names, as text; the last of duplicates. All `None` where it is no object.
@@ -65,6 +77,27 @@ pub(crate) fn members_once<'a, 'n, const N: usize>(
         }
     }
     serde_json::Deserializer::from_str(json).deserialize_map(Members(names)).unwrap_or(([None; N], None))
+}
+
+/// All members of an object, in order, each as often as it stands there; `None` where it is no object.
+pub(crate) fn all_members(json: &str) -> Option<Vec<(String, &RawValue)>> {
+    struct All;
+    impl<'de> Visitor<'de> for All {
+        type Value = Vec<(String, &'de RawValue)>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut all = Vec::new();
+            while let Some((key, value)) = map.next_entry::<Key<'de>, &'de RawValue>()? {
+                all.push((key.0.into_owned(), value));
+            }
+            Ok(all)
+        }
+    }
+    serde_json::Deserializer::from_str(json).deserialize_map(All).ok()
 }
 
 /// A JSON string's text; `None` where it is none. Lone surrogates become U+FFFD.
@@ -129,13 +162,33 @@ fn surrogate(escape: &str) -> Option<u16> {
     digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| u16::from_str_radix(digits, 16).ok())?
 }
 
-/// Copies `text` to `out`, with control characters in strings escaped. Whether there were any.
-pub(super) fn escape_control(text: &str, out: &mut String) -> bool {
+/// What is no JSON, and what Python reads and writes all the same.
+const NO_NUMBERS: [&str; 3] = ["NaN", "Infinity", "-Infinity"];
+
+/// Whether [`mend`] may find something to mend.
+pub(super) fn may_be_mended(text: &str) -> bool {
+    text.bytes().any(|byte| byte < 0x20) || NO_NUMBERS[..2].iter().any(|number| text.contains(number))
+}
+
+/// Copies `text` to `out`, with control characters in strings escaped, and numbers that JSON does not have as strings.
+/// Whether there were any.
+pub(super) fn mend(text: &str, out: &mut String) -> bool {
     use fmt::Write;
     out.clear();
     out.reserve(text.len());
     let (mut in_string, mut escaped, mut found) = (false, false, false);
-    for character in text.chars() {
+    let mut rest = text;
+    while let Some(character) = rest.chars().next() {
+        if !in_string
+            && matches!(character, 'N' | 'I' | '-')
+            && let Some(number) = NO_NUMBERS.iter().find(|number| rest.starts_with(**number))
+        {
+            found = true;
+            out.extend(["\"", number, "\""]);
+            rest = &rest[number.len()..];
+            continue;
+        }
+        rest = &rest[character.len_utf8()..];
         if in_string && character < ' ' {
             found = true;
             // A backslash in front of a control character escapes nothing: it stands for itself.

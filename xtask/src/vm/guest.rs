@@ -315,7 +315,7 @@ fn script(job: &Job) -> Result<String> {
         }
         Job::Service { server, .. } => {
             let server = server.to_str().context("the path of a server is not UTF-8")?;
-            script += &format!("package=/tmp/package.deb\nserver={}\n", quoted(server));
+            script += &format!("package=/package.deb\nserver={}\n", quoted(server));
             script += include_str!("service.sh");
         }
         Job::Shell => script += "stty sane; setsid -c sh; finish 0\n",

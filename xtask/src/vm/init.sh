@@ -18,7 +18,7 @@ for at in proc sys dev; do $bb mount --move /$at /root/$at; done
 if [ -f /unit ]; then
     # What this machine has in there is nobody's business here, and would be looked through.
     $bb mount -t tmpfs tmp /root/tmp
-    $bb cp /package.deb /root/tmp/package.deb
+    $bb cp /package.deb /root/package.deb
     $bb cp /job /root/job
     $bb cp /unit /root/etc/systemd/system/job.service
     exec $bb switch_root /root /lib/systemd/systemd --unit=job.service --show-status=no

@@ -77,7 +77,7 @@ pub(super) struct Session {
     active: bool,
     /// By time, as they came.
     calls: VecDeque<Call>,
-    /// Older than those: the last read of each server in each turn that may still go on.
+    /// Beside those: the last read of each server in each turn that may still go on.
     old_reads: VecDeque<Call>,
     /// The turn by pauses.
     turn: u64,
@@ -137,31 +137,39 @@ impl Session {
         self.note_server(Arc::clone(&call.server));
         call.gap_turn = turn;
         if !self.active {
-            // Of a server that is alone only the last read can ever matter.
+            // Of a server that is alone only the last read of each turn can ever matter.
             if call.category != ToolCategory::Read || call.stopped {
                 return false;
             }
+            let before =
+                self.calls.pop_back().filter(|before| before.turn.is_some() && before.turn != call.turn);
             self.calls.clear();
+            if let Some(before) = before {
+                self.keep_read(before, spans, now);
+            }
         }
         let mut dropped = false;
         while self.calls.front().is_some_and(|oldest| !oldest.is_within(spans.window, now)) {
             if let Some(oldest) = self.calls.pop_front() {
-                dropped |= self.keep_read(oldest, spans.idle, now);
+                dropped |= self.keep_read(oldest, spans, now);
             }
         }
         if self.calls.len() >= MAX_RECORDS {
-            self.calls.pop_front();
+            // What was read before so many calls was read all the same.
+            if let Some(oldest) = self.calls.pop_front() {
+                self.keep_read(oldest, spans, now);
+            }
             dropped = true;
         }
         self.calls.push_back(call);
         dropped
     }
 
-    /// Keeps a call that is too old for any window, if a turn that may still go on read something with it: one that has a
-    /// name, or the one by pauses. Whether another had to be forgotten for it.
-    fn keep_read(&mut self, call: Call, idle: Duration, now: Timestamp) -> bool {
+    /// Keeps a call for which there is no room among the calls, if something was read with it within the window, or by a
+    /// turn that may still go on: one that has a name, or the one by pauses. Whether another had to be forgotten for it.
+    fn keep_read(&mut self, call: Call, Spans { window, idle, .. }: Spans, now: Timestamp) -> bool {
         let turn = self.turn;
-        let goes_on = |old: &Call| old.turn.is_some() || old.gap_turn == turn;
+        let goes_on = |old: &Call| old.turn.is_some() || old.gap_turn == turn || old.is_within(window, now);
         if !goes_on(&call) || call.category != ToolCategory::Read || call.stopped {
             return false;
         }
@@ -191,7 +199,7 @@ impl Session {
     }
 
     /// Calls of a server, newest first.
-    pub(super) fn calls_of<'s>(&'s self, server: &'s str) -> impl Iterator<Item = &'s Call> {
+    pub(super) fn calls_of<'s>(&'s self, server: &str) -> impl Iterator<Item = &'s Call> {
         self.calls.iter().rev().filter(move |call| *call.server == *server)
     }
 

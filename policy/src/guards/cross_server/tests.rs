@@ -427,6 +427,47 @@ fn the_denial_says_rule_severity_turn_and_related_calls() {
     assert_eq!(denial.details.unwrap()["severity"], "high");
 }
 
+/// However many calls come after a read, and however long the names are.
+#[test]
+fn a_read_is_not_washed_away() {
+    let mut guard = guard(|config| config.burst.enabled = false);
+    play(&mut guard, &[L(0.0, "a"), L(0.0, "b"), C(0.0, "a", "read_x", None, "allow")], true);
+    for index in 0..MAX_RECORDS + 5 {
+        ask(&mut guard, &World::server("c"), "ping", Timestamp(at(0.1).0 + index as u64), true);
+    }
+    play(&mut guard, &[C(2.0, "b", "send_mail", None, "read_then_send")], true);
+    // Of a turn before the last, while there was one server.
+    let mut guard = self::guard(|config| config.read_then_send.enabled = false);
+    let steps = [
+        C(0.0, "a", "read_x", Some("A"), "allow"),
+        C(40.0, "a", "read_x", Some("B"), "allow"),
+        C(80.0, "b", "write_x", Some("A"), "cross_server_flow"),
+    ];
+    play(&mut guard, &steps, true);
+
+    for length in [128, 129, 256, 257, 1_000] {
+        let long: &'static str = "s".repeat(length).leak();
+        let turn: &'static str = "T".repeat(length).leak();
+        let mut guard = self::guard(|_| {});
+        // One server, whose name is long, is one.
+        play(
+            &mut guard,
+            &[C(0.0, long, "read_x", None, "allow"), C(1.0, long, "send_x", None, "allow")],
+            true,
+        );
+        play(&mut guard, &[L(2.0, "b")], true);
+        for index in 0..10 {
+            play(&mut guard, &[C(100.0 + f64::from(index) / 10.0, long, "ping", None, "allow")], true);
+        }
+        play(&mut guard, &[C(101.0, long, "ping", None, "burst")], true);
+        let steps = [
+            C(200.0, long, "read_x", Some(turn), "allow"),
+            C(250.0, "b", "write_x", Some(turn), "cross_server_flow"),
+        ];
+        play(&mut guard, &steps, true);
+    }
+}
+
 #[test]
 fn what_is_remembered_is_bounded() {
     // Records: those that no window reaches go with the next call, and 10,000 are the most.

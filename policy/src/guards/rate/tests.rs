@@ -103,3 +103,15 @@ fn buckets_are_bounded_and_a_full_one_is_as_good_as_none() {
     }
     assert_eq!((limiter.full_at.len(), limiter.counters()), (MAX_BUCKETS, vec![("rate_buckets_evicted", 2)]));
 }
+
+/// A name is plain in whichever case, where case does not count.
+#[test]
+fn a_plain_name_counts_before_globs_in_any_case() {
+    let limits = json!({
+        "per_server": {"*": {"calls_per_minute": 1}, "Files": {"calls_per_minute": 9}},
+        "per_tool": {"f*:*": {"calls_per_minute": 1}, "FILES:Read": {"calls_per_minute": 8}},
+    });
+    let limits: RateLimits = serde_json::from_value(limits).unwrap();
+    let mut limiter = Limiter::new(&limits, false).unwrap();
+    assert_eq!(passed(&mut limiter, "files", "read", (0..100).map(|_| 0.0)), 8);
+}
