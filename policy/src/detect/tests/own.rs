@@ -49,7 +49,9 @@ fn users_patterns_mean_what_they_say() {
     let config = DetectConfig { custom_patterns: patterns.into(), ..DetectConfig::default() };
     let detector = Detector::new(RuleSet::built_in().unwrap(), &config).unwrap();
     let long = format!("begin {} end", "filler. ".repeat(200));
-    let cases: [(&str, &[(&str, &str, u32)]); 8] = [
+    /// Pattern, field, score.
+    type Expected<'e> = &'e [(&'e str, &'e str, u32)];
+    let cases: [(&str, Expected<'_>); 8] = [
         ("See internal.corp.", &[("own-host", "/description", 25)]),
         ("See INTERNAL.corp.", &[]),
         ("A LEGACY_API.", &[("either-case", "/description", 25)]),
