@@ -82,10 +82,15 @@ pub(super) static SIGNS: LazyLock<Vec<(String, Spelling)>> = LazyLock::new(|| {
             }
         }
     }
-    // Of percent escapes those of a blank, of small letters, of the sign itself, and of letters of other scripts.
-    for escape in
-        ["%20", "%25", "%6", "%7", "%d0", "%d1", "%e", "&#", "&amp;#", "&lt;", "\\u00", "\\u{", "\\x", "\\n"]
-    {
+    // Words that every text has; where they begin something else, that is no word of any language.
+    for word in ["the", "and", "you", "file", "with", "your"] {
+        signs.push((word.chars().map(rot13).collect(), Spelling::Rot13));
+    }
+    // Of percent escapes those of a blank, of letters, of the sign itself, and of letters of other scripts.
+    for escape in [
+        "%20", "%25", "%4", "%5", "%6", "%7", "%d0", "%d1", "%e", "&#", "&amp;#", "&lt;", "&nbsp;", "\\u00",
+        "\\u{", "\\x", "\\n", "\\t",
+    ] {
         signs.push((escape.to_owned(), Spelling::Escapes));
     }
     signs
@@ -113,7 +118,7 @@ pub(super) fn respelt<'a>(view: &View<'a>, signs: Signs) -> Vec<View<'a>> {
             }
             let mapped = match spelling {
                 Spelling::Rot13 => each(text, rot13),
-                Spelling::Leetspeak => each(text, unleet),
+                Spelling::Leetspeak => each(&doubled_to_l(text), unleet),
                 Spelling::Spaced => close_up(text),
                 _ => unescape(text),
             };
@@ -144,17 +149,23 @@ fn unleet(c: char) -> char {
         '1' => 'i',
         '3' => 'e',
         '4' => 'a',
-        '5' => 's',
+        '5' | '$' => 's',
         '7' => 't',
+        '9' => 'g',
         _ => c,
     }
+}
+
+/// With `11` as `ll`: a digit may stand for two letters, and no English word has `ii`.
+fn doubled_to_l(text: &str) -> String {
+    text.replace("11", "ll")
 }
 
 /// Every way to write `word` with at least one letter as a digit.
 fn leet_variants(word: &str) -> Vec<String> {
     let mut variants = vec![String::new()];
     for c in word.chars() {
-        let digit = "0134570".chars().find(|digit| unleet(*digit) == c);
+        let digit = "0134579".chars().find(|digit| unleet(*digit) == c);
         variants = variants
             .into_iter()
             .flat_map(|text| [Some(c), digit].into_iter().flatten().map(move |c| format!("{text}{c}")))

@@ -133,9 +133,11 @@ impl CompiledRule {
     }
 
     /// Whether this rule that allows is more than an exception to everything: what `deny` denies with a bare `*` it
-    /// names.
+    /// names. What is denied of a server by its name, only a rule of a server allows.
     fn beats(&self, deny: &Self) -> bool {
-        deny.tool.is_any() && (!self.tool.is_any() || deny.server.is_any() && !self.server.is_any())
+        let by_server = !self.server.is_any();
+        let by_tool = !self.tool.is_any() && (by_server || deny.server.is_any());
+        deny.tool.is_any() && (by_tool || by_server && deny.server.is_any())
     }
 
     fn describe(&self) -> String {

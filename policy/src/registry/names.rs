@@ -49,7 +49,7 @@ fn is_separator(c: char) -> bool {
 
 /// The form in which names are compared: that of [`spelling`], of the text as it looks (see `detect::fold`), and with
 /// what looks alike in most type faces made one: `0` and `o`, `1` and `l`, `rn` and `m`, `vv` and `w`. Capital `I` is
-/// no `l`, since `getItem` is `get_item`.
+/// no `l` here, since `getItem` is `get_item`; [`Names::claim`] reads it both ways.
 fn skeleton(name: &str) -> String {
     spelling(&folded(name))
         .replace('ß', "ss")
@@ -130,20 +130,30 @@ impl Names {
                 Claim::Later(first.clone(), likeness)
             };
         }
-        let found = self.similar(owner, &skeleton, threshold);
+        let found = self
+            .read_as_l(owner, name, since)
+            .map(|first| (first, Likeness::Confusable))
+            .or_else(|| self.similar(owner, &skeleton, threshold).map(|first| (first, Likeness::Similar)));
         if room {
             let (length, letters) = shape(&skeleton);
             self.by_length.entry(length).or_default().push((letters, skeleton.clone()));
             self.first.insert(skeleton, claim);
         }
         match found {
-            Some(first) => Claim::Later(first, Likeness::Similar),
+            Some((first, likeness)) => Claim::Later(first, likeness),
             None if room => Claim::Free,
             None => Claim::Refused,
         }
     }
 
     /// The nearest name of another owner's, if it is near enough; of two, the one that was there before.
+    /// Who had it first that this name is, where its capital `I` are read as `l`: `puII` is `pull`.
+    fn read_as_l(&self, owner: usize, name: &str, since: u64) -> Option<First> {
+        let read = folded(name).replace('I', "l");
+        let first = name.contains('I').then(|| self.first.get(&skeleton(&read)))??;
+        (first.owner != owner && first.since <= since).then(|| first.clone())
+    }
+
     fn similar(&mut self, owner: usize, skeleton: &str, threshold: f64) -> Option<First> {
         let (length, letters) = shape(skeleton);
         if length < MIN_SIMILAR {
@@ -232,6 +242,9 @@ mod tests {
             ("read_file", "read\u{200b}_file", Some(Confusable)),
             ("read_file", "\u{ff52}ead_file", Some(Confusable)),
             ("list_all", "1ist_a1l", Some(Confusable)),
+            ("pull", "puII", Some(Confusable)),
+            ("list_files", "Iist_fiIes", Some(Confusable)),
+            ("delete", "deIete", Some(Confusable)),
             ("format_code", "forrnat_c0de", Some(Confusable)),
             ("github", "githab", Some(Similar)),
             ("github", "gihtub", Some(Similar)),

@@ -144,6 +144,13 @@ impl Registry {
         turn.outcome
     }
 
+    /// The pin of something that a connection need not have listed: whoever has the same pins may have.
+    pub fn pin(&mut self, id: ConnectionId, item: &Item) -> Option<&PinRecord> {
+        let key = self.connections.get(&id)?.peer.key.clone();
+        self.load(&key, &mut Outcome::default());
+        self.servers.get(&key)?.records.get(item)
+    }
+
     /// Has the pins of a server in memory, if they can be read and fit.
     fn load(&mut self, key: &PinKey, outcome: &mut Outcome) {
         if self.servers.get(key).is_none_or(|server| server.loaded) {

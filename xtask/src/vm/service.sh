@@ -10,7 +10,7 @@ within() {
     done
 }
 of() { systemctl show -P "$1" mcpwarden; }
-is_ready() { [ "$(of ActiveState)" = active ] && mcpwarden status --json; }
+is_ready() { [ "$(of ActiveState)" = active ] && mcpwarden status --json >/dev/null; }
 # The BPF programs of this kernel, by tag: systemd has some of its own.
 programs() {
     python3 - <<'END'

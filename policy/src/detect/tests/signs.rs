@@ -106,7 +106,7 @@ fn everyday_arguments_are_not_taken_apart() {
         (r#"{"a": "two\nlines"}"#, false),
         (r#"{"a": "Zürich"}"#, false),
         (r#"{"a": "cGFzc3dvcmQgaXMgaHVudGVyMmh1bnRlcjI"}"#, false),
-        (r#"{"a": "p%41ssword"}"#, true),
+        (r#"{"a": "p%41ssword"}"#, false),
         (r#"{"a": "p%61ssword"}"#, false),
         (r#"{"a": "a%20b"}"#, false),
         (&format!("{{{}}}", many[..16].join(",")), true),

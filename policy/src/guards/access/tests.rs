@@ -93,7 +93,16 @@ fn tool_rules_deny_first_then_the_allowlist_decides() {
         (json!({"denied_tools": ["*"], "allowed_tools": ["read"]}), allow),
         (json!({"denied_tools": ["*"], "allowed_tools": ["*"]}), denied),
         (json!({"denied_tools": ["*"], "allowed_tools": [{"server": "files", "tool": "*"}]}), allow),
-        (json!({"denied_tools": [{"server": "files", "tool": "*"}], "allowed_tools": ["read"]}), allow),
+        // What is said of every server is no exception to what is said of this one.
+        (json!({"denied_tools": [{"server": "files", "tool": "*"}], "allowed_tools": ["read"]}), denied),
+        (json!({"denied_tools": [{"server": "files", "tool": "*"}], "allowed_tools": ["re*"]}), denied),
+        (
+            json!({
+                "denied_tools": [{"server": "f*", "tool": "*"}],
+                "allowed_tools": [{"server": "files", "tool": "re*"}],
+            }),
+            allow,
+        ),
         (
             json!({
                 "denied_tools": [{"server": "files", "tool": "*"}],
