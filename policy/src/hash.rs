@@ -195,13 +195,18 @@ impl<'de> Visitor<'de> for Strict {
 /// A name as it is kept: whole up to 256 bytes; of a longer one the beginning and a hash, so that two of them are
 /// never taken for one.
 pub fn bounded_name(name: &str) -> String {
+    bounded(name).into_owned()
+}
+
+/// The same, where it need not be kept.
+pub(crate) fn bounded(name: &str) -> Cow<'_, str> {
     const MAX_BYTES: usize = 256;
     const HASH_DIGITS: usize = 64;
     if name.len() <= MAX_BYTES {
-        return name.to_owned();
+        return Cow::Borrowed(name);
     }
     let kept = name.floor_char_boundary(MAX_BYTES - HASH_DIGITS - '…'.len_utf8());
-    format!("{}…{}", &name[..kept], text_hash(name))
+    Cow::Owned(format!("{}…{}", &name[..kept], text_hash(name)))
 }
 
 #[cfg(test)]

@@ -203,7 +203,7 @@ impl Registry {
         }
         self.servers.entry(peer.key.clone()).or_default().connections += 1;
         self.connections.insert(id, Connection { id, peer, owner, lists: BTreeMap::new() });
-        Ok(detection)
+        Ok(detection.filter(|found| self.settings.looks_for(found)))
     }
 
     /// A connection ended. Who was first with a name stays so until the last connection of the session ends.

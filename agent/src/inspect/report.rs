@@ -1,11 +1,10 @@
 //! What is found in definitions, for people and for machines.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use mcpwarden_policy::detect::{Detector, Harmless};
 use mcpwarden_policy::discovery::server_id;
-use mcpwarden_policy::event::{Category, Detection, Identity, Severity};
+use mcpwarden_policy::event::{Detection, Identity, Severity};
 use mcpwarden_policy::hash::{bounded_name, json_digest, json_hash};
 use mcpwarden_policy::protocol::decode_str;
 use mcpwarden_policy::registry::{
@@ -30,8 +29,6 @@ struct Finding {
 pub struct Report {
     detector: Arc<Detector>,
     registry: Registry,
-    /// What is not said of names.
-    switched_off: BTreeSet<Category>,
     threshold: Severity,
     json: bool,
     servers: u64,
@@ -42,9 +39,8 @@ pub struct Report {
 impl Report {
     /// A report of nothing yet.
     pub fn new(detector: Arc<Detector>, registry: RegistrySettings, threshold: Severity, json: bool) -> Self {
-        let switched_off = registry.switched_off.clone();
         let registry = Registry::new(registry, Box::new(MemoryStore::new(STORE_BYTES)));
-        Self { detector, registry, switched_off, threshold, json, servers: 0, found: false, failed: false }
+        Self { detector, registry, threshold, json, servers: 0, found: false, failed: false }
     }
 
     /// Whether something was at or above the threshold, and whether a server could not be inspected.
@@ -130,8 +126,7 @@ impl Report {
                 clean(name)
             );
         }
-        let looks_for = |found: &Detection| !self.switched_off.contains(&found.category);
-        let of_server = of_server.ok().flatten().filter(looks_for);
+        let of_server = of_server.ok().flatten();
         for kind in [ItemKind::Tool, ItemKind::Prompt, ItemKind::ResourceTemplate] {
             let of_kind = |finding: &&mut Finding| finding.definition.kind == kind;
             let definitions: Vec<(&Definition, [u8; 32])> = findings
@@ -156,9 +151,7 @@ impl Report {
             for change in outcome.changes {
                 let named =
                     |finding: &&mut Finding| bounded_name(&finding.definition.name) == change.item.name;
-                let Some(found) = change.finding.filter(|found| looks_for(&found.detection)) else {
-                    continue;
-                };
+                let Some(found) = change.finding else { continue };
                 if let Some(finding) = findings.iter_mut().filter(of_kind).find(named) {
                     finding.detections.push(found.detection);
                 }

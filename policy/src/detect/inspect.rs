@@ -99,6 +99,9 @@ impl Inspector {
             self.view(texts, name, View::raw(name), None, names, &field);
             return;
         }
+        if !texts.has_plain() {
+            return;
+        }
         let (view, mut hits, mut drafts) = (View::raw(name), Vec::new(), Vec::new());
         texts.scan_plain(name, &view.whole(), &mut self.work, &mut hits);
         self.draft(texts, &view, hits, &mut drafts);

@@ -196,8 +196,8 @@ fn part(source: &str, gap: usize) -> Result<Part, String> {
         return Err(format!("{source:?} matches the empty text"));
     }
     let regex = Lazy { source: blanks(source), plain: false, compiled: OnceLock::new() };
-    let slots = slots(&hir);
     let at_word = hir.properties().look_set_prefix().contains(Look::WordAscii);
+    let slots = slots(&hir, at_word);
     let begins_with_word = slots.first().is_some_and(|slot| slot.ahead == 0 && (at_word || slot.is_sign()));
     Ok(Part { gap, length: length(&hir), regex, slots, begins_with_word })
 }
@@ -222,12 +222,11 @@ fn length(hir: &Hir) -> usize {
 }
 
 /// The places of a match where it is known which words may stand.
-fn slots(hir: &Hir) -> Vec<Slot> {
+fn slots(hir: &Hir, at_word: bool) -> Vec<Slot> {
     let items = match hir.kind() {
         HirKind::Concat(items) => items.as_slice(),
         _ => std::slice::from_ref(hir),
     };
-    let at_word = hir.properties().look_set_prefix().contains(Look::WordAscii);
     let mut slots: Vec<Slot> = slot(items, at_word, 0).into_iter().collect();
     // Whether a word begins with the item, and the least and the largest number of bytes before it.
     let (mut begins, mut before, mut ahead) = (true, 0, 0);

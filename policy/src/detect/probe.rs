@@ -162,11 +162,13 @@ impl Matcher {
         hits: &mut Vec<Hit>,
     ) {
         for range in ranges {
-            for &number in &self.plain.always {
-                let region = Region { pattern: number, start: range.start, end: range.end, anchored: false };
-                self.plain.run(region, text.as_bytes(), work, hits);
-            }
+            self.plain.run_always(text.as_bytes(), range, work, hits);
         }
+    }
+
+    /// Whether the user has patterns.
+    pub(super) fn has_plain(&self) -> bool {
+        !self.plain.patterns.is_empty()
     }
 
     /// Appends every hit in these ranges of `text`, which do not overlap; those of supporting rules only near others.
@@ -201,10 +203,7 @@ impl Patterns {
 
     /// Appends the hits that begin in `range`, or a little behind it.
     fn scan(&self, text: &[u8], range: Range<usize>, work: &mut Work, hits: &mut Vec<Hit>) {
-        for &number in &self.always {
-            let region = Region { pattern: number, start: range.start, end: range.end, anchored: false };
-            self.run(region, text, work, hits);
-        }
+        self.run_always(text, &range, work, hits);
         let mut regions = std::mem::take(&mut work.regions);
         self.index.regions(text, range, &mut work.places, &mut work.signs, &mut regions);
         Region::merge(&mut regions);
@@ -223,6 +222,14 @@ impl Patterns {
             }
         }
         work.regions = regions;
+    }
+
+    /// Runs the patterns without words over all of a range.
+    fn run_always(&self, text: &[u8], range: &Range<usize>, work: &mut Work, hits: &mut Vec<Hit>) {
+        for &pattern in &self.always {
+            let region = Region { pattern, start: range.start, end: range.end, anchored: false };
+            self.run(region, text, work, hits);
+        }
     }
 
     /// Runs one pattern over one region. Where its last hit ends comes back.

@@ -69,12 +69,7 @@ impl Engine {
         };
         let peer = Peer { session: place.session.clone(), key, identity: connection.identity() };
         // What is refused the registry counts itself.
-        self.registry.connect(id, peer).ok().flatten().filter(|found| self.looks_for(found))
-    }
-
-    /// Whether what is found about names is of a category that is not switched off.
-    fn looks_for(&self, found: &Detection) -> bool {
-        !self.config.registry.switched_off.contains(&found.category)
+        self.registry.connect(id, peer).ok().flatten()
     }
 
     /// A server says that a list of its is another now. What changed is known when the client asks for it again.
@@ -186,7 +181,6 @@ impl Engine {
         out: &mut Vec<Output>,
     ) {
         let finding = change.finding.take().map(|finding| finding.detection);
-        let finding = finding.filter(|found| self.looks_for(found));
         match (entry, change.item.kind) {
             (Some(entry), ItemKind::Tool) => self.say_tool(place, time, &change, entry, finding, out),
             (Some(entry), kind) => self.say_definition(place, time, kind, &change, entry, out),

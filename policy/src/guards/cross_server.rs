@@ -7,7 +7,6 @@
 mod session;
 
 use std::any::Any;
-use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +18,7 @@ use crate::classify::Classifier;
 use crate::config::CrossServer as CrossServerConfig;
 use crate::event::Severity;
 use crate::guard::{Answer, Facts, Guard, GuardError, GuardKind, Operation, ToolCategory, Verdict};
-use crate::hash::bounded_name;
+use crate::hash::bounded;
 use crate::ids::{SessionId, Timestamp};
 use session::{Call, Session, Spans};
 
@@ -27,8 +26,6 @@ use session::{Call, Session, Spans};
 const MAX_SESSIONS: usize = 4_096;
 /// Most names of servers and tools that are kept once for all records.
 const MAX_NAMES: usize = 10_000;
-/// Longest name that records have whole. Bytes.
-const MAX_NAME: usize = 256;
 /// Most related calls that a denial names: the newest.
 const MAX_RELATED: usize = 10;
 
@@ -188,11 +185,6 @@ impl CrossServer {
         }
         None
     }
-}
-
-/// A name as records have it: any two names differ in that, too, and it is bounded.
-fn bounded(name: &str) -> Cow<'_, str> {
-    if name.len() <= MAX_NAME { Cow::Borrowed(name) } else { Cow::Owned(bounded_name(name)) }
 }
 
 impl Broken<'_> {

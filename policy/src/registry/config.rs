@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::store::StoreError;
 use crate::counters::counters;
-use crate::event::Category;
+use crate::event::{Category, Detection};
 
 /// Bounds of everything that servers can make grow. What is refused is counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +56,13 @@ pub struct RegistrySettings {
     pub switched_off: BTreeSet<Category>,
     /// Bounds.
     pub limits: RegistryLimits,
+}
+
+impl RegistrySettings {
+    /// Whether what is found about names is of a category that is not switched off.
+    pub(super) fn looks_for(&self, found: &Detection) -> bool {
+        !self.switched_off.contains(&found.category)
+    }
 }
 
 impl Default for RegistrySettings {

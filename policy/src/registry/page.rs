@@ -141,6 +141,10 @@ impl Registry {
         let flushed = self.flush(&connection.peer.key, &turn.definitions);
         turn.outcome.note(flushed);
         self.connections.insert(id, connection);
+        for change in &mut turn.outcome.changes {
+            // Who was first is known all the same.
+            change.finding.take_if(|finding| !self.settings.looks_for(&finding.detection));
+        }
         turn.outcome
     }
 
