@@ -22,6 +22,7 @@ mod passing;
 mod reach;
 mod record;
 mod relay;
+mod remembered;
 mod room;
 mod server;
 mod totals;

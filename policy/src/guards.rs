@@ -103,7 +103,13 @@ fn deny_with(code: &str, message: String, details: Value) -> Result<Answer, Guar
 fn hold(tool: Option<&ToolFacts>, code: &str, message: String, details: Value) -> Result<Answer, GuardError> {
     match tool.and_then(|tool| tool.refusal) {
         None if code == "approval_required" => {
-            deny_with(code, format!("{message}; it waits for approval"), details)
+            // Without a definition there is nothing that anybody could approve.
+            let stands = if tool.is_some() {
+                "it waits for approval"
+            } else {
+                "it can be approved once its server has listed it"
+            };
+            deny_with(code, format!("{message}; {stands}"), details)
         }
         None => deny_with(code, message, details),
         Some(Refusal::Denied) => {

@@ -300,6 +300,12 @@ impl Registry {
         self.stored(|store| store.keys(server))
     }
 
+    /// The definition with this hash, as it was sent. `None` where it was too large to be kept, or cannot be read, which is
+    /// counted.
+    pub fn definition(&mut self, hash: &str) -> Option<String> {
+        self.stored(|store| store.definition(hash)).ok().flatten()
+    }
+
     /// Pins the definition of `item` with this hash, whatever was pinned before. Nothing is said to have changed for
     /// it any more, on any connection.
     ///

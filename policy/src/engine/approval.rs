@@ -194,7 +194,7 @@ impl Engine {
         (guard, denial): (GuardKind, &Denial),
         out: &mut Vec<Output>,
     ) {
-        let facts = self.connections.get(&place.connection).and_then(|known| known.tools.get(tool));
+        let facts = self.connections.get(&place.connection).and_then(|known| known.tool(tool));
         let (Some(key), Some(facts)) = (self.registry.key(place.connection), facts) else { return };
         let wanted = Wanted { hash: facts.hash.to_string(), tool: tool.to_owned(), key: key.clone() };
         if facts.refusal.is_some() || self.approvals.find(&wanted).is_some() {

@@ -94,6 +94,9 @@ pub(super) struct Connection {
     pub(super) said: HashSet<[u8; 16]>,
     /// What is known of the tools that it lists, by name.
     pub(super) tools: BTreeMap<Arc<str>, ToolFacts>,
+    /// What is known from before of tools that it did not list yet, by name.
+    pub(super) remembered: BTreeMap<Arc<str>, ToolFacts>,
+    /// Memory that both take.
     pub(super) tools_bytes: usize,
     pub(super) totals: ServerExited,
 }
@@ -131,6 +134,7 @@ impl Connection {
             http: None,
             said: HashSet::new(),
             tools: BTreeMap::new(),
+            remembered: BTreeMap::new(),
             tools_bytes: 0,
             totals: ServerExited::default(),
         }
@@ -257,6 +261,24 @@ impl Connection {
         self.forget_tool(&facts.name);
         self.tools_bytes += tool_bytes(&facts);
         self.tools.insert(facts.name.clone(), facts);
+    }
+
+    /// What is known of a tool: from its list, else from before.
+    pub(super) fn tool(&self, name: &str) -> Option<&ToolFacts> {
+        self.tools.get(name).or_else(|| self.remembered.get(name))
+    }
+
+    /// Remembers what is known of a tool from before this connection, until it is listed.
+    pub(super) fn remember(&mut self, facts: ToolFacts) {
+        self.tools_bytes += tool_bytes(&facts);
+        let before = self.remembered.insert(facts.name.clone(), facts);
+        self.tools_bytes -= before.as_ref().map_or(0, tool_bytes);
+    }
+
+    /// All tools are listed: what was remembered of them counts no more.
+    pub(super) fn forget_remembered(&mut self) {
+        let remembered = std::mem::take(&mut self.remembered);
+        self.tools_bytes -= remembered.values().map(tool_bytes).sum::<usize>();
     }
 
     /// A tool is listed no more. Where something is against it that nobody approved it is remembered, since it can be called

@@ -29,7 +29,7 @@ use crate::guard::{
 use crate::guards::{Asked, Client, Executor, Outcome, Question, SessionRule, SessionRules, build};
 use crate::ids::{ConnectionId, ServerId, SessionId, Timestamp};
 use crate::protocol::{Kind, Message, Method, members, string};
-use crate::registry::{Item, Standing};
+use crate::registry::Standing;
 
 /// What a declaration says of a server, besides what its guards are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -320,7 +320,9 @@ impl Engine {
         ask: impl FnOnce(&mut Executor, &Facts<'_>) -> T,
     ) -> Option<T> {
         let session = self.session_entry(place.connection);
-        let remembered = tool.and_then(|tool| self.remembered(place, tool));
+        if let Some(tool) = tool {
+            self.remember_tool(place, tool);
+        }
         let (judge, names) = (&mut self.judge, self.sessions.get(&place.session));
         let connection = self.connections.get_mut(&place.connection)?;
         let (identity, adopted, since) = (connection.identity(), connection.adopted, connection.since);
@@ -346,30 +348,12 @@ impl Engine {
             session: &place.session,
             uid,
             turn: self.turn.as_deref(),
-            tool: tool.and_then(|tool| connection.tools.get(tool)).or(remembered.as_ref()),
+            tool: tool.and_then(|tool| connection.tool(tool)),
             tool_names: names.unwrap_or(&judge.no_names),
             profile: judge.sessions.profile(session),
             metadata: &connection.metadata,
         };
         Some(ask(&mut judge.executor, &facts))
-    }
-
-    /// What is known of a tool that a connection has not listed yet: how it stood where it was seen last with the same
-    /// pins. A client remembers lists, and calls at once when it is back.
-    fn remembered(&mut self, place: &Place, tool: &str) -> Option<ToolFacts> {
-        let unlisted = !self.registry.is_listed(place.connection);
-        self.connections
-            .get(&place.connection)
-            .filter(|known| unlisted && !known.tools.contains_key(tool))?;
-        let mut facts = self.classify(place, tool, "");
-        let record = self.registry.pin(place.connection, &Item::tool(tool))?;
-        facts.hash = record.current.as_str().into();
-        facts.pin = record.state_of(&record.current);
-        facts.approved = record.approved.is_some() && record.hash == record.current;
-        facts.refusal = record.denies(&record.current).then_some(Refusal::Denied);
-        facts.max_severity = record.max_severity;
-        facts.removed = !record.listed;
-        Some(facts)
     }
 
     /// Asks the guards about something on the connection of `place`, which is about `tool` if that is known.
@@ -427,7 +411,7 @@ impl Engine {
         let rule = detail("rule").and_then(|rule| rule.as_str().map(str::to_owned));
         let original = detail("original_server_id").and_then(|id| Some(ServerId(id.as_str()?.into())));
         let connection = self.connections.get(&place.connection);
-        let known = connection.and_then(|connection| connection.tools.get(tool));
+        let known = connection.and_then(|connection| connection.tool(tool));
         let blocked = CrossServerBlocked {
             rule: rule.unwrap_or_else(|| denial.code.clone()),
             severity: severity.unwrap_or(Severity::Critical),

@@ -108,7 +108,11 @@ impl Engine {
         // Clients ask on while there is a cursor, and most take an empty one for none.
         let last = next.is_none_or(|next| matches!(next.get(), "null" | "\"\""));
         self.page(place, time, (kind, first, last), &entries, out);
-        kind == ItemKind::Tool && last && self.registry.is_listed(place.connection)
+        let listed = kind == ItemKind::Tool && last && self.registry.is_listed(place.connection);
+        if listed && let Some(connection) = self.connections.get_mut(&place.connection) {
+            connection.forget_remembered();
+        }
+        listed
     }
 
     /// Takes the instructions of a server: a list of one, or of none.

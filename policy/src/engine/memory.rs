@@ -146,6 +146,7 @@ impl Engine {
         }
         counters.tools_overflow += connection.said.len() as u64;
         connection.said = Default::default();
+        connection.forget_remembered();
         counters.chain_overflow += connection.shorten_chain() as u64;
         let mut evicted: Vec<Open> = Vec::new();
         for direction in [Direction::ClientToServer, Direction::ServerToClient] {

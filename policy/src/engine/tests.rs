@@ -14,6 +14,7 @@ mod pairs;
 mod phases;
 mod reach;
 mod relays;
+mod remembered;
 mod totals;
 
 use serde_json::{Value, json};

@@ -288,7 +288,7 @@ impl Engine {
         let ([name, arguments], repeated) = members_once(json, ["name", "arguments"]);
         let name = string(name);
         let connection = self.connections.get(&connection);
-        let known = connection.and_then(|connection| connection.tools.get(&*name));
+        let known = connection.and_then(|connection| connection.tool(&name));
         let tool_name = known.map_or_else(|| bounded_name(&name).into(), |known| Arc::clone(&known.name));
         Call { tool_name, params, arguments, repeated }
     }
@@ -318,7 +318,7 @@ impl Engine {
         called.detections.clone_from(&found.detections);
         judged.write(&mut called.decided);
         let connection = self.connections.get(&place.connection);
-        if let Some(known) = connection.and_then(|connection| connection.tools.get(&call.tool_name)) {
+        if let Some(known) = connection.and_then(|connection| connection.tool(&call.tool_name)) {
             called.category = known.category;
             called.tool_hash = Some(Arc::clone(&known.hash));
             called.tool_detections =

@@ -1,14 +1,14 @@
 //! A page of a list, compared with the pins and with the other servers of the session.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::diff::Diff;
 use super::names::Claim;
 use super::pin::{PinRecord, Sight};
 use super::shadow::{self, Finding};
 use super::store::{Item, ItemKind, PinKey, StoreError};
-use super::{Connection, List, Listed, Registry};
-use crate::event::Severity;
+use super::{Connection, List, Listed, Peer, Registry};
+use crate::event::{Identity, Severity};
 use crate::guard::PinState;
 use crate::hash::{bounded_name, hex};
 use crate::ids::{ConnectionId, SessionId, Timestamp};
@@ -61,6 +61,9 @@ pub struct Change {
 /// Of so many items of a page that there was no room for it is said what was found in them.
 const REFUSED_SAID: usize = 1_024;
 
+/// Programs of a declared server of which it is looked up since when they had its tools.
+const MAX_PROGRAMS: usize = 32;
+
 /// What happened to an item.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChangeKind {
@@ -109,6 +112,8 @@ impl Outcome {
 struct Turn {
     now: Timestamp,
     outcome: Outcome,
+    /// Since when the server has tools that this program of its offers for the first time.
+    inherited: BTreeMap<Item, Timestamp>,
     /// What is about to be handed to the store: hashes and definitions.
     definitions: Vec<(String, String)>,
     /// Items without room that are said.
@@ -119,13 +124,20 @@ impl Registry {
     /// Takes a page of a list. Items are compared at once, since they can be called at once; what was removed is known
     /// with the last page. A first page begins a new list, and one that was not finished is forgotten.
     pub fn page(&mut self, id: ConnectionId, page: &Page<'_>, now: Timestamp) -> Outcome {
-        let mut turn = Turn { now, outcome: Outcome::default(), definitions: Vec::new(), refused_said: 0 };
+        let mut turn = Turn {
+            now,
+            outcome: Outcome::default(),
+            inherited: BTreeMap::new(),
+            definitions: Vec::new(),
+            refused_said: 0,
+        };
         let Some(mut connection) = self.connections.remove(&id) else {
             self.counters.unknown_pages += 1;
             return turn.outcome;
         };
         self.counters.pages += 1;
         self.load(&connection.peer.key, &mut turn.outcome);
+        self.inherit(&connection.peer, page, &mut turn);
         let list = connection.lists.entry(page.kind).or_default();
         if page.first {
             list.seen = Some(BTreeSet::new());
@@ -171,6 +183,25 @@ impl Registry {
             self.kept.add(key.uid, records.len());
             server.records = records;
             server.loaded = true;
+        }
+    }
+
+    /// A declared server that was upgraded may be another program, with pins of its own. Whoever shadowed its tools before
+    /// must not be first with their names for it, so that it has them since its programs had. A name that a server
+    /// gives itself inherits nothing: anyone can take it.
+    fn inherit(&mut self, peer: &Peer, page: &Page<'_>, turn: &mut Turn) {
+        let is_new = |offer: &Offer<'_>| self.record(&peer.key, &Item::tool(offer.name)).is_none();
+        if peer.identity != Identity::Declared || page.kind != ItemKind::Tool || !page.offers.iter().any(is_new) {
+            return;
+        }
+        let keys = self.stored(|store| store.keys(&peer.key.server));
+        let keys = turn.outcome.note(keys).unwrap_or_default();
+        for key in keys.iter().filter(|key| key.uid == peer.key.uid && **key != peer.key).take(MAX_PROGRAMS) {
+            let pins = self.pins(key);
+            for (item, record) in turn.outcome.note(pins).unwrap_or_default() {
+                let since = turn.inherited.entry(item).or_insert(record.first_seen);
+                *since = record.first_seen.min(*since);
+            }
         }
     }
 
@@ -277,7 +308,9 @@ impl Registry {
         };
         let Some(record) = server.records.get_mut(item) else {
             let pinned = self.settings.pin_on_first_use;
-            server.records.insert(item.clone(), PinRecord::new(hash, pinned, offer.max_severity, turn.now));
+            let mut record = PinRecord::new(hash, pinned, offer.max_severity, turn.now);
+            record.first_seen = turn.inherited.get(item).map_or(turn.now, |since| turn.now.min(*since));
+            server.records.insert(item.clone(), record);
             server.dirty.insert(item.clone());
             self.kept.add(key.uid, 1);
             self.keep(hash, offer.json, turn);

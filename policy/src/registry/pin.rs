@@ -19,7 +19,8 @@ const MAX_SAID: usize = 16;
 /// What is remembered of a tool, a prompt, a resource template, or of instructions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PinRecord {
-    /// When it was first seen. Among servers that offer one name, the earliest is the first.
+    /// When it was first seen; of a declared server, as a tool of any of its programs. Among servers that offer one name,
+    /// the earliest is the first.
     pub first_seen: Timestamp,
     /// When it was last seen, to the minute.
     pub last_seen: Timestamp,

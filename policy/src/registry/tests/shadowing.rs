@@ -153,3 +153,43 @@ fn the_threshold_is_a_setting() {
         assert_eq!(world.connect(B, "githab").is_some(), found, "{similarity_threshold}");
     }
 }
+
+/// Lists a tool `search` of this program as declared or derived `id`, in a session with `web` that had it second.
+fn upgraded(uid: u32, identity: Identity) -> (Vec<&'static str>, Timestamp) {
+    let mut world = World::new(RegistrySettings::default());
+    let program = |uid, server: &str, program: &str, identity| Peer {
+        key: PinKey { uid: Some(uid), server: ServerId(server.into()), program: program.into() },
+        ..peer(server, identity)
+    };
+    let search = [tool("search", "")];
+    world.registry.connect(A, program(1000, "docs", "/opt/docs-1", Identity::Declared)).unwrap();
+    world.list(A, &search);
+    world.registry.connect(B, peer("web", Identity::Derived)).unwrap();
+    world.list(B, &search);
+    world.restart();
+    world.registry.disconnect(A).unwrap();
+    // `web` is there first this time.
+    world.registry.connect(B, peer("web", Identity::Derived)).unwrap();
+    world.list(B, &search);
+    let new = program(uid, "docs", "/opt/docs-2", identity);
+    world.registry.connect(A, new.clone()).unwrap();
+    world.list(A, &search);
+    let shadows = [A, B].into_iter().filter(|id| world.registry.tool(*id, "search").unwrap().shadows.is_some());
+    let shadows = shadows.map(|id| if id == A { "docs" } else { "web" }).collect();
+    let first_seen = world.registry.pins(&new.key).unwrap()[&Item::tool("search")].first_seen;
+    (shadows, first_seen)
+}
+
+/// A declared server that is upgraded is another program, with pins of its own, and had its tools' names before all the
+/// same. Nobody else inherits from it: whoever takes its name, and another user's.
+#[test]
+fn an_upgraded_server_stays_first_with_its_names() {
+    let (first, third) = (Timestamp(2_000_000_000), Timestamp(5_000_000_000));
+    for (uid, identity, shadows, first_seen) in [
+        (1000, Identity::Declared, "web", first),
+        (1000, Identity::Derived, "docs", third),
+        (1001, Identity::Declared, "docs", third),
+    ] {
+        assert_eq!(upgraded(uid, identity), (vec![shadows], first_seen), "{uid} {identity:?}");
+    }
+}

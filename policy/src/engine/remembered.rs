@@ -1,0 +1,50 @@
+//! What is known of a tool before a connection lists it: from the lists of earlier connections with the same pins.
+
+use super::{Engine, Place};
+use crate::guard::{Refusal, ToolFacts};
+use crate::protocol::{members, string};
+use crate::registry::{Item, PinRecord};
+
+impl Engine {
+    /// Has the connection know of a tool that it has not listed yet how it stood where it was seen last with the same pins,
+    /// and what is found in its definition of then. A client remembers lists, and calls at once when it is back.
+    pub(super) fn remember_tool(&mut self, place: &Place, tool: &str) {
+        let Some(connection) = self.connections.get(&place.connection) else { return };
+        if self.registry.is_listed(place.connection) || connection.tools.contains_key(tool) {
+            return;
+        }
+        let Some(record) = self.registry.pin(place.connection, &Item::tool(tool)).cloned() else { return };
+        let known = connection.remembered.get(tool).filter(|known| *known.hash == *record.current).cloned();
+        let full = connection.remembered.len() >= self.config.limits.tools;
+        let mut facts = known.unwrap_or_else(|| self.recall(place, tool, &record));
+        facts.pin = record.state_of(&record.current);
+        facts.approved = record.approved.is_some() && record.hash == record.current;
+        facts.refusal = if record.denies(&record.current) {
+            Some(Refusal::Denied)
+        } else {
+            self.is_given_up(place.connection, tool, &record.current).then_some(Refusal::TimedOut)
+        };
+        facts.removed = !record.listed;
+        match self.connections.get_mut(&place.connection) {
+            Some(connection) if !full || connection.remembered.contains_key(tool) => connection.remember(facts),
+            _ => self.counters.tools_overflow += 1,
+        }
+    }
+
+    /// What the definition of a tool that was seen last says of it, inspected anew: rules may be others by now.
+    fn recall(&mut self, place: &Place, tool: &str, record: &PinRecord) -> ToolFacts {
+        let json = self.registry.definition(&record.current).unwrap_or_default();
+        let [description] = members(&json, ["description"]);
+        let mut facts = self.classify(place, tool, &string(description));
+        facts.hash = record.current.as_str().into();
+        // Of a definition that was too large to be kept this is all that is known.
+        facts.max_severity = record.max_severity;
+        if !json.is_empty() {
+            let detector = self.config.inspection.as_ref().map(|inspection| &*inspection.detector);
+            let known = self.definitions.know_tool(detector, &place.server.0, &json);
+            facts.detections.clone_from(&known.found.detections);
+            facts.max_severity = known.found.max_severity();
+        }
+        facts
+    }
+}
