@@ -261,10 +261,7 @@ impl Detector {
                 if leaf == Leaf::DuplicateKey {
                     inspector.structure(&self.result, Structure::DuplicateKey, &text, || path.pointer());
                 }
-                // A key of a few words is a key; one of a sentence is a text.
-                if text.len() > MAX_NAME {
-                    inspector.name(None, &self.result, &text, || path.pointer());
-                }
+                inspector.name(None, &self.result, &text, || path.pointer());
             }
         });
         inspector.finish(&self.result, complete)

@@ -16,6 +16,7 @@ use crate::hash::{hex, push_hex};
 use crate::protocol::mend_surrogates;
 
 pub use argv::redact_argv;
+pub(crate) use argv::redact_prose;
 
 /// Most leaves kept of one value; the rest is one more.
 const MAX_LEAVES: usize = 1_000;

@@ -1,6 +1,7 @@
 //! Encodings that a model undoes on reading, and so does this: each gives more views of a text.
 
 mod bytes;
+mod markup;
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -15,9 +16,10 @@ use super::view::{Mapped, View};
 use crate::event::Form;
 pub(super) use bytes::may_be_text;
 use bytes::{prose, set_apart, spelt_out, standing_for_bytes};
+use markup::unmarked;
 
 /// Most text that is read in another alphabet or spelling. Bytes.
-const MAX_RESPELT: usize = 256 << 10;
+const MAX_RESPELT: usize = 4 << 20;
 
 /// Words that nearly every instruction has one of. Spelt otherwise, they say how a text is to be read.
 const TELLING: &[&str] = &[
@@ -35,7 +37,20 @@ const TELLING: &[&str] = &[
     "always",
     "prompt",
     "user",
+    "read",
+    "send",
+    "tell",
+    "file",
+    "content",
+    "without",
+    "message",
+    "delete",
+    "instructions",
 ];
+
+/// Words that every text has. Where they begin something else in the alphabet turned by 13, that is no word of any language.
+const COMMON: &[&str] =
+    &["the", "and", "you", "with", "from", "this", "then", "your", "first", "call", "http", "ssh"];
 
 /// A way to spell a text that leaves its words recognisable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,11 +60,12 @@ pub(super) enum Spelling {
     Spaced,
     Reversed,
     Escapes,
+    Markup,
 }
 
 /// How many signs of each spelling a text shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Signs([u8; 5]);
+pub(super) struct Signs([u8; 6]);
 
 impl Signs {
     /// Those of `text`.
@@ -74,16 +90,18 @@ pub(super) static SIGNS: LazyLock<Vec<(String, Spelling)>> = LazyLock::new(|| {
     for word in TELLING {
         signs.push((word.chars().map(rot13).collect(), Spelling::Rot13));
         signs.extend(leet_variants(word).into_iter().map(|text| (text, Spelling::Leetspeak)));
+        // Shorter ones begin real words: `resu` begins `result`.
         if word.len() > 5 {
             signs.push((word.chars().rev().collect(), Spelling::Reversed));
+        }
+        if word.len() > 3 {
             for separator in [" ", "-", ".", "_", "*"] {
                 let letters: Vec<String> = word.replace(' ', "").chars().map(String::from).collect();
                 signs.push((letters.join(separator), Spelling::Spaced));
             }
         }
     }
-    // Words that every text has; where they begin something else, that is no word of any language.
-    for word in ["the", "and", "you", "file", "with", "your"] {
+    for word in COMMON {
         signs.push((word.chars().map(rot13).collect(), Spelling::Rot13));
     }
     // Of percent escapes those of a blank, of letters, of the sign itself, and of letters of other scripts.
@@ -93,15 +111,13 @@ pub(super) static SIGNS: LazyLock<Vec<(String, Spelling)>> = LazyLock::new(|| {
     ] {
         signs.push((escape.to_owned(), Spelling::Escapes));
     }
+    signs.extend(markup::signs().into_iter().map(|sign| (sign, Spelling::Markup)));
     signs
 });
 
 /// The text in every other spelling that it shows `signs` of.
-pub(super) fn respelt<'a>(view: &View<'a>, signs: Signs) -> Vec<View<'a>> {
+pub(super) fn respelt<'a>(view: &View<'a>, signs: Signs, work: &mut Work) -> Vec<View<'a>> {
     let text: &str = &view.text;
-    if text.len() > MAX_RESPELT {
-        return Vec::new();
-    }
     let all = [
         // One word may be an accident, two are a message.
         (Spelling::Rot13, 2, Form::Rot13),
@@ -109,9 +125,14 @@ pub(super) fn respelt<'a>(view: &View<'a>, signs: Signs) -> Vec<View<'a>> {
         (Spelling::Spaced, 1, Form::Spaced),
         (Spelling::Reversed, 2, Form::Reversed),
         (Spelling::Escapes, 1, Form::Escapes),
+        (Spelling::Markup, 1, Form::Markup),
     ];
-    all.into_iter()
-        .filter(|(spelling, least, _)| signs.0[*spelling as usize] >= *least)
+    let shown = all.into_iter().filter(|(spelling, least, _)| signs.0[*spelling as usize] >= *least);
+    shown
+        .filter(|_| {
+            work.exceeded |= text.len() > MAX_RESPELT;
+            text.len() <= MAX_RESPELT
+        })
         .filter_map(|(spelling, _, form)| {
             if spelling == Spelling::Reversed {
                 return Some(View::decoded(text.chars().rev().collect(), form, view.original(0..text.len())));
@@ -120,6 +141,7 @@ pub(super) fn respelt<'a>(view: &View<'a>, signs: Signs) -> Vec<View<'a>> {
                 Spelling::Rot13 => each(text, rot13),
                 Spelling::Leetspeak => each(&doubled_to_l(text), unleet),
                 Spelling::Spaced => close_up(text),
+                Spelling::Markup => unmarked(text, |part| Signs::of(part).0[Spelling::Markup as usize] > 0),
                 _ => unescape(text),
             };
             (mapped.text != text).then(|| view.derive(mapped, form))

@@ -115,7 +115,7 @@ impl Folder<'_> {
         match invisible(character) {
             Some(Structure::AnsiEscape) => {
                 let end = ansi_end(self.text, at, character);
-                self.mark(Structure::AnsiEscape, at, end);
+                self.mark(ansi_kind(&self.text[at..end]), at, end);
                 self.replace(at..end, std::iter::empty());
                 return end;
             }
@@ -309,6 +309,19 @@ fn ansi_end(text: &str, at: usize, first: char) -> usize {
     start + index
 }
 
+/// What a terminal sequence is: one of colours and the like, or one that has what follows not shown (SGR 8).
+fn ansi_kind(sequence: &str) -> Structure {
+    let parameters =
+        sequence.trim_start_matches(['\u{1b}', '\u{9b}', '[']).strip_suffix('m').unwrap_or_default();
+    // The 8 of `38;2;8;…` is a colour.
+    let coloured = parameters.split(';').any(|parameter| matches!(parameter, "38" | "48" | "58"));
+    if !coloured && parameters.split(';').any(|parameter| matches!(parameter, "8" | "08")) {
+        Structure::AnsiConceal
+    } else {
+        Structure::AnsiEscape
+    }
+}
+
 /// In which letters a word is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Word {
@@ -451,7 +464,8 @@ mod tests {
             ("i\u{fe0f}g", "ig", &[VariationSelectors]),
             ("\u{202e}abc\u{202c}", "abc", &[BidiOverride, BidiOverride]),
             ("a\u{e0041}\u{e0042}b", "ab", &[TagCharacters]),
-            ("a\u{1b}[8mb\u{1b}[0m", "ab", &[AnsiEscape, AnsiEscape]),
+            ("a\u{1b}[8mb\u{1b}[0m", "ab", &[AnsiConceal, AnsiEscape]),
+            ("a\u{1b}[1;8mb\u{1b}[38;5;8mc", "abc", &[AnsiConceal, AnsiEscape]),
             ("a\u{8}b", "ab", &[ControlCharacter]),
             ("\u{ff29}\u{ff2d}\u{ff30}\u{ff2f}", "IMPO", &[StyledLetters]),
             ("5 k\u{3a9}, 3 \u{b5}s, x\u{b2}", "5 kΩ, 3 μs, x2", &[]),

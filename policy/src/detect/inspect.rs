@@ -32,6 +32,8 @@ const MAX_DEPTH: usize = 2;
 const HIDDEN_BONUS: u32 = 50;
 /// A name of this many words is a sentence. Words.
 const SENTENCE_WORDS: usize = 5;
+/// And so is one with so many blanks, which names of any length do not have.
+const SENTENCE_BLANKS: usize = 3;
 /// Most bytes of neighbouring texts that are read as one.
 const JOINED_BYTES: usize = 64 << 10;
 /// Longest JSON text that is looked through for signs before it is inspected. Bytes.
@@ -89,7 +91,8 @@ impl Inspector {
         name: &str,
         field: impl Fn() -> String,
     ) {
-        let sentence = name.split(['_', '-', ' ', '.']).nth(SENTENCE_WORDS - 1).is_some();
+        let sentence = name.split(['_', '-', ' ', '.']).nth(SENTENCE_WORDS - 1).is_some()
+            || name.split(' ').nth(SENTENCE_BLANKS).is_some();
         if let Some(names) = names {
             self.view(names, name, words(name), None, None, &field);
         }
@@ -171,10 +174,13 @@ impl Inspector {
                 self.scan(matcher, normal, &normal.fresh(), Vec::new(), &mut drafts);
             }
             // What was spelt otherwise is spelt so once; but an escape's sign may be escaped itself.
-            let respelt = matches!(view.form, Form::Spaced | Form::Leetspeak | Form::Rot13 | Form::Reversed);
+            let respelt = matches!(
+                view.form,
+                Form::Spaced | Form::Leetspeak | Form::Rot13 | Form::Reversed | Form::Markup
+            );
             if depth < MAX_DEPTH && !respelt {
                 let plain = normal.as_ref().unwrap_or(&view);
-                let respelt = decode::respelt(plain, self.work.signs);
+                let respelt = decode::respelt(plain, self.work.signs, &mut self.work);
                 queue.extend(respelt.into_iter().map(|view| (view, depth + 1)));
             }
             queue.extend(found.into_iter().map(|run| (run.view, depth + 1)));
@@ -207,8 +213,10 @@ impl Inspector {
             return;
         }
         let scores = window::score(matcher, &view.text, &mut hits);
-        let hidden =
-            !matches!(view.form, Form::Raw | Form::Normal | Form::Words | Form::Joined | Form::Escapes);
+        let hidden = !matches!(
+            view.form,
+            Form::Raw | Form::Normal | Form::Words | Form::Joined | Form::Escapes | Form::Markup
+        );
         for (hit, score) in hits.iter().zip(scores) {
             if !window::counts(matcher, hit, score) {
                 continue;
@@ -338,8 +346,8 @@ impl Signs {
         let (view, mut work) = (View::raw(json), Work::default());
         !found
             && decode::runs(&view, false, &mut work).is_empty()
+            && decode::respelt(&view, decode::Signs::of(json), &mut work).is_empty()
             && !work.exceeded
-            && decode::respelt(&view, decode::Signs::of(json)).is_empty()
     }
 
     /// Whether no string of a JSON text without escapes is matched by a pattern that needs no word, and there are few

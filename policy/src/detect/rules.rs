@@ -76,6 +76,8 @@ pub enum Structure {
     BidiOverride,
     /// Terminal sequences.
     AnsiEscape,
+    /// A terminal sequence that has what follows not shown.
+    AnsiConceal,
     /// Other control characters.
     ControlCharacter,
     /// A word of Latin letters and of some that only look so.

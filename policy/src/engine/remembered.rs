@@ -26,7 +26,9 @@ impl Engine {
         };
         facts.removed = !record.listed;
         match self.connections.get_mut(&place.connection) {
-            Some(connection) if !full || connection.remembered.contains_key(tool) => connection.remember(facts),
+            Some(connection) if !full || connection.remembered.contains_key(tool) => {
+                connection.remember(facts)
+            }
             _ => self.counters.tools_overflow += 1,
         }
     }

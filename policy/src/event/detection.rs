@@ -110,6 +110,8 @@ pub enum Form {
     Hex,
     /// Percent, entity or backslash escapes, decoded.
     Escapes,
+    /// Emphasis and inline tags left out.
+    Markup,
 }
 
 /// One place where a rule matched.

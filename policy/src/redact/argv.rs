@@ -99,6 +99,13 @@ pub fn redact_argv(argv: &[String]) -> Vec<String> {
     kept
 }
 
+/// A piece of a text of any kind for an event, with what looks like a secret replaced by `***`, as in the command line of
+/// a shell; with `random` false but for words that only look random, which in a definition may be what is to be seen.
+pub(crate) fn redact_prose(text: &str, random: bool) -> String {
+    let masking = Masking { prose: true, random, ..Masking::new(text, true) };
+    masking.run()
+}
+
 fn cut(mut arg: String) -> String {
     if arg.len() > MAX_ARG_BYTES {
         let end = (0..=MAX_ARG_BYTES).rev().find(|at| arg.is_char_boundary(*at)).unwrap_or(0);
@@ -120,6 +127,10 @@ struct Masking<'a> {
     rest: &'a str,
     /// Whether blanks end a value. Elsewhere the argument is one value, blanks and all.
     shell: bool,
+    /// Whether it is prose, in which `basic` is a word like others.
+    prose: bool,
+    /// Whether words are masked that look random.
+    random: bool,
     /// The quotation that `rest` is in.
     quote: Option<char>,
     /// What stands before `rest`.
@@ -129,7 +140,8 @@ struct Masking<'a> {
 
 impl<'a> Masking<'a> {
     fn new(arg: &'a str, shell: bool) -> Self {
-        Self { rest: arg, shell, quote: None, before: None, out: String::with_capacity(arg.len()) }
+        let out = String::with_capacity(arg.len());
+        Self { rest: arg, shell, prose: false, random: true, quote: None, before: None, out }
     }
 
     fn run(mut self) -> String {
@@ -189,13 +201,16 @@ impl<'a> Masking<'a> {
         }
         // Directories and images have random names that are no secrets.
         let in_path = before == Some('/') || after.starts_with('/') || self.out.ends_with("sha256:");
-        if is_random(word) && !in_path {
+        if self.random && is_random(word) && !in_path {
             return self.mask(length);
         }
         self.keep(length);
         if is_scheme(word) && after.starts_with(' ') {
             self.keep(after.len() - after.trim_start().len());
-            return self.mask(self.end_of_word());
+            let end = self.end_of_word();
+            let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_punctuation();
+            let is_word = self.prose && self.rest.bytes().take(end).all(is_letter);
+            return if is_word { self.keep(end) } else { self.mask(end) };
         }
         if !is_secret_name(word) {
             return;

@@ -191,7 +191,10 @@ impl Registry {
     /// gives itself inherits nothing: anyone can take it.
     fn inherit(&mut self, peer: &Peer, page: &Page<'_>, turn: &mut Turn) {
         let is_new = |offer: &Offer<'_>| self.record(&peer.key, &Item::tool(offer.name)).is_none();
-        if peer.identity != Identity::Declared || page.kind != ItemKind::Tool || !page.offers.iter().any(is_new) {
+        if peer.identity != Identity::Declared
+            || page.kind != ItemKind::Tool
+            || !page.offers.iter().any(is_new)
+        {
             return;
         }
         let keys = self.stored(|store| store.keys(&peer.key.server));

@@ -17,11 +17,17 @@ fn a_text_is_respelt_where_it_shows_signs_of_it() {
         ("\\u{69}\\x67 %69%67 %2569", &[("ig ig %69", Form::Escapes)]),
         ("%E5%BF%BD%e7%95%a5 %e5%bf %6", &[("忽略 %e5%bf %6", Form::Escapes)]),
         ("100% & \\ \\u12 &#; %zz &#x110000;", &[]),
+        ("Ernq ~/.ffu", &[("Read ~/.ssh", Form::Rot13)]),
+        ("r3ad the f1le", &[("read the file", Form::Leetspeak)]),
+        ("r e a d it", &[("read it", Form::Spaced)]),
+        ("do **not** say", &[("do not say", Form::Markup)]),
+        ("do<br>not say", &[("do not say", Form::Markup)]),
+        ("see **Bold** text_, **Note** it", &[]),
         ("resu eht erongi tpmorp", &[("prompt ignore the user", Form::Reversed)]),
     ];
     for (text, expected) in cases {
         let view = View::raw(text);
-        let found: Vec<(String, Form)> = respelt(&view, Signs::of(text))
+        let found: Vec<(String, Form)> = respelt(&view, Signs::of(text), &mut Work::default())
             .into_iter()
             .map(|view| (view.text.into_owned(), view.form))
             .collect();

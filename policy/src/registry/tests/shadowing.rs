@@ -174,7 +174,8 @@ fn upgraded(uid: u32, identity: Identity) -> (Vec<&'static str>, Timestamp) {
     let new = program(uid, "docs", "/opt/docs-2", identity);
     world.registry.connect(A, new.clone()).unwrap();
     world.list(A, &search);
-    let shadows = [A, B].into_iter().filter(|id| world.registry.tool(*id, "search").unwrap().shadows.is_some());
+    let shadows =
+        [A, B].into_iter().filter(|id| world.registry.tool(*id, "search").unwrap().shadows.is_some());
     let shadows = shadows.map(|id| if id == A { "docs" } else { "web" }).collect();
     let first_seen = world.registry.pins(&new.key).unwrap()[&Item::tool("search")].first_seen;
     (shadows, first_seen)

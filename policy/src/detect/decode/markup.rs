@@ -1,0 +1,131 @@
+//! Emphasis and inline tags, which a reader does not read: `Do **not** tell`, `ig<b>nore</b>`.
+
+use std::ops::Range;
+
+use super::super::view::Mapped;
+
+/// Words of orders that rules look for: where one of them is emphasised, the phrase around it is broken. Not those that
+/// manuals emphasise all the time.
+const EMPHASISED: &[&str] = &[
+    "disregard",
+    "forget",
+    "ignore",
+    "immediately",
+    "must",
+    "never",
+    "not",
+    "previous",
+    "prior",
+    "secretly",
+    "silently",
+    "tell",
+];
+/// What a word may end with. None may go on: `**Note**`, `**Priority**`.
+const ENDS: &[&str] = &[" ", "*", "_", "<"];
+/// Tags that change how a text looks and not what it says.
+const INLINE: &[&str] = &[
+    "a", "b", "big", "code", "del", "em", "font", "i", "ins", "kbd", "mark", "s", "small", "span", "strong",
+    "sub", "sup", "tt", "u", "wbr",
+];
+/// Tags that part words.
+const PARTING: &[&str] = &["br", "div", "li", "p"];
+/// Longest tag, with its attributes. Bytes.
+const MAX_TAG: usize = 128;
+
+/// What shows that something is marked up within a phrase.
+pub(super) fn signs() -> Vec<String> {
+    let tags = INLINE.iter().chain(PARTING).map(|tag| format!("<{tag}>"));
+    let mut signs = Vec::new();
+    for mark in ["*", "_", "__"].into_iter().map(str::to_owned).chain(tags) {
+        for word in EMPHASISED {
+            signs.extend(ENDS.iter().map(|end| format!("{mark}{word}{end}")));
+        }
+        signs.push(format!("{mark}do not"));
+    }
+    signs
+}
+
+/// The text without emphasis and inline tags in the paragraphs for which `shows_signs`: manuals are full of them.
+pub(super) fn unmarked(text: &str, shows_signs: impl Fn(&str) -> bool) -> Mapped {
+    let mut mapped = Mapped::with_capacity(text.len());
+    let mut from = 0;
+    for paragraph in text.split_inclusive("\n\n") {
+        if shows_signs(paragraph) {
+            unmark(text, from..from + paragraph.len(), &mut mapped);
+        } else {
+            mapped.push_str(paragraph, from);
+        }
+        from += paragraph.len();
+    }
+    mapped
+}
+
+/// Appends a part of `text` without emphasis and inline tags.
+fn unmark(text: &str, part: Range<usize>, mapped: &mut Mapped) {
+    let bytes = text.as_bytes();
+    let is_letter = |at: Option<usize>| {
+        at.and_then(|at| bytes.get(at)).is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte >= 0x80)
+    };
+    let (mut at, mut taken) = (part.start, part.start);
+    while at < part.end {
+        // Where it goes on, and what is said instead of it; `None`: it stays.
+        let (next, instead) = match bytes[at] {
+            b'<' => match tag(&text[at..part.end]) {
+                Some((length, parts)) => (at + length, Some(parts.then_some(' '))),
+                None => (at + 1, None),
+            },
+            mark @ (b'*' | b'_' | b'~' | b'`') => {
+                let end = at + bytes[at..part.end].iter().take_while(|byte| **byte == mark).count();
+                // At the edge of a word: within one it is part of a name, and between blanks a bullet or a line.
+                let edge = is_letter(at.checked_sub(1)) != is_letter(Some(end));
+                (end, edge.then_some(None))
+            }
+            _ => (at + 1, None),
+        };
+        if let Some(instead) = instead {
+            mapped.push_str(&text[taken..at], taken);
+            mapped.replace(instead, at);
+            taken = next;
+        }
+        at = next;
+    }
+    mapped.push_str(&text[taken..part.end], taken);
+}
+
+/// How long the tag at the start of `text` is, and whether it parts words.
+fn tag(text: &str) -> Option<(usize, bool)> {
+    let end = text.bytes().take(MAX_TAG).position(|byte| byte == b'>')?;
+    let inner = text[1..end].trim_start_matches('/');
+    let name = inner.split([' ', '/', '\n', '\t']).next().unwrap_or_default();
+    let is_one_of = |tags: &[&str]| tags.iter().any(|tag| tag.eq_ignore_ascii_case(name));
+    let parts = is_one_of(PARTING);
+    (!inner.contains('<') && (parts || is_one_of(INLINE))).then_some((end + 1, parts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_marked_up_is_read_without_it() {
+        for (text, plain) in [
+            ("Do **not** tell", "Do not tell"),
+            ("Do *not* _tell_ __the__ `user`", "Do not tell the user"),
+            ("ig<b>nore</b> <span class=\"x\">it</span>", "ignore it"),
+            ("do<br>not<BR/>tell", "do not tell"),
+            ("snake_case 2*3 * item", "snake_case 2*3 * item"),
+            ("<IMPORTANT>a < b</IMPORTANT>", "<IMPORTANT>a < b</IMPORTANT>"),
+            ("<b", "<b"),
+            ("é**é", "é**é"),
+            ("**", "**"),
+        ] {
+            assert_eq!(unmarked(text, |_| true).text, plain);
+        }
+    }
+
+    #[test]
+    fn paragraphs_without_a_sign_are_left_alone() {
+        let text = "a *b* c\n\nx *d* y\n\nz *e*";
+        assert_eq!(unmarked(text, |paragraph| paragraph.contains('d')).text, "a *b* c\n\nx d y\n\nz *e*");
+    }
+}
