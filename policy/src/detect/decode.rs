@@ -141,7 +141,7 @@ pub(super) fn respelt<'a>(view: &View<'a>, signs: Signs, work: &mut Work) -> Vec
                 Spelling::Rot13 => each(text, rot13),
                 Spelling::Leetspeak => each(&doubled_to_l(text), unleet),
                 Spelling::Spaced => close_up(text),
-                Spelling::Markup => unmarked(text, |part| Signs::of(part).0[Spelling::Markup as usize] > 0),
+                Spelling::Markup => unmarked(text),
                 _ => unescape(text),
             };
             (mapped.text != text).then(|| view.derive(mapped, form))

@@ -75,6 +75,7 @@ impl Finder {
     }
 
     /// Calls `found` with each word, by its number, that begins in `range` of `text`, in the order of beginnings.
+    #[inline]
     pub(super) fn find(&self, text: &[u8], range: Range<usize>, mut found: impl FnMut(usize, Range<usize>)) {
         let mut inside = range.start.checked_sub(1).is_some_and(|before| is_word(text[before]));
         let mut places = [0; BLOCK];
@@ -201,6 +202,7 @@ fn zero_padded(bytes: &[u8]) -> [u8; BLOCK + FIRST] {
 
 /// Of these bytes those, as bits, where a word or a sign begins, and whether the last one is part of a word. `inside`
 /// says so of the byte before them.
+#[inline]
 #[inline]
 fn beginnings(block: &[u8; BLOCK + FIRST], inside: bool) -> (u64, bool) {
     // Loops over arrays that the compiler makes instructions on sixteen bytes or more of.

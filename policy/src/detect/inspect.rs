@@ -394,9 +394,9 @@ pub(super) struct Joined {
 impl Joined {
     /// Adds the text at `path`, if it is a parameter's.
     pub(super) fn push(&mut self, path: &Path<'_>, text: &str) {
-        let parameter = path.keys().any(|key| key == "properties");
         let telling = path.in_array() || path.keys().next().is_some_and(|key| key == "description");
-        if parameter && telling && self.text.len() + text.len() < JOINED_BYTES {
+        let is_parameter = || path.keys().any(|key| key == "properties");
+        if telling && is_parameter() && self.text.len() + text.len() < JOINED_BYTES {
             self.text.push_str(text);
             self.text.push(' ');
             self.pieces += 1;

@@ -39,6 +39,15 @@ enum Step<'a> {
     Index(usize),
 }
 
+impl<'a> Step<'a> {
+    fn key(&self) -> Option<&'a str> {
+        match self {
+            Self::Key(key) => Some(key.trim_matches('"')),
+            Self::Index(_) => None,
+        }
+    }
+}
+
 /// The way from the root to a value.
 #[derive(Debug, Default)]
 pub(super) struct Path<'a> {
@@ -74,15 +83,13 @@ impl<'a> Path<'a> {
 
     /// The keys on the way, the last first, without quotes and with escapes; positions are left out.
     pub(super) fn keys(&self) -> impl Iterator<Item = &'a str> + '_ {
-        self.steps.iter().rev().filter_map(|step| match step {
-            Step::Key(key) => Some(key.trim_matches('"')),
-            Step::Index(_) => None,
-        })
+        self.steps.iter().rev().filter_map(Step::key)
     }
 
     /// The first key on the way.
     pub(super) fn root(&self) -> &'a str {
-        self.keys().last().unwrap_or_default()
+        let first = self.steps.iter().find_map(Step::key);
+        first.unwrap_or_default()
     }
 
     /// Whether it is this one key long.
