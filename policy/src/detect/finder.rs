@@ -203,7 +203,6 @@ fn zero_padded(bytes: &[u8]) -> [u8; BLOCK + FIRST] {
 /// Of these bytes those, as bits, where a word or a sign begins, and whether the last one is part of a word. `inside`
 /// says so of the byte before them.
 #[inline]
-#[inline]
 fn beginnings(block: &[u8; BLOCK + FIRST], inside: bool) -> (u64, bool) {
     // Loops over arrays that the compiler makes instructions on sixteen bytes or more of.
     let (mut words, mut others) = ([0; BLOCK], [0; BLOCK]);

@@ -27,7 +27,8 @@ impl<'de> Deserialize<'de> for Key<'de> {
             }
 
             fn visit_bytes<E: Error>(self, text: &[u8]) -> Result<Self::Value, E> {
-                Ok(Key(Cow::Owned(mended(text))))
+                let text = std::str::from_utf8(text).map_or_else(|_| mended(text), str::to_owned);
+                Ok(Key(Cow::Owned(text)))
             }
         }
         deserializer.deserialize_bytes(Text)
