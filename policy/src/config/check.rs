@@ -254,6 +254,8 @@ impl<'a> Checker<'a> {
         let names = self.keyword(schema, "propertyNames");
         let required = self.keyword(schema, "required").and_then(Value::as_array);
         let Kind::Map(entries) = &mut node.kind else { return };
+        // Without a part of what decides about whom it is, an entry would be about everybody.
+        let mut undecided = false;
         for entry in entries.iter_mut() {
             let path = joined(path, &entry.key);
             let of_value = known.and_then(|known| known.get(&entry.key)).or(others);
@@ -277,7 +279,9 @@ impl<'a> Checker<'a> {
             } else if self.can_be_off(of_value) {
                 entry.value.kind = Kind::Off;
             }
+            undecided |= of_value.get("x-decides").is_some() && entry.value.has_bad();
         }
+        node.bad |= undecided;
         let good = |entry: &&Entry| !entry.value.is_null() && !entry.value.bad;
         for name in required.into_iter().flatten().filter_map(Value::as_str) {
             let entry = entries.iter().find(|entry| entry.key == name);

@@ -17,7 +17,7 @@ pub struct GuardEntry {
     pub kind: GuardKind,
     /// Globs on the ids of the servers that it is amended for.
     #[serde(default = "all_servers")]
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("x-decides" = true))]
     pub servers: Vec<Glob>,
     /// Whether it is asked.
     #[serde(default = "yes")]

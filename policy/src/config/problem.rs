@@ -72,15 +72,24 @@ impl Problem {
     }
 }
 
+/// How like the wrong word, from 0 to 1, a word must be at least to be the one that was meant.
+const NEAR: f64 = 0.8;
+
 /// The valid word that is nearest to a wrong one, if one is near.
 pub(super) fn nearest<'a>(wrong: &str, valid: impl Iterator<Item = &'a str>) -> Option<String> {
     // Words of the configuration are short; comparing costs the product of the lengths.
     if wrong.len() > 64 {
         return None;
     }
-    let likeness = |word: &&str| strsim::jaro_winkler(wrong, word);
-    let best = valid.max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
-    best.filter(|word| likeness(word) > 0.8).map(str::to_owned)
+    let valid: Vec<&str> = valid.collect();
+    let likeness = |word: &str| strsim::jaro_winkler(wrong, word);
+    let best = valid.iter().max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
+    let whole = best.filter(|word| likeness(word) > NEAR);
+    // `open` where it is `fail_open`; where several have such a part, none of them is meant more than the others.
+    let has_part = |word: &&&str| word.split('_').any(|part| likeness(part) > NEAR);
+    let mut with_part = valid.iter().filter(has_part);
+    let only = with_part.next().filter(|_| with_part.next().is_none());
+    whole.or(only).map(|word| (*word).to_owned())
 }
 
 /// Writes the nearest valid word as a question, where there is one.
@@ -121,6 +130,16 @@ impl Problems {
 
     /// All of them, in the order of the file.
     pub fn finish(mut self) -> Vec<Problem> {
+        // Of an entry of which it is not known whom it is about, nothing else is worth saying.
+        let entry = |error: &Problem| error.path.split_once(".match.").map(|(entry, _)| entry.to_owned());
+        let errors = self.list.iter().filter(|problem| problem.level == Level::Error);
+        let undecided: Vec<String> = errors.filter_map(entry).collect();
+        let is_about = |path: &str, entry: &str| {
+            path.strip_prefix(entry).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        self.list.retain(|problem| {
+            problem.level == Level::Error || !undecided.iter().any(|entry| is_about(&problem.path, entry))
+        });
         self.list.sort_by_key(|problem| problem.at);
         if self.unlisted > 0 {
             let at = self.list.last().map_or_else(Place::default, |last| last.at);

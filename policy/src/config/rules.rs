@@ -114,6 +114,13 @@ fn locate(root: &Node, path: &[Step]) -> Option<(Place, String)> {
     Some((at, text))
 }
 
+/// What an entry of a list at the top is called in messages: `guards[2]`. The file's entries are counted, those that are
+/// wrong, too, where it is known.
+pub(super) fn entry_name(root: Option<&Node>, list: &str, index: usize) -> String {
+    let located = root.and_then(|root| locate(root, &[list.into(), index.into()]));
+    located.map_or_else(|| format!("{list}[{index}]"), |(_, name)| name)
+}
+
 /// What makes a configuration unusable.
 fn errors(config: &Config) -> Vec<Finding> {
     let mut found = Vec::new();

@@ -125,6 +125,7 @@ pub struct Session {
     pub name: Option<String>,
     /// Which clients; without a key in it, all.
     #[serde(rename = "match")]
+    #[schemars(extend("x-decides" = true))]
     pub matches: SessionMatch,
     /// While planning no tool with side effects is called.
     pub mode: Mode,

@@ -93,6 +93,16 @@ impl Node {
         }
     }
 
+    /// Whether it or something in it is bad.
+    pub fn has_bad(&self) -> bool {
+        self.bad
+            || match &self.kind {
+                Kind::List(list) => list.iter().any(Self::has_bad),
+                Kind::Map(entries) => entries.iter().any(|entry| entry.value.has_bad()),
+                _ => false,
+            }
+    }
+
     pub fn is_null(&self) -> bool {
         matches!(self.kind, Kind::Null)
     }

@@ -4,11 +4,11 @@ mod names;
 
 use std::collections::BTreeSet;
 
-use super::rules::{Finding, Step, steps};
+use super::rules::{Finding, Step, entry_name, steps};
 use super::tree::{Kind, Node};
 use super::*;
 use crate::classify::side_effect_tags;
-use crate::guard::{GuardKind, Trust};
+use crate::guard::{GuardKind, Phase, Trust};
 use crate::guards::{enforcers, is_on};
 
 /// Sections and keys that are read and checked, and that nothing in this version acts upon. `[]` is each entry of a list.
@@ -17,18 +17,27 @@ const NOT_YET: &[&str] =
 
 /// Everything of the kind, of a configuration that was read from `root`.
 pub(super) fn all(config: &Config, root: &Node) -> Vec<Finding> {
+    let mut off = switched_off(config, Some(root));
+    off.extend(idle_cross_server(config, root));
     let lists = [
         contradictions(config),
         idle(config),
-        idle_guards(config),
-        idle_sessions(config),
+        idle_guards(config, root),
+        idle_sessions(config, root),
         names::ids(config),
         unknown_tags(config),
         network::warnings(config),
-        unenforceable(config),
+        unenforced(config),
         not_yet(root),
     ];
-    lists.into_iter().flatten().collect()
+    besides(off, lists.concat())
+}
+
+/// What is switched off, and of the rest what is not about that: of what has no effect, no more is to be said.
+fn besides(off: Vec<Finding>, rest: Vec<Finding>) -> Vec<Finding> {
+    let about_others = |finding: &Finding| off.iter().all(|off| off.path != finding.path);
+    let rest: Vec<Finding> = rest.into_iter().filter(about_others).collect();
+    off.into_iter().chain(rest).collect()
 }
 
 /// What is both allowed and denied.
@@ -111,21 +120,20 @@ fn idle(config: &Config) -> Vec<Finding> {
 }
 
 /// Entries of `guards:` that are never asked, not where their denials would count, or for less than the sections say.
-fn idle_guards(config: &Config) -> Vec<Finding> {
+fn idle_guards(config: &Config, root: &Node) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut add = |path: Vec<Step>, message: String| found.push(Finding::new(path, message));
     for (index, entry) in config.guards.iter().enumerate() {
-        let every = |entry: &GuardEntry| entry.servers.iter().any(|glob| glob.as_str() == "*");
         let earlier = config.guards.iter().take(index);
         let (name, can) = (entry.kind.name(), entry.kind.phases());
-        if let Some(first) = { earlier }.position(|earlier| earlier.kind == entry.kind && every(earlier)) {
-            add(
-                steps!["guards", index],
-                format!("guards[{first}] is of this kind and for every server: this one never counts"),
-            );
+        let covers = |earlier: &GuardEntry| earlier.kind == entry.kind && is_for_every_server(earlier);
+        if let Some(first) = { earlier }.position(covers) {
+            let first = entry_name(Some(root), "guards", first);
+            let message = format!("{first} is of this kind and for every server: this one never counts");
+            add(steps!["guards", index], message);
         }
         for (at, phase) in entry.runs_on.iter().flatten().enumerate() {
-            if !can.contains(phase) {
+            if !entry.kind.judges(*phase) {
                 let says: Vec<String> = can.iter().map(|phase| format!("`{}`", phase.name())).collect();
                 let message = format!(
                     "the guard `{name}` has nothing to say of `{}`, but of {}",
@@ -135,14 +143,21 @@ fn idle_guards(config: &Config) -> Vec<Finding> {
                 add(steps!["guards", index, "runs_on", at], message);
             }
         }
-        let stops = can.iter().find(|phase| !enforcers(entry.kind, **phase).is_empty());
+        let can_stop = |phase: &Phase| entry.kind.judges(*phase) && !enforcers(entry.kind, *phase).is_empty();
+        let stops = can.iter().find(|phase| can_stop(phase));
         if let (Some(runs_on), Some(phase), true) = (&entry.runs_on, stops, entry.enabled)
             && !runs_on.is_empty()
             && !runs_on.contains(phase)
         {
-            let message =
-                format!("without `{}` it denies nothing that can be stopped: it only reports", phase.name());
-            add(steps!["guards", index, "runs_on"], message);
+            let path = steps!["guards", index, "runs_on"];
+            let phase = phase.name();
+            if !runs_on.iter().any(can_stop) {
+                let message =
+                    format!("without `{phase}` it denies nothing that can be stopped: it only reports");
+                add(path, message);
+            } else if config.servers.iter().any(is_remote) {
+                add(path, format!("without `{phase}` it refuses no connection to a server on the network"));
+            }
         }
         let policy = &config.policy;
         if let (Some((key, false)), true) = (tools_of(entry, policy), entry.enabled) {
@@ -166,14 +181,100 @@ fn idle_guards(config: &Config) -> Vec<Finding> {
 }
 
 /// Entries of `sessions:` that come after one for every client.
-fn idle_sessions(config: &Config) -> Vec<Finding> {
+fn idle_sessions(config: &Config, root: &Node) -> Vec<Finding> {
     let every = SessionMatch::default();
     let Some(first) = config.sessions.iter().position(|entry| entry.matches == every) else {
         return Vec::new();
     };
-    let message = || format!("sessions[{first}] is for every client: this one never counts");
+    let name = entry_name(Some(root), "sessions", first);
+    let message = || format!("{name} is for every client: this one never counts");
     let later = first + 1..config.sessions.len();
     later.map(|index| Finding::new(steps!["sessions", index], message())).collect()
+}
+
+/// Whether an entry of `guards:` leaves nothing to those of its kind that come later.
+fn is_for_every_server(entry: &GuardEntry) -> bool {
+    entry.servers.iter().any(|glob| glob.as_str() == "*")
+}
+
+fn is_remote(server: &Server) -> bool {
+    server.kind != ServerType::Stdio
+}
+
+/// The entry of `guards:` that switches a guard off for every server, if one does.
+fn switch(config: &Config, kind: GuardKind) -> Option<usize> {
+    let mut own = config.guards.iter().enumerate().filter(|(_, entry)| entry.kind == kind);
+    let (index, first) = own.find(|(_, entry)| entry.enabled || is_for_every_server(entry))?;
+    (!first.enabled).then_some(index)
+}
+
+/// Lists and limits that nothing goes by, since the guard that would is switched off.
+fn switched_off(config: &Config, root: Option<&Node>) -> Vec<Finding> {
+    use GuardKind::{AdminToken, DisabledTool, RateLimit, RugPull, ServerAccess, ToolAccess, ToolPoisoning};
+    let (policy, pinning) = (&config.policy, &config.policy.version_pinning);
+    let action = config.inspection.on_detection.action;
+    let mut given = vec![
+        (steps!["policy", "server_policy"], ServerAccess, policy.server_policy != ListMode::None),
+        (steps!["policy", "allowed_servers"], ServerAccess, !policy.allowed_servers.is_empty()),
+        (steps!["policy", "denied_servers"], ServerAccess, !policy.denied_servers.is_empty()),
+        (steps!["policy", "tool_policy"], ToolAccess, policy.tool_policy != ListMode::None),
+        (steps!["policy", "allowed_tools"], ToolAccess, !policy.allowed_tools.is_empty()),
+        (steps!["policy", "denied_tools"], ToolAccess, !policy.denied_tools.is_empty()),
+        (steps!["policy", "disabled_tools"], DisabledTool, !policy.disabled_tools.is_empty()),
+        (steps!["policy", "requires_admin_token"], AdminToken, !policy.requires_admin_token.is_empty()),
+        (steps!["policy", "rate_limits"], RateLimit, policy.rate_limits != RateLimits::default()),
+        (
+            steps!["policy", "version_pinning"],
+            RugPull,
+            pinning.enabled && *pinning != VersionPinning::default(),
+        ),
+        (steps!["inspection", "on_detection", "action"], ToolPoisoning, action != DetectionAction::Alert),
+    ];
+    for (index, server) in config.servers.iter().enumerate() {
+        let of_server = |key| steps!["servers", index, key];
+        given.extend([
+            (of_server("enabled"), ServerAccess, !server.enabled),
+            (of_server("trust"), ToolAccess, server.trust == Trust::Low),
+            (of_server("allow_tools"), ToolAccess, !server.allow_tools.is_empty()),
+            (of_server("deny_side_effect_tags"), ToolAccess, !server.deny_side_effect_tags.is_empty()),
+        ]);
+    }
+    let by_guard = given.into_iter().filter(|(_, _, given)| *given).filter_map(|(path, kind, _)| {
+        let switch = entry_name(root, "guards", switch(config, kind)?);
+        Some(Finding::new(path, format!("nothing goes by it: {switch} switches `{}` off", kind.name())))
+    });
+    let settings = config.guards.iter().enumerate().filter(|(_, entry)| !entry.enabled);
+    let settings = settings.filter(|(_, entry)| {
+        entry.config.as_ref().is_some_and(|settings| *settings != GuardSettings::default())
+    });
+    let message = "nothing goes by it while `enabled` is false";
+    let own = settings.map(|(index, _)| Finding::new(steps!["guards", index, "config"], message.to_owned()));
+    by_guard.chain(own).collect()
+}
+
+/// Rules of `cross_server` that are written and that nothing goes by, and the guard where it goes by none.
+fn idle_cross_server(config: &Config, root: &Node) -> Vec<Finding> {
+    const RULES: [&str; 5] = ["turn_gap", "session_idle", "read_then_send", "burst", "cross_server_flow"];
+    let kind = GuardKind::CrossServer;
+    let is_on = config.cross_server.enabled;
+    let mut written = false;
+    for key in RULES.into_iter().chain(is_on.then_some("enabled")) {
+        each_written(root, &["cross_server", key], &mut Vec::new(), &mut |_| written = true);
+    }
+    let why = match switch(config, kind) {
+        _ if !is_on => Some("nothing goes by it while its `enabled` is false".to_owned()),
+        Some(index) => {
+            let switch = entry_name(Some(root), "guards", index);
+            Some(format!("nothing goes by it: {switch} switches `{}` off", kind.name()))
+        }
+        None => None,
+    };
+    let section = why.filter(|_| written).map(|why| Finding::new(steps!["cross_server"], why));
+    let entries = config.guards.iter().enumerate();
+    let idle = entries.filter(|(_, entry)| !is_on && entry.enabled && entry.kind == kind);
+    let message = "it judges nothing while `cross_server.enabled` is false";
+    let guards = idle.map(|(index, _)| Finding::new(steps!["guards", index, "kind"], message.to_owned()));
+    section.into_iter().chain(guards).collect()
 }
 
 /// The key of `policy` that names the tools of a guard that judges only what is named; and whether it is given some, there
@@ -244,6 +345,11 @@ fn denies(entry: &GuardEntry, config: &Config) -> bool {
 
 /// Denials that nothing can enforce as `enforcement` stands.
 pub fn unenforceable(config: &Config) -> Vec<Finding> {
+    besides(switched_off(config, None), unenforced(config))
+}
+
+/// What is denied, and only reported as `enforcement` stands.
+fn unenforced(config: &Config) -> Vec<Finding> {
     let policy = &config.policy;
     let pinning = &policy.version_pinning;
     let mut found = Vec::new();
@@ -269,8 +375,7 @@ pub fn unenforceable(config: &Config) -> Vec<Finding> {
             add(steps!["policy", key], by_stdio);
         }
     }
-    let remote = |server: &Server| server.kind != ServerType::Stdio;
-    let any_remote = config.servers.iter().any(remote);
+    let any_remote = config.servers.iter().any(is_remote);
     for (index, entry) in config.guards.iter().enumerate() {
         if denies(entry, config) {
             add(steps!["guards", index, "kind"], by_stdio);
@@ -306,20 +411,20 @@ pub fn unenforceable(config: &Config) -> Vec<Finding> {
             ("deny_side_effect_tags", !server.deny_side_effect_tags.is_empty()),
         ] {
             if denies {
-                add(steps!["servers", index, key], if remote(server) { single } else { by_stdio });
+                add(steps!["servers", index, key], if is_remote(server) { single } else { by_stdio });
             }
         }
-        if !server.enabled && !remote(server) {
+        if !server.enabled && !is_remote(server) {
             add(steps!["servers", index, "enabled"], by_stdio);
         }
-        if network && !remote(server) && server.egress != Egress::default() {
+        if network && !is_remote(server) && server.egress != Egress::default() {
             add(steps!["servers", index, "egress"], by_network);
         }
-        if network && remote(server) && !server.enabled {
+        if network && is_remote(server) && !server.enabled {
             add(steps!["servers", index, "enabled"], by_network);
         }
         let names_tools = |rule: &&ToolRule| rule.server.as_str() == server.id && rule.tool.as_str() != "*";
-        if remote(server) && policy.denied_tools.iter().any(|rule| names_tools(&rule)) {
+        if is_remote(server) && policy.denied_tools.iter().any(|rule| names_tools(&rule)) {
             add(steps!["servers", index], single);
         }
     }

@@ -116,7 +116,7 @@ impl GuardKind {
         Self::AdminToken,
     ];
 
-    /// The phases that it has something to say in.
+    /// The phases that it has something to say in; of `server_access`, where it is asked by default, see [`Self::judges`].
     pub fn phases(self) -> &'static [Phase] {
         match self {
             Self::ToolShadowing | Self::RugPull | Self::ToolPoisoning => {
@@ -134,6 +134,12 @@ impl GuardKind {
             | Self::SideEffects
             | Self::AdminToken => &[Phase::ToolInvoke],
         }
+    }
+
+    /// Whether it has something to say in a phase, asked there by default or not. A server that may not be used may not
+    /// be used for anything, whatever the operation.
+    pub fn judges(self, phase: Phase) -> bool {
+        self == Self::ServerAccess || self.phases().contains(&phase)
     }
 
     /// As it is written in configuration and events.

@@ -93,8 +93,8 @@ fn guards_that_do_not_do_what_they_seem_to_are_a_warning() {
         ("guards: [{ kind: tool_poisoning, runs_on: [tools_list, tool_invoke] }]", &[]),
         ("guards: [{ kind: result_injection, runs_on: [tool_result] }]", &[]),
         (
-            "guards: [{ kind: server_access, enabled: false, runs_on: [tool_invoke] }]",
-            &[("1:59 ", "`request`")],
+            "guards: [{ kind: cross_server, enabled: false, runs_on: [tool_invoke, request] }]",
+            &[("1:71 ", "`request`")],
         ),
         // The first that names a server counts.
         (
@@ -156,6 +156,133 @@ fn guards_that_do_not_do_what_they_seem_to_are_a_warning() {
             &[
                 ("1:33 warning sessions[0].policy_blacklist[0]: ", "did you mean `payments`"),
                 ("2:18 ", "not enforced"),
+            ],
+        ),
+    ]);
+}
+
+/// `server_access` judges whatever it is asked about; only connections are refused by `request` alone.
+#[test]
+fn server_access_has_something_to_say_of_every_operation() {
+    let on = |phases: &str| format!("guards: [{{ kind: server_access, runs_on: [{phases}] }}]");
+    let remote = format!("{}\nservers: [{{ id: a, type: http, url: 'https://x/' }}]", on("tool_invoke"));
+    table(&[
+        (&on("tool_invoke"), &[]),
+        (&on("tools_list, prompt_request"), &[]),
+        (&on("tool_result"), &[("1:33 warning guards[0].runs_on: ", "without `request` it denies nothing")]),
+        (&remote, &[("1:33 warning guards[0].runs_on: ", "without `request` it refuses no connection")]),
+    ]);
+}
+
+/// Limits and lists that a guard goes by which is switched off.
+#[test]
+fn what_goes_by_a_guard_that_is_off_is_a_warning() {
+    let off = |policy: &str, guard: &str| {
+        format!("policy: {{ {policy} }}\nguards: [{{ kind: {guard}, enabled: false }}]")
+    };
+    let message = |guard: &str| format!("nothing goes by it: guards[0] switches `{guard}` off");
+    for (policy, guard) in [
+        ("denied_servers: [a]", "server_access"),
+        ("allowed_servers: [a]", "server_access"),
+        ("denied_tools: [a]", "tool_access"),
+        ("allowed_tools: [a]", "tool_access"),
+        ("disabled_tools: [a]", "disabled_tool"),
+        ("requires_admin_token: [a]", "admin_token"),
+        ("rate_limits: { enabled: true }", "rate_limit"),
+        ("rate_limits: { default_rpm: 3 }", "rate_limit"),
+        ("version_pinning: { on_change: block }", "rug_pull"),
+    ] {
+        table(&[(&off(policy, guard), &[("1:11 warning policy.", &message(guard))])]);
+    }
+    table(&[
+        (
+            &off("server_policy: allowlist, allowed_servers: [a]", "server_access"),
+            &[("1:26 ", "nothing goes by it"), ("1:37 ", "nothing goes by it")],
+        ),
+        ("cross_server: { burst: { max_calls: 3 } }", &[]),
+        ("cross_server: { enabled: false }", &[]),
+        ("cross_server: { enabled: false, shadow_tool: {} }\nguards: [{ kind: sampling }]", &[]),
+        (
+            "cross_server: { enabled: false, burst: { max_calls: 10 } }",
+            &[("1:1 warning cross_server: ", "nothing goes by it while its `enabled` is false")],
+        ),
+        (
+            "cross_server: { burst: { max_calls: 10 } }\nguards: [{ kind: cross_server, enabled: false }]",
+            &[("1:1 warning cross_server: ", "guards[0] switches `cross_server` off")],
+        ),
+        (
+            "cross_server: { enabled: false }\nguards: [{ kind: cross_server }]",
+            &[("2:18 warning guards[0].kind: ", "it judges nothing while `cross_server.enabled` is false")],
+        ),
+        (
+            "servers: [{ id: a, command: x, enabled: false, allow_tools: [b], deny_side_effect_tags: [payments] }]\n\
+             guards: [{ kind: tool_access, enabled: false }, { kind: server_access, enabled: false }]",
+            &[
+                ("1:41 warning servers[0].enabled: ", "guards[1] switches `server_access` off"),
+                ("1:48 warning servers[0].allow_tools: ", "guards[0] switches `tool_access` off"),
+                ("1:66 warning servers[0].deny_side_effect_tags: ", "guards[0]"),
+            ],
+        ),
+        (
+            "inspection: { on_detection: { action: block } }\nguards: [{ kind: tool_poisoning, enabled: false }]",
+            &[("1:39 warning inspection.on_detection.action: ", "guards[0] switches `tool_poisoning` off")],
+        ),
+        // Of an entry's own lists.
+        (
+            "guards: [{ kind: tool_access, enabled: false, config: { denied_tools: [a] } }]",
+            &[("1:47 warning guards[0].config: ", "nothing goes by it while `enabled` is false")],
+        ),
+        // Off for some servers is what somebody means.
+        (
+            "policy: { denied_tools: [a] }\nguards: [{ kind: tool_access, servers: [x], enabled: false }]",
+            &[("1:11 ", "not enforced")],
+        ),
+        (
+            "policy: { denied_tools: [a] }\n\
+             guards: [{ kind: tool_access, servers: [x] }, { kind: tool_access, enabled: false }]",
+            &[("1:11 ", "not enforced")],
+        ),
+    ]);
+}
+
+/// An entry whose condition is wrong is no entry for everything, and only that is said of it.
+#[test]
+fn of_an_entry_whose_condition_is_wrong_only_that_is_said() {
+    table(&[
+        (
+            "sessions: [{ match: { uid: 1.5 }, mode: planning, policy_blacklist: [x] }, { match: { uid: 2 } }]",
+            &[("1:28 error sessions[0].match.uid: ", "")],
+        ),
+        (
+            "sessions: [{ name: all }, { match: { uid: -1 } }, { match: { uid: 2 } }]",
+            &[
+                ("1:43 error sessions[1].match.uid: ", ""),
+                ("1:51 warning sessions[2]: ", "sessions[0] is for every client"),
+            ],
+        ),
+        (
+            "guards: [{ kind: sampling, servers: 5 }, { kind: sampling, servers: [a] }]",
+            &[("1:37 error guards[0].servers: ", "")],
+        ),
+    ]);
+}
+
+/// The file's entries are counted, those that are wrong, too.
+#[test]
+fn a_message_counts_the_entries_of_the_file() {
+    table(&[
+        (
+            "guards: [{ kind: nope }, { kind: sampling }, { kind: sampling }]",
+            &[
+                ("1:18 error guards[0].kind: ", ""),
+                ("1:46 warning guards[2]: ", "guards[1] is of this kind and for every server"),
+            ],
+        ),
+        (
+            "sessions: [5, {}, { match: { uid: 1 } }]",
+            &[
+                ("1:12 error sessions[0]: ", ""),
+                ("1:19 warning sessions[2]: ", "sessions[1] is for every client"),
             ],
         ),
     ]);

@@ -1,6 +1,7 @@
 use serde_json::json;
 
-use super::super::tests::{World, at, decide, guards, policy, tool};
+use super::super::Question;
+use super::super::tests::{World, at, decide, entries, guards, policy, tool};
 use super::*;
 use crate::config::Server;
 
@@ -260,5 +261,31 @@ fn who_borrows_an_id_borrows_no_rights() {
                 "{rules} {identity:?}"
             );
         }
+    }
+}
+
+/// `server_access` judges in every phase that it is told to be asked in, as [`GuardKind::judges`] says of it.
+#[test]
+fn a_denied_server_is_denied_in_every_phase() {
+    let mut config = policy(json!({"denied_servers": ["files"]}));
+    let world = World::default();
+    let operations = [
+        Operation::Request { method: "tools/list", params: None },
+        Operation::Response { method: "tools/list", result: None, error: None },
+        Operation::ToolsList { tools: &[] },
+        Operation::ToolInvoke { tool_name: "read", arguments: None },
+        Operation::ToolResult { tool_name: "read", result: None, error: None },
+        Operation::PromptRequest { name: "p", arguments: None },
+        Operation::ResourceRequest { uri: "file:///x" },
+    ];
+    for operation in operations {
+        let phase = operation.phase();
+        config.guards = entries(json!([{"kind": "server_access", "runs_on": [phase.name()]}]));
+        let (operations, facts, mut trace) = ([operation], world.facts(), Vec::new());
+        let question = Question { operations: &operations, facts: &facts, now: at(0.0) };
+        guards(&config).ask(&question, Some(&mut trace));
+        let said = trace.iter().find(|asked| asked.guard == GuardKind::ServerAccess).unwrap();
+        assert_eq!(json!(said.answer), "deny", "{}", phase.name());
+        assert!(GuardKind::ServerAccess.judges(phase));
     }
 }
