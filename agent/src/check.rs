@@ -1,15 +1,14 @@
 //! `mcpwarden check-config`: everything that is wrong with a configuration and the rule files that it names, as a
 //! compiler says it.
 
-use std::collections::HashSet;
 use std::{path::Path, process::ExitCode};
 
 use anstyle::{AnsiColor, Style};
 use anyhow::Result;
 use mcpwarden_policy::config::{self, Config, Finding, Level, Place, Problem};
-use mcpwarden_policy::detect::{Detector, RuleError};
 use serde_json::json;
 
+use crate::config::pattern_errors;
 use crate::host::{self, Checked};
 use crate::output::{escaped, say, say_json};
 
@@ -92,14 +91,7 @@ fn on_this_host(config: &Config, rule_files: &mut Vec<Checked>) -> Vec<(Level, F
     let (rules, unusable) = host::rules(config);
     errors.extend(unusable.findings);
     rule_files.extend(unusable.rule_files);
-    let mut detect = config.detect();
-    // That two have one name was said where the second stands.
-    let mut names = HashSet::new();
-    detect.custom_patterns.retain(|own| names.insert(own.name.clone()));
-    for RuleError { what, expected, .. } in Detector::new(rules, &detect).err().unwrap_or_default() {
-        let path = config.place_of_pattern(|name| what.contains(&format!("{name:?}")));
-        errors.push(Finding::new(path.unwrap_or_default(), format!("{what}; expected {expected}")));
-    }
+    errors.extend(pattern_errors(config, rules));
     let errors = errors.into_iter().map(|finding| (Level::Error, finding));
     errors.chain(host::idle(config).into_iter().map(|finding| (Level::Warning, finding))).collect()
 }

@@ -1,6 +1,7 @@
 //! The configuration file: read, and made settings of. What can stand in it is `mcpwarden_policy::config`'s.
 
 use std::{
+    collections::HashSet,
     fs::{File, Metadata},
     io::{self, Read as _},
     path::Path,
@@ -8,9 +9,9 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow};
-use mcpwarden_policy::config::{self, Level, MAX_BYTES, Problem};
+use mcpwarden_policy::config::{self, Finding, Level, MAX_BYTES, Problem};
 pub use mcpwarden_policy::config::{Backend, Config, Payloads, check_ring};
-use mcpwarden_policy::detect::Detector;
+use mcpwarden_policy::detect::{DetectConfig, Detector, RuleError, RuleSet};
 use mcpwarden_policy::engine::Judge;
 use mcpwarden_policy::guards::denied_servers;
 use mcpwarden_policy::network::NetworkRules;
@@ -22,12 +23,12 @@ use crate::{capture::CaptureLimits, host, output::escaped};
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
-    #[error("cannot read the configuration {path}: {source}")]
+    #[error("cannot read the configuration {path}: {reason}")]
     Read {
         /// Which file.
         path: String,
-        /// Why.
-        source: io::Error,
+        /// Why. It is part of the message, and no source, which would be printed after it.
+        reason: io::Error,
     },
     /// There are errors in it.
     #[error("{path}:{}:{}: {}{}", .first.at.line, .first.at.column, escaped(&.first.to_string()), and_more(*.more))]
@@ -66,15 +67,55 @@ pub fn bytes(path: &Path) -> Result<(Vec<u8>, Option<String>), ConfigError> {
         Ok(Some(metadata).filter(Metadata::is_file))
     };
     let file: io::Result<Option<Metadata>> = read();
-    let file = file.map_err(|source| ConfigError::Read { path: path.display().to_string(), source })?;
+    let file = file.map_err(|reason| ConfigError::Read { path: path.display().to_string(), reason })?;
     Ok((bytes, file.and_then(|file| host::ours_alone(path, &file).err())))
 }
 
-/// Reads a file, and says on standard error what in it does not do what it seems to.
+/// A configuration, and the file that it stands in: what only shows when something is made of it is said with its place.
+#[derive(Debug, Default)]
+pub struct Source {
+    /// What the file says.
+    pub config: Config,
+    /// Its path, and what stands in it.
+    file: Option<(String, Vec<u8>)>,
+}
+
+impl From<Config> for Source {
+    /// One of no file.
+    fn from(config: Config) -> Self {
+        Self { config, file: None }
+    }
+}
+
+impl Source {
+    /// The configuration is refused for what was found.
+    fn refused(&self, found: Vec<Finding>) -> anyhow::Error {
+        let Some((path, bytes)) = &self.file else {
+            let found: Vec<String> = found.iter().map(|finding| escaped(&finding.to_string())).collect();
+            return anyhow!("the configuration cannot be used: {}", found.join("; "));
+        };
+        let found = found.into_iter().map(|finding| (Level::Error, finding)).collect();
+        let (_, problems) = config::check(bytes, |_| found);
+        match refused(path, problems) {
+            Some(error) => error.into(),
+            None => anyhow!("{} is refused, and not known for what", escaped(path)),
+        }
+    }
+}
+
+/// The first error among the problems of a file.
+fn refused(path: &str, problems: Vec<Problem>) -> Option<ConfigError> {
+    let mut errors = problems.into_iter().filter(|problem| problem.level == Level::Error);
+    let first = Box::new(errors.next()?);
+    Some(ConfigError::Refused { path: path.to_owned(), first, more: errors.count() })
+}
+
+/// Reads a file, and says on standard error what in it does not do what it seems to. Without a file, the defaults hold.
 ///
 /// # Errors
 /// It cannot be read, or has errors.
-pub fn read(path: &Path) -> Result<Config, ConfigError> {
+pub fn read(path: Option<&Path>) -> Result<Source, ConfigError> {
+    let Some(path) = path else { return Ok(Source::default()) };
     let name = path.display().to_string();
     let (bytes, exposed) = bytes(path)?;
     if let Some(exposed) = exposed {
@@ -86,14 +127,10 @@ pub fn read(path: &Path) -> Result<Config, ConfigError> {
                 let (at, text) = (warning.at, escaped(&warning.to_string()));
                 anstream::eprintln!("mcpwarden: warning: {name}:{}:{}: {text}", at.line, at.column);
             }
-            Ok(config)
+            Ok(Source { config, file: Some((name, bytes)) })
         }
-        Err(problems) => {
-            let mut errors = problems.into_iter().filter(|problem| problem.level == Level::Error);
-            // There is one: that is why it was refused.
-            let Some(first) = errors.next() else { return Ok(Config::default()) };
-            Err(ConfigError::Refused { path: name, first: Box::new(first), more: errors.count() })
-        }
+        // There is an error: that is why it was refused.
+        Err(problems) => refused(&name, problems).map_or_else(|| Ok(Source::default()), Err),
     }
 }
 
@@ -101,8 +138,8 @@ pub fn read(path: &Path) -> Result<Config, ConfigError> {
 ///
 /// # Errors
 /// A rule or a guard cannot be made of it.
-pub fn engine(config: &Config, key: [u8; 32], verbose: bool, show_payloads: bool) -> anyhow::Result<Engine> {
-    let (settings, judge) = settings(config, key, verbose, show_payloads)?;
+pub fn engine(source: &Source, key: [u8; 32], verbose: bool, show_payloads: bool) -> anyhow::Result<Engine> {
+    let (settings, judge) = settings(source, key, verbose, show_payloads)?;
     Ok(Engine::new(settings).with_judge(judge))
 }
 
@@ -111,12 +148,12 @@ pub fn engine(config: &Config, key: [u8; 32], verbose: bool, show_payloads: bool
 /// # Errors
 /// A rule or a guard cannot be made of it.
 pub fn settings(
-    config: &Config,
+    source: &Source,
     key: [u8; 32],
     verbose: bool,
     show_payloads: bool,
 ) -> anyhow::Result<(EngineConfig, Judge)> {
-    let detector = detector(config)?;
+    let (config, detector) = (&source.config, detector(source)?);
     let full = show_payloads || config.capture.payloads == Payloads::Full;
     let inspect =
         Inspect { detector: Arc::clone(&detector), alert_threshold: config.inspection.alert_threshold };
@@ -130,32 +167,63 @@ pub fn settings(
         registry: config.registry_settings(),
         ..EngineConfig::new(key)
     };
-    Ok((settings, judge(config, &detector)?))
+    Ok((settings, judge(source, &detector)?))
 }
 
 /// The guards that this configuration asks for. What has no effect on this host is said on standard error.
 ///
 /// # Errors
 /// It names a user who is not there.
-pub fn judge(config: &Config, detector: &Arc<Detector>) -> anyhow::Result<Judge> {
+pub fn judge(source: &Source, detector: &Arc<Detector>) -> anyhow::Result<Judge> {
+    let config = &source.config;
     for idle in host::idle(config) {
         anstream::eprintln!("mcpwarden: warning: {}", escaped(&idle.to_string()));
     }
-    Ok(Judge::new(config, host::sessions(config)?, detector)?)
+    let sessions = host::sessions(config).map_err(|unusable| source.refused(unusable.findings))?;
+    Ok(Judge::new(config, sessions, detector)?)
 }
 
 /// The rules that this configuration asks for, compiled.
 ///
 /// # Errors
 /// A rule file or a pattern of the user's cannot be used.
-pub fn detector(config: &Config) -> anyhow::Result<Arc<Detector>> {
+pub fn detector(source: &Source) -> anyhow::Result<Arc<Detector>> {
+    let config = &source.config;
     let (rules, unusable) = host::rules(config);
+    if unusable.rule_files.is_empty() && !unusable.findings.is_empty() {
+        return Err(source.refused(unusable.findings));
+    }
     unusable.check().context("the detection rules cannot be used")?;
-    let detector = Detector::new(rules, &config.detect()).map_err(|errors| {
-        let errors: Vec<String> = errors.iter().map(|error| escaped(&error.to_string())).collect();
-        anyhow!("the detection rules cannot be used: {}", errors.join("; "))
+    let detector = Detector::new(rules, &config.detect());
+    let detector = detector.map_err(|_| source.refused(pattern_errors(config, host::rules(config).0)))?;
+    Ok(Arc::new(detector))
+}
+
+/// Everything that is wrong with the user's patterns beside these rules.
+pub fn pattern_errors(config: &Config, rules: RuleSet) -> Vec<Finding> {
+    let mut detect = config.detect();
+    // That two have one name was said where the second stands.
+    let mut names = HashSet::new();
+    detect.custom_patterns.retain(|own| names.insert(own.name.clone()));
+    let of_servers = std::mem::take(&mut detect.of_servers).into_iter().map(|own| {
+        let own = DetectConfig { custom_patterns: own.patterns, ..DetectConfig::default() };
+        (RuleSet::default(), own)
     });
-    Ok(Arc::new(detector?))
+    let errors = of_servers
+        .chain([(rules, detect)])
+        .flat_map(|(rules, patterns)| Detector::new(rules, &patterns).err().unwrap_or_default());
+    let finding = |RuleError { what, expected, .. }| {
+        let mut what: String = what;
+        let path = config.place_of_pattern(|name| what.contains(&format!("{name:?}")));
+        // What stands in an entry of `guards` has no name but its place, which is said.
+        if let Some(reason) =
+            what.strip_prefix("custom pattern \"guards[").and_then(|rest| rest.split_once("\": "))
+        {
+            what = reason.1.to_owned();
+        }
+        Finding::new(path.unwrap_or_default(), format!("{what}; expected {expected}"))
+    };
+    errors.map(finding).collect()
 }
 
 /// Where processes may connect, by this configuration.
@@ -196,11 +264,49 @@ mod tests {
             ("\"\\u202e\": 1\n", ":1:1: ", "no such key"),
         ] {
             std::fs::write(&path, text).unwrap();
-            let error = read(&path).unwrap_err().to_string();
+            let error = read(Some(&path)).unwrap_err().to_string();
             assert!(error.starts_with(&format!("{}{place}", path.display())), "{text:?} gives {error}");
             assert!(error.contains(part), "{text:?} gives {error}");
             assert!(!error.contains(['\n', '\u{202e}']), "{text:?} gives {error}");
         }
+    }
+
+    /// What only shows when something is made of what was read.
+    #[test]
+    fn what_cannot_be_made_says_where_in_one_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.yaml");
+        let empty = "matches the empty text; expected a regular expression";
+        for (text, said) in [
+            (
+                "inspection:\n  custom_patterns:\n  - { name: own, pattern: 'a*' }\n",
+                ["3:13: inspection.custom_patterns[0].name: custom pattern \"own\": \"a*\" ", empty],
+            ),
+            (
+                "guards:\n- kind: tool_poisoning\n  config: { custom_patterns: [a, 'b*'] }\n",
+                ["3:34: guards[0].config.custom_patterns[1]: \"b*\" ", empty],
+            ),
+            (
+                "inspection: { custom_patterns: [{ name: own, pattern: 'a*' }] }\nguards:\n- kind: tool_poisoning\n  config: { custom_patterns: ['b*'] }\n",
+                ["1:41: ", " (and 1 more: see `mcpwarden check-config`)"],
+            ),
+            (
+                "inspection:\n  rule_files:\n  - /nowhere/x\n",
+                ["3:5: inspection.rule_files[0]: /nowhere/x cannot be used: ", "expected a rule file"],
+            ),
+            (
+                "sessions:\n- match:\n    uid: rooot\n",
+                ["3:10: sessions[0].match.uid: there is no user \"rooot\"", "did you mean `root`?"],
+            ),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let error = engine(&read(Some(&path)).unwrap(), [0; 32], false, false).unwrap_err();
+            let error = format!("{error:#}");
+            assert!(error.starts_with(&format!("{}:{}", path.display(), said[0])), "{text}: {error}");
+            assert!(error.contains(said[1]) && !error.contains(['\n']), "{text}: {error}");
+        }
+        let error = format!("{:#}", anyhow::Error::from(read(Some(Path::new("/nowhere/x"))).unwrap_err()));
+        assert_eq!(error.matches("No such file").count(), 1, "{error}");
     }
 
     #[test]

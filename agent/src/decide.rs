@@ -20,7 +20,8 @@ use crate::output::{clean, say, say_json};
 /// # Errors
 /// The configuration cannot be used, there is no such profile, or the arguments are no JSON object.
 pub fn run(options: &DecideOptions) -> Result<ExitCode> {
-    let config = options.config.as_deref().map_or_else(|| Ok(Config::default()), config::read)?;
+    let source = config::read(options.config.as_deref())?;
+    let config = &source.config;
     let arguments: Option<Box<RawValue>> = match &options.arguments {
         Some(text) => Some(serde_json::from_str(text).context("--arguments is no JSON")?),
         None => None,
@@ -29,11 +30,11 @@ pub fn run(options: &DecideOptions) -> Result<ExitCode> {
         arguments.as_deref().is_none_or(|arguments| arguments.get().starts_with('{')),
         "--arguments is no JSON object; write {{\"name\": value}}"
     );
-    let detector: Arc<Detector> = config::detector(&config)?;
+    let detector: Arc<Detector> = config::detector(&source)?;
     let inspected = arguments.as_deref().filter(|_| config.inspection.enabled);
     let found = inspected.map(|arguments| detector.arguments(arguments.get()).detections).unwrap_or_default();
-    let mut judge = config::judge(&config, &detector)?;
-    let session = options.profile.as_deref().map(|profile| entry(&config, profile)).transpose()?;
+    let mut judge = config::judge(&source, &detector)?;
+    let session = options.profile.as_deref().map(|profile| entry(config, profile)).transpose()?;
     let server = ServerId(options.server.as_str().into());
     let hash = options.hash.as_ref().map(Hash::digits).unwrap_or_default();
     let (verdict, asked) = judge.decide(&server, &options.tool, hash, arguments.as_deref(), session);

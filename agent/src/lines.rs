@@ -22,6 +22,9 @@ pub fn open(path: &Path) -> Result<(String, Box<dyn BufRead>)> {
     Ok((name, Box::new(BufReader::new(file))))
 }
 
+/// A mark that some editors put before a text in UTF-8: no part of its first line.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// Hands on each line that is not blank, with its line feed.
 ///
 /// # Errors
@@ -41,8 +44,9 @@ pub fn each(name: &str, mut input: impl BufRead, mut take: impl FnMut(&[u8]) -> 
             place(),
             MAX_LINE_BYTES >> 20
         );
-        if !text.trim_ascii().is_empty() {
-            take(&text).with_context(place)?;
+        let line = text.strip_prefix(BYTE_ORDER_MARK).filter(|_| number == 1).unwrap_or(&text);
+        if !line.trim_ascii().is_empty() {
+            take(line).with_context(place)?;
         }
     }
     Ok(())

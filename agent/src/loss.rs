@@ -168,7 +168,8 @@ mod tests {
     fn every_watched_counter_of_the_policy_core_exists() {
         let text = b"policy: { rate_limits: { enabled: true } }";
         let (config, _) = mcpwarden_policy::config::parse(text).unwrap();
-        let counted = crate::config::engine(&config, [0; 32], false, false).unwrap().counters_by_name();
+        let counted =
+            crate::config::engine(&config.into(), [0; 32], false, false).unwrap().counters_by_name();
         for (name, _) in WATCHED {
             let own = ["kernel_", "capture_", "network_", "control_", "metrics_", "sinks_"]
                 .iter()

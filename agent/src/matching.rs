@@ -7,13 +7,13 @@ use mcpwarden_policy::discovery::{is_declared, server_id};
 use serde_json::json;
 
 use crate::{
-    config::{self, Config},
+    config,
     output::{clean, say, say_json},
 };
 
 /// Prints the answer. Returns whether the command counts by its name or its declaration.
 pub fn run(config: Option<&Path>, json: bool, command: &[String]) -> Result<bool> {
-    let config = config.map_or_else(|| Ok(Config::default()), config::read)?;
+    let config = config::read(config)?.config;
     let servers = config.declared();
     let declared = servers.iter().find(|server| is_declared(&server.command, &server.args, command, None));
     let found = config.patterns()?.matches(command);

@@ -9,7 +9,7 @@ use mcpwarden_policy::Output;
 use mcpwarden_policy::replay::Replay;
 
 use crate::cli::ReplayOptions;
-use crate::config::{self, Config};
+use crate::config;
 use crate::lines;
 use crate::output::{Format, Unwritable};
 
@@ -18,9 +18,9 @@ use crate::output::{Format, Unwritable};
 /// # Errors
 /// The file cannot be read, or a line of it is no record; what came before was printed.
 pub fn run(options: &ReplayOptions) -> Result<()> {
-    let config = options.config.as_deref().map_or_else(|| Ok(Config::default()), config::read)?;
+    let source = config::read(options.config.as_deref())?;
     // Hashes are keyed with a secret of the host; here the same input has to give the same bytes on every host.
-    let engine = config::engine(&config, [0; 32], options.verbose, options.show_payloads)?;
+    let engine = config::engine(&source, [0; 32], options.verbose, options.show_payloads)?;
     let (name, input) = lines::open(&options.file)?;
     let stdout = std::io::BufWriter::new(std::io::stdout().lock());
     Printer::new(options.output.format(), stdout).run(Replay::new(engine), &name, input)
@@ -79,7 +79,7 @@ mod tests {
     fn replay_with(yaml: &str, text: &str) -> (String, Result<()>) {
         let mut out = Vec::new();
         let config = mcpwarden_policy::config::parse(yaml.as_bytes()).unwrap().0;
-        let engine = config::engine(&config, [0; 32], false, false).unwrap();
+        let engine = config::engine(&config.into(), [0; 32], false, false).unwrap();
         let outcome = Printer::new(Format::Json, &mut out).run(Replay::new(engine), "x", text.as_bytes());
         (String::from_utf8(out).unwrap(), outcome)
     }
@@ -113,6 +113,17 @@ mod tests {
         let expected = expected.map(|(kind, session, server)| (kind.into(), session.into(), server.into()));
         assert_eq!(said, expected);
         assert!(first.contains(r#""argv":["a","b"]"#), "{first}");
+    }
+
+    /// A mark before the text is no part of it; later it is no white space.
+    #[test]
+    fn a_byte_order_mark_may_stand_before_the_lines() {
+        let (said, outcome) = replay(&format!("\u{feff}{LINES}"));
+        outcome.unwrap();
+        assert_eq!(said, replay(LINES).0);
+        replay("\u{feff}\n").1.unwrap();
+        let error = format!("{:#}", replay(&format!("{LINES}\n\u{feff}")).1.unwrap_err());
+        assert!(error.contains("x:6"), "{error}");
     }
 
     /// A recording of the whole workflow: `add` is approved, `sub` is denied, nobody says anything of `mul`.

@@ -30,7 +30,7 @@ use crate::{
     capture::{Capture, Told, socket::Wish},
     cli::RunOptions,
     clock::{Clock, boot_ns},
-    config::{self, Config},
+    config,
     control::Control,
     instance,
     instance::REDACTION_KEY,
@@ -69,18 +69,16 @@ const LAST_SENT: Duration = Duration::from_millis(400);
 
 /// Runs until a signal or a closed output ends it.
 pub fn run(options: RunOptions) -> Result<()> {
-    let config = match &options.config {
-        Some(path) => config::read(path)?,
-        None => Config::default(),
-    };
+    let source = config::read(options.config.as_deref())?;
     if let Some(need) = surroundings::check().into_iter().find(|need| need.problem.is_some()) {
         bail!("{}: {}", need.name, need.problem.unwrap_or_default());
     }
-    let ring_bytes = options.ring_bytes.map_or(config.capture.ring_bytes.0, u64::from);
+    let ring_bytes = options.ring_bytes.map_or(source.config.capture.ring_bytes.0, u64::from);
     let ring_bytes = config::check_ring(ring_bytes).map_err(anyhow::Error::msg)?;
     let _lock = instance::lock(&options.runtime_dir)?;
     let key = REDACTION_KEY.get(&options.state_dir)?;
-    let mut engine = config::engine(&config, key, options.verbose, options.show_payloads)?;
+    let mut engine = config::engine(&source, key, options.verbose, options.show_payloads)?;
+    let config = source.config;
     let stores = Stores::open(&config, &options.state_dir)?;
     if let Some(pins) = stores.pins {
         engine = engine.with_store(Box::new(pins));

@@ -7,6 +7,34 @@ use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::command::{ask, mcpwarden};
 use serde_json::{Value, json};
 
+/// A configuration that cannot be used: where in it is said, once, whoever reads it.
+#[test]
+fn a_configuration_that_cannot_be_used_is_refused_with_its_place() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (config, recording) = (path("x.yaml"), path("recording"));
+    fs::write(&config, "inspection:\n  custom_patterns:\n  - { name: own, pattern: 'a*' }\n")?;
+    fs::write(&recording, "")?;
+    let place =
+        format!("mcpwarden: {config}:3:13: inspection.custom_patterns[0].name: custom pattern \"own\"");
+    let missing = format!("mcpwarden: cannot read the configuration {}: No such file", path("none"));
+    for command in
+        [&["decide", "--server", "a", "--tool", "b"][..], &["inspect", &recording], &["replay", &recording]]
+    {
+        for (config, expected) in [(&config, &place), (&path("none"), &missing)] {
+            let said = ask(&[command, &["--config", config]].concat())?;
+            let once = said.stderr.lines().count() == 1 && said.stderr.matches("os error").count() < 2;
+            ensure!(
+                said.code == Some(2) && said.stderr.starts_with(expected.as_str()) && once,
+                "{command:?}: {:?} {}",
+                said.code,
+                said.stderr
+            );
+        }
+    }
+    Ok(())
+}
+
 /// Configuration, tool, exit code, the last line.
 #[test]
 fn what_would_be_decided() -> Result<()> {

@@ -23,7 +23,6 @@ mod variables;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
-use mcpwarden_policy::config::Config;
 use mcpwarden_policy::discovery::server_id;
 use reqwest::header::HeaderMap;
 
@@ -56,8 +55,8 @@ pub fn run(options: &InspectOptions) -> ExitCode {
 
 /// Whether something is at or above the threshold, and whether a server could not be inspected.
 fn inspect(options: &InspectOptions) -> Result<(bool, bool)> {
-    let config = options.config.as_deref().map_or_else(|| Ok(Config::default()), config::read)?;
-    let detector = config::detector(&config)?;
+    let source = config::read(options.config.as_deref())?;
+    let (config, detector) = (&source.config, config::detector(&source)?);
     let threshold = config.inspection.alert_threshold;
     let mut report = Report::new(detector, config.registry_settings(), threshold, options.json);
     match (&options.file, &options.server) {

@@ -54,7 +54,7 @@ fn grows_not(name: &str) -> bool {
 fn counters_that_metrics_show_exist_and_none_is_forgotten() {
     let text = b"policy: { rate_limits: { enabled: true } }";
     let (config, _) = mcpwarden_policy::config::parse(text).unwrap();
-    let counted = crate::config::engine(&config, [0; 32], false, false).unwrap().counters_by_name();
+    let counted = crate::config::engine(&config.into(), [0; 32], false, false).unwrap().counters_by_name();
     let shown: BTreeSet<&str> = TABLE
         .iter()
         .flat_map(|metric| match metric.source {

@@ -257,10 +257,11 @@ impl Agent {
 fn prepare(path: &Path, key: [u8; 32], verbose: bool, show_payloads: bool) -> anyhow::Result<Prepared> {
     // As each was before it was read: what changes meanwhile is read again.
     let mut read = stamps(&[path.to_owned()]);
-    let config = config::read(path)?;
-    let files = files(Some(path), &config);
+    let source = config::read(Some(path))?;
+    let files = files(Some(path), &source.config);
     read.extend(stamps(files.get(1..).unwrap_or_default()));
-    let (settings, judge) = config::settings(&config, key, verbose, show_payloads)?;
+    let (settings, judge) = config::settings(&source, key, verbose, show_payloads)?;
+    let config = source.config;
     let rules = config::network_rules(&config)?;
     Ok(Prepared { config, settings, judge, rules, files, read })
 }
