@@ -420,6 +420,112 @@ fn names_of_declared_servers_are_compared() -> Result<()> {
     Ok(())
 }
 
+/// Secrets of a client's configuration and of the command line are not printed.
+#[test]
+fn secrets_are_masked() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("mcp.json");
+    let file = json!({"mcpServers": {
+        "a": {"url": "https://user:hidden@h.example.com:8443/mcp?token=hidden&x=1"},
+        "b": {"command": "npx", "args": ["-y", "some-server", "--api-key", "hidden", "--url=https://u:hidden@x/y"]},
+        "c": {"url": "ftp://u:hidden@x/"},
+        "d": "https://u:hidden@x/",
+        "e": {"url": "http://ghp_hidden@127.0.0.1:1/"},
+        "f": {"command": "/nowhere/server", "args": ["--token", "hidden"]},
+    }});
+    fs::write(&path, file.to_string())?;
+    let path = path.display().to_string();
+    let listed = "a                        h.example.com:8443               https://user:***@h.example.com:8443/mcp?token=***&x=1\n";
+    let as_json =
+        "\"command\":[\"npx\",\"-y\",\"some-server\",\"--api-key\",\"***\",\"--url=https://u:***@x/y\"]";
+    let url = "http://u:hidden@127.0.0.1:1/mcp?token=hidden";
+    let cases: [(&[&str], &str); 7] = [
+        (&[&path], listed),
+        (&["--json", &path], as_json),
+        (
+            &["--start", "--as-root", "--timeout", "5s", &path],
+            "c: not inspected: `ftp://u:***@x/` is no address",
+        ),
+        (&["--server", url], "http://u:***@127.0.0.1:1/mcp?token=***: not inspected: "),
+        (&["--server", url, "--json"], "\"server\":\"http://u:***@127.0.0.1:1/mcp?token=***\""),
+        (&["--server", "ftp://u:hidden@x/"], "`ftp://u:***@x/` is no address"),
+        (&["--as-root", "--quiet", "--", "env", "--token", "hidden"], "***: not inspected: "),
+    ];
+    for (args, part) in cases {
+        let said = inspect(args)?;
+        said.expect(&format!("{args:?}"), 2, part)?;
+        ensure!(!(said.stdout + &said.stderr).contains("hidden"), "{args:?}");
+    }
+    Ok(())
+}
+
+/// Entries, exit code, and what is said of them, whether they are started or not. The others are inspected.
+#[test]
+fn entries_that_are_of_no_use_are_not_inspected() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("mcp.json");
+    let benign = own("benign-server");
+    for (entry, code, part) in [
+        (r#"{"args": ["x"]}"#, 2, "\nb: not inspected: it has neither `command` nor `url`\n"),
+        (r#"{"command": ""}"#, 2, "\nb: not inspected: its `command` is empty\n"),
+        (r#"{"url": "file:///x"}"#, 2, "\nb: not inspected: `file:///x` is no address that begins with http"),
+        ("5", 2, "\nb: not inspected: it is no entry of a client's configuration: "),
+        (r#"{"command": "x", "command": "y"}"#, 2, "duplicate field `command`"),
+    ] {
+        let quoted = json!(benign);
+        fs::write(
+            &path,
+            format!(
+                r#"{{"mcpServers": {{"a": {{"command": {quoted}}}, "b": {entry}, "c": {{"command": {quoted}}}}}}}"#
+            ),
+        )?;
+        let path = path.display().to_string();
+        for args in [&[&*path][..], &["--start", "--as-root", &path]] {
+            let said = inspect(args)?;
+            said.expect(entry, code, part)?;
+            ensure!(said.stdout.contains("\nc"), "{entry}: {}", said.stdout);
+        }
+        let said = inspect(&["--json", &path])?;
+        said.expect(entry, code, "\"server\":\"b\"}")?;
+    }
+    // What a client would not start is declared all the same; variables are filled in where it is started.
+    let file = r#"{"mcpServers": {"a": {"command": "x", "disabled": true}, "b": {"url": "${URL}/mcp"}}}"#;
+    fs::write(&path, file)?;
+    inspect(&[&path.display().to_string()])?.expect(file, 0, "${URL}/mcp\n")
+}
+
+/// Of two servers of one name none is lost.
+#[test]
+fn two_servers_of_one_name_are_both_inspected() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("mcp.json");
+    let (benign, poisoned) = (json!(own("benign-server")), json!(own("poisoned-server")));
+    fs::write(
+        &path,
+        format!(
+            r#"{{"mcpServers": {{"a": {{"command": {poisoned}}}, "a": {{"command": {benign}}}, "a": {{}}}}}}"#
+        ),
+    )?;
+    let path = path.display().to_string();
+    let repeated = "a server before it has this name, and a client starts one of them, mostly the last";
+    let listed = inspect(&[&path])?;
+    for part in ["poisoned-server\n", "benign-server\n", &format!("  medium: same_server: a; {repeated}\n")] {
+        listed.expect("listed", 2, part)?;
+    }
+    listed.expect(
+        "listed",
+        2,
+        &format!("a: not inspected: it has neither `command` nor `url`; {repeated}\n"),
+    )?;
+    let started = inspect(&["--start", "--as-root", &path])?;
+    for part in
+        ["a: 3 tools, something found in ", "medium    server                   same_server ", "a: 2 tools, "]
+    {
+        started.expect("started", 2, part)?;
+    }
+    Ok(())
+}
+
 /// What the SDK's types would leave out is inspected too.
 #[test]
 fn nothing_is_lost_on_the_way() -> Result<()> {

@@ -1,16 +1,19 @@
 //! What a file holds: definitions, or the servers that a client's configuration declares.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use indexmap::IndexMap;
+use mcpwarden_policy::discovery::server_id;
 use mcpwarden_policy::protocol::{decode_str, members};
+use mcpwarden_policy::redact::redact_argv;
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName};
-use serde::Deserialize;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::program::Launch;
@@ -96,9 +99,7 @@ pub fn contents(text: &str) -> Result<Contents> {
         servers
     });
     if let Some(servers) = servers.or(more_servers).or(deeper) {
-        // In the order of the file: of two that have one name the first had it first.
-        let servers: IndexMap<String, serde_json::Value> =
-            serde_json::from_str(servers.get()).context("the servers are no mapping")?;
+        let Pairs(servers) = serde_json::from_str(servers.get()).context("the servers are no mapping")?;
         return Ok(Contents::Servers(servers.into_iter().map(declared).collect()));
     }
     // Whatever else is in a definition belongs to it.
@@ -146,14 +147,86 @@ fn definitions(of: &List, entries: Vec<&RawValue>) -> Result<Vec<Definition>> {
     entries.into_iter().enumerate().map(definition).collect()
 }
 
-fn declared((name, server): (String, serde_json::Value)) -> Declared {
-    Declared { name, entry: serde_json::from_value(server).map_err(Into::into) }
+/// The members of an object in the order of the file: of two that have one name the first had it first, and which of them a
+/// client goes by is its own business.
+struct Pairs<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Each;
+        impl<'de> Visitor<'de> for Each {
+            type Value = Vec<(String, &'de RawValue)>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut pairs = Vec::new();
+                while let Some(pair) = map.next_entry()? {
+                    pairs.push(pair);
+                }
+                Ok(pairs)
+            }
+        }
+        deserializer.deserialize_map(Each).map(Self)
+    }
+}
+
+fn declared((name, server): (String, &RawValue)) -> Declared {
+    let entry = serde_json::from_str(server.get()).map_err(|error| {
+        // What is there instead of what is expected is quoted.
+        let why = masked(&error.to_string());
+        anyhow!(
+            "it is no entry of a client's configuration: {why}; expected {{\"command\": …}} or {{\"url\": …}}"
+        )
+    });
+    Declared { name, entry: entry.and_then(Entry::usable) }
+}
+
+/// The id of a server with this command line, without what looks like a secret.
+pub fn shown_id(argv: &[String]) -> String {
+    let id = server_id(argv, None).to_string();
+    let has_it = |words: &[String]| words.iter().any(|word| word.contains(&id));
+    // A secret may look like one by the word before it alone.
+    if has_it(argv) && !has_it(&redact_argv(argv)) { "***".to_owned() } else { masked(&id) }
+}
+
+/// A word of a command line, or an address, without what looks like a secret in it.
+pub fn masked(word: &str) -> String {
+    redact_argv(&[word.to_owned()]).concat()
 }
 
 impl Entry {
+    /// The entry, if there is something to start or to reach. Whether that is of use only shows with its variables filled
+    /// in.
+    ///
+    /// # Errors
+    /// There is not.
+    fn usable(self) -> Result<Self> {
+        let has_variables = |text: &str| text.contains("${");
+        match (&self.command, &self.url) {
+            (Some(command), _) => ensure!(!command.is_empty(), "its `command` is empty"),
+            (None, Some(url)) if has_variables(url) => {}
+            (None, Some(url)) => drop(address(url)?),
+            (None, None) => bail!("it has neither `command` nor `url`"),
+        }
+        Ok(self)
+    }
+
     /// Its command line, or its address.
     pub fn words(&self) -> Vec<String> {
-        self.command.as_ref().or(self.url.as_ref()).into_iter().chain(&self.args).cloned().collect()
+        match (&self.command, &self.url) {
+            (Some(command), _) => [command].into_iter().chain(&self.args).cloned().collect(),
+            (None, url) => url.iter().cloned().collect(),
+        }
+    }
+
+    /// Under which id the agent would know it, without what looks like a secret.
+    pub fn server_id(&self) -> String {
+        let address = self.url.as_ref().filter(|_| self.command.is_none());
+        let endpoint = address.and_then(|url| endpoint(&Url::parse(url).ok()?));
+        endpoint.unwrap_or_else(|| shown_id(&self.words()))
     }
 
     /// Whether it is started, not reached.
@@ -200,8 +273,13 @@ pub fn address(text: &str) -> Result<Url> {
     url.ok_or_else(|| no_address(text))
 }
 
+/// Host and port: the id of a server on the network that nobody declared to the agent.
+fn endpoint(url: &Url) -> Option<String> {
+    Some(format!("{}:{}", url.host_str()?, url.port_or_known_default()?))
+}
+
 fn no_address(text: &str) -> anyhow::Error {
-    anyhow!("`{}` is no address that begins with http:// or https://", crate::output::clean(text))
+    anyhow!("`{}` is no address that begins with http:// or https://", crate::output::clean(&masked(text)))
 }
 
 #[cfg(test)]
@@ -221,6 +299,11 @@ mod tests {
             (r#"{"servers":{"b":{"command":"x"},"a":{"command":"y"}}}"#, Ok("b=x a=y")),
             (r#"{"mcp":{"servers":{"a":{"command":"x"}},"inputs":[]},"editor.fontSize":12}"#, Ok("a=x")),
             (r#"{"mcp":5}"#, Err("no definition")),
+            // Two servers of one name are two.
+            (
+                r#"{"mcpServers":{"a":{"command":"x"},"b":{"command":"y"},"a":{"command":"z"}}}"#,
+                Ok("a=x b=y a=z"),
+            ),
             // All that a server says of itself, or some of it.
             (
                 r#"{"tools":[{"name":"a"}],"instructions":"i","prompts":[{"name":"p"}],"resourceTemplates":[{"uriTemplate":"u","name":"n"}]}"#,
@@ -313,7 +396,12 @@ mod tests {
             (r#"{"url":"http://x","headers":{"a b":"s"}}"#, Err("header a b")),
             (r#"{"command":"a","disabled":true}"#, Err("disabled")),
             (r#"{"args":[]}"#, Err("neither")),
+            (r#"{"command":""}"#, Err("`command` is empty")),
+            (r#"{"url":"https://u:hidden@"}"#, Err("`https://u:***@` is no address")),
             (r#"{"command":5}"#, Err("invalid type")),
+            (r#"{"command":"a","command":"b"}"#, Err("duplicate field `command`")),
+            (r#"{"command":"a","args":"--token=hidden x"}"#, Err("invalid type: string \"--token=***\"")),
+            (r#""https://u:hidden@h/""#, Err("https://u:***@h/")),
             ("5", Err("invalid type")),
         ];
         for (text, expected) in cases {

@@ -23,7 +23,6 @@ mod variables;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
-use mcpwarden_policy::discovery::server_id;
 use reqwest::header::HeaderMap;
 
 use crate::cli::InspectOptions;
@@ -84,7 +83,10 @@ fn inspect(options: &InspectOptions) -> Result<(bool, bool)> {
                         say("no servers declared");
                     }
                     for Declared { name, entry } in &servers {
-                        report.declared(name, &entry.as_ref().map(Entry::words).unwrap_or_default());
+                        match entry {
+                            Ok(entry) => report.declared(name, entry),
+                            Err(error) => report.failure(name, error),
+                        }
                     }
                 }
             }
@@ -92,11 +94,11 @@ fn inspect(options: &InspectOptions) -> Result<(bool, bool)> {
         (None, Some(url)) => {
             let environment = user::become_caller(false, options.as_root)?;
             let reach = input::address(url).map(|url| Reach::Address { url, headers: HeaderMap::new() });
-            live(options, &environment, [(url.clone(), reach)], &mut report)?;
+            live(options, &environment, [(input::masked(url), reach)], &mut report)?;
         }
         (None, None) => {
             let environment = user::become_caller(true, options.as_root)?;
-            let name = server_id(&options.command, None).to_string();
+            let name = input::shown_id(&options.command);
             let launch = Launch { argv: options.command.clone(), ..Launch::default() };
             live(options, &environment, [(name, Ok(Reach::Program(launch)))], &mut report)?;
         }

@@ -22,6 +22,7 @@ use rmcp::transport::Transport;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::unix::pipe;
 
+use super::input::masked;
 use super::user::Environment;
 use crate::mcp::{MAX_BYTES, Tap};
 use crate::output::clean;
@@ -86,7 +87,7 @@ impl Program {
                 Ok(prctl::set_pdeathsig(Signal::SIGKILL)?)
             });
         }
-        let name = clean(program);
+        let name = clean(&masked(program));
         let mut child = command.spawn().with_context(|| {
             format!("cannot start `{name}`; see that it is installed, executable and in PATH for this user")
         })?;

@@ -1,23 +1,28 @@
 //! What is found in definitions, for people and for machines.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use mcpwarden_policy::detect::{Detector, Harmless};
-use mcpwarden_policy::discovery::server_id;
-use mcpwarden_policy::event::{Detection, Identity, Severity};
+use mcpwarden_policy::detect::{Detector, Harmless, score_of};
+use mcpwarden_policy::event::{Category, Detection, Form, Identity, Match, Severity};
 use mcpwarden_policy::hash::{bounded_name, json_digest, json_hash};
 use mcpwarden_policy::protocol::decode_str;
+use mcpwarden_policy::redact::redact_argv;
 use mcpwarden_policy::registry::{
     ItemKind, MemoryStore, Offer, Page, Peer, PinKey, Registry, RegistrySettings,
 };
 use mcpwarden_policy::{ConnectionId, ServerId, SessionId, Timestamp};
 use serde_json::json;
 
+use super::input::Entry;
 use crate::mcp::Definition;
 use crate::output::{clean, say, say_json};
 
 /// Bytes that the registry may keep of the definitions of all servers together: as many as one may send, and its names.
 const STORE_BYTES: usize = 256 << 20;
+
+/// What is said of a server's name that another before it has.
+const REPEATED: &str = "a server before it has this name, and a client starts one of them, mostly the last";
 
 /// What was found in one definition.
 struct Finding {
@@ -32,6 +37,8 @@ pub struct Report {
     threshold: Severity,
     json: bool,
     servers: u64,
+    /// Of all servers so far.
+    names: HashSet<String>,
     found: bool,
     failed: bool,
 }
@@ -40,7 +47,16 @@ impl Report {
     /// A report of nothing yet.
     pub fn new(detector: Arc<Detector>, registry: RegistrySettings, threshold: Severity, json: bool) -> Self {
         let registry = Registry::new(registry, Box::new(MemoryStore::new(STORE_BYTES)));
-        Self { detector, registry, threshold, json, servers: 0, found: false, failed: false }
+        Self {
+            detector,
+            registry,
+            threshold,
+            json,
+            servers: 0,
+            names: HashSet::new(),
+            found: false,
+            failed: false,
+        }
     }
 
     /// Whether something was at or above the threshold, and whether a server could not be inspected.
@@ -61,12 +77,12 @@ impl Report {
         self.print(Some(name), &findings, &of_server);
     }
 
-    /// A server that a file declares and that is not asked: its command line, and what its name has against it beside
-    /// those before it.
-    pub fn declared(&mut self, name: &str, words: &[String]) {
+    /// A server that a file declares and that is not asked: its command line without its secrets, and what its name has
+    /// against it beside those before it.
+    pub fn declared(&mut self, name: &str, entry: &Entry) {
         let found = self.compare(name, &mut []);
         self.found |= found.iter().any(|detection| detection.severity >= self.threshold);
-        let ServerId(id) = server_id(words, None);
+        let (words, id) = (redact_argv(&entry.words()), entry.server_id());
         if self.json {
             let mut row = json!({ "name": name, "command": words, "server_id": id });
             if !found.is_empty() {
@@ -87,7 +103,10 @@ impl Report {
     pub fn failure(&mut self, name: &str, error: &anyhow::Error) {
         self.failed = true;
         // A server's own words are in it.
-        let why = clean(&format!("{error:#}"));
+        let mut why = clean(&format!("{error:#}"));
+        if !self.names.insert(name.to_owned()) {
+            why += &format!("; {REPEATED}");
+        }
         if self.json {
             say_json(&json!({ "server": name, "error": why }));
         } else {
@@ -126,7 +145,10 @@ impl Report {
                 clean(name)
             );
         }
-        let of_server = of_server.ok().flatten();
+        let mut of_server: Vec<Detection> = of_server.ok().flatten().into_iter().collect();
+        if !self.names.insert(name.to_owned()) {
+            of_server.push(repeated(name));
+        }
         for kind in [ItemKind::Tool, ItemKind::Prompt, ItemKind::ResourceTemplate] {
             let of_kind = |finding: &&mut Finding| finding.definition.kind == kind;
             let definitions: Vec<(&Definition, [u8; 32])> = findings
@@ -157,7 +179,7 @@ impl Report {
                 }
             }
         }
-        of_server.into_iter().collect()
+        of_server
     }
 
     fn print(&mut self, server: Option<&str>, findings: &[Finding], of_server: &[Detection]) {
@@ -211,6 +233,20 @@ fn counts(findings: &[Finding]) -> String {
         }
     }
     if count(ItemKind::Instructions) > 0 { text + ", instructions" } else { text }
+}
+
+/// What is against a name that a server before has: whoever reads the file may take the one for the other.
+fn repeated(name: &str) -> Detection {
+    let context = format!("{name}; {REPEATED}");
+    Detection {
+        pattern: "same_server".to_owned(),
+        category: Category::NameSimilarity,
+        severity: Severity::Medium,
+        field: "/server_id".to_owned(),
+        matches: vec![Match { text: name.to_owned(), position: 0, context }],
+        score: score_of(Severity::Medium),
+        form: Form::Raw,
+    }
 }
 
 fn worst(detections: &[Detection]) -> Option<Severity> {
