@@ -52,6 +52,13 @@ impl<W: Write> Printer<W> {
         if invalid > 0 {
             eprintln!("{name}: {invalid} of the frames are no JSON-RPC; `--verbose` prints them");
         }
+        let refused = replay.refused_connections();
+        if refused > 0 {
+            eprintln!(
+                "{name}: {refused} connections were not followed, since more were open at once than the engine keeps: nothing \
+                 is said of them; replay fewer sessions at a time"
+            );
+        }
         self.to.flush().map_err(Unwritable)?;
         Ok(())
     }

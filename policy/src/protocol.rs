@@ -65,8 +65,11 @@ pub struct Message<'a> {
     pub raw: &'a str,
     /// Whether it says `"jsonrpc": "2.0"`.
     pub versioned: bool,
-    /// A member that means something and stands there twice. The last of them counts here, but not for every reader.
+    /// A member that means something and stands there twice, or a `result` beside something else. Which of them counts here
+    /// does not count for every reader.
     pub repeated: Option<&'static str>,
+    /// The id and the `result` of a message that has a method or an error as well: an answer to whoever looks for that first.
+    pub beside: Option<(Id<'a>, &'a RawValue)>,
 }
 
 impl Message<'_> {
@@ -246,11 +249,15 @@ fn parse_text(text: &str) -> Result<Parsed<'_>, ProtocolError> {
 /// What an object with these members is. A method makes a request whatever else there is, as the readers see it.
 fn message<'a>(envelope: Option<Envelope<'a>>, raw: &'a str) -> Message<'a> {
     let Some(envelope) = envelope else {
-        return Message { kind: Kind::Invalid, raw, versioned: false, repeated: None };
+        return Message { kind: Kind::Invalid, raw, versioned: false, repeated: None, beside: None };
     };
     let id = envelope.id.map(|id| Id(id.get()));
     let method = envelope.method.and_then(|method| decode_str(method.get())).map(Method::from);
     let params = envelope.params;
+    // JSON-RPC 1.0 has `"result": null` beside an error, and `"error": null` beside a result.
+    let is_something = |value: &&RawValue| value.get() != "null";
+    let is_more = method.is_some() || envelope.error.as_ref().is_some_and(is_something);
+    let beside = id.zip(envelope.result.filter(|result| is_more && is_something(result)));
     let kind = match (method, id, envelope.error, envelope.result) {
         (Some(method), Some(id), ..) => Kind::Request { id, method, params },
         (Some(method), None, ..) => Kind::Notification { method, params },
@@ -268,7 +275,8 @@ fn message<'a>(envelope: Option<Envelope<'a>>, raw: &'a str) -> Message<'a> {
         _ => Kind::Invalid,
     };
     let versioned = envelope.jsonrpc.is_some_and(|version| version.get() == "\"2.0\"");
-    Message { kind, raw, versioned, repeated: envelope.repeated }
+    let repeated = envelope.repeated.or(beside.map(|_| "result"));
+    Message { kind, raw, versioned, repeated, beside }
 }
 
 /// Whether a request that a client sends first shows that the other side is an MCP server. `initialize` is a

@@ -218,6 +218,11 @@ impl Replay {
         self.engine.counters().invalid_frames
     }
 
+    /// How many connections were not followed since there were too many.
+    pub fn refused_connections(&self) -> u64 {
+        self.engine.counters().connections_refused
+    }
+
     fn hand_in(&mut self, input: Input<'_>, out: &mut Vec<Output>) {
         self.engine.handle(input, self.now, out);
     }

@@ -219,6 +219,7 @@ pub static TABLE: &[Metric] = &[
                 ("id_reused", "id_reused"),
                 ("unmatched_response", "unmatched_responses"),
                 ("early_response", "early_responses"),
+                ("repeated_response", "repeated_responses"),
                 ("invalid_list", "invalid_lists"),
                 ("invalid_tool", "invalid_tools"),
                 ("relayed_request", "relayed_requests"),

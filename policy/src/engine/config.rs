@@ -222,6 +222,8 @@ counters! { Counters {
     unmatched_responses,
     /// Answers that were recorded before their request.
     early_responses,
+    /// Further answers to requests that had one.
+    repeated_responses,
     /// Open requests given up since there were too many.
     open_requests_evicted,
     /// Requests that reused the id of one still open.

@@ -13,7 +13,7 @@ use super::reach::At;
 use super::traffic::Seen;
 use crate::discovery::{self, Match};
 use crate::event::{CaptureGap, Detection, Identity, MatchedBy, ServerExited, ServerType};
-use crate::guard::{PinState, ToolFacts};
+use crate::guard::ToolFacts;
 use crate::http::HttpMeta;
 use crate::ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
 
@@ -94,7 +94,7 @@ pub(super) struct Connection {
     pub(super) said: HashSet<[u8; 16]>,
     /// What is known of the tools that it lists, by name.
     pub(super) tools: BTreeMap<Arc<str>, ToolFacts>,
-    /// What is known from before of tools that it did not list yet, by name.
+    /// What is known from before of tools that it does not list, by name.
     pub(super) remembered: BTreeMap<Arc<str>, ToolFacts>,
     /// Memory that both take.
     pub(super) tools_bytes: usize,
@@ -281,14 +281,11 @@ impl Connection {
         self.tools_bytes -= remembered.values().map(tool_bytes).sum::<usize>();
     }
 
-    /// A tool is listed no more. Where something is against it that nobody approved it is remembered, since it can be called
-    /// nonetheless: a server could end a denial by a shorter list.
+    /// A tool is listed no more. Where its name has something against it that nobody approved, that is remembered, since it
+    /// can be called nonetheless; all else the pin tells (see `remembered`).
     pub(super) fn unlist_tool(&mut self, name: &str) {
-        let against = |facts: &ToolFacts| {
-            facts.shadows.is_some() || facts.max_severity.is_some() || facts.pin == PinState::Changed
-        };
         match self.tools.get_mut(name) {
-            Some(facts) if !facts.approved && against(facts) => facts.removed = true,
+            Some(facts) if !facts.approved && facts.shadows.is_some() => facts.removed = true,
             _ => self.forget_tool(name),
         }
     }

@@ -136,6 +136,8 @@ impl Judge {
         arguments: Option<&RawValue>,
         session: Option<usize>,
     ) -> (Verdict, Vec<Asked>) {
+        // Without one, that of a client of which nothing is known: the last entry may fit everybody.
+        let session = session.or_else(|| self.sessions.find(Client::default));
         let told = self.classifier.classify(&server.0, tool, "");
         let known = ToolFacts {
             name: tool.into(),
@@ -380,6 +382,14 @@ impl Engine {
         let verdict = verdict.unwrap_or_default();
         self.counters.denials += u64::from(verdict.denied.is_some());
         Judged::of(verdict)
+    }
+
+    /// Tells the guards that no result of a call is to be waited for.
+    pub(super) fn settle_call(&mut self, place: &Place, tool: &str, now: Timestamp) {
+        self.with_facts(place, Some(tool), |executor, facts| {
+            let operations = [Operation::ToolResult { tool_name: tool, result: None, error: None }];
+            executor.settle(&Question { operations: &operations, facts, now }, &Verdict::default());
+        });
     }
 
     /// Judges a tool call: what it is asked with, and the arguments in it.

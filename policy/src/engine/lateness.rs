@@ -11,6 +11,7 @@ use super::io::Output;
 use super::judge::ServerStanding;
 use super::pairing::{Asked, Role};
 use super::record::tool_id;
+use super::traffic::Seen;
 use super::{Due, Engine};
 use crate::event::{ConcurrencyExceeded, RequestTimedOut};
 use crate::ids::{ConnectionId, Direction, Timestamp};
@@ -53,11 +54,14 @@ impl Engine {
     }
 
     /// The client takes a request back.
-    pub(super) fn cancelled(&mut self, id: ConnectionId, direction: Direction, params: Option<&RawValue>) {
+    pub(super) fn cancelled(&mut self, seen: Seen, params: Option<&RawValue>) {
+        let id = seen.connection;
         let [request] = members(params.map_or("null", RawValue::get), ["requestId"]);
         let Some(key) = request.map(|request| Id(request.get()).key()) else { return };
-        if let Some(connection) = self.connections.get_mut(&id) {
-            connection.requests(direction).cancel(&key);
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let asked = connection.requests(seen.direction).cancel(&key).map(|open| open.asked.clone());
+        if let (Some(Asked::Call { tool_name }), Some(place)) = (asked, self.place(id)) {
+            self.settle_call(&place, &tool_name, seen.time);
         }
         self.closed(id);
     }

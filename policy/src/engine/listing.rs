@@ -328,6 +328,9 @@ impl Engine {
             let missing =
                 other.detections.iter().filter(|found| !entry.known.found.detections.contains(found));
             facts.detections.extend(missing.cloned());
+            // It may do what either says.
+            facts.risk = facts.risk.max(other.risk);
+            facts.side_effects.extend(other.side_effects.iter().cloned());
         }
         facts.max_severity = facts.detections.iter().map(|detection| detection.severity).max();
         let limit = self.config.limits.tools;

@@ -151,6 +151,7 @@ impl Engine {
         let mut evicted: Vec<Open> = Vec::new();
         for direction in [Direction::ClientToServer, Direction::ServerToClient] {
             let requests = connection.requests(direction);
+            requests.forget_answered();
             let half = requests.len().div_ceil(2);
             evicted.extend((0..half).map_while(|_| requests.evict_oldest()));
         }

@@ -134,10 +134,15 @@ pub(super) struct Early {
     pub(super) until: Timestamp,
 }
 
+/// Most requests that are remembered as answered: a client that drops an answer takes the next one with the same id.
+const ANSWERED: usize = 64;
+
 /// The requests of one direction of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Pairing {
     open: HashMap<IdKey, Open>,
+    /// Those that were answered last, oldest first.
+    answered: VecDeque<(IdKey, Open)>,
     /// In order of arrival; what is no longer open is skipped.
     order: VecDeque<(u64, IdKey)>,
     early: VecDeque<Early>,
@@ -165,13 +170,13 @@ impl Pairing {
         self.open.len() - self.cancelled
     }
 
-    /// Nobody waits for the answer of this one any more.
-    pub(super) fn cancel(&mut self, key: &IdKey) {
-        if let Some(open) = self.find(key).and_then(|key| self.open.get_mut(&key))
-            && !std::mem::replace(&mut open.cancelled, true)
-        {
-            self.cancelled += 1;
-        }
+    /// Nobody waits for the answer of this one any more. Which it is, if that is news.
+    pub(super) fn cancel(&mut self, key: &IdKey) -> Option<&Open> {
+        let key = self.find(key)?;
+        let open = self.open.get_mut(&key).filter(|open| !open.cancelled)?;
+        open.cancelled = true;
+        self.cancelled += 1;
+        Some(open)
     }
 
     /// The first request that is waited for and was not looked at: of all before it was said that they are late, or an
@@ -241,6 +246,33 @@ impl Pairing {
         self.bytes -= open.bytes(key);
         self.cancelled -= usize::from(open.cancelled);
         Some(open)
+    }
+
+    /// Remembers a request that was answered, in case another answer to it comes.
+    pub(super) fn keep_answered(&mut self, key: IdKey, open: Open) {
+        if self.answered.len() >= ANSWERED
+            && let Some((key, oldest)) = self.answered.pop_front()
+        {
+            self.bytes -= oldest.bytes(&key);
+        }
+        self.bytes += open.bytes(&key);
+        self.answered.push_back((key, open));
+    }
+
+    /// Remembers no request that was answered.
+    pub(super) fn forget_answered(&mut self) {
+        for (key, open) in std::mem::take(&mut self.answered) {
+            self.bytes -= open.bytes(&key);
+        }
+    }
+
+    /// The request with this id that was answered last.
+    pub(super) fn take_answered(&mut self, key: &IdKey) -> Option<(IdKey, Open)> {
+        let number = key.as_number();
+        let same = |(of, _): &(IdKey, Open)| of == key || Some(of) == number.as_ref();
+        let (key, open) = self.answered.iter().rposition(same).and_then(|at| self.answered.remove(at))?;
+        self.bytes -= open.bytes(&key);
+        Some((key, open))
     }
 
     /// A request that asks for the same, was said here since `since`, and of which no copy was seen.

@@ -1,4 +1,4 @@
-//! What is known of a tool before a connection lists it: from the lists of earlier connections with the same pins.
+//! What is known of a tool that a connection does not list: from earlier lists with the same pins, its own or others'.
 
 use super::{Engine, Place};
 use crate::guard::{Refusal, ToolFacts};
@@ -6,11 +6,12 @@ use crate::protocol::{members, string};
 use crate::registry::{Item, PinRecord};
 
 impl Engine {
-    /// Has the connection know of a tool that it has not listed yet how it stood where it was seen last with the same pins,
-    /// and what is found in its definition of then. A client remembers lists, and calls at once when it is back.
+    /// Has the connection know of a tool that it does not list how it stood where it was seen last with the same pins, and what
+    /// is found in its definition of then. A client remembers lists, and calls at once when it is back; and a server that
+    /// lists a tool no more can be asked to run it nonetheless.
     pub(super) fn remember_tool(&mut self, place: &Place, tool: &str) {
         let Some(connection) = self.connections.get(&place.connection) else { return };
-        if self.registry.is_listed(place.connection) || connection.tools.contains_key(tool) {
+        if connection.tools.contains_key(tool) {
             return;
         }
         let Some(record) = self.registry.pin(place.connection, &Item::tool(tool)).cloned() else { return };
@@ -24,7 +25,7 @@ impl Engine {
         } else {
             self.is_given_up(place.connection, tool, &record.current).then_some(Refusal::TimedOut)
         };
-        facts.removed = !record.listed;
+        facts.removed = !record.listed || self.registry.is_listed(place.connection);
         match self.connections.get_mut(&place.connection) {
             Some(connection) if !full || connection.remembered.contains_key(tool) => {
                 connection.remember(facts)

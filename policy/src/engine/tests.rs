@@ -1,5 +1,6 @@
 //! Tables of inputs and what is said of them.
 
+mod answers;
 mod approvals;
 mod bounds;
 mod declared;

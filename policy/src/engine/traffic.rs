@@ -79,12 +79,15 @@ impl Engine {
     }
 
     fn message(&mut self, seen: Seen, message: &Message<'_>, out: &mut Vec<Output>) {
+        if let Some((id, result)) = message.beside {
+            self.answer_beside(seen, message, id, result, out);
+        }
         match &message.kind {
             Kind::Request { id, method, params } => self.request(seen, message, *id, method, *params, out),
             Kind::Notification { method, params } => {
                 self.list_changed(seen, method, out);
                 if *method == Method::Cancelled {
-                    self.cancelled(seen.connection, seen.direction, *params);
+                    self.cancelled(seen, *params);
                 }
                 let fingerprint = self.fingerprint(seen, method, *params);
                 if !self.passed_on(seen, message, fingerprint, None, out) {
@@ -181,6 +184,9 @@ impl Engine {
                 self.counters.unmatched_responses += 1;
                 return self.say_message(seen.connection, seen, message, out);
             }
+            if asking == Direction::ClientToServer {
+                self.answer_again(seen, message, &key, out);
+            }
             return self.keep_early(seen, message, key, out);
         };
         let held = connection.requests(asking).get_mut(&found).map(|open| open.role);
@@ -205,6 +211,48 @@ impl Engine {
                     self.say_answer(place, seen, message, open.answered(), out);
                 }
             }
+        }
+        let connection = self.connections.get_mut(&seen.connection);
+        if let Some(connection) = connection.filter(|_| asking == Direction::ClientToServer) {
+            connection.requests(asking).keep_answered(found, open);
+        }
+    }
+
+    /// A message that is something else is an answer as well, to whoever looks for a result first.
+    fn answer_beside(
+        &mut self,
+        seen: Seen,
+        message: &Message<'_>,
+        id: Id<'_>,
+        result: &RawValue,
+        out: &mut Vec<Output>,
+    ) {
+        let key = id.key();
+        let connection = self.connections.get_mut(&seen.connection);
+        let Some(requests) = connection.map(|connection| connection.requests(seen.direction.reversed()))
+        else {
+            return;
+        };
+        let answer = Message { kind: Kind::Response { id, result }, beside: None, ..*message };
+        if requests.find(&key).is_some() {
+            self.answer(seen, &answer, key, out);
+        } else if seen.direction == Direction::ServerToClient {
+            self.answer_again(seen, &answer, &key, out);
+        }
+    }
+
+    /// Another answer to a request that has one. Which of them its client takes is not known: one that came before the
+    /// request, or is not quite as it should be, is dropped by many. So this one is judged as well.
+    fn answer_again(&mut self, seen: Seen, message: &Message<'_>, key: &IdKey, out: &mut Vec<Output>) {
+        let Some(connection) = self.connections.get_mut(&seen.connection) else { return };
+        let requests = connection.requests(seen.direction.reversed());
+        let Some((key, open)) = requests.take_answered(key) else { return };
+        self.counters.repeated_responses += 1;
+        if let Some(place) = self.place(seen.connection).filter(|_| open.role != Role::Copy) {
+            self.say_answer(place, seen, message, open.answered(), out);
+        }
+        if let Some(connection) = self.connections.get_mut(&seen.connection) {
+            connection.requests(seen.direction.reversed()).keep_answered(key, open);
         }
     }
 
@@ -267,6 +315,9 @@ impl Engine {
         };
         let call = self.call(target, params);
         self.say_call(target, over, seen, (message, id, &call), out);
+        if let (Kind::Notification { .. }, Some(place)) = (&message.kind, self.place(target)) {
+            self.settle_call(&place, &call.tool_name, seen.time);
+        }
     }
 
     /// Says a request that is no call as `target`'s.

@@ -80,3 +80,57 @@ fn what_is_remembered_can_be_approved() {
     let called = bench.events().into_iter().find(|event| event["type"] == "mcp_tool_called").unwrap();
     assert_eq!(called["action"], "allow", "{called}");
 }
+
+/// A server that lists a tool no more, on this connection and on the next one. What was against it still is.
+#[test]
+fn a_shorter_list_ends_no_denial() {
+    const DELETES: &str = r#"{"name":"tidy","description":"Deletes files of the user."}"#;
+    let new = "policy: { version_pinning: { on_change: block, auto_trust_first: false } }";
+    let tags = "servers: [{ id: files, command: files, deny_side_effect_tags: [fs.delete] }]";
+    let detected = "inspection: { on_detection: { action: block } }";
+    let changed = "policy: { version_pinning: { on_change: block } }";
+    for (yaml, steps, tool, code) in [
+        ("", &[List(READ), Decided("read_file", false)][..], "read_file", "approval_denied"),
+        (new, &[List(READ)], "read_file", "approval_required"),
+        (tags, &[List(DELETES)], "tidy", "side_effect_denied"),
+        (detected, &[List(EVIL)], "add", "tool_poisoned"),
+        (changed, &[List(READ), List(CHANGED)], "read_file", "tool_changed"),
+    ] {
+        let mut bench = bench(yaml);
+        run(&mut bench, steps);
+        let mut id = 70;
+        for connection in [1, 3] {
+            if connection == 3 {
+                bench.server(3, 15, "files", 19);
+            }
+            for shorter in [false, true] {
+                if shorter {
+                    id += 1;
+                    bench.c2s(connection, &format!(r#"{{"id":{id},"method":"tools/list"}}"#));
+                    bench.s2c(connection, &answer(id, r#"{"tools":[{"name":"other"}]}"#));
+                }
+                id += 1;
+                bench.out.clear();
+                bench.c2s(connection, &call(id, tool));
+                let called =
+                    bench.events().into_iter().find(|event| event["type"] == "mcp_tool_called").unwrap();
+                assert_eq!(called["code"], code, "{yaml} {connection} {shorter}: {called}");
+            }
+        }
+    }
+}
+
+/// Which of two definitions of one name a client takes nobody knows: it may do what either says.
+#[test]
+fn a_tool_that_is_listed_twice_does_what_either_says() {
+    let pages =
+        [r#"{"name":"tidy","description":"Deletes files."}"#, r#"{"name":"tidy","description":"Fine."}"#];
+    for [first, second] in [pages, [pages[1], pages[0]]] {
+        let mut bench = bench("servers: [{ id: files, command: files, deny_side_effect_tags: [fs.delete] }]");
+        bench.c2s(1, r#"{"id":69,"method":"tools/list"}"#);
+        bench.s2c(1, &answer(69, &format!(r#"{{"tools":[{first},{second}]}}"#)));
+        bench.c2s(1, &call(70, "tidy"));
+        let called = bench.events().into_iter().find(|event| event["type"] == "mcp_tool_called").unwrap();
+        assert_eq!(called["code"], "side_effect_denied", "{first} {second}: {called}");
+    }
+}
