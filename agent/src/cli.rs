@@ -13,11 +13,11 @@ use serde::de::DeserializeOwned;
 
 pub use operator::{
     Approvals, ApprovalsList, BlockOptions, BlocksOptions, DecisionOptions, Meant, ReloadOptions,
-    StatusOptions, UnblockOptions,
+    SessionSetOptions, Sessions, StatusOptions, UnblockOptions,
 };
 pub use query::{
     CallsOptions, ConnectionsOptions, DetectionsOptions, ListOptions, PinsDiff, Query, Registry,
-    ReportFormat, ReportOptions, Shown, ToolsOptions, Which,
+    ReportFormat, ReportOptions, SessionsOptions, Shown, ToolsOptions, Which,
 };
 use stored::Database;
 pub use stored::{Audit, AuditExport, AuditVerify, Bound, EventsOptions, Pins, PinsList};

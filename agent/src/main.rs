@@ -38,6 +38,7 @@ mod reload;
 mod replay;
 mod run;
 mod serving;
+mod sessions;
 mod sinks;
 mod status;
 mod store;
@@ -47,7 +48,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
 
-use cli::{Approvals, Audit, Cli, Command, Pins};
+use cli::{Approvals, Audit, Cli, Command, Pins, Query, Sessions, SessionsOptions};
 use mcpwarden_policy::ByHand::{Approve, Deny};
 use output::{FAILED, Unwritable, say, unwritable};
 
@@ -99,6 +100,9 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Events(options) => events::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Pins { what: Pins::List(options) } => pins::list(&options).map(|()| ExitCode::SUCCESS),
         Command::Pins { what: Pins::Diff(options) } => query::diff(&options).map(verdict),
+        Command::Query(Query::Sessions(SessionsOptions { what: Some(Sessions::Set(options)), .. })) => {
+            sessions::set(options).map(|()| ExitCode::SUCCESS)
+        }
         Command::Query(query) => query::run(&query).map(|()| ExitCode::SUCCESS),
         Command::Audit { what: Audit::Verify(options) } => audit::verify(&options),
         Command::Audit { what: Audit::Export(options) } => {

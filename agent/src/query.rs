@@ -24,7 +24,7 @@ mod tools;
 use anyhow::{Context as _, Result};
 
 use crate::{
-    cli::{ListOptions, Query, Registry},
+    cli::{ListOptions, Query, Registry, SessionsOptions},
     clock::Clock,
     store::SCHEMA,
 };
@@ -38,7 +38,9 @@ pub use changes::diff;
 /// A database cannot be read.
 pub fn run(query: &Query) -> Result<()> {
     let database = match query {
-        Query::Servers(options) | Query::Sessions(options) => &options.shown.database,
+        Query::Servers(options) | Query::Sessions(SessionsOptions { list: options, .. }) => {
+            &options.shown.database
+        }
         Query::Tools(options) | Query::Registry { what: Registry::List(options) } => &options.shown.database,
         Query::Registry { what: Registry::Show { database, .. } } => database,
         Query::Calls(options) => &options.shown.database,
@@ -52,7 +54,7 @@ pub fn run(query: &Query) -> Result<()> {
             servers::gather(&db, &list::of_events(which), list::limit(shown), Clock::new().now())
                 .and_then(|servers| list::print(&servers, shown.json, "no servers"))
         }
-        Query::Sessions(ListOptions { which, shown }) => {
+        Query::Sessions(SessionsOptions { list: ListOptions { which, shown }, .. }) => {
             sessions::gather(&db, &list::of_events(which), list::limit(shown))
                 .and_then(|sessions| list::print(&sessions, shown.json, "no sessions"))
         }

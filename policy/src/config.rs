@@ -53,7 +53,7 @@ pub use rules::{Finding, Step, check_ring};
 pub use sections::*;
 pub use tree::MAX_BYTES;
 pub use values::{AbsolutePath, Bytes, Fingerprint, Glob, Hash, HttpUrl, Pattern, Period, SecretFile};
-pub use warnings::unenforceable;
+pub use warnings::{is_asked, known_side_effects, unenforceable};
 
 use crate::NamePatterns;
 use crate::detect::{self, DetectConfig};

@@ -19,6 +19,7 @@ mod memory;
 mod network;
 mod pairing;
 mod passing;
+mod profile;
 mod reach;
 mod record;
 mod relay;
@@ -34,6 +35,7 @@ pub use approval::WaitingTool;
 pub use config::{Counters, EngineConfig, EngineLimits, Inspect, Payloads};
 pub use io::{ByHand, Connect, Decide, Definitions, Exec, ExitStatus, Input, Output, Process, Reached};
 pub use judge::{Judge, ServerStanding};
+pub use profile::ProfileError;
 
 use crate::detect::DefinitionCache;
 use crate::event::{CaptureGap, Event, EventBody, ServerType};

@@ -11,6 +11,7 @@ mod json;
 mod judgement;
 mod network;
 mod server;
+mod session;
 mod store;
 mod traffic;
 
@@ -35,6 +36,7 @@ pub use network::{
 pub use server::{
     Identity, MatchedBy, PerDirection, ProcessInfo, ServerExited, ServerInitialized, ServerStarted,
 };
+pub use session::{SessionProfile, SessionSet};
 pub use store::{AuditHead, Link, StoreFailing, StoreRecovered, StoreReplaced};
 pub use traffic::{
     CallStatus, CaptureGap, ConcurrencyExceeded, GapCause, Message, MessageKind, RequestTimedOut, ToolCalled,
@@ -252,6 +254,8 @@ bodies! {
     DefinitionApproved = "mcp_definition_approved",
     /// Somebody had pins forgotten.
     PinsReset = "mcp_pins_reset",
+    /// Somebody set what a session's calls are judged by.
+    SessionSet = "mcp_session_set",
     /// Nobody approved a tool in time.
     ApprovalTimedOut = "mcp_approval_timed_out",
     /// A request is unanswered for longer than the server may take.

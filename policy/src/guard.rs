@@ -18,8 +18,9 @@ use serde_json::value::RawValue;
 
 pub use kind::{GuardKind, Phase};
 
+use crate::config::Mode;
 use crate::detect::ToolNames;
-use crate::event::{Detection, Identity, Severity};
+use crate::event::{Detection, Identity, SessionProfile, Severity};
 use crate::ids::{ServerId, SessionId, Timestamp};
 
 /// What is judged. Texts are JSON as it was sent.
@@ -213,6 +214,20 @@ pub struct Profile {
     pub policy_blacklist: BTreeSet<String>,
     /// Whether a token of an administrator is there.
     pub admin_token: bool,
+}
+
+impl Profile {
+    /// As events have it.
+    pub fn view(&self) -> SessionProfile {
+        SessionProfile {
+            mode: if self.planning { Mode::Planning } else { Mode::Execution },
+            spec_frozen: self.spec_frozen,
+            spec_hash: self.spec_hash.as_ref().and_then(|hash| hash.parse().ok()),
+            project_id: self.project_id.clone(),
+            policy_blacklist: self.policy_blacklist.clone(),
+            admin_token: self.admin_token,
+        }
+    }
 }
 
 /// Everything that is known about an operation, besides the operation itself.

@@ -35,7 +35,7 @@ pub use build::{build, default_priority, denied_servers};
 pub use executor::{
     Asked, Executor, GuardCounters, Outcome, Question, Said, Seat, Ticket, WORK_BYTES_PER_MS, redact,
 };
-pub use profile::{Client, SessionRule, SessionRules};
+pub use profile::{Client, ProfileChange, ProfileKey, SessionRule, SessionRules, Setting, TooManyProfiles};
 
 /// What can make a denial real.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,9 +2,13 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
-use mcpwarden_policy::config::Period;
+use clap::{
+    Args, Subcommand,
+    builder::{PossibleValuesParser, TypedValueParser as _},
+};
+use mcpwarden_policy::{config::Period, guards::ProfileKey};
 
+use super::by_word;
 use crate::control;
 
 /// The agent that is asked.
@@ -157,6 +161,51 @@ pub enum Approvals {
 #[derive(Args, Debug)]
 pub struct ApprovalsList {
     /// Print JSON, one line a tool.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub agent: Agent,
+}
+
+pub(super) const SESSIONS_EXAMPLES: &str = "\
+Examples:
+  mcpwarden sessions --since 2h
+  sudo mcpwarden sessions set sess_0123456789ab mode planning
+  sudo mcpwarden sessions set sess_0123456789ab project billing --by ann
+  sudo mcpwarden sessions set sess_0123456789ab mode --reset
+";
+
+/// What `mcpwarden sessions` does beside listing.
+#[derive(Subcommand, Debug)]
+pub enum Sessions {
+    /// Say what a running session's calls are judged by, in place of `sessions` in the configuration.
+    ///
+    /// It counts at once, for all servers of the session, and as long as the agent and the client run. Only root and members
+    /// of `control.admin_group` may. Exit status 2 where nothing is set.
+    Set(SessionSetOptions),
+}
+
+/// What `mcpwarden sessions set` is told.
+#[derive(Args, Debug)]
+pub struct SessionSetOptions {
+    /// Id of the session, as `mcpwarden sessions` lists it.
+    pub session: String,
+    /// What is set: the mode, the project, the frozen specification, the side effects that no tool may have, or whether
+    /// tools that need an administrator's token may be called.
+    #[arg(value_parser = PossibleValuesParser::new(["mode", "project", "spec", "blacklist", "admin-token"])
+        .map(|key| key.replace('-', "_")).try_map(by_word::<ProfileKey>))]
+    pub key: ProfileKey,
+    /// `planning` or `execution`; the project's id; the specification's hash; tags such as fs.write,payments; `true` or
+    /// `false`. `none`: no project, no frozen specification, no tags.
+    #[arg(required_unless_present = "reset", conflicts_with = "reset")]
+    pub value: Option<String>,
+    /// Go by the configuration again.
+    #[arg(long)]
+    pub reset: bool,
+    /// In whose name; it is noted beside the user who asks.
+    #[arg(long, value_name = "NAME")]
+    pub by: Option<String>,
+    /// Print JSON: the event.
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]

@@ -11,7 +11,11 @@ use mcpwarden_policy::{
     guard::RiskLevel,
 };
 
-use super::{by_word, stored::Database};
+use super::{
+    by_word,
+    operator::{SESSIONS_EXAMPLES, Sessions},
+    stored::Database,
+};
 use crate::when::When;
 
 /// How bad or risky something can be, the least first.
@@ -30,7 +34,8 @@ pub enum Query {
     /// List the sessions: what one client process did with its servers.
     ///
     /// Counted are the events that --server, --since and --until leave. Exit status 2 where the database cannot be read.
-    Sessions(ListOptions),
+    #[command(after_long_help = SESSIONS_EXAMPLES)]
+    Sessions(SessionsOptions),
     /// List the tools that servers offer, with what is known of each.
     ///
     /// A tool has a line for each user and program that serves it. Exit status 2 where a database cannot be read.
@@ -117,6 +122,16 @@ pub struct Shown {
     pub json: bool,
     #[command(flatten)]
     pub database: Database,
+}
+
+/// What `mcpwarden sessions` is told.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct SessionsOptions {
+    #[command(flatten)]
+    pub list: ListOptions,
+    #[command(subcommand)]
+    pub what: Option<Sessions>,
 }
 
 /// What `mcpwarden servers` and `sessions` are told.

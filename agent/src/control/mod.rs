@@ -8,6 +8,7 @@ pub mod client;
 mod peer;
 mod pins;
 mod server;
+mod sessions;
 mod socket;
 mod status;
 
@@ -24,6 +25,7 @@ use crate::network::Who;
 pub use blocks::{BlockView, Blocks, NewBlock, OldBlock};
 pub use pins::{Decided, NewDecision, Waiting};
 use server::Counts;
+pub use sessions::{NewSetting, SetSession};
 use socket::{Socket, SocketError};
 pub use status::{ConfigStatus, SinkStatus, Status, StoreStatus};
 
@@ -39,6 +41,8 @@ pub const STATUS: &str = "/v1/status";
 pub const RELOAD: &str = "/v1/reload";
 /// Where decisions are made.
 pub const PINS: &str = "/v1/pins";
+/// Where something is set of a session.
+pub const SESSIONS: &str = "/v1/sessions";
 /// Requests that wait for the agent's task.
 const WAITING: usize = 16;
 
@@ -55,6 +59,8 @@ pub enum Ask {
     Approvals,
     /// `POST /v1/pins`
     Decide(NewDecision),
+    /// `POST /v1/sessions`
+    SetSession(NewSetting),
     /// `POST /v1/reload`
     Reload,
     /// `GET /v1/status`
@@ -73,6 +79,8 @@ pub enum Answer {
     Waiting(Waiting),
     /// What was decided.
     Decided(Decided),
+    /// What was set of a session.
+    SetSession(Box<SetSession>),
     /// What counts now.
     Reloaded(Box<ConfigReloaded>),
     /// How the agent is.

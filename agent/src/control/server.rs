@@ -23,7 +23,7 @@ use tokio::{
 };
 
 use super::{
-    APPROVALS, Answer, Ask, BLOCKS, Code, ControlCounters, PINS, RELOAD, Refusal, Request, STATUS,
+    APPROVALS, Answer, Ask, BLOCKS, Code, ControlCounters, PINS, RELOAD, Refusal, Request, SESSIONS, STATUS,
     peer::{Groups, Peer, Rights},
 };
 use crate::{
@@ -37,8 +37,14 @@ const PLACES: usize = 32;
 /// Longest body. Bytes.
 const BODY_BYTES: usize = 16 << 10;
 /// What there is, and the methods that it takes.
-const PATHS: [(&str, &str); 5] =
-    [(BLOCKS, "GET, POST, DELETE"), (APPROVALS, "GET"), (PINS, "POST"), (RELOAD, "POST"), (STATUS, "GET")];
+const PATHS: [(&str, &str); 6] = [
+    (BLOCKS, "GET, POST, DELETE"),
+    (APPROVALS, "GET"),
+    (PINS, "POST"),
+    (SESSIONS, "POST"),
+    (RELOAD, "POST"),
+    (STATUS, "GET"),
+];
 /// For whom there is no place.
 const NO_PLACE: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n\
@@ -169,6 +175,7 @@ impl Line {
             (BLOCKS, &Method::DELETE) => Ask::Unblock(self.body(body).await?),
             (APPROVALS, &Method::GET) => Ask::Approvals,
             (PINS, &Method::POST) => Ask::Decide(self.body(body).await?),
+            (SESSIONS, &Method::POST) => Ask::SetSession(self.body(body).await?),
             (RELOAD, &Method::POST) => Ask::Reload,
             (STATUS, &Method::GET) => Ask::Status,
             _ => {

@@ -37,6 +37,7 @@ pub fn of(body: &EventBody) -> (&'static str, Style) {
         }
         EventBody::RequestWarned(_) => ("warned  ", colour(AnsiColor::Yellow)),
         EventBody::ApprovalRequested(_) => ("APPROVE?", colour(AnsiColor::Red)),
+        EventBody::SessionSet(_) => ("set     ", colour(AnsiColor::Magenta)),
         EventBody::PinsReset(_) => ("forgot  ", colour(AnsiColor::Magenta)),
         EventBody::ApprovalGranted(_) | EventBody::DefinitionApproved(_) => {
             ("approved", colour(AnsiColor::Green))

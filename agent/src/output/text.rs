@@ -186,6 +186,12 @@ fn body(event: &Event, line: &mut Line) {
             let kind = word(&approved.kind).replace('_', " ");
             line.plain(&format!("  {kind} {} by {}", clean(&approved.name), clean(&approved.by)));
         }
+        EventBody::SessionSet(set) => {
+            let session = event.session_id.as_ref().map(|session| clean(&session.0)).unwrap_or_default();
+            let configured = if set.configured { " as configured" } else { "" };
+            let value = clean(&set.profile.word(set.key));
+            line.plain(&format!("  {session} {} {value}{configured} by {}", set.key, clean(&set.by)));
+        }
         EventBody::PinsReset(reset) => {
             let pins = if reset.pins == 1 { "pin" } else { "pins" };
             let of =

@@ -138,7 +138,7 @@ impl Filled {
                 let now = Clock::new().now();
                 json(servers::gather(db, &list::of_events(which), list::limit(shown), now).unwrap())
             }
-            Query::Sessions(ListOptions { which, shown }) => {
+            Query::Sessions(SessionsOptions { list: ListOptions { which, shown }, .. }) => {
                 json(sessions::gather(db, &list::of_events(which), list::limit(shown)).unwrap())
             }
             Query::Tools(options) => json(tools::find(db, options).unwrap()),

@@ -1,8 +1,10 @@
 //! What the control socket asks for, done by the agent's one task.
 
 use mcpwarden_policy::{
-    Decide, Definitions, Event, EventBody, Input, Output, ServerId,
-    event::{BlockEnd, NetworkBlocked, NetworkUnblocked},
+    Decide, Definitions, Event, EventBody, Input, Output, ProfileError, ServerId, SessionId,
+    config::{Config, is_asked, known_side_effects},
+    event::{BlockEnd, NetworkBlocked, NetworkUnblocked, SessionSet},
+    guards::{ProfileChange, Setting},
     network::Target,
     registry::RegistryError,
 };
@@ -10,8 +12,8 @@ use mcpwarden_policy::{
 use super::Agent;
 use crate::{
     control::{
-        Answer, Ask, BlockView, Blocks, Code, Decided, NewBlock, NewDecision, OldBlock, Refusal, Request,
-        Waiting,
+        Answer, Ask, BlockView, Blocks, Code, Decided, NewBlock, NewDecision, NewSetting, OldBlock, Refusal,
+        Request, SetSession, Waiting,
     },
     network::{self, BlockError, BlockRequest, Standing, Who},
 };
@@ -23,6 +25,38 @@ fn user(by: &Who) -> String {
 
 /// Longest name of who decides. Bytes.
 const MAX_BY_BYTES: usize = 128;
+/// Longest id of a project. Bytes.
+const MAX_PROJECT_BYTES: usize = 256;
+
+/// Who decides: who asks, and in whose name.
+fn in_whose_name(name: Option<&str>, by: &Who) -> Result<String, Refusal> {
+    let user = user(by);
+    match name {
+        Some(name) if name.len() > MAX_BY_BYTES => {
+            Err(Code::Unusable.because(format!("`by` is longer than {MAX_BY_BYTES} bytes")))
+        }
+        Some(name) => Ok(format!("{name} ({user})")),
+        None => Ok(user),
+    }
+}
+
+/// What the types of a setting let through and what would have no effect.
+fn check_setting(setting: &Setting, config: &Config) -> Result<(), Refusal> {
+    match setting {
+        Setting::Project(Some(project)) if project.is_empty() || project.len() > MAX_PROJECT_BYTES => {
+            Err(Code::Unusable.because(format!("the id of a project has 1 to {MAX_PROJECT_BYTES} bytes")))
+        }
+        Setting::Blacklist(tags) => {
+            let known = known_side_effects(config);
+            let Some(tag) = tags.iter().find(|tag| !known.contains(tag.as_str())) else { return Ok(()) };
+            let known: Vec<&str> = known.into_iter().collect();
+            let message =
+                format!("no tool is known to have the side effect `{tag}`: there are {}", known.join(", "));
+            Err(Code::Unusable.because(message))
+        }
+        _ => Ok(()),
+    }
+}
 
 impl From<&RegistryError> for Refusal {
     fn from(error: &RegistryError) -> Self {
@@ -32,6 +66,16 @@ impl From<&RegistryError> for Refusal {
             RegistryError::OtherHash { .. } => Code::Unusable,
             RegistryError::Connections(_) => Code::Full,
             RegistryError::Store(_) => Code::Failed,
+        };
+        Self { code, message: error.to_string() }
+    }
+}
+
+impl From<&ProfileError> for Refusal {
+    fn from(error: &ProfileError) -> Self {
+        let code = match error {
+            ProfileError::NoSession(_) => Code::NotFound,
+            ProfileError::Full(_) => Code::Full,
         };
         Self { code, message: error.to_string() }
     }
@@ -60,6 +104,7 @@ impl Agent {
             Ask::Unblock(old) => self.unblock(&old, request.by).map_err(Refusal::from),
             Ask::Approvals => Ok(Answer::Waiting(Waiting { approvals: self.engine.waiting().collect() })),
             Ask::Decide(new) => self.decide(&new, &request.by),
+            Ask::SetSession(new) => self.set_session(new, &request.by),
             Ask::Status => Ok(Answer::Status(Box::new(self.status()))),
             Ask::Reload => return self.reload(user(&request.by), Some(request.answer)),
         };
@@ -76,14 +121,7 @@ impl Agent {
             _ => return Err(Code::Unusable.because("either `tool` is needed, or `all`, which has no `hash`")),
         };
         let server = ServerId(server.as_str().into());
-        let user = user(by);
-        let by = match name {
-            Some(name) if name.len() > MAX_BY_BYTES => {
-                return Err(Code::Unusable.because(format!("`by` is longer than {MAX_BY_BYTES} bytes")));
-            }
-            Some(name) => format!("{name} ({user})"),
-            None => user,
-        };
+        let by = in_whose_name(name.as_deref(), by)?;
         let (uid, program, decision) = (*uid, program.as_deref(), *decision);
         // Nothing else waits there: outputs are carried out as they come.
         let decide = Decide { server: &server, uid, program, what, by: &by, decision };
@@ -99,6 +137,35 @@ impl Agent {
         }
         self.carry_out();
         failed.map_or(Ok(Answer::Decided(Decided { decided })), Err)
+    }
+
+    /// Sets what a session's calls are judged by, and says so.
+    fn set_session(&mut self, new: NewSetting, by: &Who) -> Result<Answer, Refusal> {
+        let NewSetting { session, set, reset, by: name } = new;
+        let (key, change) = match (set, reset) {
+            (Some(setting), None) => (setting.key(), ProfileChange::Set(setting)),
+            (None, Some(key)) => (key, ProfileChange::Reset(key)),
+            _ => return Err(Code::Unusable.because("either `set` is needed, or `reset`")),
+        };
+        let config = self.reload.current().0;
+        if let ProfileChange::Set(setting) = &change {
+            check_setting(setting, config)?;
+        }
+        let guard = key.guard();
+        let idle = (!is_asked(config, guard)).then(|| {
+            let guard = guard.name();
+            format!("the guard `{guard}` goes by it and is off; `kind: {guard}` in `guards` of the configuration turns it on")
+        });
+        let by = in_whose_name(name.as_deref(), by)?;
+        let session = SessionId(session.into());
+        let configured = matches!(change, ProfileChange::Reset(_));
+        let profile = self.engine.set_profile(&session, change).map_err(|error| Refusal::from(&error))?;
+        let event = Event {
+            session_id: Some(session),
+            ..Event::agent(self.clock.now(), SessionSet { key, configured, by, profile }.into())
+        };
+        self.emit(event.clone());
+        Ok(Answer::SetSession(Box::new(SetSession { event, idle })))
     }
 
     fn block(&mut self, new: &NewBlock, by: Who) -> Result<Answer, BlockError> {

@@ -84,9 +84,7 @@ fn idle(config: &Config) -> Vec<Finding> {
             found.push(Finding::new(steps!["policy", key], message));
         }
     }
-    let is_on = |kind: GuardKind| {
-        config.guards.iter().any(|entry| entry.kind == kind && entry.enabled) || is_on(config, kind)
-    };
+    let is_on = |kind: GuardKind| is_asked(config, kind);
     let limits = &policy.rate_limits;
     let unlimited = RateLimits { enabled: limits.enabled, ..RateLimits::default() };
     if *limits != unlimited && !is_on(GuardKind::RateLimit) {
@@ -117,6 +115,12 @@ fn idle(config: &Config) -> Vec<Finding> {
         }
     }
     found
+}
+
+/// Whether a guard is asked about some server.
+pub fn is_asked(config: &Config, kind: GuardKind) -> bool {
+    let is_amended = config.guards.iter().any(|entry| entry.kind == kind && entry.enabled);
+    is_amended || is_on(config, kind) && switch(config, kind).is_none()
 }
 
 /// Entries of `guards:` that are never asked, not where their denials would count, or for less than the sections say.
@@ -289,11 +293,17 @@ fn tools_of(entry: &GuardEntry, policy: &Policy) -> Option<(&'static str, bool)>
     Some((key, !own.unwrap_or(section).is_empty()))
 }
 
-/// Side effects that no tool is known to have.
-fn unknown_tags(config: &Config) -> Vec<Finding> {
+/// The side effects that tools are known to have.
+pub fn known_side_effects(config: &Config) -> BTreeSet<&str> {
     let own = config.classifier.overrides.iter().flat_map(|entry| entry.side_effect_tags.iter().flatten());
     let mut known: BTreeSet<&str> = side_effect_tags().collect();
     known.extend(own.map(String::as_str));
+    known
+}
+
+/// Side effects that no tool is known to have.
+fn unknown_tags(config: &Config) -> Vec<Finding> {
+    let known = known_side_effects(config);
     let servers = config.servers.iter().map(|server| &server.deny_side_effect_tags);
     let sessions = config.sessions.iter().map(|session| &session.policy_blacklist);
     let lists = servers

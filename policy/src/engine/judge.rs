@@ -99,6 +99,12 @@ impl Judge {
     /// Takes the place of another: guards remember what those before them did.
     pub(super) fn succeed(&mut self, before: Self) {
         self.executor.succeed(before.executor);
+        self.sessions.succeed(before.sessions);
+    }
+
+    /// What clients' sessions may do.
+    pub(super) fn sessions_mut(&mut self) -> &mut SessionRules {
+        &mut self.sessions
     }
 
     /// How long somebody has to approve a tool.
@@ -300,7 +306,7 @@ impl Engine {
     }
 
     /// The entry of `sessions` that the outermost client of a connection has.
-    fn session_entry(&self, id: ConnectionId) -> Option<usize> {
+    pub(super) fn session_entry(&self, id: ConnectionId) -> Option<usize> {
         let client = || {
             let outermost = self.outers(id).last().or_else(|| self.connections.get(&id));
             let client = outermost.and_then(|connection| connection.client.as_ref());
@@ -352,7 +358,7 @@ impl Engine {
             turn: self.turn.as_deref(),
             tool: tool.and_then(|tool| connection.tool(tool)),
             tool_names: names.unwrap_or(&judge.no_names),
-            profile: judge.sessions.profile(session),
+            profile: &judge.sessions.profile_of(&place.session, session),
             metadata: &connection.metadata,
         };
         Some(ask(&mut judge.executor, &facts))

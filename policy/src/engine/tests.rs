@@ -220,6 +220,7 @@ pub(super) fn short(output: &Output) -> String {
             format!("asked {} {:?} {}", asked.tool_name, asked.guard, asked.code)
         }
         EventBody::DefinitionApproved(approved) => format!("approved {} by {}", approved.name, approved.by),
+        EventBody::SessionSet(set) => format!("set {} by {}", set.key, set.by),
         EventBody::PinsReset(reset) => format!("forgot {} pins by {}", reset.pins, reset.by),
         EventBody::ApprovalGranted(granted) => format!("granted {} by {}", granted.tool_name, granted.by),
         EventBody::ApprovalDenied(denied) => format!("denied {} by {}", denied.tool_name, denied.by),

@@ -3,7 +3,9 @@
 use serde_json::json;
 
 use super::*;
+use crate::config::Mode;
 use crate::guard::{GuardKind, RiskLevel, ToolCategory};
+use crate::guards::ProfileKey;
 use crate::ids::Direction;
 use crate::registry::{Diff, ItemKind};
 
@@ -241,6 +243,19 @@ pub fn examples() -> Vec<Event> {
         whose: Whose { uid: Some(1000), program: None },
         by: "root".into(),
     };
+    let session_set = SessionSet {
+        key: ProfileKey::Project,
+        configured: false,
+        by: "ann (root)".into(),
+        profile: SessionProfile {
+            mode: Mode::Planning,
+            spec_frozen: true,
+            spec_hash: "a".repeat(64).parse().ok(),
+            project_id: Some("billing".into()),
+            policy_blacklist: ["payments".to_owned()].into(),
+            admin_token: true,
+        },
+    };
     let denied = ApprovalDenied {
         tool_name: name.clone(),
         tool_id: id.clone(),
@@ -374,6 +389,8 @@ pub fn examples() -> Vec<Event> {
             reason: "r".into(),
         }),
         about(unblocked.clone()),
+        about(session_set.clone()),
+        about(SessionSet { configured: true, profile: SessionProfile::default(), ..session_set }),
         Event::agent(Timestamp(8), StoreFailing { path: "/x.db".into(), reason: "r".into() }.into()),
         about(StoreRecovered { path: "/x.db".into(), events_lost: 3, first_missing: Some(5) }),
         about(StoreRecovered::default()),

@@ -1,9 +1,20 @@
 //! Which profile a session has: what the entries of `sessions:` say of its client. (Requirements:
 //! docs/requirements.md, "capabilities".)
 
-use crate::config::{Mode, Session};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Hash, Mode, Session};
 use crate::glob::{GlobError, NameGlob};
-use crate::guard::Profile;
+use crate::guard::{GuardKind, Profile};
+use crate::ids::SessionId;
+
+/// Most sessions of which something is set by hand.
+const MAX_BY_HAND: usize = 1_024;
 
 /// What is known of a client.
 #[derive(Clone, Copy, Debug, Default)]
@@ -69,17 +80,125 @@ impl SessionRule {
     }
 }
 
-/// The entries of `sessions:`, in order.
+/// What of a profile can be set by hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ProfileKey {
+    /// Whether the session plans or executes.
+    Mode,
+    /// The project that it works on.
+    Project,
+    /// The specification that it works on, which is frozen.
+    Spec,
+    /// Side effects that no tool may have.
+    Blacklist,
+    /// Whether tools that need an administrator's token may be called.
+    AdminToken,
+}
+
+impl ProfileKey {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Mode, Self::Project, Self::Spec, Self::Blacklist, Self::AdminToken];
+
+    /// As it is written in events and requests.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mode => "mode",
+            Self::Project => "project",
+            Self::Spec => "spec",
+            Self::Blacklist => "blacklist",
+            Self::AdminToken => "admin_token",
+        }
+    }
+
+    /// The guard that goes by it.
+    pub fn guard(self) -> GuardKind {
+        match self {
+            Self::Mode => GuardKind::Mode,
+            Self::Project => GuardKind::ProjectBinding,
+            Self::Spec => GuardKind::SpecFrozen,
+            Self::Blacklist => GuardKind::SideEffects,
+            Self::AdminToken => GuardKind::AdminToken,
+        }
+    }
+}
+
+impl fmt::Display for ProfileKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+/// What somebody says of a session, in place of what the configuration says of its client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "key", content = "value", rename_all = "snake_case")]
+pub enum Setting {
+    /// Whether it plans or executes.
+    Mode(Mode),
+    /// The project that it works on; none.
+    Project(Option<String>),
+    /// The hash of the specification that it works on, which is frozen; none is.
+    Spec(Option<Hash>),
+    /// Side effects that no tool may have, all of them.
+    Blacklist(BTreeSet<String>),
+    /// Whether tools that need an administrator's token may be called.
+    AdminToken(bool),
+}
+
+impl Setting {
+    /// Of what it is.
+    pub fn key(&self) -> ProfileKey {
+        match self {
+            Self::Mode(_) => ProfileKey::Mode,
+            Self::Project(_) => ProfileKey::Project,
+            Self::Spec(_) => ProfileKey::Spec,
+            Self::Blacklist(_) => ProfileKey::Blacklist,
+            Self::AdminToken(_) => ProfileKey::AdminToken,
+        }
+    }
+
+    fn apply(&self, profile: &mut Profile) {
+        match self {
+            Self::Mode(mode) => profile.planning = *mode == Mode::Planning,
+            Self::Project(project) => profile.project_id.clone_from(project),
+            Self::Spec(hash) => {
+                profile.spec_frozen = hash.is_some();
+                profile.spec_hash = hash.as_ref().map(|hash| hash.as_str().to_owned());
+            }
+            Self::Blacklist(tags) => profile.policy_blacklist.clone_from(tags),
+            Self::AdminToken(there) => profile.admin_token = *there,
+        }
+    }
+}
+
+/// What becomes of a profile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProfileChange {
+    /// This is said by hand.
+    Set(Setting),
+    /// The configuration says this again.
+    Reset(ProfileKey),
+}
+
+/// There is no room for another session of which something is set by hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{MAX_BY_HAND} running sessions have something set by hand, which is the most; reset what is not needed"
+)]
+pub struct TooManyProfiles;
+
+/// The entries of `sessions:`, in order, and what was said of single sessions by hand.
 #[derive(Clone, Debug, Default)]
 pub struct SessionRules {
     rules: Vec<SessionRule>,
+    by_hand: BTreeMap<SessionId, BTreeMap<ProfileKey, Setting>>,
     /// Of clients that no entry is for.
     default: Profile,
 }
 
 impl From<Vec<SessionRule>> for SessionRules {
     fn from(rules: Vec<SessionRule>) -> Self {
-        Self { rules, default: Profile::default() }
+        Self { rules, ..Self::default() }
     }
 }
 
@@ -96,6 +215,50 @@ impl SessionRules {
     /// The profile of an entry, or of clients that none is for: it executes, and has no rights.
     pub fn profile(&self, entry: Option<usize>) -> &Profile {
         entry.and_then(|entry| self.rules.get(entry)).map_or(&self.default, |rule| &rule.profile)
+    }
+
+    /// The profile of a session whose client has this entry, with what was said of it by hand.
+    pub fn profile_of(&self, session: &SessionId, entry: Option<usize>) -> Cow<'_, Profile> {
+        let profile = self.profile(entry);
+        let Some(settings) = self.by_hand.get(session) else { return Cow::Borrowed(profile) };
+        let mut profile = profile.clone();
+        settings.values().for_each(|setting| setting.apply(&mut profile));
+        Cow::Owned(profile)
+    }
+
+    /// Changes what is said of a session by hand. Where there is no room, sessions are forgotten that are over.
+    ///
+    /// # Errors
+    /// There is no room.
+    pub fn set(
+        &mut self,
+        session: &SessionId,
+        change: ProfileChange,
+        is_live: impl Fn(&SessionId) -> bool,
+    ) -> Result<(), TooManyProfiles> {
+        let setting = match change {
+            ProfileChange::Set(setting) => setting,
+            ProfileChange::Reset(key) => {
+                if let Some(settings) = self.by_hand.get_mut(session) {
+                    settings.remove(&key);
+                }
+                self.by_hand.retain(|_, settings| !settings.is_empty());
+                return Ok(());
+            }
+        };
+        if !self.by_hand.contains_key(session) && self.by_hand.len() >= MAX_BY_HAND {
+            self.by_hand.retain(|session, _| is_live(session));
+            if self.by_hand.len() >= MAX_BY_HAND {
+                return Err(TooManyProfiles);
+            }
+        }
+        self.by_hand.entry(session.clone()).or_default().insert(setting.key(), setting);
+        Ok(())
+    }
+
+    /// Takes the place of others: what was said by hand stays said.
+    pub fn succeed(&mut self, before: Self) {
+        self.by_hand = before.by_hand;
     }
 }
 
@@ -136,5 +299,78 @@ mod tests {
         let all = SessionRules::from(vec![SessionRule::new(&Session::default(), None, true).unwrap()]);
         assert_eq!(all.find(Client::default), Some(0));
         assert!(all.profile(Some(0)).admin_token);
+    }
+
+    /// What is said by hand counts before the configuration, key by key, and outlives it.
+    #[test]
+    fn what_is_set_of_a_session_counts_before_the_configuration() {
+        let file = "sessions: [{ mode: planning, project_id: p, policy_blacklist: [payments] }]";
+        let (config, _) = crate::config::parse(file.as_bytes()).unwrap();
+        let rules = || {
+            let rule = SessionRule::new(&config.sessions[0], None, false).unwrap();
+            SessionRules::from(vec![rule])
+        };
+        let mut sessions = rules();
+        let (one, other) = (SessionId("one".into()), SessionId("other".into()));
+        let hash: Hash = "a".repeat(64).parse().unwrap();
+        for (change, expected) in [
+            (ProfileChange::Set(Setting::Mode(Mode::Execution)), "execution p - payments false"),
+            (ProfileChange::Set(Setting::Project(None)), "execution - - payments false"),
+            (ProfileChange::Set(Setting::Spec(Some(hash))), "execution - frozen payments false"),
+            (ProfileChange::Set(Setting::Blacklist(BTreeSet::new())), "execution - frozen  false"),
+            (ProfileChange::Set(Setting::AdminToken(true)), "execution - frozen  true"),
+            (ProfileChange::Reset(ProfileKey::Mode), "planning - frozen  true"),
+            (ProfileChange::Reset(ProfileKey::Mode), "planning - frozen  true"),
+            (ProfileChange::Set(Setting::Spec(None)), "planning - -  true"),
+            (ProfileChange::Reset(ProfileKey::Project), "planning p -  true"),
+        ] {
+            sessions.set(&one, change.clone(), |_| true).unwrap();
+            let mut after = rules();
+            after.succeed(sessions.clone());
+            let profile = after.profile_of(&one, Some(0)).view();
+            let said = format!(
+                "{} {} {} {} {}",
+                if profile.mode == Mode::Planning { "planning" } else { "execution" },
+                profile.project_id.as_deref().unwrap_or("-"),
+                if profile.spec_frozen && profile.spec_hash.is_some() { "frozen" } else { "-" },
+                profile.policy_blacklist.into_iter().collect::<Vec<_>>().join(","),
+                profile.admin_token
+            );
+            assert_eq!(said, expected, "{change:?}");
+            assert_eq!(*after.profile_of(&other, Some(0)), *rules().profile(Some(0)));
+        }
+    }
+
+    /// Sessions that are over make room for others.
+    #[test]
+    fn there_is_room_for_so_many_sessions() {
+        let mut sessions = SessionRules::default();
+        let set = || ProfileChange::Set(Setting::AdminToken(true));
+        let id = |number: usize| SessionId(number.to_string().into());
+        for number in 0..MAX_BY_HAND {
+            sessions.set(&id(number), set(), |_| true).unwrap();
+        }
+        assert_eq!(sessions.set(&id(MAX_BY_HAND), set(), |_| true), Err(TooManyProfiles));
+        sessions.set(&id(0), set(), |_| true).unwrap();
+        sessions.set(&id(MAX_BY_HAND), set(), |session| *session != id(0)).unwrap();
+        assert!(!sessions.profile_of(&id(0), None).admin_token);
+        assert!(sessions.profile_of(&id(1), None).admin_token);
+        sessions.set(&id(1), ProfileChange::Reset(ProfileKey::AdminToken), |_| true).unwrap();
+        sessions.set(&id(0), set(), |_| true).unwrap();
+    }
+
+    #[test]
+    fn settings_are_written_by_their_keys() {
+        for (json, key) in [
+            (r#"{"key":"mode","value":"planning"}"#, ProfileKey::Mode),
+            (r#"{"key":"project","value":"billing"}"#, ProfileKey::Project),
+            (r#"{"key":"spec","value":null}"#, ProfileKey::Spec),
+            (r#"{"key":"blacklist","value":["payments"]}"#, ProfileKey::Blacklist),
+            (r#"{"key":"admin_token","value":true}"#, ProfileKey::AdminToken),
+        ] {
+            let setting: Setting = serde_json::from_str(json).unwrap();
+            assert_eq!((setting.key(), serde_json::to_string(&setting).unwrap()), (key, json.to_owned()));
+            assert_eq!(serde_json::to_value(key).unwrap(), key.name());
+        }
     }
 }

@@ -49,6 +49,9 @@ fn agent(gone: bool) -> mpsc::Sender<Request> {
                     Ask::Approvals => Ok(Answer::Waiting(Waiting { approvals: Vec::new() })),
                     Ask::Status => Err(Code::Failed.because("how it is")),
                     Ask::Reload => Ok(Answer::Reloaded(Box::default())),
+                    Ask::SetSession(new) => {
+                        Err(Code::NotFound.because(format!("{} {:?}", new.session, new.set)))
+                    }
                     Ask::Decide(new) => Err(Code::Ambiguous.because(format!("{:?}", new.decision))),
                 };
                 let _ = answer.send(said);
@@ -142,6 +145,33 @@ async fn what_is_answered() {
             "POST",
             "/v1/pins",
             r#"{"server": "s", "all": true, "decision": "deny"}"#,
+            403,
+            "only root",
+            [1, 0, 0],
+        ),
+        (
+            Rights::Change,
+            "POST",
+            "/v1/sessions",
+            r#"{"session": "s", "set": {"key": "mode", "value": "planning"}}"#,
+            404,
+            "s Some(Mode(Planning))",
+            [0, 0, 0],
+        ),
+        (
+            Rights::Change,
+            "POST",
+            "/v1/sessions",
+            r#"{"session": "s", "set": {"key": "mode", "value": "plan"}}"#,
+            400,
+            "`plan`",
+            [0, 1, 0],
+        ),
+        (
+            Rights::Read,
+            "POST",
+            "/v1/sessions",
+            r#"{"session": "s", "reset": "mode"}"#,
             403,
             "only root",
             [1, 0, 0],
