@@ -198,10 +198,22 @@ pub fn bounded_name(name: &str) -> String {
     bounded(name).into_owned()
 }
 
-/// The same, where it need not be kept.
+/// Longest name that is kept whole. Bytes.
+const MAX_BYTES: usize = 256;
+/// Digits of the hash of a longer one.
+const HASH_DIGITS: usize = 64;
+
+/// Whether a name is one of those that were too long, so that its end is not known.
+pub(crate) fn is_bounded(name: &str) -> bool {
+    let hash = name.len().checked_sub(HASH_DIGITS).and_then(|at| name.split_at_checked(at));
+    name.len() > MAX_BYTES - HASH_DIGITS
+        && hash.is_some_and(|(kept, hash)| {
+            kept.ends_with('…') && hash.bytes().all(|digit| digit.is_ascii_hexdigit())
+        })
+}
+
+/// The same as [`bounded_name`], where it need not be kept.
 pub(crate) fn bounded(name: &str) -> Cow<'_, str> {
-    const MAX_BYTES: usize = 256;
-    const HASH_DIGITS: usize = 64;
     if name.len() <= MAX_BYTES {
         return Cow::Borrowed(name);
     }

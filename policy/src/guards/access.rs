@@ -19,6 +19,7 @@ use crate::glob::{GlobError, NameGlob};
 use crate::guard::{
     Answer, Facts, Guard, GuardError, GuardKind, Listing, Operation, Refusal, ToolFacts, Trust,
 };
+use crate::hash::is_bounded;
 use crate::ids::Timestamp;
 
 /// `server_access`
@@ -243,6 +244,12 @@ impl Guard for ToolAccess {
         };
         if let Some(rule) = self.denied.iter().find(denies) {
             return deny("tool_denied", format!("{} is denied by '{}'", id(), rule.describe()));
+        }
+        // The end of such a name is not known, so that no glob can tell.
+        if is_bounded(tool) && self.denied.iter().any(|rule| rule.server.matches(server)) {
+            let message =
+                format!("{} has a name of more than 256 bytes, of which denied_tools cannot tell", id());
+            return deny("tool_denied", message);
         }
         if let Some((code, message)) = self.own_denial(tool, facts) {
             return deny(code, message);

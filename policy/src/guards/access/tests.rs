@@ -289,3 +289,22 @@ fn a_denied_server_is_denied_in_every_phase() {
         assert!(GuardKind::ServerAccess.judges(phase));
     }
 }
+
+/// What is kept of a name of more than 256 bytes is its beginning: rules that deny by name cannot tell, and it is denied.
+#[test]
+fn a_name_that_is_too_long_to_be_kept_escapes_no_rule() {
+    let long = crate::hash::bounded_name(&format!("{}_delete_all", "a".repeat(250)));
+    let denies = json!({"denied_tools": [{"tool": "*delete*"}]});
+    let elsewhere = json!({"denied_tools": [{"server": "other", "tool": "*delete*"}]});
+    for (rules, name, expected) in [
+        (&denies, long.as_str(), "tool_access: tool_denied"),
+        (&denies, "read_file", "allow"),
+        (&elsewhere, &long, "allow"),
+        (&json!({}), &long, "allow"),
+        // As long as one that is kept whole.
+        (&denies, &"a".repeat(256), "allow"),
+    ] {
+        let decided = decide(&mut guards(&policy(rules.clone())), &World::server("files"), name, at(0.0));
+        assert_eq!(decided, expected, "{rules} {name}");
+    }
+}
