@@ -284,6 +284,9 @@ impl Detector {
                 inspector.structure(&self.argument, Structure::DuplicateKey, &text, || path.pointer());
             }
             inspector.text(&self.argument, &text, || path.pointer());
+            if let (Leaf::Text, false, Some(key)) = (leaf, path.in_array(), path.keys().next()) {
+                inspector.assigned(&self.argument, key, &text, || path.pointer());
+            }
         });
         inspector.finish(&self.argument, complete)
     }

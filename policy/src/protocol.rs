@@ -197,13 +197,48 @@ impl IdKey {
         }
     }
 
-    /// The number that this string spells. Both official SDKs take `"id": "1"` as the answer to 1.
+    /// The number that this string spells. Both official SDKs take `"id": "1"` as the answer to 1, and whatever else the
+    /// `Number` of one and the `int` of the other read as 1.
     pub fn as_number(&self) -> Option<IdKey> {
         match self {
-            Self::Text(text) => text.parse::<i64>().ok().map(|number| Self::Integer(number.into())),
+            Self::Text(text) => number_of(text).map(Self::Integer),
             _ => None,
         }
     }
+}
+
+/// The whole number that JavaScript's `Number` or Python's `int` reads in a text.
+fn number_of(text: &str) -> Option<i128> {
+    let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
+    if text.len() > MAX_ID_BYTES {
+        return None;
+    }
+    let text: String = text.chars().filter(|c| *c != '_').map(ascii_digit).collect();
+    if text.is_empty() {
+        return Some(0);
+    }
+    let prefixed = |prefixes: [&str; 2], radix| {
+        let digits = prefixes.iter().find_map(|prefix| text.strip_prefix(prefix))?;
+        i128::from_str_radix(digits, radix).ok()
+    };
+    let whole =
+        |number: f64| (number.fract() == 0.0 && number.abs() <= 2f64.powi(64)).then_some(number as i128);
+    text.parse()
+        .ok()
+        .or_else(|| prefixed(["0x", "0X"], 16))
+        .or_else(|| prefixed(["0o", "0O"], 8))
+        .or_else(|| prefixed(["0b", "0B"], 2))
+        .or_else(|| text.parse().ok().and_then(whole))
+}
+
+/// A decimal digit of another script as the ASCII one; anything else as it is.
+fn ascii_digit(c: char) -> char {
+    const ZEROS: [u32; 18] = [
+        0x660, 0x6f0, 0x966, 0x9e6, 0xa66, 0xae6, 0xb66, 0xbe6, 0xc66, 0xce6, 0xd66, 0xe50, 0xed0, 0xf20,
+        0x1040, 0x17e0, 0x1810, 0xff10,
+    ];
+    let digit = |zero: &u32| u32::from(c).checked_sub(*zero).filter(|digit| *digit < 10);
+    ZEROS.iter().find_map(digit).and_then(|digit| char::from_digit(digit, 10)).unwrap_or(c)
 }
 
 /// Reads a frame. `scratch` is used when the frame cannot be read as it is; what is in it does not matter.

@@ -16,7 +16,7 @@ use crate::hash::{hex, push_hex};
 use crate::protocol::mend_surrogates;
 
 pub use argv::redact_argv;
-pub(crate) use argv::redact_prose;
+pub(crate) use argv::{is_secret_key, redact_prose};
 
 /// Most leaves kept of one value; the rest is one more.
 const MAX_LEAVES: usize = 1_000;
@@ -54,7 +54,7 @@ impl Redactor {
 
     /// Redacts a JSON text.
     ///
-    /// Objects and arrays stay, and so do keys of at most 128 bytes; of duplicate keys the last counts. A leaf becomes
+    /// Objects and arrays stay, and so do keys of at most 128 bytes that are not secrets of a known form; of duplicate keys the last counts. A leaf becomes
     /// `{"type": "string" | "number" | "boolean" | "null", "length": N, "hash": "…"}`: `length`, in bytes, stands
     /// with strings alone; `hash` is 16 hexadecimal digits of HMAC-SHA-256(key, type ‖ value), a number in its
     /// shortest spelling. What is beyond 1,000 leaves or 64 levels becomes one leaf of type `truncated`, in an

@@ -104,10 +104,35 @@ pub(super) static SIGNS: LazyLock<Vec<(String, Spelling)>> = LazyLock::new(|| {
     for word in COMMON {
         signs.push((word.chars().map(rot13).collect(), Spelling::Rot13));
     }
-    // Of percent escapes those of a blank, of letters, of the sign itself, and of letters of other scripts.
+    // Of percent escapes those of a blank, of letters, of the sign itself, of letters of other scripts, and of the slash of
+    // some paths.
     for escape in [
-        "%20", "%25", "%4", "%5", "%6", "%7", "%d0", "%d1", "%e", "&#", "&amp;#", "&lt;", "&nbsp;", "\\u00",
-        "\\u{", "\\x", "\\n", "\\t",
+        "%20",
+        "%25",
+        "%2f.",
+        "%2fetc",
+        "%2fhome",
+        "%2fproc",
+        "%2froot",
+        "%2fshadow",
+        "%2fpasswd",
+        "%5c",
+        "%4",
+        "%5",
+        "%6",
+        "%7",
+        "%d0",
+        "%d1",
+        "%e",
+        "&#",
+        "&amp;#",
+        "&lt;",
+        "&nbsp;",
+        "\\u00",
+        "\\u{",
+        "\\x",
+        "\\n",
+        "\\t",
     ] {
         signs.push((escape.to_owned(), Spelling::Escapes));
     }

@@ -40,6 +40,8 @@ const JOINED_BYTES: usize = 64 << 10;
 const MAX_PLAIN: usize = 64 << 10;
 /// Most places in it at which it is tried whether a pattern matches.
 const MAX_LOOKS: usize = 16;
+/// Longest key and longest value that are read together. Bytes.
+const MAX_ASSIGNED: usize = 4_096;
 /// Most keys of such a text.
 const MAX_PLAIN_KEYS: usize = 16;
 
@@ -109,6 +111,23 @@ impl Inspector {
         texts.scan_plain(name, &view.whole(), &mut self.work, &mut hits);
         self.draft(texts, &view, hits, &mut drafts);
         self.keep(texts, name, drafts, field);
+    }
+
+    /// Inspects the value of a member beside its key, as it stands in JSON: what is a secret by its name.
+    pub(super) fn assigned(&mut self, matcher: &Matcher, key: &str, text: &str, field: impl Fn() -> String) {
+        if key.len() > MAX_ASSIGNED || text.len() > MAX_ASSIGNED {
+            return;
+        }
+        let member = format!("{key}\":\"{text}");
+        let (view, mut hits, mut drafts) = (View::raw(&member), Vec::new(), Vec::new());
+        matcher.scan(&member, &view.whole(), &mut self.work, &mut hits);
+        // What is in the value alone was found there.
+        hits.retain(|hit| hit.start < key.len() && hit.end > key.len());
+        self.draft(matcher, &view, hits, &mut drafts);
+        for draft in &mut drafts {
+            draft.places = Vec::from([Range { start: 0, end: text.len() }]);
+        }
+        self.keep(matcher, text, drafts, field);
     }
 
     /// Says that `text` has, or is, such a thing.
@@ -377,11 +396,22 @@ fn matches(pattern: &Pattern, text: &str) -> bool {
     pattern.parts.first().is_some_and(|part| part.regex.find_at(text.as_bytes(), 0).is_some())
 }
 
-/// What stands at `place` between two quotes.
+/// What stands at `place` between two quotes, with the key before it or the string behind it that makes a member of it.
 fn string_at(json: &str, place: Range<usize>) -> &str {
-    let before = json[..place.start].rfind('"').map_or(0, |quote| quote + 1);
-    let after = json[place.start..].find('"').map_or(json.len(), |length| place.start + length);
-    &json[before..after]
+    let mut start = json[..place.start].rfind('"').map_or(0, |quote| quote + 1);
+    let mut end = json[place.start..].find('"').map_or(json.len(), |length| place.start + length);
+    let value = json[end..]
+        .strip_prefix('"')
+        .and_then(|rest| rest.trim_ascii_start().strip_prefix(':')?.trim_ascii_start().strip_prefix('"'));
+    let key = json[..start]
+        .strip_suffix('"')
+        .and_then(|rest| rest.trim_ascii_end().strip_suffix(':')?.trim_ascii_end().strip_suffix('"'));
+    if let Some(value) = value {
+        end = json.len() - value.len() + value.find('"').unwrap_or(value.len());
+    } else if let Some(key) = key {
+        start = key.rfind('"').map_or(0, |quote| quote + 1);
+    }
+    &json[start..end]
 }
 
 /// The texts of a definition's parameters, one after the other: a sentence may run over several.

@@ -12,6 +12,7 @@ use memchr::memchr2;
 use serde_json::Deserializer;
 
 use crate::protocol::{Key, decode_str};
+use crate::redact::is_secret_key;
 
 /// Levels whose keys are kept for the path; below, the path says where it was cut off.
 const MAX_DEPTH: usize = 256;
@@ -65,6 +66,10 @@ impl<'a> Path<'a> {
                 Step::Key(key) => {
                     let key = decode_str(key).unwrap_or(Cow::Borrowed(*key));
                     out.push('/');
+                    if is_secret_key(&key) {
+                        out.push('…');
+                        continue;
+                    }
                     out.push_str(&key.replace('~', "~0").replace('/', "~1"));
                 }
                 Step::Index(index) => out.push_str(&format!("/{index}")),

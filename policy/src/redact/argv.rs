@@ -106,6 +106,12 @@ pub(crate) fn redact_prose(text: &str, random: bool) -> String {
     masking.run()
 }
 
+/// Whether an object key is itself a secret of a known kind. Keys that look random are names of programs as often.
+pub(crate) fn is_secret_key(key: &str) -> bool {
+    // Shorter ones are names.
+    key.len() >= 16 && is_known_secret(key)
+}
+
 fn cut(mut arg: String) -> String {
     if arg.len() > MAX_ARG_BYTES {
         let end = (0..=MAX_ARG_BYTES).rev().find(|at| arg.is_char_boundary(*at)).unwrap_or(0);

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Number, Value};
 use smallvec::SmallVec;
 
-use super::{MAX_DEPTH, MAX_KEY_BYTES, MAX_LEAVES, REST, Redactor, write_leaf};
+use super::{MAX_DEPTH, MAX_KEY_BYTES, MAX_LEAVES, REST, Redactor, is_secret_key, write_leaf};
 use crate::protocol::Key;
 
 /// Open members that take no memory of their own: as many as most arguments have.
@@ -57,7 +57,7 @@ impl<'de> Redacted<'_, 'de> {
     /// Begins a member of the object whose members are those from `first` on.
     fn key(&mut self, key: Cow<'de, str>, first: usize) {
         let key = match key {
-            long if long.len() > MAX_KEY_BYTES => {
+            long if long.len() > MAX_KEY_BYTES || is_secret_key(&long) => {
                 format!("key:{}", self.redactor.digest("key", long.as_bytes())).into()
             }
             key => key,

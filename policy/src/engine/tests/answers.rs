@@ -50,6 +50,15 @@ fn every_answer_with_the_id_of_a_request_is_judged() {
     for (name, before, after) in cases {
         assert_eq!(called(&before, &after), "block", "{name}");
     }
+    // Ids that the SDKs read as 50.
+    for id in [" 50", "50\\n", "50.0", "5e1", "0x32", "5_0", "\u{665}\u{660}", "\u{feff}+50"] {
+        let evil = evil.replacen("50", &format!("\"{id}\""), 1);
+        assert_eq!(called(&[], &[evil]), "block", "{id:?}");
+    }
+    for error in ["{}", "false", "\"x\"", r#"{"code":"a","message":1}"#] {
+        let evil = evil.replacen('{', &format!(r#"{{"error":{error},"#), 1);
+        assert_eq!(called(&[], &[evil]), "block", "{error}");
+    }
     assert_eq!(called(&[], &[fine.clone()]), "allow");
     // An answer in the spelling of JSON-RPC 1.0 is nothing odd.
     assert_eq!(called(&[], &[fine.replacen('{', r#"{"error":null,"#, 1)]), "allow");
