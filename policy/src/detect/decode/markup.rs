@@ -34,11 +34,10 @@ const PARTING: &[&str] = &["br", "div", "li", "p"];
 /// Longest tag, with its attributes. Bytes.
 const MAX_TAG: usize = 128;
 
-/// What shows that something is marked up within a phrase.
+/// What shows that something is marked up within a phrase: a word of an order behind emphasis, a tag or a comment.
 pub(super) fn signs() -> Vec<String> {
-    let tags = INLINE.iter().chain(PARTING).map(|tag| format!("<{tag}>"));
     let mut signs = Vec::new();
-    for mark in ["*", "_", "__"].into_iter().map(str::to_owned).chain(tags) {
+    for mark in ["*", "_", "__", ">", "--> "] {
         for word in EMPHASISED {
             signs.extend(ENDS.iter().map(|end| format!("{mark}{word}{end}")));
         }
@@ -65,7 +64,7 @@ pub(super) fn unmarked(text: &str) -> Mapped {
 /// Whether a word of an order is emphasised in `text`.
 fn is_telling(text: &str) -> bool {
     memchr3_iter(b'*', b'_', b'>', text.as_bytes()).any(|at| {
-        let behind = &text.as_bytes()[at + 1..];
+        let behind = text.as_bytes()[at + 1..].trim_ascii_start();
         let begins = |word: &&&str| {
             behind.get(..word.len()).is_some_and(|found| found.eq_ignore_ascii_case(word.as_bytes()))
         };
@@ -84,7 +83,7 @@ fn unmark(text: &str, part: Range<usize>, mapped: &mut Mapped) {
     while at < part.end {
         // Where it goes on, and what is said instead of it; `None`: it stays.
         let (next, instead) = match bytes[at] {
-            b'<' => match tag(&text[at..part.end]) {
+            b'<' => match tag(&text[at..part.end]).or_else(|| comment(&text[at..part.end])) {
                 Some((length, parts)) => (at + length, Some(parts.then_some(' '))),
                 None => (at + 1, None),
             },
@@ -104,6 +103,13 @@ fn unmark(text: &str, part: Range<usize>, mapped: &mut Mapped) {
         at = next;
     }
     mapped.push_str(&text[taken..part.end], taken);
+}
+
+/// How long the comment at the start of `text` is. Blanks around it part words.
+fn comment(text: &str) -> Option<(usize, bool)> {
+    let rest = text.strip_prefix("<!--")?;
+    let end = rest.as_bytes().windows(3).take(MAX_TAG).position(|end| end == b"-->")?;
+    Some(("<!--".len() + end + "-->".len(), false))
 }
 
 /// How long the tag at the start of `text` is, and whether it parts words.
@@ -127,6 +133,7 @@ mod tests {
             ("Do *not* _tell_ __the__ `user`", "Do not tell the user"),
             ("ig<b>nore</b> <span class=\"x\">it</span>", "ignore it"),
             ("do<br>not<BR/>tell", "do not tell"),
+            ("do <!-- x --> not<!---->tell", "do  nottell"),
             ("snake_case 2*3 * item", "snake_case 2*3 * item"),
             ("<IMPORTANT>a < b</IMPORTANT>", "<IMPORTANT>a < b</IMPORTANT>"),
             ("<b", "<b"),

@@ -22,6 +22,8 @@ fn a_text_is_respelt_where_it_shows_signs_of_it() {
         ("r e a d it", &[("read it", Form::Spaced)]),
         ("do **not** say", &[("do not say", Form::Markup)]),
         ("do<br>not say", &[("do not say", Form::Markup)]),
+        ("<span class=\"w\">never</span> <span>say</span>", &[("never say", Form::Markup)]),
+        ("do <!-- x --> not say", &[("do  not say", Form::Markup)]),
         ("see **Bold** text_, **Note** it", &[]),
         ("resu eht erongi tpmorp", &[("prompt ignore the user", Form::Reversed)]),
     ];

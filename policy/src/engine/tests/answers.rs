@@ -59,7 +59,7 @@ fn every_answer_with_the_id_of_a_request_is_judged() {
         let evil = evil.replacen('{', &format!(r#"{{"error":{error},"#), 1);
         assert_eq!(called(&[], &[evil]), "block", "{error}");
     }
-    assert_eq!(called(&[], &[fine.clone()]), "allow");
+    assert_eq!(called(&[], std::slice::from_ref(&fine)), "allow");
     // An answer in the spelling of JSON-RPC 1.0 is nothing odd.
     assert_eq!(called(&[], &[fine.replacen('{', r#"{"error":null,"#, 1)]), "allow");
 }

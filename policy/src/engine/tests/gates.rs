@@ -83,3 +83,25 @@ fn each_gate_goes_by_the_profile_of_the_client() {
         assert_eq!(decided(yaml, admin_token, executable, tool), expected, "{gate}: {executable} {tool}");
     }
 }
+
+/// Asked of a policy without a profile, the answer is that of a client of which nothing is known: the last entry may fit
+/// everybody.
+#[test]
+fn a_policy_that_is_asked_goes_by_the_entry_that_fits_everybody() {
+    for (sessions, denied) in [
+        ("[{ match: { uid: 0 } }, { mode: planning }]", true),
+        ("[{ mode: planning }]", true),
+        ("[{ match: { uid: 0 }, mode: planning }]", false),
+    ] {
+        let yaml = format!("{{ guards: [{{ kind: mode }}], sessions: {sessions} }}");
+        let (config, _) = config::parse(yaml.as_bytes()).unwrap();
+        let rule = |entry: &config::Session| {
+            let uid = entry.matches.uid.as_ref().map(|_| 0);
+            SessionRule::new(entry, uid, false).unwrap()
+        };
+        let rules = config.sessions.iter().map(rule).collect();
+        let mut judge = Judge::new(&config, rules, &inspect::DETECTOR).unwrap();
+        let (verdict, _) = judge.decide(&ServerId("s".into()), "write_file", "", None, None);
+        assert_eq!(verdict.denied.is_some(), denied, "{sessions}");
+    }
+}
