@@ -13,6 +13,7 @@ mod decide;
 mod inspect;
 mod io;
 mod judge;
+mod judged;
 mod lateness;
 mod listing;
 mod memory;

@@ -15,8 +15,8 @@ use crate::event::Json;
 use crate::hash::{hex, push_hex};
 use crate::protocol::mend_surrogates;
 
-pub use argv::redact_argv;
 pub(crate) use argv::{is_secret_key, redact_prose};
+pub use argv::{redact_argv, redact_word};
 
 /// Most leaves kept of one value; the rest is one more.
 const MAX_LEAVES: usize = 1_000;

@@ -347,8 +347,11 @@ fn answers_find_their_requests() -> Result<()> {
         .map(|event| (event["tool_name"].clone(), event["status"].clone(), event["error_code"].clone()))
         .collect();
     let ok = |tool: &str, status: &str| (json!(tool), json!(status), Value::Null);
-    // The echo server answers the batch with one line, and the last call before it is told to refuse it.
-    ensure!(answers == [ok("refused", "ok"), ok("failing", "error"), ok("refused", "ok")], "{answers:?}");
+    // The echo server answers the batch with one line, and the last call before it is told to refuse it: which of two answers
+    // its client takes nobody knows.
+    let refused = (json!("refused"), json!("error"), json!(-32602));
+    let expected = [ok("refused", "ok"), ok("failing", "error"), ok("refused", "ok"), refused];
+    ensure!(answers == expected, "{answers:?}");
     let methods: Vec<_> = sent
         .events
         .iter()

@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use mcpwarden_policy::discovery::server_id;
 use mcpwarden_policy::protocol::{decode_str, members};
-use mcpwarden_policy::redact::redact_argv;
+use mcpwarden_policy::redact::{redact_argv, redact_word};
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName};
 use serde::de::{MapAccess, Visitor};
@@ -176,7 +176,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
 fn declared((name, server): (String, &RawValue)) -> Declared {
     let entry = serde_json::from_str(server.get()).map_err(|error| {
         // What is there instead of what is expected is quoted.
-        let why = masked(&error.to_string());
+        let why = redact_word(&error.to_string());
         anyhow!(
             "it is no entry of a client's configuration: {why}; expected {{\"command\": …}} or {{\"url\": …}}"
         )
@@ -189,12 +189,7 @@ pub fn shown_id(argv: &[String]) -> String {
     let id = server_id(argv, None).to_string();
     let has_it = |words: &[String]| words.iter().any(|word| word.contains(&id));
     // A secret may look like one by the word before it alone.
-    if has_it(argv) && !has_it(&redact_argv(argv)) { "***".to_owned() } else { masked(&id) }
-}
-
-/// A word of a command line, or an address, without what looks like a secret in it.
-pub fn masked(word: &str) -> String {
-    redact_argv(&[word.to_owned()]).concat()
+    if has_it(argv) && !has_it(&redact_argv(argv)) { "***".to_owned() } else { redact_word(&id) }
 }
 
 impl Entry {
@@ -279,7 +274,10 @@ fn endpoint(url: &Url) -> Option<String> {
 }
 
 fn no_address(text: &str) -> anyhow::Error {
-    anyhow!("`{}` is no address that begins with http:// or https://", crate::output::clean(&masked(text)))
+    anyhow!(
+        "`{}` is no address that begins with http:// or https://",
+        crate::output::clean(&redact_word(text))
+    )
 }
 
 #[cfg(test)]

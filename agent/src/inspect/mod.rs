@@ -23,6 +23,7 @@ mod variables;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
+use mcpwarden_policy::redact::redact_word;
 use reqwest::header::HeaderMap;
 
 use crate::cli::InspectOptions;
@@ -94,7 +95,7 @@ fn inspect(options: &InspectOptions) -> Result<(bool, bool)> {
         (None, Some(url)) => {
             let environment = user::become_caller(false, options.as_root)?;
             let reach = input::address(url).map(|url| Reach::Address { url, headers: HeaderMap::new() });
-            live(options, &environment, [(input::masked(url), reach)], &mut report)?;
+            live(options, &environment, [(redact_word(url), reach)], &mut report)?;
         }
         (None, None) => {
             let environment = user::become_caller(true, options.as_root)?;

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use mcpwarden_policy::redact::redact_word;
 use mcpwarden_policy::{Cut, FrameCutter, Limits, Timestamp};
 use nix::errno::Errno;
 use nix::sys::prctl;
@@ -22,7 +23,6 @@ use rmcp::transport::Transport;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::unix::pipe;
 
-use super::input::masked;
 use super::user::Environment;
 use crate::mcp::{MAX_BYTES, Tap};
 use crate::output::clean;
@@ -87,7 +87,7 @@ impl Program {
                 Ok(prctl::set_pdeathsig(Signal::SIGKILL)?)
             });
         }
-        let name = clean(&masked(program));
+        let name = clean(&redact_word(program));
         let mut child = command.spawn().with_context(|| {
             format!("cannot start `{name}`; see that it is installed, executable and in PATH for this user")
         })?;

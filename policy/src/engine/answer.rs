@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use super::inspect::About;
 use super::io::Output;
-use super::judge::Judged;
+use super::judged::Judged;
 use super::listing::page_of;
 use super::pairing::{Answered, Asked};
 use super::traffic::Seen;

@@ -99,6 +99,11 @@ pub fn redact_argv(argv: &[String]) -> Vec<String> {
     kept
 }
 
+/// One word of a command line, or an address, without what looks like a secret in it.
+pub fn redact_word(word: &str) -> String {
+    redact_argv(&[word.to_owned()]).concat()
+}
+
 /// A piece of a text of any kind for an event, with what looks like a secret replaced by `***`, as in the command line of
 /// a shell; with `random` false but for words that only look random, which in a definition may be what is to be seen.
 pub(crate) fn redact_prose(text: &str, random: bool) -> String {

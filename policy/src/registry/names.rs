@@ -43,8 +43,10 @@ fn is_separator(c: char) -> bool {
         '.' | ':' | '\u{b7}' | '\u{2022}' | '\u{2024}' | '\u{2027}' | '\u{2219}' | '\u{22c5}' | '\u{30fb}'
     );
     let slashes = matches!(c, '/' | '\u{2044}' | '\u{2215}' | '\u{29f8}');
+    // Those of `c++` and `c#` are part of the name.
+    let others = matches!(c, ',' | ';' | '!' | '~' | '|' | '=' | '\'' | '"' | '(' | ')');
     // U+2800 is a blank by its looks alone.
-    c == '_' || hyphens || dots || slashes || c.is_whitespace() || c == '\u{2800}'
+    c == '_' || others || hyphens || dots || slashes || c.is_whitespace() || c == '\u{2800}'
 }
 
 /// The form in which names are compared: that of [`spelling`], of the text as it looks (see `detect::fold`), and with
@@ -146,7 +148,6 @@ impl Names {
         }
     }
 
-    /// The nearest name of another owner's, if it is near enough; of two, the one that was there before.
     /// Who had it first that this name is, where its capital `I` are read as `l`: `puII` is `pull`.
     fn read_as_l(&self, owner: usize, name: &str, since: u64) -> Option<First> {
         let read = folded(name).replace('I', "l");
@@ -154,6 +155,7 @@ impl Names {
         (first.owner != owner && first.since <= since).then(|| first.clone())
     }
 
+    /// The nearest name of another owner's, if it is near enough; of two, the one that was there before.
     fn similar(&mut self, owner: usize, skeleton: &str, threshold: f64) -> Option<First> {
         let (length, letters) = shape(skeleton);
         if length < MIN_SIMILAR {
@@ -234,6 +236,8 @@ mod tests {
             ("read_file", "READ.FILE", Some(Spelling)),
             ("getItem", "get_item", Some(Spelling)),
             ("get-user", "get\u{2010}user", Some(Spelling)),
+            ("get-user", "get,user!", Some(Spelling)),
+            ("c", "c++", None),
             ("get-user", "get\u{2212}user", Some(Spelling)),
             ("read/file", "read\u{2044}file", Some(Spelling)),
             ("read_file", "read\u{2800}file", Some(Spelling)),

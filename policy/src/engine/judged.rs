@@ -1,0 +1,83 @@
+//! What guards said of one thing, and what of it goes into events.
+
+use crate::detect::Inspection;
+use crate::event::{Action, Decided};
+use crate::guard::{Denial, GuardKind, Modification, Recorded, Verdict};
+
+/// What the guards said of an operation.
+#[derive(Debug, Default)]
+pub(super) struct Judged {
+    pub(super) action: Action,
+    pub(super) denied: Option<(GuardKind, Denial)>,
+    pub(super) warnings: Vec<String>,
+    /// What guards found that looked themselves.
+    pub(super) found: Inspection,
+    /// The guard that warned first, where none denied.
+    warned_by: Option<GuardKind>,
+    /// Whether a warning says what no detection does.
+    pub(super) remarked: bool,
+    /// The tools that guards keep of a list, by name: one list for each that left some out.
+    pub(super) kept: Vec<Vec<String>>,
+    pub(super) left_out: Vec<String>,
+    pub(super) recorded: Recorded,
+    pub(super) enforced: bool,
+}
+
+impl Judged {
+    pub(super) fn of(verdict: Verdict) -> Self {
+        let (enforced, recorded) = (verdict.enforced, verdict.recorded);
+        let mut judged = Self { enforced, recorded, ..Self::default() };
+        for (kind, modification) in verdict.modifications {
+            match modification {
+                Modification::AddWarning { message, detections } => {
+                    judged.warned_by.get_or_insert(kind);
+                    judged.remarked |= detections.is_empty();
+                    judged.warnings.push(message);
+                    judged.found.detections.extend(detections);
+                }
+                Modification::ReplaceTools(kept) => judged.kept.push(kept),
+                // `recorded` is what came of it.
+                Modification::RedactFields { .. } => {}
+            }
+        }
+        for (kind, error) in verdict.failed_open {
+            judged.remarked = true;
+            judged.warnings.push(format!("{}: {error}", kind.name()));
+        }
+        if let Some((_, denial)) = &verdict.denied {
+            let details = denial.details.as_ref().and_then(|details| details.get("detections"));
+            let found = details.and_then(|found| serde_json::from_value(found.clone()).ok());
+            judged.found.detections.extend(found.unwrap_or_else(Vec::new));
+        }
+        judged.action = match (&verdict.denied, judged.warnings.is_empty()) {
+            (Some(_), _) => Action::Block,
+            (None, false) => Action::Alert,
+            (None, true) => Action::Allow,
+        };
+        judged.denied = verdict.denied;
+        judged
+    }
+
+    /// What these rules found in the arguments is worth a look, whatever the guards say of the call.
+    pub(super) fn find_in_arguments(&mut self, rules: &[&str]) {
+        if !rules.is_empty() {
+            self.action = self.action.max(Action::Alert);
+            self.warnings.push(format!("the arguments have detections: {}", rules.join(", ")));
+        }
+    }
+
+    /// Writes the decision into an event.
+    pub(super) fn write(&self, decided: &mut Decided) {
+        decided.action = self.action;
+        decided.enforced = self.enforced;
+        if let Some((guard, denial)) = &self.denied {
+            decided.guard = Some(*guard);
+            decided.code = Some(denial.code.clone());
+            decided.reason = Some(denial.message.clone());
+        } else {
+            decided.guard = self.warned_by;
+            decided.reason = self.warnings.first().cloned();
+        }
+        decided.warnings.clone_from(&self.warnings);
+    }
+}
