@@ -334,8 +334,8 @@ pub struct DecideOptions {
     /// Arguments of the call: a JSON object. They are searched for secrets and paths that hold some.
     #[arg(long, value_name = "JSON")]
     pub arguments: Option<String>,
-    /// The client's entry of `sessions` in the configuration, by its name or its number from 0. Without it, the client
-    /// has none.
+    /// The client's entry of `sessions` in the configuration, by its name or its number from 0. Without it, the client is
+    /// one of which nothing is known: only an entry without `match` fits it.
     #[arg(long, value_name = "PROFILE")]
     pub profile: Option<String>,
     /// Configuration file (YAML). Without it the embedded defaults apply.
