@@ -302,6 +302,14 @@ impl Pairing {
         true
     }
 
+    /// Keeps an answer that was taken, until its request is said.
+    pub(super) fn put_early_back(&mut self, early: Early) {
+        self.bytes += early.bytes();
+        // Where it was in time: those that are overdue first are the first.
+        let at = self.early.partition_point(|other| other.until <= early.until);
+        self.early.insert(at, early);
+    }
+
     /// The next answer whose request did not come until `now`.
     pub(super) fn overdue_early(&mut self, now: Timestamp) -> Option<Early> {
         let early = self.early.pop_front_if(|early| early.until <= now)?;

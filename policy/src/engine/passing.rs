@@ -163,6 +163,11 @@ impl Engine {
         for message in &parsed.messages {
             self.say_asked(target, &over, seen, message, out);
         }
+        for hop in &held.path {
+            if let Some((key, _)) = &hop.request {
+                self.answer_held(hop.connection, key, held.time, out);
+            }
+        }
     }
 
     /// Ties the requests of one held message together, so that their answers are said once.

@@ -129,6 +129,7 @@ impl Engine {
         let requests = connection.requests(seen.direction);
         let (reused, evicted) = requests.insert(key.clone(), open, limit);
         let early = requests.take_early(&key);
+        let answered = key.clone();
         self.counters.id_reused += u64::from(reused.is_some());
         self.counters.open_requests_evicted += u64::from(evicted.is_some());
         for open in [reused, evicted].into_iter().flatten() {
@@ -146,10 +147,38 @@ impl Engine {
             }
         }
         if let Some(early) = early {
-            let seen =
-                Seen { direction: seen.direction.reversed(), time: early.time, bytes: early.bytes, ..seen };
-            self.answer_text(seen, &early.raw, out);
+            self.answer_early(seen, &answered, early, out);
         }
+    }
+
+    /// Takes an answer that was recorded before its request. While that is held for a relay it waits with it: a relay's
+    /// client may be interrupted between its request and the record of that, for longer than all behind it take.
+    fn answer_early(&mut self, seen: Seen, key: &IdKey, early: Early, out: &mut Vec<Output>) {
+        let Some(connection) = self.connections.get_mut(&seen.connection) else { return };
+        let requests = connection.requests(seen.direction);
+        if requests.get_mut(key).is_some_and(|open| matches!(open.role, Role::Held(_))) {
+            return requests.put_early_back(early);
+        }
+        let seen =
+            Seen { direction: seen.direction.reversed(), time: early.time, bytes: early.bytes, ..seen };
+        self.answer_text(seen, &early.raw, out);
+    }
+
+    /// The same, once it is known where the request is said.
+    pub(super) fn answer_held(
+        &mut self,
+        id: ConnectionId,
+        key: &IdKey,
+        now: Timestamp,
+        out: &mut Vec<Output>,
+    ) {
+        let direction = Direction::ClientToServer;
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let Some(early) = connection.requests(direction).take_early(key) else { return };
+        let seen = Seen { connection: id, direction, time: early.time, bytes: early.bytes, now };
+        self.answer_early(seen, key, early, out);
+        // Of another connection than the one that is dealt with, perhaps.
+        self.book(id, now, out);
     }
 
     /// What a message says, where it matters.

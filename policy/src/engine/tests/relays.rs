@@ -66,6 +66,40 @@ fn a_relay_is_announced_before_what_is_behind_it() {
     );
 }
 
+/// On a busy host a client's request may be recorded after all that came of it: it is none of the relay's own for that.
+#[test]
+fn an_answer_that_was_recorded_before_its_request_waits_with_it() {
+    let list = r#"{"id":7,"method":"tools/list"}"#;
+    let tools = answer(7, r#"{"tools":[{"name":"t"}]}"#);
+    for inner_first in [false, true] {
+        let mut bench = relay();
+        bench.out.clear();
+        bench.s2c(1, &tools);
+        if inner_first {
+            bench.s2c(2, &tools);
+        }
+        bench.c2s(1, list);
+        bench.c2s(2, list);
+        if !inner_first {
+            bench.s2c(2, &tools);
+        }
+        bench.wait(HELD);
+        let said = bench.said();
+        let seen: Vec<&String> = said.iter().filter(|line| line.contains("tool t")).collect();
+        assert!(matches!(seen.as_slice(), [only] if only.starts_with("2 inner")), "{inner_first} {said:#?}");
+        assert!(said.iter().all(|line| !line.starts_with("1 relay")), "{inner_first} {said:#?}");
+    }
+    // Where nothing passes it on, it is the relay's own.
+    let mut bench = relay();
+    bench.out.clear();
+    bench.s2c(1, &tools);
+    bench.c2s(1, list);
+    bench.wait(HELD);
+    let said = bench.said();
+    assert!(said.iter().any(|line| line.starts_with("1 relay") && line.contains("tool t")), "{said:#?}");
+    assert_eq!(bench.engine.memory.bytes(), bench.booked());
+}
+
 /// What happens on the two connections, and what is said.
 type Case = (&'static str, &'static [(u64, bool, &'static str)], u64, &'static [&'static str]);
 
