@@ -54,7 +54,8 @@ impl Redactor {
 
     /// Redacts a JSON text.
     ///
-    /// Objects and arrays stay, and so do keys of at most 128 bytes that are not secrets of a known form; of duplicate keys the last counts. A leaf becomes
+    /// Objects and arrays stay, and so do keys of at most 128 bytes that are not secrets of a known form; of duplicate
+    /// keys the last counts. A leaf becomes
     /// `{"type": "string" | "number" | "boolean" | "null", "length": N, "hash": "…"}`: `length`, in bytes, stands
     /// with strings alone; `hash` is 16 hexadecimal digits of HMAC-SHA-256(key, type ‖ value), a number in its
     /// shortest spelling. What is beyond 1,000 leaves or 64 levels becomes one leaf of type `truncated`, in an

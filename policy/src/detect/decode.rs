@@ -152,12 +152,13 @@ pub(super) fn respelt<'a>(view: &View<'a>, signs: Signs, work: &mut Work) -> Vec
         (Spelling::Escapes, 1, Form::Escapes),
         (Spelling::Markup, 1, Form::Markup),
     ];
-    let shown = all.into_iter().filter(|(spelling, least, _)| signs.0[*spelling as usize] >= *least);
-    shown
-        .filter(|_| {
-            work.exceeded |= text.len() > MAX_RESPELT;
-            text.len() <= MAX_RESPELT
-        })
+    let is_shown = |(spelling, least, _): &(Spelling, u8, Form)| signs.0[*spelling as usize] >= *least;
+    if text.len() > MAX_RESPELT {
+        work.exceeded |= all.iter().any(is_shown);
+        return Vec::new();
+    }
+    all.into_iter()
+        .filter(is_shown)
         .filter_map(|(spelling, _, form)| {
             if spelling == Spelling::Reversed {
                 return Some(View::decoded(text.chars().rev().collect(), form, view.original(0..text.len())));

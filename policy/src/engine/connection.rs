@@ -268,14 +268,14 @@ impl Connection {
         self.tools.get(name).or_else(|| self.remembered.get(name))
     }
 
-    /// Remembers what is known of a tool from before this connection, until it is listed.
+    /// Remembers what is known from before of a tool that is not listed.
     pub(super) fn remember(&mut self, facts: ToolFacts) {
         self.tools_bytes += tool_bytes(&facts);
         let before = self.remembered.insert(facts.name.clone(), facts);
         self.tools_bytes -= before.as_ref().map_or(0, tool_bytes);
     }
 
-    /// All tools are listed: what was remembered of them counts no more.
+    /// Gives up what is remembered of tools: the pins tell it again.
     pub(super) fn forget_remembered(&mut self) {
         let remembered = std::mem::take(&mut self.remembered);
         self.tools_bytes -= remembered.values().map(tool_bytes).sum::<usize>();

@@ -128,8 +128,7 @@ impl Engine {
         };
         let requests = connection.requests(seen.direction);
         let (reused, evicted) = requests.insert(key.clone(), open, limit);
-        let early = requests.take_early(&key);
-        let answered = key.clone();
+        let early = requests.take_early(&key).map(|early| (key.clone(), early));
         self.counters.id_reused += u64::from(reused.is_some());
         self.counters.open_requests_evicted += u64::from(evicted.is_some());
         for open in [reused, evicted].into_iter().flatten() {
@@ -146,8 +145,8 @@ impl Engine {
                 None => self.say_request(seen.connection, seen, message, out),
             }
         }
-        if let Some(early) = early {
-            self.answer_early(seen, &answered, early, out);
+        if let Some((key, early)) = early {
+            self.answer_early(seen, &key, early, out);
         }
     }
 

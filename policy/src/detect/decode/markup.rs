@@ -23,7 +23,7 @@ const EMPHASISED: &[&str] = &[
     "tell",
 ];
 /// What a word may end with. None may go on: `**Note**`, `**Priority**`.
-const ENDS: &[&str] = &[" ", "*", "_", "<"];
+const ENDS: &str = " *_<";
 /// Tags that change how a text looks and not what it says.
 const INLINE: &[&str] = &[
     "a", "b", "big", "code", "del", "em", "font", "i", "ins", "kbd", "mark", "s", "small", "span", "strong",
@@ -39,7 +39,7 @@ pub(super) fn signs() -> Vec<String> {
     let mut signs = Vec::new();
     for mark in ["*", "_", "__", ">", "--> "] {
         for word in EMPHASISED {
-            signs.extend(ENDS.iter().map(|end| format!("{mark}{word}{end}")));
+            signs.extend(ENDS.chars().map(|end| format!("{mark}{word}{end}")));
         }
         signs.push(format!("{mark}do not"));
     }
@@ -68,7 +68,7 @@ fn is_telling(text: &str) -> bool {
         let begins = |word: &&&str| {
             behind.get(..word.len()).is_some_and(|found| found.eq_ignore_ascii_case(word.as_bytes()))
         };
-        let ends = |word: &&str| behind.get(word.len()).is_some_and(|end| b" *_<".contains(end));
+        let ends = |word: &&str| behind.get(word.len()).is_some_and(|end| ENDS.as_bytes().contains(end));
         EMPHASISED.iter().filter(begins).any(ends) || begins(&&"do not")
     })
 }

@@ -133,3 +133,20 @@ fn digits_that_are_set_apart_are_found_everywhere() {
         }
     }
 }
+
+/// A text that is too long to be read in another spelling is said to be, where it shows signs of one.
+#[test]
+fn what_is_too_long_to_be_respelt_is_said() {
+    for (sign, length, exceeded) in
+        [("%20", MAX_RESPELT, false), ("%20", MAX_RESPELT + 1, true), ("", MAX_RESPELT + 1, false)]
+    {
+        let text = format!("{sign}{}", "-".repeat(length - sign.len()));
+        let mut work = Work::default();
+        let found = respelt(&View::raw(&text), Signs::of(&text), &mut work);
+        assert_eq!(
+            (work.exceeded, found.is_empty()),
+            (exceeded, exceeded || sign.is_empty()),
+            "{sign} {length}"
+        );
+    }
+}
