@@ -103,6 +103,10 @@ pub const WATCHED: &[(&str, &str)] = &[
         "too many servers in one session: names of some are not compared with others'",
     ),
     ("registry_names_refused", "too many names in one session: some are not compared with others'"),
+    (
+        "registry_programs_not_read",
+        "an upgraded server had too many programs: tools of some are not known to have been its own first",
+    ),
     ("registry_names_not_compared", "too many names that are nearly the same: some were not compared"),
     ("approvals_refused", "too many tools wait for approval: nobody was asked about some that are held"),
     ("guards_panics", "a guard failed, and its failure_mode decided: this is an error of the agent"),

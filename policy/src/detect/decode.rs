@@ -16,7 +16,6 @@ use super::view::{Mapped, View};
 use crate::event::Form;
 pub(super) use bytes::may_be_text;
 use bytes::{prose, set_apart, spelt_out, standing_for_bytes};
-use markup::unmarked;
 
 /// Most text that is read in another alphabet or spelling. Bytes.
 const MAX_RESPELT: usize = 4 << 20;
@@ -140,39 +139,40 @@ pub(super) static SIGNS: LazyLock<Vec<(String, Spelling)>> = LazyLock::new(|| {
     signs
 });
 
+/// How a text in another spelling is read: the spelling, how many signs of it are no accident, and what it is then.
+type Reading = (Spelling, u8, Form, fn(&str) -> Mapped);
+
+/// One sign may be an accident, two are a message.
+const READINGS: &[Reading] = &[
+    (Spelling::Rot13, 2, Form::Rot13, |text| each(text, rot13)),
+    (Spelling::Leetspeak, 2, Form::Leetspeak, |text| each(&doubled_to_l(text), unleet)),
+    (Spelling::Spaced, 1, Form::Spaced, close_up),
+    (Spelling::Escapes, 1, Form::Escapes, unescape),
+    (Spelling::Markup, 1, Form::Markup, markup::unmarked),
+    (Spelling::Markup, 1, Form::Markup, markup::opened),
+];
+
 /// The text in every other spelling that it shows `signs` of.
 pub(super) fn respelt<'a>(view: &View<'a>, signs: Signs, work: &mut Work) -> Vec<View<'a>> {
     let text: &str = &view.text;
-    let all = [
-        // One word may be an accident, two are a message.
-        (Spelling::Rot13, 2, Form::Rot13),
-        (Spelling::Leetspeak, 2, Form::Leetspeak),
-        (Spelling::Spaced, 1, Form::Spaced),
-        (Spelling::Reversed, 2, Form::Reversed),
-        (Spelling::Escapes, 1, Form::Escapes),
-        (Spelling::Markup, 1, Form::Markup),
-    ];
-    let is_shown = |(spelling, least, _): &(Spelling, u8, Form)| signs.0[*spelling as usize] >= *least;
+    let shows = |spelling: Spelling, least: u8| signs.0[spelling as usize] >= least;
+    let reversed = shows(Spelling::Reversed, 2);
+    let readings = READINGS.iter().filter(|(spelling, least, ..)| shows(*spelling, *least));
     if text.len() > MAX_RESPELT {
-        work.exceeded |= all.iter().any(is_shown);
+        work.exceeded |= reversed || readings.count() > 0;
         return Vec::new();
     }
-    all.into_iter()
-        .filter(is_shown)
-        .filter_map(|(spelling, _, form)| {
-            if spelling == Spelling::Reversed {
-                return Some(View::decoded(text.chars().rev().collect(), form, view.original(0..text.len())));
-            }
-            let mapped = match spelling {
-                Spelling::Rot13 => each(text, rot13),
-                Spelling::Leetspeak => each(&doubled_to_l(text), unleet),
-                Spelling::Spaced => close_up(text),
-                Spelling::Markup => unmarked(text),
-                _ => unescape(text),
-            };
-            (mapped.text != text).then(|| view.derive(mapped, form))
-        })
-        .collect()
+    let mut views: Vec<View<'a>> = readings
+        .map(|(_, _, form, read)| (read(text), *form))
+        .filter(|(mapped, _)| mapped.text != text)
+        .map(|(mapped, form)| view.derive(mapped, form))
+        .collect();
+    if reversed {
+        // Which of its bytes a word came from is of no use to anybody.
+        let text = text.chars().rev().collect();
+        views.push(View::decoded(text, Form::Reversed, view.original(0..view.text.len())));
+    }
+    views
 }
 
 fn each(text: &str, with: impl Fn(char) -> char) -> Mapped {

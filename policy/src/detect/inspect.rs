@@ -40,7 +40,7 @@ const JOINED_BYTES: usize = 64 << 10;
 const MAX_PLAIN: usize = 64 << 10;
 /// Most places in it at which it is tried whether a pattern matches.
 const MAX_LOOKS: usize = 16;
-/// Longest key and longest value that are read together. Bytes.
+/// How much of a key and of its value is read together. Bytes.
 const MAX_ASSIGNED: usize = 4_096;
 /// Most keys of such a text.
 const MAX_PLAIN_KEYS: usize = 16;
@@ -115,10 +115,10 @@ impl Inspector {
 
     /// Inspects the value of a member beside its key, as it stands in JSON: what is a secret by its name.
     pub(super) fn assigned(&mut self, matcher: &Matcher, key: &str, text: &str, field: impl Fn() -> String) {
-        if key.len() > MAX_ASSIGNED || text.len() > MAX_ASSIGNED {
-            return;
-        }
-        let member = format!("{key}\":\"{text}");
+        // What tells is at the end of the key and at the start of the value.
+        let key = &key[key.ceil_char_boundary(key.len().saturating_sub(MAX_ASSIGNED))..];
+        let start = &text[..text.floor_char_boundary(MAX_ASSIGNED)];
+        let member = format!("{key}\":\"{start}");
         let (view, mut hits, mut drafts) = (View::raw(&member), Vec::new(), Vec::new());
         matcher.scan(&member, &view.whole(), &mut self.work, &mut hits);
         // What is in the value alone was found there.
@@ -419,6 +419,8 @@ fn string_at(json: &str, place: Range<usize>) -> &str {
 pub(super) struct Joined {
     text: String,
     pieces: usize,
+    /// Whether there was no room for one.
+    exceeded: bool,
 }
 
 impl Joined {
@@ -426,15 +428,21 @@ impl Joined {
     pub(super) fn push(&mut self, path: &Path<'_>, text: &str) {
         let telling = path.in_array() || path.keys().next().is_some_and(|key| key == "description");
         let is_parameter = || path.keys().any(|key| key == "properties");
-        if telling && is_parameter() && self.text.len() + text.len() < JOINED_BYTES {
-            self.text.push_str(text);
-            self.text.push(' ');
-            self.pieces += 1;
+        if !telling || !is_parameter() {
+            return;
         }
+        if self.text.len() + text.len() >= JOINED_BYTES {
+            self.exceeded = true;
+            return;
+        }
+        self.text.push_str(text);
+        self.text.push(' ');
+        self.pieces += 1;
     }
 
     /// Inspects the texts as one. What one of them has by itself is not said again.
     pub(super) fn inspect(&self, inspector: &mut Inspector, matcher: &Matcher) {
+        inspector.work.exceeded |= self.exceeded;
         if self.pieces < 2 {
             return;
         }

@@ -134,7 +134,8 @@ pub(super) struct Early {
     pub(super) until: Timestamp,
 }
 
-/// Most requests that are remembered as answered: a client that drops an answer takes the next one with the same id.
+/// Most requests that are remembered as answered: a client that drops an answer takes the next one with the same id. That
+/// of an older one is an answer to nothing, and counted as such.
 const ANSWERED: usize = 64;
 
 /// The requests of one direction of one connection.

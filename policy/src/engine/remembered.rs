@@ -1,6 +1,6 @@
 //! What is known of a tool that a connection does not list: from earlier lists with the same pins, its own or others'.
 
-use super::{Engine, Place};
+use super::{ConnectionId, Engine, Place};
 use crate::guard::{Refusal, ToolFacts};
 use crate::protocol::{members, string};
 use crate::registry::{Item, PinRecord};
@@ -14,24 +14,43 @@ impl Engine {
         if connection.tools.contains_key(tool) {
             return;
         }
-        let Some(record) = self.registry.pin(place.connection, &Item::tool(tool)).cloned() else { return };
-        let known = connection.remembered.get(tool).filter(|known| *known.hash == *record.current).cloned();
-        let full = connection.remembered.len() >= self.config.limits.tools;
-        let mut facts = known.unwrap_or_else(|| self.recall(place, tool, &record));
+        let Some(record) = self.registry.pin(place.connection, &Item::tool(tool)) else { return };
+        let known = connection.remembered.get(tool);
+        let is_new = known.is_none();
+        if known.is_none_or(|known| *known.hash != *record.current) {
+            if is_new && connection.remembered.len() >= self.config.limits.tools {
+                self.counters.tools_overflow += 1;
+                return;
+            }
+            let record = record.clone();
+            let facts = self.recall(place, tool, &record);
+            if let Some(connection) = self.connections.get_mut(&place.connection) {
+                connection.remember(facts);
+            }
+        }
+        self.bring_up_to_date(place.connection, tool);
+    }
+
+    /// What is remembered of a tool stands as its pin does by now. Asked at each call: nothing is copied.
+    fn bring_up_to_date(&mut self, id: ConnectionId, tool: &str) {
+        let is_listed = self.registry.is_listed(id);
+        let Some(connection) = self.connections.get(&id) else { return };
+        let Some(known) = connection.remembered.get(tool) else { return };
+        let given_up = self.is_given_up(id, tool, &known.hash);
+        let Some(record) = self.registry.pin(id, &Item::tool(tool)) else { return };
+        let Some(facts) =
+            self.connections.get_mut(&id).and_then(|connection| connection.remembered.get_mut(tool))
+        else {
+            return;
+        };
         facts.pin = record.state_of(&record.current);
         facts.approved = record.approved.is_some() && record.hash == record.current;
         facts.refusal = if record.denies(&record.current) {
             Some(Refusal::Denied)
         } else {
-            self.is_given_up(place.connection, tool, &record.current).then_some(Refusal::TimedOut)
+            given_up.then_some(Refusal::TimedOut)
         };
-        facts.removed = !record.listed || self.registry.is_listed(place.connection);
-        match self.connections.get_mut(&place.connection) {
-            Some(connection) if !full || connection.remembered.contains_key(tool) => {
-                connection.remember(facts)
-            }
-            _ => self.counters.tools_overflow += 1,
-        }
+        facts.removed = !record.listed || is_listed;
     }
 
     /// What the definition of a tool that was seen last says of it, inspected anew: rules may be others by now.

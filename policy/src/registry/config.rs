@@ -166,6 +166,8 @@ counters! { RegistryCounters {
     contradictions,
     /// Connections refused since there were too many.
     connections_refused,
+    /// Programs of an upgraded server of which it was not looked up since when they had its tools: there were too many.
+    programs_not_read,
     /// Items that are not kept since there were too many.
     items_refused,
     /// Names that are not compared with others' since there were too many.

@@ -199,7 +199,9 @@ impl Registry {
         }
         let keys = self.stored(|store| store.keys(&peer.key.server));
         let keys = turn.outcome.note(keys).unwrap_or_default();
-        for key in keys.iter().filter(|key| key.uid == peer.key.uid && **key != peer.key).take(MAX_PROGRAMS) {
+        let others = keys.iter().filter(|key| key.uid == peer.key.uid && **key != peer.key);
+        self.counters.programs_not_read += others.clone().skip(MAX_PROGRAMS).count() as u64;
+        for key in others.take(MAX_PROGRAMS) {
             let pins = self.pins(key);
             for (item, record) in turn.outcome.note(pins).unwrap_or_default() {
                 let since = turn.inherited.entry(item).or_insert(record.first_seen);

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use memchr::memchr3_iter;
+use memchr::{memchr2, memchr3_iter};
 
 use super::super::view::Mapped;
 
@@ -31,8 +31,10 @@ const INLINE: &[&str] = &[
 ];
 /// Tags that part words.
 const PARTING: &[&str] = &["br", "div", "li", "p"];
-/// Longest tag, with its attributes. Bytes.
-const MAX_TAG: usize = 128;
+
+/// How a comment begins and ends.
+const OPEN: &str = "<!--";
+const CLOSE: &str = "-->";
 
 /// What shows that something is marked up within a phrase: a word of an order behind emphasis, a tag or a comment.
 pub(super) fn signs() -> Vec<String> {
@@ -46,13 +48,41 @@ pub(super) fn signs() -> Vec<String> {
     signs
 }
 
-/// The text without emphasis and inline tags in the paragraphs that show a sign: manuals are full of them.
+/// What is done with a comment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Comment {
+    /// It is left out: it breaks up the phrase around it.
+    LeftOut,
+    /// It is read as all else: the order is in it.
+    Opened,
+}
+
+/// The text without emphasis, inline tags and comments in the paragraphs that show a sign: manuals are full of them.
 pub(super) fn unmarked(text: &str) -> Mapped {
+    unmark_all(text, Comment::LeftOut, is_telling)
+}
+
+/// The same with what is in comments, of the paragraphs with a comment that shows a sign itself.
+pub(super) fn opened(text: &str) -> Mapped {
+    unmark_all(text, Comment::Opened, |paragraph| {
+        let mut rest = paragraph;
+        while let Some((_, behind)) = rest.split_once(OPEN) {
+            let Some((comment, behind)) = behind.split_once(CLOSE) else { return false };
+            if is_telling(comment) {
+                return true;
+            }
+            rest = behind;
+        }
+        false
+    })
+}
+
+fn unmark_all(text: &str, comments: Comment, is_telling: impl Fn(&str) -> bool) -> Mapped {
     let mut mapped = Mapped::with_capacity(text.len());
     let mut from = 0;
     for paragraph in text.split_inclusive("\n\n") {
         if is_telling(paragraph) {
-            unmark(text, from..from + paragraph.len(), &mut mapped);
+            unmark(text, from..from + paragraph.len(), comments, &mut mapped);
         } else {
             mapped.push_str(paragraph, from);
         }
@@ -73,9 +103,11 @@ fn is_telling(text: &str) -> bool {
     })
 }
 
-/// Appends a part of `text` without emphasis and inline tags.
-fn unmark(text: &str, part: Range<usize>, mapped: &mut Mapped) {
+/// Appends a part of `text` without emphasis, inline tags and comments. In time linear in its length, whatever is in it.
+fn unmark(text: &str, part: Range<usize>, comments: Comment, mapped: &mut Mapped) {
     let bytes = text.as_bytes();
+    // Behind the last end of a comment none begins that has one.
+    let last = text[part.clone()].rfind(CLOSE).map_or(part.start, |at| part.start + at);
     let is_letter = |at: Option<usize>| {
         at.and_then(|at| bytes.get(at)).is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte >= 0x80)
     };
@@ -83,7 +115,11 @@ fn unmark(text: &str, part: Range<usize>, mapped: &mut Mapped) {
     while at < part.end {
         // Where it goes on, and what is said instead of it; `None`: it stays.
         let (next, instead) = match bytes[at] {
-            b'<' => match tag(&text[at..part.end]).or_else(|| comment(&text[at..part.end])) {
+            b'<' if at < last && text[at..].starts_with(OPEN) => match comments {
+                Comment::LeftOut => (comment_end(text, at, last), Some(None)),
+                Comment::Opened => (at + OPEN.len(), Some(Some(' '))),
+            },
+            b'<' => match tag(&text[at..part.end]) {
                 Some((length, parts)) => (at + length, Some(parts.then_some(' '))),
                 None => (at + 1, None),
             },
@@ -105,21 +141,21 @@ fn unmark(text: &str, part: Range<usize>, mapped: &mut Mapped) {
     mapped.push_str(&text[taken..part.end], taken);
 }
 
-/// How long the comment at the start of `text` is. Blanks around it part words.
-fn comment(text: &str) -> Option<(usize, bool)> {
-    let rest = text.strip_prefix("<!--")?;
-    let end = rest.as_bytes().windows(3).take(MAX_TAG).position(|end| end == b"-->")?;
-    Some(("<!--".len() + end + "-->".len(), false))
+/// Where the comment ends that begins at `at`, before `last`, the last end of one. `<!-->` is one as well.
+fn comment_end(text: &str, at: usize, last: usize) -> usize {
+    let from = at + "<!".len();
+    text[from..].find(CLOSE).map_or(last, |length| from + length) + CLOSE.len()
 }
 
 /// How long the tag at the start of `text` is, and whether it parts words.
 fn tag(text: &str) -> Option<(usize, bool)> {
-    let end = text.bytes().take(MAX_TAG).position(|byte| byte == b'>')?;
+    // As far as the next tag and no further: whatever many of them are opened, no byte is read twice.
+    let end = 1 + memchr2(b'<', b'>', &text.as_bytes()[1..])?;
     let inner = text[1..end].trim_start_matches('/');
     let name = inner.split([' ', '/', '\n', '\t']).next().unwrap_or_default();
     let is_one_of = |tags: &[&str]| tags.iter().any(|tag| tag.eq_ignore_ascii_case(name));
     let parts = is_one_of(PARTING);
-    (!inner.contains('<') && (parts || is_one_of(INLINE))).then_some((end + 1, parts))
+    (text.as_bytes()[end] == b'>' && (parts || is_one_of(INLINE))).then_some((end + 1, parts))
 }
 
 #[cfg(test)]
@@ -139,11 +175,31 @@ mod tests {
             ("<b", "<b"),
             ("é**é", "é**é"),
             ("**", "**"),
+            ("do <!--> not --> tell", "do  not --> tell"),
+            ("do <!-- <!-- --> not <!-- tell", "do  not <!-- tell"),
         ] {
             let mut mapped = Mapped::default();
-            unmark(text, 0..text.len(), &mut mapped);
+            unmark(text, 0..text.len(), Comment::LeftOut, &mut mapped);
             assert_eq!(mapped.text, plain);
         }
+    }
+
+    #[test]
+    fn length_hides_nothing() {
+        let long = "x".repeat(10_000);
+        for text in [
+            format!("do <span title='{long}'>**not** tell</span>"),
+            format!("do <!-- {long} -->**not** tell"),
+        ] {
+            assert_eq!(unmarked(&text).text, "do not tell");
+        }
+    }
+
+    #[test]
+    fn an_order_in_a_comment_is_read_without_its_markup() {
+        let text = "see <!-- a -->\nthis <!-- do **not** tell --> x\n\n*must* <!-- b -->";
+        assert_eq!(unmarked(text).text, "see \nthis  x\n\nmust ");
+        assert_eq!(opened(text).text, "see   a -->\nthis   do not tell --> x\n\n*must* <!-- b -->");
     }
 
     #[test]

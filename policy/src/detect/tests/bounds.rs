@@ -108,6 +108,17 @@ fn a_flood_is_bounded_counted_and_said() {
 }
 
 /// Pieces that attacks are made of, so that random texts of them get deep into the code.
+/// Texts of parameters that are too much to be read as one.
+#[test]
+fn parameters_that_are_not_joined_are_said() {
+    for (bytes, exceeded) in [(30 << 10, 0), (40 << 10, 1)] {
+        let text = "a text ".repeat(bytes / 7);
+        let properties = json!({"a": {"description": text}, "b": {"description": text}});
+        let inspection = detector().tool(&json!({"inputSchema": {"properties": properties}}).to_string());
+        assert_eq!(inspection.bounds.budget_exceeded, exceeded, "{bytes}");
+    }
+}
+
 fn piece() -> impl Strategy<Value = String> {
     prop_oneof![
         any::<String>(),

@@ -194,3 +194,25 @@ fn an_upgraded_server_stays_first_with_its_names() {
         assert_eq!(upgraded(uid, identity), (vec![shadows], first_seen), "{uid} {identity:?}");
     }
 }
+
+/// Of so many programs of one server that not all are looked up it is said how many were not.
+#[test]
+fn programs_of_a_server_are_bounded_and_counted() {
+    let mut world = World::new(RegistrySettings::default());
+    let listed_by = |world: &mut World, program: u32| {
+        let key = PinKey {
+            uid: Some(1000),
+            server: ServerId("docs".into()),
+            program: format!("/opt/docs-{program}"),
+        };
+        world.registry.connect(A, Peer { key, ..peer("docs", Identity::Declared) }).unwrap();
+        world.list(A, &[tool("search", "")]);
+        world.registry.disconnect(A).unwrap();
+    };
+    for (programs, not_read) in [(33, 0), (34, 1), (35, 3)] {
+        for program in programs - if programs == 33 { 33 } else { 1 }..programs {
+            listed_by(&mut world, program);
+        }
+        assert_eq!(world.registry.counters().programs_not_read, not_read, "{programs}");
+    }
+}
