@@ -50,6 +50,10 @@ pub const WATCHED: &[(&str, &str)] = &[
         "too many connections were open when the agent started: of some nothing is said, but they were judged",
     ),
     (
+        "network_found_refused",
+        "too many servers that nobody declared: some that server_access denies can be connected to",
+    ),
+    (
         "network_blocks_refused",
         "blocks by hand did not fit: whoever asked for them was told, and nothing is blocked",
     ),

@@ -2,6 +2,7 @@
 
 mod control;
 mod counters;
+mod effects;
 mod end;
 mod listing;
 mod measure;
@@ -19,7 +20,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use aya::maps::{MapData, RingBuf};
 use mcpwarden_abi as abi;
-use mcpwarden_policy::{Engine, Event, EventBody, Input, Timestamp, event::AgentStarted, http::LINK};
+use mcpwarden_policy::{Engine, EventBody, Input, Timestamp, event::AgentStarted};
 use tokio::{
     io::{Interest, unix::AsyncFd},
     signal::unix::{Signal, SignalKind, signal},
@@ -27,7 +28,7 @@ use tokio::{
 };
 
 use crate::{
-    capture::{Capture, Told, socket::Wish},
+    capture::{Capture, Told},
     cli::RunOptions,
     clock::{Clock, boot_ns},
     config,
@@ -40,7 +41,7 @@ use crate::{
         fill::Fill,
         surroundings,
     },
-    listing::{self as own, Listing},
+    listing::Listing,
     loss::LossWatch,
     manager::Manager,
     metrics::{Metrics, Sample, Stage, TIMED},
@@ -404,44 +405,6 @@ impl Agent {
         self.carry_out();
     }
 
-    /// Does what the policy core asks for.
-    fn carry_out(&mut self) {
-        use mcpwarden_policy::Output;
-        let mut outputs = std::mem::take(&mut self.outputs);
-        for output in outputs.drain(..) {
-            match output {
-                Output::Event(event) => self.emit(event),
-                // Of the agent's own conversations nothing is captured.
-                Output::Confirm { connection, .. } | Output::Drop(connection) if own::is_own(connection) => {}
-                Output::Confirm { connection, .. } if connection.0 & LINK != 0 => {
-                    self.capture.sockets().confirm(connection);
-                }
-                Output::Drop(link) if link.0 & LINK != 0 => self.capture.sockets().drop_link(link),
-                Output::Confirm { connection, server } => {
-                    self.kernel.confirm(connection.0, self.network.set_of(&server));
-                    self.census_soon = true;
-                }
-                Output::Drop(id) => {
-                    self.kernel.remove(id.0);
-                    self.capture.forget(id.0);
-                }
-                // Nothing asks for it yet.
-                Output::Failed(_) => {}
-            }
-        }
-        self.outputs = outputs;
-        for wish in self.capture.sockets().wishes() {
-            match wish {
-                Wish::Lift(key) => self.kernel.lift_socket(key),
-                Wish::Found(endpoint, is_server) => self.kernel.found(&endpoint, is_server),
-                Wish::Drop { key, number } => {
-                    self.kernel.remove_socket(key, number);
-                    self.with_capture(|capture, clock, now, sink| capture.close(number, clock, now, sink));
-                }
-            }
-        }
-    }
-
     /// Hands on what capture finds.
     fn with_capture(
         &mut self,
@@ -451,17 +414,6 @@ impl Agent {
         let (engine, outputs) = (&mut self.engine, &mut self.outputs);
         body(&mut self.capture, &self.clock, now, &mut |input| engine.handle(input, now, outputs));
         self.carry_out();
-    }
-
-    fn say(&mut self, body: EventBody) {
-        self.emit(Event::agent(self.clock.now(), body));
-    }
-
-    /// Counts an event, stores it, sends it and prints it.
-    fn emit(&mut self, event: Event) {
-        self.metrics.observe(&event, || self.clock.now());
-        let sinks = &self.sinks;
-        self.outbox.say(event, |event, line| sinks.offer(event, line));
     }
 
     /// Hands the events on. Waits while the store or whoever reads the output is behind; a signal or a closed output ends

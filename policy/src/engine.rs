@@ -34,7 +34,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 pub use approval::WaitingTool;
 pub use config::{Counters, EngineConfig, EngineLimits, Inspect, Payloads};
-pub use io::{ByHand, Connect, Decide, Definitions, Exec, ExitStatus, Input, Output, Process, Reached};
+pub use io::{
+    ByHand, Connect, Decide, Definitions, Exec, ExitStatus, Found, Input, Output, Process, Reached,
+};
 pub use judge::{Judge, ServerStanding};
 pub use profile::ProfileError;
 

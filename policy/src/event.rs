@@ -31,7 +31,7 @@ pub use judgement::{
 };
 pub use network::{
     BlockEnd, Connecting, Family, NetworkBlocked, NetworkClosed, NetworkConnection, NetworkUnblocked,
-    NetworkUninspected, Protocol, RequestRefused, ServerEgress, ServerUnreachable, TlsMismatch,
+    NetworkUninspected, Protocol, RequestRefused, ServerDenied, ServerEgress, ServerUnreachable, TlsMismatch,
 };
 pub use server::{
     Identity, MatchedBy, PerDirection, ProcessInfo, ServerExited, ServerInitialized, ServerStarted,
@@ -121,7 +121,10 @@ impl EventBody {
             Self::CrossServerBlocked(blocked) => Some(blocked.severity),
             Self::TlsMismatch(mismatch) => Some(mismatch.severity),
             Self::ServerEgress(egress) => Some(egress.severity),
-            Self::StoreFailing(_) | Self::StoreReplaced(_) | Self::ConfigRefused(_) => Some(Severity::High),
+            Self::StoreFailing(_)
+            | Self::StoreReplaced(_)
+            | Self::ConfigRefused(_)
+            | Self::ServerDenied(_) => Some(Severity::High),
             _ => None,
         }
     }
@@ -270,6 +273,8 @@ bodies! {
     NetworkConnection = "mcp_network_connection",
     /// Connections that were open to what became denied were closed.
     NetworkClosed = "mcp_network_closed",
+    /// A server that nobody declared was found at an address, and is denied.
+    ServerDenied = "mcp_server_denied",
     /// Somebody blocked a destination by hand.
     NetworkBlocked = "mcp_network_blocked",
     /// A block by hand is none any more.

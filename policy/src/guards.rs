@@ -31,7 +31,7 @@ use crate::guard::{
 };
 
 pub(crate) use build::is_on;
-pub use build::{build, default_priority, denied_servers};
+pub use build::{ServerDenials, build, default_priority, denied_servers};
 pub use executor::{
     Asked, Executor, GuardCounters, Outcome, Question, Said, Seat, Ticket, WORK_BYTES_PER_MS, redact,
 };

@@ -189,12 +189,13 @@ impl Network {
         Ok(lifted)
     }
 
-    /// Takes out the blocks whose time is over. They have not counted since.
+    /// Takes out the blocks whose time is over, which have not counted since, and forgets servers that answered too long
+    /// ago.
     pub fn expire(&mut self, addresses: &mut Addresses, clock: &Clock) -> Vec<Standing> {
         let now = boot_ns();
         let over = |block: &mut Standing| block.ends_ns.is_some_and(|ends| ends <= now);
         let expired: Vec<Standing> = self.blocks.extract_if(.., over).collect();
-        if !expired.is_empty()
+        if (self.forget_found() || !expired.is_empty())
             && let Err(error) = self.apply(addresses, clock)
         {
             anstream::eprintln!("network: {error}; the rules of before still count");
@@ -202,9 +203,11 @@ impl Network {
         expired
     }
 
-    /// When the next block ends.
+    /// When the next block ends, or the next server is forgotten.
     pub fn next_expiry(&self, clock: &Clock) -> Option<Timestamp> {
-        self.blocks.iter().filter_map(|block| block.ends_ns).min().map(|ends| clock.wall(ends))
+        let block = self.blocks.iter().filter_map(|block| block.ends_ns).min();
+        let ends = block.map(|ends| clock.wall(ends));
+        ends.into_iter().chain(self.next_forgotten(clock)).min()
     }
 
     /// What is blocked, in the order in which it was.
@@ -317,7 +320,7 @@ fn sweeping(address: &Address) -> Option<&'static str> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     #[test]
@@ -351,7 +354,7 @@ mod tests {
         }
     }
 
-    fn network() -> Network {
+    pub(in crate::network) fn network() -> Network {
         let file = "servers: [{ id: crm, type: http, url: 'https://mcp.example.com/mcp' }, { id: files, command: x }]";
         let (config, _) = mcpwarden_policy::config::parse(file.as_bytes()).unwrap();
         Network::new(&config, crate::config::network_rules(&config).unwrap()).unwrap()

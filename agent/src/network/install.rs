@@ -7,6 +7,7 @@ use mcpwarden_policy::{
     ServerId,
     config::{AllowDeny, Config, NetworkNamespace},
     event::ServerType,
+    guards::ServerDenials,
     network::{Entry, NetworkRules, NetworkServer, Table, Verdict, names_of},
 };
 
@@ -36,11 +37,13 @@ impl Network {
         let mut names = names_of(&self.rules, &blocks);
         names.extend(names_of(&rules, &blocks));
         self.names.follow(names, Instant::now());
-        let before = (self.flags, std::mem::replace(&mut self.rules, rules));
+        let denials = std::mem::replace(&mut self.denials, ServerDenials::new(config)?);
+        let before = (self.flags, std::mem::replace(&mut self.rules, rules), denials, self.found.clone());
         self.flags = flags(config, &self.rules);
+        self.lift_found();
         let installed = self.install(addresses, clock);
         if installed.is_err() {
-            (self.flags, self.rules) = before;
+            (self.flags, self.rules, self.denials, self.found) = before;
         }
         self.follow(clock);
         installed?;
@@ -53,7 +56,7 @@ impl Network {
 
     /// Compiles the table and makes it count. On an error the one before still does.
     pub fn install(&mut self, addresses: &mut Addresses, clock: &Clock) -> Result<(), NetworkError> {
-        let result = Table::compile(&self.rules, &self.names.addresses(), &self.compiled(clock))
+        let result = Table::compile(&self.all_rules(), &self.names.addresses(), &self.compiled(clock))
             .map_err(NetworkError::from)
             .and_then(|table| {
                 let rules: Vec<Rule> =

@@ -3,6 +3,7 @@
 mod blocks;
 mod dns;
 mod ears;
+mod found;
 mod install;
 mod names;
 mod opened;
@@ -10,7 +11,7 @@ mod resolver;
 mod sockets;
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     net::{IpAddr, Ipv6Addr, SocketAddr},
     sync::Arc,
     time::Instant,
@@ -24,6 +25,8 @@ use mcpwarden_policy::{
     Connect, ConnectionId, Process, ServerId,
     config::Config,
     event::{Family, Protocol},
+    glob::GlobError,
+    guards::ServerDenials,
     network::{NetworkRules, Table, TableFull, Verdict, names_of, reached},
 };
 use nix::libc;
@@ -64,6 +67,9 @@ pub enum NetworkError {
     /// The kernel half.
     #[error(transparent)]
     Kernel(#[from] KernelError),
+    /// A glob of the configuration is none.
+    #[error(transparent)]
+    Glob(#[from] GlobError),
     /// The network namespace of the agent has no number.
     #[error("cannot tell the network namespace: {0}")]
     Namespace(std::io::Error),
@@ -84,6 +90,8 @@ pub struct NetworkCounters {
     pub adopted_untold: u64,
     /// Questions to name servers and answers that were not seen, for want of room.
     pub dns_missed: u64,
+    /// Servers that nobody declared and that were not remembered, each time one answered: there were too many.
+    pub found_refused: u64,
     /// Blocks by hand that did not fit.
     pub blocks_refused: u64,
     /// Connections that were judged by a table that is forgotten: their rule cannot be told.
@@ -94,6 +102,9 @@ pub struct NetworkCounters {
 pub struct Network {
     rules: NetworkRules,
     blocks: Vec<Standing>,
+    denials: ServerDenials,
+    /// Servers that nobody declared, where they answered.
+    found: BTreeMap<found::Place, found::Known>,
     names: Names,
     /// What addresses are called, where that can be listened to.
     dns: Option<Dns>,
@@ -123,7 +134,7 @@ impl Network {
     /// The rules of a configuration. Nothing is asked or installed yet.
     ///
     /// # Errors
-    /// The network namespace has no number.
+    /// The network namespace has no number, or a glob is none.
     pub fn new(config: &Config, rules: NetworkRules) -> Result<Self, NetworkError> {
         let settings = &config.network;
         let flags = flags(config, &rules);
@@ -133,6 +144,8 @@ impl Network {
             servers: settings.resolver.name_servers(),
             rules,
             blocks: Vec::new(),
+            denials: ServerDenials::new(config)?,
+            found: BTreeMap::new(),
             flags,
             netns_cookie: netns_cookie().map_err(NetworkError::Namespace)?,
             tables: VecDeque::new(),

@@ -65,6 +65,7 @@ pub fn of(body: &EventBody) -> (&'static str, Style) {
         EventBody::RequestRefused(_) => ("refused ", colour(AnsiColor::Yellow)),
         EventBody::ServerUnreachable(_) => ("no list ", colour(AnsiColor::Yellow)),
         EventBody::TlsMismatch(_) => ("MISMATCH", colour(AnsiColor::Red)),
+        EventBody::ServerDenied(_) => ("DENIED  ", colour(AnsiColor::Red)),
         EventBody::NetworkBlocked(_) => ("BLOCKED ", colour(AnsiColor::Red)),
         EventBody::NetworkUnblocked(_) => ("unblock ", colour(AnsiColor::Green)),
         EventBody::ServerExited(_) => ("exited  ", colour(AnsiColor::Magenta)),

@@ -283,6 +283,14 @@ fn body(event: &Event, line: &mut Line) {
             line.plain(&format!("  {} shows another certificate", clean(&mismatch.url)));
             line.plain(&format!("  expected {}, found {}", mismatch.expected, mismatch.found));
         }
+        EventBody::ServerDenied(denied) => {
+            line.plain(&format!("  {}  {}", denied.remote_addr, clean(&denied.reason)));
+            if let Some(obstacle) = &denied.obstacle {
+                line.plain(&format!("; its address is not: {}", clean(obstacle)));
+            } else if !denied.enforced {
+                line.plain("; connections are only observed (enforcement.network)");
+            }
+        }
         EventBody::NetworkBlocked(blocked) => {
             line.plain(&format!(
                 "  {} by {}",

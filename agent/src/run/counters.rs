@@ -45,6 +45,7 @@ impl Agent {
         add("network_tables_refused", network.tables_refused);
         add("network_closings_failed", network.closings_failed);
         add("network_adopted_untold", network.adopted_untold);
+        add("network_found_refused", network.found_refused);
         add("network_blocks_refused", network.blocks_refused);
         let control = self.control.counters();
         add("control_requests", control.requests);

@@ -241,6 +241,7 @@ impl Agent {
             return Err(format!("{error:#}"));
         }
         self.engine.configure(settings, judge);
+        self.deny_found();
         let servers: Vec<_> = self.engine.servers().collect();
         for (connection, server) in servers {
             if connection.0 & LINK == 0 {

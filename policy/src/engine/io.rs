@@ -246,6 +246,21 @@ pub struct Reached {
     pub declared: Vec<ServerId>,
 }
 
+/// A server at an address that nobody declared has answered something of MCP: it is one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its id, of its address and the path.
+    pub server: ServerId,
+    /// How it is spoken to.
+    pub kind: ServerType,
+    /// The session in which it answered.
+    pub session: Option<SessionId>,
+    /// Where it is.
+    pub address: SocketAddr,
+    /// As in [`Reached::netns`].
+    pub netns: Option<u64>,
+}
+
 impl Connect {
     /// Memory that it takes, about.
     pub(super) fn bytes(&self) -> usize {
@@ -311,6 +326,8 @@ pub enum Output {
         /// Whose: its declaration says where its processes may connect.
         server: ServerId,
     },
+    /// There is a server that nobody declared. Said once of each client's conversation with it.
+    Found(Found),
     /// The connection is none: stop capturing it. The engine has forgotten it.
     Drop(ConnectionId),
     /// What [`Input::Approve`] asks for cannot be done.

@@ -3,9 +3,10 @@
 use std::net::SocketAddr;
 
 use super::Engine;
-use super::io::{Output, Reached};
+use super::connection::Connection;
+use super::io::{Found, Output, Reached};
 use crate::discovery;
-use crate::event::{Event, NetworkUninspected, RequestRefused, ServerType};
+use crate::event::{Event, Identity, NetworkUninspected, RequestRefused, ServerType};
 use crate::ids::{ConnectionId, ServerId, Timestamp};
 use crate::protocol::Id;
 
@@ -30,6 +31,8 @@ pub(super) struct At {
     path: String,
     tls: bool,
     pub(super) kind: ServerType,
+    /// Whether it answered something of MCP.
+    answered: bool,
 }
 
 impl At {
@@ -81,9 +84,27 @@ impl Engine {
             path: reached.path,
             tls,
             kind: reached.kind,
+            answered: false,
         });
         // A server may be the client of another: what goes through both is one.
         self.find_outer(id);
+    }
+
+    /// A server answered. Of one at an address that nobody declared it is said once: a request alone tells nothing of who
+    /// is asked, and anybody may send one anywhere.
+    pub(super) fn has_answered(&mut self, id: ConnectionId, out: &mut Vec<Output>) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let identity = connection.identity();
+        let Connection { at: Some(at), server: Some(server), session, .. } = connection else { return };
+        if identity == Identity::Derived && !std::mem::replace(&mut at.answered, true) {
+            out.push(Output::Found(Found {
+                server: server.clone(),
+                kind: at.kind,
+                session: session.clone(),
+                address: at.address,
+                netns: at.netns,
+            }));
+        }
     }
 
     /// A request of a server was refused. Of what was asked nothing of MCP it says nothing: web pages refuse, too.

@@ -179,6 +179,7 @@ pub(super) fn short(output: &Output) -> String {
     let event = match output {
         Output::Confirm { connection, .. } => return format!("confirm {}", connection.0),
         Output::Drop(id) => return format!("drop {}", id.0),
+        Output::Found(found) => return format!("found {} at {}", found.server, found.address),
         Output::Failed(error) => return format!("failed: {error}"),
         Output::Event(event) => event,
     };
@@ -252,6 +253,7 @@ pub(super) fn short(output: &Output) -> String {
         | EventBody::ConfigRefused(_)
         | EventBody::AgentStopped(_)
         | EventBody::NetworkClosed(_)
+        | EventBody::ServerDenied(_)
         | EventBody::NetworkBlocked(_)
         | EventBody::NetworkUnblocked(_)
         | EventBody::ServerUnreachable(_)

@@ -361,6 +361,20 @@ pub fn examples() -> Vec<Event> {
             }
             .into(),
         ),
+        about(ServerDenied {
+            remote_addr: "127.0.0.1:8000".into(),
+            reason: "r".into(),
+            enforced: true,
+            until: Some(Timestamp(9)),
+            obstacle: None,
+        }),
+        about(ServerDenied {
+            remote_addr: "127.0.0.1:8000".into(),
+            reason: "r".into(),
+            enforced: false,
+            until: None,
+            obstacle: Some("o".into()),
+        }),
         about(network_blocked.clone()),
         Event::agent(
             Timestamp(6),

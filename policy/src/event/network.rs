@@ -92,6 +92,25 @@ pub struct NetworkClosed {
     pub reason: Option<String>,
 }
 
+/// A server that nobody declared answered at an address, and the guard `server_access` denies it as a whole (`server_id`). So
+/// the address is denied to everybody, as `enforcement.network` says, where nothing speaks against it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ServerDenied {
+    /// Address and port: `1.2.3.4:443`, `[2001:db8::1]:443`.
+    pub remote_addr: String,
+    /// What `server_access` says of it.
+    pub reason: String,
+    /// Whether connections to it are stopped from now on.
+    pub enforced: bool,
+    /// Until when the address is denied: by then something else may be there. It is denied anew when the server answers again.
+    /// Absent where it is not denied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+    /// Why the address is not denied, where that is so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub obstacle: Option<String>,
+}
+
 /// Somebody blocked a destination by hand, or the declared server `server_id`: nobody connects to it from now on, whatever
 /// `enforcement.network` says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

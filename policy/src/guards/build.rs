@@ -197,25 +197,57 @@ fn server_access(config: &Config, settings: Option<&GuardSettings>) -> Result<Se
     })
 }
 
-/// The declared servers that `server_access` denies, and why: what the network hook can stop.
+/// What `server_access` says of servers as a whole, before anything is asked of them: what the network hook can stop.
+#[derive(Debug)]
+pub struct ServerDenials {
+    /// Which servers each is for, in the order in which they are looked through; `None`: nothing is denied of those.
+    guards: Vec<(Vec<NameGlob>, Option<ServerAccess>)>,
+}
+
+impl ServerDenials {
+    /// Those of a configuration.
+    ///
+    /// # Errors
+    /// A glob does not compile; nothing of what [`parse`](crate::config::parse) lets through is one.
+    pub fn new(config: &Config) -> Result<Self, GlobError> {
+        let own = config.guards.iter().filter(|entry| entry.kind == GuardKind::ServerAccess);
+        let base = GuardEntry::new(GuardKind::ServerAccess);
+        let mut guards = Vec::new();
+        for entry in own.chain([&base]) {
+            let asked = entry.runs_on.as_ref().is_none_or(|phases| phases.contains(&Phase::Request));
+            let guard = server_access(config, entry.config.as_ref())?;
+            guards.push((globs(entry.servers.iter(), config)?, (entry.enabled && asked).then_some(guard)));
+        }
+        Ok(Self { guards })
+    }
+
+    /// Why each declared server that is denied is.
+    pub fn declared(&self, config: &Config) -> HashMap<ServerId, String> {
+        let denied = config.servers.iter().filter_map(|server| {
+            let id = ServerId(server.id.as_str().into());
+            let why = self.objection(&id, server.enabled, Identity::Declared)?;
+            Some((id, why))
+        });
+        denied.collect()
+    }
+
+    /// Why a server that nobody declared is denied; `None`: it is not.
+    pub fn undeclared(&self, server: &ServerId) -> Option<String> {
+        self.objection(server, true, Identity::Derived)
+    }
+
+    fn objection(&self, server: &ServerId, enabled: bool, identity: Identity) -> Option<String> {
+        // The first that names a server is the one that is asked about it.
+        let is_named = |globs: &[NameGlob]| globs.iter().any(|glob| glob.matches(&server.0));
+        let (_, guard) = self.guards.iter().find(|(globs, _)| is_named(globs))?;
+        guard.as_ref()?.objection(&server.0, enabled, identity).map(|(_, message)| message)
+    }
+}
+
+/// The declared servers that `server_access` denies, and why.
 ///
 /// # Errors
-/// A glob does not compile; nothing of what [`parse`](crate::config::parse) lets through is one.
+/// Those of [`ServerDenials::new`].
 pub fn denied_servers(config: &Config) -> Result<HashMap<ServerId, String>, GlobError> {
-    let own = config.guards.iter().filter(|entry| entry.kind == GuardKind::ServerAccess);
-    let base = GuardEntry::new(GuardKind::ServerAccess);
-    let mut guards = Vec::new();
-    for entry in own.chain([&base]) {
-        let asked = entry.runs_on.as_ref().is_none_or(|phases| phases.contains(&Phase::Request));
-        let guard = server_access(config, entry.config.as_ref())?;
-        guards.push((globs(entry.servers.iter(), config)?, (entry.enabled && asked).then_some(guard)));
-    }
-    let denied = config.servers.iter().filter_map(|server| {
-        // The first that names a server is the one that is asked about it.
-        let (_, guard) =
-            guards.iter().find(|(globs, _)| globs.iter().any(|glob| glob.matches(&server.id)))?;
-        let objection = guard.as_ref()?.objection(&server.id, server.enabled, Identity::Declared);
-        objection.map(|(_, message)| (ServerId(server.id.as_str().into()), message))
-    });
-    Ok(denied.collect())
+    Ok(ServerDenials::new(config)?.declared(config))
 }

@@ -1,0 +1,78 @@
+//! What the policy core asks for, done: events said, kernel tables changed, addresses denied.
+
+use mcpwarden_policy::{Event, EventBody, Found, Output, event::ServerDenied, http::LINK};
+
+use super::Agent;
+use crate::{capture::socket::Wish, listing as own};
+
+impl Agent {
+    /// Does what the policy core asks for.
+    pub(super) fn carry_out(&mut self) {
+        let mut outputs = std::mem::take(&mut self.outputs);
+        for output in outputs.drain(..) {
+            match output {
+                Output::Event(event) => self.emit(event),
+                // Of the agent's own conversations nothing is captured.
+                Output::Confirm { connection, .. } | Output::Drop(connection) if own::is_own(connection) => {}
+                Output::Confirm { connection, .. } if connection.0 & LINK != 0 => {
+                    self.capture.sockets().confirm(connection);
+                }
+                Output::Drop(link) if link.0 & LINK != 0 => self.capture.sockets().drop_link(link),
+                Output::Confirm { connection, server } => {
+                    self.kernel.confirm(connection.0, self.network.set_of(&server));
+                    self.census_soon = true;
+                }
+                Output::Drop(id) => {
+                    self.kernel.remove(id.0);
+                    self.capture.forget(id.0);
+                }
+                Output::Found(found) => {
+                    if let Some(denied) = self.network.found(&found, self.kernel.addresses(), &self.clock) {
+                        self.say_denied(found, denied);
+                    }
+                }
+                // Nothing asks for it yet.
+                Output::Failed(_) => {}
+            }
+        }
+        self.outputs = outputs;
+        for wish in self.capture.sockets().wishes() {
+            match wish {
+                Wish::Lift(key) => self.kernel.lift_socket(key),
+                Wish::Found(endpoint, is_server) => self.kernel.found(&endpoint, is_server),
+                Wish::Drop { key, number } => {
+                    self.kernel.remove_socket(key, number);
+                    self.with_capture(|capture, clock, now, sink| capture.close(number, clock, now, sink));
+                }
+            }
+        }
+    }
+
+    /// Denies the servers that nobody declared and that other rules deny by now.
+    pub(super) fn deny_found(&mut self) {
+        for (found, denied) in self.network.judge_found(self.kernel.addresses(), &self.clock) {
+            self.say_denied(found, denied);
+        }
+    }
+
+    fn say_denied(&mut self, found: Found, denied: ServerDenied) {
+        self.emit(Event {
+            session_id: found.session,
+            server_id: Some(found.server),
+            server_type: Some(found.kind),
+            ..Event::agent(self.clock.now(), denied.into())
+        });
+    }
+
+    /// Says something of the agent itself.
+    pub(super) fn say(&mut self, body: EventBody) {
+        self.emit(Event::agent(self.clock.now(), body));
+    }
+
+    /// Counts an event, stores it, sends it and prints it.
+    pub(super) fn emit(&mut self, event: Event) {
+        self.metrics.observe(&event, || self.clock.now());
+        let sinks = &self.sinks;
+        self.outbox.say(event, |event, line| sinks.offer(event, line));
+    }
+}

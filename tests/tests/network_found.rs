@@ -1,0 +1,178 @@
+//! Servers over HTTP that nobody declared and that the policy denies: where they answer, they are denied.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::thread;
+
+use anyhow::{Context as _, Result, ensure};
+use mcpwarden_tests::agent::{Agent, is};
+use mcpwarden_tests::command::configured;
+use mcpwarden_tests::dial::{LOOPBACK_V6, Outcome, Way};
+use mcpwarden_tests::peer::{echo, initialize};
+use mcpwarden_tests::web::Server;
+use nix::sched::{CloneFlags, unshare};
+use serde_json::{Value, json};
+
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+fn server(ip: IpAddr) -> Result<Server> {
+    Server::start((ip, 0).into(), Value::clone)
+}
+
+/// Posts one message with a client of its own.
+fn post(to: SocketAddr, message: &Value) -> Result<()> {
+    let url = format!("http://{to}/mcp");
+    let head = ["-sS", "--max-time", "10", "-H", "Accept: application/json, text/event-stream"];
+    let mut command = Command::new("curl");
+    command.args(head).args(["-H", "Content-Type: application/json"]);
+    command.args(["--data", &message.to_string(), &url]).stdout(Stdio::null());
+    ensure!(command.status()?.success(), "curl to {to}");
+    Ok(())
+}
+
+fn denied(agent: &Agent, at: SocketAddr) -> Result<Value> {
+    let at = at.to_string();
+    agent.wait_for("the denial", |event| is(event, "mcp_server_denied") && event["remote_addr"] == at)
+}
+
+fn dial(to: SocketAddr) -> Outcome {
+    Way::Tcp.dial(to)
+}
+
+/// What speaks HTTP and answers whatever it is asked with the same words.
+fn other(answer: &'static str) -> Result<TcpListener> {
+    let listener = TcpListener::bind((LOOPBACK, 0))?;
+    let accepting = listener.try_clone()?;
+    thread::spawn(move || {
+        for mut stream in accepting.incoming().map_while(Result::ok) {
+            let mut asked = [0; 4_096];
+            let _ = stream.read(&mut asked);
+            let length = answer.len();
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n";
+            let _ = write!(stream, "{head}Content-Length: {length}\r\n\r\n{answer}");
+        }
+    });
+    Ok(listener)
+}
+
+#[test]
+fn a_server_that_nobody_declared_is_cut_off_where_it_answers() -> Result<()> {
+    let (known, unknown, six) = (server(LOOPBACK)?, server(LOOPBACK)?, server(LOOPBACK_V6)?);
+    let words = "{\"hello\":\"world\"}";
+    let (page, error) =
+        (other(words)?, other(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}"#)?);
+    let (_directory, config) = configured(&format!(
+        "servers: [{{ id: known, type: http, url: \"http://{}/mcp\" }}]\n\
+         policy: {{ server_policy: allowlist, allowed_servers: [known] }}\nenforcement: {{ network: deny }}\n",
+        known.address()
+    ))?;
+    let agent = Agent::start(&["--config", &config])?;
+    // One that is open when the address is denied.
+    let mut open = TcpStream::connect(unknown.address())?;
+    for to in [known.address(), unknown.address(), six.address(), page.local_addr()?, error.local_addr()?] {
+        post(to, &initialize(1))?;
+    }
+    for server in [&unknown, &six] {
+        let at = server.address();
+        let event = denied(&agent, at)?;
+        let reason = format!("server '{at}/mcp' is not in allowed_servers");
+        ensure!(event["server_id"] == format!("{at}/mcp") && event["server_type"] == "http", "{event}");
+        ensure!(event["enforced"] == true && event["reason"] == reason, "{event}");
+        ensure!(event["until"].is_string() && event["obstacle"].is_null(), "{event}");
+        ensure!(dial(at) == Outcome::Denied, "{at}");
+        let text = at.to_string();
+        let connection = agent.wait_for("a denied connection", |event| {
+            is(event, "mcp_network_connection") && event["remote_addr"] == text && event["action"] == "block"
+        })?;
+        let rule = format!("server_access ({at}): {reason}");
+        ensure!(connection["enforced"] == true && connection["reason"] == rule, "{connection}");
+    }
+    ensure!(open.read(&mut [0]).is_err(), "what was open is closed");
+    // Who does not answer as a server does is none, whatever is asked of it.
+    for other in [known.address(), page.local_addr()?, error.local_addr()?] {
+        ensure!(dial(other) == Outcome::Through, "{other}");
+    }
+    agent.settle();
+    let said = agent.events().iter().filter(|event| is(event, "mcp_server_denied")).count();
+    ensure!(said == 2, "{said} servers are denied");
+    agent.stop()?;
+    ensure!(dial(unknown.address()) == Outcome::Through, "the agent is gone");
+    Ok(())
+}
+
+#[test]
+fn an_address_with_a_server_that_is_allowed_is_spared() -> Result<()> {
+    let (shared, observed) = (server(LOOPBACK)?, server(LOOPBACK)?);
+    let (_directory, config) = configured(&format!(
+        "servers: [{{ id: known, type: http, url: \"http://{}/one\" }}, \
+         {{ id: second, type: http, url: \"http://{}/two\" }}]\n\
+         policy: {{ denied_servers: [\"127.0.0.1:*\"] }}\nenforcement: {{ network: deny }}\n",
+        shared.address(),
+        shared.address()
+    ))?;
+    let agent = Agent::start(&["--config", &config])?;
+    post(shared.address(), &initialize(1))?;
+    let event = denied(&agent, shared.address())?;
+    let obstacle = "server 'known' is at the same address, and is not denied";
+    ensure!(event["enforced"] == false && event["obstacle"] == obstacle, "{event}");
+    ensure!(event["until"].is_null(), "{event}");
+    ensure!(dial(shared.address()) == Outcome::Through, "it is spared");
+    // Where rules are about the host's loopback. The namespace is the thread's and its children's.
+    let port = observed.address().port();
+    let there = thread::spawn(move || -> Result<Outcome> {
+        unshare(CloneFlags::CLONE_NEWNET)?;
+        ensure!(Command::new("ip").args(["link", "set", "lo", "up"]).status()?.success(), "no loopback");
+        let there = Server::start((LOOPBACK, port).into(), Value::clone)?;
+        post(there.address(), &initialize(1))?;
+        Ok(dial(there.address()))
+    });
+    ensure!(there.join().ok().context("a panic")?? == Outcome::Through, "in another namespace");
+    let event = denied(&agent, observed.address())?;
+    let obstacle = event["obstacle"].as_str().context("no obstacle")?;
+    ensure!(event["enforced"] == false && obstacle.contains("another network namespace"), "{event}");
+    ensure!(dial(observed.address()) == Outcome::Through, "the same port of the host");
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn other_rules_deny_and_allow_what_was_found_before() -> Result<()> {
+    let found = server(LOOPBACK)?;
+    let at = found.address();
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("x.yaml");
+    let allowing = "enforcement: { network: deny }\n";
+    fs::write(&path, allowing)?;
+    let agent = Agent::start(&["--config", &path.display().to_string()])?;
+    post(at, &echo(1, "hello"))?;
+    agent.settle();
+    ensure!(agent.events().iter().any(|event| is(event, "mcp_tool_result")), "it is a server");
+    ensure!(!agent.events().iter().any(|event| is(event, "mcp_server_denied")), "that is not denied");
+    let reload = |yaml: &str| -> Result<()> {
+        fs::write(&path, yaml)?;
+        let said = agent.tell(&["reload"])?;
+        said.expect("reload", 0, "")
+    };
+    reload(&format!("policy: {{ fail_closed: true }}\n{allowing}"))?;
+    let event = denied(&agent, at)?;
+    let told = json!([event["enforced"], event["reason"]]);
+    let reason = format!("server '{at}/mcp' is not declared, and fail_closed is on");
+    ensure!(told == json!([true, reason]), "{event}");
+    ensure!(dial(at) == Outcome::Denied, "it is denied");
+    reload(allowing)?;
+    ensure!(dial(at) == Outcome::Through, "it is not any more");
+    // Only said, as every denial of an address.
+    reload("policy: { denied_servers: [\"*/mcp\"] }\n")?;
+    let event = agent.wait_for("another denial", |event| {
+        is(event, "mcp_server_denied") && event["reason"].as_str().is_some_and(|why| why.contains("*/mcp"))
+    })?;
+    ensure!(event["enforced"] == false && event["obstacle"].is_null(), "{event}");
+    ensure!(dial(at) == Outcome::Through, "observed");
+    agent.wait_for("what would be denied", |event| {
+        is(event, "mcp_network_connection") && event["action"] == "block" && event["enforced"] == false
+    })?;
+    agent.stop()?;
+    Ok(())
+}
