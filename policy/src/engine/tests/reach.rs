@@ -111,6 +111,39 @@ fn a_server_can_be_the_client_of_one() {
     assert_eq!((&started["session_id"], &started["via"][0]), (&outer, &"mcp-server-gateway".into()));
 }
 
+/// Whether a server is declared, what it is asked, how it answers, and how often it is said that there is one.
+#[test]
+fn a_server_is_found_once_it_answers() {
+    let list = r#"{"jsonrpc":"2.0","id":0,"method":"tools/list"}"#;
+    let other = r#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#;
+    let (result, error) = (
+        r#"{"jsonrpc":"2.0","id":0,"result":{}}"#,
+        r#"{"jsonrpc":"2.0","id":0,"error":{"code":-32601,"message":"no"}}"#,
+    );
+    for (declared, asked, answer, found) in [
+        (&[][..], HELLO, result, 1),
+        (&[], list, result, 1),
+        (&[], HELLO, error, 0),
+        (&[], other, result, 0),
+        // What it says by itself answers nothing.
+        (&[], HELLO, list, 0),
+        (&["alone"], HELLO, result, 0),
+    ] {
+        let mut bench = bench();
+        bench.reach(1, declared, "/mcp");
+        bench.c2s(1, HELLO);
+        bench.s2c(1, error);
+        bench.out.clear();
+        for _ in 0..2 {
+            bench.c2s(1, asked);
+            bench.s2c(1, answer);
+        }
+        let said = bench.said();
+        let of_it = said.iter().filter(|line| *line == "found 10.0.0.1:80/mcp at 10.0.0.1:80").count();
+        assert_eq!(of_it, found, "{declared:?} {asked} {answer}: {said:?}");
+    }
+}
+
 /// What is known of a connection, what is found of it, and what is said.
 #[test]
 fn what_cannot_be_read_is_said_of_servers() {
