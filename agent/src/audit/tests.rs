@@ -1,3 +1,5 @@
+mod killed;
+
 use std::path::PathBuf;
 
 use mcpwarden_policy::{

@@ -67,6 +67,11 @@ impl Sayer {
         self.store.news.recv_timeout(Duration::from_secs(20)).unwrap()
     }
 
+    /// The number of the last event that is written.
+    pub fn stored(&self) -> u64 {
+        self.store.status().head.seq
+    }
+
     /// Has all of it written.
     pub fn finish(self) -> Head {
         self.store.finish(Instant::now() + Duration::from_secs(20));
