@@ -50,7 +50,7 @@ fn pinned(directory: &Path) -> u64 {
     let (mut pins, replaced) = Pins::open(directory, None).unwrap();
     assert_eq!(replaced, None, "pins are damaged");
     let records = pins.load(&key()).unwrap();
-    records.into_iter().map(|(_, record)| record.last_seen.0).max().unwrap_or_default()
+    records.into_values().map(|record| record.last_seen.0).max().unwrap_or_default()
 }
 
 /// Writes events and pins until it is ended, and says how many are written.
