@@ -132,7 +132,7 @@ pub fn run(options: RunOptions) -> Result<()> {
             censuses_failed: 0,
             tasks_skipped: 0,
         };
-        stores.said.into_iter().for_each(|body| agent.say(body));
+        stores.said.into_iter().for_each(|body| agent.say_of_store(body));
         let result = agent.serve(ring, options.config.as_ref()).await;
         let (outbox, sinks) = agent.into_ends();
         let until = Instant::now() + PATIENCE;

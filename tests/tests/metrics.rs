@@ -297,6 +297,31 @@ fn an_agent_that_is_held_up_says_so() -> Result<()> {
     Ok(())
 }
 
+/// A database that cannot be opened at the start, and can be later.
+#[test]
+fn an_agent_that_cannot_store_says_so() -> Result<()> {
+    let _alone = alone();
+    let scrape = Scrape::free()?;
+    let (directory, config) = configured(&scrape.config())?;
+    let database = directory.path().join("mcpwarden.db");
+    fs::create_dir(&database)?;
+    let agent = Agent::start_with_state(directory.path(), &["--config", &config])?;
+    scrape.await_answer("/healthz", 503, "events cannot be stored: ")?;
+    scrape.await_answer("/readyz", 200, "ok")?;
+    let before = scrape.numbers()?;
+    ensure!(before["mcpwarden_store_writable"] == 0.0, "the number says so, too");
+    let status = agent.tell(&["status"])?;
+    status.expect("status", 1, "cannot be stored")?;
+    fs::remove_dir(&database)?;
+    scrape.await_answer("/healthz", 200, "ok")?;
+    scrape.await_growth(&before, &[("mcpwarden_store_writable".to_owned(), 1.0)])?;
+    agent.wait_for("that events are stored", |event| is(event, "mcp_store_recovered"))?;
+    let numbers = scrape.numbers()?;
+    ensure!(numbers["mcpwarden_store_bytes"] > 4096.0, "{:?}", numbers["mcpwarden_store_bytes"]);
+    agent.stop()?;
+    Ok(())
+}
+
 /// An address that is taken, and none.
 #[test]
 fn no_metrics_are_no_reason_to_end() -> Result<()> {

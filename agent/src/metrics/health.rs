@@ -1,7 +1,10 @@
 //! Whether the agent does its work.
 
 use std::{
-    sync::atomic::{AtomicU8, AtomicU64, Ordering},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU8, AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -28,9 +31,16 @@ pub struct Health {
     stage: AtomicU8,
     /// When the ring was last drained to its end; nanoseconds since boot, or 0.
     drained_ns: AtomicU64,
+    /// Why events cannot be stored, where that is so.
+    store_failing: Mutex<Option<String>>,
 }
 
 impl Health {
+    /// Events cannot be stored, for this reason; or they can.
+    pub fn store(&self, failing: Option<&str>) {
+        *self.store_failing.lock().unwrap_or_else(PoisonError::into_inner) = failing.map(str::to_owned);
+    }
+
     /// The ring was drained to its end.
     pub fn drained(&self) {
         self.drained_ns.store(boot_ns(), Ordering::Relaxed);
@@ -74,7 +84,12 @@ impl Health {
     fn healthy_at(&self, now_ns: u64) -> Result<(), String> {
         self.ready()?;
         match self.drain_age_at(now_ns) {
-            Some(age) if age <= LATE => Ok(()),
+            Some(age) if age <= LATE => {
+                match &*self.store_failing.lock().unwrap_or_else(PoisonError::into_inner) {
+                    None => Ok(()),
+                    Some(why) => Err(format!("events cannot be stored: {why}")),
+                }
+            }
             Some(age) => Err(format!(
                 "the ring was last drained {} s ago: the agent is too slow, or whoever reads its output is",
                 age.as_secs()
@@ -87,6 +102,18 @@ impl Health {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_cannot_store_events_watches_and_is_not_healthy() {
+        let health = Health::default();
+        health.stage(Stage::Running);
+        health.drained();
+        health.store(Some("database or disk is full"));
+        assert_eq!(health.ready(), Ok(()));
+        assert_eq!(health.healthy(), Err("events cannot be stored: database or disk is full".to_owned()));
+        health.store(None);
+        assert_eq!(health.healthy(), Ok(()));
+    }
 
     #[test]
     fn what_is_healthy() {

@@ -103,6 +103,11 @@ impl Metrics {
         self.shared.health.stage(stage);
     }
 
+    /// Events cannot be stored, for this reason; or they can.
+    pub fn store(&self, failing: Option<&str>) {
+        self.shared.health.store(failing);
+    }
+
     /// What is said from now on.
     pub fn publish(&self, snapshot: Snapshot) {
         *self.shared.snapshot.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);

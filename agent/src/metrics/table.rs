@@ -105,6 +105,8 @@ pub const SINK_EVENTS: &str = "mcpwarden_sink_events_total";
 pub const SINK_FAILURES: &str = "mcpwarden_sink_failures_total";
 pub const SINK_BYTES: &str = "mcpwarden_sink_queue_bytes";
 pub const SINK_CAPACITY: &str = "mcpwarden_sink_queue_capacity_bytes";
+pub const STORE_WRITABLE: &str = "mcpwarden_store_writable";
+pub const STORE_BYTES: &str = "mcpwarden_store_bytes";
 pub const BUILD: &str = "mcpwarden_build_info";
 pub const CONFIG: &str = "mcpwarden_config_info";
 pub const RELOADED: &str = "mcpwarden_config_last_reload_success";
@@ -470,6 +472,8 @@ pub static TABLE: &[Metric] = &[
     ),
     metric("mcpwarden_store_writes_total", Counter("store_writes"), "Transactions of events."),
     metric("mcpwarden_store_write_seconds_total", Nanoseconds("store_write_ns"), "Time in them."),
+    metric(STORE_WRITABLE, Gauge(&[]), "1 where events can be stored, else 0."),
+    metric(STORE_BYTES, Gauge(&[]), "Size of the database of events, with what is not merged into it yet."),
     // Who asks.
     metric(
         "mcpwarden_control_requests_total",

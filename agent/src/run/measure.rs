@@ -31,6 +31,8 @@ impl Agent {
             add(table::SINK_BYTES, &[name], sink.waiting_bytes);
             add(table::SINK_CAPACITY, &[name], sink.capacity_bytes);
         }
+        add(table::STORE_WRITABLE, &[], u64::from(self.outbox.failing().is_none()));
+        add(table::STORE_BYTES, &[], self.outbox.store().file_bytes());
         for (name, entries, capacity) in self.kernel.tables() {
             add(table::MAP_ENTRIES, &[name], entries);
             add(table::MAP_CAPACITY, &[name], capacity);

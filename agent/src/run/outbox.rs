@@ -207,6 +207,15 @@ impl Outbox {
 }
 
 impl Agent {
+    /// Says something of the store, and remembers where that is that events cannot be stored.
+    pub(super) fn say_of_store(&mut self, body: EventBody) {
+        if let EventBody::StoreFailing(failing) = &body {
+            self.metrics.store(Some(&failing.reason));
+            self.outbox.failing = Some(failing.reason.clone());
+        }
+        self.say(body);
+    }
+
     /// Says what became of the store.
     pub(super) fn hear_store(&mut self) {
         if let Some(head) = self.outbox.head_to_say() {
@@ -214,13 +223,9 @@ impl Agent {
         }
         for news in self.outbox.store.news() {
             match news {
-                News::Say(body) => {
-                    if let EventBody::StoreFailing(failing) = &*body {
-                        self.outbox.failing = Some(failing.reason.clone());
-                    }
-                    self.say(*body);
-                }
+                News::Say(body) => self.say_of_store(*body),
                 News::Well { stored, ours } => {
+                    self.metrics.store(None);
                     self.outbox.failing = None;
                     let head = self.outbox.head.seq;
                     // Nor is it where somebody put another file there.

@@ -194,6 +194,16 @@ impl Store {
         self.news.try_iter().collect()
     }
 
+    /// Size of its files: the database, and the log that is not merged into it yet.
+    pub fn file_bytes(&self) -> u64 {
+        let mut log = self.path.clone().into_os_string();
+        log.push("-wal");
+        [self.path.as_os_str(), &log]
+            .iter()
+            .filter_map(|path| Some(std::fs::metadata(path).ok()?.len()))
+            .sum()
+    }
+
     /// What happened so far.
     pub fn status(&self) -> Status {
         *lock(&self.status)
