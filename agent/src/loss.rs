@@ -89,7 +89,7 @@ pub const WATCHED: &[(&str, &str)] = &[
     ("oversized_batches", "a batch of too many messages was not read"),
     ("chain_overflow", "a server was started through more programs than are remembered"),
     ("connections_refused", "too many connections at once: servers may go unseen"),
-    ("candidate_overflow", "messages before a server was recognised were dropped"),
+    ("candidate_overflow", "messages or connections of a server from before it was recognised were dropped"),
     ("open_requests_evicted", "too many open requests: answers to the oldest cannot be told"),
     ("tools_overflow", "a server offers more tools than are remembered"),
     (

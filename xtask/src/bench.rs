@@ -21,6 +21,19 @@ pub fn bench(what: &str, args: &[String]) -> Result<ExitCode> {
         run(&mut command, "read what it says above")?;
         return Ok(ExitCode::SUCCESS);
     }
+    run_as_root(what, args)
+}
+
+/// Runs the agent under load for an hour, or for five minutes.
+///
+/// # Errors
+/// The set-up or the build failed, or something that must hold does not.
+pub fn soak(short: bool) -> Result<ExitCode> {
+    let seconds = if short { "300" } else { "3600" };
+    run_as_root("soak", &["--seconds".to_owned(), seconds.to_owned()])
+}
+
+fn run_as_root(what: &str, args: &[String]) -> Result<ExitCode> {
     setup(false)?;
     build("mcpwarden")?;
     build("mcpwarden-tests")?;

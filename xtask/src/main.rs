@@ -59,6 +59,12 @@ enum Command {
     Eval(eval::Args),
     /// Put any input through everything that reads input, for some seconds each
     Fuzz(fuzz::Args),
+    /// Run the agent for an hour under load: whether everything is said once, and memory stays what it is
+    Soak {
+        /// For five minutes
+        #[arg(long)]
+        short: bool,
+    },
     /// Measure what watching costs: ratios of loaded to unloaded, throughput, latency, memory
     Bench {
         /// What to measure
@@ -80,6 +86,7 @@ fn main() -> ExitCode {
         Command::Demo => demo::demo(),
         Command::Eval(args) => eval::eval(&args),
         Command::Fuzz(args) => fuzz::fuzz(&args),
+        Command::Soak { short } => bench::soak(short),
         Command::Bench { what, args } => bench::bench(&what, &args),
     };
     match outcome {

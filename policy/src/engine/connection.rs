@@ -73,6 +73,8 @@ pub(super) struct Connection {
     pub(super) declared: Option<ServerId>,
     /// Value, id and place in the chain of the most telling program.
     best: Option<(u8, ServerId, usize)>,
+    /// Connects of a candidate that were not kept. They matter only where it turns out to be a server.
+    pub(super) connects_not_kept: u64,
     /// As announced.
     pub(super) server: Option<ServerId>,
     /// As announced, or as will be.
@@ -123,6 +125,7 @@ impl Connection {
             named: None,
             declared: None,
             best: None,
+            connects_not_kept: 0,
             server: None,
             session: None,
             outer: None,
@@ -399,16 +402,16 @@ impl Connection {
         true
     }
 
-    /// Keeps a connect until it is known what this is. Whether there was room.
-    pub(super) fn keep_connect(&mut self, connect: Connect, limits: &EngineLimits) -> bool {
-        let Stage::Candidate { waiting, bytes, .. } = &mut self.stage else { return false };
+    /// Keeps a connect until it is known what this is, where there is room.
+    pub(super) fn keep_connect(&mut self, connect: Connect, limits: &EngineLimits) {
+        let Stage::Candidate { waiting, bytes, .. } = &mut self.stage else { return };
         let kept = waiting.iter().filter(|item| matches!(item, Waiting::Connect(_))).count();
         if kept >= MAX_WAITING_CONNECTS || *bytes + connect.bytes() > limits.candidate_bytes {
-            return false;
+            self.connects_not_kept += 1;
+            return;
         }
         *bytes += connect.bytes();
         waiting.push_back(Waiting::Connect(Box::new(connect)));
-        true
     }
 
     /// Keeps a gap until it is known what this is; beyond a bound they are added to the last.

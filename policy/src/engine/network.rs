@@ -97,11 +97,8 @@ impl Engine {
         if let Some((place, user)) = of_server {
             return self.egress(place, user, connect, out);
         }
-        let candidate = connect.connection.and_then(|id| self.connections.get_mut(&id));
-        if let Some(candidate) = candidate
-            && !candidate.keep_connect(connect, &self.config.limits)
-        {
-            self.counters.candidate_overflow += 1;
+        if let Some(candidate) = connect.connection.and_then(|id| self.connections.get_mut(&id)) {
+            candidate.keep_connect(connect, &self.config.limits);
         }
     }
 

@@ -265,6 +265,7 @@ impl Engine {
             return;
         };
         self.counters.servers += 1;
+        self.counters.candidate_overflow += connection.connects_not_kept;
         let asked = connection.asked.take();
         let time = asked.unwrap_or(time);
         let matched_by = connection.matched_by();

@@ -70,8 +70,23 @@ impl Agent {
         Ok(self.directory)
     }
 
+    /// Its events, of an agent with a pipe; once.
+    pub fn lines(&mut self) -> Option<BufReader<std::process::ChildStdout>> {
+        self.lines.take()
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        Ok(kill(Pid::from_raw(self.child.id() as i32), signal)?)
+    }
+
+    /// Resident memory beside the ring, in MiB.
+    pub fn resident_mib(&self) -> Result<f64> {
+        Ok(self.status_kib("VmRSS")?.saturating_sub(self.ring_kib()?) as f64 / 1024.0)
+    }
+
     /// User and system time used so far, in seconds.
-    fn cpu_seconds(&self) -> Result<f64> {
+    pub fn cpu_seconds(&self) -> Result<f64> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
         let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok());
@@ -218,7 +233,7 @@ pub fn memory(servers: usize) -> Result<()> {
             .spawn()?;
         if let Some(stdin) = &mut child.stdin {
             use std::io::Write as _;
-            stdin.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"1\"}}\n")?;
+            stdin.write_all(crate::workload::HELLO)?;
             for id in 1..=100 {
                 stdin.write_all(&crate::workload::call(id))?;
             }

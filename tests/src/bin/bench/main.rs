@@ -7,6 +7,7 @@ mod agent;
 mod network;
 mod peer;
 mod report;
+mod soak;
 mod workload;
 
 use std::process::{Command, ExitCode, Stdio};
@@ -41,6 +42,12 @@ enum What {
         #[arg(long, default_value_t = 9)]
         rounds: usize,
     },
+    /// A long time under load: whether everything is said once, and memory stays what it is. Fails where that is not so
+    Soak {
+        /// How long; an hour, unless it is to be short
+        #[arg(long, default_value_t = 3_600)]
+        seconds: u64,
+    },
     /// One measurement in a process of its own
     #[command(hide = true)]
     Workload { name: workload::Workload, count: u64, rate: u64 },
@@ -53,6 +60,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         What::Kernel { rounds, seconds, rate } => kernel(rounds, seconds, rate),
         What::Network { rounds } => network::network(rounds),
+        What::Soak { seconds } => soak::soak(seconds),
         What::Workload { name, count, rate } => {
             workload::run(name, count, rate).map(|nanos| println!("{nanos}"))
         }

@@ -1,7 +1,7 @@
 //! The server's end of a measurement: as little as a server can do.
 
 use std::fs::File;
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
 
 use anyhow::Result;
@@ -13,6 +13,8 @@ pub enum Kind {
     Echo,
     /// The same on descriptors 3 and 4, so that nobody takes it for a server.
     EchoAside,
+    /// Answers each line with a short result, on descriptors 0 and 1.
+    Answer,
     /// Reads to the end.
     Sink,
 }
@@ -23,6 +25,7 @@ impl Kind {
         match self {
             Self::Echo => "echo",
             Self::EchoAside => "echo-aside",
+            Self::Answer => "answer",
             Self::Sink => "sink",
         }
     }
@@ -36,9 +39,12 @@ fn take(fd: RawFd) -> File {
 /// Runs until the other side closes.
 pub fn run(kind: Kind) -> Result<()> {
     let (mut input, mut output) = match kind {
-        Kind::Echo | Kind::Sink => (take(0), take(1)),
+        Kind::Echo | Kind::Answer | Kind::Sink => (take(0), take(1)),
         Kind::EchoAside => (take(3), take(4)),
     };
+    if matches!(kind, Kind::Answer) {
+        return answer(input, output);
+    }
     let mut buffer = vec![0; 64 * 1024];
     loop {
         let size = input.read(&mut buffer)?;
@@ -49,4 +55,16 @@ pub fn run(kind: Kind) -> Result<()> {
             output.write_all(&buffer[..size])?;
         }
     }
+}
+
+/// Answers every line that has an id.
+fn answer(input: File, mut output: File) -> Result<()> {
+    for line in BufReader::new(input).lines() {
+        let line = line?;
+        let id = line.split_once("\"id\":").and_then(|(_, rest)| rest.split([',', '}']).next());
+        if let Some(id) = id {
+            writeln!(output, "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[]}}}}")?;
+        }
+    }
+    Ok(())
 }

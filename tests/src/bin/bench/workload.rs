@@ -106,6 +106,10 @@ fn dev_null(count: u64) -> Result<f64> {
     Ok(start.elapsed().as_nanos() as f64 / count as f64)
 }
 
+/// The first request of a session.
+pub const HELLO: &[u8] =
+    b"{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"2025-06-18\"}}\n";
+
 /// A `tools/call` of exactly [`MESSAGE_BYTES`].
 pub fn call(id: u64) -> Vec<u8> {
     let head = format!(
@@ -163,9 +167,7 @@ impl Line {
         let child = command.stdin(stdin).stdout(stdout).spawn()?;
         drop(command);
         let mut line = Self { child, to: to.into(), from: from.into() };
-        line.to.write_all(
-            b"{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"2025-06-18\"}}\n",
-        )?;
+        line.to.write_all(HELLO)?;
         if !matches!(kind, Kind::Sink) {
             let mut buffer = [0; 4096];
             let _ = line.from.read(&mut buffer)?;
