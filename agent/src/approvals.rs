@@ -1,9 +1,11 @@
 //! `mcpwarden approve`, `approvals`, `pins trust`, `pins reset`: what an operator decides about definitions.
 
+use std::path::Path;
+
 use anyhow::{Context as _, Result};
 use comfy_table::{Cell, ColumnConstraint, Table, Width};
 use hyper::Method;
-use mcpwarden_policy::{ByHand, EventBody, WaitingTool};
+use mcpwarden_policy::{ByHand, Event, EventBody, WaitingTool};
 
 use crate::{
     cli::{ApprovalsList, DecisionOptions, Meant},
@@ -51,16 +53,30 @@ fn tell(which: Meant, hash: Option<String>, decision: ByHand) -> Result<()> {
         }
     };
     let new = NewDecision { server, tool, all, decision, uid, program, hash, by };
-    let Decided { decided } = ask(&agent.socket, Method::POST, PINS, &new)?;
+    let decided = request(&agent.socket, &new)?;
     if json {
         decided.iter().for_each(say_json);
-    } else if decided.is_empty() {
-        let done = if decision == ByHand::Approve { "approved" } else { "denied" };
-        say(format!("everything that {} offers is {done} already", escaped(&new.server)));
     } else {
-        decided.iter().for_each(|event| say(sentence(&new.server, &event.body)));
+        sentences(&new, &decided).into_iter().for_each(say);
     }
     Ok(())
+}
+
+/// Has the agent decide; the events of it.
+///
+/// # Errors
+/// No agent answers, or it refuses.
+pub fn request(socket: &Path, new: &NewDecision) -> Result<Vec<Event>> {
+    ask(socket, Method::POST, PINS, new).map(|Decided { decided }| decided)
+}
+
+/// What came of it, for people.
+pub fn sentences(new: &NewDecision, decided: &[Event]) -> Vec<String> {
+    if decided.is_empty() {
+        let done = if new.decision == ByHand::Approve { "approved" } else { "denied" };
+        return vec![format!("everything that {} offers is {done} already", escaped(&new.server))];
+    }
+    decided.iter().map(|event| sentence(&new.server, &event.body)).collect()
 }
 
 /// What was decided.

@@ -1,6 +1,9 @@
 //! `mcpwarden block`, `unblock`, `blocks`: what the running agent denies because an operator says so.
 
-use std::time::{Duration, Instant};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use anyhow::Result;
 use comfy_table::Table;
@@ -22,29 +25,45 @@ const NAMES: (Duration, Duration) = (Duration::from_secs(6), Duration::from_mill
 pub fn block(options: BlockOptions) -> Result<()> {
     let BlockOptions { target, port, period, reason, yes, json, agent } = options;
     let new = NewBlock { target, port, period, reason, yes };
-    let mut block: BlockView = ask(&agent.socket, Method::POST, BLOCKS, &new)?;
+    let block = request(&agent.socket, &new)?;
+    if json {
+        say_json(&block);
+    } else {
+        say(format!("blocked {}", sentence(&block)));
+    }
+    if let Some(idle) = idle(&block) {
+        anstream::eprintln!("mcpwarden: {idle}");
+    }
+    Ok(())
+}
+
+/// Has the agent block, and waits until something is blocked.
+///
+/// # Errors
+/// No agent answers, or it refuses.
+pub fn request(socket: &Path, new: &NewBlock) -> Result<BlockView> {
+    let mut block: BlockView = ask(socket, Method::POST, BLOCKS, new)?;
     let until = Instant::now() + NAMES.0;
     while block.addresses.is_empty() && Instant::now() < until {
         std::thread::sleep(NAMES.1);
-        let all: Blocks = ask(&agent.socket, Method::GET, BLOCKS, &())?;
+        let all: Blocks = ask(socket, Method::GET, BLOCKS, &())?;
         match all.blocks.into_iter().find(|found| found.target == block.target) {
             Some(found) => block = found,
             // Its time was short.
             None => break,
         }
     }
-    if json {
-        say_json(&block);
-    } else {
-        say(format!("blocked {}", sentence(&block)));
-    }
-    if block.addresses.is_empty() {
-        anstream::eprintln!(
-            "mcpwarden: no address of {} is known: nothing is denied until it has one; it is asked for again and again",
+    Ok(block)
+}
+
+/// Why a block has no effect, where it has none.
+pub fn idle(block: &BlockView) -> Option<String> {
+    block.addresses.is_empty().then(|| {
+        format!(
+            "no address of {} is known: nothing is denied until it has one; it is asked for again and again",
             escaped(&block.target)
-        );
-    }
-    Ok(())
+        )
+    })
 }
 
 /// Lifts a block.
@@ -94,7 +113,7 @@ fn table(blocks: &[BlockView]) -> Table {
 }
 
 /// What is blocked, until when, and what of the network that is.
-fn sentence(block: &BlockView) -> String {
+pub fn sentence(block: &BlockView) -> String {
     let until = match block.until {
         Some(until) => format!("until {}", seconds(until)),
         None => "until it is unblocked, or the agent ends".to_owned(),

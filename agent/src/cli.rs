@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 
 pub use operator::{
     Approvals, ApprovalsList, BlockOptions, BlocksOptions, DecisionOptions, Meant, ReloadOptions,
-    SessionSetOptions, Sessions, StatusOptions, UnblockOptions,
+    SessionSetOptions, Sessions, StatusOptions, TopOptions, UnblockOptions,
 };
 pub use query::{
     CallsOptions, ConnectionsOptions, DetectionsOptions, ListOptions, PinsDiff, Query, Registry,
@@ -134,6 +134,15 @@ pub enum Command {
     ///
     /// Exit status 0 where all is well, 1 where something is wrong, 2 where no agent answers.
     Status(StatusOptions),
+    /// Show the running agent live: servers, sessions, calls, what was found, what was lost.
+    ///
+    /// What was counted in the last hour is there from the start. 1-5 and Tab show the lists, arrows select, Enter tells all of
+    /// a row, `/` filters, `s` sorts, `?` says all keys, `q` ends. In a detail `a` approves the selected tool, as `mcpwarden approve`
+    /// does, and `b` blocks the selected address or the server, as `mcpwarden block` does; both ask first. Where the agent ends, it
+    /// is said, and another is waited for. NO_COLOR is respected.
+    ///
+    /// Exit status 2 where no agent answers, what it stores cannot be read, or standard output is no terminal.
+    Top(TopOptions),
     /// Have the agent read its configuration again.
     ///
     /// It does so by itself when the file changes, and on SIGHUP. A file with an error changes nothing: the configuration of

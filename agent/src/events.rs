@@ -1,8 +1,6 @@
 //! `mcpwarden events`: what is stored, whether an agent runs or not.
 
 use std::io::Write;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -11,7 +9,7 @@ use mcpwarden_policy::{Event, EventBody};
 use crate::{
     cli::EventsOptions,
     output::{Format, Output, Unwritable},
-    store::reader::{Query, Reader},
+    store::reader::{Follower, Query},
 };
 
 /// Prints the events that are asked for, oldest first.
@@ -42,45 +40,30 @@ pub fn run(options: &EventsOptions) -> Result<()> {
     };
     let path = &options.database.path;
     let failed = || format!("cannot read {}", path.display());
-    let mut opened = place(path);
-    let mut reader = Reader::open(path)?;
     // What comes while the first are printed comes behind them.
-    let mut last = reader.last().with_context(failed)?;
+    let mut follower = Follower::open(path)?;
+    let last = follower.last();
     let first = |seq: u64, stored: &[u8]| {
         if options.follow && seq > last { Ok(()) } else { printer.print(stored) }
     };
-    reader.find(&query, first).with_context(failed)?;
+    follower.reader().find(&query, first).with_context(failed)?;
     printer.out.flush().map_err(Unwritable)?;
     if !options.follow {
         return Ok(());
     }
     loop {
         std::thread::sleep(POLL);
-        let now = place(path);
-        if now.is_some() && now != opened {
-            // Another database stands there: the one before was damaged, or moved away.
-            (reader, last, opened) = (Reader::open(path)?, 0, now);
-        }
-        let follow = reader.walk(last + 1, |row| {
-            last = row.head.seq;
+        let come = follower.poll(|row| {
             let wanted = serde_json::from_slice::<Event>(&row.body).is_ok_and(|event| query.wants(&event));
-            if wanted {
-                printer.print(&row.body)?;
-            }
-            Ok(true)
+            if wanted { printer.print(&row.body) } else { Ok(()) }
         });
-        follow.with_context(failed)?;
+        come.with_context(failed)?;
         printer.out.flush().map_err(Unwritable)?;
     }
 }
 
 /// How often it is looked for events that came.
-const POLL: Duration = Duration::from_millis(200);
-
-/// Which file is there.
-fn place(path: &Path) -> Option<(u64, u64)> {
-    std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
-}
+pub const POLL: Duration = Duration::from_millis(200);
 
 struct Printer<W: Write> {
     format: Format,

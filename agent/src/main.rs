@@ -42,6 +42,7 @@ mod sessions;
 mod sinks;
 mod status;
 mod store;
+mod top;
 mod when;
 
 use std::process::ExitCode;
@@ -95,6 +96,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         Command::Pins { what: Pins::Reset(which) } => approvals::reset(which).map(|()| ExitCode::SUCCESS),
         Command::Status(options) => status::run(&options),
+        Command::Top(options) => top::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Reload(options) => reload::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Learn(options) => learn::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Events(options) => events::run(&options).map(|()| ExitCode::SUCCESS),

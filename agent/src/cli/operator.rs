@@ -86,6 +86,13 @@ pub struct StatusOptions {
     pub agent: Agent,
 }
 
+/// What `mcpwarden top` is told.
+#[derive(Args, Debug)]
+pub struct TopOptions {
+    #[command(flatten)]
+    pub agent: Agent,
+}
+
 /// What `mcpwarden reload` is told.
 #[derive(Args, Debug)]
 pub struct ReloadOptions {

@@ -2,9 +2,10 @@
 //!
 //! Events are read some thousand at a time: a reader that takes long must not keep the agent's journal from being emptied.
 
-use std::path::Path;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use mcpwarden_policy::{Event, Timestamp, event::Severity};
 use rusqlite::Connection;
 
@@ -150,6 +151,70 @@ impl Reader {
     pub fn checkpoint(&self) -> Result<Option<Checkpoint>> {
         Ok(Checkpoint::read(&self.0)?)
     }
+}
+
+/// A database that is read as it grows, whatever file stands at its path.
+pub struct Follower {
+    path: PathBuf,
+    /// Which file that was.
+    opened: Option<(u64, u64)>,
+    reader: Reader,
+    last: u64,
+}
+
+impl Follower {
+    /// Opens it, at its end.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn open(path: &Path) -> Result<Self> {
+        let opened = place(path);
+        let reader = Reader::open(path)?;
+        let last = reader.last().with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(Self { path: path.to_owned(), opened, reader, last })
+    }
+
+    /// Number of the last event that was handed on, or at first of the last that there is.
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// What reads it now.
+    pub fn reader(&self) -> &Reader {
+        &self.reader
+    }
+
+    /// Leaves out the oldest of the events that came, so that at most so many are left; how many that were.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn skip(&mut self, left: u64) -> Result<u64> {
+        let skipped = self.reader.last()?.saturating_sub(self.last).saturating_sub(left);
+        self.last += skipped;
+        Ok(skipped)
+    }
+
+    /// Hands on the events that came.
+    ///
+    /// # Errors
+    /// The database cannot be read, or `take` fails.
+    pub fn poll(&mut self, mut take: impl FnMut(Row) -> Result<()>) -> Result<()> {
+        let now = place(&self.path);
+        if now.is_some() && now != self.opened {
+            // Another database stands there: the one before was damaged, or moved away.
+            (self.reader, self.last, self.opened) = (Reader::open(&self.path)?, 0, now);
+        }
+        let last = &mut self.last;
+        self.reader.walk(*last + 1, |row| {
+            *last = row.head.seq;
+            take(row).map(|()| true)
+        })
+    }
+}
+
+/// Which file is there.
+fn place(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }
 
 impl Query {

@@ -1,0 +1,229 @@
+//! What stands on the terminal: a function of what is known and what is looked at.
+//!
+//! Every text that is no constant of ours has been through [`crate::output::clean`].
+
+use mcpwarden_policy::Timestamp;
+use ratatui::{
+    Frame,
+    layout::{Alignment, Constraint, Layout, Rect},
+    style::{Color, Modifier, Style},
+    text::{Line, Span, Text},
+    widgets::{Paragraph, Row as Cells, Table},
+};
+
+use super::{
+    detail,
+    keys::HELP,
+    model::Model,
+    rows::{self, Column, Look, ago},
+    view::{Mode, Tab, View},
+};
+use crate::output::clean;
+
+/// Columns that the one without a width has at least.
+const NAME: u16 = 14;
+/// Columns of the words before facts.
+const WORD: usize = 11;
+
+impl View {
+    fn style(&self, look: Look) -> Style {
+        let style = Style::new();
+        match look {
+            Look::Plain => style,
+            Look::Dim => style.add_modifier(Modifier::DIM),
+            // Without colours, too, what is bad stands out.
+            Look::Bad if !self.colour => style.add_modifier(Modifier::BOLD),
+            _ if !self.colour => style,
+            Look::Good => style.fg(Color::Green),
+            Look::Warned => style.fg(Color::Yellow),
+            Look::Bad => style.fg(Color::Red),
+        }
+    }
+}
+
+/// Draws everything.
+pub fn draw(frame: &mut Frame<'_>, host: &str, model: &Model, view: &View, now: Timestamp) {
+    let areas = [Constraint::Length(2), Constraint::Length(1), Constraint::Fill(1), Constraint::Length(1)];
+    let [head, tabs, body, foot] = Layout::vertical(areas).areas(frame.area());
+    frame.render_widget(Paragraph::new(vec![about(host, model, view, now), state(model, view)]), head);
+    frame.render_widget(names(view), tabs);
+    match view.mode() {
+        Mode::Help => help(frame, body),
+        _ if view.open => full(frame, body, model, view),
+        _ => list(frame, body, model, view, now),
+    }
+    frame.render_widget(last(view), foot);
+}
+
+/// Who is looked at, and how much happens there.
+fn about<'a>(host: &str, model: &Model, view: &View, now: Timestamp) -> Line<'a> {
+    let agent = match &model.agent.status {
+        Some(status) => format!("mcpwarden {} up {}", clean(&status.version), ago(status.since, now)),
+        None => "mcpwarden".to_owned(),
+    };
+    let rates = format!(
+        "  {:.1} calls/s  {:.1} frames/s  {:.1} events/s",
+        model.call_rate.per_second(now),
+        model.agent.frames_per_second,
+        model.rate.per_second(now)
+    );
+    Line::from(vec![
+        Span::styled(clean(host), Style::new().add_modifier(Modifier::BOLD)),
+        Span::raw("  "),
+        Span::styled(agent, view.style(Look::Good)),
+        Span::raw(rates),
+    ])
+}
+
+/// What is wrong, or that nothing is.
+fn state<'a>(model: &Model, view: &View) -> Line<'a> {
+    if let Some(why) = &model.agent.down {
+        return Line::styled(format!("no agent: {}", clean(why)), view.style(Look::Bad));
+    }
+    let mut spans = Vec::new();
+    let lost = model.lost();
+    if !lost.is_empty() {
+        let lost: Vec<String> = lost.iter().map(|(name, value, _)| format!("{name} {value}")).collect();
+        spans.push(Span::styled(format!("lost: {}  ", lost.join(", ")), view.style(Look::Bad)));
+    }
+    if let Some(status) = &model.agent.status {
+        for trouble in &status.troubles {
+            spans.push(Span::styled(format!("{}  ", clean(trouble)), view.style(Look::Bad)));
+        }
+        if status.approvals > 0 {
+            let text = format!("{} tools wait for approval  ", status.approvals);
+            spans.push(Span::styled(text, view.style(Look::Warned)));
+        }
+        if spans.is_empty() {
+            spans.push(Span::raw("all is well  "));
+        }
+        let text = format!(
+            "{} servers of {} clients, {} blocks by hand",
+            status.servers, status.sessions, status.blocks
+        );
+        spans.push(Span::raw(text));
+    }
+    Line::from(spans)
+}
+
+fn names<'a>(view: &View) -> Line<'a> {
+    let mut spans = Vec::new();
+    for (place, tab) in Tab::ALL.into_iter().enumerate() {
+        let style = if tab == view.tab { Modifier::BOLD | Modifier::REVERSED } else { Modifier::empty() };
+        spans.push(Span::styled(format!(" {} {} ", place + 1, tab.name()), Style::new().add_modifier(style)));
+    }
+    if !view.filter.is_empty() || view.typing {
+        let cursor = if view.typing { "_" } else { "" };
+        let text = format!("  /{}{cursor}", clean(&view.filter));
+        spans.push(Span::styled(text, view.style(Look::Warned)));
+    }
+    Line::from(spans)
+}
+
+/// The last line: what is asked, what came of it, or the keys.
+fn last<'a>(view: &View) -> Line<'a> {
+    if let Some((question, _)) = &view.asked {
+        let style = view.style(Look::Warned).add_modifier(Modifier::BOLD);
+        return Line::styled(format!("{question} y/n"), style);
+    }
+    match &view.message {
+        Some((text, bad)) => {
+            // Of the agent or ours, and escaped where it was made; a second time does no harm to what is clean.
+            Line::styled(clean(text), view.style(if *bad { Look::Bad } else { Look::Good }))
+        }
+        None => {
+            let keys = match view.mode() {
+                Mode::Typing => "type what names must hold; Enter keeps it, Esc takes it away",
+                Mode::Detail => "Esc back  a approve  b block  j k select  ? help  q quit",
+                _ => "q quit  ? help  Tab next  Enter detail  / filter  s sort",
+            };
+            Line::styled(keys, view.style(Look::Dim))
+        }
+    }
+}
+
+fn help(frame: &mut Frame<'_>, area: Rect) {
+    let lines = HELP.iter().map(|(keys, what)| Line::raw(format!(" {keys:<WORD$}  {what}")));
+    frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()), area);
+}
+
+fn list(frame: &mut Frame<'_>, area: Rect, model: &Model, view: &View, now: Timestamp) {
+    let rows = rows::list(model, view, now);
+    if rows.is_empty() {
+        let since = match model.since {
+            Some(_) if !view.filter.is_empty() => "nothing with that in its name: Esc takes the filter away",
+            Some(_) => "none so far",
+            None => "nothing happened so far",
+        };
+        return frame.render_widget(Paragraph::new(since), area);
+    }
+    let place = rows::place(&rows, view);
+    let shown = fit(rows::columns(view.tab), area.width);
+    // The header takes one.
+    let height = usize::from(area.height.saturating_sub(1)).max(1);
+    let first = (place + 1).saturating_sub(height);
+    let lines = rows.iter().enumerate().skip(first).take(height).map(|(index, row)| {
+        let cells = row.cells(model, now);
+        let cells: Vec<Text<'_>> = shown
+            .iter()
+            .filter_map(|(index, column)| cells.get(*index).map(|cell| (cell, column)))
+            .map(|((text, look), column)| {
+                Text::styled(text.clone(), view.style(*look)).alignment(side(column))
+            })
+            .collect();
+        let chosen = if index == place { Modifier::REVERSED } else { Modifier::empty() };
+        Cells::new(cells).style(Style::new().add_modifier(chosen))
+    });
+    let widths = shown.iter().map(|(_, Column(_, width, _))| match width {
+        0 => Constraint::Fill(1),
+        width => Constraint::Length(*width),
+    });
+    let header = Cells::new(shown.iter().map(|(_, column)| Text::from(column.0).alignment(side(column))));
+    let table = Table::new(lines.collect::<Vec<_>>(), widths.collect::<Vec<_>>())
+        .header(header.style(Style::new().add_modifier(Modifier::BOLD)))
+        .column_spacing(1);
+    frame.render_widget(table, area);
+}
+
+/// Numbers stand at the right of their columns.
+fn side(column: &Column) -> Alignment {
+    match column.0 {
+        "SESSIONS" | "SERVERS" | "CALLS" | "CALLS/S" | "P50" | "P95" | "ERRORS" | "BLOCKED" | "WAIT"
+        | "SEEN" | "PID" | "COUNT" | "LATENCY" => Alignment::Right,
+        _ => Alignment::Left,
+    }
+}
+
+/// The columns for which there is room, with their places.
+fn fit(columns: &'static [Column], width: u16) -> Vec<(usize, Column)> {
+    let mut shown: Vec<(usize, Column)> = columns.iter().copied().enumerate().collect();
+    loop {
+        let needed: u16 =
+            shown.iter().map(|(_, column)| column.1.max(if column.1 == 0 { NAME } else { 0 }) + 1).sum();
+        let next = shown.iter().enumerate().max_by_key(|(_, (_, column))| column.2);
+        match next {
+            Some((place, (_, Column(.., 1..)))) if needed > width + 1 => {
+                shown.remove(place);
+            }
+            _ => return shown,
+        }
+    }
+}
+
+fn full(frame: &mut Frame<'_>, area: Rect, model: &Model, view: &View) {
+    let Some(detail) = detail::of(model, view) else {
+        return frame.render_widget(Paragraph::new("it is not remembered any more: Esc"), area);
+    };
+    let mut lines = vec![Line::styled(detail.title, Style::new().add_modifier(Modifier::BOLD))];
+    lines.extend(detail.facts.into_iter().map(|(word, text)| Line::raw(format!("{word:<WORD$}{text}"))));
+    let count = detail.items.len();
+    let item = view.item.min(count.saturating_sub(1));
+    let selected = if count == 0 { 0 } else { lines.len() + item };
+    for (place, ((text, look), _)) in detail.items.into_iter().enumerate() {
+        let chosen = if place == item { Modifier::REVERSED } else { Modifier::empty() };
+        lines.push(Line::styled(text, view.style(look).add_modifier(chosen)));
+    }
+    // So far down that the selected line is seen.
+    let first = (selected + 1).saturating_sub(usize::from(area.height).max(1));
+    frame.render_widget(Paragraph::new(lines.split_off(first.min(lines.len()))), area);
+}

@@ -1,0 +1,142 @@
+//! `mcpwarden top`: what a running agent sees, live on a terminal.
+//!
+//! Data goes one way: `feed` (the agent's socket and database, on a thread) → `model` (what is known, with `window` for
+//! rates) → `rows` and `detail` (what is worth showing of it) → `draw` (cells of the terminal). `keys` says what a key means,
+//! and `view` what is looked at. Of these only `feed` and this module touch files, clocks and the terminal.
+
+mod detail;
+mod draw;
+mod feed;
+mod keys;
+mod model;
+mod rows;
+mod view;
+mod window;
+
+use std::io::{IsTerminal as _, stdout};
+use std::path::Path;
+use std::sync::mpsc::SyncSender;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use nix::sys::signal::{SigSet, Signal};
+use ratatui::crossterm::event::{self, Event as Input};
+
+use crate::{approvals, blocks, cli::TopOptions, clock::Clock, output::Format, output::Output};
+use feed::Update;
+use model::Model;
+use view::{Command, Effect, View};
+
+/// The least time between two drawings.
+const FRAME: Duration = Duration::from_millis(100);
+/// Updates that are counted between two looks at the keys.
+const UPDATES: usize = 16;
+/// Signals that end it.
+const SIGNALS: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
+
+/// Shows the running agent until the user or a signal ends it.
+///
+/// # Errors
+/// Standard output is no terminal, no agent answers, or what it stores cannot be read.
+pub fn run(options: &TopOptions) -> Result<()> {
+    ensure!(
+        stdout().is_terminal(),
+        "standard output is no terminal, on which `top` could draw: use `mcpwarden status`, or `mcpwarden events --follow`"
+    );
+    let socket = &options.agent.socket;
+    // All threads inherit it: the one that waits gets them.
+    let signals = SigSet::from_iter(SIGNALS);
+    signals.thread_block().context("cannot block signals")?;
+    let (sender, updates) = feed::start(socket)?;
+    let ended = sender.clone();
+    thread::Builder::new().name("signals".into()).spawn(move || {
+        if signals.wait().is_ok() {
+            let _ = ended.send(Update::End);
+        }
+    })?;
+    let host = nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let colour = Output::Text.format() == Format::Text { colour: true };
+    let (mut model, mut view) = (Model::default(), View::new(colour));
+    let failed = "cannot draw on this terminal, or read its keys";
+    let mut screen = Screen::open().context(failed)?;
+    let (mut drawn, mut second): (Option<Instant>, u64) = (None, 0);
+    let mut changed = true;
+    loop {
+        let now = Clock::new().now();
+        // Ages and rates change with the clock.
+        changed |= second != now.0 / 1_000_000_000;
+        let wait = drawn.map_or(Duration::ZERO, |drawn| FRAME.saturating_sub(drawn.elapsed()));
+        if changed && wait.is_zero() {
+            screen.0.draw(|frame| draw::draw(frame, &host, &model, &view, now)).context(failed)?;
+            (drawn, second, changed) = (Some(Instant::now()), now.0 / 1_000_000_000, false);
+        }
+        let wait = if changed { wait } else { FRAME };
+        if event::poll(wait).context(failed)? {
+            match event::read().context(failed)? {
+                Input::Key(key) => {
+                    let action = keys::action(&view, key);
+                    changed |= action.is_some();
+                    match action.and_then(|action| view.apply(action, &model, now)) {
+                        Some(Effect::Quit) => return Ok(()),
+                        Some(Effect::Do(command)) => perform(socket, command, sender.clone())?,
+                        None => {}
+                    }
+                }
+                Input::Resize(..) => changed = true,
+                _ => {}
+            }
+        }
+        for update in updates.try_iter().take(UPDATES) {
+            changed = true;
+            match update {
+                Update::Status(status, at) => model.status(status, at),
+                Update::Waiting(tools) => model.waiting = tools,
+                Update::Events(events, others) => {
+                    others.into_iter().for_each(|time| model.count(time));
+                    events.into_iter().for_each(|event| model.add(event));
+                }
+                Update::Skipped(count) => model.skipped += count,
+                Update::Down(why) => model.down(why),
+                Update::Done(outcome) => view.done(outcome),
+                Update::End => return Ok(()),
+            }
+        }
+    }
+}
+
+/// Has the agent do something, on a thread of its own: it may take seconds.
+fn perform(socket: &Path, command: Command, updates: SyncSender<Update>) -> Result<()> {
+    let socket = socket.to_owned();
+    thread::Builder::new().name("command".into()).spawn(move || {
+        let outcome = match &command {
+            Command::Approve(new) => {
+                approvals::request(&socket, new).map(|decided| approvals::sentences(new, &decided).join("; "))
+            }
+            Command::Block(new) => blocks::request(&socket, new).map(|block| {
+                blocks::idle(&block).unwrap_or_else(|| format!("blocked {}", blocks::sentence(&block)))
+            }),
+        };
+        let _ = updates.send(Update::Done(outcome.map_err(|error| format!("{error:#}"))));
+    })?;
+    Ok(())
+}
+
+/// The terminal, which is as it was before once this is gone; so it is when the program panics.
+struct Screen(ratatui::DefaultTerminal);
+
+impl Screen {
+    fn open() -> Result<Self> {
+        Ok(Self(ratatui::try_init()?))
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // Where that fails, there is no terminal any more.
+        let _ = ratatui::try_restore();
+    }
+}
+
+#[cfg(test)]
+mod tests;
