@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
-use mcpwarden_tests::command::{ask, ends, mcpwarden};
+use mcpwarden_tests::command::{ask, configured, ends, mcpwarden};
 use mcpwarden_tests::peer::{Peer, echo, initialize, server, wait_until};
 use mcpwarden_tests::wiring::Wiring;
 use nix::sys::signal::{Signal, kill};
@@ -149,8 +149,11 @@ impl Drop for Top {
 
 #[test]
 fn a_live_view_of_what_the_agent_sees() -> Result<()> {
-    let mut agent = Agent::start(&[])?;
-    let socket = agent.directory().join("run/control.sock");
+    // Where another agent will listen, too.
+    let directory = tempfile::tempdir()?;
+    let socket = directory.path().join("control.sock");
+    let (_kept, config) = configured(&format!("control: {{ socket: {} }}", socket.display()))?;
+    let mut agent = Agent::start(&["--config", &config])?;
     let mut peer = Peer::start(Wiring::Pipes, &mut server("benign-server"))?;
     peer.ask(&initialize(0))?;
     peer.ask(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}))?;
@@ -217,8 +220,12 @@ fn a_live_view_of_what_the_agent_sees() -> Result<()> {
     agent.signal(Signal::SIGTERM)?;
     agent.wait_for_end()?;
     top.shows("no agent: ")?;
+    // Another is found, with a database of its own.
+    let agent = Agent::start(&["--config", &config])?;
+    wait_until("another agent", || !top.screen().contains("no agent: ")).with_context(|| top.screen())?;
     top.press("q")?;
     ensure!(top.ends()?.code() == Some(0), "top ended badly");
+    agent.stop()?;
 
     // So is one that was never there, at once; and who draws on no terminal is told what to use.
     let said = ask(&["top", "--socket", &socket.display().to_string()])?;
