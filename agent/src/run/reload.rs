@@ -23,6 +23,7 @@ use crate::{
     control::{Answer, Code, Refusal},
     network::finished,
     output::escaped,
+    process,
 };
 
 /// Keys that are looked at when the agent starts, and not again.
@@ -222,6 +223,7 @@ impl Agent {
             }
         };
         let _ = under_way.answer.map(|to| to.send(answer));
+        process::give_memory_back();
     }
 
     /// Goes by another configuration: first what may fail, and the whole of it or nothing.
