@@ -274,6 +274,7 @@ impl Agent {
                     let now = tokio::time::Instant::now();
                     self.tick();
                     self.expire_blocks();
+                    self.deny_found();
                     self.network.ask();
                     if now >= next_reconcile {
                         next_reconcile = now + RECONCILE_EVERY;

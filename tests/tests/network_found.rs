@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
 use mcpwarden_tests::command::configured;
 use mcpwarden_tests::dial::{LOOPBACK_V6, Outcome, Way};
-use mcpwarden_tests::peer::{echo, initialize};
+use mcpwarden_tests::peer::{echo, initialize, wait_until};
 use mcpwarden_tests::web::Server;
 use nix::sched::{CloneFlags, unshare};
 use serde_json::{Value, json};
@@ -74,6 +74,8 @@ fn a_server_that_nobody_declared_is_cut_off_where_it_answers() -> Result<()> {
     for to in [known.address(), unknown.address(), six.address(), page.local_addr()?, error.local_addr()?] {
         post(to, &initialize(1))?;
     }
+    // The one address of loopback has nothing to do with the other.
+    let twin = TcpListener::bind((Ipv4Addr::LOCALHOST, six.address().port()))?;
     for server in [&unknown, &six] {
         let at = server.address();
         let event = denied(&agent, at)?;
@@ -91,7 +93,7 @@ fn a_server_that_nobody_declared_is_cut_off_where_it_answers() -> Result<()> {
     }
     ensure!(open.read(&mut [0]).is_err(), "what was open is closed");
     // Who does not answer as a server does is none, whatever is asked of it.
-    for other in [known.address(), page.local_addr()?, error.local_addr()?] {
+    for other in [known.address(), page.local_addr()?, error.local_addr()?, twin.local_addr()?] {
         ensure!(dial(other) == Outcome::Through, "{other}");
     }
     agent.settle();
@@ -157,12 +159,32 @@ fn other_rules_deny_and_allow_what_was_found_before() -> Result<()> {
     };
     reload(&format!("policy: {{ fail_closed: true }}\n{allowing}"))?;
     let event = denied(&agent, at)?;
+    ensure!(dial(at) == Outcome::Denied, "it is denied");
     let told = json!([event["enforced"], event["reason"]]);
     let reason = format!("server '{at}/mcp' is not declared, and fail_closed is on");
     ensure!(told == json!([true, reason]), "{event}");
     ensure!(dial(at) == Outcome::Denied, "it is denied");
     reload(allowing)?;
     ensure!(dial(at) == Outcome::Through, "it is not any more");
+    // Who declares it, as the documentation says, has it reachable.
+    reload(&format!("policy: {{ fail_closed: true }}\n{allowing}"))?;
+    wait_until("that it is denied", || dial(at) == Outcome::Denied)?;
+    let declared = format!("servers: [{{ id: own, type: http, url: \"http://{at}/mcp\" }}]\n");
+    let list = "discovery: { list_declared: false }\n";
+    reload(&format!("policy: {{ fail_closed: true }}\n{allowing}{declared}{list}"))?;
+    ensure!(dial(at) == Outcome::Through, "it is declared");
+    let event = agent.wait_for("why it is spared", |event| {
+        is(event, "mcp_server_denied") && event["obstacle"].is_string()
+    })?;
+    ensure!(event["enforced"] == false && event["until"].is_null(), "{event}");
+    // A refused configuration changes nothing.
+    reload(&format!("policy: {{ fail_closed: true }}\n{allowing}"))?;
+    wait_until("that it is denied again", || dial(at) == Outcome::Denied)?;
+    fs::write(&path, "sinks: [{ kind: file, path: /proc/none/x }]\n")?;
+    let said = agent.tell(&["reload"])?;
+    ensure!(said.code != Some(0), "no sink can write there");
+    ensure!(dial(at) == Outcome::Denied, "it still is");
+    reload(allowing)?;
     // Only said, as every denial of an address.
     reload("policy: { denied_servers: [\"*/mcp\"] }\n")?;
     let event = agent.wait_for("another denial", |event| {

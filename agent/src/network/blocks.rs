@@ -189,13 +189,12 @@ impl Network {
         Ok(lifted)
     }
 
-    /// Takes out the blocks whose time is over, which have not counted since, and forgets servers that answered too long
-    /// ago.
+    /// Takes out the blocks whose time is over. They have not counted since.
     pub fn expire(&mut self, addresses: &mut Addresses, clock: &Clock) -> Vec<Standing> {
         let now = boot_ns();
         let over = |block: &mut Standing| block.ends_ns.is_some_and(|ends| ends <= now);
         let expired: Vec<Standing> = self.blocks.extract_if(.., over).collect();
-        if (self.forget_found() || !expired.is_empty())
+        if !expired.is_empty()
             && let Err(error) = self.apply(addresses, clock)
         {
             anstream::eprintln!("network: {error}; the rules of before still count");
@@ -203,11 +202,11 @@ impl Network {
         expired
     }
 
-    /// When the next block ends, or the next server is forgotten.
+    /// When the next block ends, or servers that were found are to be judged.
     pub fn next_expiry(&self, clock: &Clock) -> Option<Timestamp> {
         let block = self.blocks.iter().filter_map(|block| block.ends_ns).min();
         let ends = block.map(|ends| clock.wall(ends));
-        ends.into_iter().chain(self.next_forgotten(clock)).min()
+        ends.into_iter().chain(self.next_found(clock)).min()
     }
 
     /// What is blocked, in the order in which it was.
@@ -320,7 +319,7 @@ fn sweeping(address: &Address) -> Option<&'static str> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
 
     #[test]
@@ -354,7 +353,7 @@ pub(super) mod tests {
         }
     }
 
-    pub(in crate::network) fn network() -> Network {
+    fn network() -> Network {
         let file = "servers: [{ id: crm, type: http, url: 'https://mcp.example.com/mcp' }, { id: files, command: x }]";
         let (config, _) = mcpwarden_policy::config::parse(file.as_bytes()).unwrap();
         Network::new(&config, crate::config::network_rules(&config).unwrap()).unwrap()

@@ -1,200 +1,365 @@
 //! Servers that nobody declared, where they answered. Those that `server_access` denies are denied there.
 //!
-//! A denial of addresses hits everything that is at them, and who asks chooses what he calls a server: the path. So it takes
-//! an answer of MCP's, holds for a time only, and spares an address where a server is, too, that is not denied.
+//! A denial of an address hits everything that is at it, anybody can have a server answer, and who asks chooses what he calls
+//! it: the path. So it takes an answer of MCP's, is about that one address and port, holds for a time only, and spares an
+//! address that somebody has other plans with.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr};
 
-use mcpwarden_abi as abi;
 use mcpwarden_policy::{
     Found, ServerId, Timestamp,
     event::ServerDenied,
-    network::{Address, Host, NetworkRules, Prefix, Rule, reached},
+    network::{Host, NetworkRules},
 };
 
-use super::Network;
+use super::{Network, NetworkError};
 use crate::{clock::Clock, clock::boot_ns, kernel::addresses::Addresses};
 
-/// Servers that are remembered, at most.
+const SECOND: u64 = 1_000_000_000;
+/// Servers that are remembered, at most; and those of one address.
 const MOST: usize = 1_024;
+const MOST_AT_ONE: usize = 16;
 /// For how long an answer tells what is at an address. Nobody says when something else is there.
-const EVIDENCE: Duration = Duration::from_hours(1);
+const EVIDENCE_NS: u64 = 3_600 * SECOND;
+/// The least time between two changes of the table: anybody can have servers answer, and each change costs milliseconds.
+const PAUSE_NS: u64 = SECOND;
+/// When a table is tried again that could not be installed.
+const AGAIN_NS: u64 = 60 * SECOND;
 
 /// Where a server is, and which.
-pub(super) type Place = (SocketAddr, ServerId);
+type Place = (SocketAddr, ServerId);
 
 /// What is known of one.
 #[derive(Clone, Debug)]
-pub(super) struct Known {
+struct Known {
     found: Found,
-    /// Why it is denied, where it is.
-    reason: Option<String>,
-    /// Whether its address is denied for it.
-    denied: bool,
-    /// When what is known is too old; nanoseconds since boot.
+    /// When what is known is too old; nanoseconds since boot, as all times here.
     ends_ns: u64,
+    /// What was said of it: why it is denied, and what speaks against denying its address.
+    said: Option<(String, Option<String>)>,
+}
+
+/// All of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FoundServers {
+    known: BTreeMap<Place, Known>,
+    /// The addresses that are denied for them, and why.
+    denied: BTreeMap<SocketAddr, String>,
+    /// When they are to be judged, and when they were.
+    due_ns: Option<u64>,
+    judged_ns: u64,
+}
+
+impl FoundServers {
+    /// Takes in that one answered. Whether there was room.
+    fn answered(&mut self, found: &Found, now: u64) -> bool {
+        let place = (found.address, found.server.clone());
+        let ends_ns = now.saturating_add(EVIDENCE_NS);
+        if let Some(known) = self.known.get_mut(&place) {
+            known.ends_ns = ends_ns;
+            // What spoke against it may do so no more.
+            if known.said.as_ref().is_some_and(|(_, obstacle)| obstacle.is_some()) {
+                self.judge_at(now);
+            }
+            return true;
+        }
+        if self.at(found.address).count() >= MOST_AT_ONE || (self.known.len() >= MOST && !self.make_room()) {
+            return false;
+        }
+        self.known.insert(place, Known { found: found.clone(), ends_ns, said: None });
+        self.judge_at(now);
+        true
+    }
+
+    /// Forgets the server that answered longest ago of those that are not denied.
+    fn make_room(&mut self) -> bool {
+        let allowed = self.known.iter().filter(|(_, known)| known.said.is_none());
+        let oldest = allowed.min_by_key(|(_, known)| known.ends_ns).map(|(place, _)| place.clone());
+        oldest.and_then(|place| self.known.remove(&place)).is_some()
+    }
+
+    fn at(&self, address: SocketAddr) -> impl Iterator<Item = (&Place, &Known)> {
+        self.known.iter().filter(move |((at, _), _)| *at == address)
+    }
+
+    /// They are to be judged, soon.
+    fn judge_at(&mut self, now: u64) {
+        let at = now.max(self.judged_ns.saturating_add(PAUSE_NS));
+        self.due_ns = Some(self.due_ns.map_or(at, |due| due.min(at)));
+    }
+
+    /// When there is something to do.
+    fn next(&self) -> Option<u64> {
+        self.known.values().map(|known| known.ends_ns).chain(self.due_ns).min()
+    }
+
+    /// Begins to judge them, if it is time: forgets what is too old.
+    fn begin(&mut self, now: u64) -> bool {
+        if self.next().is_none_or(|next| next > now) {
+            return false;
+        }
+        self.known.retain(|_, known| known.ends_ns > now);
+        (self.due_ns, self.judged_ns) = (None, now);
+        true
+    }
 }
 
 impl Network {
-    /// A server that nobody declared answered. Where that denies it for the first time, what came of that.
-    pub fn found(&mut self, found: &Found, addresses: &mut Addresses, clock: &Clock) -> Option<ServerDenied> {
-        let address = SocketAddr::new(reached(found.address.ip()), found.address.port());
-        let place = (address, found.server.clone());
-        let ends_ns = boot_ns().saturating_add(u64::try_from(EVIDENCE.as_nanos()).unwrap_or(u64::MAX));
-        let reason = self.denials.undeclared(&found.server);
-        let before = self.found.get(&place).map(|known| (known.reason.clone(), known.denied));
-        if before.is_none() && self.found.len() >= MOST {
-            self.counters.found_refused += 1;
-            return None;
+    /// A server that nobody declared answered. What follows from it, [`Network::judge_found`] says.
+    pub fn found(&mut self, found: &Found) {
+        self.counters.found_refused += u64::from(!self.found.answered(found, boot_ns()));
+    }
+
+    /// Denies the addresses of those that are denied, where it is time for that. Those of which there is something to say.
+    pub fn judge_found(&mut self, addresses: &mut Addresses, clock: &Clock) -> Vec<(Found, ServerDenied)> {
+        let now = boot_ns();
+        if !self.found.begin(now) {
+            return Vec::new();
         }
-        let (said, denied) = before.map_or((None, false), |(reason, denied)| (Some(reason), denied));
-        let known = Known { found: found.clone(), reason: reason.clone(), denied, ends_ns };
-        self.found.insert(place.clone(), known);
-        if said.as_ref() == Some(&reason) {
-            return None;
-        }
-        let reason = reason?;
-        let mut obstacle = self.obstacle(&place, found.netns);
-        if obstacle.is_none() {
-            self.deny(&place, true);
+        let (mut failed, wanted) = (None, self.wanted());
+        if wanted != self.found.denied {
+            let before = std::mem::replace(&mut self.found.denied, wanted);
             match self.install(addresses, clock) {
                 Ok(()) => self.close(clock),
                 Err(error) => {
-                    self.deny(&place, false);
-                    obstacle = Some(error.to_string());
+                    self.found.denied = before;
+                    self.found.due_ns = Some(now.saturating_add(AGAIN_NS));
+                    failed = Some(error);
                 }
             }
         }
-        Some(ServerDenied {
-            remote_addr: address.to_string(),
-            reason,
-            enforced: self.rules.enforced && obstacle.is_none(),
-            until: obstacle.is_none().then(|| clock.wall(ends_ns)),
-            obstacle,
-        })
+        self.unsaid(failed.as_ref(), clock)
     }
 
-    /// Denies those that are denied since the rules are others, and says which.
-    pub fn judge_found(&mut self, addresses: &mut Addresses, clock: &Clock) -> Vec<(Found, ServerDenied)> {
-        let all: Vec<Found> = self.found.values().map(|known| known.found.clone()).collect();
-        let judged = all.into_iter().filter_map(|found| {
-            let denied = self.found(&found, addresses, clock)?;
-            Some((found, denied))
-        });
-        judged.collect()
-    }
-
-    /// Lifts what the guards do not say any more.
-    pub(super) fn lift_found(&mut self) {
-        for known in self.found.values_mut() {
-            known.denied &= self.denials.undeclared(&known.found.server).is_some();
+    /// What is to be said of them that was not said yet.
+    fn unsaid(&mut self, failed: Option<&NetworkError>, clock: &Clock) -> Vec<(Found, ServerDenied)> {
+        let judged = self.judged();
+        let mut news = Vec::new();
+        for (place, known) in &mut self.found.known {
+            let outcome = judged.get(place).cloned().map(|(reason, obstacle)| {
+                let missing = || failed.map(|error| format!("the table could not be changed: {error}"));
+                let denied = self.found.denied.contains_key(&place.0);
+                (reason, obstacle.or_else(|| if denied { None } else { missing() }))
+            });
+            if known.said == outcome {
+                continue;
+            }
+            known.said.clone_from(&outcome);
+            let Some((reason, obstacle)) = outcome else { continue };
+            let denied = ServerDenied {
+                remote_addr: place.0.to_string(),
+                reason,
+                enforced: self.rules.enforced && obstacle.is_none(),
+                until: obstacle.is_none().then(|| clock.wall(known.ends_ns)),
+                obstacle,
+            };
+            news.push((known.found.clone(), denied));
         }
+        news
     }
 
-    /// Forgets those that answered too long ago. Whether addresses were denied for them.
-    pub(super) fn forget_found(&mut self) -> bool {
-        let now = boot_ns();
-        let old = self.found.extract_if(.., |_, known| known.ends_ns <= now);
-        old.filter(|(_, known)| known.denied).count() > 0
+    /// Has the next table deny no more than the rules of now do, and all of it be judged.
+    pub(super) fn follow_found(&mut self) {
+        let wanted = self.wanted();
+        self.found.denied.retain(|address, _| wanted.contains_key(address));
+        self.found.due_ns = Some(boot_ns());
     }
 
-    /// When the next is forgotten.
-    pub(super) fn next_forgotten(&self, clock: &Clock) -> Option<Timestamp> {
-        self.found.values().map(|known| known.ends_ns).min().map(|ends| clock.wall(ends))
+    /// Denies nothing for them in the next table. Whether anything was.
+    pub(super) fn give_way(&mut self) -> bool {
+        !std::mem::take(&mut self.found.denied).is_empty()
+    }
+
+    /// When there is something to judge or to forget.
+    pub(super) fn next_found(&self, clock: &Clock) -> Option<Timestamp> {
+        self.found.next().map(|next| clock.wall(next))
     }
 
     /// The rules of the configuration, and those on servers that were found.
     pub(super) fn all_rules(&self) -> NetworkRules {
-        let denied = self.found.iter().filter(|(_, known)| known.denied);
-        let found = denied.map(|((address, _), known)| Rule {
-            origin: "server_access".to_owned(),
-            address: Address { host: Host::Block(Prefix::host(address.ip())), port: Some(address.port()) },
-            reason: known.reason.clone(),
-        });
-        let mut rules = self.rules.clone();
-        rules.deny.extend(found);
-        rules
+        let denied = self.found.denied.iter();
+        let found = denied.map(|(address, reason)| (*address, reason.clone())).collect();
+        NetworkRules { found, ..self.rules.clone() }
     }
 
-    fn deny(&mut self, place: &Place, denied: bool) {
-        if let Some(known) = self.found.get_mut(place) {
-            known.denied = denied;
-        }
+    /// The addresses that are to be denied.
+    fn wanted(&self) -> BTreeMap<SocketAddr, String> {
+        let denied = self.judged().into_iter().filter(|(_, (_, obstacle))| obstacle.is_none());
+        denied.map(|((address, _), (reason, _))| (address, reason)).collect()
     }
 
-    /// What speaks against denying an address for a server.
-    fn obstacle(&self, (address, server): &Place, netns: Option<u64>) -> Option<String> {
-        if netns.is_some() && self.flags & abi::NETWORK_ANY_NETNS == 0 {
-            return Some(
-                "it is on the loopback of another network namespace, and rules are about the host's: network.netns is \
-                 host"
-                    .to_owned(),
-            );
+    /// Those that are denied: why, and what speaks against denying the address.
+    fn judged(&self) -> BTreeMap<Place, (String, Option<String>)> {
+        let mut allowed: BTreeMap<SocketAddr, &ServerId> = BTreeMap::new();
+        let mut denied = BTreeMap::new();
+        for (place, known) in &self.found.known {
+            match self.denials.undeclared(&place.1) {
+                Some(reason) => {
+                    denied.insert(place.clone(), (reason, known.found.netns));
+                }
+                None => {
+                    allowed.entry(place.0).or_insert(&place.1);
+                }
+            }
         }
-        let names = self.names.addresses();
-        let declared = self.rules.servers.iter().filter(|other| other.denied.is_none());
-        let declared =
-            declared.filter(|other| other.is_at(*address, &names)).map(|other| other.id.to_string());
-        let beside = self.found.iter().filter(|((at, other), known)| {
-            at == address && other != server && known.reason.is_none() && known.found.netns == netns
-        });
-        let beside = beside.map(|((_, other), _)| other.to_string());
-        let other = declared.chain(beside).next()?;
-        Some(format!("server '{other}' is at the same address, and is not denied"))
+        let names = if denied.is_empty() { BTreeMap::new() } else { self.names.addresses() };
+        let judge = |(place, (reason, netns)): (Place, (String, Option<u64>))| {
+            let address = place.0;
+            let declared = self
+                .rules
+                .servers
+                .iter()
+                .find(|other| other.denied.is_none() && other.is_at(address, &names));
+            let named = self.rules.allow.iter().find(|rule| {
+                let one = match &rule.address.host {
+                    Host::Any => false,
+                    Host::Name(_) => true,
+                    Host::Block(block) => block.only().is_some(),
+                };
+                one && rule.address.is_at(address, &names)
+            });
+            let beside = |id: &ServerId| format!("server '{id}' is at the same address, and is not denied");
+            let obstacle = if netns.is_some() {
+                Some(
+                    "it is on the loopback of another network namespace: only that of the host is denied"
+                        .into(),
+                )
+            } else if let Some(server) = declared {
+                Some(beside(&server.id))
+            } else if let Some(rule) = named {
+                Some(format!("{rule} allows it"))
+            } else {
+                allowed.get(&address).map(|id| beside(id))
+            };
+            (place, (reason, obstacle))
+        };
+        denied.into_iter().map(judge).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use mcpwarden_policy::event::ServerType;
+    use mcpwarden_policy::{config::parse, event::ServerType};
 
     use super::*;
-    use crate::network::blocks::tests::network;
 
-    fn at(address: &str) -> (Place, Known) {
-        let place: Place = (address.parse().unwrap(), ServerId(format!("{address}/mcp").into()));
-        let found = Found {
-            server: place.1.clone(),
+    fn found(address: &str, path: &str) -> Found {
+        Found {
+            server: ServerId(format!("{address}{path}").into()),
             kind: ServerType::Http,
             session: None,
-            address: place.0,
+            address: address.parse().unwrap(),
             netns: None,
-        };
-        (place, Known { found, reason: Some("why".into()), denied: true, ends_ns: u64::MAX })
-    }
-
-    #[test]
-    fn what_answered_long_ago_is_forgotten() {
-        let mut network = network();
-        let rules = network.all_rules().deny.len();
-        let (place, known) = at("127.0.0.1:8000");
-        network.found.insert(place, Known { ends_ns: 0, ..known });
-        let (place, known) = at("127.0.0.1:8001");
-        network.found.insert(place, known);
-        assert_eq!(network.all_rules().deny.len(), rules + 2);
-        assert!(network.forget_found());
-        assert!(!network.forget_found());
-        let last = network.all_rules().deny.pop().unwrap();
-        assert_eq!(last.to_string(), "server_access (127.0.0.1:8001): why");
-        assert_eq!(network.all_rules().deny.len(), rules + 1);
-        // What no rule says any more is lifted, and not forgotten.
-        network.lift_found();
-        assert_eq!((network.all_rules().deny.len(), network.found.len()), (rules, 1));
-    }
-
-    #[test]
-    fn an_address_with_somebody_else_is_spared() {
-        let mut network = network();
-        let (place, known) = at("127.0.0.1:8000");
-        network.found.insert(place.clone(), known.clone());
-        assert_eq!(network.obstacle(&place, None), None);
-        assert!(
-            network.obstacle(&place, Some(7)).is_some_and(|why| why.contains("another network namespace"))
-        );
-        let other = ServerId("127.0.0.1:8000/other".into());
-        for (reason, spared) in [(None, true), (Some("why".to_owned()), false)] {
-            network.found.insert((place.0, other.clone()), Known { reason, ..known.clone() });
-            assert_eq!(network.obstacle(&place, None).is_some(), spared);
         }
+    }
+
+    fn network(yaml: &str) -> Network {
+        let (config, _) = parse(yaml.as_bytes()).unwrap();
+        Network::new(&config, crate::config::network_rules(&config).unwrap()).unwrap()
+    }
+
+    /// A configuration, who answered, in which namespace, and what is denied of it or why not.
+    #[test]
+    fn what_is_denied_and_what_is_spared() {
+        const ALL: &str = "policy: { denied_servers: ['*/mcp'] }\n";
+        const LISTED: &str = "policy: { denied_servers: ['*/mcp'] }\nservers: ";
+        let cases = [
+            ("", vec![("127.0.0.1:80", "/mcp", None)], Ok(vec![])),
+            (ALL, vec![("127.0.0.1:80", "/mcp", None)], Ok(vec!["127.0.0.1:80"])),
+            // One address of loopback is not the other: whoever has the one need not have the other.
+            (ALL, vec![("[::1]:80", "/mcp", None)], Ok(vec!["[::1]:80"])),
+            (ALL, vec![("127.0.0.1:80", "/mcp", None), ("[::1]:80", "/ok", None)], Ok(vec!["127.0.0.1:80"])),
+            (
+                ALL,
+                vec![("127.0.0.1:80", "/mcp", None), ("127.0.0.1:80", "/ok", None)],
+                Err("80/ok' is at the same"),
+            ),
+            (ALL, vec![("127.0.0.1:80", "/mcp", Some(7))], Err("another network namespace")),
+            (
+                "policy: { denied_servers: ['*/mcp'] }\nnetwork: { netns: any }",
+                vec![("127.0.0.1:80", "/mcp", Some(7))],
+                Err("another network namespace"),
+            ),
+            (
+                "policy: { denied_servers: ['*/mcp'] }\nnetwork: { allow: ['127.0.0.1:80'] }",
+                vec![("127.0.0.1:80", "/mcp", None)],
+                Err("network.allow[0] (127.0.0.1:80) allows it"),
+            ),
+            (
+                "policy: { denied_servers: ['*/mcp'] }\nnetwork: { allow: ['127.0.0.0/8', '*', '127.0.0.1:81'] }",
+                vec![("127.0.0.1:80", "/mcp", None)],
+                Ok(vec!["127.0.0.1:80"]),
+            ),
+            (
+                &format!("{LISTED}[{{ id: known, type: http, url: 'http://localhost:80/x' }}]"),
+                vec![("127.0.0.1:80", "/mcp", None)],
+                Err("server 'known' is at the same address"),
+            ),
+            (
+                &format!(
+                    "{LISTED}[{{ id: known, type: http, url: 'http://localhost:80/x', enabled: false }}]"
+                ),
+                vec![("127.0.0.1:80", "/mcp", None)],
+                Ok(vec!["127.0.0.1:80"]),
+            ),
+        ];
+        for (yaml, servers, expected) in cases {
+            let mut network = network(yaml);
+            for (address, path, netns) in servers {
+                network.found(&Found { netns, ..found(address, path) });
+            }
+            network.found.denied = network.wanted();
+            let denied: Vec<_> = network.all_rules().found.iter().map(|(at, _)| at.to_string()).collect();
+            let obstacle = network.judged().into_values().find_map(|(_, obstacle)| obstacle);
+            match expected {
+                Ok(addresses) => assert_eq!(
+                    (denied, obstacle),
+                    (addresses.iter().map(|at| (*at).to_owned()).collect(), None),
+                    "{yaml}"
+                ),
+                Err(part) => {
+                    assert_eq!(denied, [""; 0], "{yaml}");
+                    assert!(obstacle.as_ref().is_some_and(|why| why.contains(part)), "{yaml}: {obstacle:?}");
+                }
+            }
+        }
+    }
+
+    /// Seconds at which it answers, is judged, and when there is something to do next.
+    #[test]
+    fn what_answered_is_judged_at_once_then_once_a_second_and_forgotten_after_an_hour() {
+        let mut all = FoundServers::default();
+        let first = found("127.0.0.1:80", "/a");
+        assert!(all.answered(&first, 10 * SECOND) && all.begin(10 * SECOND));
+        assert_eq!((all.begin(11 * SECOND), all.next()), (false, Some(3_610 * SECOND)));
+        assert!(all.answered(&found("127.0.0.1:81", "/a"), 10 * SECOND + 1));
+        assert_eq!(all.next(), Some(11 * SECOND));
+        assert!(!all.begin(11 * SECOND - 1) && all.begin(11 * SECOND));
+        // Heard of again: known for longer, and no news, unless something spoke against denying it.
+        assert!(all.answered(&first, 100 * SECOND) && !all.begin(100 * SECOND));
+        all.known.values_mut().for_each(|known| known.said = Some((String::new(), Some(String::new()))));
+        assert!(all.answered(&first, 200 * SECOND) && all.begin(200 * SECOND));
+        assert!(all.begin(3_611 * SECOND));
+        assert_eq!(all.known.len(), 1);
+        assert!(all.begin(3_800 * SECOND) && all.known.is_empty() && all.next().is_none());
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut all = FoundServers::default();
+        for path in 0..MOST_AT_ONE {
+            assert!(all.answered(&found("127.0.0.1:80", &format!("/{path}")), 0));
+        }
+        assert!(!all.answered(&found("127.0.0.1:80", "/more"), 0));
+        all.known.values_mut().for_each(|known| known.said = Some((String::new(), None)));
+        for port in 1..=MOST - MOST_AT_ONE {
+            assert!(all.answered(&found(&format!("127.0.0.2:{port}"), "/"), port as u64));
+        }
+        // Those that are not denied make room, the first of them first.
+        assert!(all.answered(&found("127.0.0.3:1", "/"), 5));
+        assert_eq!(all.known.len(), MOST);
+        assert!(all.at("127.0.0.2:1".parse().unwrap()).next().is_none());
+        all.known.values_mut().for_each(|known| known.said = Some((String::new(), None)));
+        assert!(!all.answered(&found("127.0.0.3:2", "/"), 5));
     }
 }

@@ -40,8 +40,12 @@ impl Network {
         let denials = std::mem::replace(&mut self.denials, ServerDenials::new(config)?);
         let before = (self.flags, std::mem::replace(&mut self.rules, rules), denials, self.found.clone());
         self.flags = flags(config, &self.rules);
-        self.lift_found();
-        let installed = self.install(addresses, clock);
+        self.follow_found();
+        let mut installed = self.install(addresses, clock);
+        // What an operator writes must fit, whatever was found: that is tried again by itself.
+        if installed.is_err() && self.give_way() {
+            installed = self.install(addresses, clock);
+        }
         if installed.is_err() {
             (self.flags, self.rules, self.denials, self.found) = before;
         }

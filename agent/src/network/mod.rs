@@ -11,7 +11,7 @@ mod resolver;
 mod sockets;
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     net::{IpAddr, Ipv6Addr, SocketAddr},
     sync::Arc,
     time::Instant,
@@ -44,6 +44,7 @@ use crate::{
 };
 pub use blocks::{BlockError, BlockRequest, Standing, Who, text};
 use dns::Dns;
+use found::FoundServers;
 use install::{flags, ttl};
 use names::Names;
 pub use opened::Belonging;
@@ -104,7 +105,7 @@ pub struct Network {
     blocks: Vec<Standing>,
     denials: ServerDenials,
     /// Servers that nobody declared, where they answered.
-    found: BTreeMap<found::Place, found::Known>,
+    found: FoundServers,
     names: Names,
     /// What addresses are called, where that can be listened to.
     dns: Option<Dns>,
@@ -145,7 +146,7 @@ impl Network {
             rules,
             blocks: Vec::new(),
             denials: ServerDenials::new(config)?,
-            found: BTreeMap::new(),
+            found: FoundServers::default(),
             flags,
             netns_cookie: netns_cookie().map_err(NetworkError::Namespace)?,
             tables: VecDeque::new(),

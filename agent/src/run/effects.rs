@@ -1,6 +1,6 @@
 //! What the policy core asks for, done: events said, kernel tables changed, addresses denied.
 
-use mcpwarden_policy::{Event, EventBody, Found, Output, event::ServerDenied, http::LINK};
+use mcpwarden_policy::{Event, EventBody, Output, http::LINK};
 
 use super::Agent;
 use crate::{capture::socket::Wish, listing as own};
@@ -27,9 +27,8 @@ impl Agent {
                     self.capture.forget(id.0);
                 }
                 Output::Found(found) => {
-                    if let Some(denied) = self.network.found(&found, self.kernel.addresses(), &self.clock) {
-                        self.say_denied(found, denied);
-                    }
+                    self.network.found(&found);
+                    self.deny_found();
                 }
                 // Nothing asks for it yet.
                 Output::Failed(_) => {}
@@ -48,20 +47,16 @@ impl Agent {
         }
     }
 
-    /// Denies the servers that nobody declared and that other rules deny by now.
+    /// Denies the servers that nobody declared, where it is time for that.
     pub(super) fn deny_found(&mut self) {
         for (found, denied) in self.network.judge_found(self.kernel.addresses(), &self.clock) {
-            self.say_denied(found, denied);
+            self.emit(Event {
+                session_id: found.session,
+                server_id: Some(found.server),
+                server_type: Some(found.kind),
+                ..Event::agent(self.clock.now(), denied.into())
+            });
         }
-    }
-
-    fn say_denied(&mut self, found: Found, denied: ServerDenied) {
-        self.emit(Event {
-            session_id: found.session,
-            server_id: Some(found.server),
-            server_type: Some(found.kind),
-            ..Event::agent(self.clock.now(), denied.into())
-        });
     }
 
     /// Says something of the agent itself.

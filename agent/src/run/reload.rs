@@ -194,6 +194,8 @@ impl Agent {
         let path = path.display().to_string();
         let prepared = prepared.unwrap_or_else(|| Err("reading it failed".to_owned()));
         let outcome = prepared.and_then(|prepared| self.swap(prepared));
+        // By whichever rules count now.
+        self.deny_found();
         self.reload.error = outcome.as_ref().err().cloned();
         let answer = match outcome {
             Ok(config) => {
@@ -243,7 +245,6 @@ impl Agent {
             return Err(format!("{error:#}"));
         }
         self.engine.configure(settings, judge);
-        self.deny_found();
         let servers: Vec<_> = self.engine.servers().collect();
         for (connection, server) in servers {
             if connection.0 & LINK == 0 {

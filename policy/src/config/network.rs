@@ -179,6 +179,7 @@ impl Config {
             deny: named(&network.deny, "network.deny"),
             allow: named(&network.allow, "network.allow"),
             servers: servers.collect(),
+            found: Vec::new(),
         }
     }
 }

@@ -326,7 +326,7 @@ pub enum Output {
         /// Whose: its declaration says where its processes may connect.
         server: ServerId,
     },
-    /// There is a server that nobody declared. Said once of each client's conversation with it.
+    /// There is a server that nobody declared. Said when it first answers in a conversation, and each half hour in which it does.
     Found(Found),
     /// The connection is none: stop capturing it. The engine has forgotten it.
     Drop(ConnectionId),

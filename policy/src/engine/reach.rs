@@ -1,6 +1,7 @@
 //! Servers at addresses.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use super::Engine;
 use super::connection::Connection;
@@ -8,7 +9,11 @@ use super::io::{Found, Output, Reached};
 use crate::discovery;
 use crate::event::{Event, Identity, NetworkUninspected, RequestRefused, ServerType};
 use crate::ids::{ConnectionId, ServerId, Timestamp};
+use crate::network;
 use crate::protocol::Id;
+
+/// How often it is said of a conversation that there is a server.
+const FOUND_AGAIN: Duration = Duration::from_secs(1_800);
 
 /// A declared server that is no program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,8 +36,8 @@ pub(super) struct At {
     path: String,
     tls: bool,
     pub(super) kind: ServerType,
-    /// Whether it answered something of MCP.
-    answered: bool,
+    /// When it was said last that it answered something of MCP.
+    answered: Option<Timestamp>,
 }
 
 impl At {
@@ -79,24 +84,27 @@ impl Engine {
         connection.declared = declared;
         connection.client = Some(reached.client);
         connection.at = Some(At {
-            address: reached.address,
+            // The one that is really spoken to: `0.0.0.0` is no other server than `127.0.0.1`.
+            address: SocketAddr::new(network::reached(reached.address.ip()), reached.address.port()),
             netns: reached.netns,
             path: reached.path,
             tls,
             kind: reached.kind,
-            answered: false,
+            answered: None,
         });
         // A server may be the client of another: what goes through both is one.
         self.find_outer(id);
     }
 
-    /// A server answered. Of one at an address that nobody declared it is said once: a request alone tells nothing of who
-    /// is asked, and anybody may send one anywhere.
-    pub(super) fn has_answered(&mut self, id: ConnectionId, out: &mut Vec<Output>) {
+    /// A server answered. Of one at an address that nobody declared that is said, now and then: a request alone tells nothing
+    /// of who is asked, and anybody may send one anywhere.
+    pub(super) fn has_answered(&mut self, id: ConnectionId, time: Timestamp, out: &mut Vec<Output>) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let identity = connection.identity();
         let Connection { at: Some(at), server: Some(server), session, .. } = connection else { return };
-        if identity == Identity::Derived && !std::mem::replace(&mut at.answered, true) {
+        let again = at.answered.is_none_or(|said| time >= said.after(FOUND_AGAIN));
+        if identity == Identity::Derived && again {
+            at.answered = Some(time);
             out.push(Output::Found(Found {
                 server: server.clone(),
                 kind: at.kind,

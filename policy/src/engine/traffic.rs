@@ -231,8 +231,9 @@ impl Engine {
             // Of a relay and of what is behind it alike: each has a name of its own.
             self.say_of(seen.connection, seen.time, record::initialized(client, result), out);
         }
-        if !matches!(open.asked, Asked::Other { .. }) && matches!(message.kind, Kind::Response { .. }) {
-            self.has_answered(seen.connection, out);
+        let of_mcp = !matches!(open.asked, Asked::Other { .. });
+        if of_mcp && asking == Direction::ClientToServer && matches!(message.kind, Kind::Response { .. }) {
+            self.has_answered(seen.connection, seen.time, out);
         }
         match open.role {
             Role::Relayed(link) => self.relayed_answer(seen, message, link, &open, out),

@@ -59,19 +59,26 @@ pub struct NetworkServer {
 impl NetworkServer {
     /// Whether it is at this address, as its name is resolved. Loopback is one, whichever way it is written.
     pub fn is_at(&self, address: SocketAddr, names: &Names) -> bool {
-        let Some(own) = &self.address else { return false };
+        self.address.as_ref().is_some_and(|own| own.is_at(address, names))
+    }
+}
+
+impl Address {
+    /// Whether it is this address, or one of those that it stands for, as its name is resolved. Loopback is one, whichever way it
+    /// is written.
+    pub fn is_at(&self, address: SocketAddr, names: &Names) -> bool {
         let ip = reached(address.ip());
-        let is_there = match &own.host {
+        let is_there = match &self.host {
             Host::Name(name) if name.eq_ignore_ascii_case("localhost") => ip.is_loopback(),
             Host::Name(name) => {
                 names.get(name.as_str()).is_some_and(|all| all.iter().any(|one| reached(*one) == ip))
             }
             Host::Block(block) => {
-                block.covers(&Prefix::host(ip)) || own.host.is_loopback() && ip.is_loopback()
+                block.covers(&Prefix::host(ip)) || self.host.is_loopback() && ip.is_loopback()
             }
             Host::Any => true,
         };
-        is_there && own.port.is_none_or(|port| port == address.port())
+        is_there && self.port.is_none_or(|port| port == address.port())
     }
 }
 
@@ -88,6 +95,8 @@ pub struct NetworkRules {
     pub allow: Vec<Rule>,
     /// The declared servers, in their order.
     pub servers: Vec<NetworkServer>,
+    /// Where servers answered that nobody declared and that are denied, and why: these addresses, and no others of loopback.
+    pub found: Vec<(SocketAddr, String)>,
 }
 
 /// What is blocked.

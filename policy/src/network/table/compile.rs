@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{Entry, MAX_ENTRIES, Table, TableFull};
 use crate::ids::Timestamp;
-use crate::network::address::{Host, Prefix};
+use crate::network::address::{Address, Host, Prefix};
 use crate::network::rules::{Block, Names, NetworkRules, Rule, Target, Verdict};
 
 /// What is said of one block of addresses and a port itself.
@@ -44,6 +44,12 @@ impl<'a> Compiler<'a> {
         }
         for rule in &rules.allow {
             self.add(0, rule.clone(), |said, rule| said.allow(rule));
+        }
+        for (address, reason) in &rules.found {
+            let block = Prefix::host(address.ip());
+            let address = Address { host: Host::Block(block), port: Some(address.port()) };
+            let rule = Rule { origin: "server_access".to_owned(), address, reason: Some(reason.clone()) };
+            self.add_at(0, rule, vec![block], |said, rule| said.deny(rule));
         }
         for (number, server) in (1..).zip(&rules.servers) {
             if let Some(address) = &server.address {
@@ -94,6 +100,11 @@ impl<'a> Compiler<'a> {
         if blocks.is_empty() {
             self.note(format!("{rule} has no effect: no address of that name is known"));
         }
+        self.add_at(set, rule, blocks, say);
+    }
+
+    /// Says something of these blocks.
+    fn add_at(&mut self, set: u32, rule: Rule, blocks: Vec<Prefix>, say: impl Fn(&mut Said, u32)) {
         let before = self.said.len();
         self.table.rules.push(rule);
         let number = u32::try_from(self.table.rules.len()).unwrap_or(u32::MAX);

@@ -85,6 +85,26 @@ fn said(table: &Table, set: Option<u32>, destination: &str) -> &'static str {
     }
 }
 
+/// Where servers were found: that address and port, and nothing else of loopback.
+#[test]
+fn found_servers_are_denied_where_they_are_and_nowhere_else() {
+    let mut rules = NetworkRules { enforced: true, ..NetworkRules::default() };
+    rules.found = vec![("[::1]:80".parse().unwrap(), "why".to_owned())];
+    let table = Table::compile(&rules, &Names::new(), &[]).unwrap();
+    for (ip, port, verdict) in [
+        ("::1", 80, Verdict::Deny),
+        ("::", 80, Verdict::Deny),
+        ("127.0.0.1", 80, Verdict::Allow),
+        ("0.0.0.0", 80, Verdict::Allow),
+        ("::1", 81, Verdict::Allow),
+    ] {
+        let judgement = table.look_up(None, ip.parse().unwrap(), port, Timestamp(1));
+        assert_eq!(judgement.verdict, verdict, "{ip} {port}");
+        let reason = (verdict == Verdict::Deny).then(|| "server_access ([::1]:80): why".to_owned());
+        assert_eq!(table.reason(None, judgement), reason, "{ip} {port}");
+    }
+}
+
 /// Rules; set; destination and what is said of it.
 #[test]
 fn the_most_specific_rule_counts() {

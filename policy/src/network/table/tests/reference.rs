@@ -185,6 +185,7 @@ fn rules() -> impl Strategy<Value = NetworkRules> {
             deny,
             allow,
             servers,
+            found: Vec::new(),
         },
     )
 }
