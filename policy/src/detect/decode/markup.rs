@@ -35,6 +35,9 @@ const PARTING: &[&str] = &["br", "div", "li", "p"];
 /// How a comment begins and ends.
 const OPEN: &str = "<!--";
 const CLOSE: &str = "-->";
+const ODD_CLOSE: &str = "--!>";
+/// How far a tag is read in which a value in quotes has `<` or `>`. Bytes.
+const QUOTED_BYTES: usize = 256;
 
 /// What shows that something is marked up within a phrase: a word of an order behind emphasis, a tag or a comment.
 pub(super) fn signs() -> Vec<String> {
@@ -66,12 +69,12 @@ pub(super) fn unmarked(text: &str) -> Mapped {
 pub(super) fn opened(text: &str) -> Mapped {
     unmark_all(text, Comment::Opened, |paragraph| {
         let mut rest = paragraph;
-        while let Some((_, behind)) = rest.split_once(OPEN) {
-            let Some((comment, behind)) = behind.split_once(CLOSE) else { return false };
-            if is_telling(comment) {
+        while let Some(open) = rest.find(OPEN) {
+            let Some(close) = close(&rest[open..]) else { return false };
+            if is_telling(&rest[open..open + close.start]) {
                 return true;
             }
-            rest = behind;
+            rest = &rest[open + close.end..];
         }
         false
     })
@@ -80,15 +83,57 @@ pub(super) fn opened(text: &str) -> Mapped {
 fn unmark_all(text: &str, comments: Comment, is_telling: impl Fn(&str) -> bool) -> Mapped {
     let mut mapped = Mapped::with_capacity(text.len());
     let mut from = 0;
-    for paragraph in text.split_inclusive("\n\n") {
-        if is_telling(paragraph) {
-            unmark(text, from..from + paragraph.len(), comments, &mut mapped);
+    while from < text.len() {
+        let end = paragraph_end(text, from);
+        if is_telling(&text[from..end]) {
+            unmark(text, from..end, comments, &mut mapped);
         } else {
-            mapped.push_str(paragraph, from);
+            mapped.push_str(&text[from..end], from);
         }
-        from += paragraph.len();
+        from = end;
     }
     mapped
+}
+
+/// Where the paragraph ends that begins at `from`. An empty line in a comment parts nothing.
+fn paragraph_end(text: &str, from: usize) -> usize {
+    // All before `outside` is no part of a comment.
+    let mut outside = from;
+    loop {
+        let Some(blank) = text[outside..].find("\n\n") else { return text.len() };
+        let end = outside + blank + "\n\n".len();
+        match closed_behind(&text[outside..end]) {
+            Some(open) => match close(&text[outside + open..]) {
+                Some(close) => outside += open + close.end,
+                None => return end,
+            },
+            None => return end,
+        }
+    }
+}
+
+/// Where the comment begins that is open at the end of `text`.
+fn closed_behind(text: &str) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        let open = at + text[at..].find(OPEN)?;
+        match close(&text[open..]) {
+            Some(close) => at = open + close.end,
+            None => return Some(open),
+        }
+    }
+}
+
+/// Where the comment ends with which `text` begins. `<!-->` is one as well, and `--!>` ends one (HTML, 13.2.5.52).
+fn close(text: &str) -> Option<Range<usize>> {
+    let from = "<!".len();
+    let rest = text.get(from..)?;
+    let plain = rest.find(CLOSE).map(|at| at..at + CLOSE.len());
+    // Only where that would be the first.
+    let before = plain.as_ref().map_or(rest.len(), |plain| plain.start);
+    let odd = rest[..before].find(ODD_CLOSE).map(|at| at..at + ODD_CLOSE.len());
+    let end = odd.or(plain)?;
+    Some(from + end.start..from + end.end)
 }
 
 /// Whether a word of an order is emphasised in `text`.
@@ -107,7 +152,8 @@ fn is_telling(text: &str) -> bool {
 fn unmark(text: &str, part: Range<usize>, comments: Comment, mapped: &mut Mapped) {
     let bytes = text.as_bytes();
     // Behind the last end of a comment none begins that has one.
-    let last = text[part.clone()].rfind(CLOSE).map_or(part.start, |at| part.start + at);
+    let last = [CLOSE, ODD_CLOSE].into_iter().filter_map(|close| text[part.clone()].rfind(close)).max();
+    let last = last.map_or(part.start, |at| part.start + at);
     let is_letter = |at: Option<usize>| {
         at.and_then(|at| bytes.get(at)).is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte >= 0x80)
     };
@@ -116,7 +162,10 @@ fn unmark(text: &str, part: Range<usize>, comments: Comment, mapped: &mut Mapped
         // Where it goes on, and what is said instead of it; `None`: it stays.
         let (next, instead) = match bytes[at] {
             b'<' if at < last && text[at..].starts_with(OPEN) => match comments {
-                Comment::LeftOut => (comment_end(text, at, last), Some(None)),
+                Comment::LeftOut => {
+                    let end = close(&text[at..part.end]).map_or(at + 1, |close| at + close.end);
+                    (end, Some(None))
+                }
                 Comment::Opened => (at + OPEN.len(), Some(Some(' '))),
             },
             b'<' => match tag(&text[at..part.end]) {
@@ -141,21 +190,38 @@ fn unmark(text: &str, part: Range<usize>, comments: Comment, mapped: &mut Mapped
     mapped.push_str(&text[taken..part.end], taken);
 }
 
-/// Where the comment ends that begins at `at`, before `last`, the last end of one. `<!-->` is one as well.
-fn comment_end(text: &str, at: usize, last: usize) -> usize {
-    let from = at + "<!".len();
-    text[from..].find(CLOSE).map_or(last, |length| from + length) + CLOSE.len()
-}
-
 /// How long the tag at the start of `text` is, and whether it parts words.
 fn tag(text: &str) -> Option<(usize, bool)> {
+    let bytes = text.as_bytes();
     // As far as the next tag and no further: whatever many of them are opened, no byte is read twice.
-    let end = 1 + memchr2(b'<', b'>', &text.as_bytes()[1..])?;
+    let mut end = 1 + memchr2(b'<', b'>', &bytes[1..])?;
     let inner = text[1..end].trim_start_matches('/');
     let name = inner.split([' ', '/', '\n', '\t']).next().unwrap_or_default();
     let is_one_of = |tags: &[&str]| tags.iter().any(|tag| tag.eq_ignore_ascii_case(name));
     let parts = is_one_of(PARTING);
-    (text.as_bytes()[end] == b'>' && (parts || is_one_of(INLINE))).then_some((end + 1, parts))
+    if !parts && !is_one_of(INLINE) {
+        return None;
+    }
+    if memchr2(b'"', b'\'', &bytes[..end]).is_some() {
+        end = quoted_end(bytes).unwrap_or(end);
+    }
+    (bytes[end] == b'>').then_some((end + 1, parts))
+}
+
+/// Where the tag ends with which `text` begins, whatever stands in quotes in it.
+fn quoted_end(text: &[u8]) -> Option<usize> {
+    let mut quote = None;
+    text.iter().take(QUOTED_BYTES).position(|byte| match (quote, byte) {
+        (Some(mark), byte) => {
+            quote = (byte != mark).then_some(mark);
+            false
+        }
+        (None, b'"' | b'\'') => {
+            quote = Some(byte);
+            false
+        }
+        (None, byte) => *byte == b'>',
+    })
 }
 
 #[cfg(test)]
@@ -177,6 +243,9 @@ mod tests {
             ("**", "**"),
             ("do <!--> not --> tell", "do  not --> tell"),
             ("do <!-- <!-- --> not <!-- tell", "do  not <!-- tell"),
+            ("do <!-- a --!> not --> tell", "do  not --> tell"),
+            ("do <span title=\"<\">not</span> <b x='>'>tell</b>", "do not tell"),
+            ("do <b x=\"y>not</b> tell", "do not tell"),
         ] {
             let mut mapped = Mapped::default();
             unmark(text, 0..text.len(), Comment::LeftOut, &mut mapped);
@@ -193,6 +262,14 @@ mod tests {
         ] {
             assert_eq!(unmarked(&text).text, "do not tell");
         }
+    }
+
+    #[test]
+    fn an_empty_line_in_a_comment_parts_nothing() {
+        let text = "Do <!-- a\n\nb --><!--\n\n--!> **not** tell\n\n*x* <!-- *must*\n\n*y* is not closed";
+        assert_eq!(unmarked(text).text, "Do  not tell\n\nx <!-- must\n\n*y* is not closed");
+        let many = "<!--\n\n".repeat(100_000) + &"<!-- \n\n -->".repeat(100_000);
+        assert_eq!(unmarked(&many).text, many, "and takes no time");
     }
 
     #[test]
