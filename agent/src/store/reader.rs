@@ -102,6 +102,13 @@ impl Reader {
         Ok(last.unwrap_or_default().unsigned_abs())
     }
 
+    /// The number before that of the first event; 0: there is none.
+    fn before(&self) -> Result<u64> {
+        let first =
+            self.0.query_row("SELECT min(seq) FROM events", [], |row| row.get::<_, Option<i64>>(0))?;
+        Ok(first.unwrap_or_default().unsigned_abs().saturating_sub(1))
+    }
+
     /// Events from one number on, in order, until `take` says that it is enough.
     ///
     /// # Errors
@@ -189,6 +196,7 @@ impl Follower {
     /// # Errors
     /// The database cannot be read.
     pub fn skip(&mut self, left: u64) -> Result<u64> {
+        self.renew()?;
         let skipped = self.reader.last()?.saturating_sub(self.last).saturating_sub(left);
         self.last += skipped;
         Ok(skipped)
@@ -199,16 +207,24 @@ impl Follower {
     /// # Errors
     /// The database cannot be read, or `take` fails.
     pub fn poll(&mut self, mut take: impl FnMut(Row) -> Result<()>) -> Result<()> {
-        let now = place(&self.path);
-        if now.is_some() && now != self.opened {
-            // Another database stands there: the one before was damaged, or moved away.
-            (self.reader, self.last, self.opened) = (Reader::open(&self.path)?, 0, now);
-        }
+        self.renew()?;
         let last = &mut self.last;
         self.reader.walk(*last + 1, |row| {
             *last = row.head.seq;
             take(row).map(|()| true)
         })
+    }
+
+    /// Where another database stands there, since the one before was damaged or moved away, it is opened at its beginning.
+    fn renew(&mut self) -> Result<()> {
+        let now = place(&self.path);
+        if now.is_some() && now != self.opened {
+            let reader = Reader::open(&self.path)?;
+            // Its numbers may go on from those of the one before, and what is not in it cannot be passed over.
+            let last = reader.before()?;
+            (self.reader, self.last, self.opened) = (reader, last, now);
+        }
+        Ok(())
     }
 }
 
@@ -239,5 +255,50 @@ impl Query {
             .any("server", &self.servers)
             .at_least("severity", self.severity)
             .between("time_ns", self.since, self.until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcpwarden_policy::event::AgentLoss;
+
+    use super::*;
+    use crate::store::tests::{Sayer, settings};
+
+    /// A database with so many events.
+    fn stored(directory: &Path, count: u64) -> PathBuf {
+        let mut agent = Sayer::start(settings(directory));
+        agent.send(
+            (0..count).map(|time| Event::agent(Timestamp(time), AgentLoss::default().into())).collect(),
+        );
+        agent.finish();
+        settings(directory).path
+    }
+
+    /// What another database has that stands there now (the first of them retention removed), how many of them are read
+    /// at most; what is passed over, and what is read.
+    #[test]
+    fn of_another_database_no_more_is_read_than_of_the_one_before() {
+        for (count, removed, left, skipped, expected) in
+            [(9, 0, 20, 0, 1..=9), (9, 0, 4, 5, 6..=9), (9, 6, 4, 0, 7..=9), (9, 2, 4, 3, 6..=9)]
+        {
+            let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+            let [first, second] = &directories;
+            let path = stored(first.path(), 3);
+            let mut follower = Follower::open(&path).unwrap();
+            let other = stored(second.path(), count);
+            let removing = format!("DELETE FROM events WHERE seq <= {removed}");
+            Connection::open(&other).unwrap().execute_batch(&removing).unwrap();
+            std::fs::rename(&other, &path).unwrap();
+            assert_eq!(follower.skip(left).unwrap(), skipped, "{count} {removed} {left}");
+            let mut read = Vec::new();
+            let taken = follower.poll(|row| {
+                read.push(row.head.seq);
+                Ok(())
+            });
+            taken.unwrap();
+            assert_eq!(read, expected.collect::<Vec<_>>(), "{count} {removed} {left}");
+            assert_eq!(follower.skip(0).unwrap(), 0);
+        }
     }
 }
