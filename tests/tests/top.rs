@@ -1,11 +1,15 @@
 //! `mcpwarden top` on a pseudoterminal: what it shows, what its keys do, how it ends, and what it costs.
 
-use std::fs::File;
-use std::io::{Read as _, Write as _};
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::process::{Child, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering},
+};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,7 +19,7 @@ use mcpwarden_tests::command::{ask, configured, ends, mcpwarden};
 use mcpwarden_tests::peer::{Peer, echo, initialize, server, wait_until};
 use mcpwarden_tests::wiring::Wiring;
 use nix::sys::signal::{Signal, kill};
-use nix::sys::termios::{LocalFlags, tcgetattr};
+use nix::sys::termios::{FlowArg, LocalFlags, tcflow, tcgetattr};
 use nix::unistd::Pid;
 use serde_json::json;
 
@@ -34,6 +38,8 @@ struct Top {
     /// The terminal's other end, by which its settings are asked for.
     slave: OwnedFd,
     said: Arc<Mutex<Vec<u8>>>,
+    /// Whether nobody reads what it writes.
+    unread: Arc<AtomicBool>,
 }
 
 impl Top {
@@ -52,15 +58,23 @@ impl Top {
         let child = command.env("TERM", "xterm-256color").env_remove("NO_COLOR").spawn()?;
         let said = Arc::default();
         let (mut reader, collected): (File, Arc<Mutex<Vec<u8>>>) = (master.try_clone()?, Arc::clone(&said));
+        let unread = Arc::new(AtomicBool::new(false));
+        let waits = Arc::clone(&unread);
         thread::spawn(move || {
             let mut buffer = [0; 4096];
-            while let Ok(length @ 1..) = reader.read(&mut buffer) {
+            let mut read = move |buffer: &mut [u8]| {
+                while waits.load(Ordering::Relaxed) {
+                    thread::sleep(Duration::from_millis(20));
+                }
+                reader.read(buffer)
+            };
+            while let Ok(length @ 1..) = read(&mut buffer) {
                 if let Ok(mut bytes) = collected.lock() {
                     bytes.extend_from_slice(buffer.get(..length).unwrap_or_default());
                 }
             }
         });
-        Ok(Self { child, master, slave, said })
+        Ok(Self { child, master, slave, said, unread })
     }
 
     fn press(&mut self, keys: &str) -> Result<()> {
@@ -128,6 +142,38 @@ impl Top {
         Ok(status)
     }
 
+    /// Reads nothing more, and fills what the terminal holds until it is read.
+    fn leave_unread(&self) -> Result<()> {
+        self.unread.store(true, Ordering::Relaxed);
+        // Opened anew: its other end would be one that does not wait, either.
+        let path = format!("/proc/self/fd/{}", self.slave.as_raw_fd());
+        let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+        let mut terminal = OpenOptions::new().write(true).custom_flags(flags).open(path)?;
+        let mut full = 0;
+        while full < 10 {
+            match terminal.write(&[b' '; 256]) {
+                Ok(_) => full = 0,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    full += 1;
+                    thread::sleep(Duration::from_millis(20));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// A signal does not end it, since its terminal takes nothing; another one does, and the terminal's modes are restored.
+    fn ends_with_the_second(&mut self) -> Result<ExitStatus> {
+        kill(self.pid()?, Signal::SIGTERM)?;
+        thread::sleep(Duration::from_secs(1));
+        ensure!(self.child.try_wait()?.is_none(), "it waits for nothing");
+        kill(self.pid()?, Signal::SIGTERM)?;
+        wait_until("the end of top", || self.child.try_wait().is_ok_and(|status| status.is_some()))?;
+        ensure!(self.cooked()?, "the terminal's modes were not restored");
+        Ok(self.child.wait()?)
+    }
+
     /// Seconds of a processor that it used so far (`proc_pid_stat(5)`: utime and stime, in ticks).
     fn seconds(&self) -> Result<f64> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
@@ -180,13 +226,17 @@ fn a_live_view_of_what_the_agent_sees() -> Result<()> {
     top.shows("tool     echo: 23 calls")?;
 
     // The tools are by name: the first is `add`. It is approved.
+    top.shows("hash  ")?;
     top.press("a")?;
-    top.shows("y/n")?;
+    top.shows("y/n  trust ")?;
+    let asked = top.screen();
     top.press("y")?;
     let decided = |event: &serde_json::Value| {
+        let hash = event["tool_hash"].as_str().unwrap_or("none");
         is(event, "mcp_approval_granted")
             && event["tool_name"] == "add"
             && event["server_id"] == "benign-server"
+            && asked.contains(&format!("y/n  trust {hash} as"))
     };
     agent.wait_for("the approval", decided)?;
     top.shows("approved benign-server:add")?;
@@ -253,6 +303,27 @@ fn a_signal_restores_the_terminal() -> Result<()> {
         kill(top.pid()?, signal)?;
         ensure!(top.ends()?.code() == Some(0), "{signal}: {}", top.said());
     }
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn a_second_signal_ends_it_where_the_terminal_takes_nothing() -> Result<()> {
+    let agent = Agent::start(&[])?;
+    let socket = agent.directory().join("run/control.sock");
+    // Its output is stopped, as by Ctrl-S: that is undone, and it ends as ever.
+    let mut top = Top::start(&socket)?;
+    top.shows("1 servers  2 sessions")?;
+    tcflow(&top.slave, FlowArg::TCOOFF)?;
+    let status = top.ends_with_the_second()?;
+    ensure!([Some(0), Some(128 + 15)].contains(&status.code()), "{status}");
+    wait_until("the screen of before", || RESTORED.iter().all(|part| top.said().contains(part)))?;
+    // Nobody reads it.
+    let mut top = Top::start(&socket)?;
+    top.shows("1 servers  2 sessions")?;
+    top.leave_unread()?;
+    let status = top.ends_with_the_second()?;
+    ensure!(status.code() == Some(128 + 15), "{status}");
     agent.stop()?;
     Ok(())
 }

@@ -1,18 +1,23 @@
 //! One row in full: what is known, and lines that something can be done about.
 
+use std::net::SocketAddr;
+
 use mcpwarden_policy::{
     EventBody, WaitingTool,
-    event::{ServerType, ToolCalled},
+    event::{Identity, ServerType, ToolCalled},
 };
 
 use super::{
-    model::{Kept, Model, Server, Session, Tally},
+    model::{Kept, Model, Server, Session, Tally, Tool},
     rows::{Cell, Look, action, badness, span},
     view::{Tab, View},
 };
-use crate::output::{clean, escaped, seconds, summary, word};
+use crate::output::{escaped, seconds, summary, word};
 
-/// A line that can be selected.
+/// Longest text. Characters.
+const TEXT: usize = 1_000;
+
+/// What something can be done about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
     /// A tool, which can be approved.
@@ -32,6 +37,17 @@ pub enum Item {
     Address(String),
 }
 
+/// A line that can be selected.
+#[derive(Debug)]
+pub struct Choice {
+    /// What it says.
+    pub text: Cell,
+    /// What it is about.
+    pub item: Item,
+    /// What else is known of it, as of a row: shown of the selected one.
+    pub more: Vec<(&'static str, String)>,
+}
+
 /// A row in full.
 #[derive(Debug, Default)]
 pub struct Detail {
@@ -40,9 +56,41 @@ pub struct Detail {
     /// What is known: a word, and a text.
     pub facts: Vec<(&'static str, String)>,
     /// Lines that can be selected.
-    pub items: Vec<(Cell, Item)>,
-    /// A server that can be blocked as a whole.
+    pub items: Vec<Choice>,
+    /// What a server that can be blocked as a whole is blocked by: its id, or its address.
     pub blockable: Option<String>,
+}
+
+impl Item {
+    /// Whether it is the same, whatever its definition is now; `surely`: also of the same user and program, which are not
+    /// known of every line about a tool.
+    fn is(&self, other: &Self, surely: bool) -> bool {
+        match (self, other) {
+            (
+                Self::Tool { server, tool, uid, program, .. },
+                Self::Tool { server: its_server, tool: its_tool, uid: its_uid, program: its_program, .. },
+            ) => {
+                let whose = if surely {
+                    (uid, program) == (its_uid, its_program)
+                } else {
+                    (uid.is_none() || its_uid.is_none() || uid == its_uid)
+                        && (program.is_none() || its_program.is_none() || program == its_program)
+                };
+                server == its_server && tool == its_tool && whose
+            }
+            (Self::Address(address), Self::Address(its)) => address == its,
+            _ => false,
+        }
+    }
+}
+
+impl Detail {
+    /// Where the selected line is now: others may have come before it, or it may be gone.
+    pub fn place(&self, selected: Option<&Item>) -> Option<usize> {
+        let selected = selected?;
+        let find = |surely| self.items.iter().position(|choice| choice.item.is(selected, surely));
+        find(true).or_else(|| find(false))
+    }
 }
 
 /// The selected row; `None`: it is gone.
@@ -59,8 +107,8 @@ pub fn of(model: &Model, view: &View) -> Option<Detail> {
         Tab::Detections => kept(&model.detections),
         Tab::Losses => kept(&model.losses).or_else(|| {
             let lost = model.lost().into_iter().find(|(name, ..)| *name == key)?;
-            let facts = vec![("count", lost.1.to_string()), ("meaning", clean(lost.2))];
-            Some(Detail { title: clean(lost.0), facts, ..Detail::default() })
+            let facts = vec![("count", lost.1.to_string()), ("meaning", whole(lost.2))];
+            Some(Detail { title: whole(lost.0), facts, ..Detail::default() })
         }),
     }
 }
@@ -77,16 +125,16 @@ fn server(model: &Model, id: &str, server: &Server) -> Detail {
         });
         let texts = [
             ("process", process),
-            ("program", started.executable.as_deref().map(clean)),
-            ("command", (!started.argv.is_empty()).then(|| clean(&started.argv.join(" ")))),
-            ("url", started.url.as_deref().map(clean)),
+            ("program", started.executable.as_deref().map(whole)),
+            ("command", (!started.argv.is_empty()).then(|| whole(&started.argv.join(" ")))),
+            ("url", started.url.as_deref().map(whole)),
         ];
         facts.extend(texts.into_iter().filter_map(|(name, text)| Some((name, text?))));
     }
     if let Some(EventBody::ServerInitialized(said)) = server.initialized.as_ref().map(|event| &event.body) {
         let named = |name: &Option<String>, version: &Option<String>| {
             let both = [name.as_deref(), version.as_deref()];
-            clean(&both.into_iter().flatten().collect::<Vec<_>>().join(" "))
+            whole(&both.into_iter().flatten().collect::<Vec<_>>().join(" "))
         };
         facts.push(("says it is", named(&said.server_name, &said.server_version)));
         facts.push(("its client", named(&said.client_name, &said.client_version)));
@@ -94,7 +142,8 @@ fn server(model: &Model, id: &str, server: &Server) -> Detail {
     let sessions = names(server.sessions.iter().map(|(id, ())| &**id));
     facts.push(("sessions", format!("{}: {sessions}", server.sessions.count())));
     tally(&server.tally, &mut facts);
-    let mut items: Vec<(Cell, Item)> = model.waiting_of(id).map(held).collect();
+    let mut items: Vec<Choice> =
+        model.waiting_of(id).map(|waiting| held(waiting, server.tools.get(&*waiting.tool_name))).collect();
     for (name, tool) in server.tools.iter() {
         if model.waiting_of(id).any(|waiting| *waiting.tool_name == **name) {
             continue;
@@ -102,30 +151,56 @@ fn server(model: &Model, id: &str, server: &Server) -> Detail {
         let changed = if tool.changed { ", changed since it was pinned" } else { "" };
         let worst = tool.worst.map(|worst| format!(", {} found in it", word(&worst))).unwrap_or_default();
         let look = if tool.changed { Look::Bad } else { tool.worst.map_or(Look::Plain, badness) };
-        let text = format!("tool     {}: {} calls{changed}{worst}", clean(name), tool.calls);
-        let item = Item::Tool {
-            server: id.to_owned(),
-            tool: name.as_ref().to_owned(),
-            hash: (!tool.hash.is_empty()).then(|| tool.hash.clone()),
-            uid: None,
-            program: None,
-        };
-        items.push(((text, look), item));
+        let text = format!("tool     {}: {} calls{changed}{worst}", whole(name), tool.calls);
+        items.push(offered((text, look), id, name, None, Some(tool)));
     }
     for (address, seen) in server.addresses.iter() {
-        let name = seen.name.as_deref().map(|name| format!(" ({})", clean(name))).unwrap_or_default();
+        let name = seen.name.as_deref().map(|name| format!(" ({})", whole(name))).unwrap_or_default();
         let (word, look) = action(seen.action);
-        let text = format!("address  {}{name}: {} connections, {word}", clean(address), seen.count);
-        items.push(((text, look), Item::Address(address.clone())));
+        let text = format!("address  {}{name}: {} connections, {word}", whole(address), seen.count);
+        items.push(Choice { text: (text, look), item: Item::Address(address.clone()), more: Vec::new() });
     }
-    let blockable = matches!(server.kind, Some(ServerType::Http | ServerType::Sse)).then(|| id.to_owned());
-    Detail { title: format!("server {}", clean(id)), facts, items, blockable }
+    Detail { title: format!("server {}", whole(id)), facts, items, blockable: blockable(id, server) }
 }
 
-fn held(waiting: &WaitingTool) -> (Cell, Item) {
+/// What a server on the network is blocked by: its id where that is a declared one, its address where the id is only made
+/// of that.
+fn blockable(id: &str, server: &Server) -> Option<String> {
+    let on_the_network = matches!(server.kind, Some(ServerType::Http | ServerType::Sse));
+    let EventBody::ServerStarted(started) = &server.started.as_ref().filter(|_| on_the_network)?.body else {
+        return None;
+    };
+    if started.identity == Identity::Declared {
+        return Some(id.to_owned());
+    }
+    let (_, place) = started.url.as_deref()?.split_once("://")?;
+    let address: SocketAddr = place.split('/').next()?.parse().ok()?;
+    Some(address.to_string())
+}
+
+/// A tool that a server offers, or was asked for; of the definition with this hash, else of the last one.
+fn offered(text: Cell, server: &str, tool: &str, hash: Option<String>, known: Option<&Tool>) -> Choice {
+    let hash = hash.or_else(|| known.map(|known| known.hash.clone())).filter(|hash| !hash.is_empty());
+    let more = definition(hash.as_deref(), known);
+    let item =
+        Item::Tool { server: server.to_owned(), tool: tool.to_owned(), hash, uid: None, program: None };
+    Choice { text, item, more }
+}
+
+/// What is known of a definition.
+fn definition(hash: Option<&str>, known: Option<&Tool>) -> Vec<(&'static str, String)> {
+    let mut more = vec![("hash", hash.map_or_else(|| "not known".to_owned(), whole))];
+    let same = known.filter(|known| Some(known.hash.as_str()) == hash);
+    if let Some(text) = same.and_then(|known| known.description.as_deref()) {
+        more.push(("says", escaped(text)));
+    }
+    more
+}
+
+fn held(waiting: &WaitingTool, known: Option<&Tool>) -> Choice {
     let worst = waiting.max_severity.map(|worst| format!(", {}", word(&worst))).unwrap_or_default();
-    let name = clean(&waiting.tool_name);
-    let text = format!("waits    {name}: {}{worst}", clean(&waiting.reason));
+    let name = whole(&waiting.tool_name);
+    let text = format!("waits    {name}: {}{worst}", whole(&waiting.reason));
     let item = Item::Tool {
         server: waiting.server_id.0.as_ref().to_owned(),
         tool: waiting.tool_name.clone(),
@@ -133,29 +208,29 @@ fn held(waiting: &WaitingTool) -> (Cell, Item) {
         uid: waiting.whose.uid,
         program: waiting.whose.program.clone(),
     };
-    ((text, Look::Warned), item)
+    Choice { text: (text, Look::Warned), item, more: definition(Some(&waiting.tool_hash), known) }
 }
 
 fn session(id: &str, session: &Session) -> Detail {
     let mut facts = Vec::new();
     if let Some(client) = &session.client {
-        facts.push(("client", clean(client.executable.as_deref().unwrap_or("-"))));
+        facts.push(("client", whole(client.executable.as_deref().unwrap_or("-"))));
         facts.push(("process", client.pid.to_string()));
-        facts.push(("command", clean(&client.argv.join(" "))));
+        facts.push(("command", whole(&client.argv.join(" "))));
     }
     let servers = names(session.servers.iter().map(|(id, ())| &**id));
     facts.push(("servers", format!("{}: {servers}", session.servers.count())));
     tally(&session.tally, &mut facts);
-    Detail { title: format!("session {}", clean(id)), facts, ..Detail::default() }
+    Detail { title: format!("session {}", whole(id)), facts, ..Detail::default() }
 }
 
 fn event(model: &Model, kept: &Kept) -> Detail {
     let event = &kept.event;
     let mut facts = vec![("time", event.timestamp.to_string())];
     let ids = [
-        ("server", event.server_id.as_ref().map(|id| clean(&id.0))),
-        ("session", event.session_id.as_ref().map(|id| clean(&id.0))),
-        ("tool", event.body.tool_name().map(clean)),
+        ("server", event.server_id.as_ref().map(|id| whole(&id.0))),
+        ("session", event.session_id.as_ref().map(|id| whole(&id.0))),
+        ("tool", event.body.tool_name().map(whole)),
     ];
     facts.extend(ids.into_iter().filter_map(|(name, text)| Some((name, text?))));
     let mut hash = None;
@@ -173,39 +248,29 @@ fn event(model: &Model, kept: &Kept) -> Detail {
         EventBody::Detected(found) => {
             hash.clone_from(&found.tool_hash);
             let detection = &found.detection;
-            facts.push(("rule", clean(&detection.pattern)));
+            facts.push(("rule", whole(&detection.pattern)));
             facts
                 .push(("severity", format!("{} ({})", word(&detection.severity), word(&detection.category))));
-            facts.push(("where", format!("{} {}", word(&found.subject), clean(&detection.field))));
+            facts.push(("where", format!("{} {}", word(&found.subject), whole(&detection.field))));
             facts.push(("action", word(&found.action)));
-            facts.extend(detection.matches.iter().map(|found| ("text", clean(&found.context))));
+            facts.extend(detection.matches.iter().map(|found| ("text", whole(&found.context))));
         }
-        _ => facts.push(("what", clean(&summary(event)))),
+        _ => facts.push(("what", whole(&summary(event)))),
     }
     let server = event.server_id.as_ref().map(|id| id.0.as_ref());
+    let row = server.and_then(|id| model.servers.get(id));
     let item = server.zip(event.body.tool_name()).map(|(server, tool)| {
-        let waiting = model.waiting_of(server).find(|waiting| waiting.tool_name == tool);
-        waiting.map_or_else(
-            || {
-                let item = Item::Tool {
-                    server: server.to_owned(),
-                    tool: tool.to_owned(),
-                    hash,
-                    uid: None,
-                    program: None,
-                };
-                ((format!("tool     {}", clean(tool)), Look::Plain), item)
-            },
-            held,
-        )
+        let known = row.and_then(|row| row.tools.get(tool));
+        match model.waiting_of(server).find(|waiting| waiting.tool_name == tool) {
+            Some(waiting) => held(waiting, known),
+            None => offered((format!("tool     {}", whole(tool)), Look::Plain), server, tool, hash, known),
+        }
     });
     Detail {
         title: event.kind().to_owned(),
         facts,
         items: item.into_iter().collect(),
-        blockable: server
-            .filter(|_| matches!(event.server_type, Some(ServerType::Http | ServerType::Sse)))
-            .map(str::to_owned),
+        blockable: server.zip(row).and_then(|(id, row)| blockable(id, row)),
     }
 }
 
@@ -217,11 +282,11 @@ fn called(call: &ToolCalled, facts: &mut Vec<(&'static str, String)>) {
     if let Some(guard) = decided.guard {
         facts.push((
             "guard",
-            format!("{} {}", word(&guard), clean(decided.code.as_deref().unwrap_or_default())),
+            format!("{} {}", word(&guard), whole(decided.code.as_deref().unwrap_or_default())),
         ));
     }
-    facts.extend(decided.reason.iter().map(|reason| ("reason", clean(reason))));
-    facts.extend(decided.warnings.iter().map(|warning| ("warning", clean(warning))));
+    facts.extend(decided.reason.iter().map(|reason| ("reason", whole(reason))));
+    facts.extend(decided.warnings.iter().map(|warning| ("warning", whole(warning))));
 }
 
 fn tally(tally: &Tally, facts: &mut Vec<(&'static str, String)>) {
@@ -240,5 +305,13 @@ fn tally(tally: &Tally, facts: &mut Vec<(&'static str, String)>) {
 
 /// Some of the names.
 fn names<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    names.take(8).map(clean).collect::<Vec<_>>().join(", ")
+    names.take(8).map(whole).collect::<Vec<_>>().join(", ")
+}
+
+/// As [`crate::output::clean`] does it, but of more: here there is room.
+fn whole(text: &str) -> String {
+    match text.char_indices().nth(TEXT) {
+        Some((end, _)) => escaped(text.get(..end).unwrap_or_default()) + "…",
+        None => escaped(text),
+    }
 }

@@ -1,6 +1,6 @@
 //! What stands on the terminal: a function of what is known and what is looked at.
 //!
-//! Every text that is no constant of ours has been through [`crate::output::clean`].
+//! Every text that is no constant of ours has been through [`crate::output::escaped`], and is bounded.
 
 use mcpwarden_policy::Timestamp;
 use ratatui::{
@@ -12,18 +12,24 @@ use ratatui::{
 };
 
 use super::{
-    detail,
+    detail::{self, Choice},
     keys::HELP,
     model::Model,
     rows::{self, Column, Look, ago},
     view::{Mode, Tab, View},
 };
-use crate::output::clean;
+use crate::output::{clean, escaped};
 
 /// Columns that the one without a width has at least.
 const NAME: u16 = 14;
 /// Columns of the words before facts.
 const WORD: usize = 11;
+/// Columns of the words before the lines that can be selected, and of those before what else is known of one.
+const ITEM: usize = 9;
+/// See [`ITEM`].
+const MORE: usize = 6;
+/// Columns of text for which there must be room, or lines that go on are not set in.
+const TEXT: usize = 20;
 
 impl View {
     fn style(&self, look: Look) -> Style {
@@ -43,8 +49,12 @@ impl View {
 
 /// Draws everything.
 pub fn draw(frame: &mut Frame<'_>, host: &str, model: &Model, view: &View, now: Timestamp) {
-    let areas = [Constraint::Length(2), Constraint::Length(1), Constraint::Fill(1), Constraint::Length(1)];
-    let [head, tabs, body, foot] = Layout::vertical(areas).areas(frame.area());
+    let last = last(view, frame.area().width);
+    let lines = u16::try_from(last.len()).unwrap_or(u16::MAX).min(frame.area().height);
+    // What is asked is seen whole, where there is room at all.
+    let [rest, foot] = Layout::vertical([Constraint::Fill(1), Constraint::Length(lines)]).areas(frame.area());
+    let areas = [Constraint::Length(2), Constraint::Length(1), Constraint::Fill(1)];
+    let [head, tabs, body] = Layout::vertical(areas).areas(rest);
     frame.render_widget(Paragraph::new(vec![about(host, model, view, now), state(model, view)]), head);
     frame.render_widget(names(view), tabs);
     match view.mode() {
@@ -52,7 +62,7 @@ pub fn draw(frame: &mut Frame<'_>, host: &str, model: &Model, view: &View, now: 
         _ if view.open => full(frame, body, model, view),
         _ => list(frame, body, model, view, now),
     }
-    frame.render_widget(last(view), foot);
+    frame.render_widget(Paragraph::new(last), foot);
 }
 
 /// Who is looked at, and how much happens there.
@@ -120,24 +130,26 @@ fn names<'a>(view: &View) -> Line<'a> {
     Line::from(spans)
 }
 
-/// The last line: what is asked, what came of it, or the keys.
-fn last<'a>(view: &View) -> Line<'a> {
+/// The last lines: what is asked, what came of it, or the keys.
+fn last<'a>(view: &View, width: u16) -> Vec<Line<'a>> {
+    let whole = |text: &str, style: Style| -> Vec<Line<'a>> {
+        wrap(text, width.into(), 0).into_iter().map(|line| Line::styled(line, style)).collect()
+    };
     if let Some((question, _)) = &view.asked {
         let style = view.style(Look::Warned).add_modifier(Modifier::BOLD);
-        return Line::styled(format!("{question} y/n"), style);
+        // What can be answered comes first: names may be longer than the screen.
+        return whole(&format!("y/n  {question}"), style);
     }
     match &view.message {
-        Some((text, bad)) => {
-            // Of the agent or ours, and escaped where it was made; a second time does no harm to what is clean.
-            Line::styled(clean(text), view.style(if *bad { Look::Bad } else { Look::Good }))
-        }
+        // Of the agent or ours, and escaped where it was made; a second time does no harm to what is clean.
+        Some((text, bad)) => whole(&escaped(text), view.style(if *bad { Look::Bad } else { Look::Good })),
         None => {
             let keys = match view.mode() {
                 Mode::Typing => "type what names must hold; Enter keeps it, Esc takes it away",
-                Mode::Detail => "Esc back  a approve  b block  j k select  ? help  q quit",
+                Mode::Detail => "Esc back  a approve  b block  j k select, scroll  ? help  q quit",
                 _ => "q quit  ? help  Tab next  Enter detail  / filter  s sort",
             };
-            Line::styled(keys, view.style(Look::Dim))
+            vec![Line::styled(keys, view.style(Look::Dim))]
         }
     }
 }
@@ -214,16 +226,52 @@ fn full(frame: &mut Frame<'_>, area: Rect, model: &Model, view: &View) {
     let Some(detail) = detail::of(model, view) else {
         return frame.render_widget(Paragraph::new("it is not remembered any more: Esc"), area);
     };
-    let mut lines = vec![Line::styled(detail.title, Style::new().add_modifier(Modifier::BOLD))];
-    lines.extend(detail.facts.into_iter().map(|(word, text)| Line::raw(format!("{word:<WORD$}{text}"))));
-    let count = detail.items.len();
-    let item = view.item.min(count.saturating_sub(1));
-    let selected = if count == 0 { 0 } else { lines.len() + item };
-    for (place, ((text, look), _)) in detail.items.into_iter().enumerate() {
-        let chosen = if place == item { Modifier::REVERSED } else { Modifier::empty() };
-        lines.push(Line::styled(text, view.style(look).add_modifier(chosen)));
+    let (width, height) = (usize::from(area.width), usize::from(area.height).max(1));
+    let chosen = detail.place(view.item.as_ref());
+    let mut lines = Vec::new();
+    let mut add = |text: &str, indent, style| {
+        lines.extend(wrap(text, width, indent).into_iter().map(|line| Line::styled(line, style)));
+        lines.len()
+    };
+    let mut end = add(&detail.title, 0, Style::new().add_modifier(Modifier::BOLD));
+    for (word, text) in detail.facts {
+        end = add(&format!("{word:<WORD$}{text}"), WORD, Style::new());
     }
-    // So far down that the selected line is seen.
-    let first = (selected + 1).saturating_sub(usize::from(area.height).max(1));
+    let mut selected = 0..0;
+    for (place, Choice { text: (text, look), more, .. }) in detail.items.into_iter().enumerate() {
+        let start = end;
+        if chosen != Some(place) {
+            end = add(&text, ITEM, view.style(look));
+            continue;
+        }
+        end = add(&text, ITEM, view.style(look).add_modifier(Modifier::REVERSED));
+        for (word, text) in more {
+            end = add(&format!("{:ITEM$}{word:<MORE$}{text}", ""), ITEM + MORE, Style::new());
+        }
+        selected = start..end;
+    }
+    // So far down that what is selected is seen, its beginning above all; and as much further as the user wants and can.
+    let seen = selected.end.saturating_sub(height).min(selected.start);
+    let first = seen.saturating_add_signed(view.scrolled.get()).min(end.saturating_sub(height));
+    view.scrolled.set(first.cast_signed().saturating_sub_unsigned(seen));
+    view.below.set(selected.end.saturating_sub(first + height).cast_signed());
     frame.render_widget(Paragraph::new(lines.split_off(first.min(lines.len()))), area);
+}
+
+/// Lines of at most so many columns; those behind the first are set in, where there is room for that.
+fn wrap(text: &str, width: usize, indent: usize) -> Vec<String> {
+    let indent = if width < indent + TEXT { 0 } else { indent };
+    let (mut lines, mut line, mut used) = (Vec::new(), String::new(), 0);
+    for character in text.chars() {
+        let columns = Span::raw(&*character.encode_utf8(&mut [0; 4])).width();
+        // One that is wider than the terminal stands alone.
+        if used + columns > width.max(1) && used > 0 {
+            lines.push(std::mem::replace(&mut line, " ".repeat(indent)));
+            used = indent;
+        }
+        line.push(character);
+        used += columns;
+    }
+    lines.push(line);
+    lines
 }

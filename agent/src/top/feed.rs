@@ -1,8 +1,8 @@
 //! Where `top` gets what it shows: the agent's own word every second, and the events that it stores as they come.
 //!
 //! On a thread of its own, for a database or an agent may take its time. What was before is read first: the starts and ends
-//! of servers since the agent runs, and the last hour. Where the agent ends, it is asked every second whether one is there
-//! again.
+//! of servers and their tools since the agent runs, and the last hour. Where the agent ends, it is asked every second whether
+//! one is there again; of one that stores elsewhere, what it said before is read, too.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -13,6 +13,7 @@ use anyhow::{Context as _, Result};
 use hyper::Method;
 use mcpwarden_policy::{Event, Timestamp, WaitingTool};
 
+use super::model::lighten;
 use crate::{
     clock::Clock,
     control::{APPROVALS, STATUS, Status, Waiting, client::ask},
@@ -25,8 +26,11 @@ use crate::{
 const STATUS_EVERY: Duration = Duration::from_secs(1);
 /// How much of what was before is read, and how many events of it at most.
 const PAST: (Duration, u64) = (Duration::from_secs(3_600), 20_000);
-/// Starts and ends of servers before that, at most.
-const PAST_LIVES: u64 = 4_096;
+/// Of starts and ends of servers before that, and of definitions of tools, at most so many.
+const PAST_OTHERS: u64 = 4_096;
+/// What is read of the time before that: without the last definition of a tool it could not be approved.
+const OTHERS: [[&str; 2]; 2] =
+    [["mcp_server_started", "mcp_server_exited"], ["mcp_tool_seen", "mcp_tool_changed"]];
 /// Events that are read at one time, at most: older ones are passed over, and counted.
 const BEHIND: u64 = 8_192;
 /// Events handed on at once.
@@ -50,8 +54,6 @@ pub enum Update {
     Down(String),
     /// What came of something that the user had done.
     Done(Result<String, String>),
-    /// A signal wants `top` to end.
-    End,
 }
 
 /// Begins to read; other threads may send updates, too.
@@ -63,7 +65,8 @@ pub fn start(socket: &Path) -> Result<(SyncSender<Update>, Receiver<Update>)> {
     let (sender, receiver) = sync_channel(WAITING);
     let updates = sender.clone();
     thread::Builder::new().name("feed".into()).spawn(move || {
-        let mut backlog = Some(feed.past());
+        let since = feed.status.as_ref().map(|status| status.since);
+        let mut backlog = Some(past(&feed.events, since, recent()));
         // Until nobody takes updates any more.
         while feed.follow(&updates, backlog.take().unwrap_or(Ok(Vec::new()))).is_some() {
             thread::sleep(STATUS_EVERY);
@@ -89,27 +92,16 @@ impl Feed {
         Ok(Self { socket: socket.to_owned(), status: Some(status), events, path })
     }
 
-    /// What was before.
-    fn past(&self) -> Result<Vec<Event>> {
-        let recent = Clock::new().now().before(PAST.0);
-        let since = self.status.as_ref().map(|status| status.since);
-        let lives = Query {
-            types: ["mcp_server_started", "mcp_server_exited"].map(str::to_owned).into(),
-            since,
-            until: Some(recent),
-            limit: Some(PAST_LIVES),
-            ..Query::default()
-        };
-        let lately = Query { since: Some(recent), limit: Some(PAST.1), ..Query::default() };
-        let (mut events, last) = (Vec::new(), self.events.last());
-        for query in [lives, lately] {
-            // What came since will be followed.
-            self.events.reader().find(&query, |seq, body| {
-                events.extend((seq <= last).then(|| serde_json::from_slice::<Event>(body).ok()).flatten());
-                Ok(())
-            })?;
+    /// Follows what the agent stores elsewhere, if it does: another agent. What that one said before.
+    fn turn(&mut self, status: &Status) -> Result<Vec<Event>> {
+        if status.store.path == self.path {
+            return Ok(Vec::new());
         }
-        Ok(events)
+        let events = Follower::open(Path::new(&status.store.path))?;
+        // What others stored there before may have been counted, when that was followed.
+        let past = past(&events, Some(status.since), recent().max(status.since))?;
+        (self.events, self.path) = (events, status.store.path.clone());
+        Ok(past)
     }
 
     /// Hands on what was, then what comes, until that fails, which is handed on; `None`: nobody takes it.
@@ -125,10 +117,14 @@ impl Feed {
     /// The same; well when nobody takes it.
     fn send(&mut self, updates: &SyncSender<Update>, past: Vec<Event>) -> Result<()> {
         let send = |update| updates.send(update).map_err(|_| Gone);
-        let mut past = past.into_iter().peekable();
-        while past.peek().is_some() {
-            send(Update::Events(past.by_ref().take(BATCH).collect(), Vec::new()))?;
-        }
+        let send_past = |past: Vec<Event>| {
+            let mut past = past.into_iter().peekable();
+            while past.peek().is_some() {
+                send(Update::Events(past.by_ref().take(BATCH).collect(), Vec::new()))?;
+            }
+            Ok::<_, Gone>(())
+        };
+        send_past(past)?;
         let mut due = Instant::now();
         let mut waited = false;
         loop {
@@ -138,10 +134,7 @@ impl Feed {
                     Some(status) => status,
                     None => ask(&self.socket, Method::GET, STATUS, &())?,
                 };
-                if status.store.path != self.path {
-                    self.events = Follower::open(Path::new(&status.store.path))?;
-                    self.path.clone_from(&status.store.path);
-                }
+                send_past(self.turn(&status)?)?;
                 if status.approvals > 0 || waited {
                     waited = status.approvals > 0;
                     let Waiting { approvals } = ask(&self.socket, Method::GET, APPROVALS, &())?;
@@ -180,7 +173,120 @@ impl Feed {
     }
 }
 
+/// Since when everything is read that there is.
+fn recent() -> Timestamp {
+    Clock::new().now().before(PAST.0)
+}
+
+/// What was before: of an agent that runs since then the [`OTHERS`], and all of lately.
+fn past(stored: &Follower, since: Option<Timestamp>, lately: Timestamp) -> Result<Vec<Event>> {
+    let others = OTHERS.map(|types| Query {
+        types: types.map(str::to_owned).into(),
+        since,
+        until: Some(lately),
+        limit: Some(PAST_OTHERS),
+        ..Query::default()
+    });
+    let lately = Query { since: Some(lately), limit: Some(PAST.1), ..Query::default() };
+    let (mut events, last) = (Vec::new(), stored.last());
+    for query in others.into_iter().chain([lately]) {
+        // What came since will be followed.
+        stored.reader().find(&query, |seq, body| {
+            if seq <= last
+                && let Ok(mut event) = serde_json::from_slice::<Event>(body)
+            {
+                // There may be many, each of which may be large.
+                lighten(&mut event);
+                events.push(event);
+            }
+            Ok(())
+        })?;
+    }
+    Ok(events)
+}
+
 /// Nobody takes updates any more.
 #[derive(Debug, thiserror::Error)]
 #[error("`top` ended")]
 struct Gone;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use mcpwarden_policy::event::examples::examples;
+
+    use super::*;
+    use crate::store::tests::{Sayer, settings};
+
+    /// A database with these events, each so long ago.
+    fn stored(directory: &Path, said: &[(&str, Duration)]) -> String {
+        let mut agent = Sayer::start(settings(directory));
+        let now = Clock::new().now();
+        agent.send(
+            said.iter().map(|(kind, ago)| Event { timestamp: now.before(*ago), ..example(kind) }).collect(),
+        );
+        agent.finish();
+        settings(directory).path.display().to_string()
+    }
+
+    fn example(kind: &str) -> Event {
+        examples().into_iter().find(|event| event.kind() == kind).unwrap()
+    }
+
+    fn kinds(events: &[Event]) -> Vec<&str> {
+        events.iter().map(Event::kind).collect()
+    }
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    /// What was said before, how many minutes ago, while the agent runs for three hours.
+    #[test]
+    fn of_what_was_before_lives_and_tools_are_read_and_all_of_the_last_hour() {
+        let directory = tempfile::tempdir().unwrap();
+        let said = [
+            ("mcp_tool_seen", 190 * MINUTE),
+            ("mcp_tool_changed", 120 * MINUTE),
+            ("mcp_tool_called", 119 * MINUTE),
+            ("mcp_server_started", 110 * MINUTE),
+            ("mcp_tool_seen", 100 * MINUTE),
+            ("mcp_tool_called", 59 * MINUTE),
+        ];
+        let path = stored(directory.path(), &said);
+        let events = Follower::open(Path::new(&path)).unwrap();
+        let since = Clock::new().now().before(180 * MINUTE);
+        let read = past(&events, Some(since), recent()).unwrap();
+        assert_eq!(
+            kinds(&read),
+            ["mcp_server_started", "mcp_tool_changed", "mcp_tool_seen", "mcp_tool_called"]
+        );
+    }
+
+    #[test]
+    fn what_an_agent_said_elsewhere_is_read_once_it_is_followed() {
+        let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let [first, second] = &directories;
+        let path = stored(first.path(), &[("mcp_tool_called", MINUTE)]);
+        // The first of them was said by an agent before it.
+        let said = [
+            ("mcp_tool_called", 30 * MINUTE),
+            ("agent_started", 10 * MINUTE),
+            ("mcp_server_started", 9 * MINUTE),
+            ("mcp_tool_called", MINUTE),
+        ];
+        let other = stored(second.path(), &said);
+        let events = Follower::open(Path::new(&path)).unwrap();
+        let mut feed = Feed { socket: PathBuf::new(), status: None, events, path: path.clone() };
+        let mut status = crate::top::tests::status(0, serde_json::json!({}));
+        status.since = Clock::new().now().before(11 * MINUTE);
+        status.store.path = path;
+        assert_eq!(kinds(&feed.turn(&status).unwrap()), [""; 0]);
+        status.store.path = other;
+        assert_eq!(
+            kinds(&feed.turn(&status).unwrap()),
+            ["agent_started", "mcp_server_started", "mcp_tool_called"]
+        );
+        assert_eq!(kinds(&feed.turn(&status).unwrap()), [""; 0]);
+        assert_eq!(feed.events.last(), 4);
+    }
+}

@@ -44,13 +44,13 @@ pub enum Action {
 /// Keys, and what they do: the help.
 pub const HELP: [(&str, &str); 10] = [
     ("1-5, Tab", "servers, sessions, calls, detections, losses"),
-    ("arrows, j k", "select; also PgUp, PgDn, g and G (Home, End)"),
+    ("arrows, j k", "select, or scroll; also PgUp, PgDn, g and G (Home, End)"),
     ("Enter", "all there is to say of the selected row"),
     ("Esc", "back; takes the filter away"),
     ("/", "show only rows with a text in their names; Enter keeps it"),
     ("s", "sort by something else"),
     ("a", "in a detail: approve the selected tool, as `mcpwarden approve` does"),
-    ("b", "in a detail: block the selected address, or the declared http or sse server"),
+    ("b", "in a detail: block the selected address, or the http or sse server"),
     ("?", "this help"),
     ("q, Ctrl-C", "quit"),
 ];

@@ -13,15 +13,24 @@ mod rows;
 mod view;
 mod window;
 
-use std::io::{IsTerminal as _, stdout};
+use std::fs::OpenOptions;
+use std::io::{IsTerminal as _, Write as _, stdout};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
-use std::sync::mpsc::SyncSender;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+    mpsc::SyncSender,
+};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use nix::fcntl::OFlag;
 use nix::sys::signal::{SigSet, Signal};
+use nix::sys::termios::{FlowArg, tcflow};
 use ratatui::crossterm::event::{self, Event as Input};
+use ratatui::crossterm::terminal::disable_raw_mode;
 
 use crate::{approvals, blocks, cli::TopOptions, clock::Clock, output::Format, output::Output};
 use feed::Update;
@@ -34,6 +43,10 @@ const FRAME: Duration = Duration::from_millis(100);
 const UPDATES: usize = 16;
 /// Signals that end it.
 const SIGNALS: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
+/// How long a second signal waits for the end that the first one asked for.
+const GRACE: Duration = Duration::from_millis(500);
+/// Ends the screen of a program that has one of its own (DECRST 1049), and shows the cursor (DECTCEM).
+const RESTORE: &[u8] = b"\x1b[?1049l\x1b[?25h";
 
 /// Shows the running agent until the user or a signal ends it.
 ///
@@ -49,10 +62,13 @@ pub fn run(options: &TopOptions) -> Result<()> {
     let signals = SigSet::from_iter(SIGNALS);
     signals.thread_block().context("cannot block signals")?;
     let (sender, updates) = feed::start(socket)?;
-    let ended = sender.clone();
+    let ended = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&ended);
     thread::Builder::new().name("signals".into()).spawn(move || {
-        if signals.wait().is_ok() {
-            let _ = ended.send(Update::End);
+        while let Ok(signal) = signals.wait() {
+            if asked.swap(true, Ordering::Relaxed) {
+                give_up(signal);
+            }
         }
     })?;
     let host = nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -62,7 +78,7 @@ pub fn run(options: &TopOptions) -> Result<()> {
     let mut screen = Screen::open().context(failed)?;
     let (mut drawn, mut second): (Option<Instant>, u64) = (None, 0);
     let mut changed = true;
-    loop {
+    while !ended.load(Ordering::Relaxed) {
         let now = Clock::new().now();
         // Ages and rates change with the clock.
         changed |= second != now.0 / 1_000_000_000;
@@ -99,10 +115,25 @@ pub fn run(options: &TopOptions) -> Result<()> {
                 Update::Skipped(count) => model.skipped += count,
                 Update::Down(why) => model.down(why),
                 Update::Done(outcome) => view.done(outcome),
-                Update::End => return Ok(()),
             }
         }
     }
+    Ok(())
+}
+
+/// Ends although the terminal takes nothing (Ctrl-S, or nobody reads it), so that drawing does not return; the terminal is
+/// as it was before, as far as that can be had without waiting for it.
+fn give_up(signal: Signal) -> ! {
+    // Where its user stopped it, that was all, and the other thread ends now.
+    let _ = tcflow(stdout(), FlowArg::TCOON);
+    thread::sleep(GRACE);
+    let _ = disable_raw_mode();
+    // The other thread holds the lock of standard output. Opened anew, since not to wait is a setting that others who have
+    // this terminal would share.
+    let flags = (OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
+    let terminal = OpenOptions::new().write(true).custom_flags(flags).open("/proc/self/fd/1");
+    let _ = terminal.and_then(|mut terminal| terminal.write_all(RESTORE));
+    std::process::exit(128 + signal as i32)
 }
 
 /// Has the agent do something, on a thread of its own: it may take seconds.

@@ -22,6 +22,8 @@ const PARTS: usize = 256;
 const RECENT: usize = 512;
 /// Longest list of texts within an event that is kept. Texts.
 const TEXTS: usize = 64;
+/// Longest beginning of a tool's description that is kept. Characters.
+const DESCRIPTION: usize = 400;
 
 /// Detections by severity, the least first.
 pub type BySeverity = [u64; 4];
@@ -73,6 +75,8 @@ pub struct Server {
 pub struct Tool {
     /// Hash of the definition that was seen last; empty where none was.
     pub hash: String,
+    /// The beginning of the description in it.
+    pub description: Option<String>,
     /// The worst that was found in it.
     pub worst: Option<Severity>,
     /// Whether it is another than the pinned one.
@@ -296,16 +300,29 @@ impl Tool {
     fn add(&mut self, body: &EventBody) {
         match body {
             EventBody::ToolSeen(seen) => {
-                self.hash.clone_from(&seen.tool_hash);
+                self.defined(&seen.tool_hash);
+                self.description.clone_from(&seen.description);
                 self.worst = seen.max_severity;
             }
             EventBody::ToolChanged(changed) => {
-                self.hash.clone_from(&changed.new_hash);
+                self.defined(&changed.new_hash);
                 (self.worst, self.changed) = (changed.max_severity, true);
             }
             EventBody::ApprovalGranted(granted) if granted.tool_hash == self.hash => self.changed = false,
-            EventBody::ToolCalled(_) => self.calls += 1,
+            EventBody::ToolCalled(call) => {
+                if let Some(hash) = &call.tool_hash {
+                    self.defined(hash);
+                }
+                self.calls += 1;
+            }
             _ => {}
+        }
+    }
+
+    /// It has this definition now; of another one nothing else is known.
+    fn defined(&mut self, hash: &str) {
+        if self.hash != hash {
+            (self.hash, self.description, self.worst) = (hash.to_owned(), None, None);
         }
     }
 }
@@ -436,8 +453,18 @@ impl Model {
 }
 
 /// Leaves out of an event what may be long and is not shown: arguments, results, definitions, capabilities.
-fn lighten(event: &mut Event) {
+pub fn lighten(event: &mut Event) {
     match &mut event.body {
+        EventBody::ToolSeen(seen) => {
+            (seen.definition, seen.detections) = (None, Vec::new());
+            if let Some(text) = &mut seen.description
+                && let Some((end, _)) = text.char_indices().nth(DESCRIPTION)
+            {
+                text.truncate(end);
+                text.push('…');
+                text.shrink_to_fit();
+            }
+        }
         EventBody::ToolCalled(call) => {
             (call.input, call.meta) = (Json::default(), None);
             call.detections.clear();

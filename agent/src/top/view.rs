@@ -1,9 +1,11 @@
 //! What the user looks at, and what keys change of it.
 
+use std::cell::Cell;
+
 use mcpwarden_policy::{ByHand, Timestamp};
 
 use super::{
-    detail::{self, Item},
+    detail::{self, Detail, Item},
     keys::Action,
     model::Model,
     rows::{self, Sort},
@@ -92,8 +94,12 @@ pub struct View {
     pub selected: String,
     /// Whether that is shown in full.
     pub open: bool,
-    /// Which line of it is selected.
-    pub item: usize,
+    /// What of it is selected, wherever that stands.
+    pub item: Option<Item>,
+    /// So many lines further down than is needed to see that; drawing takes back what there is no text for.
+    pub scrolled: Cell<isize>,
+    /// So many lines of what is selected are below the screen, as it was drawn last.
+    pub below: Cell<isize>,
     /// Only rows with this text are shown.
     pub filter: String,
     /// Whether that is typed now.
@@ -199,7 +205,7 @@ impl View {
 
     fn show(&mut self, tab: Tab) {
         if self.tab != tab {
-            (self.tab, self.open, self.item) = (tab, false, 0);
+            (self.tab, self.open, self.item) = (tab, false, None);
             self.selected.clear();
         }
     }
@@ -207,9 +213,7 @@ impl View {
     fn go(&mut self, by: isize, model: &Model, now: Timestamp) {
         let moved = |from: usize, count: usize| from.saturating_add_signed(by).min(count.saturating_sub(1));
         if self.open {
-            let count = detail::of(model, self).map_or(0, |detail| detail.items.len());
-            self.item = moved(self.item, count);
-            return;
+            return self.walk(by, &detail::of(model, self).unwrap_or_default());
         }
         let rows = rows::list(model, self, now);
         let place = rows::place(&rows, self);
@@ -221,24 +225,67 @@ impl View {
     fn open(&mut self, model: &Model, now: Timestamp) {
         let rows = rows::list(model, self, now);
         if let Some(row) = rows.get(rows::place(&rows, self)).filter(|_| !self.open) {
-            (self.selected, self.open, self.item) = (row.key(), true, 0);
+            (self.selected, self.open) = (row.key(), true);
+            let first = detail::of(model, self).and_then(|detail| detail.items.into_iter().next());
+            self.item = first.map(|choice| choice.item);
+            (self.scrolled, self.below) = Default::default();
         }
     }
 
-    /// The selected line of what is shown in full.
+    /// Selects other lines of what is shown in full, and scrolls it where there are none.
+    fn walk(&mut self, by: isize, detail: &Detail) {
+        let mut scrolled = self.scrolled.get();
+        // What was scrolled to is left first.
+        let back = match (scrolled.signum(), by.signum()) {
+            (-1, 1) => by.min(scrolled.saturating_neg()),
+            (1, -1) => by.max(-scrolled),
+            _ => 0,
+        };
+        scrolled = scrolled.saturating_add(back);
+        // So is the rest of what is selected shown before the next.
+        let on = if by > 0 { by.saturating_sub(back).min(self.below.take()) } else { 0 };
+        scrolled = scrolled.saturating_add(on);
+        let mut rest = by.saturating_sub(back).saturating_sub(on);
+        if rest != 0 && !detail.items.is_empty() {
+            let place = detail.place(self.item.as_ref());
+            let next = place.map_or(0, |place| place.saturating_add_signed(rest).min(detail.items.len() - 1));
+            rest = place.map_or(0, |place| rest.saturating_sub_unsigned(next).saturating_add_unsigned(place));
+            if place != Some(next) {
+                self.item = detail.items.get(next).map(|choice| choice.item.clone());
+                scrolled = 0;
+            }
+        }
+        self.scrolled.set(scrolled.saturating_add(rest));
+    }
+
+    /// The selected line of what is shown in full, as it is now.
     fn chosen(&self, model: &Model) -> Option<(Option<Item>, Option<String>)> {
         let detail = self.open.then(|| detail::of(model, self)).flatten()?;
-        let server = detail.blockable;
-        Some((detail.items.into_iter().nth(self.item).map(|(_, item)| item), server))
+        let place = detail.place(self.item.as_ref());
+        let item = place.and_then(|place| detail.items.into_iter().nth(place)).map(|choice| choice.item);
+        Some((item, detail.blockable))
     }
 
     fn approve(&mut self, model: &Model) {
-        match self.chosen(model) {
-            Some((Some(Item::Tool { server, tool, hash, uid, program }), _)) => {
-                let named = format!("{}:{}", clean(&server), clean(&tool));
-                let short: String = hash.iter().flat_map(|hash| hash.chars()).take(12).collect();
-                let definition =
-                    if short.is_empty() { String::new() } else { format!(" ({})", clean(&short)) };
+        let chosen = self.chosen(model);
+        match chosen {
+            // Without a hash it would be approved whatever it is when the agent hears of it.
+            Some((Some(Item::Tool { server, tool, hash: None, .. }), _)) => {
+                let named = typed(&server, &tool);
+                self.refuse(&format!(
+                    "the hash of its definition is not known here: look at `mcpwarden registry show {named}`, then `mcpwarden approve {named}`"
+                ));
+            }
+            Some((Some(now @ Item::Tool { .. }), _)) if self.differs(&now) => {
+                self.item = Some(now);
+                self.refuse(
+                    "it is another definition than when it was selected: look at it, and press a again",
+                );
+            }
+            Some((Some(Item::Tool { server, tool, hash: Some(hash), uid, program }), _)) => {
+                let of = uid.map(|uid| format!(" (uid {uid})")).unwrap_or_default();
+                let named = format!("{}:{}{of}", clean(&server), clean(&tool));
+                let question = format!("trust {} as the definition of {named}?", clean(&hash));
                 let new = NewDecision {
                     server,
                     tool: Some(tool),
@@ -246,10 +293,9 @@ impl View {
                     decision: ByHand::Approve,
                     uid,
                     program,
-                    hash,
+                    hash: Some(hash),
                     by: None,
                 };
-                let question = format!("trust {named}{definition} as it is now?");
                 self.asked = Some((question, Command::Approve(new.into())));
             }
             Some(_) => self.refuse("select a tool to approve"),
@@ -257,12 +303,21 @@ impl View {
         }
     }
 
+    /// Whether the selected tool had another hash when it was selected.
+    fn differs(&self, now: &Item) -> bool {
+        let hash = |item: &Item| match item {
+            Item::Tool { hash, .. } => hash.clone(),
+            Item::Address(_) => None,
+        };
+        self.item.as_ref().is_some_and(|item| hash(item) != hash(now))
+    }
+
     fn block(&mut self, model: &Model) {
         let target = match self.chosen(model) {
             Some((Some(Item::Address(address)), _)) => address,
             Some((_, Some(server))) => server,
             Some(_) => {
-                return self.refuse("select an address to block; servers that are no declared http or sse ones have none of their own");
+                return self.refuse("select an address to block; this is no http or sse server that is declared, or at an address of its own");
             }
             None => return self.refuse("open a server (Enter), and select an address to block"),
         };
@@ -271,4 +326,12 @@ impl View {
         let new = NewBlock { target, port: None, period: None, reason, yes: false };
         self.asked = Some((question, Command::Block(new.into())));
     }
+}
+
+/// A tool as a shell takes it; names that it would take for something else are not written out.
+fn typed(server: &str, tool: &str) -> String {
+    let named = format!("{server}:{tool}");
+    let plain = |character: char| character.is_ascii_alphanumeric() || "_-.:/@".contains(character);
+    let whole = named.chars().all(plain) && !named.starts_with('-') && !tool.contains(':');
+    if whole { clean(&named) } else { "SERVER:TOOL".to_owned() }
 }

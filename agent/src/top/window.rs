@@ -32,7 +32,8 @@ impl Rate {
         let second = second(at);
         let slot = usize::try_from(second % SLOTS as u64).unwrap_or_default();
         if let Some(slot) = self.slots.get_mut(slot) {
-            if second > slot.0 {
+            // A slot that is far ahead is of a clock that was set back since: it would stand there until that time comes again.
+            if second > slot.0 || slot.0 - second > SLOTS as u64 {
                 *slot = (second, 0);
             }
             if second == slot.0 {
@@ -148,17 +149,24 @@ impl<K: Ord, V: Default> Few<K, V> {
         self.entries.get(name)
     }
 
-    /// Takes one out.
+    /// Takes one out. One that is not there is among those for which there was no room; where none is left, nothing is
+    /// said of those either.
     pub fn remove<Q: Ord + ?Sized>(&mut self, name: &Q)
     where
         K: Borrow<Q>,
     {
-        self.entries.remove(name);
+        if self.entries.remove(name).is_none() {
+            self.refused = self.refused.saturating_sub(1);
+        }
+        if self.entries.is_empty() {
+            self.refused = 0;
+        }
     }
 
-    /// Takes all out.
+    /// Takes all out, and forgets that there was no room.
     pub fn clear(&mut self) {
         self.entries.clear();
+        self.refused = 0;
     }
 
     /// All, by name.
@@ -181,7 +189,7 @@ impl<K: Ord, V: Default> Few<K, V> {
         format!("{}{}", self.len(), if self.refused > 0 { "+" } else { "" })
     }
 
-    /// How often there was no room.
+    /// How often there was no room, for others than those that were taken out since.
     pub fn refused(&self) -> u64 {
         self.refused
     }
@@ -208,6 +216,8 @@ mod tests {
             (&[99_000, 95_000], 100_000, 0.2),
             (&[99_000, 87_000], 100_000, 0.1),
             (&[99_000; 20], 100_000, 2.0),
+            // The clock was set back by an hour.
+            (&[3_699_000, 3_699_500, 99_000, 99_500], 100_000, 0.2),
         ] {
             let mut rate = Rate::default();
             times.iter().for_each(|time| rate.add(at(*time)));
@@ -241,5 +251,26 @@ mod tests {
         assert!(few.entry_for("d", |_| None::<u64>).is_none());
         assert!(few.entry_for("d", |one| Some(*one)).is_some());
         assert!(few.get("b").is_none() && few.get("a").is_some());
+    }
+
+    /// Two find room, and `c` and `d` do not. What is taken out then, and what is said of how many there are.
+    #[test]
+    fn what_found_no_room_is_forgotten_when_it_is_gone() {
+        for (gone, expected) in [
+            (&["a"][..], "1+"),
+            (&["c"], "2+"),
+            (&["c", "d"], "2"),
+            (&["d", "a", "c"], "1"),
+            (&["a", "b"], "0"),
+        ] {
+            let mut few: Few<String> = Few::new(2);
+            for name in ["a", "b", "c", "d"] {
+                few.entry(name);
+            }
+            gone.iter().for_each(|name| few.remove(*name));
+            assert_eq!(few.count(), expected, "{gone:?}");
+            few.clear();
+            assert_eq!((few.count().as_str(), few.refused()), ("0", 0));
+        }
     }
 }
