@@ -167,8 +167,8 @@ pub fn client(ancestors: &[u32], parent: Parent, is_fork: bool) -> Option<Proces
     Some(client)
 }
 
-/// Gives what was freed back to the kernel. Rules that were compiled by another thread leave tens of megabytes in an arena
-/// of that thread, which glibc keeps for it.
+/// Gives what was freed back to the kernel, as a start and a reload leave it: compiling rules and programs takes tens of
+/// megabytes, and what another thread took, glibc keeps for it in an arena of its own.
 pub fn give_memory_back() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it takes no pointer, and any thread may call it at any time (malloc_trim(3)).

@@ -227,6 +227,7 @@ impl Agent {
             ended = self.flush(&mut interrupt, &mut terminate).await;
         }
         self.manager.ready(WATCHING);
+        process::give_memory_back();
         let belonging = Belonging { members: self.kernel.members().all(), sets: self.kernel.confirmed() };
         self.network.adopt(belonging, &self.clock);
         let mut census: Option<JoinHandle<std::io::Result<Census>>> = None;

