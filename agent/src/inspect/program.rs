@@ -107,7 +107,8 @@ impl Program {
 
     /// Ends it, with all its children: politely, then not. Says what became of it, and its last words.
     pub async fn end(mut self) -> String {
-        let ended_itself = self.gone() || self.status.is_some();
+        // Who is about to end has closed its pipes already, and gets the time for the rest.
+        let ended_itself = self.gone_within(GRACE / 10).await || self.status.is_some();
         // A write that a server does not take holds the lock; the signals below end that too.
         if let Ok(mut input) = self.input.try_lock() {
             input.take();
