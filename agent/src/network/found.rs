@@ -29,6 +29,9 @@ const AGAIN_NS: u64 = 60 * SECOND;
 /// Where a server is, and which.
 type Place = (SocketAddr, ServerId);
 
+/// Those that are denied: why, and what speaks against denying the address.
+type Judged = BTreeMap<Place, (String, Option<String>)>;
+
 /// What is known of one.
 #[derive(Clone, Debug)]
 struct Known {
@@ -104,6 +107,12 @@ impl FoundServers {
     }
 }
 
+/// The addresses that are to be denied, and why.
+fn wanted(judged: &Judged) -> BTreeMap<SocketAddr, String> {
+    let denied = judged.iter().filter(|(_, (_, obstacle))| obstacle.is_none());
+    denied.map(|((address, _), (reason, _))| (*address, reason.clone())).collect()
+}
+
 impl Network {
     /// A server that nobody declared answered. What follows from it, [`Network::judge_found`] says.
     pub fn found(&mut self, found: &Found) {
@@ -116,7 +125,8 @@ impl Network {
         if !self.found.begin(now) {
             return Vec::new();
         }
-        let (mut failed, wanted) = (None, self.wanted());
+        let judged = self.judged();
+        let (mut failed, wanted) = (None, wanted(&judged));
         if wanted != self.found.denied {
             let before = std::mem::replace(&mut self.found.denied, wanted);
             match self.install(addresses, clock) {
@@ -128,12 +138,16 @@ impl Network {
                 }
             }
         }
-        self.unsaid(failed.as_ref(), clock)
+        self.unsaid(&judged, failed.as_ref(), clock)
     }
 
     /// What is to be said of them that was not said yet.
-    fn unsaid(&mut self, failed: Option<&NetworkError>, clock: &Clock) -> Vec<(Found, ServerDenied)> {
-        let judged = self.judged();
+    fn unsaid(
+        &mut self,
+        judged: &Judged,
+        failed: Option<&NetworkError>,
+        clock: &Clock,
+    ) -> Vec<(Found, ServerDenied)> {
         let mut news = Vec::new();
         for (place, known) in &mut self.found.known {
             let outcome = judged.get(place).cloned().map(|(reason, obstacle)| {
@@ -160,7 +174,7 @@ impl Network {
 
     /// Has the next table deny no more than the rules of now do, and all of it be judged.
     pub(super) fn follow_found(&mut self) {
-        let wanted = self.wanted();
+        let wanted = wanted(&self.judged());
         self.found.denied.retain(|address, _| wanted.contains_key(address));
         self.found.due_ns = Some(boot_ns());
     }
@@ -182,14 +196,8 @@ impl Network {
         NetworkRules { found, ..self.rules.clone() }
     }
 
-    /// The addresses that are to be denied.
-    fn wanted(&self) -> BTreeMap<SocketAddr, String> {
-        let denied = self.judged().into_iter().filter(|(_, (_, obstacle))| obstacle.is_none());
-        denied.map(|((address, _), (reason, _))| (address, reason)).collect()
-    }
-
     /// Those that are denied: why, and what speaks against denying the address.
-    fn judged(&self) -> BTreeMap<Place, (String, Option<String>)> {
+    fn judged(&self) -> Judged {
         let mut allowed: BTreeMap<SocketAddr, &ServerId> = BTreeMap::new();
         let mut denied = BTreeMap::new();
         for (place, known) in &self.found.known {
@@ -308,7 +316,7 @@ mod tests {
             for (address, path, netns) in servers {
                 network.found(&Found { netns, ..found(address, path) });
             }
-            network.found.denied = network.wanted();
+            network.found.denied = wanted(&network.judged());
             let denied: Vec<_> = network.all_rules().found.iter().map(|(at, _)| at.to_string()).collect();
             let obstacle = network.judged().into_values().find_map(|(_, obstacle)| obstacle);
             match expected {

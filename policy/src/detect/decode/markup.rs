@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use memchr::{memchr2, memchr3_iter};
+use memchr::{memchr2, memchr3_iter, memmem};
 
 use super::super::view::Mapped;
 
@@ -82,9 +82,10 @@ pub(super) fn opened(text: &str) -> Mapped {
 
 fn unmark_all(text: &str, comments: Comment, is_telling: impl Fn(&str) -> bool) -> Mapped {
     let mut mapped = Mapped::with_capacity(text.len());
+    let last = last_close(text).unwrap_or_default();
     let mut from = 0;
     while from < text.len() {
-        let end = paragraph_end(text, from);
+        let end = paragraph_end(text, from, last);
         if is_telling(&text[from..end]) {
             unmark(text, from..end, comments, &mut mapped);
         } else {
@@ -95,19 +96,20 @@ fn unmark_all(text: &str, comments: Comment, is_telling: impl Fn(&str) -> bool) 
     mapped
 }
 
-/// Where the paragraph ends that begins at `from`. An empty line in a comment parts nothing.
-fn paragraph_end(text: &str, from: usize) -> usize {
+/// Where the paragraph ends that begins at `from`. An empty line in a comment parts nothing. `last`: where the last end of
+/// one begins, behind which none is looked for.
+fn paragraph_end(text: &str, from: usize, last: usize) -> usize {
     // All before `outside` is no part of a comment.
     let mut outside = from;
     loop {
         let Some(blank) = text[outside..].find("\n\n") else { return text.len() };
         let end = outside + blank + "\n\n".len();
         match closed_behind(&text[outside..end]) {
-            Some(open) => match close(&text[outside + open..]) {
+            Some(open) if outside + open < last => match close(&text[outside + open..]) {
                 Some(close) => outside += open + close.end,
                 None => return end,
             },
-            None => return end,
+            _ => return end,
         }
     }
 }
@@ -128,12 +130,20 @@ fn closed_behind(text: &str) -> Option<usize> {
 fn close(text: &str) -> Option<Range<usize>> {
     let from = "<!".len();
     let rest = text.get(from..)?;
-    let plain = rest.find(CLOSE).map(|at| at..at + CLOSE.len());
-    // Only where that would be the first.
-    let before = plain.as_ref().map_or(rest.len(), |plain| plain.start);
-    let odd = rest[..before].find(ODD_CLOSE).map(|at| at..at + ODD_CLOSE.len());
-    let end = odd.or(plain)?;
-    Some(from + end.start..from + end.end)
+    // Both at once: one that is rare would be looked for to the end of the text, from each comment on.
+    let is_begin = |at: &usize| at.checked_sub(1).is_none_or(|before| rest.as_bytes()[before] != b'-');
+    memmem::find_iter(rest.as_bytes(), "--").filter(is_begin).find_map(|dashes| {
+        // Of three and more dashes the last two are meant.
+        let end = dashes + rest[dashes..].bytes().take_while(|byte| *byte == b'-').count();
+        let sign =
+            if rest[end..].starts_with('>') { ">" } else { rest[end..].starts_with("!>").then_some("!>")? };
+        Some(from + end - "--".len()..from + end + sign.len())
+    })
+}
+
+/// Where the last end of a comment in `text` begins.
+fn last_close(text: &str) -> Option<usize> {
+    [CLOSE, ODD_CLOSE].into_iter().filter_map(|close| text.rfind(close)).max()
 }
 
 /// Whether a word of an order is emphasised in `text`.
@@ -152,8 +162,7 @@ fn is_telling(text: &str) -> bool {
 fn unmark(text: &str, part: Range<usize>, comments: Comment, mapped: &mut Mapped) {
     let bytes = text.as_bytes();
     // Behind the last end of a comment none begins that has one.
-    let last = [CLOSE, ODD_CLOSE].into_iter().filter_map(|close| text[part.clone()].rfind(close)).max();
-    let last = last.map_or(part.start, |at| part.start + at);
+    let last = last_close(&text[part.clone()]).map_or(part.start, |at| part.start + at);
     let is_letter = |at: Option<usize>| {
         at.and_then(|at| bytes.get(at)).is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte >= 0x80)
     };
@@ -270,6 +279,19 @@ mod tests {
         assert_eq!(unmarked(text).text, "Do  not tell\n\nx <!-- must\n\n*y* is not closed");
         let many = "<!--\n\n".repeat(100_000) + &"<!-- \n\n -->".repeat(100_000);
         assert_eq!(unmarked(&many).text, many, "and takes no time");
+        // Nor do ends that never come, or only once.
+        for (part, last) in [
+            ("<!--\n\n", "*not*"),
+            ("<!-- --!>", "-->*not*"),
+            ("<!---\n\n", "--> *x*"),
+            ("-----", "<!-- *not*"),
+        ] {
+            let many = part.repeat(200_000) + last;
+            assert!(unmarked(&many).text.len() <= many.len());
+            assert!(opened(&many).text.len() <= many.len());
+        }
+        assert_eq!(close(&format!("<!{}", "-".repeat(1_000_000))), None);
+        assert_eq!(close("<!-- a --- b ---> c"), Some(14..17));
     }
 
     #[test]
