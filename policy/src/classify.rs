@@ -180,7 +180,8 @@ impl Classifier {
         self.given(server, tool).and_then(|given| given.category).unwrap_or_else(|| category_of(tool))
     }
 
-    fn given(&self, server: &str, tool: &str) -> Option<&ClassifierOverride> {
+    /// What an operator says of a tool.
+    pub(crate) fn given(&self, server: &str, tool: &str) -> Option<&ClassifierOverride> {
         let matches = |(servers, tools, _): &&(NameGlob, NameGlob, ClassifierOverride)| {
             servers.matches(server) && tools.matches(tool)
         };

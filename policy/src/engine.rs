@@ -10,6 +10,7 @@ mod approval;
 mod config;
 mod connection;
 mod decide;
+mod gate;
 mod inspect;
 mod io;
 mod judge;

@@ -75,6 +75,25 @@ impl NameGlob {
         }
     }
 
+    /// The glob that stands for this name alone.
+    pub(crate) fn plain(name: &str) -> Self {
+        Self { text: name.to_owned(), matcher: Matcher::Exact }
+    }
+
+    /// The regular expression of the names that it stands for.
+    pub(crate) fn expression(&self) -> String {
+        match &self.matcher {
+            Matcher::Any => "(?s).*".to_owned(),
+            Matcher::Exact => regex::escape(&self.text),
+            Matcher::Star(at) => {
+                let (head, tail) = self.text.split_at_checked(*at).unwrap_or_default();
+                let tail = tail.get(1..).unwrap_or_default();
+                format!("(?s){}.*{}", regex::escape(head), regex::escape(tail))
+            }
+            Matcher::Pattern(regex) => regex.as_str().to_owned(),
+        }
+    }
+
     /// Whether it is a name as it stands, in whichever case.
     pub fn is_plain(&self) -> bool {
         !self.text.contains(['*', '?', '[', ']', '{', '}', '\\'])

@@ -23,6 +23,7 @@
 //! | [`config`] | the configuration file: its keys, and what is wrong with one |
 //! | [`classify`] | what a tool does, by its name and description |
 //! | [`guards`] | the guards that are built in, and who asks them |
+//! | [`gate`] | what can be said of calls before they are made, as one table for the kernel half |
 //! | [`engine`] | state per connection: confirmation, pairing, relays, sessions |
 //! | [`replay`] | recorded frames, for an engine |
 
@@ -33,6 +34,7 @@ pub mod detect;
 pub mod discovery;
 pub mod engine;
 pub mod event;
+pub mod gate;
 pub mod glob;
 pub mod guard;
 pub mod guards;

@@ -4,6 +4,7 @@ mod answers;
 mod approvals;
 mod bounds;
 mod declared;
+mod gate;
 mod gates;
 mod inspect;
 mod judge;

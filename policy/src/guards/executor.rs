@@ -192,6 +192,16 @@ impl Executor {
         Self { guards, seats, by_phase, waiting: BTreeMap::new(), tickets: 0, counters }
     }
 
+    /// Never asks guards of these kinds.
+    pub(crate) fn leave_out(&mut self, kinds: &[GuardKind]) {
+        let guards = &self.guards;
+        let is_left = |index: &usize| {
+            let guard = self.seats.get(*index).and_then(|seat| guards.get(seat.guard));
+            guard.is_some_and(|guard| !kinds.contains(&guard.kind()))
+        };
+        self.by_phase.iter_mut().for_each(|seats| seats.retain(is_left));
+    }
+
     /// Takes the place of another, whose guards tell those of their kind what they remember: the first the first, the second
     /// the second. Questions that wait there are given up; so are, where there are fewer guards now, memories.
     pub fn succeed(&mut self, mut before: Self) {

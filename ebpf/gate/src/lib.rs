@@ -1,0 +1,21 @@
+//! The gate's reader: which method the bytes of a client ask for, and of which tool, prompt or resource.
+//!
+//! The kernel half runs it over the bytes of a write before they are written, and user space in tests, byte by byte the
+//! same. It allocates nothing, it cannot panic, and all that it remembers is one plain struct, [`Scan`], which is kept per
+//! channel: a message is one message however it is cut into writes. It is **not** a JSON parser: it never says that
+//! something is wrong, and it knows of no values but a handful of strings. Whoever reads behind it does.
+//!
+//! Strings that matter (keys of a message and of its `params`, the method, a tool's name, a resource's URI) run through one
+//! automaton, the [`Table`], which user space compiles from the policy (`gate` in the crate `mcpwarden-policy`). What an
+//! automaton says at a string's end is a key, a method, or an [outcome](DENY).
+#![no_std]
+
+mod scan;
+mod table;
+
+pub use scan::{LONG_NAME_BYTES, Marks, NOWHERE, Said, Scan};
+pub use table::{
+    CLASS_AS_PROMPT, CLASS_AS_TOOL, CLASSES_RESERVED, DENY, ENTRIES, Head, KEY_METHOD, KEY_NAME, KEY_PARAMS,
+    KEY_URI, METHOD_OTHER, METHOD_PROMPT, METHOD_RESOURCE, METHOD_TOOL, METHODS, OUTCOME_NUMBERS, SUBJECTS,
+    Subject, Table, UNDECIDED, View,
+};

@@ -1,0 +1,475 @@
+//! The reader itself: one byte at a time.
+//!
+//! Lines are messages, as the transport of MCP says, and every line break within one is told ([`Subject::broken`]): readers
+//! differ in what they make of it (Python's text streams end a line at CR, JSON takes it for a blank, bodies behind a
+//! `Content-Length` may have line feeds). What stands before the first bracket of a line is skipped: a byte order mark,
+//! headers, text. Keys that are there twice count each time, since readers differ in which of them they take, and so
+//! do keys in another case, which some take for the same (`encoding/json` of Go).
+//!
+//! Strings are read as they are sent, escapes decoded to UTF-8; half a surrogate pair becomes U+FFFD, as in the engine.
+
+use crate::table::{
+    CLASS_AS_PROMPT, CLASS_AS_TOOL, KEY_METHOD, KEY_NAME, KEY_PARAMS, KEY_URI, METHOD_OTHER, METHOD_PROMPT,
+    METHOD_RESOURCE, METHOD_TOOL, METHODS, Subject, View,
+};
+
+/// A place that lies in an earlier write, or is none.
+pub const NOWHERE: u32 = u32::MAX;
+/// A name longer than this cannot be told. Bytes. The engine keeps longer ones by their beginning and a hash.
+pub const LONG_NAME_BYTES: u16 = 192;
+
+/// Where the reader is within a string: [`Scan::mode`].
+const OUTSIDE: u8 = 0;
+const PLAIN: u8 = 1;
+const ESCAPE: u8 = 2;
+/// The last digit of an escape; those before it have the numbers up to [`HEX_FIRST`].
+const HEX_LAST: u8 = 3;
+const HEX_FIRST: u8 = 6;
+
+/// What a string is read for: [`Scan::reads`].
+const NOTHING: u8 = 0;
+const KEY: u8 = 1;
+const PARAM_KEY: u8 = 2;
+const METHOD: u8 = 3;
+const NAME: u8 = 4;
+const URI: u8 = 5;
+
+/// The outermost value is an array.
+const BATCH: u8 = 1;
+/// Within a message.
+const MESSAGE: u8 = 2;
+/// Within the `params` of one.
+const PARAMS: u8 = 4;
+/// The next string is a key.
+const EXPECT_KEY: u8 = 8;
+/// The message has a name that is a string.
+const NAMED: u8 = 16;
+/// The same of a URI.
+const LOCATED: u8 = 32;
+/// The message has a method, or more: see [`Scan::methods`].
+const ASKED: u8 = 64;
+/// It has more than one, so that spoiling one of them stops nothing.
+const ASKED_TWICE: u8 = 128;
+
+/// U+FFFD in UTF-8, its first byte lowest.
+const REPLACEMENT: u64 = 0xBD_BFEF;
+/// Most bytes of UTF-8 that one byte of JSON can complete: a lone surrogate's, and what follows it.
+const MOST_AT_ONCE: usize = 6;
+
+/// All that is remembered of a channel between two bytes. All zeros at the beginning of a stream.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scan {
+    /// The table that the states below are of.
+    pub generation: u32,
+    /// Brackets that are open.
+    depth: u32,
+    /// The state of the automaton in the string at hand.
+    state: u16,
+    /// The digits of an escape so far.
+    code: u16,
+    /// The first half of a surrogate pair; 0 where none waits for its second.
+    high: u16,
+    /// Bytes of the string at hand.
+    length: u16,
+    /// The worst that was said of the message's names, as those of tools.
+    tool: u16,
+    /// The same, as those of prompts.
+    prompt: u16,
+    /// The same of its URIs.
+    resource: u16,
+    mode: u8,
+    reads: u8,
+    /// The last key of the message.
+    key: u8,
+    /// The last key of its `params`.
+    param: u8,
+    flags: u8,
+    /// The methods that the message has, by bits.
+    methods: u8,
+    /// Whether the message has more than one name or URI.
+    named_twice: u8,
+    /// Whether the table changed within the name at hand.
+    stale: u8,
+    /// Always 0: the verifier wants every byte of a map's value written.
+    zero: u16,
+}
+
+/// Where in this write something lies that can be spoilt. To be made anew for each write.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marks {
+    /// The last letter of the last name or URI; [`NOWHERE`] where that has none in this write.
+    name: u32,
+    /// The same of the method.
+    method: u32,
+}
+
+impl Marks {
+    /// Those of a write of which nothing was read yet.
+    pub const NONE: Self = Self { name: NOWHERE, method: NOWHERE };
+}
+
+impl Default for Marks {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+/// What is said of a message once it is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// The outcome; 0 for nothing. A message can have several, and is denied if one is.
+    pub outcome: u16,
+    /// Which byte of this write to overwrite (by one that is a letter of no name) so that the server refuses the message and
+    /// answers its id: the last letter of the name, else of the method. [`NOWHERE`] where there is none, which leaves
+    /// nothing but refusing the write.
+    pub place: u32,
+}
+
+const SILENT: Said = Said { outcome: 0, place: NOWHERE };
+
+impl Scan {
+    /// Begins a write. A name that another table began to read cannot be told any more: its states were that table's.
+    #[inline(always)]
+    pub fn begin(&mut self, table: &View<'_>) {
+        if self.generation != table.head.generation {
+            self.generation = table.head.generation;
+            if self.mode != OUTSIDE && (self.reads == NAME || self.reads == URI) {
+                self.stale = 1;
+            }
+        }
+    }
+
+    /// Whether no message is begun and not ended.
+    #[inline(always)]
+    pub fn is_between(&self) -> bool {
+        self.depth == 0 && self.mode == OUTSIDE
+    }
+
+    /// Begins anew, as behind bytes that nobody read.
+    #[inline(always)]
+    pub fn reset(&mut self) {
+        *self = Self { generation: self.generation, ..Self::default() };
+    }
+
+    /// Reads the byte at `place` of this write.
+    #[inline(always)]
+    pub fn step(
+        &mut self,
+        table: &View<'_>,
+        subject: &Subject,
+        marks: &mut Marks,
+        byte: u8,
+        place: u32,
+    ) -> Said {
+        if (byte == b'\n' || byte == b'\r') && !self.is_between() {
+            // Readers of lines have a message less here, others go on with it.
+            if byte == b'\n' {
+                self.reset();
+            }
+            return Said { outcome: subject.broken, place: NOWHERE };
+        }
+        if self.mode == OUTSIDE {
+            return self.outside(table, subject, marks, byte);
+        }
+        if self.reads == NOTHING {
+            self.mode = match (self.mode, byte) {
+                (PLAIN, b'"') => OUTSIDE,
+                (PLAIN, b'\\') => ESCAPE,
+                _ => PLAIN,
+            };
+            return SILENT;
+        }
+        let plain = self.mode == PLAIN;
+        let (decoded, count, closes) = self.decode(byte);
+        self.feed(table, decoded, count);
+        if closes {
+            return self.close(table, subject, marks);
+        }
+        // A letter that stands for itself: part of an escape or of a longer character, it could not be overwritten alone.
+        if plain && self.mode == PLAIN && byte < 0x80 {
+            match self.reads {
+                METHOD => marks.method = place,
+                NAME | URI => marks.name = place,
+                _ => {}
+            }
+        }
+        SILENT
+    }
+
+    /// A bracket, a comma, a colon, or the first quote of a string.
+    #[inline(always)]
+    fn outside(&mut self, table: &View<'_>, subject: &Subject, marks: &mut Marks, byte: u8) -> Said {
+        let level = self.depth.wrapping_sub((self.flags & BATCH) as u32);
+        let within = self.flags & MESSAGE != 0 && level == 1 || self.flags & PARAMS != 0 && level == 2;
+        match byte {
+            b'"' => {
+                // Between messages a quote is no string's: it would hide what follows.
+                if self.depth == 0 {
+                    return SILENT;
+                }
+                self.mode = PLAIN;
+                (self.length, self.high, self.stale) = (0, 0, 0);
+                let expect_key = self.flags & EXPECT_KEY != 0;
+                (self.reads, self.state) = if !within {
+                    (NOTHING, 0)
+                } else if level == 1 {
+                    if expect_key {
+                        (KEY, table.head.keys)
+                    } else if u16::from(self.key) == KEY_METHOD {
+                        marks.method = NOWHERE;
+                        (METHOD, table.head.methods)
+                    } else {
+                        (NOTHING, 0)
+                    }
+                } else if expect_key {
+                    (PARAM_KEY, table.head.param_keys)
+                } else if u16::from(self.param) == KEY_NAME {
+                    marks.name = NOWHERE;
+                    (NAME, subject.name)
+                } else if u16::from(self.param) == KEY_URI {
+                    marks.name = NOWHERE;
+                    (URI, subject.uri)
+                } else {
+                    (NOTHING, 0)
+                };
+            }
+            b'{' => {
+                if level == 0 {
+                    self.forget_message();
+                    self.flags |= MESSAGE | EXPECT_KEY;
+                    *marks = Marks::NONE;
+                } else if within && level == 1 && u16::from(self.key) == KEY_PARAMS {
+                    self.flags |= PARAMS | EXPECT_KEY;
+                    self.param = 0;
+                }
+                self.depth = self.depth.wrapping_add(1);
+            }
+            b'[' => {
+                if self.depth == 0 {
+                    self.flags = BATCH;
+                }
+                self.depth = self.depth.wrapping_add(1);
+            }
+            b'}' | b']' => {
+                let mut said = SILENT;
+                if within && level == 2 {
+                    self.flags &= !(PARAMS | EXPECT_KEY);
+                } else if within {
+                    said = self.end_message(table, subject, marks);
+                    self.forget_message();
+                }
+                self.depth = self.depth.saturating_sub(1);
+                if self.depth == 0 {
+                    self.flags = 0;
+                }
+                return said;
+            }
+            b',' if within => self.flags |= EXPECT_KEY,
+            b':' => self.flags &= !EXPECT_KEY,
+            _ => {}
+        }
+        SILENT
+    }
+
+    /// What a byte within a string stands for: bytes of UTF-8, the first lowest, and how many; and whether it is the quote
+    /// that closes the string.
+    #[inline(always)]
+    fn decode(&mut self, byte: u8) -> (u64, u32, bool) {
+        let (text, length) = match self.mode {
+            PLAIN => {
+                if byte == b'\\' {
+                    self.mode = ESCAPE;
+                    return (0, 0, false);
+                }
+                (u64::from(byte), 1)
+            }
+            ESCAPE => {
+                if byte == b'u' {
+                    self.mode = HEX_FIRST;
+                    self.code = 0;
+                    return (0, 0, false);
+                }
+                let character = match byte {
+                    b'n' => b'\n',
+                    b't' => b'\t',
+                    b'r' => b'\r',
+                    b'b' => 8,
+                    b'f' => 12,
+                    other => other,
+                };
+                (u64::from(character), 1)
+            }
+            digit => {
+                // '0' to '9', 'A' to 'F', 'a' to 'f'; what is none makes the message no JSON.
+                let value = (byte & 15) + if byte & 0x40 != 0 { 9 } else { 0 };
+                self.code = self.code << 4 | u16::from(value & 15);
+                if digit != HEX_LAST {
+                    self.mode = digit - 1;
+                    return (0, 0, false);
+                }
+                self.mode = PLAIN;
+                return self.decode_unit();
+            }
+        };
+        let closes = self.mode == PLAIN && byte == b'"';
+        self.mode = PLAIN;
+        let (text, length) = if closes { (0, 0) } else { (text, length) };
+        if self.high == 0 {
+            return (text, length, closes);
+        }
+        self.high = 0;
+        (text << 24 | REPLACEMENT, length + 3, closes)
+    }
+
+    /// What an escape of four digits stands for.
+    #[inline(always)]
+    fn decode_unit(&mut self) -> (u64, u32, bool) {
+        let unit = u64::from(self.code);
+        let half = unit & 0xFC00;
+        let waiting = u64::from(self.high);
+        self.high = 0;
+        if waiting != 0 && half == 0xDC00 {
+            let point = 0x1_0000 + ((waiting & 0x3FF) << 10 | unit & 0x3FF);
+            let text = (0xF0 | point >> 18)
+                | (0x80 | point >> 12 & 0x3F) << 8
+                | (0x80 | point >> 6 & 0x3F) << 16
+                | (0x80 | point & 0x3F) << 24;
+            return (text, 4, false);
+        }
+        let (text, length) = if half == 0xD800 {
+            self.high = self.code;
+            (0, 0)
+        } else if half == 0xDC00 {
+            (REPLACEMENT, 3)
+        } else if unit < 0x80 {
+            (unit, 1)
+        } else if unit < 0x800 {
+            ((0xC0 | unit >> 6) | (0x80 | unit & 0x3F) << 8, 2)
+        } else {
+            ((0xE0 | unit >> 12) | (0x80 | unit >> 6 & 0x3F) << 8 | (0x80 | unit & 0x3F) << 16, 3)
+        };
+        if waiting == 0 { (text, length, false) } else { (text << 24 | REPLACEMENT, length + 3, false) }
+    }
+
+    #[inline(always)]
+    fn feed(&mut self, table: &View<'_>, mut decoded: u64, count: u32) {
+        for index in 0..MOST_AT_ONCE {
+            if index as u32 >= count {
+                break;
+            }
+            self.state = table.next(self.state, decoded as u8);
+            decoded >>= 8;
+        }
+        self.length = self.length.saturating_add(count as u16);
+    }
+
+    /// A string that is read for something has ended.
+    #[inline(always)]
+    fn close(&mut self, table: &View<'_>, subject: &Subject, marks: &Marks) -> Said {
+        self.mode = OUTSIDE;
+        let end = table.end(self.state, CLASS_AS_TOOL);
+        match self.reads {
+            KEY => self.key = end as u8,
+            PARAM_KEY => self.param = end as u8,
+            METHOD => return self.close_method(end, subject, marks),
+            NAME | URI => return self.close_name(end, table, subject, marks),
+            _ => {}
+        }
+        SILENT
+    }
+
+    #[inline(always)]
+    fn close_method(&mut self, method: u16, subject: &Subject, marks: &Marks) -> Said {
+        if self.flags & ASKED != 0 {
+            self.flags |= ASKED_TWICE;
+        }
+        self.flags |= ASKED;
+        let method = method & (METHODS as u16 - 1);
+        self.methods |= 1 << method;
+        let any = subject.any[method as usize & (METHODS - 1)];
+        if any != 0 {
+            return Said { outcome: any, place: marks.method };
+        }
+        let outcome = match method {
+            METHOD_TOOL => self.tool,
+            METHOD_PROMPT => self.prompt,
+            METHOD_RESOURCE => self.resource,
+            METHOD_OTHER.. => 0,
+        };
+        // Of several names only the last could be spoilt here, and a reader may take another.
+        let place = if self.named_twice != 0 { NOWHERE } else { self.place(marks) };
+        Said { outcome, place }
+    }
+
+    #[inline(always)]
+    fn close_name(&mut self, end: u16, table: &View<'_>, subject: &Subject, marks: &Marks) -> Said {
+        let unknown = self.stale != 0 || self.length > LONG_NAME_BYTES;
+        let end = if unknown { subject.long } else { end };
+        let mut outcome = 0;
+        if self.flags & (NAMED | LOCATED) != 0 {
+            self.named_twice = 1;
+        }
+        if self.reads == URI {
+            self.flags |= LOCATED;
+            self.resource = self.resource.max(end);
+            if self.methods & 1 << METHOD_RESOURCE != 0 {
+                outcome = end;
+            }
+        } else {
+            let prompt = if unknown { subject.long } else { table.end(self.state, CLASS_AS_PROMPT) };
+            self.flags |= NAMED;
+            self.tool = self.tool.max(end);
+            self.prompt = self.prompt.max(prompt);
+            if self.methods & 1 << METHOD_TOOL != 0 {
+                outcome = end;
+            }
+            if self.methods & 1 << METHOD_PROMPT != 0 {
+                outcome = outcome.max(prompt);
+            }
+        }
+        Said { outcome, place: self.place(marks) }
+    }
+
+    /// A call that names nothing, or not by a string, names the empty string.
+    #[inline(always)]
+    fn end_message(&mut self, table: &View<'_>, subject: &Subject, marks: &Marks) -> Said {
+        let mut outcome = 0;
+        if self.flags & NAMED == 0 {
+            if self.methods & 1 << METHOD_TOOL != 0 {
+                outcome = table.end(subject.name, CLASS_AS_TOOL);
+            }
+            if self.methods & 1 << METHOD_PROMPT != 0 {
+                outcome = outcome.max(table.end(subject.name, CLASS_AS_PROMPT));
+            }
+        }
+        if self.flags & LOCATED == 0 && self.methods & 1 << METHOD_RESOURCE != 0 {
+            outcome = outcome.max(table.end(subject.uri, CLASS_AS_TOOL));
+        }
+        let place = if self.flags & ASKED_TWICE == 0 { marks.method } else { NOWHERE };
+        Said { outcome, place }
+    }
+
+    /// What spoils the message: its name, or, where that lies in an earlier write, its method.
+    #[inline(always)]
+    fn place(&self, marks: &Marks) -> u32 {
+        if marks.name != NOWHERE {
+            marks.name
+        } else if self.flags & ASKED_TWICE == 0 {
+            marks.method
+        } else {
+            NOWHERE
+        }
+    }
+
+    #[inline(always)]
+    fn forget_message(&mut self) {
+        self.flags &= BATCH;
+        (self.key, self.param, self.methods, self.named_twice) = (0, 0, 0, 0);
+        (self.tool, self.prompt, self.resource) = (0, 0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests;

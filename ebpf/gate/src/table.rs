@@ -1,0 +1,126 @@
+//! The automaton as both halves know it.
+
+/// Transitions that a table has room for: a power of two, so that an index can be masked. 512 KiB of them.
+pub const ENTRIES: usize = 1 << 18;
+/// Subjects that a table has room for; a power of two as well.
+pub const SUBJECTS: usize = 1 << 10;
+
+/// Set in an outcome: the message must not reach its server.
+pub const DENY: u16 = 1 << 15;
+/// Set in an outcome: the gate cannot tell; a setting says what that means.
+pub const UNDECIDED: u16 = 1 << 14;
+/// The number of an outcome, for whoever says why. 0 alone is none: let through, and nothing to be said.
+pub const OUTCOME_NUMBERS: u16 = UNDECIDED - 1;
+
+/// A key that means nothing here is 0, as what the automaton says of everything that it does not know.
+pub const KEY_METHOD: u16 = 1;
+/// `params`
+pub const KEY_PARAMS: u16 = 2;
+/// `params.name`
+pub const KEY_NAME: u16 = 3;
+/// `params.uri`
+pub const KEY_URI: u16 = 4;
+
+/// Any method that nobody names something with.
+pub const METHOD_OTHER: u16 = 0;
+/// `tools/call`
+pub const METHOD_TOOL: u16 = 1;
+/// `prompts/get`
+pub const METHOD_PROMPT: u16 = 2;
+/// `resources/read`
+pub const METHOD_RESOURCE: u16 = 3;
+/// How many methods there are; a power of two.
+pub const METHODS: usize = 4;
+
+/// In place of the class of a byte: what the automaton says of a string that ends here. Of a name, as that of a tool.
+pub const CLASS_AS_TOOL: u16 = 0;
+/// The same of a name, as that of a prompt.
+pub const CLASS_AS_PROMPT: u16 = 1;
+/// Classes of bytes begin here.
+pub const CLASSES_RESERVED: u16 = 2;
+
+/// A kind of connection, all of which are judged alike. Where its strings begin in the automaton, and what is said of
+/// messages whatever their strings.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Subject {
+    /// Where names of tools and prompts begin: a state.
+    pub name: u16,
+    /// Where URIs of resources begin.
+    pub uri: u16,
+    /// The outcome of every message with a method, by method.
+    pub any: [u16; METHODS],
+    /// The outcome where a name cannot be told: it is too long, or the table changed in the middle of it.
+    pub long: u16,
+    /// The outcome of a line break within a message: who reads lines reads two messages, who does not reads one.
+    pub broken: u16,
+}
+
+/// All of a table but its transitions.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Which table this is: each has another number.
+    pub generation: u32,
+    /// How many classes of bytes there are, those reserved included: the length of a state's row.
+    pub classes: u16,
+    /// Where the keys of a message begin. This and the next two are the same in every table, and so are the states that
+    /// are reached from there: a key can begin under one table and end under another.
+    pub keys: u16,
+    /// Where the keys of `params` begin.
+    pub param_keys: u16,
+    /// Where methods begin.
+    pub methods: u16,
+    /// Always 0.
+    pub zero: u32,
+    /// The class of each byte.
+    pub class_of: [u8; 256],
+    /// By number.
+    pub subjects: [Subject; SUBJECTS],
+}
+
+/// A table as the kernel half has it: one value of an array.
+#[repr(C)]
+pub struct Table {
+    /// What is said of all.
+    pub head: Head,
+    /// The row of each state, one after the other: a state for each class of bytes, behind the outcomes at
+    /// [`CLASS_AS_TOOL`] and [`CLASS_AS_PROMPT`].
+    pub next: [u16; ENTRIES],
+}
+
+/// A table, wherever it lies.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    /// See [`Table::head`].
+    pub head: &'a Head,
+    /// See [`Table::next`].
+    pub next: &'a [u16; ENTRIES],
+}
+
+impl View<'_> {
+    /// The state behind `state` and a byte.
+    #[inline(always)]
+    pub fn next(&self, state: u16, byte: u8) -> u16 {
+        self.at(state, u16::from(self.head.class_of[byte as usize]))
+    }
+
+    /// What is said of a string that ends in `state`: by [`CLASS_AS_TOOL`] or [`CLASS_AS_PROMPT`].
+    #[inline(always)]
+    pub fn end(&self, state: u16, class: u16) -> u16 {
+        self.at(state, class)
+    }
+
+    #[inline(always)]
+    fn at(&self, state: u16, class: u16) -> u16 {
+        // Masked for the verifier, and for the compiler, which needs no check of bounds then.
+        let index = state as usize * self.head.classes as usize + class as usize;
+        self.next[index & (ENTRIES - 1)]
+    }
+
+    /// A subject by its number.
+    #[inline(always)]
+    pub fn subject(&self, number: u32) -> &Subject {
+        &self.head.subjects[number as usize & (SUBJECTS - 1)]
+    }
+}

@@ -1,0 +1,241 @@
+//! The gate: everything that can be said of a call before it is made, as one table that the kernel half looks up while a
+//! client writes. (Requirements: docs/gate.md.)
+//!
+//! What decides is not written a second time. A policy speaks of names through globs, and of known tools by their names:
+//! these are run as one automaton, so that all names which lead to the same patterns are alike to the policy, and the
+//! guards themselves are asked about one of them ([`GateTable::compile`]). So their order, exceptions and defaults are the
+//! engine's by construction. What guards say goes by calls before it (rates, rules across servers) is left out, and what
+//! they say only by the words of a name that nobody listed is [`GateVerdict::Undecided`].
+//!
+//! | module | job |
+//! |---|---|
+//! | `automaton` | patterns into states, the fewest that there can be, and those into a table |
+//! | `ask` | what the guards say of each |
+//! | `read` | bytes through the table, as the kernel half reads them |
+
+mod ask;
+mod automaton;
+mod read;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use mcpwarden_gate::{DENY, ENTRIES, Head, METHODS, OUTCOME_NUMBERS, SUBJECTS, Subject, UNDECIDED, View};
+
+use crate::classify::Classifier;
+use crate::config::Config;
+use crate::detect::Detector;
+use crate::event::Identity;
+use crate::glob::GlobError;
+use crate::guard::{GuardKind, Listing, Profile, ToolCategory, ToolFacts, Trust};
+use crate::ids::{ServerId, Timestamp};
+
+pub use read::{GateReader, GateSaid};
+
+/// A kind of connection: all that is known of its server and its client before anything is called.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GateSubject {
+    /// Which server.
+    pub server: ServerId,
+    /// Whether it is declared.
+    pub identity: Identity,
+    /// Whether its declaration says that it may be used.
+    pub enabled: bool,
+    /// How far it is trusted.
+    pub trust: Trust,
+    /// Whether its tools are known.
+    pub listing: Listing,
+    /// What its client may do.
+    pub profile: Profile,
+    /// Its tools, by name: those that it lists, and those that are remembered.
+    pub tools: BTreeMap<Arc<str>, ToolFacts>,
+}
+
+/// What the gate does with a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum GateVerdict {
+    /// It passes.
+    Allow,
+    /// `enforcement.undecided` says what becomes of it.
+    Undecided,
+    /// It must not reach its server.
+    Deny,
+}
+
+/// Why the gate says what it says.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GateOutcome {
+    /// What becomes of the message.
+    pub verdict: GateVerdict,
+    /// Which guard says so; `None` where it is the form of the message.
+    pub guard: Option<GuardKind>,
+    /// For machines: the guard's code, such as `tool_denied`, or `undecidable_name`, `broken_line`, `unlisted_tool`.
+    pub code: String,
+    /// What the tool does, where that is known.
+    pub category: ToolCategory,
+}
+
+/// There is no table of a policy. The one before it stays.
+#[derive(Debug, thiserror::Error)]
+pub enum GateError {
+    /// Too many kinds of connections.
+    #[error("the gate has room for {SUBJECTS} kinds of connections, and there are {0}")]
+    Subjects(usize),
+    /// Too large a table.
+    #[error(
+        "the gate's table has room for {ENTRIES} transitions, and the policy needs {needed}: {states} states of {classes} \
+         classes of bytes; fewer or simpler globs make it smaller"
+    )]
+    Entries {
+        /// How many there would be.
+        needed: usize,
+        /// In how many rows.
+        states: usize,
+        /// How long each is.
+        classes: usize,
+    },
+    /// The automaton of one server's rules grows beyond all bounds before it could be made smaller.
+    #[error(
+        "the {patterns} globs and tools of server '{server}' need an automaton of more than {bytes} bytes: {source}"
+    )]
+    Automaton {
+        /// Whose.
+        server: ServerId,
+        /// How many patterns it is of.
+        patterns: usize,
+        /// The bound. Bytes.
+        bytes: usize,
+        /// What the compiler says.
+        source: Box<regex_automata::dfa::dense::BuildError>,
+    },
+    /// More states than are made smaller at once.
+    #[error(
+        "the gate's automaton has more than {most} states before it is made smaller; fewer or simpler globs help"
+    )]
+    States {
+        /// The bound.
+        most: usize,
+    },
+    /// Too many different outcomes.
+    #[error("the gate can tell {OUTCOME_NUMBERS} outcomes apart, and there are {0}")]
+    Outcomes(usize),
+    /// A glob does not compile; nothing of what [`parse`](crate::config::parse) lets through is one.
+    #[error(transparent)]
+    Glob(#[from] GlobError),
+}
+
+/// A policy for some kinds of connections, compiled.
+pub struct GateTable {
+    head: Box<Head>,
+    next: Box<[u16; ENTRIES]>,
+    states: usize,
+    outcomes: Vec<GateOutcome>,
+    until: Option<Timestamp>,
+}
+
+impl fmt::Debug for GateTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { states, outcomes, .. } = self;
+        write!(f, "GateTable({states} states of {}, {} outcomes)", self.head.classes, outcomes.len())
+    }
+}
+
+impl GateTable {
+    /// Compiles a policy for these kinds of connections, which are numbered by their places from 0. `generation` is another
+    /// number than the table's before it; `now` is what is known at that time (a server that has not listed its tools yet
+    /// may have to be judged otherwise later: [`GateTable::until`]).
+    ///
+    /// # Errors
+    /// The policy is too large for a table, in one of several ways.
+    pub fn compile(
+        config: &Config,
+        detector: &Arc<Detector>,
+        subjects: &[GateSubject],
+        generation: u32,
+        now: Timestamp,
+    ) -> Result<Self, GateError> {
+        if subjects.len() > SUBJECTS {
+            return Err(GateError::Subjects(subjects.len()));
+        }
+        let classifier =
+            Arc::new(Classifier::new(&config.classifier.overrides, config.policy.case_sensitive)?);
+        let mut asker = ask::Asker::new(config, detector, &classifier, now)?;
+        let mut builder = automaton::Builder::new()?;
+        let mut numbered = Vec::new();
+        for subject in subjects {
+            let any = asker.methods(subject)?;
+            let patterns = asker.patterns(subject);
+            let mut failed = None;
+            let name = builder.add(&subject.server, &patterns, |_, name| {
+                asker.name(subject, name).unwrap_or_else(|error| {
+                    failed.get_or_insert(error);
+                    0
+                })
+            })?;
+            if let Some(error) = failed {
+                return Err(error);
+            }
+            // What cannot be told is denied where something could be that is denied.
+            let worst = any.into_iter().chain([builder.worst(name)]).fold(0, u16::max);
+            let of_long = if asker.denies_long(subject) { DENY } else { worst };
+            let long = asker.form("undecidable_name", of_long)?;
+            let broken = asker.form("broken_line", worst)?;
+            builder.stray(name, long);
+            numbered.push((name, Subject { name: 0, uri: 0, any, long, broken }));
+        }
+        let (mut head, next, states, starts) = builder.finish(numbered.iter().map(|(name, _)| *name))?;
+        head.generation = generation;
+        for ((slot, (_, subject)), start) in head.subjects.iter_mut().zip(numbered).zip(starts) {
+            *slot = Subject { name: start, ..subject };
+        }
+        let until = subjects.iter().filter_map(|subject| match subject.listing {
+            Listing::Pending { since } => Some(since.after(config.policy.pending_grace.0)),
+            Listing::Unknown | Listing::Listed => None,
+        });
+        let until = until.filter(|until| config.policy.fail_closed && *until >= now).min();
+        Ok(Self { head, next, states, outcomes: asker.into_outcomes(), until })
+    }
+
+    /// The table, as the reader wants it.
+    pub fn view(&self) -> View<'_> {
+        View { head: &self.head, next: &self.next }
+    }
+
+    /// What an outcome of the reader means; `None`: it passes, and there is nothing to be said.
+    pub fn outcome(&self, outcome: u16) -> Option<&GateOutcome> {
+        self.outcomes.get(usize::from(outcome & OUTCOME_NUMBERS).checked_sub(1)?)
+    }
+
+    /// Until when it says what is right; then it is to be compiled again, even if nothing happens.
+    pub fn until(&self) -> Option<Timestamp> {
+        self.until
+    }
+
+    /// How many transitions it has, of [`ENTRIES`].
+    pub fn entries(&self) -> usize {
+        self.states * usize::from(self.head.classes)
+    }
+
+    /// Whether anything is denied by it, or undecided.
+    pub fn stops_anything(&self) -> bool {
+        self.outcomes.iter().any(|outcome| outcome.verdict != GateVerdict::Allow)
+    }
+}
+
+/// The verdict in an outcome of the reader.
+fn verdict(outcome: u16) -> GateVerdict {
+    if outcome & DENY != 0 {
+        GateVerdict::Deny
+    } else if outcome & UNDECIDED != 0 {
+        GateVerdict::Undecided
+    } else {
+        GateVerdict::Allow
+    }
+}
+
+/// Of each method an outcome.
+type Methods = [u16; METHODS];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,246 @@
+//! Policies into tables. That these say what the engine says is shown in `engine/tests/gate.rs`.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use super::*;
+use crate::config;
+use crate::detect::{DetectConfig, RuleSet};
+
+static DETECTOR: LazyLock<Arc<Detector>> =
+    LazyLock::new(|| Arc::new(Detector::new(RuleSet::default(), &DetectConfig::default()).unwrap()));
+
+fn subject(server: &str, tools: &[(&str, ToolCategory)]) -> GateSubject {
+    let facts = |(name, category): &(&str, ToolCategory)| {
+        let facts = ToolFacts { name: (*name).into(), category: *category, ..ToolFacts::default() };
+        (Arc::from(*name), facts)
+    };
+    GateSubject {
+        server: ServerId(server.into()),
+        identity: Identity::Declared,
+        enabled: true,
+        trust: Trust::Medium,
+        listing: Listing::Listed,
+        profile: Profile::default(),
+        tools: tools.iter().map(facts).collect(),
+    }
+}
+
+fn compile(yaml: &str, subjects: &[GateSubject]) -> Result<GateTable, GateError> {
+    let (config, _) = config::parse(yaml.as_bytes()).unwrap();
+    GateTable::compile(&config, &DETECTOR, subjects, 1, Timestamp(1_000))
+}
+
+fn call(name: &str) -> String {
+    format!("{}\n", serde_json::json!({ "id": 1, "method": "tools/call", "params": { "name": name } }))
+}
+
+/// What is said of a call: nothing, or verdict, guard, code and category.
+fn said(table: &GateTable, subject: u32, name: &str) -> String {
+    let mut all = Vec::new();
+    GateReader::default().write(table, subject, call(name).as_bytes(), |said| {
+        let outcome = table.outcome(said.outcome).unwrap();
+        assert_eq!(outcome.verdict, said.verdict);
+        let guard = outcome.guard.map_or("-", GuardKind::name);
+        all.push(format!("{:?} {guard} {} {}", said.verdict, outcome.code, outcome.category.name()));
+    });
+    all.join("; ")
+}
+
+const DENIED: &str = "Deny tool_access tool_denied unknown";
+
+#[test]
+fn each_subject_has_its_own_rules() {
+    let yaml = "{ policy: { denied_tools: [{ server: files, tool: 'delete_*' }, { server: 'm*', tool: '*' },
+        { server: off, tool: x }], allowed_tools: [{ server: mail, tool: 'read_?' }] },
+        servers: [{ id: off, command: off, enabled: false }] }";
+    let off = GateSubject { enabled: false, ..subject("off", &[]) };
+    let table =
+        compile(yaml, &[subject("files", &[]), subject("mail", &[]), off, subject("none", &[])]).unwrap();
+    for (subject, name, expected) in [
+        (0, "delete_x", DENIED),
+        (0, "delete_", DENIED),
+        (0, "xdelete_x", ""),
+        (0, "read_x", ""),
+        (1, "delete_x", DENIED),
+        (1, "read_x", ""),
+        (1, "read_xy", DENIED),
+        (1, "read_工", ""),
+        (1, "", DENIED),
+        (3, "delete_x", ""),
+        // One that is no subject's.
+        (9, "delete_x", ""),
+    ] {
+        assert_eq!(said(&table, subject, name), expected, "{subject} {name}");
+    }
+    let off = said(&table, 2, "x");
+    assert!(off.starts_with("Deny server_access server_disabled unknown"), "{off}");
+    assert!(table.stops_anything());
+}
+
+#[test]
+fn capitals_count_or_do_not() {
+    for (case, name, expected) in [
+        (true, "DELETE_X", ""),
+        (false, "DELETE_X", DENIED),
+        (false, "größe", DENIED),
+        (false, "GRÖSSE", ""),
+        (false, "GRÖßE", DENIED),
+        (false, "\u{212a}", DENIED),
+    ] {
+        let yaml = format!("policy: {{ case_sensitive: {case}, denied_tools: ['delete_*', 'Größe', k] }}");
+        assert_eq!(said(&compile(&yaml, &[subject("s", &[])]).unwrap(), 0, name), expected, "{case} {name}");
+    }
+}
+
+/// What words would say of names that nobody listed is not known; what an operator says of them is.
+#[test]
+fn what_only_words_say_is_undecided() {
+    let yaml = "{ servers: [{ id: s, command: s, deny_side_effect_tags: [fs.delete] }],
+        policy: { denied_tools: [never] },
+        classifier: { overrides: [{ tool: 'safe_*', side_effect_tags: [] }, { tool: 'bad_*', side_effect_tags: [fs.delete] },
+        { tool: 'r_*', category: read }] } }";
+    let listed = [("delete_x", ToolCategory::Write), ("get", ToolCategory::Read)];
+    let mut subject = subject("s", &listed);
+    let known = subject.tools.get_mut("delete_x").unwrap();
+    known.side_effects.insert("fs.delete".to_owned());
+    let table = compile(yaml, &[subject]).unwrap();
+    for (name, expected) in [
+        ("delete_x", "Deny tool_access side_effect_denied write"),
+        ("get", "Allow -  read"),
+        ("delete_y", "Undecided - unlisted_tool unknown"),
+        ("r_1", "Undecided - unlisted_tool read"),
+        ("safe_delete", ""),
+        ("bad_delete", "Deny tool_access side_effect_denied unknown"),
+        ("never", DENIED),
+    ] {
+        assert_eq!(said(&table, 0, name), expected, "{name}");
+    }
+}
+
+/// Categories are for the rules across servers: without them there is nothing to say of what passes, and fewer states.
+#[test]
+fn what_tools_do_is_said_where_it_counts() {
+    let tools =
+        [("read_file", ToolCategory::Read), ("send_mail", ToolCategory::Send), ("x", ToolCategory::Unknown)];
+    let with = compile("{}", &[subject("s", &tools)]).unwrap();
+    let without = compile("cross_server: { enabled: false }", &[subject("s", &tools)]).unwrap();
+    assert_eq!(said(&with, 0, "read_file"), "Allow -  read");
+    assert_eq!(said(&with, 0, "x"), "");
+    assert_eq!(said(&without, 0, "read_file"), "");
+    assert!(with.entries() > without.entries());
+    assert!(!with.stops_anything() && !without.stops_anything());
+}
+
+#[test]
+fn rates_and_rules_across_servers_are_left_out() {
+    let yaml = "policy: { rate_limits: { enabled: true, default_rpm: 0 } }";
+    assert_eq!(said(&compile(yaml, &[subject("s", &[])]).unwrap(), 0, "x"), "");
+}
+
+#[test]
+fn a_server_that_has_not_listed_its_tools_is_judged_otherwise_later() {
+    let pending = GateSubject { listing: Listing::Pending { since: Timestamp(500) }, ..subject("s", &[]) };
+    for (fail_closed, grace, expected, until) in [
+        (true, "1us", "", Some(1_500)),
+        (true, "400ns", "Deny tool_access server_pending unknown", None),
+        (false, "1us", "", None),
+    ] {
+        let yaml = format!("policy: {{ fail_closed: {fail_closed} }}");
+        let (mut config, _) = config::parse(yaml.as_bytes()).unwrap();
+        config.policy.pending_grace.0 = humantime::parse_duration(grace).unwrap_or(Duration::ZERO);
+        let subjects = std::slice::from_ref(&pending);
+        let table = GateTable::compile(&config, &DETECTOR, subjects, 1, Timestamp(1_000)).unwrap();
+        assert_eq!((said(&table, 0, "x"), table.until().map(|until| until.0)), (expected.to_owned(), until));
+    }
+}
+
+/// Keys and methods are the same states in every table, whatever names there are.
+#[test]
+fn keys_end_under_another_table_than_they_began() {
+    let first = compile("{}", &[]).unwrap();
+    let second =
+        compile("policy: { denied_tools: ['m*d', params, 'tools/*', 工] }", &[subject("s", &[])]).unwrap();
+    let (first, second) = (first.view(), second.view());
+    let starts = |view: &View<'_>| [view.head.keys, view.head.param_keys, view.head.methods];
+    assert_eq!(starts(&first), starts(&second));
+    let words = [
+        "method",
+        "METHOD",
+        "paramſ",
+        "name",
+        "nam",
+        "uri",
+        "tools/call",
+        "prompts/get",
+        "resources/read",
+        "x",
+    ];
+    for start in starts(&first) {
+        for word in words {
+            let mut at = [start; 2];
+            for byte in word.bytes() {
+                at = [first.next(at[0], byte), second.next(at[1], byte)];
+                assert_eq!(at[0], at[1], "{word}");
+                assert_eq!(first.end(at[0], 0), second.end(at[1], 0), "{word}");
+            }
+        }
+    }
+}
+
+/// Servers with the same rules share their states.
+#[test]
+fn states_are_few() {
+    let yaml = "policy: { denied_tools: ['delete_*', '*_secret', '{get,set}_*'] }";
+    let of = |count: usize| {
+        let subjects: Vec<GateSubject> =
+            (0..count).map(|number| subject(&format!("s{number}"), &[])).collect();
+        compile(yaml, &subjects).unwrap()
+    };
+    let (one, many) = (of(1), of(100));
+    assert_eq!(one.entries(), many.entries());
+    // The keys and methods alone take a hundred.
+    assert!(one.states < 200, "{one:?}");
+}
+
+#[test]
+fn a_policy_that_is_too_large_is_refused_with_what_is_too_large() {
+    let subjects = vec![subject("s", &[]); SUBJECTS + 1];
+    let refused = |yaml: &str, subjects: &[GateSubject]| compile(yaml, subjects).unwrap_err().to_string();
+    assert_eq!(
+        refused("{}", &subjects),
+        "the gate has room for 1024 kinds of connections, and there are 1025"
+    );
+    let names: Vec<String> =
+        (0..2_000_u32).map(|number| format!("{:016x}", number.wrapping_mul(0x9E37_79B9))).collect();
+    let yaml = serde_json::json!({ "policy": { "denied_tools": names } }).to_string();
+    let error = refused(&yaml, &[subject("s", &[])]);
+    assert!(
+        error.starts_with("the gate's table has room for 262144 transitions, and the policy needs "),
+        "{error}"
+    );
+    // Which of so many letters came is a state for each set of them.
+    let globs: Vec<String> = ('a'..='p').map(|letter| format!("*{letter}*")).collect();
+    let yaml = serde_json::json!({ "policy": { "denied_tools": globs } }).to_string();
+    let error = refused(&yaml, &[subject("s", &[])]);
+    let expected = "the 16 globs and tools of server 's' need an automaton of more than 8388608 bytes: ";
+    assert!(error.starts_with(expected), "{error}");
+}
+
+/// Bytes that are no UTF-8 match no pattern, and are denied where anything is.
+#[test]
+fn names_that_are_no_text() {
+    let table = compile("policy: { denied_tools: [x] }", &[subject("s", &[]), subject("free", &[])]).unwrap();
+    let free = compile("{}", &[subject("s", &[])]).unwrap();
+    for (name, expected) in [
+        (&b"a"[..], GateVerdict::Allow),
+        (b"\xff", GateVerdict::Deny),
+        (b"a\xc3", GateVerdict::Deny),
+        (b"\xed\xa0\x80", GateVerdict::Deny),
+        ("é".as_bytes(), GateVerdict::Allow),
+    ] {
+        let text = [&br#"{"method":"tools/call","params":{"name":""#[..], name, b"\"}}\n"].concat();
+        assert_eq!(GateReader::default().worst(&table, 0, &text), expected, "{name:?}");
+        assert_eq!(GateReader::default().worst(&free, 0, &text), GateVerdict::Allow, "{name:?}");
+    }
+}
