@@ -141,7 +141,7 @@ mod tests {
         for (file, expected) in [
             (
                 "capture:\n  backend: magic # why\n",
-                "f:2:12: error: capture.backend: expected one of `auto`, `tracepoints`, found \"magic\"\n    2 |   backend: magic # why\n      |            ^^^^^",
+                "f:2:12: error: capture.backend: expected one of `auto`, `trampolines`, `tracepoints`, found \"magic\"\n    2 |   backend: magic # why\n      |            ^^^^^",
             ),
             ("capture: [", "\n    1 | capture: ["),
             ("\"\\u202e\": 1\n", "\n    1 | \"\\u202e\": 1\n      | ^^^^^^^^"),

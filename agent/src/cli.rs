@@ -234,7 +234,7 @@ pub struct RunOptions {
     #[arg(long)]
     pub show_payloads: bool,
     /// How bytes are captured; overrides the configuration.
-    #[arg(long, value_parser = PossibleValuesParser::new(["auto", "tracepoints"]).try_map(by_word::<Backend>))]
+    #[arg(long, value_parser = PossibleValuesParser::new(["auto", "trampolines", "tracepoints"]).try_map(by_word::<Backend>))]
     pub backend: Option<Backend>,
     /// Bytes of the ring between the kernel and the agent: a power of two; overrides the configuration.
     #[arg(long, value_name = "BYTES")]

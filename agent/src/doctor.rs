@@ -8,7 +8,7 @@ use aya::{
 };
 use comfy_table::{Attribute, Cell, Color};
 
-use crate::kernel::{Kernel, surroundings};
+use crate::kernel::{Kernel, Report, surroundings};
 use crate::output::{say, table};
 
 /// How a row came out.
@@ -43,7 +43,7 @@ pub fn run() -> bool {
     rows.push(lockdown());
     if rows.iter().all(|row| row.verdict != Verdict::Broken) {
         rows.extend(hooks());
-        rows.extend(not_yet());
+        rows.push(not_yet());
     } else {
         rows.push(Row {
             name: "hooks".into(),
@@ -62,56 +62,90 @@ pub fn run() -> bool {
 }
 
 fn hooks() -> Vec<Row> {
-    match Kernel::probe(&surroundings::cgroup_root()) {
+    let Report { hooks, trampolines, unproven } = match Kernel::probe(&surroundings::cgroup_root()) {
         Err(error) => {
-            vec![Row { name: "kernel half".into(), verdict: Verdict::Broken, detail: error.to_string() }]
+            return vec![Row {
+                name: "kernel half".into(),
+                verdict: Verdict::Broken,
+                detail: error.to_string(),
+            }];
         }
-        Ok(report) => {
-            let broken = report.iter().any(|(hook, problem)| problem.is_some() && needed(hook));
-            let mut rows: Vec<Row> = report
-                .into_iter()
-                .map(|(hook, problem)| Row {
-                    verdict: match &problem {
-                        None => Verdict::Works,
-                        Some(_) if needed(&hook) => Verdict::Broken,
-                        Some(_) => Verdict::Off,
-                    },
-                    detail: problem.map_or_else(|| purpose(&hook).into(), |problem| problem + advice(&hook)),
-                    name: hook,
-                })
-                .collect();
-            if !rows.iter().any(|row| row.name.contains(IO_URING)) {
-                rows.push(Row {
-                    name: format!("tp_btf/{IO_URING}"),
-                    verdict: Verdict::Off,
-                    detail:
-                        "not in this kernel, or in a form that this version does not know: what goes through \
-                             io_uring is reported as a gap"
-                            .into(),
-                });
-            }
-            rows.push(Row {
-                name: "raw, UDP-Lite, vsock".into(),
-                verdict: Verdict::Off,
-                detail:
-                    "no kernel has a hook for them: what is sent over such sockets is neither seen nor denied"
-                        .into(),
-            });
-            rows.push(Row {
-                name: "backend tracepoints".into(),
-                verdict: if broken { Verdict::Broken } else { Verdict::Works },
-                detail: "captures at the exit of system calls; in use".into(),
-            });
-            rows
-        }
+        Ok(report) => report,
+    };
+    // Without the tracepoint at the exit of system calls the other backend captures, where it works.
+    let needed = |hook: &str| !hook.contains(IO_URING) && (hook != SYS_EXIT || trampolines.is_err());
+    let works = |hook: &str| hooks.iter().any(|(place, problem)| place == hook && problem.is_none());
+    let tracepoints = match works(SYS_EXIT) {
+        true => Verdict::Works,
+        false if trampolines.is_err() => Verdict::Broken,
+        false => Verdict::Off,
+    };
+    let mut rows: Vec<Row> = hooks
+        .into_iter()
+        .map(|(hook, problem)| Row {
+            verdict: match &problem {
+                None => Verdict::Works,
+                Some(_) if needed(&hook) => Verdict::Broken,
+                Some(_) => Verdict::Off,
+            },
+            detail: problem.map_or_else(|| purpose(&hook).into(), |problem| problem + advice(&hook)),
+            name: hook,
+        })
+        .collect();
+    if !rows.iter().any(|row| row.name.contains(IO_URING)) {
+        rows.push(Row {
+            name: format!("tp_btf/{IO_URING}"),
+            verdict: Verdict::Off,
+            detail: "not in this kernel, or in a form that this version does not know: what goes through io_uring is \
+                     reported as a gap"
+                .into(),
+        });
     }
+    rows.push(Row {
+        name: "raw, UDP-Lite, vsock".into(),
+        verdict: Verdict::Off,
+        detail: "no kernel has a hook for them: what is sent over such sockets is neither seen nor denied"
+            .into(),
+    });
+    if let Some(reason) = unproven {
+        rows.push(Row {
+            name: "proof".into(),
+            verdict: Verdict::Fact,
+            detail: format!("the kernel does not tell whether what is attached runs: {reason}"),
+        });
+    }
+    let in_use = |used: bool| if used { "; in use, unless the configuration says otherwise" } else { "" };
+    rows.push(Row {
+        name: "backend tracepoints".into(),
+        verdict: tracepoints,
+        detail: format!("captures at the exit of system calls{}", in_use(trampolines.is_err())),
+    });
+    let (verdict, detail) = match trampolines {
+        Ok(places) => {
+            let is_silent = places.iter().any(|(_, problem)| problem.is_some());
+            for (name, problem) in places {
+                if problem.is_none() && rows.iter().any(|row| row.name == name) {
+                    continue;
+                }
+                let verdict = if problem.is_some() { Verdict::Broken } else { Verdict::Works };
+                let detail = problem.unwrap_or_else(|| purpose(&name).into());
+                rows.push(Row { name, verdict, detail });
+            }
+            (
+                if is_silent { Verdict::Broken } else { Verdict::Works },
+                format!("captures at the exits of the kernel's functions, at a lower cost{}", in_use(true)),
+            )
+        }
+        Err(reason) => {
+            (Verdict::Off, format!("{reason}; the backend tracepoints does the same at a higher cost"))
+        }
+    };
+    rows.push(Row { name: "backend trampolines".into(), verdict, detail });
+    rows
 }
 
 const IO_URING: &str = "io_uring_complete";
-
-fn needed(hook: &str) -> bool {
-    !hook.contains(IO_URING)
-}
+const SYS_EXIT: &str = "tp_btf/sys_exit";
 
 /// What to do where a hook does not work.
 fn advice(hook: &str) -> &'static str {
@@ -128,25 +162,18 @@ fn advice(hook: &str) -> &'static str {
     }
 }
 
-/// What later versions will hang on, and whether this kernel takes such programs.
-fn not_yet() -> Vec<Row> {
-    let parts = [
-        ("backend trampolines", "captures at a lower cost", ProgramType::Tracing),
-        ("gate", "stops messages (BPF LSM)", ProgramType::Lsm(LsmAttachType::Mac)),
-    ];
-    let rows = parts.into_iter().map(|(name, purpose, kind)| {
-        let kernel = match is_program_supported(kind) {
-            Ok(true) => "this kernel takes its programs".to_owned(),
-            Ok(false) => "this kernel knows none of its programs".to_owned(),
-            Err(error) => format!("this kernel refuses its programs ({:#})", anyhow::Error::from(error)),
-        };
-        Row {
-            name: name.into(),
-            verdict: Verdict::Fact,
-            detail: format!("not in this version: {purpose}; {kernel}"),
-        }
-    });
-    rows.collect()
+/// What a later version will hang on, and whether this kernel takes such programs.
+fn not_yet() -> Row {
+    let kernel = match is_program_supported(ProgramType::Lsm(LsmAttachType::Mac)) {
+        Ok(true) => "this kernel takes its programs".to_owned(),
+        Ok(false) => "this kernel knows none of its programs".to_owned(),
+        Err(error) => format!("this kernel refuses its programs ({:#})", anyhow::Error::from(error)),
+    };
+    Row {
+        name: "gate".into(),
+        verdict: Verdict::Fact,
+        detail: format!("not in this version: stops messages (BPF LSM); {kernel}"),
+    }
 }
 
 fn purpose(hook: &str) -> &'static str {
@@ -159,6 +186,12 @@ fn purpose(hook: &str) -> &'static str {
         "sched_process_exit" => "sees servers end",
         "sys_exit" => "captures what clients write and read",
         "io_uring_complete" => "captures what goes through io_uring",
+        "pipe_write" | "anon_pipe_write" | "fifo_pipe_write" => "captures what clients write to pipes",
+        "pipe_read" | "anon_pipe_read" | "fifo_pipe_read" => "captures what clients read from pipes",
+        "unix_stream_sendmsg" | "unix_stream_recvmsg" => "captures what goes through Unix sockets",
+        "inet_sendmsg" | "inet_recvmsg" => "captures what goes through TCP over IPv4",
+        "inet6_sendmsg" | "inet6_recvmsg" => "captures what goes through TCP over IPv6",
+        call if call.contains("_sys_") => "counts what goes by without being in a client's memory",
         "connect4" | "connect6" => {
             "sees and denies connections (TCP with MPTCP and fast open, UDP, io_uring)"
         }

@@ -36,7 +36,7 @@ use crate::{
     instance,
     instance::REDACTION_KEY,
     kernel::{
-        Kernel, ProgramStats,
+        Backend, Kernel, ProgramStats,
         census::{self, Census},
         fill::Fill,
         surroundings,
@@ -87,8 +87,11 @@ pub fn run(options: RunOptions) -> Result<()> {
     let mut network = Network::new(&config, config::network_rules(&config)?)?;
     let watched = config.network.cgroup_path.as_ref();
     let cgroup = watched.map_or_else(surroundings::cgroup_root, |path| path.as_str().into());
-    // The tracepoint backend is the only one so far, so `auto` and `tracepoints` are the same.
-    let _ = options.backend.unwrap_or(config.capture.backend);
+    let backend = match options.backend.unwrap_or(config.capture.backend) {
+        config::Backend::Auto => None,
+        config::Backend::Trampolines => Some(Backend::Trampolines),
+        config::Backend::Tracepoints => Some(Backend::Tracepoints),
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let clock = Clock::new();
@@ -96,7 +99,8 @@ pub fn run(options: RunOptions) -> Result<()> {
         let metrics = Metrics::start(config.metrics.listen)?;
         let sinks = Sinks::start(&config.sinks, &options.state_dir)?;
         let control = Control::start(&config.control, &options.runtime_dir)?;
-        let mut kernel = Kernel::attach(ring_bytes, &cgroup, |addresses| network.install(addresses, &clock))?;
+        let mut kernel =
+            Kernel::attach(backend, ring_bytes, &cgroup, |addresses| network.install(addresses, &clock))?;
         let ring = kernel.ring()?;
         let fill = Fill::map(&ring, ring_bytes).context("cannot see how full the ring is")?;
         // SAFETY: the ring owns its descriptor and keeps it open and the same until it is dropped.
@@ -104,6 +108,7 @@ pub fn run(options: RunOptions) -> Result<()> {
             .context("cannot wait for the ring")?;
         let writer = Writer::start().context("cannot start the output thread")?;
         let format = options.output.format();
+        let identity = measure::identity(&config, kernel.backend());
         let mut agent = Agent {
             kernel,
             capture: Capture::new(config::limits(&config)),
@@ -113,7 +118,7 @@ pub fn run(options: RunOptions) -> Result<()> {
             manager,
             metrics,
             sinks,
-            identity: measure::identity(&config),
+            identity,
             reload: Reload::new(&options, config.clone(), key, clock.now()),
             since: clock.now(),
             fill,
@@ -211,7 +216,7 @@ impl Agent {
         self.say(EventBody::AgentStarted(AgentStarted {
             version: env!("CARGO_PKG_VERSION").into(),
             kernel: surroundings::release(),
-            backend: "tracepoints".into(),
+            backend: self.kernel.backend().name().into(),
             boot_id: std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
                 .ok()
                 .map(|id| id.trim().to_owned()),

@@ -39,12 +39,28 @@ const PIECE_BYTES: u64 = DATA_CLASSES[4] as u64;
 const MAX_STEPS: u32 = 1024 + (0x7fff_ffff / PIECE_BYTES) as u32 + 1;
 
 /// What is known of the bytes of one call.
+///
+/// No enum: of one whose cases meet, the compiler copies fields that only some of them have, and the verifier refuses a
+/// register that nothing was written to.
 #[derive(Clone, Copy)]
-pub enum Payload {
+pub struct Payload {
+    source: Source,
+    /// One of the `GAP_…` constants; 0 where they lie in the caller's memory.
+    cause: u8,
+}
+
+impl Payload {
     /// They lie in the caller's memory.
-    At(Source),
-    /// They never lay there; the cause is one of the `GAP_…` constants.
-    Lost(u8),
+    #[inline(always)]
+    pub fn at(source: Source) -> Self {
+        Self { source, cause: 0 }
+    }
+
+    /// They never lay there.
+    #[inline(always)]
+    pub fn lost(cause: u8) -> Self {
+        Self { source: Source::buffer(0), cause }
+    }
 }
 
 /// `bytes` were written to (`writes`) or read from a channel by the process `tgid`, which runs now.
@@ -73,7 +89,7 @@ pub fn passed(channel: *const Channel, writes: bool, bytes: u64, tgid: u32, payl
 /// `bytes` of a channel are known to have gone by without being seen.
 #[inline(always)]
 pub fn lost(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, cause: u8) {
-    capture(id, direction, bytes, tgid, Payload::Lost(cause));
+    capture(id, direction, bytes, tgid, Payload::lost(cause));
 }
 
 #[inline(always)]
@@ -81,10 +97,12 @@ fn capture(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, payload: Payl
     let Some(entry) = channel::positions(id) else { return };
     // SAFETY: a live map value.
     if unsafe { (*entry).state } == STATE_UNHEARD {
-        let (address, length) = match payload {
-            Payload::At(source) if source.buffers == 0 => (source.address, bytes),
-            Payload::At(source) => source.at(0).unwrap_or((0, 0)),
-            Payload::Lost(_) => (0, 0),
+        let (address, length) = if payload.cause != 0 {
+            (0, 0)
+        } else if payload.source.buffers == 0 {
+            (payload.source.address, bytes)
+        } else {
+            payload.source.at(0).unwrap_or((0, 0))
         };
         if !socket::heard(id, direction, address, length) {
             return;
@@ -105,35 +123,32 @@ fn capture(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, payload: Payl
         refused: 0,
         direction,
     };
-    match payload {
-        Payload::Lost(cause) => walk.gap(bytes, cause),
-        Payload::At(source) => {
-            // SAFETY: a live map value.
-            let state = unsafe { (*entry).state };
-            if state != STATE_CONFIRMED
-                && state != STATE_PLAUSIBLE
-                && !admits(entry, state, id, &source, &walk)
-            {
-                channel::count(Counter::SuspectBytes, bytes);
-                // SAFETY: a live map value.
-                channel::advance(unsafe { &raw mut (*entry).streams[direction as usize].refused }, bytes);
-                return;
-            }
-            // SAFETY: a live map value.
-            let refused = unsafe { (*entry).streams[direction as usize].refused };
-            walk.refused = if refused > u32::MAX as u64 { u32::MAX } else { refused as u32 };
-            walk.source = source;
-            if source.buffers == 0 {
-                walk.address = source.address;
-                walk.left = bytes;
-                if bytes <= PIECE_BYTES {
-                    walk.piece(bytes);
-                    return;
-                }
-            }
-            walk.run();
+    if payload.cause != 0 {
+        walk.gap(bytes, payload.cause);
+        return;
+    }
+    let source = payload.source;
+    // SAFETY: a live map value.
+    let state = unsafe { (*entry).state };
+    if state != STATE_CONFIRMED && state != STATE_PLAUSIBLE && !admits(entry, state, id, &source, &walk) {
+        channel::count(Counter::SuspectBytes, bytes);
+        // SAFETY: a live map value.
+        channel::advance(unsafe { &raw mut (*entry).streams[direction as usize].refused }, bytes);
+        return;
+    }
+    // SAFETY: a live map value.
+    let refused = unsafe { (*entry).streams[direction as usize].refused };
+    walk.refused = if refused > u32::MAX as u64 { u32::MAX } else { refused as u32 };
+    walk.source = source;
+    if source.buffers == 0 {
+        walk.address = source.address;
+        walk.left = bytes;
+        if bytes <= PIECE_BYTES {
+            walk.piece(bytes);
+            return;
         }
     }
+    walk.run();
 }
 
 /// Whether bytes of a connection that nobody has confirmed are worth a record. Looks at the first byte of

@@ -68,7 +68,7 @@ const REFUSE: i32 = 0;
 
 /// Where something goes.
 #[derive(Clone, Copy)]
-struct Destination {
+pub struct Destination {
     /// What it reaches: the unspecified address is the loopback.
     address: [u8; 16],
     port: u16,
@@ -100,13 +100,11 @@ const NOTHING: Said = Said {
 };
 
 /// What comes of it.
-struct Judgement {
+pub struct Judgement {
     /// See [`Network`]: the stack has no room for all of it.
     generation: u32,
     flags: u32,
     to: Destination,
-    /// The servers that the process belongs to, as far as they were not looked at.
-    member: Member,
     /// What is said to everybody.
     all: u8,
     /// One of the `BECAUSE_…` constants.
@@ -163,7 +161,6 @@ pub fn decide(ctx: *mut bpf_sock_addr, address: [u32; 4], message: bool) -> i32 
         generation: network.generation,
         flags: network.flags,
         to,
-        member: Member { connections: [0; MEMBERSHIPS] },
         all: all.verdict,
         because: BECAUSE_KNOWN,
         enforced: false,
@@ -176,15 +173,7 @@ pub fn decide(ctx: *mut bpf_sock_addr, address: [u32; 4], message: bool) -> i32 
     } else if all.verdict == VERDICT_DENY {
         (judgement.because, judgement.enforced) = (BECAUSE_DENIED, all.enforced);
     }
-    if let Some(member) = member::of(tgid) {
-        judgement.member = *member;
-        // Perhaps a server's, only not known to be one yet.
-        judgement.nearest = member.connections[0];
-        // SAFETY: the callback's signature is the one bpf_loop wants, and `judgement` outlives the call.
-        unsafe {
-            bpf_loop(MEMBERSHIPS as u32, ask_server as *mut c_void, (&raw mut judgement).cast(), 0);
-        }
-    }
+    ask_servers(&raw mut judgement, tgid);
     let denied = judgement.because != BECAUSE_KNOWN;
     let refused = denied && judgement.enforced;
     let said = denied || all.server != 0 || judgement.nearest != 0;
@@ -231,15 +220,46 @@ pub fn decide(ctx: *mut bpf_sock_addr, address: [u32; 4], message: bool) -> i32 
     if refused { REFUSE } else { PASS }
 }
 
+/// State of the loop over the servers that a process belongs to.
+struct Asking {
+    judgement: Judgement,
+    member: *const Member,
+}
+
+/// Asks all servers that the process belongs to, if it belongs to any.
+///
+/// The verifier goes through it once, by itself: see [`crate::exec::report`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn ask_servers(judgement: *mut Judgement, tgid: u32) -> i32 {
+    let Some(member) = member::of(tgid) else { return 0 };
+    if judgement.is_null() {
+        return 0;
+    }
+    // `bpf_loop` takes what lies on the stack of who calls it.
+    // SAFETY: the verifier has seen that it is one.
+    let mut asking = Asking { judgement: unsafe { judgement.read() }, member };
+    // Perhaps a server's, only not known to be one yet.
+    asking.judgement.nearest = member.connections[0];
+    // SAFETY: the callback's signature is the one bpf_loop wants, and `asking` outlives the call; `judgement` as above.
+    unsafe {
+        bpf_loop(MEMBERSHIPS as u32, ask_server as *mut c_void, (&raw mut asking).cast(), 0);
+        judgement.write(asking.judgement);
+    }
+    0
+}
+
 /// One of the servers that the process belongs to: do its own rules let it connect? Returns 1 to end the loop.
-unsafe extern "C" fn ask_server(_index: u64, context: *mut c_void) -> i64 {
-    // SAFETY: bpf_loop hands back the pointer that `decide` gave it.
-    let judgement = unsafe { &mut *context.cast::<Judgement>() };
-    let [connection, second, third, fourth] = judgement.member.connections;
+unsafe extern "C" fn ask_server(index: u64, context: *mut c_void) -> i64 {
+    // SAFETY: bpf_loop hands back the pointer that `ask_servers` gave it.
+    let Asking { judgement, member } = unsafe { &mut *context.cast::<Asking>() };
+    let place = at_most(index, (MEMBERSHIPS - 1) as u64) as usize;
+    // SAFETY: a live map value, and a place within it.
+    let connection =
+        unsafe { (&raw const (**member).connections).cast::<ConnectionId>().add(place).read_volatile() };
     if connection == 0 {
         return 1;
     }
-    judgement.member.connections = [second, third, fourth, 0];
     let Some(set) = channel::server_set(connection) else { return 0 };
     if !judgement.served {
         judgement.nearest = connection;
@@ -318,9 +338,12 @@ fn bytes(words: [u32; 4]) -> [u8; 16] {
 /// name as much, the one that names the port.
 #[inline(always)]
 fn look_up(generation: u32, flags: u32, set: u16, to: &Destination) -> Said {
-    let key = AddressKey { generation, set, port: to.port, address: to.address };
-    let port = find(key, flags & NETWORK_PORT_PREFIXES != 0);
-    let any = find(AddressKey { port: 0, ..key }, flags & NETWORK_PREFIXES != 0);
+    // One key for all: there is little stack.
+    let mut key =
+        Key::new(KEY_BITS + WHOLE, AddressKey { generation, set, port: to.port, address: to.address });
+    let port = find(&key, flags & NETWORK_PORT_PREFIXES != 0);
+    key.data.port = 0;
+    let any = find(&key, flags & NETWORK_PREFIXES != 0);
     let mut said = NOTHING;
     let (mut bits, mut until) = (0, 0);
     for found in [any, port] {
@@ -347,14 +370,15 @@ fn look_up(generation: u32, flags: u32, set: u16, to: &Destination) -> Said {
 }
 
 #[inline(always)]
-fn find(key: AddressKey, prefixes: bool) -> Option<*const Address> {
-    if let Some(found) = ADDRESSES.get_ptr(&key) {
+fn find(key: &Key<AddressKey>, prefixes: bool) -> Option<*const Address> {
+    // SAFETY: it lies behind a number of four bytes, and needs to be aligned to no more.
+    if let Some(found) = ADDRESSES.get_ptr(unsafe { &*(&raw const key.data) }) {
         return Some(found);
     }
     if !prefixes {
         return None;
     }
-    PREFIXES.get(Key::new(KEY_BITS + WHOLE, key)).map(|found| found as *const Address)
+    PREFIXES.get(key).map(|found| found as *const Address)
 }
 
 /// Whether this socket's messages to there are to be told of now.

@@ -10,6 +10,7 @@ use crate::{
     channel,
     kernel::{self, Ptr, offset, probe},
     source::Source,
+    syscall::{MSG_ERRQUEUE, MSG_PEEK, MSG_TRUNC},
 };
 
 const READV: u8 = 1;
@@ -27,17 +28,35 @@ const TEE: u8 = 33;
 const SEND_ZC: u8 = 47;
 const SENDMSG_ZC: u8 = 48;
 const READ_MULTISHOT: u8 = 49;
-/// `MSG_PEEK`
-const PEEK: u32 = 2;
-/// `MSG_TRUNC`, `MSG_ERRQUEUE`
-const TRUNC: u32 = 0x20;
-const ERRQUEUE: u32 = 0x2000;
 
 /// The completion carries its result in a cqe: `{u64 user_data; i32 res; u32 flags}`.
 #[inline(always)]
 pub fn completed_cqe(request: Ptr, cqe: Ptr) {
     if let Some(result) = probe::<i32>(cqe, 8) {
         completed(request, result);
+    }
+}
+
+/// For the trampoline backend, where all but these go through the functions that it sees.
+#[inline(always)]
+pub fn spliced(request: Ptr, result: i32) {
+    if result <= 0 || request.is_null() {
+        return;
+    }
+    let Some(SPLICE | TEE) = probe::<u8>(request, offset!(kiocb_opcode)) else { return };
+    let Some(file) = probe::<Ptr>(request, offset!(kiocb_file)) else { return };
+    let Some(inode) = kernel::inode_of(file) else { return };
+    let Some(key) = kernel::key_of(inode) else { return };
+    let Some(channel) = channel::channel(&key) else { return };
+    let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
+    passed(channel, true, result as u64, tgid, Payload::lost(GAP_IO_URING));
+}
+
+/// See [`spliced`] and [`completed_cqe`].
+#[inline(always)]
+pub fn spliced_cqe(request: Ptr, cqe: Ptr) {
+    if let Some(result) = probe::<i32>(cqe, 8) {
+        spliced(request, result);
     }
 }
 
@@ -72,40 +91,41 @@ pub fn completed(request: Ptr, result: i32) {
     let Some(channel) = channel::channel(&key) else { return };
     let payload = match opcode {
         READ | WRITE => match probe::<u64>(request, offset!(rw_addr)) {
-            Some(address) => Payload::At(Source::buffer(address)),
-            None => Payload::Lost(GAP_UNREADABLE),
+            Some(address) => Payload::at(Source::buffer(address)),
+            None => Payload::lost(GAP_UNREADABLE),
         },
         READV | WRITEV => {
             match (probe::<u64>(request, offset!(rw_addr)), probe::<u32>(request, offset!(rw_len))) {
-                (Some(address), Some(buffers)) => Payload::At(Source::vector(address, buffers as u64, false)),
-                _ => Payload::Lost(GAP_UNREADABLE),
+                (Some(address), Some(buffers)) => Payload::at(Source::vector(address, buffers as u64, false)),
+                _ => Payload::lost(GAP_UNREADABLE),
             }
         }
         SEND | RECV | SENDMSG | RECVMSG => {
             if opcode == RECV || opcode == RECVMSG {
-                let flags: u32 = probe(request, offset!(msg_flags)).unwrap_or(0);
-                if flags & PEEK != 0 {
+                let flags = u64::from(probe::<u32>(request, offset!(msg_flags)).unwrap_or(0));
+                if flags & MSG_PEEK != 0 {
                     return;
                 }
                 // See `syscall::dispatch`.
                 // SAFETY: a live map value.
-                if flags & (TRUNC | ERRQUEUE) != 0 && unsafe { (*channel).read_capture } & SOCKET != 0 {
-                    if flags & ERRQUEUE == 0 {
-                        passed(channel, false, result as u64, tgid, Payload::Lost(GAP_UNREADABLE));
+                if flags & (MSG_TRUNC | MSG_ERRQUEUE) != 0 && unsafe { (*channel).read_capture } & SOCKET != 0
+                {
+                    if flags & MSG_ERRQUEUE == 0 {
+                        passed(channel, false, result as u64, tgid, Payload::lost(GAP_UNREADABLE));
                     }
                     return;
                 }
             }
             match probe::<u64>(request, offset!(msg_buf)) {
-                Some(address) if opcode == SEND || opcode == RECV => Payload::At(Source::buffer(address)),
+                Some(address) if opcode == SEND || opcode == RECV => Payload::at(Source::buffer(address)),
                 Some(address) => match Source::message(address, false) {
-                    Some(source) => Payload::At(source),
-                    None => Payload::Lost(GAP_UNREADABLE),
+                    Some(source) => Payload::at(source),
+                    None => Payload::lost(GAP_UNREADABLE),
                 },
-                None => Payload::Lost(GAP_UNREADABLE),
+                None => Payload::lost(GAP_UNREADABLE),
             }
         }
-        _ => Payload::Lost(GAP_IO_URING),
+        _ => Payload::lost(GAP_IO_URING),
     };
     passed(channel, writes, result as u64, tgid, payload);
 }

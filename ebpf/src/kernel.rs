@@ -4,7 +4,10 @@
 //! sees constants. What has a BTF type is loaded directly; what hangs behind an untyped pointer is
 //! read with `bpf_probe_read_kernel`.
 
-use aya_ebpf::helpers::{bpf_probe_read_kernel, generated::bpf_get_current_task_btf};
+use aya_ebpf::helpers::{
+    bpf_probe_read_kernel,
+    generated::{self, bpf_get_current_task_btf},
+};
 use mcpwarden_abi::{ChannelKey, KernelLayout};
 
 #[unsafe(no_mangle)]
@@ -61,6 +64,19 @@ pub static KERNEL_LAYOUT: KernelLayout = KernelLayout {
     rw_len: 0,
     msg_buf: 0,
     msg_flags: 0,
+    sb_magic: 0,
+    iocb_filp: 0,
+    iocb_complete: 0,
+    msghdr_iter: 0,
+    msghdr_flags: 0,
+    msghdr_iocb: 0,
+    iter_type: 0,
+    iter_offset: 0,
+    iter_ubuf: 0,
+    iter_iov: 0,
+    iter_is_ubuf: 0,
+    iter_is_iovec: 0,
+    iter_is_bvec: 0,
 };
 
 /// The offset of one field, as a constant for the verifier.
@@ -111,6 +127,22 @@ pub fn at_most(value: u64, limit: u64) -> u64 {
     // SAFETY: a live value.
     let value = unsafe { core::ptr::read_volatile(&raw const value) };
     if value > limit { limit } else { value }
+}
+
+/// A pointer as a number: to the verifier it is one once it was copied, and functions that it goes through by themselves
+/// take nothing else.
+#[inline(always)]
+pub fn number(pointer: Ptr) -> u64 {
+    let mut number = 0u64;
+    // SAFETY: source and destination are live and of that size.
+    unsafe {
+        generated::bpf_probe_read_kernel(
+            (&raw mut number).cast(),
+            size_of::<Ptr>() as u32,
+            (&raw const pointer).cast(),
+        );
+    }
+    number
 }
 
 /// The task that runs.
@@ -164,6 +196,24 @@ pub fn key_of(inode: Ptr) -> Option<ChannelKey> {
     };
     let device: u32 = probe(superblock, offset!(sb_dev))?;
     Some(ChannelKey { inode: number, device, zero: 0 })
+}
+
+/// The key of a channel behind a file whose BTF type the verifier knows; `None` where there is no file.
+#[inline(always)]
+pub fn key_of_file(file: Ptr) -> Option<ChannelKey> {
+    if file.is_null() {
+        return None;
+    }
+    let inode: Ptr = load(file, offset!(file_inode));
+    if inode.is_null() {
+        return None;
+    }
+    let superblock: Ptr = load(inode, offset!(inode_sb));
+    if superblock.is_null() {
+        return None;
+    }
+    let device = load(superblock, offset!(sb_dev));
+    Some(ChannelKey { inode: load(inode, offset!(inode_ino)), device, zero: 0 })
 }
 
 /// One end of something that can carry MCP, with the inode at which the other side reads or writes.

@@ -16,16 +16,20 @@ mod channel;
 mod connect;
 mod exec;
 mod io_uring;
+mod iterator;
 mod kernel;
 mod member;
 mod socket;
 mod source;
 mod syscall;
+mod trampoline;
 
 use aya_ebpf::{
-    macros::{btf_tracepoint, cgroup_sock, cgroup_sock_addr, tracepoint},
-    programs::{BtfTracePointContext, SockAddrContext, SockContext, TracePointContext},
+    macros::{btf_tracepoint, cgroup_sock, cgroup_sock_addr, fexit, tracepoint},
+    programs::{BtfTracePointContext, FExitContext, SockAddrContext, SockContext, TracePointContext},
 };
+use syscall::op;
+use trampoline::Pipes;
 
 /// match-proto: `void sched_prepare_exec(struct task_struct *task, struct linux_binprm *bprm)`, 6.9 to 6.18.
 /// The old image still runs, its parent still waits, the descriptors are already the new program's.
@@ -94,6 +98,131 @@ pub fn io_uring_complete_cqe(ctx: BtfTracePointContext) -> i32 {
     io_uring::completed_cqe(ctx.arg::<*const u8>(1), ctx.arg::<*const u8>(2));
     0
 }
+
+/// See [`io_uring_complete`]; for the trampoline backend.
+#[btf_tracepoint(function = "io_uring_complete")]
+pub fn io_uring_spliced(ctx: BtfTracePointContext) -> i32 {
+    io_uring::spliced(ctx.arg::<*const u8>(1), ctx.arg::<i32>(3));
+    0
+}
+
+/// See [`io_uring_complete_cqe`]; for the trampoline backend.
+#[btf_tracepoint(function = "io_uring_complete")]
+pub fn io_uring_spliced_cqe(ctx: BtfTracePointContext) -> i32 {
+    io_uring::spliced_cqe(ctx.arg::<*const u8>(1), ctx.arg::<*const u8>(2));
+    0
+}
+
+/// A program at the exit of a function that reads or writes a file: `ssize_t f(struct kiocb *, struct iov_iter *)`.
+macro_rules! at_pipe {
+    ($(#[$doc:meta])* $name:ident, $writes:literal, $which:expr) => {
+        $(#[$doc])*
+        #[fexit]
+        pub fn $name(ctx: FExitContext) -> i32 {
+            trampoline::pipe(ctx.arg(0), ctx.arg(1), ctx.arg(2), $writes, $which);
+            0
+        }
+    };
+}
+
+at_pipe! {
+    /// match-proto: `ssize_t pipe_write(struct kiocb *iocb, struct iov_iter *from)`, 3.16 to 6.14.
+    pipe_write, true, Pipes::All
+}
+at_pipe! {
+    /// match-proto: `ssize_t pipe_read(struct kiocb *iocb, struct iov_iter *to)`, 3.16 to 6.14.
+    pipe_read, false, Pipes::All
+}
+at_pipe! {
+    /// match-proto: `ssize_t anon_pipe_write(struct kiocb *iocb, struct iov_iter *from)`, 6.15 to 6.18.
+    anon_pipe_write, true, Pipes::Anonymous
+}
+at_pipe! {
+    /// match-proto: `ssize_t anon_pipe_read(struct kiocb *iocb, struct iov_iter *to)`, 6.15 to 6.18.
+    anon_pipe_read, false, Pipes::Anonymous
+}
+at_pipe! {
+    /// match-proto: `ssize_t fifo_pipe_write(struct kiocb *iocb, struct iov_iter *from)`, 6.15 to 6.18.
+    fifo_pipe_write, true, Pipes::Named
+}
+at_pipe! {
+    /// match-proto: `ssize_t fifo_pipe_read(struct kiocb *iocb, struct iov_iter *to)`, 6.15 to 6.18.
+    fifo_pipe_read, false, Pipes::Named
+}
+
+/// A program at the exit of `int f(struct socket *, struct msghdr *, size_t)`.
+macro_rules! at_send {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[fexit]
+        pub fn $name(ctx: FExitContext) -> i32 {
+            trampoline::sent(ctx.arg(0), ctx.arg(1), ctx.arg(3));
+            0
+        }
+    };
+}
+
+at_send! {
+    /// match-proto: `int unix_stream_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)`, 4.1 to 6.18.
+    unix_stream_sendmsg
+}
+at_send! {
+    /// match-proto: `int inet_sendmsg(struct socket *sock, struct msghdr *msg, size_t size)`, 4.1 to 6.18. TCP of IPv4,
+    /// below it what sits on TCP (kTLS) and MPTCP.
+    inet_sendmsg
+}
+at_send! {
+    /// match-proto: `int inet6_sendmsg(struct socket *sock, struct msghdr *msg, size_t size)`, 5.3 to 6.18.
+    inet6_sendmsg
+}
+
+/// A program at the exit of `int f(struct socket *, struct msghdr *, size_t, int flags)`.
+macro_rules! at_receive {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[fexit]
+        pub fn $name(ctx: FExitContext) -> i32 {
+            trampoline::received(ctx.arg(0), ctx.arg(1), ctx.arg(3), ctx.arg(4));
+            0
+        }
+    };
+}
+
+at_receive! {
+    /// match-proto: `int unix_stream_recvmsg(struct socket *sock, struct msghdr *msg, size_t size, int flags)`, 4.1 to
+    /// 6.18.
+    unix_stream_recvmsg
+}
+at_receive! {
+    /// match-proto: `int inet_recvmsg(struct socket *sock, struct msghdr *msg, size_t size, int flags)`, 4.1 to 6.18.
+    inet_recvmsg
+}
+at_receive! {
+    /// match-proto: `int inet6_recvmsg(struct socket *sock, struct msghdr *msg, size_t size, int flags)`, 5.3 to 6.18.
+    inet6_recvmsg
+}
+
+/// A program at the exit of a system call whose bytes no function above sees. match-proto of each:
+/// `long __x64_sys_NAME(const struct pt_regs *regs)`, 4.17 to 6.18, and `__ia32_…` of 32-bit calls.
+macro_rules! at_call {
+    ($name:ident, $op:ident, $compat:literal) => {
+        #[fexit]
+        pub fn $name(ctx: FExitContext) -> i32 {
+            syscall::unseen_returned(op::$op, ctx.arg(0), ctx.arg(1), $compat);
+            0
+        }
+    };
+}
+
+at_call!(sys_splice, SPLICE, false);
+at_call!(sys_tee, TEE, false);
+at_call!(sys_vmsplice, VMSPLICE, false);
+at_call!(sys_sendfile64, SENDFILE, false);
+at_call!(ia32_sys_splice, SPLICE, true);
+at_call!(ia32_sys_tee, TEE, true);
+at_call!(ia32_sys_vmsplice, VMSPLICE, true);
+at_call!(ia32_compat_sys_sendfile, SENDFILE, true);
+at_call!(ia32_sys_sendfile64, SENDFILE, true);
 
 /// match-proto: `bpf_iter__task_file { meta, task, u32 fd, file }`, 5.8 to 6.18.
 #[unsafe(no_mangle)]

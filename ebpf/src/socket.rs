@@ -83,12 +83,16 @@ pub fn lifted(key: ConnectionId) -> bool {
 }
 
 /// A socket is about to connect, perhaps once more: what it was connected to before is over.
-#[inline(always)]
-pub fn again(cookie: u64) {
+///
+/// The verifier goes through it once, by itself: see [`crate::exec::report`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn again(cookie: u64) -> i32 {
     let key = SOCKET | cookie;
     if let Some(before) = entry(key) {
         end(key, before);
     }
+    0
 }
 
 /// A socket is about to connect to where `address` leads. `declared`: to a server, and everything is captured, as it is

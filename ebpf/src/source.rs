@@ -7,8 +7,20 @@ use core::arch::asm;
 
 use aya_ebpf::helpers::bpf_probe_read_user;
 
+use crate::kernel::{Ptr, probe};
+
 /// A user-space address.
 pub type User = u64;
+
+/// How a vector of buffers lies in memory. No enum: whoever walks makes the verifier forget what it knows of them.
+mod form {
+    /// In the caller's memory, as 64-bit programs have it.
+    pub const NATIVE: u32 = 0;
+    /// The same of a 32-bit program.
+    pub const COMPAT: u32 = 1;
+    /// The kernel's own copy, in its memory.
+    pub const KERNEL: u32 = 2;
+}
 
 /// One buffer or a vector of buffers.
 #[derive(Clone, Copy)]
@@ -17,8 +29,10 @@ pub struct Source {
     pub address: User,
     /// Number of buffers in the vector; 0 where `address` is the buffer itself.
     pub buffers: u64,
-    /// Whether the caller is a 32-bit program.
-    pub compat: bool,
+    /// One of `form::…`.
+    form: u32,
+    /// Bytes of the vector's first buffer that do not count; only of the kernel's copy.
+    skip: u32,
 }
 
 /// Reads user memory; `None` where it is not there.
@@ -58,13 +72,19 @@ impl Source {
     /// One buffer.
     #[inline(always)]
     pub fn buffer(address: User) -> Self {
-        Self { address, buffers: 0, compat: false }
+        Self { address, buffers: 0, form: form::NATIVE, skip: 0 }
     }
 
     /// A vector of buffers.
     #[inline(always)]
     pub fn vector(address: User, buffers: u64, compat: bool) -> Self {
-        Self { address, buffers, compat }
+        Self { address, buffers, form: if compat { form::COMPAT } else { form::NATIVE }, skip: 0 }
+    }
+
+    /// A vector of buffers that the kernel has copied to `address`, without the first `skip` bytes.
+    #[inline(always)]
+    pub fn copied(address: u64, buffers: u64, skip: u32) -> Self {
+        Self { address, buffers, form: form::KERNEL, skip }
     }
 
     /// The vector in a `struct msghdr`.
@@ -72,23 +92,28 @@ impl Source {
     pub fn message(header: User, compat: bool) -> Option<Self> {
         if compat {
             let fields: [u32; 4] = read(header)?;
-            Some(Self { address: fields[2] as u64, buffers: fields[3] as u64, compat })
+            Some(Self::vector(fields[2] as u64, fields[3] as u64, compat))
         } else {
             let fields: [u64; 4] = read(header)?;
-            Some(Self { address: fields[2], buffers: fields[3], compat })
+            Some(Self::vector(fields[2], fields[3], compat))
         }
     }
 
     /// The `index`th buffer of the vector and its length.
     #[inline(always)]
     pub fn at(&self, index: u64) -> Option<(User, u64)> {
-        if self.compat {
+        if self.form == form::COMPAT {
             let entry: [u32; 2] = read(self.address + index * 8)?;
-            Some((entry[0] as u64, entry[1] as u64))
-        } else {
-            let entry: [u64; 2] = read(self.address + index * 16)?;
-            Some((entry[0], entry[1]))
+            return Some((entry[0] as u64, entry[1] as u64));
         }
+        let at = self.address + index * 16;
+        if self.form == form::NATIVE {
+            let entry: [u64; 2] = read(at)?;
+            return Some((entry[0], entry[1]));
+        }
+        let entry: [u64; 2] = probe(at as Ptr, 0)?;
+        let skip = if index == 0 { self.skip as u64 } else { 0 };
+        Some((entry[0] + skip, entry[1].saturating_sub(skip)))
     }
 }
 

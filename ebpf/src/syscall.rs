@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// What a system call does with its first descriptor.
-mod op {
+pub mod op {
     pub const NONE: u16 = 0;
     pub const READ: u16 = 1;
     pub const WRITE: u16 = 2;
@@ -108,10 +108,10 @@ mod regs {
 /// `TS_COMPAT` (`arch/x86/include/asm/thread_info.h`)
 const TS_COMPAT: u32 = 2;
 /// `linux/socket.h`
-const MSG_OOB: u64 = 1;
-const MSG_PEEK: u64 = 2;
-const MSG_TRUNC: u64 = 0x20;
-const MSG_ERRQUEUE: u64 = 0x2000;
+pub const MSG_OOB: u64 = 1;
+pub const MSG_PEEK: u64 = 2;
+pub const MSG_TRUNC: u64 = 0x20;
+pub const MSG_ERRQUEUE: u64 = 0x2000;
 
 /// A call as the program made it.
 #[derive(Clone, Copy)]
@@ -140,23 +140,27 @@ pub fn returned(regs: Ptr, bytes: u64) {
     }
     let task = kernel::current();
     let compat = load::<u32>(task, offset!(task_thread_status)) & TS_COMPAT != 0;
-    let mut call = Call { args: [0; 4], bytes, tgid, compat };
-    let mut op = if compat {
-        call.args = [load(regs, regs::BX), load(regs, regs::CX), load(regs, regs::DX), load(regs, regs::SI)];
-        for arg in &mut call.args {
-            *arg &= 0xffff_ffff;
-        }
-        ops >> 8
-    } else {
-        call.args = [load(regs, regs::DI), load(regs, regs::SI), load(regs, regs::DX), load(regs, regs::R10)];
-        ops & 0xff
-    };
+    let mut call = Call { args: arguments(regs, compat), bytes, tgid, compat };
+    let mut op = if compat { ops >> 8 } else { ops & 0xff };
     if op == op::SOCKETCALL {
         op = socketcall(&mut call);
     }
     if op != op::NONE {
         dispatch(task, op, &call);
     }
+}
+
+/// The first four arguments of a system call.
+#[inline(always)]
+fn arguments(regs: Ptr, compat: bool) -> [u64; 4] {
+    if !compat {
+        return [load(regs, regs::DI), load(regs, regs::SI), load(regs, regs::DX), load(regs, regs::R10)];
+    }
+    let mut args = [load(regs, regs::BX), load(regs, regs::CX), load(regs, regs::DX), load(regs, regs::SI)];
+    for arg in &mut args {
+        *arg &= 0xffff_ffff;
+    }
+    args
 }
 
 /// `socketcall(2)`: the number is the first argument, the arguments lie in memory. Numbers: `linux/net.h`.
@@ -220,16 +224,16 @@ fn dispatch(task: Ptr, op: u16, call: &Call) {
     if !writes && flags & (MSG_TRUNC | MSG_ERRQUEUE) != 0 && unsafe { (*channel).read_capture } & SOCKET != 0
     {
         if flags & MSG_ERRQUEUE == 0 {
-            passed(channel, false, bytes, tgid, Payload::Lost(mcpwarden_abi::GAP_UNREADABLE));
+            passed(channel, false, bytes, tgid, Payload::lost(mcpwarden_abi::GAP_UNREADABLE));
         }
         return;
     }
     let payload = match op {
-        op::READ | op::WRITE | op::RECVFROM | op::SENDTO => Payload::At(Source::buffer(args[1])),
-        op::READV | op::WRITEV => Payload::At(Source::vector(args[1], args[2], compat)),
+        op::READ | op::WRITE | op::RECVFROM | op::SENDTO => Payload::at(Source::buffer(args[1])),
+        op::READV | op::WRITEV => Payload::at(Source::vector(args[1], args[2], compat)),
         op::RECVMSG | op::SENDMSG => match Source::message(args[1], compat) {
-            Some(source) => Payload::At(source),
-            None => Payload::Lost(mcpwarden_abi::GAP_UNREADABLE),
+            Some(source) => Payload::at(source),
+            None => Payload::lost(mcpwarden_abi::GAP_UNREADABLE),
         },
         _ => {
             messages(channel, writes, args[1], bytes, tgid, compat);
@@ -270,12 +274,23 @@ unsafe extern "C" fn message(_index: u64, context: *mut c_void) -> i64 {
     let length = read::<u32>(header + length_at).unwrap_or(0) as u64;
     if length > 0 {
         let payload = match Source::message(header, state.compat) {
-            Some(source) => Payload::At(source),
-            None => Payload::Lost(mcpwarden_abi::GAP_UNREADABLE),
+            Some(source) => Payload::at(source),
+            None => Payload::lost(mcpwarden_abi::GAP_UNREADABLE),
         };
         passed(state.channel, state.writes & 1 == 1, length, state.tgid, payload);
     }
     0
+}
+
+/// For the trampoline backend: one of these calls returned. Its arguments are where the system call's wrapper has them.
+#[inline(always)]
+pub fn unseen_returned(op: u16, registers: Ptr, result: i64, compat: bool) {
+    if result <= 0 {
+        return;
+    }
+    let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
+    let call = Call { args: arguments(registers, compat), bytes: result as u64, tgid, compat };
+    unseen(kernel::current(), op, &call);
 }
 
 /// Calls whose bytes never lie in the caller's memory, or only by reference.
@@ -285,7 +300,7 @@ fn unseen(task: Ptr, op: u16, call: &Call) {
     if op == op::VMSPLICE {
         if let Some((channel, file)) = channel_of(task, args[0]) {
             let writes = probe::<u32>(file, offset!(file_mode)).unwrap_or(0) & FMODE_WRITE != 0;
-            passed(channel, writes, bytes, tgid, Payload::Lost(GAP_VMSPLICE));
+            passed(channel, writes, bytes, tgid, Payload::lost(GAP_VMSPLICE));
         }
         return;
     }
@@ -298,9 +313,9 @@ fn unseen(task: Ptr, op: u16, call: &Call) {
     if op != op::TEE
         && let Some((channel, _)) = channel_of(task, from)
     {
-        passed(channel, false, bytes, tgid, Payload::Lost(cause));
+        passed(channel, false, bytes, tgid, Payload::lost(cause));
     }
     if let Some((channel, _)) = channel_of(task, to) {
-        passed(channel, true, bytes, tgid, Payload::Lost(cause));
+        passed(channel, true, bytes, tgid, Payload::lost(cause));
     }
 }

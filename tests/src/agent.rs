@@ -30,6 +30,9 @@ pub const EVENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// With no event for so long, all that was going to come has come.
 const QUIET: Duration = Duration::from_millis(400);
 
+/// The variable that has every agent capture with this backend.
+const BACKEND: &str = "MCPWARDEN_TEST_BACKEND";
+
 /// Where the agent's standard error goes, in its directory.
 const STDERR: &str = "stderr.txt";
 
@@ -104,6 +107,7 @@ impl Agent {
         let directory =
             tempfile::Builder::new().prefix("mcpwarden-").tempdir().context("no temporary directory")?;
         let path = places::agent();
+        let backend = std::env::var(BACKEND).ok().map(|name| format!("--backend={name}"));
         let own = directory.path().join("state");
         let mut command = Command::new(&path);
         command
@@ -112,6 +116,7 @@ impl Agent {
             .arg(directory.path().join("run"))
             .arg("--state-dir")
             .arg(state.unwrap_or(&own))
+            .args(backend)
             .args(args)
             .envs(environment.iter().copied());
         Self::spawn(command, directory)
@@ -226,6 +231,13 @@ impl Agent {
             is(event, "mcp_server_started") && event["client"]["pid"] == pid
         })?;
         connection(&event)
+    }
+
+    /// What it captures with.
+    pub fn backend(&self) -> String {
+        let events = self.events();
+        let started = events.iter().find(|event| is(event, "agent_started"));
+        started.and_then(|event| event["backend"].as_str()).unwrap_or_default().to_owned()
     }
 
     /// Every event so far of one connection.

@@ -14,3 +14,8 @@ static FACTOR: LazyLock<u32> = LazyLock::new(|| {
 pub fn patience(limit: Duration) -> Duration {
     limit * *FACTOR
 }
+
+/// How often something is done here that is done so many `times` elsewhere: an emulated machine shows the same with fewer.
+pub fn fewer(times: usize) -> usize {
+    (times / *FACTOR as usize).max(1)
+}

@@ -137,7 +137,8 @@ fn answers_that_are_spliced_away_are_gaps() -> Result<()> {
     Ok(())
 }
 
-/// The kernel does not tell which request such a completion is of. What the server wrote tells how much it was.
+/// The kernel does not tell which request such a completion is of. What the server wrote tells how much it was. Where the
+/// functions below are looked at, they are seen like any other.
 #[test]
 fn answers_that_are_taken_unseen_are_gaps() -> Result<()> {
     let agent = Agent::start(&[])?;
@@ -146,6 +147,15 @@ fn answers_that_are_taken_unseen_are_gaps() -> Result<()> {
         (Wiring::Sockets, ReadMethod::UringReadMultishot),
         (Wiring::Sockets, ReadMethod::UringRecvMultishot),
     ];
+    if agent.backend() == "trampolines" {
+        for (wiring, read) in cases {
+            let mut sending = Sending { wiring, read, ..Sending::new(conversation(WriteMethod::Write)) };
+            sending.server.retain(|argument| argument != "--short");
+            let what = || format!("{read:?} over {wiring:?}");
+            sending.run(&agent).and_then(|sent| sent.check(&agent)).with_context(what)?;
+        }
+        return agent.stop().map(drop);
+    }
     for (wiring, read) in cases {
         let gate = Gate::new()?;
         let steps = [conversation(WriteMethod::Write), vec![gate.step()]].concat();

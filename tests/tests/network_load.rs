@@ -1,6 +1,6 @@
 //! Very many connections, with as many rules as there may be.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::thread;
 
 use anyhow::{Context as _, Result, ensure};
@@ -8,6 +8,9 @@ use mcpwarden_tests::agent::{Agent, is};
 use mcpwarden_tests::command::configured;
 use mcpwarden_tests::dial::{Outcome, Way};
 use mcpwarden_tests::listener::Listener;
+use mcpwarden_tests::peer::wait_until;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use serde_json::Value;
 
 /// Rules that there may be.
 const RULES: usize = 16_384;
@@ -60,5 +63,39 @@ fn a_full_table_judges_every_connection() -> Result<()> {
     let lost = counter("kernel_connects_untold")?;
     ensure!(told + lost == CONNECTS as u64 / 2, "{told} were told, {lost} counted as lost");
     ensure!(counter("kernel_sockets_refused")? == 0, "sockets that were closed are in the way of others");
+    Ok(())
+}
+
+/// What is open is said of so many connections, and the rest is counted.
+#[test]
+fn what_is_too_much_to_be_said_is_counted() -> Result<()> {
+    const SAID: usize = 16_384;
+    const MORE: usize = 100;
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    // The sockets, and what else a test has open.
+    let needed = (SAID + MORE) as u64 + 1_000;
+    setrlimit(Resource::RLIMIT_NOFILE, needed, most.max(needed))?;
+    let listener = UdpSocket::bind(("127.0.0.1", 0))?;
+    let to = listener.local_addr()?;
+    let connected = || -> Result<UdpSocket> {
+        let socket = UdpSocket::bind(("127.0.0.1", 0))?;
+        socket.connect(to)?;
+        Ok(socket)
+    };
+    let sockets = (0..SAID + MORE).map(|_| connected()).collect::<Result<Vec<_>>>()?;
+    let (_directory, config) = configured(&format!(
+        "servers: [{{ id: crm, type: http, url: \"http://{to}/\" }}]\ndiscovery: {{ list_declared: false }}\n"
+    ))?;
+    let agent = Agent::start(&["--config", &config])?;
+    let adopted = |event: &&Value| is(event, "mcp_network_connection") && event["adopted"] == true;
+    wait_until("all that is said", || agent.events().iter().filter(adopted).count() >= SAID)?;
+    agent.wait_for("that some is not", |event| {
+        is(event, "agent_loss") && event["counter"] == "network_adopted_untold" && event["count"] == MORE
+    })?;
+    let told = agent.events().iter().filter(adopted).count();
+    ensure!(told == SAID, "{told} connections are said");
+    let stopped = agent.stop()?;
+    ensure!(stopped["counters"]["network_adopted_untold"] == MORE, "{}", stopped["counters"]);
+    drop(sockets);
     Ok(())
 }

@@ -1,10 +1,10 @@
-//! A reader of the kernel's BTF: offsets of members, arguments of tracepoints.
+//! A reader of the kernel's BTF: offsets of members, values of enums, arguments of tracepoints, names of functions.
 //!
 //! Works on the raw bytes and allocates one offset per type. The crates that parse BTF build a tree of
 //! it first (tens of megabytes), keep members private, or mix up types that share a name.
 //! Format: `Documentation/bpf/btf.rst`.
 
-use std::path::Path;
+use std::{collections::HashSet, path::Path};
 
 /// What can be wrong with BTF.
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +26,9 @@ pub enum BtfError {
     /// The type has no such member.
     #[error("the kernel's struct {0} has no member {1}")]
     NoMember(String, String),
+    /// The enum has no such value.
+    #[error("the kernel's enum {0} has no value {1}")]
+    NoValue(String, String),
 }
 
 const MAGIC: u16 = 0xeb9f;
@@ -33,8 +36,10 @@ const TYPE_BYTES: usize = 12;
 const KIND_PTR: u32 = 2;
 const KIND_STRUCT: u32 = 4;
 const KIND_UNION: u32 = 5;
+const KIND_ENUM: u32 = 6;
 const KIND_TYPEDEF: u32 = 8;
 const KIND_RESTRICT: u32 = 11;
+const KIND_FUNC: u32 = 12;
 const KIND_FUNC_PROTO: u32 = 13;
 const KIND_TYPE_TAG: u32 = 18;
 /// Longest chain of typedefs and anonymous members that is followed.
@@ -87,7 +92,7 @@ impl Btf {
                 1 | 14 | 17 => 4,
                 3 => 12,
                 KIND_STRUCT | KIND_UNION | 15 | 19 => vlen * 12,
-                6 | KIND_FUNC_PROTO => vlen * 8,
+                KIND_ENUM | KIND_FUNC_PROTO => vlen * 8,
                 2 | 7..=12 | 16 | KIND_TYPE_TAG => 0,
                 _ => return Err(BtfError::Malformed(at)),
             };
@@ -182,6 +187,26 @@ impl Btf {
             }
         }
         None
+    }
+
+    /// What `enum name` calls `value`.
+    pub fn value(&self, name: &str, value: &str) -> Result<u32, BtfError> {
+        let missing = || BtfError::NoValue(name.to_owned(), value.to_owned());
+        let ty = self.named(name, KIND_ENUM).ok_or_else(missing)?;
+        for index in 0..ty.vlen {
+            let at = ty.extra + index * 8;
+            if self.string(u32_at(&self.bytes, at)?) == value.as_bytes() {
+                return u32_at(&self.bytes, at + 4);
+            }
+        }
+        Err(missing())
+    }
+
+    /// Those of `names` that are functions of the kernel.
+    pub fn functions<'a>(&self, names: &[&'a str]) -> Vec<&'a str> {
+        let all = self.types.iter().filter_map(|at| self.at(*at as usize)).filter(|ty| ty.kind == KIND_FUNC);
+        let known: HashSet<&[u8]> = all.map(|ty| ty.name).collect();
+        names.iter().copied().filter(|name| known.contains(name.as_bytes())).collect()
     }
 
     /// Number of arguments of a tracepoint, or `None` where the kernel has no such tracepoint.

@@ -4,12 +4,14 @@ use std::{fs::File, path::Path};
 
 use aya::{
     Ebpf,
-    programs::{BtfTracePoint, CgroupAttachMode, CgroupSock, CgroupSockAddr, Iter, Program, TracePoint},
+    programs::{
+        BtfTracePoint, CgroupAttachMode, CgroupSock, CgroupSockAddr, FExit, Iter, Program, TracePoint,
+    },
 };
 
 use super::{KernelError, brief, btf::Btf};
 
-/// The hooks of the tracepoint backend on this kernel.
+/// The hooks of a backend on this kernel.
 #[derive(Debug)]
 pub struct Hooks {
     /// What to attach.
@@ -18,8 +20,8 @@ pub struct Hooks {
     pub blind_spots: Vec<(String, String)>,
 }
 
-/// What this kernel offers.
-pub fn tracepoints(btf: &Btf) -> Hooks {
+/// What tells of processes, whatever captures.
+pub fn processes(btf: &Btf) -> Vec<Hook> {
     let mut hooks = Vec::new();
     if btf.tracepoint_arguments("sched_prepare_exec").is_some() {
         hooks.push(Hook::Btf { program: "sched_prepare_exec", tracepoint: "sched_prepare_exec" });
@@ -27,11 +29,76 @@ pub fn tracepoints(btf: &Btf) -> Hooks {
         hooks.push(Hook::Classic { program: "sys_enter_execve", tracepoint: "sys_enter_execve" });
         hooks.push(Hook::Classic { program: "sys_enter_execveat", tracepoint: "sys_enter_execveat" });
     }
-    for name in ["sched_process_exec", "sched_process_fork", "sched_process_exit", "sys_exit"] {
+    for name in ["sched_process_exec", "sched_process_fork", "sched_process_exit"] {
         hooks.push(Hook::Btf { program: name, tracepoint: name });
     }
+    hooks
+}
+
+/// The tracepoint backend.
+pub fn tracepoints(btf: &Btf) -> Hooks {
+    let hooks = vec![Hook::Btf { program: "sys_exit", tracepoint: "sys_exit" }];
+    let programs = ["io_uring_complete", "io_uring_complete_cqe"];
+    with_io_uring(hooks, btf, programs, "what clients write and read through io_uring shows as gaps")
+}
+
+/// Functions of which every kernel has one set or the other: all pipes, or those without a name and those with one.
+const PIPES: [&[&str]; 2] = [
+    &["anon_pipe_write", "anon_pipe_read", "fifo_pipe_write", "fifo_pipe_read"],
+    &["pipe_write", "pipe_read"],
+];
+/// Where one of them is part of a module, its functions are not the kernel's own, and the backend cannot be used: the
+/// module may be loaded at any time.
+const SOCKETS: [&str; 6] = [
+    "unix_stream_sendmsg",
+    "unix_stream_recvmsg",
+    "inet_sendmsg",
+    "inet_recvmsg",
+    "inet6_sendmsg",
+    "inet6_recvmsg",
+];
+/// System calls whose bytes go through none of these: program and function.
+const CALLS: [(&str, &str); 4] = [
+    ("sys_splice", "__x64_sys_splice"),
+    ("sys_tee", "__x64_sys_tee"),
+    ("sys_vmsplice", "__x64_sys_vmsplice"),
+    ("sys_sendfile64", "__x64_sys_sendfile64"),
+];
+/// The same of 32-bit programs; a kernel can be without them.
+const CALLS_OF_32_BITS: [(&str, &str); 5] = [
+    ("ia32_sys_splice", "__ia32_sys_splice"),
+    ("ia32_sys_tee", "__ia32_sys_tee"),
+    ("ia32_sys_vmsplice", "__ia32_sys_vmsplice"),
+    ("ia32_compat_sys_sendfile", "__ia32_compat_sys_sendfile"),
+    ("ia32_sys_sendfile64", "__ia32_sys_sendfile64"),
+];
+
+/// The trampoline backend; or which function this kernel does not have.
+pub fn trampolines(btf: &Btf) -> Result<Hooks, String> {
+    let same = |names: &[&'static str]| names.iter().map(|name| (*name, *name)).collect::<Vec<_>>();
+    let is_there = |pairs: &[(&'static str, &'static str)]| {
+        let functions: Vec<&str> = pairs.iter().map(|(_, function)| *function).collect();
+        let found = btf.functions(&functions);
+        functions.into_iter().find(|function| !found.contains(function))
+    };
+    let mut wanted =
+        PIPES.map(same).into_iter().find(|pairs| is_there(pairs).is_none()).unwrap_or(same(PIPES[1]));
+    wanted.extend(same(&SOCKETS));
+    wanted.extend(CALLS);
+    if let Some(missing) = is_there(&wanted) {
+        return Err(format!("this kernel has no function {missing}"));
+    }
+    if is_there(&CALLS_OF_32_BITS).is_none() {
+        wanted.extend(CALLS_OF_32_BITS);
+    }
+    let hooks = wanted.into_iter().map(|(program, function)| Hook::Exit { program, function }).collect();
+    let programs = ["io_uring_spliced", "io_uring_spliced_cqe"];
+    Ok(with_io_uring(hooks, btf, programs, "what clients splice through io_uring shows as gaps"))
+}
+
+fn with_io_uring(mut hooks: Vec<Hook>, btf: &Btf, programs: [&'static str; 2], what: &str) -> Hooks {
     let mut blind_spots = Vec::new();
-    match io_uring_program(btf.tracepoint_arguments("io_uring_complete")) {
+    match io_uring_program(btf.tracepoint_arguments("io_uring_complete"), programs, what) {
         Ok(Some(program)) => hooks.push(Hook::Btf { program, tracepoint: "io_uring_complete" }),
         // A kernel without io_uring.
         Ok(None) => {}
@@ -40,15 +107,19 @@ pub fn tracepoints(btf: &Btf) -> Hooks {
     Hooks { hooks, blind_spots }
 }
 
-/// The program for a tracepoint with so many arguments, if there is one.
-fn io_uring_program(arguments: Option<usize>) -> Result<Option<&'static str>, String> {
+/// The program for a tracepoint with so many arguments, if there is one: the first where it has 7, the second where it
+/// has 3.
+fn io_uring_program(
+    arguments: Option<usize>,
+    programs: [&'static str; 2],
+    what: &str,
+) -> Result<Option<&'static str>, String> {
     match arguments {
         None => Ok(None),
-        Some(3) => Ok(Some("io_uring_complete_cqe")),
-        Some(7) => Ok(Some("io_uring_complete")),
+        Some(7) => Ok(Some(programs[0])),
+        Some(3) => Ok(Some(programs[1])),
         Some(other) => Err(format!(
-            "not used: it has {other} arguments on this kernel, and this version knows it with 3 or 7; what clients \
-             write and read through io_uring shows as gaps"
+            "not used: it has {other} arguments on this kernel, and this version knows it with 3 or 7; {what}"
         )),
     }
 }
@@ -62,6 +133,13 @@ pub enum Hook {
         program: &'static str,
         /// Name of the tracepoint.
         tracepoint: &'static str,
+    },
+    /// The exit of a function of the kernel.
+    Exit {
+        /// Name of the program.
+        program: &'static str,
+        /// Name of the function.
+        function: &'static str,
     },
     /// A hook of a cgroup, for all processes in it and below.
     Cgroup {
@@ -83,10 +161,22 @@ pub enum Hook {
 }
 
 impl Hook {
+    /// Name of the program.
+    pub fn program(&self) -> &'static str {
+        match self {
+            Self::Btf { program, .. }
+            | Self::Exit { program, .. }
+            | Self::Cgroup { program }
+            | Self::Release { program }
+            | Self::Classic { program, .. } => program,
+        }
+    }
+
     /// What it hangs on, for people.
     pub fn place(&self) -> String {
         match self {
             Self::Btf { tracepoint, .. } => format!("tp_btf/{tracepoint}"),
+            Self::Exit { function, .. } => format!("fexit/{function}"),
             Self::Classic { tracepoint, .. } => format!("tracepoint/syscalls/{tracepoint}"),
             Self::Cgroup { program } | Self::Release { program } => format!("cgroup/{program}"),
         }
@@ -145,6 +235,11 @@ pub fn attach(ebpf: &mut Ebpf, hook: &Hook, ground: &Ground<'_>) -> Result<(), K
             program.load(tracepoint, ground.btf).map_err(fail("load"))?;
             program.attach().map_err(fail("attach"))?;
         }
+        Hook::Exit { program: name, function } => {
+            let program: &mut FExit = program(ebpf, name)?;
+            program.load(function, ground.btf).map_err(fail("load"))?;
+            program.attach().map_err(fail("attach"))?;
+        }
         Hook::Classic { program: name, tracepoint } => {
             let program: &mut TracePoint = program(ebpf, name)?;
             program.load().map_err(fail("load"))?;
@@ -165,6 +260,21 @@ pub fn attach(ebpf: &mut Ebpf, hook: &Hook, ground: &Ground<'_>) -> Result<(), K
     Ok(())
 }
 
+/// Attaches all of a backend, or nothing.
+pub fn attach_all(ebpf: &mut Ebpf, hooks: &[Hook], ground: &Ground<'_>) -> Result<(), KernelError> {
+    let failed = hooks.iter().find_map(|hook| attach(ebpf, hook, ground).err());
+    let Some(error) = failed else { return Ok(()) };
+    for hook in hooks {
+        if let Hook::Exit { program: name, .. } = hook
+            && let Ok(program) = program::<FExit>(ebpf, name)
+        {
+            // Those that were not loaded say so, and that is what is wanted.
+            let _ = program.unload();
+        }
+    }
+    Err(error)
+}
+
 /// Loads the iterator over all descriptors.
 pub fn load_census(ebpf: &mut Ebpf, btf: &aya::Btf) -> Result<(), KernelError> {
     program::<Iter>(ebpf, "census")?.load("task_file", btf).map_err(|error| KernelError::Hook {
@@ -180,14 +290,11 @@ mod tests {
 
     #[test]
     fn io_uring_by_the_number_of_arguments() {
-        let cases = [
-            (None, Ok(None)),
-            (Some(3), Ok(Some("io_uring_complete_cqe"))),
-            (Some(7), Ok(Some("io_uring_complete"))),
-        ];
+        let cases = [(None, Ok(None)), (Some(3), Ok(Some("three"))), (Some(7), Ok(Some("seven")))];
         for (arguments, expected) in cases {
-            assert_eq!(io_uring_program(arguments), expected);
+            assert_eq!(io_uring_program(arguments, ["seven", "three"], ""), expected);
         }
-        assert!(io_uring_program(Some(4)).unwrap_err().contains("4 arguments"));
+        let error = io_uring_program(Some(4), ["seven", "three"], "and so on").unwrap_err();
+        assert!(error.contains("4 arguments") && error.ends_with("; and so on"), "{error}");
     }
 }

@@ -4,7 +4,31 @@ use mcpwarden_abi::KernelLayout;
 
 use super::btf::{Btf, BtfError};
 
-/// Resolves every field that the programs read. The io_uring fields may be missing (a kernel without it).
+/// Resolves what the trampoline backend reads besides. Without one of these it cannot work.
+pub fn resolve_iterators(btf: &Btf, layout: KernelLayout) -> Result<KernelLayout, BtfError> {
+    let at = |name: &str, member: &str| btf.offset(name, member);
+    let kind = |value: &str| btf.value("iter_type", value);
+    Ok(KernelLayout {
+        sb_magic: at("super_block", "s_magic")?,
+        iocb_filp: at("kiocb", "ki_filp")?,
+        iocb_complete: at("kiocb", "ki_complete")?,
+        msghdr_iter: at("msghdr", "msg_iter")?,
+        msghdr_flags: at("msghdr", "msg_flags")?,
+        msghdr_iocb: at("msghdr", "msg_iocb")?,
+        iter_type: at("iov_iter", "iter_type")?,
+        iter_offset: at("iov_iter", "iov_offset")?,
+        iter_ubuf: at("iov_iter", "ubuf")?,
+        // Renamed in 6.4.
+        iter_iov: at("iov_iter", "__iov").or_else(|_| at("iov_iter", "iov"))?,
+        iter_is_ubuf: kind("ITER_UBUF")?,
+        iter_is_iovec: kind("ITER_IOVEC")?,
+        iter_is_bvec: kind("ITER_BVEC")?,
+        ..layout
+    })
+}
+
+/// Resolves every field that the programs read, but for those of [`resolve_iterators`]. The io_uring fields may be missing
+/// (a kernel without it).
 pub fn resolve(btf: &Btf) -> Result<KernelLayout, BtfError> {
     let at = |name: &str, member: &str| btf.offset(name, member);
     let optional = |name: &str, member: &str| btf.offset(name, member).unwrap_or(0);
@@ -63,6 +87,7 @@ pub fn resolve(btf: &Btf) -> Result<KernelLayout, BtfError> {
         rw_len: optional("io_rw", "len"),
         msg_buf: optional("io_sr_msg", "umsg"),
         msg_flags: optional("io_sr_msg", "msg_flags"),
+        ..KernelLayout::default()
     })
 }
 
@@ -78,6 +103,10 @@ mod tests {
         let layout = resolve(&btf).unwrap();
         assert_ne!(layout.task_files, 0);
         assert_ne!(layout.inode_ino, 0);
+        let layout = resolve_iterators(&btf, layout).unwrap();
+        assert_ne!(layout.iter_is_ubuf, layout.iter_is_iovec);
+        assert_ne!(layout.task_files, 0);
+        assert_eq!(btf.functions(&["unix_stream_sendmsg", "no_such_function"]), ["unix_stream_sendmsg"]);
         assert!(btf.tracepoint_arguments("sys_exit") == Some(2));
         assert!(btf.tracepoint_arguments("no_such_tracepoint").is_none());
     }

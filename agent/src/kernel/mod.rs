@@ -1,9 +1,11 @@
 //! The kernel half as the agent holds it: probe, load, attach, tables, counters.
 
 pub mod addresses;
+mod backend;
 pub mod btf;
 pub mod census;
 pub mod fill;
+mod fire;
 pub mod hooks;
 pub mod layout;
 mod members;
@@ -18,7 +20,7 @@ use std::{
 };
 
 use aya::{
-    Ebpf, EbpfLoader,
+    Ebpf,
     maps::{Array, HashMap, MapData, MapError, PerCpuArray, RingBuf},
     programs::{Iter, Program},
 };
@@ -26,19 +28,14 @@ use mcpwarden_abi as abi;
 
 use self::{
     addresses::Addresses,
-    btf::Btf,
-    hooks::{Ground, Hooks, load_census, program},
+    backend::{Attached, Loaded},
+    hooks::program,
     members::Members,
     stats::Walked,
     table::Table,
 };
+pub use backend::{Backend, Report};
 pub use stats::ProgramStats;
-
-/// Wrapped so that the object's ELF header is aligned as its reader wants it.
-#[repr(C, align(8))]
-struct Aligned<T: ?Sized>(T);
-
-static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/mcpwarden.bpf.o")));
 
 /// Where the kernel keeps its types.
 pub const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
@@ -65,6 +62,9 @@ pub enum KernelError {
         /// Why, as the kernel says.
         reason: String,
     },
+    /// A backend that was asked for by name does not work here.
+    #[error("the backend {0} does not work on this kernel: {1}; with `auto` the best that works is taken")]
+    Backend(&'static str, String),
     /// A table is missing or refuses.
     #[error("kernel table {name}: {source}")]
     Map {
@@ -176,30 +176,26 @@ pub struct Kernel {
     unclaimed: HashSet<u64>,
     confirms_refused: u64,
     walked: Walked,
+    backend: Backend,
     attached: Vec<String>,
     blind_spots: Vec<String>,
 }
 
 impl Kernel {
-    /// Loads and attaches the tracepoint backend, with a ring of `ring_bytes` (a power of two, at least a page), and
-    /// the hooks that judge connections of processes in `cgroup`.
+    /// Loads and attaches a backend, with a ring of `ring_bytes` (a power of two, at least a page), and the hooks that
+    /// judge connections of processes in `cgroup`.
+    /// `wanted`: that backend or none; else the best that works here.
     /// `prepare` is given the rules for addresses before anything is attached: there is no moment without them.
     pub fn attach<E: From<KernelError>>(
+        wanted: Option<Backend>,
         ring_bytes: u32,
         cgroup: &Path,
         prepare: impl FnOnce(&mut Addresses) -> Result<(), E>,
     ) -> Result<Self, E> {
-        let (mut ebpf, Hooks { hooks, blind_spots }, btf) = Self::load(ring_bytes)?;
-        let mut addresses = Addresses::take(&mut ebpf)?;
+        let mut loaded = Loaded::new(ring_bytes)?;
+        let mut addresses = Addresses::take(&mut loaded.ebpf)?;
         prepare(&mut addresses)?;
-        let ground = Ground { btf: &btf, cgroup };
-        let mut attached = Vec::new();
-        for hook in hooks.into_iter().chain(hooks::connections()) {
-            hooks::attach(&mut ebpf, &hook, &ground)?;
-            attached.push(hook.place());
-        }
-        load_census(&mut ebpf, &btf)?;
-        drop(btf);
+        let Attached { mut ebpf, backend, places, blind_spots } = loaded.attach(wanted, cgroup)?;
         let walked = Walked::of(&ebpf);
         Ok(Self {
             walked,
@@ -217,48 +213,27 @@ impl Kernel {
             addresses,
             unclaimed: HashSet::new(),
             confirms_refused: 0,
-            attached,
-            blind_spots: blind_spots.iter().map(|(place, why)| format!("{place}: {why}")).collect(),
+            backend,
+            attached: places,
+            blind_spots,
             ebpf,
         })
     }
 
-    fn load(ring_bytes: u32) -> Result<(Ebpf, Hooks, aya::Btf), KernelError> {
-        let btf = Btf::from_file(Path::new(BTF_PATH))?;
-        let layout = [layout::resolve(&btf)?];
-        let hooks = hooks::tracepoints(&btf);
-        drop(btf);
-        let btf = aya::Btf::from_sys_fs()?;
-        let ebpf = EbpfLoader::new()
-            .btf(Some(&btf))
-            .override_global("KERNEL_LAYOUT", &layout[..], true)
-            .map_max_entries("RING", ring_bytes)
-            .load(&OBJECT.0)?;
-        Ok((ebpf, hooks, btf))
-    }
-
-    /// Tries every hook by itself, for `doctor`: place, and why it does not work.
-    pub fn probe(cgroup: &Path) -> Result<Vec<(String, Option<String>)>, KernelError> {
-        let (mut ebpf, Hooks { hooks, blind_spots }, btf) = Self::load(4096)?;
-        let ground = Ground { btf: &btf, cgroup };
-        let mut report: Vec<_> = hooks
-            .into_iter()
-            .chain(hooks::connections())
-            .map(|hook| {
-                let problem = hooks::attach(&mut ebpf, &hook, &ground).err();
-                (hook.place(), problem.map(|error| error.to_string()))
-            })
-            .collect();
-        let census = load_census(&mut ebpf, &btf).err().map(|error| error.to_string());
-        report.push(("iter/task_file".to_owned(), census));
-        report.extend(blind_spots.into_iter().map(|(place, why)| (place, Some(why))));
-        Ok(report)
+    /// Tries every hook, for `doctor`.
+    pub fn probe(cgroup: &Path) -> Result<Report, KernelError> {
+        Ok(Loaded::new(4096)?.probe(cgroup))
     }
 
     /// The ring, once.
     pub fn ring(&mut self) -> Result<RingBuf<MapData>, KernelError> {
         let map = self.ebpf.take_map("RING").ok_or_else(|| KernelError::Missing("RING".to_owned()))?;
         RingBuf::try_from(map).map_err(|source| KernelError::Map { name: "RING", source })
+    }
+
+    /// What captures.
+    pub fn backend(&self) -> Backend {
+        self.backend
     }
 
     /// Where the programs are attached.
@@ -438,6 +413,7 @@ impl Kernel {
             let _ = match program {
                 Program::BtfTracePoint(program) => program.unload(),
                 Program::TracePoint(program) => program.unload(),
+                Program::FExit(program) => program.unload(),
                 Program::Iter(program) => program.unload(),
                 Program::CgroupSockAddr(program) => program.unload(),
                 Program::CgroupSock(program) => program.unload(),

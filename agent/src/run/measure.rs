@@ -6,6 +6,7 @@ use mcpwarden_policy::event::ServerType;
 
 use super::Agent;
 use crate::{
+    kernel::{Backend, surroundings},
     metrics::{Sample, Snapshot, observe::transport, table},
     output::WAITING_CHUNKS,
 };
@@ -77,11 +78,11 @@ fn share(read: f64, passed: f64) -> f64 {
 }
 
 /// What never changes: the agent, its configuration, the kernel.
-pub(super) fn identity(config: &crate::config::Config) -> Vec<Sample> {
+pub(super) fn identity(config: &crate::config::Config, backend: Backend) -> Vec<Sample> {
     let hash = super::reload::hash(config);
     vec![
         Sample::new(table::BUILD, &[env!("CARGO_PKG_VERSION")], 1.0),
         Sample::new(table::CONFIG, &[&hash], 1.0),
-        Sample::new(table::KERNEL, &[&crate::kernel::surroundings::release(), "tracepoints"], 1.0),
+        Sample::new(table::KERNEL, &[&surroundings::release(), backend.name()], 1.0),
     ]
 }

@@ -206,7 +206,7 @@ impl Agent {
                     reason,
                     needs_restart: needs_restart(&self.reload.started, &config),
                 };
-                self.identity = measure::identity(&config);
+                self.identity = measure::identity(&config, self.kernel.backend());
                 self.say(reloaded.clone().into());
                 self.manager.ready(WATCHING);
                 Ok(Answer::Reloaded(Box::new(reloaded)))

@@ -333,6 +333,21 @@ pub struct KernelLayout {
     pub rw_len: u32,
     pub msg_buf: u32,
     pub msg_flags: u32,
+    // What the trampoline backend alone reads; all 0 where one of them is not in this kernel's BTF.
+    pub sb_magic: u32,
+    pub iocb_filp: u32,
+    pub iocb_complete: u32,
+    pub msghdr_iter: u32,
+    pub msghdr_flags: u32,
+    pub msghdr_iocb: u32,
+    pub iter_type: u32,
+    pub iter_offset: u32,
+    pub iter_ubuf: u32,
+    pub iter_iov: u32,
+    /// Values of `enum iter_type`, which are others on each kernel.
+    pub iter_is_ubuf: u32,
+    pub iter_is_iovec: u32,
+    pub iter_is_bvec: u32,
 }
 
 #[cfg(feature = "user")]

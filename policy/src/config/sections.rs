@@ -198,6 +198,8 @@ pub enum Backend {
     /// The best one that works here.
     #[default]
     Auto,
+    /// The exits of the kernel's functions for pipes and sockets: not on every kernel, and nothing on other calls.
+    Trampolines,
     /// System call tracepoints: everywhere, a little on every system call.
     Tracepoints,
 }

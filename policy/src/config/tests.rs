@@ -67,7 +67,7 @@ guards:
         file,
         &[
             ("2:3 error capture.rings: ", "did you mean `ring_bytes`?"),
-            ("3:12 error capture.backend: ", "one of `auto`, `tracepoints`, found \"magic\""),
+            ("3:12 error capture.backend: ", "one of `auto`, `trampolines`, `tracepoints`, found \"magic\""),
             ("4:15 error capture.ring_bytes: ", "power of two"),
             ("8:5 error servers[1].url: ", "needs this key"),
             ("8:9 error servers[1].id: ", "line 6"),

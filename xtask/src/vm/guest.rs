@@ -40,6 +40,8 @@ pub enum Job {
     Tests {
         /// Their paths.
         programs: Vec<PathBuf>,
+        /// Those that are run once more, with the backend that every kernel has.
+        again: Vec<PathBuf>,
         /// Only the tests whose name contains this.
         filter: Option<String>,
     },
@@ -299,13 +301,27 @@ fn script(job: &Job) -> Result<String> {
     let directory = root();
     let directory = directory.to_str().context("the path of the checkout is not UTF-8")?;
     script += &format!("export PATH={} HOME={}\ncd {}\n", quoted(&path), quoted(&home), quoted(directory));
+    for name in [super::AGENT, super::BACKEND] {
+        if let Ok(value) = std::env::var(name) {
+            script += &format!("export {name}={}\n", quoted(&value));
+        }
+    }
     match job {
-        Job::Tests { programs, filter } => {
+        Job::Tests { programs, again, filter } => {
             script += "status=0\n";
             let filter = filter.as_deref().map_or(String::new(), |name| format!(" {}", quoted(name)));
-            for program in programs {
+            let line = |program: &PathBuf| {
                 let program = program.to_str().context("the path of a test is not UTF-8")?;
-                script += &format!("{} --test-threads=1{filter} || status=1\n", quoted(program));
+                anyhow::Ok(format!("{} --test-threads=1{filter} || status=1\n", quoted(program)))
+            };
+            for program in programs {
+                script += &line(program)?;
+            }
+            if !again.is_empty() {
+                script += &format!("export {}=tracepoints\n", super::BACKEND);
+            }
+            for program in again {
+                script += &line(program)?;
             }
             script += "finish $status\n";
         }
@@ -332,8 +348,12 @@ mod tests {
         let cases = [
             (Job::Command(vec!["echo".into(), "it's".into()]), r"'echo' 'it'\''s'"),
             (
-                Job::Tests { programs: vec!["/t/a b".into()], filter: Some("x y".into()) },
-                "'/t/a b' --test-threads=1 'x y'",
+                Job::Tests {
+                    programs: vec!["/t/a b".into()],
+                    again: vec!["/t/c".into()],
+                    filter: Some("x y".into()),
+                },
+                "'/t/a b' --test-threads=1 'x y' || status=1\nexport MCPWARDEN_TEST_BACKEND=tracepoints\n'/t/c' --test",
             ),
         ];
         for (job, words) in cases {

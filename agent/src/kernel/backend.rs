@@ -1,0 +1,197 @@
+//! Which backend captures: both are in the object, the better one is tried first.
+
+use std::{
+    collections::{HashMap, HashSet},
+    path::Path,
+};
+
+use aya::{
+    Ebpf, EbpfLoader,
+    sys::{Stats, enable_stats},
+};
+
+use super::{
+    BTF_PATH, KernelError, brief,
+    btf::Btf,
+    fire,
+    hooks::{self, Ground, Hook, Hooks, load_census},
+    layout, stats,
+};
+
+/// Wrapped so that the object's ELF header is aligned as its reader wants it.
+#[repr(C, align(8))]
+struct Aligned<T: ?Sized>(T);
+
+static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/mcpwarden.bpf.o")));
+
+/// What captures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// The exits of the kernel's functions for pipes and sockets.
+    Trampolines,
+    /// The exit of system calls.
+    Tracepoints,
+}
+
+impl Backend {
+    /// As events and the configuration call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Trampolines => "trampolines",
+            Self::Tracepoints => "tracepoints",
+        }
+    }
+}
+
+/// A kernel half that is attached nowhere yet, and where it could be.
+pub struct Loaded {
+    /// The programs, of which none runs.
+    pub ebpf: Ebpf,
+    btf: aya::Btf,
+    processes: Vec<Hook>,
+    tracepoints: Hooks,
+    /// Or why that backend cannot be used.
+    trampolines: Result<Hooks, String>,
+}
+
+/// What came of trying every hook.
+#[derive(Debug)]
+pub struct Report {
+    /// Of the tracepoint backend, and those that are there whatever captures: place, and why it does not work.
+    pub hooks: Vec<(String, Option<String>)>,
+    /// The places of the trampoline backend, as above, or why it cannot be attached.
+    pub trampolines: Result<Vec<(String, Option<String>)>, String>,
+    /// Why it is not known whether what is attached runs.
+    pub unproven: Option<String>,
+}
+
+/// A kernel half that runs.
+pub struct Attached {
+    /// The programs, and their links.
+    pub ebpf: Ebpf,
+    /// What captures.
+    pub backend: Backend,
+    /// Where the programs are attached.
+    pub places: Vec<String>,
+    /// What this kernel keeps from being seen, and what follows from it.
+    pub blind_spots: Vec<String>,
+}
+
+impl Loaded {
+    /// Resolves what this kernel calls things, and makes the tables, with a ring of `ring_bytes`.
+    pub fn new(ring_bytes: u32) -> Result<Self, KernelError> {
+        let btf = Btf::from_file(Path::new(BTF_PATH))?;
+        let base = layout::resolve(&btf)?;
+        let (layout, trampolines) = match layout::resolve_iterators(&btf, base) {
+            Ok(layout) => (layout, hooks::trampolines(&btf)),
+            Err(error) => (base, Err(error.to_string())),
+        };
+        let (processes, tracepoints) = (hooks::processes(&btf), hooks::tracepoints(&btf));
+        drop(btf);
+        let btf = aya::Btf::from_sys_fs()?;
+        let ebpf = EbpfLoader::new()
+            .btf(Some(&btf))
+            .override_global("KERNEL_LAYOUT", &[layout][..], true)
+            .map_max_entries("RING", ring_bytes)
+            .load(&OBJECT.0)?;
+        Ok(Self { ebpf, btf, processes, tracepoints, trampolines })
+    }
+
+    /// Attaches a backend, that of `wanted` where there is one, and all else.
+    pub fn attach(self, wanted: Option<Backend>, cgroup: &Path) -> Result<Attached, KernelError> {
+        let Self { mut ebpf, btf, processes, tracepoints, trampolines } = self;
+        let ground = Ground { btf: &btf, cgroup };
+        // What captures comes first: nothing is a channel before the others are there.
+        let mut best = None;
+        if wanted != Some(Backend::Tracepoints) {
+            match attach_whole(&mut ebpf, trampolines, &ground) {
+                Ok(hooks) => best = Some(hooks),
+                Err(reason) if wanted == Some(Backend::Trampolines) => {
+                    return Err(KernelError::Backend(Backend::Trampolines.name(), reason));
+                }
+                // `doctor` says why.
+                Err(_) => {}
+            }
+        }
+        let (backend, Hooks { hooks, blind_spots }) = match best {
+            Some(best) => (Backend::Trampolines, best),
+            None => {
+                hooks::attach_all(&mut ebpf, &tracepoints.hooks, &ground)?;
+                (Backend::Tracepoints, tracepoints)
+            }
+        };
+        let mut places: Vec<String> = hooks.iter().map(Hook::place).collect();
+        for hook in processes.into_iter().chain(hooks::connections()) {
+            hooks::attach(&mut ebpf, &hook, &ground)?;
+            places.push(hook.place());
+        }
+        load_census(&mut ebpf, &btf)?;
+        let blind_spots = blind_spots.iter().map(|(place, why)| format!("{place}: {why}")).collect();
+        Ok(Attached { ebpf, backend, places, blind_spots })
+    }
+
+    /// Tries every hook, and makes each run.
+    pub fn probe(self, cgroup: &Path) -> Report {
+        let Self { mut ebpf, btf, processes, tracepoints, trampolines } = self;
+        let ground = Ground { btf: &btf, cgroup };
+        let all = processes.into_iter().chain(tracepoints.hooks).chain(hooks::connections());
+        let tried: Vec<_> = all
+            .map(|hook| {
+                let problem = hooks::attach(&mut ebpf, &hook, &ground).err();
+                (hook, problem.map(|error| error.to_string()))
+            })
+            .collect();
+        let census = load_census(&mut ebpf, &btf).err().map(|error| error.to_string());
+        let trampolines = attach_whole(&mut ebpf, trampolines, &ground);
+        let proof = Proof::of(&ebpf);
+        let silent = |hook: &Hook| proof.as_ref().ok()?.silent(hook);
+        let trampolines = trampolines
+            .map(|attached| attached.hooks.iter().map(|hook| (hook.place(), silent(hook))).collect());
+        let mut hooks: Vec<_> = tried
+            .into_iter()
+            .map(|(hook, problem)| (hook.place(), problem.or_else(|| silent(&hook))))
+            .collect();
+        hooks.push(("iter/task_file".to_owned(), census));
+        hooks.extend(tracepoints.blind_spots.into_iter().map(|(place, why)| (place, Some(why))));
+        Report { hooks, trampolines, unproven: proof.err() }
+    }
+}
+
+/// Which programs ran when there was something to run for.
+struct Proof {
+    ran: HashSet<String>,
+    impossible: fire::Impossible,
+}
+
+impl Proof {
+    /// Makes everything happen that the programs of an object wait for. `Err`: the kernel does not count runs, and why.
+    fn of(ebpf: &Ebpf) -> Result<Self, String> {
+        let counting = enable_stats(Stats::RunTime).map_err(|error| brief(&error))?;
+        let runs = || stats::of_programs(ebpf).into_iter().map(|program| (program.name, program.runs));
+        let before: HashMap<String, u64> = runs().collect();
+        let impossible = fire::all();
+        let ran = runs().filter(|(name, runs)| before.get(name).is_none_or(|before| runs > before));
+        let ran = ran.map(|(name, _)| name).collect();
+        drop(counting);
+        Ok(Self { ran, impossible })
+    }
+
+    /// What is wrong with a hook that is attached: it did not run.
+    fn silent(&self, hook: &Hook) -> Option<String> {
+        let place = hook.place();
+        let is_excused = self.impossible.iter().any(|(word, _)| place.contains(word));
+        let is_silent = !is_excused && !self.ran.contains(hook.program());
+        is_silent.then(|| "attached, and did not run when what it waits for was made to happen".to_owned())
+    }
+}
+
+/// Attaches all of the trampoline backend, or says why that cannot be.
+fn attach_whole(
+    ebpf: &mut Ebpf,
+    trampolines: Result<Hooks, String>,
+    ground: &Ground<'_>,
+) -> Result<Hooks, String> {
+    let hooks = trampolines?;
+    hooks::attach_all(ebpf, &hooks.hooks, ground).map_err(|error| error.to_string())?;
+    Ok(hooks)
+}

@@ -1,0 +1,125 @@
+//! Where the bytes lay that a function of the kernel has just moved.
+//!
+//! When it returns, its `struct iov_iter` stands behind them: walked back by their number it is at their start, wherever
+//! a caller that calls several times began. Layout and the values of `enum iter_type` differ between kernels and come from
+//! BTF.
+//!
+//! Where a copy ends in the middle of a page that is not there, the kernel leaves the iterator behind bytes that do not
+//! count, and what is taken begins as many bytes too late. Only the client can bring that about, in its own memory, whose
+//! bytes it could have rewritten by then anyway.
+
+use aya_ebpf::helpers::generated::bpf_loop;
+use core::ffi::c_void;
+
+use crate::{
+    kernel::{Ptr, load, offset, probe},
+    source::Source,
+};
+
+/// `sizeof(struct iovec)`
+const IOVEC_BYTES: u64 = 16;
+/// `UIO_MAXIOV` (`linux/uio.h`)
+const MOST_BUFFERS: u32 = 1024;
+
+/// What kind of memory bytes lay in. No enum with the [`Source`] in it, as [`crate::capture::Payload`] is none.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Memory {
+    /// That of a process.
+    User,
+    /// Pages that were named beforehand: registered with io_uring, or taken from a pipe.
+    Pages,
+    /// The kernel's own.
+    Kernel,
+    /// Nobody knows.
+    Unknown,
+}
+
+/// Where bytes lay.
+#[derive(Clone, Copy)]
+pub struct Place {
+    /// In what.
+    pub memory: Memory,
+    /// Where in it; only in that of a process.
+    pub source: Source,
+}
+
+impl Place {
+    #[inline(always)]
+    fn user(source: Source) -> Self {
+        Self { memory: Memory::User, source }
+    }
+
+    #[inline(always)]
+    fn other(memory: Memory) -> Self {
+        Self { memory, source: Source::buffer(0) }
+    }
+}
+
+/// Where the last `bytes` lay that an iterator went over.
+#[inline(always)]
+pub fn passed(iterator: Ptr, bytes: u64) -> Place {
+    let kind = load::<u8>(iterator, offset!(iter_type)) as usize;
+    if kind == offset!(iter_is_bvec) {
+        return Place::other(Memory::Pages);
+    }
+    if kind != offset!(iter_is_ubuf) && kind != offset!(iter_is_iovec) {
+        return Place::other(Memory::Kernel);
+    }
+    // One kernel has it in a union, of which the verifier knows one member alone; the other two always are.
+    let Some(offset) = probe::<u64>(iterator, offset!(iter_offset)) else {
+        return Place::other(Memory::Unknown);
+    };
+    let at = if kind == offset!(iter_is_ubuf) { offset!(iter_ubuf) } else { offset!(iter_iov) };
+    let Some(start) = probe::<u64>(iterator, at) else { return Place::other(Memory::Unknown) };
+    if kind == offset!(iter_is_ubuf) {
+        return Place::user(Source::buffer(start.wrapping_add(offset).wrapping_sub(bytes)));
+    }
+    back(start, offset, bytes)
+}
+
+/// State of the walk back over a vector.
+struct Back {
+    /// The buffer that the walk is at: a `struct iovec` of the kernel's.
+    at: u64,
+    /// Bytes that lie before it.
+    left: u64,
+    /// Where in it the bytes begin, once `left` is 0.
+    skip: u64,
+}
+
+/// From the buffer at `vector`, of which `offset` bytes were gone over.
+#[inline(always)]
+fn back(vector: u64, offset: u64, bytes: u64) -> Place {
+    if bytes <= offset {
+        return match probe::<u64>(vector as Ptr, 0) {
+            Some(base) => Place::user(Source::buffer(base.wrapping_add(offset - bytes))),
+            None => Place::other(Memory::Unknown),
+        };
+    }
+    let mut walk = Back { at: vector, left: bytes - offset, skip: 0 };
+    // SAFETY: the callback's signature is the one bpf_loop wants, and `walk` outlives the call.
+    unsafe {
+        bpf_loop(MOST_BUFFERS, step_back as *mut c_void, (&raw mut walk).cast(), 0);
+    }
+    if walk.left != 0 {
+        return Place::other(Memory::Unknown);
+    }
+    // With the one that the iterator stands at, of which perhaps nothing was gone over: the bytes end before.
+    let buffers = (vector.wrapping_sub(walk.at) / IOVEC_BYTES) + 1;
+    Place::user(Source::copied(walk.at, buffers, walk.skip as u32))
+}
+
+/// One step of [`back`]: the buffer before. Returns 1 to end the loop.
+unsafe extern "C" fn step_back(_index: u64, context: *mut c_void) -> i64 {
+    // SAFETY: bpf_loop hands back the pointer that `back` gave it.
+    let walk = unsafe { &mut *context.cast::<Back>() };
+    walk.at = walk.at.wrapping_sub(IOVEC_BYTES);
+    let Some(length) = probe::<u64>(walk.at as Ptr, 8) else { return 1 };
+    if walk.left > length {
+        walk.left -= length;
+        return 0;
+    }
+    walk.skip = length - walk.left;
+    walk.left = 0;
+    1
+}

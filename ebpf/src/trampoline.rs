@@ -1,0 +1,141 @@
+//! The trampoline backend: the exits of the functions that move the bytes of pipes and sockets, whatever called them.
+//!
+//! What is not watched costs one look-up, of the inode. What these functions do not see comes from two other places, of
+//! which nobody else pays anything:
+//!
+//! - `splice`, `tee`, `vmsplice` and `sendfile`: their system calls' own wrappers, which every kernel has, and under the
+//!   same names; what lies below is static, inlined here and there, and changes. They count all of such a call, so what
+//!   does come through a function on its behalf is left to them ([`of_splice`]).
+//! - splice and tee through io_uring: the tracepoint at the completion of requests.
+
+use aya_ebpf::helpers::bpf_get_current_pid_tgid;
+use mcpwarden_abi::{Channel, GAP_IO_URING, GAP_UNREADABLE, SOCKET};
+
+use crate::{
+    capture::{Payload, passed},
+    channel,
+    iterator::{self, Memory, Place},
+    kernel::{Ptr, key_of_file, load, offset},
+    syscall::{MSG_ERRQUEUE, MSG_OOB, MSG_PEEK, MSG_TRUNC},
+};
+
+/// Which pipes a function is asked about. From 6.15 on those with a name have functions of their own, which call the
+/// others or have them inlined: what is asked of whom must not hang on that.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Pipes {
+    /// The kernel has one function for all.
+    All,
+    /// Those of `pipe(2)`.
+    Anonymous,
+    /// Those in a file system.
+    Named,
+}
+
+/// `linux/magic.h`
+const PIPEFS_MAGIC: u64 = 0x5049_5045;
+/// `linux/socket.h`, 6.5 to 6.18; a bit that no earlier kernel uses.
+const MSG_SPLICE_PAGES: u32 = 0x0800_0000;
+
+/// A pipe was written to or read from.
+#[inline(always)]
+pub fn pipe(request: Ptr, bytes: Ptr, result: i64, writes: bool, which: Pipes) {
+    if result <= 0 {
+        return;
+    }
+    let file: Ptr = load(request, offset!(iocb_filp));
+    let Some(channel) = channel_of(file) else { return };
+    if which != Pipes::All {
+        let inode: Ptr = load(file, offset!(file_inode));
+        let superblock: Ptr = load(inode, offset!(inode_sb));
+        let anonymous = load::<u64>(superblock, offset!(sb_magic)) == PIPEFS_MAGIC;
+        if anonymous != (which == Pipes::Anonymous) {
+            return;
+        }
+    }
+    let result = result as u64;
+    passed(channel, writes, result, caller(), payload(iterator::passed(bytes, result)));
+}
+
+/// A socket took bytes.
+#[inline(always)]
+pub fn sent(socket: Ptr, message: Ptr, result: i32) {
+    if result <= 0 {
+        return;
+    }
+    let Some(channel) = channel_of(load(socket, offset!(socket_file))) else { return };
+    let mut bytes = result as u64;
+    let flags: u32 = load(message, offset!(msghdr_flags));
+    let place = iterator::passed(message.wrapping_add(offset!(msghdr_iter)), bytes);
+    if flags & MSG_SPLICE_PAGES != 0 || of_splice(message, &place) {
+        return;
+    }
+    // See `syscall::dispatch`: the last byte is none of the stream.
+    if flags as u64 & MSG_OOB != 0 {
+        bytes -= 1;
+        if bytes == 0 {
+            return;
+        }
+    }
+    passed(channel, true, bytes, caller(), payload(place));
+}
+
+/// A socket gave bytes up.
+#[inline(always)]
+pub fn received(socket: Ptr, message: Ptr, flags: u32, result: i32) {
+    if result <= 0 {
+        return;
+    }
+    let Some(channel) = channel_of(load(socket, offset!(socket_file))) else { return };
+    // All of it as in `syscall::dispatch`.
+    let flags = flags as u64;
+    if flags & (MSG_OOB | MSG_PEEK) != 0 {
+        return;
+    }
+    let bytes = result as u64;
+    // SAFETY: a live map value.
+    if flags & (MSG_TRUNC | MSG_ERRQUEUE) != 0 && unsafe { (*channel).read_capture } & SOCKET != 0 {
+        if flags & MSG_ERRQUEUE == 0 {
+            passed(channel, false, bytes, caller(), Payload::lost(GAP_UNREADABLE));
+        }
+        return;
+    }
+    let place = iterator::passed(message.wrapping_add(offset!(msghdr_iter)), bytes);
+    if of_splice(message, &place) {
+        return;
+    }
+    passed(channel, false, bytes, caller(), payload(place));
+}
+
+#[inline(always)]
+fn channel_of(file: Ptr) -> Option<*const Channel> {
+    channel::channel(&key_of_file(file)?)
+}
+
+/// The process (tgid) that runs. io_uring's threads are among their process's.
+#[inline(always)]
+fn caller() -> u32 {
+    (bpf_get_current_pid_tgid() >> 32) as u32
+}
+
+#[inline(always)]
+fn payload(place: Place) -> Payload {
+    match place.memory {
+        Memory::User => Payload::at(place.source),
+        Memory::Pages => Payload::lost(GAP_IO_URING),
+        Memory::Kernel | Memory::Unknown => Payload::lost(GAP_UNREADABLE),
+    }
+}
+
+/// Whether a message moves bytes on behalf of a splice, where a kind of socket has no way of its own to do that (MPTCP):
+/// from the kernel's memory, or to pages for a request that is nobody's but the caller's. io_uring's know whom to tell.
+#[inline(always)]
+fn of_splice(message: Ptr, place: &Place) -> bool {
+    match place.memory {
+        Memory::User | Memory::Unknown => false,
+        Memory::Kernel => true,
+        Memory::Pages => {
+            let request: Ptr = load(message, offset!(msghdr_iocb));
+            !request.is_null() && load::<u64>(request, offset!(iocb_complete)) == 0
+        }
+    }
+}
