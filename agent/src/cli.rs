@@ -120,6 +120,13 @@ pub enum Command {
     Unblock(UnblockOptions),
     /// List what is blocked by hand.
     Blocks(BlocksOptions),
+    /// Detach what an agent left attached: connections are judged by nobody then.
+    ///
+    /// With `enforcement.persist: true` what denies connections stays when the agent ends or is killed, until the next agent
+    /// takes over, or this. Where an agent runs it is not lifted: stop that first.
+    ///
+    /// Exit status 0 where nothing is left attached, 2 where that is not so.
+    Detach(DetachOptions),
     /// Propose the `egress` of servers: where they connected to.
     ///
     /// By what is stored, whether an agent runs or not; or by FILE, which holds events as `run --output json` prints them, one
@@ -245,6 +252,14 @@ pub struct RunOptions {
     /// Where the secrets of this host lie, and, without `store.path`, the database.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/mcpwarden")]
     pub state_dir: PathBuf,
+}
+
+/// What `mcpwarden detach` is told.
+#[derive(Args, Debug)]
+pub struct DetachOptions {
+    /// The `--runtime-dir` of the agent that left it.
+    #[arg(long, value_name = "DIR", default_value = "/run/mcpwarden")]
+    pub runtime_dir: PathBuf,
 }
 
 const LEARN_EXAMPLES: &str = "\

@@ -14,6 +14,7 @@ mod clock;
 mod config;
 mod control;
 mod decide;
+mod detach;
 mod doctor;
 mod events;
 mod files;
@@ -83,6 +84,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Block(options) => blocks::block(options).map(|()| ExitCode::SUCCESS),
         Command::Unblock(options) => blocks::unblock(options).map(|()| ExitCode::SUCCESS),
         Command::Blocks(options) => blocks::list(&options).map(|()| ExitCode::SUCCESS),
+        Command::Detach(options) => detach::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Approve(options)
         | Command::Approvals { what: Approvals::Grant(options) }
         | Command::Pins { what: Pins::Trust(options) } => {

@@ -20,7 +20,10 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use aya::maps::{MapData, RingBuf};
 use mcpwarden_abi as abi;
-use mcpwarden_policy::{Engine, EventBody, Input, Timestamp, event::AgentStarted};
+use mcpwarden_policy::{
+    Engine, EventBody, Input, Timestamp,
+    event::{AgentStarted, TakenOver},
+};
 use tokio::{
     io::{Interest, unix::AsyncFd},
     signal::unix::{Signal, SignalKind, signal},
@@ -39,6 +42,7 @@ use crate::{
         Backend, Kernel, ProgramStats,
         census::{self, Census},
         fill::Fill,
+        pins::Pins,
         surroundings,
     },
     listing::Listing,
@@ -92,6 +96,10 @@ pub fn run(options: RunOptions) -> Result<()> {
         config::Backend::Trampolines => Some(Backend::Trampolines),
         config::Backend::Tracepoints => Some(Backend::Tracepoints),
     };
+    let pins = Pins::of(&options.runtime_dir);
+    if config.enforcement.persist {
+        pins.usable()?;
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let clock = Clock::new();
@@ -99,8 +107,10 @@ pub fn run(options: RunOptions) -> Result<()> {
         let metrics = Metrics::start(config.metrics.listen)?;
         let sinks = Sinks::start(&config.sinks, &options.state_dir)?;
         let control = Control::start(&config.control, &options.runtime_dir)?;
-        let mut kernel =
-            Kernel::attach(backend, ring_bytes, &cgroup, |addresses| network.install(addresses, &clock))?;
+        let keep = config.enforcement.persist.then_some(&pins);
+        let mut kernel = Kernel::attach(backend, ring_bytes, &cgroup, keep, |addresses| {
+            network.install(addresses, &clock)
+        })?;
         let ring = kernel.ring()?;
         let fill = Fill::map(&ring, ring_bytes).context("cannot see how full the ring is")?;
         // SAFETY: the ring owns its descriptor and keeps it open and the same until it is dropped.
@@ -111,6 +121,7 @@ pub fn run(options: RunOptions) -> Result<()> {
         let identity = measure::identity(&config, kernel.backend());
         let mut agent = Agent {
             kernel,
+            pins,
             capture: Capture::new(config::limits(&config)),
             engine,
             network,
@@ -150,6 +161,8 @@ pub fn run(options: RunOptions) -> Result<()> {
 
 struct Agent {
     kernel: Kernel,
+    /// What agents before this one left, and this one leaves.
+    pins: Pins,
     capture: Capture,
     engine: Engine,
     network: Network,
@@ -213,6 +226,7 @@ impl Agent {
             ended = self.flush(&mut interrupt, &mut terminate).await;
         }
         self.collect(&found);
+        let left = self.kernel.left(&self.pins);
         self.say(EventBody::AgentStarted(AgentStarted {
             version: env!("CARGO_PKG_VERSION").into(),
             kernel: surroundings::release(),
@@ -224,6 +238,8 @@ impl Agent {
             programs: self.kernel.attached().to_vec(),
             blind_spots: self.kernel.blind_spots().to_vec(),
             servers_adopted: self.engine.counters().servers,
+            taken_over: (left.programs > 0)
+                .then_some(TakenOver { programs: left.programs, unread_records: left.unread_records }),
         }));
         self.publish(self.counters());
         self.metrics.stage(Stage::Running);
@@ -235,6 +251,8 @@ impl Agent {
         process::give_memory_back();
         let belonging = Belonging { members: self.kernel.members().all(), sets: self.kernel.confirmed() };
         self.network.adopt(belonging, &self.clock);
+        // Now that nothing is judged by less than before.
+        self.kernel.take_over(&self.pins)?;
         let mut census: Option<JoinHandle<std::io::Result<Census>>> = None;
         let start = tokio::time::Instant::now();
         let (mut next_reconcile, mut next_census) = (start + RECONCILE_EVERY, start + CENSUS_EVERY);

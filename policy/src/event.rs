@@ -18,7 +18,7 @@ mod traffic;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
-pub use agent::{AgentLoss, AgentStarted, AgentStopped, ConfigRefused, ConfigReloaded};
+pub use agent::{AgentLoss, AgentStarted, AgentStopped, ConfigRefused, ConfigReloaded, TakenOver};
 pub use approval::{
     ApprovalDenied, ApprovalGranted, ApprovalRequested, ApprovalTimedOut, DefinitionApproved, PinsReset,
     Whose,

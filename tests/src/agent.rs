@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -41,7 +41,9 @@ pub struct Agent {
     child: Child,
     events: Arc<Events>,
     /// Its sockets, database and keys: nothing of the host's, and gone with the test.
-    directory: TempDir,
+    directory: PathBuf,
+    /// Where the directory is its own alone.
+    _own: Option<TempDir>,
 }
 
 #[derive(Default)]
@@ -70,6 +72,21 @@ impl Drop for Paused {
     }
 }
 
+/// `mcpwarden run` with these arguments.
+fn run_command(directory: &Path, state: &Path, args: &[&str]) -> Command {
+    let backend = std::env::var(BACKEND).ok().map(|name| format!("--backend={name}"));
+    let mut command = Command::new(places::agent());
+    command
+        .args(["run", "--output", "json"])
+        .arg("--runtime-dir")
+        .arg(directory.join("run"))
+        .arg("--state-dir")
+        .arg(state)
+        .args(backend)
+        .args(args);
+    command
+}
+
 impl Agent {
     /// Starts `mcpwarden run` with everything switched on that a test looks at, and waits until it is attached.
     ///
@@ -95,6 +112,15 @@ impl Agent {
         Self::start_with(Some(state), &[], &[&["--verbose", "--show-payloads"], args].concat())
     }
 
+    /// As [`Agent::start`] in a directory that others have had or will have: one that takes another's place.
+    ///
+    /// # Errors
+    /// It cannot be started, or is not attached in time.
+    pub fn start_within(directory: &Path, args: &[&str]) -> Result<Self> {
+        let args = [&["--verbose", "--show-payloads"], args].concat();
+        Self::spawn(run_command(directory, &directory.join("state"), &args), directory.to_owned(), None)
+    }
+
     /// As [`Agent::start_plain`] with these variables in its environment.
     ///
     /// # Errors
@@ -106,37 +132,24 @@ impl Agent {
     fn start_with(state: Option<&Path>, environment: &[(&str, &str)], args: &[&str]) -> Result<Self> {
         let directory =
             tempfile::Builder::new().prefix("mcpwarden-").tempdir().context("no temporary directory")?;
-        let path = places::agent();
-        let backend = std::env::var(BACKEND).ok().map(|name| format!("--backend={name}"));
         let own = directory.path().join("state");
-        let mut command = Command::new(&path);
-        command
-            .args(["run", "--output", "json"])
-            .arg("--runtime-dir")
-            .arg(directory.path().join("run"))
-            .arg("--state-dir")
-            .arg(state.unwrap_or(&own))
-            .args(backend)
-            .args(args)
-            .envs(environment.iter().copied());
-        Self::spawn(command, directory)
-            .with_context(|| format!("{} (`cargo build --release -p mcpwarden` makes it)", path.display()))
+        let mut command = run_command(directory.path(), state.unwrap_or(&own), args);
+        command.envs(environment.iter().copied());
+        Self::spawn(command, directory.path().to_owned(), Some(directory))
     }
 
-    fn spawn(mut command: Command, directory: TempDir) -> Result<Self> {
+    fn spawn(mut command: Command, directory: PathBuf, own: Option<TempDir>) -> Result<Self> {
         // In a file: it matters only where something fails, and a pipe that nobody reads would fill.
-        let stderr = File::create(directory.path().join(STDERR)).context("cannot create a file")?;
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(stderr)
-            .spawn()
-            .context("cannot start")?;
+        let stderr = File::create(directory.join(STDERR)).context("cannot create a file")?;
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr).spawn().with_context(
+                || format!("cannot start {command:?} (`cargo build --release -p mcpwarden` makes it)"),
+            )?;
         let stdout = child.stdout.take().context("no stdout")?;
         let events = Arc::new(Events::default());
         let collector = Arc::clone(&events);
         thread::spawn(move || collector.collect(stdout));
-        let agent = Self { child, events, directory };
+        let agent = Self { child, events, directory, _own: own };
         agent.wait_for_within(START_TIMEOUT, "that the agent is attached", |event| {
             is(event, "agent_started")
         })?;
@@ -150,12 +163,12 @@ impl Agent {
 
     /// The agent's own directory; its sockets are in `run/`, its database is in `state/`.
     pub fn directory(&self) -> &std::path::Path {
-        self.directory.path()
+        &self.directory
     }
 
     /// What the agent has said on standard error.
     pub fn stderr(&self) -> String {
-        fs::read_to_string(self.directory.path().join(STDERR)).unwrap_or_default()
+        fs::read_to_string(self.directory.join(STDERR)).unwrap_or_default()
     }
 
     /// What it says to a command, at its control socket.

@@ -1,11 +1,13 @@
 //! Listeners that a test dials.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Result, bail};
+use nix::sys::socket::{Shutdown, shutdown};
 
 use crate::dial::LOOPBACK_V6;
 
@@ -14,6 +16,7 @@ pub struct Listener {
     port: u16,
     accepted: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
+    listening: [TcpListener; 2],
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -35,6 +38,7 @@ impl Listener {
             };
             let (accepted, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
             let mut threads = Vec::new();
+            let listening = [tcp.try_clone()?, tcp6.try_clone()?];
             for tcp in [tcp, tcp6] {
                 let (accepted, stop) = (Arc::clone(&accepted), Arc::clone(&stop));
                 threads.push(thread::spawn(move || {
@@ -51,7 +55,7 @@ impl Listener {
                 let _both = (udp, udp6);
                 thread::park();
             }));
-            return Ok(Self { port, accepted, stop, threads });
+            return Ok(Self { port, accepted, stop, listening, threads });
         }
         bail!("no port is free for all four")
     }
@@ -75,8 +79,9 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        for ip in [IpAddr::from(Ipv4Addr::LOCALHOST), LOOPBACK_V6] {
-            let _ = std::net::TcpStream::connect((ip, self.port));
+        // No connection to itself would: it may be denied.
+        for listener in &self.listening {
+            let _ = shutdown(listener.as_raw_fd(), Shutdown::Both);
         }
         for thread in self.threads.drain(..) {
             thread.thread().unpark();

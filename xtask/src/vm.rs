@@ -22,7 +22,7 @@ use kernel::Kernel;
 const SERIES: [&str; 2] = ["6.1", "6.12"];
 
 /// The end-to-end tests (`tests/tests/*.rs`) that tell kernels apart, and none of which measures time.
-const TELLING: [&str; 9] = [
+const TELLING: [&str; 10] = [
     "forms",
     "http",
     "life",
@@ -31,6 +31,7 @@ const TELLING: [&str; 9] = [
     "network_found",
     "network_life",
     "network_opened",
+    "persist",
     "real_servers",
 ];
 

@@ -15,7 +15,9 @@ use super::{
     btf::Btf,
     fire,
     hooks::{self, Ground, Hook, Hooks, load_census},
-    layout, stats,
+    layout,
+    pins::{Kept, Pins},
+    stats,
 };
 
 /// Wrapped so that the object's ELF header is aligned as its reader wants it.
@@ -69,6 +71,8 @@ pub struct Report {
 pub struct Attached {
     /// The programs, and their links.
     pub ebpf: Ebpf,
+    /// Those of them that outlive the agent.
+    pub kept: Kept,
     /// What captures.
     pub backend: Backend,
     /// Where the programs are attached.
@@ -97,8 +101,14 @@ impl Loaded {
         Ok(Self { ebpf, btf, processes, tracepoints, trampolines })
     }
 
-    /// Attaches a backend, that of `wanted` where there is one, and all else.
-    pub fn attach(self, wanted: Option<Backend>, cgroup: &Path) -> Result<Attached, KernelError> {
+    /// Attaches a backend, that of `wanted` where there is one, and all else. What tells of processes and judges connections
+    /// outlives the agent where it is to (`keep`): what captures has nobody who reads it then.
+    pub fn attach(
+        self,
+        wanted: Option<Backend>,
+        cgroup: &Path,
+        keep: Option<&Pins>,
+    ) -> Result<Attached, KernelError> {
         let Self { mut ebpf, btf, processes, tracepoints, trampolines } = self;
         let ground = Ground { btf: &btf, cgroup };
         // What captures comes first: nothing is a channel before the others are there.
@@ -121,13 +131,16 @@ impl Loaded {
             }
         };
         let mut places: Vec<String> = hooks.iter().map(Hook::place).collect();
+        let mut links = Vec::new();
         for hook in processes.into_iter().chain(hooks::connections()) {
-            hooks::attach(&mut ebpf, &hook, &ground)?;
+            let link = hooks::attach(&mut ebpf, &hook, &ground, keep.is_some())?;
+            links.extend(link.map(|link| (hook.program(), link)));
             places.push(hook.place());
         }
+        let kept = keep.map(|pins| pins.keep(&ebpf, links)).transpose()?.unwrap_or_default();
         load_census(&mut ebpf, &btf)?;
         let blind_spots = blind_spots.iter().map(|(place, why)| format!("{place}: {why}")).collect();
-        Ok(Attached { ebpf, backend, places, blind_spots })
+        Ok(Attached { ebpf, kept, backend, places, blind_spots })
     }
 
     /// Tries every hook, and makes each run.
@@ -137,7 +150,7 @@ impl Loaded {
         let all = processes.into_iter().chain(tracepoints.hooks).chain(hooks::connections());
         let tried: Vec<_> = all
             .map(|hook| {
-                let problem = hooks::attach(&mut ebpf, &hook, &ground).err();
+                let problem = hooks::attach(&mut ebpf, &hook, &ground, false).err();
                 (hook, problem.map(|error| error.to_string()))
             })
             .collect();

@@ -5,7 +5,8 @@ use std::{fs::File, path::Path};
 use aya::{
     Ebpf,
     programs::{
-        BtfTracePoint, CgroupAttachMode, CgroupSock, CgroupSockAddr, FExit, Iter, Program, TracePoint,
+        BtfTracePoint, CgroupAttachMode, CgroupSock, CgroupSockAddr, FExit, Iter, Program, ProgramError,
+        TracePoint, links::FdLink,
     },
 };
 
@@ -220,49 +221,65 @@ where
         .ok_or_else(|| KernelError::Missing(name.to_owned()))
 }
 
-/// Loads and attaches one program.
-pub fn attach(ebpf: &mut Ebpf, hook: &Hook, ground: &Ground<'_>) -> Result<(), KernelError> {
+/// Loads and attaches one program. It is detached with its object, or where that is not wanted (`apart`), with the link
+/// that comes of it.
+pub fn attach(
+    ebpf: &mut Ebpf,
+    hook: &Hook,
+    ground: &Ground<'_>,
+    apart: bool,
+) -> Result<Option<FdLink>, KernelError> {
     let fail = |action| {
-        move |error: aya::programs::ProgramError| KernelError::Hook {
-            action,
-            hook: hook.place(),
-            reason: brief(&error),
-        }
+        move |error: ProgramError| KernelError::Hook { action, hook: hook.place(), reason: brief(&error) }
     };
-    match hook {
+    /// Takes the link out of the object.
+    macro_rules! link {
+        ($program:ident, $id:ident) => {
+            apart.then(|| {
+                let link = $program.take_link($id).map_err(|error| brief(&error))?;
+                FdLink::try_from(link).map_err(|error| brief(&error))
+            })
+        };
+    }
+    let link: Option<Result<FdLink, String>> = match hook {
         Hook::Btf { program: name, tracepoint } => {
             let program: &mut BtfTracePoint = program(ebpf, name)?;
             program.load(tracepoint, ground.btf).map_err(fail("load"))?;
-            program.attach().map_err(fail("attach"))?;
+            let id = program.attach().map_err(fail("attach"))?;
+            link!(program, id)
         }
         Hook::Exit { program: name, function } => {
             let program: &mut FExit = program(ebpf, name)?;
             program.load(function, ground.btf).map_err(fail("load"))?;
-            program.attach().map_err(fail("attach"))?;
+            let id = program.attach().map_err(fail("attach"))?;
+            link!(program, id)
         }
         Hook::Classic { program: name, tracepoint } => {
             let program: &mut TracePoint = program(ebpf, name)?;
             program.load().map_err(fail("load"))?;
-            program.attach("syscalls", tracepoint).map_err(fail("attach"))?;
+            let id = program.attach("syscalls", tracepoint).map_err(fail("attach"))?;
+            link!(program, id)
         }
         Hook::Cgroup { program: name } => {
             let program: &mut CgroupSockAddr = program(ebpf, name)?;
             program.load().map_err(fail("load"))?;
             // A link, beside which other programs keep running; other modes are those of attachments without a link.
-            program.attach(ground.open(hook)?, CgroupAttachMode::Single).map_err(fail("attach"))?;
+            let id = program.attach(ground.open(hook)?, CgroupAttachMode::Single).map_err(fail("attach"))?;
+            link!(program, id)
         }
         Hook::Release { program: name } => {
             let program: &mut CgroupSock = program(ebpf, name)?;
             program.load().map_err(fail("load"))?;
-            program.attach(ground.open(hook)?, CgroupAttachMode::Single).map_err(fail("attach"))?;
+            let id = program.attach(ground.open(hook)?, CgroupAttachMode::Single).map_err(fail("attach"))?;
+            link!(program, id)
         }
-    }
-    Ok(())
+    };
+    link.transpose().map_err(|reason| KernelError::Hook { action: "keep", hook: hook.place(), reason })
 }
 
 /// Attaches all of a backend, or nothing.
 pub fn attach_all(ebpf: &mut Ebpf, hooks: &[Hook], ground: &Ground<'_>) -> Result<(), KernelError> {
-    let failed = hooks.iter().find_map(|hook| attach(ebpf, hook, ground).err());
+    let failed = hooks.iter().find_map(|hook| attach(ebpf, hook, ground, false).err());
     let Some(error) = failed else { return Ok(()) };
     for hook in hooks {
         if let Hook::Exit { program: name, .. } = hook

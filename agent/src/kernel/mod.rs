@@ -9,6 +9,7 @@ mod fire;
 pub mod hooks;
 pub mod layout;
 mod members;
+pub mod pins;
 mod stats;
 pub mod surroundings;
 mod table;
@@ -31,6 +32,7 @@ use self::{
     backend::{Attached, Loaded},
     hooks::program,
     members::Members,
+    pins::{Kept, Left, Pins, PinsError},
     stats::Walked,
     table::Table,
 };
@@ -55,7 +57,7 @@ pub enum KernelError {
     /// A program cannot be loaded or attached.
     #[error("cannot {action} {hook}: {reason}")]
     Hook {
-        /// `load` or `attach`.
+        /// `load`, `attach` or `keep`.
         action: &'static str,
         /// Which program.
         hook: String,
@@ -65,6 +67,9 @@ pub enum KernelError {
     /// A backend that was asked for by name does not work here.
     #[error("the backend {0} does not work on this kernel: {1}; with `auto` the best that works is taken")]
     Backend(&'static str, String),
+    /// What is to outlive the agent cannot be kept.
+    #[error(transparent)]
+    Pins(#[from] PinsError),
     /// A table is missing or refuses.
     #[error("kernel table {name}: {source}")]
     Map {
@@ -158,8 +163,9 @@ where
 
 /// An attached kernel half. Dropping it detaches everything.
 pub struct Kernel {
-    // The programs' links live in here.
+    // The programs' links live in here, and in what is kept.
     ebpf: Ebpf,
+    kept: Kept,
     connections: HashMap<MapData, u64, abi::Connection>,
     sockets: HashMap<MapData, u64, abi::Socket>,
     sockets_of: HashMap<MapData, u32, u64>,
@@ -184,18 +190,21 @@ pub struct Kernel {
 impl Kernel {
     /// Loads and attaches a backend, with a ring of `ring_bytes` (a power of two, at least a page), and the hooks that
     /// judge connections of processes in `cgroup`.
-    /// `wanted`: that backend or none; else the best that works here.
+    /// `wanted`: that backend or none; else the best that works here. `keep`: what judges connections outlives the agent
+    /// from [`Kernel::take_over`] on.
     /// `prepare` is given the rules for addresses before anything is attached: there is no moment without them.
     pub fn attach<E: From<KernelError>>(
         wanted: Option<Backend>,
         ring_bytes: u32,
         cgroup: &Path,
+        keep: Option<&Pins>,
         prepare: impl FnOnce(&mut Addresses) -> Result<(), E>,
     ) -> Result<Self, E> {
         let mut loaded = Loaded::new(ring_bytes)?;
         let mut addresses = Addresses::take(&mut loaded.ebpf)?;
         prepare(&mut addresses)?;
-        let Attached { mut ebpf, backend, places, blind_spots } = loaded.attach(wanted, cgroup)?;
+        let Attached { mut ebpf, kept, backend, places, blind_spots } =
+            loaded.attach(wanted, cgroup, keep)?;
         let walked = Walked::of(&ebpf);
         Ok(Self {
             walked,
@@ -217,12 +226,24 @@ impl Kernel {
             attached: places,
             blind_spots,
             ebpf,
+            kept,
         })
     }
 
     /// Tries every hook, for `doctor`.
     pub fn probe(cgroup: &Path) -> Result<Report, KernelError> {
         Ok(Loaded::new(4096)?.probe(cgroup))
+    }
+
+    /// What agents before left attached.
+    pub fn left(&self, pins: &Pins) -> Left {
+        pins.left(&self.kept)
+    }
+
+    /// All is judged by this: detaches what agents before left attached, and what is kept outlives this one from now on.
+    pub fn take_over(&mut self, pins: &Pins) -> Result<(), PinsError> {
+        self.kept.leave();
+        pins.release(&self.kept).map(drop)
     }
 
     /// The ring, once.

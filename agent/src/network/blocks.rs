@@ -202,6 +202,17 @@ impl Network {
         expired
     }
 
+    /// The agent ends, and blocks with it: they are taken out of the table, too, which may outlive it.
+    pub fn lift_all(&mut self, addresses: &mut Addresses, clock: &Clock) -> Vec<Standing> {
+        let lifted = std::mem::take(&mut self.blocks);
+        if !lifted.is_empty()
+            && let Err(error) = self.apply(addresses, clock)
+        {
+            anstream::eprintln!("network: {error}; the rules of before still count");
+        }
+        lifted
+    }
+
     /// When the next block ends, or servers that were found are to be judged.
     pub fn next_expiry(&self, clock: &Clock) -> Option<Timestamp> {
         let block = self.blocks.iter().filter_map(|block| block.ends_ns).min();

@@ -63,6 +63,12 @@ fn body(event: &Event, line: &mut Line) {
             for blind_spot in &started.blind_spots {
                 line.plain(&format!("; {}", clean(blind_spot)));
             }
+            if let Some(left) = &started.taken_over {
+                line.plain(&format!(
+                    "; {} programs of the agent before judged connections until now, {} records of which nobody read",
+                    left.programs, left.unread_records
+                ));
+            }
         }
         EventBody::ConfigReloaded(reloaded) => {
             line.plain(&format!("  {} counts ({})", clean(&reloaded.path), clean(&reloaded.reason)));

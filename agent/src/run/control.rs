@@ -202,7 +202,7 @@ impl Agent {
 
     /// Says that all blocks end with the agent.
     pub(super) fn end_blocks(&mut self) {
-        for block in self.network.blocks().to_vec() {
+        for block in self.network.lift_all(self.kernel.addresses(), &self.clock) {
             self.say_unblocked(&block, BlockEnd::AgentStopped, None);
         }
     }

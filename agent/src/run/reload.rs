@@ -34,6 +34,7 @@ const AT_START: &[&str] = &[
     "/capture/reassembly_bytes",
     "/capture/per_uid_bytes",
     "/control",
+    "/enforcement/persist",
     "/metrics/listen",
     "/network/cgroup_path",
     "/network/resolver/listen",

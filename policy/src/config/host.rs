@@ -23,7 +23,7 @@ pub struct Enforcement {
     pub window_bytes: Bytes,
     /// What a write meets that is longer than the window, or that cannot be read.
     pub undecided: AllowDeny,
-    /// Whether the programs in the kernel outlive the agent.
+    /// Whether connections stay denied when the agent ends or is killed, until the next one takes over, or `mcpwarden detach`.
     pub persist: bool,
 }
 

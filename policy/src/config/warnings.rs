@@ -12,8 +12,7 @@ use crate::guard::{GuardKind, Phase, Trust};
 use crate::guards::{enforcers, is_on};
 
 /// Sections and keys that are read and checked, and that nothing in this version acts upon. `[]` is each entry of a list.
-const NOT_YET: &[&str] =
-    &["enforcement.stdio", "enforcement.window_bytes", "enforcement.undecided", "enforcement.persist"];
+const NOT_YET: &[&str] = &["enforcement.stdio", "enforcement.window_bytes", "enforcement.undecided"];
 
 /// Everything of the kind, of a configuration that was read from `root`.
 pub(super) fn all(config: &Config, root: &Node) -> Vec<Finding> {
@@ -412,6 +411,10 @@ fn unenforced(config: &Config) -> Vec<Finding> {
         if network && denies {
             add(path, by_network);
         }
+    }
+    if network && config.enforcement.persist {
+        let message = "what stays is what denies, and while `enforcement.network` is `observe` nothing does but a block by hand";
+        add(steps!["enforcement", "persist"], message);
     }
     for (index, server) in config.servers.iter().enumerate() {
         let single = "calls of single tools of a server on the network are reported and not stopped";

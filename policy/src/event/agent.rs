@@ -27,6 +27,20 @@ pub struct AgentStarted {
     pub blind_spots: Vec<String>,
     /// How many running servers were adopted.
     pub servers_adopted: u64,
+    /// What an agent before had left attached (`enforcement.persist`), and this one took the place of. Absent where there was
+    /// nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken_over: Option<TakenOver>,
+}
+
+/// What judged connections while no agent ran.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TakenOver {
+    /// Kernel programs that had stayed attached.
+    pub programs: u64,
+    /// Records, of connections for the most part, that they made or had no room for, and that nobody read: no event tells
+    /// of these. What the agent before said to be lost is counted in it.
+    pub unread_records: u64,
 }
 
 /// Said when another configuration counts from now on.

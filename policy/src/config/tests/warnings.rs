@@ -68,10 +68,16 @@ fn what_does_not_do_what_it_seems_to_is_a_warning() {
         ("policy: { fail_closed: true }", &[("1:24 warning policy.fail_closed: ", "enforcement.stdio")]),
     ]);
     assert_eq!(
-        said("enforcement: { persist: true }"),
-        ["1:25 warning enforcement.persist: not in this version: it is checked and has no effect"]
+        said("enforcement: { window_bytes: 8KiB }"),
+        ["1:30 warning enforcement.window_bytes: not in this version: it is checked and has no effect"]
     );
-    assert_eq!(said("enforcement: { persist: }"), Vec::<String>::new());
+    assert_eq!(said("enforcement: { window_bytes: }"), Vec::<String>::new());
+    assert_eq!(
+        said("enforcement: { persist: true }"),
+        ["1:25 warning enforcement.persist: what stays is what denies, and while `enforcement.network` is \
+          `observe` nothing does but a block by hand"]
+    );
+    assert_eq!(said("enforcement: { persist: true, network: deny }"), Vec::<String>::new());
     assert_eq!(said("sinks: [{ kind: webhook, url: \"https://x/\", format: ocsf }]"), Vec::<String>::new());
 }
 
