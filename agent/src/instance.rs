@@ -152,6 +152,14 @@ pub fn make(directory: &Path) -> Result<(), InstanceError> {
     let made = DirBuilder::new().recursive(true).mode(0o750).create(&directory);
     let metadata =
         fs::symlink_metadata(&directory).map_err(|error| at(&directory)(made.err().unwrap_or(error)))?;
+    check(directory, &metadata)
+}
+
+/// Whether a directory, found to be this, is one that nobody else may write to.
+///
+/// # Errors
+/// It is not, or no directory.
+pub fn check(directory: PathBuf, metadata: &Metadata) -> Result<(), InstanceError> {
     let problem = if metadata.is_symlink() {
         "it is a symbolic link; give the directory itself".to_owned()
     } else if !metadata.is_dir() {
@@ -162,7 +170,7 @@ pub fn make(directory: &Path) -> Result<(), InstanceError> {
             metadata.mode() & 0o7777
         )
     } else {
-        return owned(&directory, &metadata);
+        return owned(&directory, metadata);
     };
     Err(InstanceError::Unsafe { path: directory, problem })
 }

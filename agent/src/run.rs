@@ -98,7 +98,7 @@ pub fn run(options: RunOptions) -> Result<()> {
     };
     let pins = Pins::of(&options.runtime_dir);
     if config.enforcement.persist {
-        pins.usable()?;
+        pins.prepare()?;
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -252,7 +252,12 @@ impl Agent {
         let belonging = Belonging { members: self.kernel.members().all(), sets: self.kernel.confirmed() };
         self.network.adopt(belonging, &self.clock);
         // Now that nothing is judged by less than before.
-        self.kernel.take_over(&self.pins)?;
+        if let Err(error) = self.kernel.take_over(&self.pins) {
+            anstream::eprintln!(
+                "mcpwarden: what an agent before left attached still judges connections, too: {error}; \
+                 `mcpwarden detach` lets it go when no agent runs"
+            );
+        }
         let mut census: Option<JoinHandle<std::io::Result<Census>>> = None;
         let start = tokio::time::Instant::now();
         let (mut next_reconcile, mut next_census) = (start + RECONCILE_EVERY, start + CENSUS_EVERY);

@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::net::Ipv4Addr;
+use std::os::unix::fs::chown;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use mcpwarden_tests::agent::{Agent, is};
 use mcpwarden_tests::command::{Said, ask, configured, directory};
 use mcpwarden_tests::dial::{Outcome, Way};
@@ -184,6 +185,27 @@ fn no_connection_slips_through_between_two_agents() -> Result<()> {
     programs::await_gone(&held)?;
     ensure!(files.left()?.is_empty(), "left: {:?}", files.left()?);
     detach(place.path())?.expect("and again", 0, "nothing was left attached")
+}
+
+/// Everybody may make a directory where it is pinned: one of somebody else's is not used.
+#[test]
+fn a_directory_of_somebody_else_is_refused() -> Result<()> {
+    let files = BpfFs::there()?;
+    let place = directory()?;
+    let (_directory, config) = configured(&denying(1, true))?;
+    let agent = Agent::start_within(place.path(), &["--config", &config])?;
+    let left = files.left()?;
+    let [own] = &left[..] else { bail!("one directory for all agents of one place: {left:?}") };
+    let root = Path::new(BPF_FS).join(own);
+    end(agent, Signal::SIGTERM)?;
+    chown(&root, Some(1), None)?;
+    let [run, state] = ["run", "state"].map(|name| place.path().join(name).display().to_string());
+    let said = ask(&["run", "--config", &config, "--runtime-dir", &run, "--state-dir", &state])?;
+    ensure!(said.code == Some(1) && said.stderr.contains("belongs to user 1"), "{said:?}");
+    let said = detach(place.path())?;
+    ensure!(said.code == Some(2) && said.stderr.contains("belongs to user 1"), "{said:?}");
+    chown(&root, Some(0), None)?;
+    detach(place.path())?.expect("our own again", 0, "programs are detached")
 }
 
 /// Where nothing can be pinned, that is said before anything is attached.

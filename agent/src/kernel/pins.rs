@@ -20,6 +20,7 @@ use mcpwarden_policy::hash::bytes_hash;
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 
 use super::brief;
+use crate::instance::{self, InstanceError};
 
 /// Where systemd mounts it.
 const BPF_FS: &str = "/sys/fs/bpf";
@@ -35,10 +36,13 @@ pub enum PinsError {
     /// There is no BPF file system.
     #[error("{BPF_FS} is no BPF file system; mount it (`mount -t bpf bpf {BPF_FS}`), or turn off {SETTING}")]
     NoFileSystem,
+    /// Others could have put something there.
+    #[error(transparent)]
+    Unsafe(#[from] InstanceError),
     /// Something there cannot be made, or not be removed.
     #[error("cannot {action} {path}: {reason}")]
     Refused {
-        /// `make`, `pin` or `remove`.
+        /// `make`, `pin`, `read` or `remove`.
         action: &'static str,
         /// What.
         path: PathBuf,
@@ -82,22 +86,25 @@ impl Pins {
         Self { root: Path::new(BPF_FS).join(name) }
     }
 
-    /// Whether anything can be pinned.
+    /// Makes the place where anything can be pinned.
     ///
     /// # Errors
-    /// There is no BPF file system.
-    pub fn usable(&self) -> Result<(), PinsError> {
-        let found = statfs(BPF_FS).is_ok_and(|found| found.filesystem_type() == BPF_FS_MAGIC);
-        if found { Ok(()) } else { Err(PinsError::NoFileSystem) }
+    /// There is no BPF file system, or others may write to the directory in it: everybody may to that above it, where it was
+    /// mounted by hand.
+    pub fn prepare(&self) -> Result<(), PinsError> {
+        if !statfs(BPF_FS).is_ok_and(|found| found.filesystem_type() == BPF_FS_MAGIC) {
+            return Err(PinsError::NoFileSystem);
+        }
+        Ok(instance::make(&self.root)?)
     }
 
     /// Pins these links of an attached object.
     ///
     /// # Errors
     /// One cannot be pinned: none is then.
-    pub fn keep(&self, ebpf: &Ebpf, links: Vec<(&'static str, FdLink)>) -> Result<Kept, PinsError> {
+    pub(super) fn keep(&self, ebpf: &Ebpf, links: Vec<(&'static str, FdLink)>) -> Result<Kept, PinsError> {
         let own = self.root.join(std::process::id().to_string());
-        let make = |path: &Path| fs::DirBuilder::new().mode(0o700).recursive(true).create(path);
+        let make = |path: &Path| fs::DirBuilder::new().mode(0o700).create(path);
         // Of an agent that had the same number.
         remove(&own)?;
         make(&own).map_err(refused("make", &own))?;
@@ -124,7 +131,8 @@ impl Pins {
 
     /// What agents before left attached.
     pub fn left(&self, own: &Kept) -> Left {
-        let others = self.others(own);
+        // What is wrong there is said when it is to be removed.
+        let others = self.others(own).unwrap_or_default();
         Left {
             programs: others.iter().map(|directory| programs(directory).len() as u64).sum(),
             unread_records: others.iter().map(|directory| unread(directory)).sum(),
@@ -134,10 +142,10 @@ impl Pins {
     /// Detaches what agents before left attached, and says how many programs that were.
     ///
     /// # Errors
-    /// Something cannot be removed: its programs stay attached.
+    /// Something cannot be removed, or may not be trusted: its programs stay attached.
     pub fn release(&self, own: &Kept) -> Result<u64, PinsError> {
         let mut released = 0;
-        for directory in self.others(own) {
+        for directory in self.others(own)? {
             released += programs(&directory).len() as u64;
             remove(&directory)?;
         }
@@ -147,10 +155,16 @@ impl Pins {
     }
 
     /// Directories of agents before.
-    fn others(&self, own: &Kept) -> Vec<PathBuf> {
-        let Ok(found) = fs::read_dir(&self.root) else { return Vec::new() };
+    fn others(&self, own: &Kept) -> Result<Vec<PathBuf>, PinsError> {
+        let found = match fs::symlink_metadata(&self.root) {
+            Ok(metadata) => {
+                instance::check(self.root.clone(), &metadata)?;
+                fs::read_dir(&self.root).map_err(refused("read", &self.root))?
+            }
+            Err(_) => return Ok(Vec::new()),
+        };
         let paths = found.filter_map(|entry| Some(entry.ok()?.path()));
-        paths.filter(|path| Some(path) != own.own.as_ref()).collect()
+        Ok(paths.filter(|path| Some(path) != own.own.as_ref()).collect())
     }
 }
 
