@@ -8,7 +8,7 @@ use aya::{
 };
 use comfy_table::{Attribute, Cell, Color};
 
-use crate::kernel::{Kernel, Report, surroundings};
+use crate::kernel::{Kernel, MOST_STEPS, Report, surroundings};
 use crate::output::{say, table};
 
 /// How a row came out.
@@ -62,7 +62,8 @@ pub fn run() -> bool {
 }
 
 fn hooks() -> Vec<Row> {
-    let Report { hooks, trampolines, unproven } = match Kernel::probe(&surroundings::cgroup_root()) {
+    let Report { hooks, trampolines, unproven, verified } = match Kernel::probe(&surroundings::cgroup_root())
+    {
         Err(error) => {
             return vec![Row {
                 name: "kernel half".into(),
@@ -114,6 +115,7 @@ fn hooks() -> Vec<Row> {
             detail: format!("the kernel does not tell whether what is attached runs: {reason}"),
         });
     }
+    rows.extend(head_room(&verified));
     let in_use = |used: bool| if used { "; in use, unless the configuration says otherwise" } else { "" };
     rows.push(Row {
         name: "backend tracepoints".into(),
@@ -142,6 +144,17 @@ fn hooks() -> Vec<Row> {
     };
     rows.push(Row { name: "backend trampolines".into(), verdict, detail });
     rows
+}
+
+/// How far the programs are from what the verifier gives up at.
+fn head_room(verified: &[(String, u32)]) -> Option<Row> {
+    let (name, most) = verified.iter().max_by_key(|(_, steps)| steps)?;
+    let all: u64 = verified.iter().map(|(_, steps)| u64::from(*steps)).sum();
+    let detail = format!(
+        "takes {most} steps for the largest program ({name}) and gives up at {MOST_STEPS}; {all} for all {}",
+        verified.len()
+    );
+    Some(Row { name: "verifier".into(), verdict: Verdict::Fact, detail })
 }
 
 const IO_URING: &str = "io_uring_complete";

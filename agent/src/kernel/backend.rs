@@ -65,6 +65,8 @@ pub struct Report {
     pub trampolines: Result<Vec<(String, Option<String>)>, String>,
     /// Why it is not known whether what is attached runs.
     pub unproven: Option<String>,
+    /// Steps that the verifier took for each program. Empty where the kernel does not say.
+    pub verified: Vec<(String, u32)>,
 }
 
 /// A kernel half that runs.
@@ -156,6 +158,7 @@ impl Loaded {
             .collect();
         let census = load_census(&mut ebpf, &btf).err().map(|error| error.to_string());
         let trampolines = attach_whole(&mut ebpf, trampolines, &ground);
+        let verified = stats::verified(&ebpf);
         let proof = Proof::of(&ebpf);
         let silent = |hook: &Hook| proof.as_ref().ok()?.silent(hook);
         let trampolines = trampolines
@@ -166,7 +169,7 @@ impl Loaded {
             .collect();
         hooks.push(("iter/task_file".to_owned(), census));
         hooks.extend(tracepoints.blind_spots.into_iter().map(|(place, why)| (place, Some(why))));
-        Report { hooks, trampolines, unproven: proof.err() }
+        Report { hooks, trampolines, unproven: proof.err(), verified }
     }
 }
 

@@ -37,7 +37,7 @@ use self::{
     table::Table,
 };
 pub use backend::{Backend, Report};
-pub use stats::ProgramStats;
+pub use stats::{MOST_STEPS, ProgramStats};
 
 /// Where the kernel keeps its types.
 pub const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";

@@ -39,6 +39,16 @@ pub fn of_programs(ebpf: &Ebpf) -> Vec<ProgramStats> {
     ebpf.programs().filter_map(|(name, program)| stats_of(name, program)).collect()
 }
 
+/// Steps that the verifier took for a program before it accepted it; it gives up at [`MOST_STEPS`]. Source: `verified_insns`
+/// of `bpf_prog_info`, since 5.16.
+pub fn verified(ebpf: &Ebpf) -> Vec<(String, u32)> {
+    let steps = |program: &Program| program.info().ok()?.verified_instruction_count();
+    ebpf.programs().filter_map(|(name, program)| Some((name.to_owned(), steps(program)?))).collect()
+}
+
+/// `BPF_COMPLEXITY_LIMIT_INSNS`, 5.2 to 6.18.
+pub const MOST_STEPS: u32 = 1_000_000;
+
 /// Tables that are walked from time to time anyway: nothing is walked only to be counted.
 const WALKED: [&str; 4] = ["CONFIRMED", "CONNECTIONS", "PROCESSES", "SOCKETS"];
 
