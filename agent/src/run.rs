@@ -42,7 +42,7 @@ use crate::{
         Backend, Kernel, ProgramStats,
         census::{self, Census},
         fill::Fill,
-        pins::Pins,
+        pins::{Left, Pins},
         surroundings,
     },
     listing::Listing,
@@ -107,7 +107,7 @@ pub fn run(options: RunOptions) -> Result<()> {
         let metrics = Metrics::start(config.metrics.listen)?;
         let sinks = Sinks::start(&config.sinks, &options.state_dir)?;
         let control = Control::start(&config.control, &options.runtime_dir)?;
-        let keep = config.enforcement.persist.then_some(&pins);
+        let keep = config.enforcement.persist;
         let mut kernel = Kernel::attach(backend, ring_bytes, &cgroup, keep, |addresses| {
             network.install(addresses, &clock)
         })?;
@@ -226,7 +226,8 @@ impl Agent {
             ended = self.flush(&mut interrupt, &mut terminate).await;
         }
         self.collect(&found);
-        let left = self.kernel.left(&self.pins);
+        // Whoever ends before it is ready leaves to the one before what that does.
+        let taken_over = if ended.is_none() { self.succeed()? } else { None };
         self.say(EventBody::AgentStarted(AgentStarted {
             version: env!("CARGO_PKG_VERSION").into(),
             kernel: surroundings::release(),
@@ -238,8 +239,7 @@ impl Agent {
             programs: self.kernel.attached().to_vec(),
             blind_spots: self.kernel.blind_spots().to_vec(),
             servers_adopted: self.engine.counters().servers,
-            taken_over: (left.programs > 0)
-                .then_some(TakenOver { programs: left.programs, unread_records: left.unread_records }),
+            taken_over,
         }));
         self.publish(self.counters());
         self.metrics.stage(Stage::Running);
@@ -251,13 +251,6 @@ impl Agent {
         process::give_memory_back();
         let belonging = Belonging { members: self.kernel.members().all(), sets: self.kernel.confirmed() };
         self.network.adopt(belonging, &self.clock);
-        // Now that nothing is judged by less than before.
-        if let Err(error) = self.kernel.take_over(&self.pins) {
-            anstream::eprintln!(
-                "mcpwarden: what an agent before left attached still judges connections, too: {error}; \
-                 `mcpwarden detach` lets it go when no agent runs"
-            );
-        }
         let mut census: Option<JoinHandle<std::io::Result<Census>>> = None;
         let start = tokio::time::Instant::now();
         let (mut next_reconcile, mut next_census) = (start + RECONCILE_EVERY, start + CENSUS_EVERY);
@@ -364,6 +357,21 @@ impl Agent {
     }
 
     /// Has the kernel half register servers that already run.
+    /// From here on nobody judges but this agent, and what it leaves. What the one before had left is told.
+    fn succeed(&mut self) -> Result<Option<TakenOver>> {
+        match self.kernel.take_over(&self.pins)? {
+            Ok(Left { programs: 0, .. }) => Ok(None),
+            Ok(Left { programs, unread_records }) => Ok(Some(TakenOver { programs, unread_records })),
+            Err(error) => {
+                anstream::eprintln!(
+                    "mcpwarden: what an agent before left attached still judges connections, too: {error}; \
+                     `mcpwarden detach` lets it go when no agent runs"
+                );
+                Ok(None)
+            }
+        }
+    }
+
     fn adopt(&mut self) -> Result<Census> {
         self.kernel.adopt(true)?;
         let first = census::take(self.kernel.census()?, &HashSet::new());

@@ -7,6 +7,7 @@ use std::{
 
 use aya::{
     Ebpf, EbpfLoader,
+    programs::links::FdLink,
     sys::{Stats, enable_stats},
 };
 
@@ -15,9 +16,7 @@ use super::{
     btf::Btf,
     fire,
     hooks::{self, Ground, Hook, Hooks, load_census},
-    layout,
-    pins::{Kept, Pins},
-    stats,
+    layout, stats,
 };
 
 /// Wrapped so that the object's ELF header is aligned as its reader wants it.
@@ -73,8 +72,8 @@ pub struct Report {
 pub struct Attached {
     /// The programs, and their links.
     pub ebpf: Ebpf,
-    /// Those of them that outlive the agent.
-    pub kept: Kept,
+    /// Those of their links that are to outlive the agent, by program.
+    pub links: Vec<(&'static str, FdLink)>,
     /// What captures.
     pub backend: Backend,
     /// Where the programs are attached.
@@ -103,14 +102,9 @@ impl Loaded {
         Ok(Self { ebpf, btf, processes, tracepoints, trampolines })
     }
 
-    /// Attaches a backend, that of `wanted` where there is one, and all else. What tells of processes and judges connections
-    /// outlives the agent where it is to (`keep`): what captures has nobody who reads it then.
-    pub fn attach(
-        self,
-        wanted: Option<Backend>,
-        cgroup: &Path,
-        keep: Option<&Pins>,
-    ) -> Result<Attached, KernelError> {
+    /// Attaches a backend, that of `wanted` where there is one, and all else. Links of what tells of processes and judges
+    /// connections are given apart where they are to outlive the agent (`keep`): what captures has nobody who reads it then.
+    pub fn attach(self, wanted: Option<Backend>, cgroup: &Path, keep: bool) -> Result<Attached, KernelError> {
         let Self { mut ebpf, btf, processes, tracepoints, trampolines } = self;
         let ground = Ground { btf: &btf, cgroup };
         // What captures comes first: nothing is a channel before the others are there.
@@ -135,14 +129,13 @@ impl Loaded {
         let mut places: Vec<String> = hooks.iter().map(Hook::place).collect();
         let mut links = Vec::new();
         for hook in processes.into_iter().chain(hooks::connections()) {
-            let link = hooks::attach(&mut ebpf, &hook, &ground, keep.is_some())?;
+            let link = hooks::attach(&mut ebpf, &hook, &ground, keep)?;
             links.extend(link.map(|link| (hook.program(), link)));
             places.push(hook.place());
         }
-        let kept = keep.map(|pins| pins.keep(&ebpf, links)).transpose()?.unwrap_or_default();
         load_census(&mut ebpf, &btf)?;
         let blind_spots = blind_spots.iter().map(|(place, why)| format!("{place}: {why}")).collect();
-        Ok(Attached { ebpf, kept, backend, places, blind_spots })
+        Ok(Attached { ebpf, links, backend, places, blind_spots })
     }
 
     /// Tries every hook, and makes each run.

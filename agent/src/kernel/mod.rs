@@ -32,12 +32,14 @@ use self::{
     backend::{Attached, Loaded},
     hooks::program,
     members::Members,
-    pins::{Kept, Left, Pins, PinsError},
+    pins::{Kept, Left, Pins, PinsError, ToKeep},
     stats::Walked,
     table::Table,
 };
 pub use backend::{Backend, Report};
 pub use stats::{MOST_STEPS, ProgramStats};
+
+use crate::clock::boot_ns;
 
 /// Where the kernel keeps its types.
 pub const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
@@ -165,7 +167,10 @@ where
 pub struct Kernel {
     // The programs' links live in here, and in what is kept.
     ebpf: Ebpf,
+    to_keep: Option<ToKeep>,
     kept: Kept,
+    /// When everything was attached; nanoseconds since boot.
+    attached_ns: u64,
     connections: HashMap<MapData, u64, abi::Connection>,
     sockets: HashMap<MapData, u64, abi::Socket>,
     sockets_of: HashMap<MapData, u32, u64>,
@@ -197,15 +202,16 @@ impl Kernel {
         wanted: Option<Backend>,
         ring_bytes: u32,
         cgroup: &Path,
-        keep: Option<&Pins>,
+        keep: bool,
         prepare: impl FnOnce(&mut Addresses) -> Result<(), E>,
     ) -> Result<Self, E> {
         let mut loaded = Loaded::new(ring_bytes)?;
         let mut addresses = Addresses::take(&mut loaded.ebpf)?;
         prepare(&mut addresses)?;
-        let Attached { mut ebpf, kept, backend, places, blind_spots } =
+        let Attached { mut ebpf, links, backend, places, blind_spots } =
             loaded.attach(wanted, cgroup, keep)?;
         let walked = Walked::of(&ebpf);
+        let to_keep = keep.then(|| ToKeep::of(&ebpf, links));
         Ok(Self {
             walked,
             connections: take(&mut ebpf, "CONNECTIONS")?,
@@ -226,7 +232,9 @@ impl Kernel {
             attached: places,
             blind_spots,
             ebpf,
-            kept,
+            to_keep,
+            kept: Kept::default(),
+            attached_ns: boot_ns(),
         })
     }
 
@@ -235,15 +243,15 @@ impl Kernel {
         Ok(Loaded::new(4096)?.probe(cgroup))
     }
 
-    /// What agents before left attached.
-    pub fn left(&self, pins: &Pins) -> Left {
-        pins.left(&self.kept)
-    }
-
-    /// All is judged by this: detaches what agents before left attached, and what is kept outlives this one from now on.
-    pub fn take_over(&mut self, pins: &Pins) -> Result<(), PinsError> {
-        self.kept.leave();
-        pins.release(&self.kept).map(drop)
+    /// All is judged by this one: pins what is to outlive it, and lets go what agents before left attached.
+    ///
+    /// # Errors
+    /// Something cannot be pinned: nothing is let go. What cannot be let go is in the result.
+    pub fn take_over(&mut self, pins: &Pins) -> Result<Result<Left, PinsError>, PinsError> {
+        if let Some(what) = self.to_keep.take() {
+            self.kept = pins.keep(what)?;
+        }
+        Ok(pins.release(&self.kept, self.attached_ns))
     }
 
     /// The ring, once.

@@ -6,21 +6,25 @@
 
 use std::{
     fs, io,
-    os::unix::fs::DirBuilderExt as _,
+    os::{fd::AsFd as _, unix::fs::DirBuilderExt as _},
     path::{Path, PathBuf},
 };
 
 use aya::{
     Ebpf,
     maps::{Map, MapData, PerCpuArray, RingBuf},
-    programs::links::FdLink,
+    programs::links::{FdLink, PinnedLink},
 };
-use mcpwarden_abi::Counter;
+use mcpwarden_abi::{Counter, RecordHeader};
 use mcpwarden_policy::hash::bytes_hash;
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 
 use super::brief;
-use crate::instance::{self, InstanceError};
+use crate::{
+    capture::record::read,
+    clock::boot_ns,
+    instance::{self, InstanceError},
+};
 
 /// Where systemd mounts it.
 const BPF_FS: &str = "/sys/fs/bpf";
@@ -65,22 +69,25 @@ pub struct Pins {
     root: PathBuf,
 }
 
-/// What agents before left attached.
+/// What an agent before left attached, and was let go.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Left {
-    /// Programs that are still attached.
+    /// Programs that were still attached.
     pub programs: u64,
-    /// Records that they wrote, or had no room for, and that nobody read. What that agent said to be lost is in it.
+    /// Records that they wrote before a given time, or had no room for, and that nobody read. What that agent said to be lost
+    /// is in it.
     pub unread_records: u64,
 }
 
 impl Pins {
-    /// Those of agents with this runtime directory: several can run on one host.
+    /// Those of agents with this runtime directory, which is there: several can run on one host.
     pub fn of(runtime_dir: &Path) -> Self {
-        let name = if runtime_dir == Path::new(USUAL) {
+        // However it is written, its lock is the same.
+        let directory = fs::canonicalize(runtime_dir).unwrap_or_else(|_| runtime_dir.to_owned());
+        let name = if directory == Path::new(USUAL) {
             "mcpwarden".to_owned()
         } else {
-            let hash = bytes_hash(runtime_dir.as_os_str().as_encoded_bytes());
+            let hash = bytes_hash(directory.as_os_str().as_encoded_bytes());
             format!("mcpwarden-{}", &hash[..16])
         };
         Self { root: Path::new(BPF_FS).join(name) }
@@ -98,60 +105,43 @@ impl Pins {
         Ok(instance::make(&self.root)?)
     }
 
-    /// Pins these links of an attached object.
+    /// Pins this of an attached object: from now on it outlives this agent.
     ///
     /// # Errors
     /// One cannot be pinned: none is then.
-    pub(super) fn keep(&self, ebpf: &Ebpf, links: Vec<(&'static str, FdLink)>) -> Result<Kept, PinsError> {
-        let own = self.root.join(std::process::id().to_string());
-        let make = |path: &Path| fs::DirBuilder::new().mode(0o700).create(path);
-        // Of an agent that had the same number.
-        remove(&own)?;
-        make(&own).map_err(refused("make", &own))?;
-        let kept = Kept { own: Some(own.clone()), outlives: false };
-        let pin = |path: &Path, result: Result<(), aya::pin::PinError>| {
-            result.map_err(|error| PinsError::Refused {
-                action: "pin",
-                path: path.to_owned(),
-                reason: brief(&error),
-            })
-        };
-        for (program, link) in links {
-            let path = own.join(program);
-            pin(&path, link.pin(&path).map(drop))?;
+    pub(super) fn keep(&self, what: ToKeep) -> Result<Kept, PinsError> {
+        // Process ids come again.
+        let own = self.root.join(format!("{}-{}", std::process::id(), boot_ns()));
+        let result = pin_all(&own, what);
+        if result.is_err() {
+            // What is wrong is said; the next agent removes what is left.
+            let _ = remove(&own);
         }
-        for name in TABLES {
-            let path = own.join(name);
-            if let Some(map) = ebpf.map(name) {
-                pin(&path, map.pin(&path))?;
-            }
-        }
-        Ok(kept)
+        Ok(Kept { _links: result?, own: Some(own) })
     }
 
-    /// What agents before left attached.
-    pub fn left(&self, own: &Kept) -> Left {
-        // What is wrong there is said when it is to be removed.
-        let others = self.others(own).unwrap_or_default();
-        Left {
-            programs: others.iter().map(|directory| programs(directory).len() as u64).sum(),
-            unread_records: others.iter().map(|directory| unread(directory)).sum(),
-        }
-    }
-
-    /// Detaches what agents before left attached, and says how many programs that were.
+    /// Detaches what agents before left attached. Records of `since_ns` (boot time) and later have been read elsewhere.
     ///
     /// # Errors
-    /// Something cannot be removed, or may not be trusted: its programs stay attached.
-    pub fn release(&self, own: &Kept) -> Result<u64, PinsError> {
-        let mut released = 0;
+    /// Something cannot be removed, or may not be trusted: its programs stay attached. Everything else is let go.
+    pub fn release(&self, own: &Kept, since_ns: u64) -> Result<Left, PinsError> {
+        let mut left = Left::default();
+        let mut failed = None;
         for directory in self.others(own)? {
-            released += programs(&directory).len() as u64;
-            remove(&directory)?;
+            let programs = programs(&directory).len() as u64;
+            let tables = Tables::open(&directory);
+            match remove(&directory) {
+                // Nothing writes any more: programs are gone with their links, tables stay as long as they are open.
+                Ok(()) => {
+                    left.programs += programs;
+                    left.unread_records += tables.unread(since_ns);
+                }
+                Err(error) => failed = Some(error),
+            }
         }
         // With what the agent that runs keeps in it, it stays.
         let _ = fs::remove_dir(&self.root);
-        Ok(released)
+        failed.map_or(Ok(left), Err)
     }
 
     /// Directories of agents before.
@@ -161,35 +151,59 @@ impl Pins {
                 instance::check(self.root.clone(), &metadata)?;
                 fs::read_dir(&self.root).map_err(refused("read", &self.root))?
             }
-            Err(_) => return Ok(Vec::new()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(refused("read", &self.root)(error)),
         };
         let paths = found.filter_map(|entry| Some(entry.ok()?.path()));
         Ok(paths.filter(|path| Some(path) != own.own.as_ref()).collect())
     }
 }
 
-/// What this agent pinned: unpinned with this, unless it was left to whoever comes next.
-#[derive(Debug, Default)]
+/// What is to outlive an agent, until it is pinned.
+pub(super) struct ToKeep {
+    /// By program.
+    links: Vec<(&'static str, FdLink)>,
+    tables: Vec<(&'static str, MapData)>,
+}
+
+impl ToKeep {
+    /// These links of an object, and of its tables, which are all still in it, those that are pinned.
+    pub(super) fn of(ebpf: &Ebpf, links: Vec<(&'static str, FdLink)>) -> Self {
+        let again = |name| match ebpf.map(name)? {
+            Map::RingBuf(data) | Map::PerCpuArray(data) => {
+                // Where there is no descriptor left, the next agent has no number to say.
+                Some((name, MapData::from_fd(data.fd().as_fd().try_clone_to_owned().ok()?).ok()?))
+            }
+            _ => None,
+        };
+        Self { tables: TABLES.into_iter().filter_map(again).collect(), links }
+    }
+}
+
+fn pin_all(own: &Path, what: ToKeep) -> Result<Vec<PinnedLink>, PinsError> {
+    fs::DirBuilder::new().mode(0o700).create(own).map_err(refused("make", own))?;
+    let fail = |path: &Path, error: aya::pin::PinError| PinsError::Refused {
+        action: "pin",
+        path: path.to_owned(),
+        reason: brief(&error),
+    };
+    for (name, table) in what.tables {
+        let path = own.join(name);
+        table.pin(&path).map_err(|error| fail(&path, error))?;
+    }
+    let pin = |(program, link): (&'static str, FdLink)| {
+        let path = own.join(program);
+        link.pin(&path).map_err(|error| fail(&path, error))
+    };
+    what.links.into_iter().map(pin).collect()
+}
+
+/// What this agent pinned.
+#[derive(Default)]
 pub struct Kept {
-    /// Its directory. `None`: it keeps nothing.
     own: Option<PathBuf>,
-    outlives: bool,
-}
-
-impl Kept {
-    /// From now on it outlives this agent, however that ends.
-    pub fn leave(&mut self) {
-        self.outlives = true;
-    }
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        if let Some(own) = self.own.as_ref().filter(|_| !self.outlives) {
-            // Nobody is left to hear of it; the next agent removes it.
-            let _ = remove(own);
-        }
-    }
+    /// Held, too: whoever removes the pins, this agent's programs stay attached while it runs.
+    _links: Vec<PinnedLink>,
 }
 
 /// The pinned links of an agent.
@@ -207,23 +221,35 @@ fn remove(directory: &Path) -> Result<(), PinsError> {
     }
 }
 
-/// Takes the records out of the ring that an agent left, and adds what that had no room for. 0 where neither can be read.
-fn unread(directory: &Path) -> u64 {
-    let open = |name: &str| MapData::from_pin(directory.join(name)).ok();
-    let ring = open("RING").and_then(|map| RingBuf::try_from(Map::RingBuf(map)).ok());
-    let mut records = 0;
-    if let Some(mut ring) = ring {
-        // While its programs run it may be written to; it is not for long.
-        while records < u64::from(u32::MAX) && ring.next().is_some() {
-            records += 1;
+/// The tables that an agent left, for what they say of the time in which nobody read them. `None`: one cannot be opened.
+struct Tables {
+    ring: Option<RingBuf<MapData>>,
+    counters: Option<PerCpuArray<MapData, u64>>,
+}
+
+impl Tables {
+    fn open(directory: &Path) -> Self {
+        let open = |name: &str| MapData::from_pin(directory.join(name)).ok();
+        Self {
+            ring: open("RING").and_then(|map| RingBuf::try_from(Map::RingBuf(map)).ok()),
+            counters: open("COUNTERS").and_then(|map| PerCpuArray::try_from(Map::PerCpuArray(map)).ok()),
         }
     }
-    let counters =
-        open("COUNTERS").and_then(|map| PerCpuArray::<_, u64>::try_from(Map::PerCpuArray(map)).ok());
-    let refused =
-        [Counter::RingFullRecords, Counter::RingFullFacts, Counter::ConnectsUntold].map(|counter| {
-            let values = counters.as_ref().and_then(|counters| counters.get(&(counter as u32), 0).ok());
+
+    /// Takes the records out, and counts those of before `since_ns` and what found no room.
+    fn unread(self, since_ns: u64) -> u64 {
+        let mut records = 0;
+        if let Some(mut ring) = self.ring {
+            while let Some(record) = ring.next() {
+                let header = read::<RecordHeader>(&record);
+                records += u64::from(header.is_none_or(|header| header.time_ns < since_ns));
+            }
+        }
+        let counters = [Counter::RingFullRecords, Counter::RingFullFacts, Counter::ConnectsUntold];
+        let refused = counters.map(|counter| {
+            let values = self.counters.as_ref().and_then(|counters| counters.get(&(counter as u32), 0).ok());
             values.map_or(0, |values| values.iter().sum())
         });
-    records + refused.iter().sum::<u64>()
+        records + refused.iter().sum::<u64>()
+    }
 }
