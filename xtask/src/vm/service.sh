@@ -115,10 +115,26 @@ programs | sort -u | comm -12 /tmp/ours - > /tmp/left
 mcpwarden audit verify || fail "the audit trail is broken"
 echo "stopped: no program is left, the audit trail holds"
 
+# What persists is pinned from within the unit's view of the files, stays when it is stopped, and goes with the package.
+python3 -m http.server --bind 127.0.0.1 8099 >/dev/null 2>&1 &
+listener=$!
+within 30 'reach' || fail "nobody listens: $(reach)"
+printf 'network: { deny: ["127.0.0.1:8099"] }\nenforcement: { network: deny, persist: true }\n' > $config
+systemctl start mcpwarden && is_ready || fail "it does not start where it is to persist"
+systemctl stop mcpwarden
+reach | grep -q 'PermissionError' || fail "what was denied can be reached when it is stopped"
+systemctl start mcpwarden && is_ready || fail "it does not start again"
+mcpwarden events --type agent_started --json | tail -1 | grep -q taken_over || fail "it took nothing over"
+systemctl stop mcpwarden
+reach | grep -q 'PermissionError' || fail "what was denied can be reached when it is stopped again"
+echo "with persist: what was denied stays denied when it is stopped, and another takes over"
+
 systemctl start mcpwarden && is_ready || fail "it does not start again"
 DEBIAN_FRONTEND=noninteractive dpkg --no-triggers -P mcpwarden || fail "it cannot be purged"
 [ "$(systemctl is-active mcpwarden)" != active ] || fail "it runs on when its package is gone"
 programs | sort -u | comm -12 /tmp/ours - > /tmp/left
 [ ! -s /tmp/left ] || fail "programs are left: $(cat /tmp/left)"
+reach || fail "what was denied cannot be reached when its package is gone: $(reach)"
+kill $listener
 echo "purged: nothing is left"
 finish 0
