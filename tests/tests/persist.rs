@@ -13,6 +13,7 @@ use mcpwarden_tests::agent::{Agent, is};
 use mcpwarden_tests::command::{Said, ask, configured, directory};
 use mcpwarden_tests::dial::{Outcome, Way};
 use mcpwarden_tests::listener::Listener;
+use mcpwarden_tests::patience::patience;
 use mcpwarden_tests::peer::{Peer, initialize, server, wait_until};
 use mcpwarden_tests::programs;
 use mcpwarden_tests::wiring::Wiring;
@@ -107,17 +108,18 @@ fn what_was_denied_stays_denied_until_another_takes_over() -> Result<()> {
     })?;
     let by_hand = Listener::start()?;
     let target = format!("localhost:{}", by_hand.port());
-    agent.tell(&["block", &target, "--for", "3s"])?.expect("block", 0, "localhost")?;
+    let time = format!("{}s", patience(Duration::from_secs(3)).as_secs());
+    agent.tell(&["block", &target, "--for", &time])?.expect("block", 0, "localhost")?;
     let refused = detach(place.path())?;
     ensure!(refused.code == Some(2) && refused.stderr.contains("already runs"), "{}", refused.stderr);
     agent.settle();
     end(agent, Signal::SIGKILL)?;
 
+    ensure!(dial(&by_hand) == Outcome::Denied, "a block by hand");
     for _ in 0..UNSEEN {
         ensure!(dial(&first) == Outcome::Denied, "nobody runs, and it stays denied");
     }
     ensure!(dial(&second) == Outcome::Through, "what nobody denied");
-    ensure!(dial(&by_hand) == Outcome::Denied, "a block by hand");
     wait_until("it ends with nobody's help", || dial(&by_hand) == Outcome::Through)?;
     ensure!(from_server(3, &free)? == "Denied", "a child that the server started since");
 
@@ -162,7 +164,7 @@ fn no_connection_slips_through_between_two_agents() -> Result<()> {
                 let judged = [&denied, &free].map(|listener| Way::Tcp.dial(listener.at(Ipv4Addr::LOCALHOST)));
                 wrong.fetch_add(u64::from(judged != [Outcome::Denied, Outcome::Through]), Ordering::Relaxed);
                 tried.fetch_add(1, Ordering::Relaxed);
-                thread::sleep(Duration::from_micros(200));
+                thread::sleep(patience(Duration::from_micros(500)));
             }
         });
         let result = (|| -> Result<Agent> {
