@@ -17,8 +17,8 @@ pub fn run(options: &DetachOptions) -> Result<()> {
     let _lock = instance::lock(&options.runtime_dir)?;
     match Pins::of(&options.runtime_dir).release(&Kept::default(), u64::MAX)?.programs {
         0 => say("nothing was left attached"),
-        1 => say("1 program is detached: connections are judged by nobody now"),
-        programs => say(format!("{programs} programs are detached: connections are judged by nobody now")),
+        1 => say("1 program is detached: nobody judges connections any more"),
+        programs => say(format!("{programs} programs are detached: nobody judges connections any more")),
     }
     Ok(())
 }

@@ -27,8 +27,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(20);
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long an event may take to come.
 pub const EVENT_TIMEOUT: Duration = Duration::from_secs(10);
-/// With no event for so long, all that was going to come has come.
-const QUIET: Duration = Duration::from_millis(400);
+/// With no event for so long, all that was going to come has come: requests to a relay are held for 250 ms.
+const QUIET: Duration = Duration::from_millis(700);
 
 /// The variable that has every agent capture with this backend.
 const BACKEND: &str = "MCPWARDEN_TEST_BACKEND";

@@ -131,7 +131,7 @@ fn denied_connections(_: &Agent) -> Grown {
 fn a_gap(agent: &Agent) -> Grown {
     let (mut peer, connection) = session(agent, 0, 0)?;
     agent.signal(Signal::SIGSTOP)?;
-    let asked = (0..20).try_for_each(|id| peer.ask(&echo(id + 2, &"x".repeat(30_000))).map(drop));
+    let asked = (0..60).try_for_each(|id| peer.ask(&echo(id + 2, &"x".repeat(30_000))).map(drop));
     agent.signal(Signal::SIGCONT)?;
     asked?;
     for direction in ["c2s", "s2c"] {
@@ -167,7 +167,7 @@ fn numbers_grow_by_what_happens() -> Result<()> {
         Scenario { name: "a server at work", config: String::new(), act: a_server_at_work },
         Scenario { name: "poisoned definitions", config: String::new(), act: poisoned_definitions },
         Scenario { name: "denied connections", config: deny.into(), act: denied_connections },
-        Scenario { name: "a gap", config: "capture: { ring_bytes: 131072 }\n".into(), act: a_gap },
+        Scenario { name: "a gap", config: "capture: { ring_bytes: 524288 }\n".into(), act: a_gap },
     ];
     for scenario in scenarios {
         play(&scenario).with_context(|| scenario.name)?;

@@ -131,7 +131,8 @@ impl Pins {
             let programs = programs(&directory).len() as u64;
             let tables = Tables::open(&directory);
             match remove(&directory) {
-                // Nothing writes any more: programs are gone with their links, tables stay as long as they are open.
+                // The kernel frees links a moment later; what is written until then has been read elsewhere. Tables stay as long
+                // as they are open.
                 Ok(()) => {
                     left.programs += programs;
                     left.unread_records += tables.unread(since_ns);

@@ -95,8 +95,9 @@ impl Default for EngineLimits {
             approvals_per_user: 256,
             held_requests: 4_096,
             held_bytes: 32 * 1024 * 1024,
-            // A gateway in an interpreted language takes tens of milliseconds while it starts or collects garbage.
-            relay_hold: Duration::from_millis(100),
+            // A gateway in an interpreted language takes tens of milliseconds while it starts or collects garbage, and on a busy
+            // host one that is asked a thousand things at once took more than a hundred.
+            relay_hold: Duration::from_millis(250),
             // A gateway may start what is behind it when it is first asked.
             relay_late: Duration::from_secs(30),
             opening_frames: 8,

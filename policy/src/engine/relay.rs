@@ -1,7 +1,7 @@
 //! Relays: a server to one side and a client of the next that passes the same messages on.
 //!
 //! Connection B is *inner* to A when B's client is one of A's processes (or has one as a parent): A's server
-//! started B's. A message from A's client is then held for a moment (100 ms) to see whether the same one goes
+//! started B's. A message from A's client is then held for a moment (250 ms) to see whether the same one goes
 //! over B: then it is one call, said once, as B's with `via` A, in the words and at the time of A's client.
 //! Where nothing comes, it is A's own. What is said of no such pair is never merged: ten servers that get the
 //! same first message are ten servers.

@@ -171,7 +171,7 @@ impl Bench {
         self.exec(connection, pid, command, client);
         self.c2s(connection, HELLO);
         self.s2c(connection, r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25"}}"#);
-        self.wait(101);
+        self.wait(251);
         self.out.clear();
     }
 }

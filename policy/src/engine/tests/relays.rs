@@ -3,7 +3,7 @@
 use super::*;
 
 /// Milliseconds after which nothing is held any more.
-const HELD: u64 = 101;
+const HELD: u64 = 251;
 
 /// Client 9 speaks to relay 5 over connection 1, and that to server 6 over connection 2.
 fn relay() -> Bench {
