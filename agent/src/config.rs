@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 use mcpwarden_policy::config::{self, Finding, Level, MAX_BYTES, Problem};
-pub use mcpwarden_policy::config::{Backend, Config, Payloads, check_ring};
+pub use mcpwarden_policy::config::{AllowDeny, Backend, Config, Payloads, StdioEnforcement, check_ring};
 use mcpwarden_policy::detect::{DetectConfig, Detector, RuleError, RuleSet};
 use mcpwarden_policy::engine::Judge;
 use mcpwarden_policy::guards::denied_servers;

@@ -2,13 +2,9 @@
 
 use std::{fs, path::Path};
 
-use aya::{
-    programs::{LsmAttachType, ProgramType},
-    sys::is_program_supported,
-};
 use comfy_table::{Attribute, Cell, Color};
 
-use crate::kernel::{Kernel, MOST_STEPS, Report, surroundings};
+use crate::kernel::{GATE_ADVICE, Kernel, MOST_STEPS, ProgramStats, Report, surroundings};
 use crate::output::{say, table};
 
 /// How a row came out.
@@ -43,7 +39,6 @@ pub fn run() -> bool {
     rows.push(lockdown());
     if rows.iter().all(|row| row.verdict != Verdict::Broken) {
         rows.extend(hooks());
-        rows.push(not_yet());
     } else {
         rows.push(Row {
             name: "hooks".into(),
@@ -62,17 +57,17 @@ pub fn run() -> bool {
 }
 
 fn hooks() -> Vec<Row> {
-    let Report { hooks, trampolines, unproven, verified } = match Kernel::probe(&surroundings::cgroup_root())
-    {
-        Err(error) => {
-            return vec![Row {
-                name: "kernel half".into(),
-                verdict: Verdict::Broken,
-                detail: error.to_string(),
-            }];
-        }
-        Ok(report) => report,
-    };
+    let Report { hooks, trampolines, gate, unproven, programs } =
+        match Kernel::probe(&surroundings::cgroup_root()) {
+            Err(error) => {
+                return vec![Row {
+                    name: "kernel half".into(),
+                    verdict: Verdict::Broken,
+                    detail: error.to_string(),
+                }];
+            }
+            Ok(report) => report,
+        };
     // Without the tracepoint at the exit of system calls the other backend captures, where it works.
     let needed = |hook: &str| !hook.contains(IO_URING) && (hook != SYS_EXIT || trampolines.is_err());
     let works = |hook: &str| hooks.iter().any(|(place, problem)| place == hook && problem.is_none());
@@ -115,7 +110,7 @@ fn hooks() -> Vec<Row> {
             detail: format!("the kernel does not tell whether what is attached runs: {reason}"),
         });
     }
-    rows.extend(head_room(&verified));
+    rows.extend(head_room(&programs));
     let in_use = |used: bool| if used { "; in use, unless the configuration says otherwise" } else { "" };
     rows.push(Row {
         name: "backend tracepoints".into(),
@@ -143,16 +138,41 @@ fn hooks() -> Vec<Row> {
         }
     };
     rows.push(Row { name: "backend trampolines".into(), verdict, detail });
+    rows.push(gate_row(gate));
     rows
 }
 
+/// Whether calls can be stopped.
+fn gate_row(gate: Result<Vec<(String, Option<String>)>, String>) -> Row {
+    let silent = |places: &[(String, Option<String>)]| {
+        places.iter().find_map(|(place, problem)| Some(format!("{place}: {}", problem.as_ref()?)))
+    };
+    let (verdict, detail) = match gate {
+        Ok(places) => match silent(&places) {
+            Some(problem) => (Verdict::Off, format!("{problem}{GATE_ADVICE}")),
+            None => {
+                (Verdict::Works, "stops calls that the policy denies, with `enforcement.stdio`".to_owned())
+            }
+        },
+        Err(reason) => {
+            (Verdict::Off, format!("{reason}: calls that the policy denies are reported and not stopped"))
+        }
+    };
+    Row { name: "gate".into(), verdict, detail }
+}
+
 /// How far the programs are from what the verifier gives up at.
-fn head_room(verified: &[(String, u32)]) -> Option<Row> {
-    let (name, most) = verified.iter().max_by_key(|(_, steps)| steps)?;
-    let all: u64 = verified.iter().map(|(_, steps)| u64::from(*steps)).sum();
+fn head_room(programs: &[ProgramStats]) -> Option<Row> {
+    let largest = programs.iter().max_by_key(|program| program.verified_steps)?;
+    let (name, most) = (&largest.name, largest.verified_steps);
+    // A kernel that does not say.
+    if most == 0 {
+        return None;
+    }
+    let all: u64 = programs.iter().map(|program| program.verified_steps).sum();
     let detail = format!(
         "takes {most} steps for the largest program ({name}) and gives up at {MOST_STEPS}; {all} for all {}",
-        verified.len()
+        programs.len()
     );
     Some(Row { name: "verifier".into(), verdict: Verdict::Fact, detail })
 }
@@ -172,20 +192,6 @@ fn advice(hook: &str) -> &'static str {
         "cgroup" => "; boot a kernel with CONFIG_CGROUP_BPF=y",
         "tp_btf" | "iter" => "; boot a kernel with CONFIG_BPF_EVENTS=y and CONFIG_DEBUG_INFO_BTF=y",
         _ => "",
-    }
-}
-
-/// What a later version will hang on, and whether this kernel takes such programs.
-fn not_yet() -> Row {
-    let kernel = match is_program_supported(ProgramType::Lsm(LsmAttachType::Mac)) {
-        Ok(true) => "this kernel takes its programs".to_owned(),
-        Ok(false) => "this kernel knows none of its programs".to_owned(),
-        Err(error) => format!("this kernel refuses its programs ({:#})", anyhow::Error::from(error)),
-    };
-    Row {
-        name: "gate".into(),
-        verdict: Verdict::Fact,
-        detail: format!("not in this version: stops messages (BPF LSM); {kernel}"),
     }
 }
 

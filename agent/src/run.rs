@@ -4,6 +4,7 @@ mod control;
 mod counters;
 mod effects;
 mod end;
+mod gate;
 mod listing;
 mod measure;
 mod outbox;
@@ -54,6 +55,7 @@ use crate::{
     process,
     sinks::Sinks,
 };
+use gate::Gate;
 use outbox::{Outbox, Stores};
 use reload::Reload;
 
@@ -135,6 +137,7 @@ pub fn run(options: RunOptions) -> Result<()> {
             fill,
             ring_most: 0,
             listing: Listing::start(&config)?,
+            gate: Gate::default(),
             clock,
             outbox: Outbox::new(format, writer.sender(), stores.events, stores.head),
             outputs: Vec::new(),
@@ -149,6 +152,7 @@ pub fn run(options: RunOptions) -> Result<()> {
             tasks_skipped: 0,
         };
         stores.said.into_iter().for_each(|body| agent.say_of_store(body));
+        agent.set_gate(&config);
         let result = agent.serve(ring, options.config.as_ref()).await;
         let (outbox, sinks) = agent.into_ends();
         let until = Instant::now() + PATIENCE;
@@ -179,6 +183,7 @@ struct Agent {
     /// Most that was in the ring when it was drained, since it was last said. Bytes.
     ring_most: u64,
     listing: Listing,
+    gate: Gate,
     clock: Clock,
     outbox: Outbox,
     outputs: Vec<mcpwarden_policy::Output>,
@@ -259,6 +264,7 @@ impl Agent {
             if let Some(reason) = ended.take() {
                 break reason;
             }
+            self.renew_gate();
             if let Some(reason) = self.flush(&mut interrupt, &mut terminate).await {
                 break reason;
             }
@@ -386,8 +392,10 @@ impl Agent {
     fn deadline(&self) -> tokio::time::Instant {
         let now = self.clock.now();
         let expiry = self.network.next_expiry(&self.clock);
-        let next =
-            [self.engine.next_deadline(), self.capture.next_deadline(), expiry].into_iter().flatten().min();
+        let next = [self.engine.next_deadline(), self.capture.next_deadline(), expiry, self.gate.until()]
+            .into_iter()
+            .flatten()
+            .min();
         let wait = next.map_or(RECONCILE_EVERY, |at| Duration::from_nanos(at.nanos_since(now)));
         // Not sooner than a millisecond: what is due now is done together with what comes until then.
         tokio::time::Instant::now() + wait.max(Duration::from_millis(1))
@@ -427,6 +435,7 @@ impl Agent {
                         }
                     }
                 }
+                Some(Told::Gate(header, info)) => self.hear_gate(&header, &info),
                 None => {}
             }
             drop(record);

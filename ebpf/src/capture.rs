@@ -12,8 +12,9 @@ use aya_ebpf::{
 use core::ffi::c_void;
 use mcpwarden_abi::{
     CLIENT_TO_SERVER, Channel, ConnectionId, Counter, DATA_CLASSES, GAP_TOO_MANY_BUFFERS, GAP_UNREADABLE,
-    Positions, RECORD_DATA, RECORD_GAP, RecordHeader, SERVER_TO_CLIENT, SOCKET, STATE_CANDIDATE,
-    STATE_CONFIRMED, STATE_PLAUSIBLE, STATE_SUSPECT, STATE_UNHEARD, SUSPECT_BYTES, UNASKED_BYTES,
+    Positions, RECORD_DATA, RECORD_GAP, RECORD_REFUSED, RecordHeader, SERVER_TO_CLIENT, SOCKET,
+    STATE_CANDIDATE, STATE_CONFIRMED, STATE_PLAUSIBLE, STATE_SUSPECT, STATE_UNHEARD, SUSPECT_BYTES,
+    UNASKED_BYTES,
 };
 
 use crate::{
@@ -92,6 +93,29 @@ pub fn lost(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, cause: u8) {
     capture(id, direction, bytes, tgid, Payload::lost(cause));
 }
 
+/// Bytes of a write that the gate refuses, which would begin at `offset` of the stream. They do not come to be part of it.
+#[inline(always)]
+pub fn refused(number: ConnectionId, offset: u64, bytes: u64, tgid: u32, source: Source) {
+    let mut walk = Walk {
+        id: number,
+        offset,
+        remaining: bytes,
+        address: 0,
+        left: 0,
+        index: 0,
+        source,
+        tgid,
+        refused: 0,
+        direction: CLIENT_TO_SERVER,
+        kind: RECORD_REFUSED,
+    };
+    if source.buffers == 0 {
+        walk.address = source.address;
+        walk.left = bytes;
+    }
+    walk.steps();
+}
+
 #[inline(always)]
 fn capture(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, payload: Payload) {
     let Some(entry) = channel::positions(id) else { return };
@@ -122,6 +146,7 @@ fn capture(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, payload: Payl
         tgid,
         refused: 0,
         direction,
+        kind: RECORD_DATA,
     };
     if payload.cause != 0 {
         walk.gap(bytes, payload.cause);
@@ -217,16 +242,23 @@ struct Walk {
     /// Bytes of the stream that were refused so far.
     refused: u32,
     direction: u8,
+    /// [`RECORD_DATA`] or [`RECORD_REFUSED`].
+    kind: u8,
 }
 
 impl Walk {
     #[inline(always)]
-    fn run(&mut self) {
+    fn steps(&mut self) {
         self.blur();
         // SAFETY: the callback's signature is the one bpf_loop wants, and `self` outlives the call.
         unsafe {
             bpf_loop(MAX_STEPS, step as *mut c_void, (&raw mut *self).cast(), 0);
         }
+    }
+
+    #[inline(always)]
+    fn run(&mut self) {
+        self.steps();
         if self.remaining > 0 {
             let left = self.remaining;
             self.gap(left, GAP_TOO_MANY_BUFFERS);
@@ -272,11 +304,11 @@ impl Walk {
         let record = entry.as_mut_ptr();
         // SAFETY: `record` is the reserved memory.
         let there = read_bytes(unsafe { &raw mut (*record).bytes }, bytes, self.address);
-        let mut header = self.header(RECORD_DATA);
+        let mut header = self.header(self.kind);
         if there {
             header.length = bytes as u32;
             header.value = self.refused;
-        } else {
+        } else if self.kind == RECORD_DATA {
             channel::count(Counter::UnreadableBytes, bytes);
             header.kind = RECORD_GAP;
             header.cause = GAP_UNREADABLE;

@@ -13,7 +13,7 @@ use core::ffi::c_void;
 
 use crate::{
     kernel::{Ptr, load, offset, probe},
-    source::Source,
+    source::{Coming, Source},
 };
 
 /// `sizeof(struct iovec)`
@@ -75,6 +75,24 @@ pub fn passed(iterator: Ptr, bytes: u64) -> Place {
         return Place::user(Source::buffer(start.wrapping_add(offset).wrapping_sub(bytes)));
     }
     back(start, offset, bytes)
+}
+
+/// The bytes that an iterator is still to go over.
+#[inline(always)]
+pub fn ahead(iterator: Ptr) -> Coming {
+    let kind = load::<u8>(iterator, offset!(iter_type)) as usize;
+    let Some(offset) = probe::<u64>(iterator, offset!(iter_offset)) else { return Coming::unknown() };
+    let Some(count) = probe::<u64>(iterator, offset!(iter_count)) else { return Coming::unknown() };
+    if kind == offset!(iter_is_ubuf) {
+        let Some(start) = probe::<u64>(iterator, offset!(iter_ubuf)) else { return Coming::unknown() };
+        return Coming::at(Source::buffer(start.wrapping_add(offset)), count);
+    }
+    if kind != offset!(iter_is_iovec) {
+        return Coming::unknown();
+    }
+    let Some(vector) = probe::<u64>(iterator, offset!(iter_iov)) else { return Coming::unknown() };
+    let Some(buffers) = probe::<u64>(iterator, offset!(iter_segments)) else { return Coming::unknown() };
+    Coming::at(Source::copied(vector, buffers, offset as u32), count)
 }
 
 /// State of the walk back over a vector.

@@ -74,9 +74,12 @@ pub static KERNEL_LAYOUT: KernelLayout = KernelLayout {
     iter_offset: 0,
     iter_ubuf: 0,
     iter_iov: 0,
+    iter_count: 0,
+    iter_segments: 0,
     iter_is_ubuf: 0,
     iter_is_iovec: 0,
     iter_is_bvec: 0,
+    vma_flags: 0,
 };
 
 /// The offset of one field, as a constant for the verifier.
@@ -214,6 +217,12 @@ pub fn key_of_file(file: Ptr) -> Option<ChannelKey> {
     }
     let device = load(superblock, offset!(sb_dev));
     Some(ChannelKey { inode: load(inode, offset!(inode_ino)), device, zero: 0 })
+}
+
+/// Whether an inode whose BTF type the verifier knows is a pipe's.
+#[inline(always)]
+pub fn is_pipe(inode: Ptr) -> bool {
+    load::<u16>(inode, offset!(inode_mode)) & S_IFMT == S_IFIFO
 }
 
 /// One end of something that can carry MCP, with the inode at which the other side reads or writes.

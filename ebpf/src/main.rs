@@ -15,6 +15,7 @@ mod census;
 mod channel;
 mod connect;
 mod exec;
+mod gate;
 mod io_uring;
 mod iterator;
 mod kernel;
@@ -25,8 +26,10 @@ mod syscall;
 mod trampoline;
 
 use aya_ebpf::{
-    macros::{btf_tracepoint, cgroup_sock, cgroup_sock_addr, fexit, tracepoint},
-    programs::{BtfTracePointContext, FExitContext, SockAddrContext, SockContext, TracePointContext},
+    macros::{btf_tracepoint, cgroup_sock, cgroup_sock_addr, fexit, lsm, tracepoint},
+    programs::{
+        BtfTracePointContext, FExitContext, LsmContext, SockAddrContext, SockContext, TracePointContext,
+    },
 };
 use syscall::op;
 use trampoline::Pipes;
@@ -223,6 +226,40 @@ at_call!(ia32_sys_tee, TEE, true);
 at_call!(ia32_sys_vmsplice, VMSPLICE, true);
 at_call!(ia32_compat_sys_sendfile, SENDFILE, true);
 at_call!(ia32_sys_sendfile64, SENDFILE, true);
+
+/// match-proto: `int file_permission(struct file *file, int mask)`, 5.7 to 6.18.
+#[lsm(hook = "file_permission")]
+pub fn file_permission(ctx: LsmContext) -> i32 {
+    trampoline::pipe_asked(ctx.arg(0), ctx.arg(1))
+}
+
+/// match-proto: `int socket_sendmsg(struct socket *sock, struct msghdr *msg, int size)`, 5.7 to 6.18.
+#[lsm(hook = "socket_sendmsg")]
+pub fn socket_sendmsg(ctx: LsmContext) -> i32 {
+    trampoline::socket_asked(ctx.arg(0), ctx.arg(1))
+}
+
+/// A program of the gate at the exit of a function that writes to a pipe.
+macro_rules! gate_at_pipe {
+    ($name:ident) => {
+        #[fexit]
+        pub fn $name(ctx: FExitContext) -> i32 {
+            trampoline::pipe_settled(ctx.arg(0), ctx.arg(1), ctx.arg(2));
+            0
+        }
+    };
+}
+
+gate_at_pipe!(gate_pipe_write);
+gate_at_pipe!(gate_anon_pipe_write);
+gate_at_pipe!(gate_fifo_pipe_write);
+
+/// The same of Unix sockets. match-proto: as [`unix_stream_sendmsg`].
+#[fexit]
+pub fn gate_unix_stream_sendmsg(ctx: FExitContext) -> i32 {
+    trampoline::socket_settled(ctx.arg(0), ctx.arg(1), ctx.arg(3));
+    0
+}
 
 /// match-proto: `bpf_iter__task_file { meta, task, u32 fd, file }`, 5.8 to 6.18.
 #[unsafe(no_mangle)]

@@ -35,6 +35,36 @@ pub struct Source {
     skip: u32,
 }
 
+/// Bytes that are about to be written.
+///
+/// No `Option`, as [`crate::capture::Payload`] is no enum.
+#[derive(Clone, Copy)]
+pub struct Coming {
+    /// Where they lie.
+    pub source: Source,
+    /// How many; [`UNTOLD`] where a vector alone says.
+    pub length: u64,
+    /// Whether that is known.
+    pub is_known: bool,
+}
+
+/// See [`Coming::length`].
+pub const UNTOLD: u64 = u64::MAX;
+
+impl Coming {
+    /// They lie there.
+    #[inline(always)]
+    pub fn at(source: Source, length: u64) -> Self {
+        Self { source, length, is_known: true }
+    }
+
+    /// Nobody knows where they lie.
+    #[inline(always)]
+    pub fn unknown() -> Self {
+        Self { source: Source::buffer(0), length: UNTOLD, is_known: false }
+    }
+}
+
 /// Reads user memory; `None` where it is not there.
 #[inline(always)]
 pub fn read<T>(address: User) -> Option<T> {

@@ -3,7 +3,10 @@
 //! The return value is the number of bytes; the buffer is the caller's, already filled (reads) or not
 //! yet given back (writes). x86-64, with the 32-bit numbers of `int 0x80` and 32-bit programs.
 
-use aya_ebpf::helpers::{bpf_get_current_pid_tgid, generated::bpf_loop};
+use aya_ebpf::helpers::{
+    bpf_get_current_pid_tgid,
+    generated::{bpf_loop, bpf_task_pt_regs},
+};
 use core::ffi::c_void;
 use mcpwarden_abi::{Channel, GAP_SENDFILE, GAP_SPLICE, GAP_TEE, GAP_VMSPLICE, SOCKET};
 
@@ -11,7 +14,7 @@ use crate::{
     capture::{Payload, passed},
     channel,
     kernel::{self, FMODE_WRITE, Ptr, load, offset, probe},
-    source::{Source, User, mmsghdr, read},
+    source::{Coming, Source, UNTOLD, User, mmsghdr, read},
 };
 
 /// What a system call does with its first descriptor.
@@ -98,6 +101,7 @@ const fn ops() -> [u16; NUMBERS] {
 mod regs {
     pub const BX: usize = 40;
     pub const R10: usize = 56;
+    pub const AX: usize = 80;
     pub const CX: usize = 88;
     pub const DX: usize = 96;
     pub const SI: usize = 104;
@@ -148,6 +152,44 @@ pub fn returned(regs: Ptr, bytes: u64) {
     if op != op::NONE {
         dispatch(task, op, &call);
     }
+}
+
+/// What a register says that is to hold a call's result, until the call returns: `-ENOSYS`.
+const UNDER_WAY: i64 = -38;
+/// `MAX_RW_COUNT` (`linux/fs.h`), of pages of 4 KiB.
+const MOST_BYTES: u64 = 0x7fff_f000;
+
+/// The bytes that the call at hand is about to write to this file. Unknown where no such call is under way: what writes is
+/// io_uring, or the kernel itself.
+#[inline(always)]
+pub fn coming(file: Ptr) -> Coming {
+    let task = kernel::current();
+    // SAFETY: a helper that takes a task.
+    let regs = unsafe { bpf_task_pt_regs(task as *mut _) } as Ptr;
+    if regs.is_null() || load::<i64>(regs, regs::AX) != UNDER_WAY {
+        return Coming::unknown();
+    }
+    let number: u64 = load(regs, regs::ORIG_AX);
+    if number >= NUMBERS as u64 {
+        return Coming::unknown();
+    }
+    // SAFETY: in bounds; volatile, so that the table stays a table.
+    let ops = unsafe { core::ptr::read_volatile(OPS.as_ptr().add(number as usize)) };
+    let compat = load::<u32>(task, offset!(task_thread_status)) & TS_COMPAT != 0;
+    let op = if compat { ops >> 8 } else { ops & 0xff };
+    if op != op::WRITE && op != op::WRITEV {
+        return Coming::unknown();
+    }
+    let args = arguments(regs, compat);
+    let Some(named) = kernel::file_of(task, args[0] as u32) else { return Coming::unknown() };
+    if named as u64 != kernel::number(file) {
+        return Coming::unknown();
+    }
+    if op == op::WRITE {
+        let bytes = if args[2] > MOST_BYTES { MOST_BYTES } else { args[2] };
+        return Coming::at(Source::buffer(args[1]), bytes);
+    }
+    Coming::at(Source::vector(args[1], args[2], compat), UNTOLD)
 }
 
 /// The first four arguments of a system call.

@@ -13,10 +13,11 @@ use mcpwarden_abi::{Channel, GAP_IO_URING, GAP_UNREADABLE, SOCKET};
 
 use crate::{
     capture::{Payload, passed},
-    channel,
+    channel, gate,
     iterator::{self, Memory, Place},
-    kernel::{Ptr, key_of_file, load, offset},
-    syscall::{MSG_ERRQUEUE, MSG_OOB, MSG_PEEK, MSG_TRUNC},
+    kernel::{self, Ptr, key_of_file, load, offset},
+    source::Source,
+    syscall::{self, MSG_ERRQUEUE, MSG_OOB, MSG_PEEK, MSG_TRUNC},
 };
 
 /// Which pipes a function is asked about. From 6.15 on those with a name have functions of their own, which call the
@@ -31,6 +32,8 @@ pub enum Pipes {
     Named,
 }
 
+/// `linux/fs.h`
+const MAY_WRITE: i32 = 2;
 /// `linux/magic.h`
 const PIPEFS_MAGIC: u64 = 0x5049_5045;
 /// `linux/socket.h`, 6.5 to 6.18; a bit that no earlier kernel uses.
@@ -104,6 +107,51 @@ pub fn received(socket: Ptr, message: Ptr, flags: u32, result: i32) {
         return;
     }
     passed(channel, false, bytes, caller(), payload(place));
+}
+
+/// Somebody wants to read or write a file: what the kernel is to answer where that is a channel's pipe.
+#[inline(always)]
+pub fn pipe_asked(file: Ptr, mask: i32) -> i32 {
+    if mask & MAY_WRITE == 0 {
+        return 0;
+    }
+    let inode: Ptr = load(file, offset!(file_inode));
+    if inode.is_null() || !kernel::is_pipe(inode) {
+        return 0;
+    }
+    let Some(channel) = channel_of(file) else { return 0 };
+    gate::asked(channel, syscall::coming(file))
+}
+
+/// A message is about to be sent.
+#[inline(always)]
+pub fn socket_asked(socket: Ptr, message: Ptr) -> i32 {
+    let Some(channel) = channel_of(load(socket, offset!(socket_file))) else { return 0 };
+    gate::asked(channel, iterator::ahead(message.wrapping_add(offset!(msghdr_iter))))
+}
+
+/// A write to a pipe has returned.
+#[inline(always)]
+pub fn pipe_settled(request: Ptr, bytes: Ptr, result: i64) {
+    let Some(channel) = channel_of(load(request, offset!(iocb_filp))) else { return };
+    gate::returned(channel, result, |written| of_process(iterator::passed(bytes, written)));
+}
+
+/// A message was sent, or not.
+#[inline(always)]
+pub fn socket_settled(socket: Ptr, message: Ptr, result: i32) {
+    let Some(channel) = channel_of(load(socket, offset!(socket_file))) else { return };
+    let bytes = message.wrapping_add(offset!(msghdr_iter));
+    gate::returned(channel, result as i64, |written| of_process(iterator::passed(bytes, written)));
+}
+
+/// Where bytes lay in the memory of a process, if they did.
+#[inline(always)]
+fn of_process(place: Place) -> Option<Source> {
+    match place.memory {
+        Memory::User => Some(place.source),
+        Memory::Pages | Memory::Kernel | Memory::Unknown => None,
+    }
 }
 
 #[inline(always)]

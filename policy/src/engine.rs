@@ -48,6 +48,7 @@ use crate::redact::Redactor;
 use crate::registry::{MemoryStore, Registry, Store};
 use approval::{ApprovalId, Approvals};
 use connection::{Connection, Stage};
+use gate::Stop;
 pub use reach::Remote;
 use record::Recorder;
 use relay::{HeldId, Relays};
@@ -88,6 +89,8 @@ pub struct Engine {
     registry: Registry,
     judge: Judge,
     approvals: Approvals,
+    /// What became of the frame at hand, where the gate stopped it.
+    stop: Option<Stop>,
     /// The turn of the model that the input belongs to, where the recording tells.
     turn: Option<String>,
     memory: memory::Memory,
@@ -133,6 +136,7 @@ impl Engine {
             registry,
             judge: Judge::default(),
             approvals: Approvals::default(),
+            stop: None,
             turn: None,
             memory: memory::Memory::default(),
             destinations: network::Destinations::default(),
@@ -185,6 +189,16 @@ impl Engine {
                     self.book(connection, now, out);
                 }
             }
+            Input::Stopped { connection, time, bytes, is_refused } => {
+                self.counters.frames += 1;
+                if self.known(connection, time, out) {
+                    let direction = Direction::ClientToServer;
+                    let seen = Seen { connection, direction, time, bytes: bytes.len() as u64, now };
+                    self.stopped_frame(seen, bytes, is_refused, out);
+                    self.book(connection, now, out);
+                }
+            }
+            Input::Gate { connection, time, decided } => self.say_of(connection, time, decided, out),
             Input::Junk { connection, direction, time, bytes, broken } => {
                 self.counters.junk_bytes = self.counters.junk_bytes.saturating_add(bytes);
                 if self.known(connection, time, out) {

@@ -7,6 +7,7 @@ mod agent;
 mod approval;
 mod detection;
 pub mod examples;
+mod gate;
 mod json;
 mod judgement;
 mod network;
@@ -24,6 +25,7 @@ pub use approval::{
     Whose,
 };
 pub use detection::{Category, Detection, Form, Match, Severity};
+pub use gate::{GateAction, GateDecided};
 pub use json::Json;
 pub use judgement::{
     Action, CrossServerBlocked, Decided, DefinitionChanged, Detected, ListChanged, ListKind, RelatedCall,
@@ -121,7 +123,9 @@ impl EventBody {
             Self::CrossServerBlocked(blocked) => Some(blocked.severity),
             Self::TlsMismatch(mismatch) => Some(mismatch.severity),
             Self::ServerEgress(egress) => Some(egress.severity),
-            Self::StoreFailing(_)
+            Self::GateDecided(GateDecided { action: GateAction::Passed, .. }) => Some(Severity::Medium),
+            Self::GateDecided(_)
+            | Self::StoreFailing(_)
             | Self::StoreReplaced(_)
             | Self::ConfigRefused(_)
             | Self::ServerDenied(_) => Some(Severity::High),
@@ -245,6 +249,8 @@ bodies! {
     CrossServerBlocked = "mcp_cross_server_blocked",
     /// Guards object to a request or an answer that is of no tool call.
     RequestBlocked = "mcp_request_blocked",
+    /// The gate stopped a write, or could not tell what it asks for.
+    GateDecided = "mcp_gate_decided",
     /// Guards remarked something on such a request or answer.
     RequestWarned = "mcp_request_warned",
     /// A tool is held until somebody approves it.

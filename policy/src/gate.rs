@@ -31,6 +31,7 @@ use crate::glob::GlobError;
 use crate::guard::{GuardKind, Listing, Profile, ToolCategory, ToolFacts, Trust};
 use crate::ids::{ServerId, Timestamp};
 
+pub(crate) use ask::BY_HISTORY;
 pub use read::{GateReader, GateSaid};
 
 /// A kind of connection: all that is known of its server and its client before anything is called.
@@ -120,6 +121,9 @@ pub enum GateError {
     /// Too many different outcomes.
     #[error("the gate can tell {OUTCOME_NUMBERS} outcomes apart, and there are {0}")]
     Outcomes(usize),
+    /// There is nobody to ask: an engine without a judge.
+    #[error("no guard judges calls")]
+    NoGuards,
     /// A glob does not compile; nothing of what [`parse`](crate::config::parse) lets through is one.
     #[error(transparent)]
     Glob(#[from] GlobError),
@@ -204,7 +208,12 @@ impl GateTable {
 
     /// What an outcome of the reader means; `None`: it passes, and there is nothing to be said.
     pub fn outcome(&self, outcome: u16) -> Option<&GateOutcome> {
-        self.outcomes.get(usize::from(outcome & OUTCOME_NUMBERS).checked_sub(1)?)
+        self.outcomes.get(index_of(outcome)?)
+    }
+
+    /// What all its outcomes mean, in the order of their numbers: [`index_of`].
+    pub fn into_outcomes(self) -> Vec<GateOutcome> {
+        self.outcomes
     }
 
     /// Until when it says what is right; then it is to be compiled again, even if nothing happens.
@@ -221,6 +230,11 @@ impl GateTable {
     pub fn stops_anything(&self) -> bool {
         self.outcomes.iter().any(|outcome| outcome.verdict != GateVerdict::Allow)
     }
+}
+
+/// Where the meaning of an outcome stands in [`GateTable::into_outcomes`]; `None`: there is nothing to be said.
+pub fn index_of(outcome: u16) -> Option<usize> {
+    usize::from(outcome & OUTCOME_NUMBERS).checked_sub(1)
 }
 
 /// The verdict in an outcome of the reader.

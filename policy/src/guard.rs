@@ -366,7 +366,7 @@ pub struct Verdict {
     pub recorded: Recorded,
     /// Guards that failed and let it pass, and why.
     pub failed_open: Vec<(GuardKind, GuardError)>,
-    /// Whether a denial really stopped it.
+    /// Whether it really was stopped: by a denial, or with what was.
     pub enforced: bool,
 }
 

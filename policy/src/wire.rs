@@ -100,7 +100,7 @@ enum State {
 ///
 /// Linear in the bytes pushed, whatever the pieces; a frame that lies within one push is not copied. The same
 /// bytes give the same cuts, wherever they are split.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct FrameCutter {
     limits: Limits,
     state: State,

@@ -1,7 +1,9 @@
 //! A small MCP server over standard input and output, with switches for what real servers do oddly.
 
 use std::fmt::Write as _;
+use std::fs::File;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
@@ -41,6 +43,9 @@ pub struct ServerOptions {
     /// Offer a tool `blob` that returns N bytes of text
     #[arg(long, value_name = "N")]
     pub big: Option<usize>,
+    /// Write what comes in to FILE, a line for each message
+    #[arg(long, value_name = "FILE")]
+    pub heard: Option<PathBuf>,
 }
 
 /// One tool: its definition, and what it answers to its arguments (text, or an error text).
@@ -142,7 +147,11 @@ impl MiniServer {
         let framing = Framing::content_length(self.options.content_length);
         let mut stdin = io::stdin().lock();
         let mut junk = self.options.junk;
+        let mut heard = self.options.heard.as_ref().map(File::create).transpose().context("--heard")?;
         while let Some(message) = framing.read(&mut stdin).context("cannot read standard input")? {
+            if let Some(heard) = &mut heard {
+                heard.write_all(&[&message[..], b"\n"].concat()).context("--heard")?;
+            }
             let Some(answer) = self.answer_bytes(&message) else { continue };
             thread::sleep(Duration::from_millis(self.options.delay_ms));
             if self.options.log_noise {

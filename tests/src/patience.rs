@@ -10,6 +10,11 @@ static FACTOR: LazyLock<u32> = LazyLock::new(|| {
     set.and_then(|factor| factor.parse().ok()).unwrap_or(1).clamp(1, 100)
 });
 
+/// Whether this is a virtual machine of ours, where everything must work that can work anywhere.
+pub fn is_emulated() -> bool {
+    *FACTOR > 1
+}
+
 /// The time that something may take here that may take `limit` elsewhere.
 pub fn patience(limit: Duration) -> Duration {
     limit * *FACTOR

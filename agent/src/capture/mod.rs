@@ -48,6 +48,8 @@ struct Connection {
     early: Vec<(abi::RecordHeader, Vec<u8>)>,
     early_bytes: usize,
     streams: [Stream; 2],
+    /// Bytes of a write that is refused, until all of it is here.
+    refused: Vec<u8>,
     pids: Vec<u32>,
 }
 
@@ -57,6 +59,8 @@ pub enum Told {
     Connect(abi::RecordHeader, abi::ConnectInfo),
     /// The bytes of a TCP connection are captured from now on: see [`Capture::open_socket`].
     Socket(abi::RecordHeader, abi::ConnectInfo),
+    /// The gate did something to a write, or could not tell what it asks for.
+    Gate(abi::RecordHeader, abi::GateInfo),
 }
 
 /// All streams.
@@ -127,6 +131,11 @@ impl Capture {
                 self.bytes(header, data, clock, now, sink);
             }
             Record::Gap(_) => self.bytes(header, &[], clock, now, sink),
+            Record::Refused(_, data) => self.refused(header.connection, data),
+            Record::Gate(_, info) => {
+                self.gate(&header, &info, clock, sink);
+                return Some(Told::Gate(header, info));
+            }
             Record::Connect(_, info) => return Some(Told::Connect(header, info)),
             Record::Socket(_, info) => return Some(Told::Socket(header, info)),
             Record::SocketClosed(_, streams) => {
@@ -158,6 +167,7 @@ impl Capture {
                 early: Vec::new(),
                 early_bytes: 0,
                 streams: [stream(Direction::ClientToServer), stream(Direction::ServerToClient)],
+                refused: Vec::new(),
                 pids: Vec::new(),
             };
             self.connections.insert(id, fresh);
@@ -281,6 +291,36 @@ impl Capture {
             stream.data(Place { offset, time, refused }, data, now, out);
         }
         account(&mut self.memory, connection, index);
+    }
+
+    /// Bytes of a write that is refused; more than the gate sends of one are not kept.
+    fn refused(&mut self, id: u64, data: &[u8]) {
+        if let Some(connection) = self.connections.get_mut(&id)
+            && connection.refused.len() + data.len() <= abi::GATE_WINDOW_MOST as usize
+        {
+            connection.refused.extend_from_slice(data);
+        }
+    }
+
+    /// The gate did something to a write.
+    fn gate(
+        &mut self,
+        header: &abi::RecordHeader,
+        info: &abi::GateInfo,
+        clock: &Clock,
+        sink: &mut dyn FnMut(Input<'_>),
+    ) {
+        let Some(connection) = self.connections.get_mut(&header.connection) else { return };
+        let bytes = std::mem::take(&mut connection.refused);
+        let stream = &mut connection.streams[usize::from(abi::CLIENT_TO_SERVER)];
+        match info.action {
+            abi::GATE_SPOILED => stream.spoil(header.offset, info.original),
+            abi::GATE_REFUSED => {
+                let out = &mut Outlet { sockets: &mut self.sockets, counters: &mut self.counters, sink };
+                stream.refuse(&bytes, clock.wall(header.time_ns), out);
+            }
+            _ => {}
+        }
     }
 
     /// Gives up what is held, largest first, until everybody is within his bound: `id` may hold more than before.

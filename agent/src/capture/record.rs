@@ -2,8 +2,8 @@
 
 use aya::Pod;
 use mcpwarden_abi::{
-    self as abi, ConnectInfo, ExecInfo, RECORD_CONNECT, RECORD_DATA, RECORD_EXEC, RECORD_EXIT, RECORD_GAP,
-    RECORD_SOCKET, RECORD_SOCKET_CLOSED, RecordHeader, Stream,
+    self as abi, ConnectInfo, ExecInfo, GateInfo, RECORD_CONNECT, RECORD_DATA, RECORD_EXEC, RECORD_EXIT,
+    RECORD_GAP, RECORD_GATE, RECORD_REFUSED, RECORD_SOCKET, RECORD_SOCKET_CLOSED, RecordHeader, Stream,
 };
 use mcpwarden_policy::{ExitStatus, GapCause};
 
@@ -14,6 +14,10 @@ pub enum Record<'a> {
     Data(RecordHeader, &'a [u8]),
     /// Bytes of a channel went by without being captured; `value` says how many.
     Gap(RecordHeader),
+    /// Bytes of a write that is refused; a [`Record::Gate`] comes behind the last of them.
+    Refused(RecordHeader, &'a [u8]),
+    /// The gate did something to a write, or could not tell what it asks for.
+    Gate(RecordHeader, GateInfo),
     /// A process whose stdin and stdout are a connection runs a program; its argv, NUL-separated.
     Exec(RecordHeader, ExecInfo, &'a [u8]),
     /// A watched process ended; `value` is its wait status.
@@ -32,6 +36,8 @@ impl Record<'_> {
         match self {
             Self::Data(header, _)
             | Self::Gap(header)
+            | Self::Refused(header, _)
+            | Self::Gate(header, _)
             | Self::Exec(header, ..)
             | Self::Exit(header)
             | Self::Connect(header, _)
@@ -48,6 +54,8 @@ pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
     match header.kind {
         RECORD_DATA => Some(Record::Data(header, rest.get(..header.length as usize)?)),
         RECORD_GAP => Some(Record::Gap(header)),
+        RECORD_REFUSED => Some(Record::Refused(header, rest.get(..header.length as usize)?)),
+        RECORD_GATE => Some(Record::Gate(header, read(rest)?)),
         RECORD_EXEC => {
             let info: ExecInfo = read(rest)?;
             let argv = rest.get(size_of::<ExecInfo>()..)?.get(..header.length as usize)?;
@@ -108,7 +116,7 @@ mod tests {
     #[test]
     fn lengths_are_checked() {
         let header = |kind, length| RecordHeader { kind, length, ..Default::default() };
-        let cases: [(&str, Vec<u8>, bool); 11] = [
+        let cases: [(&str, Vec<u8>, bool); 15] = [
             ("empty", Vec::new(), false),
             ("half a header", vec![1; 10], false),
             ("unknown kind", bytes_of(header(99, 0), b""), false),
@@ -119,6 +127,10 @@ mod tests {
             ("socket without its facts", bytes_of(header(RECORD_SOCKET, 0), b"abcd"), false),
             ("socket closed", bytes_of(header(RECORD_SOCKET_CLOSED, 0), &[0; 48]), true),
             ("socket closed with one stream", bytes_of(header(RECORD_SOCKET_CLOSED, 0), &[0; 47]), false),
+            ("gate", bytes_of(header(RECORD_GATE, 0), &[0; 24]), true),
+            ("gate without its facts", bytes_of(header(RECORD_GATE, 0), &[0; 23]), false),
+            ("refused", bytes_of(header(RECORD_REFUSED, 3), b"abc"), true),
+            ("refused, longer than the record", bytes_of(header(RECORD_REFUSED, 4), b"abc"), false),
             ("exit", bytes_of(header(RECORD_EXIT, 0), b""), true),
         ];
         for (name, bytes, good) in cases {

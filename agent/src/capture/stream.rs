@@ -1,6 +1,8 @@
 //! One direction of one connection: its records in order, cut into frames, and held against what the kernel counted.
 
-use mcpwarden_abi as abi;
+use std::collections::VecDeque;
+
+use mcpwarden_abi::{self as abi, GATE_SPOILT};
 use mcpwarden_policy::{ConnectionId, Cut, Direction, FrameCutter, GapCause, Input, Limits, Timestamp};
 
 use super::{
@@ -29,7 +31,14 @@ pub struct Stream {
     is_still: bool,
     /// How much of the server's surplus was said.
     said: u64,
+    /// Bytes that the gate overwrote and that have not come yet: where in the stream, and what the client wrote.
+    spoilt: VecDeque<(u64, u8)>,
 }
+
+/// How many of them are remembered.
+const MOST_SPOILT: usize = 64;
+/// Beyond this an unfinished frame is not copied for a write that is refused. Bytes.
+const MOST_COPIED: usize = 256 * 1024;
 
 /// What is in order, on its way to the policy core.
 struct Frames {
@@ -38,6 +47,8 @@ struct Frames {
     reader: Reader,
     /// Whether there was a frame.
     any: bool,
+    /// What the client wrote in place of bytes that the gate overwrote, in frames that are still to be cut.
+    originals: VecDeque<u8>,
 }
 
 /// How bytes become messages.
@@ -55,10 +66,11 @@ impl Stream {
         let reader = if is_socket { Reader::Http } else { Reader::Lines(FrameCutter::new(limits)) };
         Self {
             order: Order::default(),
-            frames: Frames { connection, direction, reader, any: false },
+            frames: Frames { connection, direction, reader, any: false, originals: VecDeque::new() },
             seen: abi::Stream::default(),
             is_still: false,
             said: 0,
+            spoilt: VecDeque::new(),
         }
     }
 
@@ -81,8 +93,42 @@ impl Stream {
         self.frames.any
     }
 
+    /// The gate has overwritten a byte that is about to come.
+    pub fn spoil(&mut self, offset: u64, original: u8) {
+        // Of more than that the oldest never came: others refused their writes.
+        if self.spoilt.len() == MOST_SPOILT {
+            self.spoilt.pop_front();
+        }
+        self.spoilt.push_back((offset, original));
+    }
+
+    /// The gate has refused a write. What it would have completed is said, and the stream is as before.
+    pub fn refuse(&mut self, bytes: &[u8], time: Timestamp, out: &mut Outlet<'_>) {
+        let Reader::Lines(cutter) = &self.frames.reader else { return };
+        let mut copy = match cutter.pending_bytes() {
+            ..=MOST_COPIED => cutter.clone(),
+            _ => FrameCutter::new(Limits::default()),
+        };
+        let connection = self.frames.connection;
+        for piece in [bytes, b"\n"] {
+            copy.push(piece, time, &mut |cut| {
+                if let Cut::Frame { bytes, time } = cut {
+                    (out.sink)(Input::Stopped { connection, time, bytes, is_refused: true });
+                }
+            });
+        }
+    }
+
     /// Bytes came.
     pub fn data(&mut self, place: Place, bytes: &[u8], now: Timestamp, out: &mut Outlet<'_>) {
+        let end = place.offset.saturating_add(bytes.len() as u64);
+        while let Some((offset, original)) = self.spoilt.front().copied().filter(|(offset, _)| *offset < end)
+        {
+            self.spoilt.pop_front();
+            if offset >= place.offset {
+                self.frames.originals.push_back(original);
+            }
+        }
         self.order.data(place, bytes, now, &mut |stretch| self.frames.take(stretch, out));
     }
 
@@ -201,11 +247,20 @@ impl Frames {
     fn take(&mut self, stretch: Stretch<'_>, out: &mut Outlet<'_>) {
         match stretch {
             Stretch::Bytes(bytes, time) => {
-                let Self { connection, direction, reader, any } = self;
+                let Self { connection, direction, reader, any, originals } = self;
                 match reader {
                     Reader::Lines(cutter) => cutter.push(bytes, time, &mut |cut| {
                         *any |= matches!(cut, Cut::Frame { .. });
-                        hand_on(*connection, *direction, time, cut, out.sink);
+                        match cut {
+                            Cut::Frame { bytes, time }
+                                if !originals.is_empty() && bytes.contains(&GATE_SPOILT) =>
+                            {
+                                let bytes = &restored(bytes, originals);
+                                let connection = *connection;
+                                (out.sink)(Input::Stopped { connection, time, bytes, is_refused: false });
+                            }
+                            cut => hand_on(*connection, *direction, time, cut, out.sink),
+                        }
                     }),
                     Reader::Http => out.sockets.push(*connection, *direction, bytes, time, out.sink),
                 }
@@ -241,6 +296,15 @@ impl Frames {
         }
         (out.sink)(Input::Gap { connection, direction, time, bytes, cause, pid: None, offset: None });
     }
+}
+
+/// A frame as its client wrote it.
+fn restored(bytes: &[u8], originals: &mut VecDeque<u8>) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for byte in bytes.iter_mut().filter(|byte| **byte == GATE_SPOILT) {
+        *byte = originals.pop_front().unwrap_or(GATE_SPOILT);
+    }
+    bytes
 }
 
 /// What was cut out, as the policy core wants it.

@@ -16,7 +16,9 @@ use super::{
     btf::Btf,
     fire,
     hooks::{self, Ground, Hook, Hooks, load_census},
-    layout, stats,
+    layout,
+    stats::{self, ProgramStats},
+    surroundings,
 };
 
 /// Wrapped so that the object's ELF header is aligned as its reader wants it.
@@ -53,6 +55,8 @@ pub struct Loaded {
     tracepoints: Hooks,
     /// Or why that backend cannot be used.
     trampolines: Result<Hooks, String>,
+    /// The same of the gate.
+    gate: Result<Vec<Hook>, String>,
 }
 
 /// What came of trying every hook.
@@ -62,10 +66,12 @@ pub struct Report {
     pub hooks: Vec<(String, Option<String>)>,
     /// The places of the trampoline backend, as above, or why it cannot be attached.
     pub trampolines: Result<Vec<(String, Option<String>)>, String>,
+    /// The same of the gate.
+    pub gate: Result<Vec<(String, Option<String>)>, String>,
     /// Why it is not known whether what is attached runs.
     pub unproven: Option<String>,
-    /// Steps that the verifier took for each program. Empty where the kernel does not say.
-    pub verified: Vec<(String, u32)>,
+    /// What the kernel says of each program that it took.
+    pub programs: Vec<ProgramStats>,
 }
 
 /// A kernel half that runs.
@@ -80,6 +86,8 @@ pub struct Attached {
     pub places: Vec<String>,
     /// What this kernel keeps from being seen, and what follows from it.
     pub blind_spots: Vec<String>,
+    /// The hooks of the gate, which are attached while something is enforced; or why it cannot be used.
+    pub gate: Result<Vec<Hook>, String>,
 }
 
 impl Loaded {
@@ -87,9 +95,9 @@ impl Loaded {
     pub fn new(ring_bytes: u32) -> Result<Self, KernelError> {
         let btf = Btf::from_file(Path::new(BTF_PATH))?;
         let base = layout::resolve(&btf)?;
-        let (layout, trampolines) = match layout::resolve_iterators(&btf, base) {
-            Ok(layout) => (layout, hooks::trampolines(&btf)),
-            Err(error) => (base, Err(error.to_string())),
+        let (layout, trampolines, gate) = match layout::resolve_iterators(&btf, base) {
+            Ok(layout) => (layout, hooks::trampolines(&btf), hooks::gate(&btf)),
+            Err(error) => (base, Err(error.to_string()), Err(error.to_string())),
         };
         let (processes, tracepoints) = (hooks::processes(&btf), hooks::tracepoints(&btf));
         drop(btf);
@@ -97,15 +105,16 @@ impl Loaded {
         let ebpf = EbpfLoader::new()
             .btf(Some(&btf))
             .override_global("KERNEL_LAYOUT", &[layout][..], true)
+            .override_global("MAY_SPOIL", &u32::from(surroundings::may_write_memory()), true)
             .map_max_entries("RING", ring_bytes)
             .load(&OBJECT.0)?;
-        Ok(Self { ebpf, btf, processes, tracepoints, trampolines })
+        Ok(Self { ebpf, btf, processes, tracepoints, trampolines, gate })
     }
 
     /// Attaches a backend, that of `wanted` where there is one, and all else. Links of what tells of processes and judges
     /// connections are given apart where they are to outlive the agent (`keep`): what captures has nobody who reads it then.
     pub fn attach(self, wanted: Option<Backend>, cgroup: &Path, keep: bool) -> Result<Attached, KernelError> {
-        let Self { mut ebpf, btf, processes, tracepoints, trampolines } = self;
+        let Self { mut ebpf, btf, processes, tracepoints, trampolines, gate } = self;
         let ground = Ground { btf: &btf, cgroup };
         // What captures comes first: nothing is a channel before the others are there.
         let mut best = None;
@@ -135,12 +144,12 @@ impl Loaded {
         }
         load_census(&mut ebpf, &btf)?;
         let blind_spots = blind_spots.iter().map(|(place, why)| format!("{place}: {why}")).collect();
-        Ok(Attached { ebpf, links, backend, places, blind_spots })
+        Ok(Attached { ebpf, links, backend, places, blind_spots, gate })
     }
 
     /// Tries every hook, and makes each run.
     pub fn probe(self, cgroup: &Path) -> Report {
-        let Self { mut ebpf, btf, processes, tracepoints, trampolines } = self;
+        let Self { mut ebpf, btf, processes, tracepoints, trampolines, gate } = self;
         let ground = Ground { btf: &btf, cgroup };
         let all = processes.into_iter().chain(tracepoints.hooks).chain(hooks::connections());
         let tried: Vec<_> = all
@@ -151,18 +160,23 @@ impl Loaded {
             .collect();
         let census = load_census(&mut ebpf, &btf).err().map(|error| error.to_string());
         let trampolines = attach_whole(&mut ebpf, trampolines, &ground);
-        let verified = stats::verified(&ebpf);
+        let gate = gate.and_then(|hooks| {
+            hooks::attach_all(&mut ebpf, &hooks, &ground).map_err(|error| error.to_string())?;
+            Ok(hooks)
+        });
+        let programs = stats::of_programs(&ebpf);
         let proof = Proof::of(&ebpf);
         let silent = |hook: &Hook| proof.as_ref().ok()?.silent(hook);
-        let trampolines = trampolines
-            .map(|attached| attached.hooks.iter().map(|hook| (hook.place(), silent(hook))).collect());
+        let places = |hooks: Vec<Hook>| hooks.iter().map(|hook| (hook.place(), silent(hook))).collect();
+        let trampolines = trampolines.map(|attached| places(attached.hooks));
+        let gate = gate.map(places);
         let mut hooks: Vec<_> = tried
             .into_iter()
             .map(|(hook, problem)| (hook.place(), problem.or_else(|| silent(&hook))))
             .collect();
         hooks.push(("iter/task_file".to_owned(), census));
         hooks.extend(tracepoints.blind_spots.into_iter().map(|(place, why)| (place, Some(why))));
-        Report { hooks, trampolines, unproven: proof.err(), verified }
+        Report { hooks, trampolines, gate, unproven: proof.err(), programs }
     }
 }
 

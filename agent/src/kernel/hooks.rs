@@ -5,7 +5,7 @@ use std::{fs::File, path::Path};
 use aya::{
     Ebpf,
     programs::{
-        BtfTracePoint, CgroupAttachMode, CgroupSock, CgroupSockAddr, FExit, Iter, Program, ProgramError,
+        BtfTracePoint, CgroupAttachMode, CgroupSock, CgroupSockAddr, FExit, Iter, Lsm, Program, ProgramError,
         TracePoint, links::FdLink,
     },
 };
@@ -97,6 +97,31 @@ pub fn trampolines(btf: &Btf) -> Result<Hooks, String> {
     Ok(with_io_uring(hooks, btf, programs, "what clients splice through io_uring shows as gaps"))
 }
 
+/// The gate: what asks whether something may be written, and what tells when it was; or which function this kernel does
+/// not have.
+pub fn gate(btf: &Btf) -> Result<Vec<Hook>, String> {
+    const SOCKETS: (&str, &str) = ("gate_unix_stream_sendmsg", "unix_stream_sendmsg");
+    // As in `PIPES`.
+    const PIPES: [&[(&str, &str)]; 2] = [
+        &[("gate_anon_pipe_write", "anon_pipe_write"), ("gate_fifo_pipe_write", "fifo_pipe_write")],
+        &[("gate_pipe_write", "pipe_write")],
+    ];
+    let has = |function: &str| !btf.functions(&[function]).is_empty();
+    let pipes = PIPES.into_iter().find(|pairs| pairs.iter().all(|(_, function)| has(function)));
+    let (Some(pipes), true) = (pipes, has(SOCKETS.1)) else {
+        return Err(
+            "this kernel has no function pipe_write, anon_pipe_write or unix_stream_sendmsg".to_owned()
+        );
+    };
+    if !has("bpf_lsm_file_permission") {
+        return Err("this kernel is built without BPF LSM (CONFIG_BPF_LSM=y)".to_owned());
+    }
+    let exits = pipes.iter().copied().chain([SOCKETS]);
+    let mut hooks: Vec<Hook> = exits.map(|(program, function)| Hook::Exit { program, function }).collect();
+    hooks.extend(["file_permission", "socket_sendmsg"].map(|program| Hook::Lsm { program }));
+    Ok(hooks)
+}
+
 fn with_io_uring(mut hooks: Vec<Hook>, btf: &Btf, programs: [&'static str; 2], what: &str) -> Hooks {
     let mut blind_spots = Vec::new();
     match io_uring_program(btf.tracepoint_arguments("io_uring_complete"), programs, what) {
@@ -142,6 +167,11 @@ pub enum Hook {
         /// Name of the function.
         function: &'static str,
     },
+    /// Where the kernel asks its security modules.
+    Lsm {
+        /// Name of the program, which is that of the hook.
+        program: &'static str,
+    },
     /// A hook of a cgroup, for all processes in it and below.
     Cgroup {
         /// Name of the program, which is that of the hook.
@@ -167,6 +197,7 @@ impl Hook {
         match self {
             Self::Btf { program, .. }
             | Self::Exit { program, .. }
+            | Self::Lsm { program }
             | Self::Cgroup { program }
             | Self::Release { program }
             | Self::Classic { program, .. } => program,
@@ -178,6 +209,7 @@ impl Hook {
         match self {
             Self::Btf { tracepoint, .. } => format!("tp_btf/{tracepoint}"),
             Self::Exit { function, .. } => format!("fexit/{function}"),
+            Self::Lsm { program } => format!("lsm/{program}"),
             Self::Classic { tracepoint, .. } => format!("tracepoint/syscalls/{tracepoint}"),
             Self::Cgroup { program } | Self::Release { program } => format!("cgroup/{program}"),
         }
@@ -254,6 +286,12 @@ pub fn attach(
             let id = program.attach().map_err(fail("attach"))?;
             link!(program, id)
         }
+        Hook::Lsm { program: name } => {
+            let program: &mut Lsm = program(ebpf, name)?;
+            program.load(name, ground.btf).map_err(fail("load"))?;
+            let id = program.attach().map_err(fail("attach"))?;
+            link!(program, id)
+        }
         Hook::Classic { program: name, tracepoint } => {
             let program: &mut TracePoint = program(ebpf, name)?;
             program.load().map_err(fail("load"))?;
@@ -281,15 +319,20 @@ pub fn attach(
 pub fn attach_all(ebpf: &mut Ebpf, hooks: &[Hook], ground: &Ground<'_>) -> Result<(), KernelError> {
     let failed = hooks.iter().find_map(|hook| attach(ebpf, hook, ground, false).err());
     let Some(error) = failed else { return Ok(()) };
-    for hook in hooks {
-        if let Hook::Exit { program: name, .. } = hook
-            && let Ok(program) = program::<FExit>(ebpf, name)
-        {
-            // Those that were not loaded say so, and that is what is wanted.
-            let _ = program.unload();
-        }
-    }
+    detach_all(ebpf, hooks);
     Err(error)
+}
+
+/// Detaches what can be attached and detached again.
+pub fn detach_all(ebpf: &mut Ebpf, hooks: &[Hook]) {
+    for hook in hooks {
+        // Those that were not loaded say so, and that is what is wanted.
+        let _ = match hook {
+            Hook::Exit { program: name, .. } => program::<FExit>(ebpf, name).map(FExit::unload).is_ok(),
+            Hook::Lsm { program: name } => program::<Lsm>(ebpf, name).map(Lsm::unload).is_ok(),
+            _ => false,
+        };
+    }
 }
 
 /// Loads the iterator over all descriptors.

@@ -20,9 +20,12 @@ pub fn resolve_iterators(btf: &Btf, layout: KernelLayout) -> Result<KernelLayout
         iter_ubuf: at("iov_iter", "ubuf")?,
         // Renamed in 6.4.
         iter_iov: at("iov_iter", "__iov").or_else(|_| at("iov_iter", "iov"))?,
+        iter_count: at("iov_iter", "count")?,
+        iter_segments: at("iov_iter", "nr_segs")?,
         iter_is_ubuf: kind("ITER_UBUF")?,
         iter_is_iovec: kind("ITER_IOVEC")?,
         iter_is_bvec: kind("ITER_BVEC")?,
+        vma_flags: at("vm_area_struct", "vm_flags")?,
         ..layout
     })
 }

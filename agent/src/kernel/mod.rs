@@ -6,6 +6,7 @@ pub mod btf;
 pub mod census;
 pub mod fill;
 mod fire;
+mod gate;
 pub mod hooks;
 pub mod layout;
 mod members;
@@ -30,6 +31,7 @@ use mcpwarden_abi as abi;
 use self::{
     addresses::Addresses,
     backend::{Attached, Loaded},
+    gate::Gate,
     hooks::program,
     members::Members,
     pins::{Kept, Left, Pins, PinsError, ToKeep},
@@ -37,6 +39,7 @@ use self::{
     table::Table,
 };
 pub use backend::{Backend, Report};
+pub use gate::GATE_ADVICE;
 pub use stats::{MOST_STEPS, ProgramStats};
 
 use crate::clock::boot_ns;
@@ -183,6 +186,7 @@ pub struct Kernel {
     adopt: Array<MapData, u32>,
     members: Members,
     addresses: Addresses,
+    gate: Gate,
     /// Servers without a connection or a process, when they were last looked for.
     unclaimed: HashSet<u64>,
     confirms_refused: u64,
@@ -208,7 +212,7 @@ impl Kernel {
         let mut loaded = Loaded::new(ring_bytes)?;
         let mut addresses = Addresses::take(&mut loaded.ebpf)?;
         prepare(&mut addresses)?;
-        let Attached { mut ebpf, links, backend, places, blind_spots } =
+        let Attached { mut ebpf, links, backend, places, blind_spots, gate } =
             loaded.attach(wanted, cgroup, keep)?;
         let walked = Walked::of(&ebpf);
         let to_keep = keep.then(|| ToKeep::of(&ebpf, links));
@@ -225,6 +229,7 @@ impl Kernel {
             counters: take(&mut ebpf, "COUNTERS")?,
             adopt: take(&mut ebpf, "ADOPT")?,
             members: Members::take(&mut ebpf)?,
+            gate: Gate::take(&mut ebpf, gate)?,
             addresses,
             unclaimed: HashSet::new(),
             confirms_refused: 0,

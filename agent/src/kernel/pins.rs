@@ -128,7 +128,7 @@ impl Pins {
         let mut left = Left::default();
         let mut failed = None;
         for directory in self.others(own)? {
-            let programs = programs(&directory).len() as u64;
+            let programs = programs(&directory);
             let tables = Tables::open(&directory);
             match remove(&directory) {
                 // The kernel frees links a moment later; what is written until then has been read elsewhere. Tables stay as long
@@ -207,11 +207,11 @@ pub struct Kept {
     _links: Vec<PinnedLink>,
 }
 
-/// The pinned links of an agent.
-fn programs(directory: &Path) -> Vec<PathBuf> {
-    let Ok(found) = fs::read_dir(directory) else { return Vec::new() };
-    let is_link = |path: &PathBuf| !TABLES.iter().any(|table| path.ends_with(table));
-    found.filter_map(|entry| Some(entry.ok()?.path())).filter(is_link).collect()
+/// How many links an agent pinned.
+fn programs(directory: &Path) -> u64 {
+    let Ok(found) = fs::read_dir(directory) else { return 0 };
+    let is_link = |entry: &fs::DirEntry| TABLES.iter().all(|table| entry.file_name() != *table);
+    found.filter_map(Result::ok).filter(is_link).count() as u64
 }
 
 /// Removes what an agent pinned. What is not there is as good as removed.

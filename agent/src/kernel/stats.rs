@@ -18,6 +18,8 @@ pub struct ProgramStats {
     pub runs: u64,
     /// Time in them.
     pub nanoseconds: u64,
+    /// Steps that the verifier took before it accepted it, of [`MOST_STEPS`] (since 5.16; 0 before).
+    pub verified_steps: u64,
 }
 
 /// What the kernel says of each loaded program.
@@ -34,20 +36,14 @@ pub fn of_programs(ebpf: &Ebpf) -> Vec<ProgramStats> {
             missed_runs: number("recursion_misses"),
             runs: number("run_cnt"),
             nanoseconds: number("run_time_ns"),
+            verified_steps: number("verified_insns"),
         })
     };
     ebpf.programs().filter_map(|(name, program)| stats_of(name, program)).collect()
 }
 
-/// Steps that the verifier took for a program before it accepted it; it gives up at [`MOST_STEPS`]. Source: `verified_insns`
-/// of `bpf_prog_info`, since 5.16.
-pub fn verified(ebpf: &Ebpf) -> Vec<(String, u32)> {
-    let steps = |program: &Program| program.info().ok()?.verified_instruction_count();
-    ebpf.programs().filter_map(|(name, program)| Some((name.to_owned(), steps(program)?))).collect()
-}
-
-/// `BPF_COMPLEXITY_LIMIT_INSNS`, 5.2 to 6.18.
-pub const MOST_STEPS: u32 = 1_000_000;
+/// Where the verifier gives up. `BPF_COMPLEXITY_LIMIT_INSNS`, 5.2 to 6.18.
+pub const MOST_STEPS: u64 = 1_000_000;
 
 /// Tables that are walked from time to time anyway: nothing is walked only to be counted.
 const WALKED: [&str; 4] = ["CONFIRMED", "CONNECTIONS", "PROCESSES", "SOCKETS"];

@@ -45,11 +45,7 @@ fn privileges() -> Need {
 }
 
 fn privileges_of(status: &str) -> Need {
-    let effective = status
-        .lines()
-        .find_map(|line| line.strip_prefix("CapEff:"))
-        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .unwrap_or(0);
+    let effective = capabilities(status);
     let has = |bit: u32| effective >> bit & 1 == 1;
     // CAP_SYS_ADMIN stood for the first two before 5.8 and still does.
     let missing: Vec<&str> = NEEDED_CAPABILITIES
@@ -64,6 +60,23 @@ fn privileges_of(status: &str) -> Need {
     let problem = (!missing.is_empty())
         .then(|| format!("missing {}; run as root (sudo mcpwarden …)", missing.join(", ")));
     Need { name: "privileges", found: found.into(), problem }
+}
+
+/// Where the kernel says whether it is locked down: the state that counts is in brackets.
+const LOCKDOWN_PATH: &str = "/sys/kernel/security/lockdown";
+
+/// Whether programs may write into the memory of processes. Under lockdown, and without CAP_SYS_ADMIN, the kernel refuses
+/// one that could.
+pub fn may_write_memory() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let open = fs::read_to_string(LOCKDOWN_PATH).map_or(true, |state| state.contains("[none]"));
+    open && capabilities(&status) >> CAP_SYS_ADMIN & 1 == 1
+}
+
+/// What this process may, by bits.
+fn capabilities(status: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
 /// Release of the running kernel.

@@ -205,8 +205,9 @@ impl Network {
     /// The agent ends, and blocks with it: they are taken out of the table, too, which may outlive it.
     pub fn lift_all(&mut self, addresses: &mut Addresses, clock: &Clock) -> Vec<Standing> {
         let lifted = std::mem::take(&mut self.blocks);
+        // Nobody is left to close what is open, or to take in the addresses of names.
         if !lifted.is_empty()
-            && let Err(error) = self.apply(addresses, clock)
+            && let Err(error) = self.install(addresses, clock)
         {
             anstream::eprintln!("network: {error}; the rules of before still count");
         }

@@ -3,7 +3,7 @@
 use anstyle::{AnsiColor, Style};
 use mcpwarden_policy::{
     EventBody,
-    event::{Action, CallStatus, DefinitionChanged, Severity, ToolChanged},
+    event::{Action, CallStatus, DefinitionChanged, GateAction, Severity, ToolChanged},
 };
 
 /// The word, as wide as all others, and its colour.
@@ -35,6 +35,10 @@ pub fn of(body: &EventBody) -> (&'static str, Style) {
         EventBody::CrossServerBlocked(_) | EventBody::RequestBlocked(_) => {
             ("BLOCKED ", colour(AnsiColor::Red))
         }
+        EventBody::GateDecided(gate) if gate.action == GateAction::Passed => {
+            ("UNJUDGED", colour(AnsiColor::Yellow))
+        }
+        EventBody::GateDecided(_) => ("STOPPED ", colour(AnsiColor::Red)),
         EventBody::RequestWarned(_) => ("warned  ", colour(AnsiColor::Yellow)),
         EventBody::ApprovalRequested(_) => ("APPROVE?", colour(AnsiColor::Red)),
         EventBody::SessionSet(_) => ("set     ", colour(AnsiColor::Magenta)),

@@ -172,6 +172,9 @@ fn body(event: &Event, line: &mut Line) {
         EventBody::RequestBlocked(blocked) => {
             line.plain(&format!("  {} {}", clean(&blocked.method), clean(&blocked.reason)));
         }
+        EventBody::GateDecided(gate) => {
+            line.plain(&format!("  {} {}", word(&gate.action), clean(&gate.reason)));
+        }
         EventBody::RequestWarned(warned) => {
             line.plain(&format!("  {}", clean(&warned.method)));
             for warning in &warned.warnings {

@@ -75,6 +75,12 @@ impl Agent {
         add("kernel_members_refused", kernel(Counter::MembersRefused));
         add("kernel_memberships_cut", kernel(Counter::MembershipsCut));
         add("kernel_messages_repeated", kernel(Counter::MessagesRepeated));
+        add("kernel_gate_untold", kernel(Counter::GateUntold));
+        add("kernel_gated_refused", kernel(Counter::GatedRefused));
+        let gate = self.gate.counters();
+        add("gate_tables", gate.tables);
+        add("gate_tables_refused", gate.tables_refused);
+        add("gate_connections_refused", gate.connections_refused);
         add("kernel_missed_runs", self.programs.iter().map(|program| program.missed_runs).sum());
         for program in &self.programs {
             if program.runs > 0 {

@@ -21,9 +21,11 @@ impl Agent {
                 Output::Confirm { connection, server } => {
                     self.kernel.confirm(connection.0, self.network.set_of(&server));
                     self.census_soon = true;
+                    self.gate.touch();
                 }
                 Output::Drop(id) => {
                     self.kernel.remove(id.0);
+                    self.gate.touch();
                     self.capture.forget(id.0);
                 }
                 Output::Found(found) => {
@@ -66,6 +68,7 @@ impl Agent {
 
     /// Counts an event, stores it, sends it and prints it.
     pub(super) fn emit(&mut self, event: Event) {
+        self.gate.see(&event.body);
         self.metrics.observe(&event, || self.clock.now());
         let sinks = &self.sinks;
         self.outbox.say(event, |event, line| sinks.offer(event, line));

@@ -19,7 +19,7 @@ use tokio::{sync::oneshot, task::JoinHandle};
 use super::{Agent, WATCHING, measure};
 use crate::{
     cli::RunOptions,
-    config::{self, Config},
+    config::{self, Config, StdioEnforcement},
     control::{Answer, Code, Refusal},
     network::finished,
     output::escaped,
@@ -232,6 +232,9 @@ impl Agent {
     /// Goes by another configuration: first what may fail, and the whole of it or nothing.
     fn swap(&mut self, prepared: Prepared) -> Result<Config, String> {
         let Prepared { config, settings, judge, rules, files, read } = prepared;
+        if config.enforcement.stdio != StdioEnforcement::Observe {
+            self.check_gate(&config)?;
+        }
         let before = self.network.rules().clone();
         let listed = self.network.configure(&config, rules, self.kernel.addresses(), &self.clock);
         listed.map_err(|error| error.to_string())?;
@@ -254,6 +257,7 @@ impl Agent {
         }
         (self.reload.files, self.reload.read) = (files, read);
         self.reload.current = config.clone();
+        self.set_gate(&config);
         Ok(config)
     }
 }

@@ -57,6 +57,7 @@ impl Agent {
         let kinds = [ServerType::Stdio, ServerType::Http, ServerType::Sse];
         let unseen = kinds.iter().map(|kind| self.engine.traffic(*kind).gap_bytes).sum();
         status.troubles = troubles(&status, unseen, self.reload.error());
+        status.troubles.extend(self.gate.troubles());
         status
     }
 }

@@ -7,7 +7,7 @@ mod classes;
 
 use mcpwarden_policy::{
     Event, EventBody,
-    event::{Action, Severity},
+    event::{Action, GateAction, Severity},
 };
 use nix::unistd::gethostname;
 use serde::Serialize;
@@ -187,6 +187,8 @@ fn outcome(body: &EventBody) -> Option<Outcome> {
         EventBody::ServerEgress(to) => (to.connecting.action, to.connecting.enforced),
         EventBody::CrossServerBlocked(blocked) => (Action::Block, blocked.enforced),
         EventBody::RequestBlocked(blocked) => (Action::Block, blocked.enforced),
+        EventBody::GateDecided(gate) if gate.action == GateAction::Passed => (Action::Alert, false),
+        EventBody::GateDecided(_) => (Action::Block, true),
         // Whether it is stopped is said of the call.
         EventBody::Detected(found) => (found.action, false),
         EventBody::ToolChanged(changed) => (changed.action, false),

@@ -4,7 +4,9 @@
 //! kernel half writes records, the agent reads them; neither may assume more than is written here.
 #![no_std]
 
+mod gate;
 mod network;
+pub use gate::*;
 pub use network::*;
 
 /// Identifies one connection (two channels) for the life of the agent. Never 0, never reused.
@@ -269,9 +271,13 @@ pub enum Counter {
     SocketsForeign = 14,
     /// TCP connections that nobody declared, and whose first bytes could not be looked at.
     SocketsUnread = 15,
+    /// Writes of which the gate has something to tell, for whose record the ring had no room.
+    GateUntold = 16,
+    /// Channels that the gate's table had no room for: what is written to them is not judged.
+    GatedRefused = 17,
 }
 /// How many counters there are.
-pub const COUNTERS: u32 = 16;
+pub const COUNTERS: u32 = 18;
 
 /// Where the running kernel keeps what the programs read: byte offsets, resolved from its BTF.
 ///
@@ -344,10 +350,14 @@ pub struct KernelLayout {
     pub iter_offset: u32,
     pub iter_ubuf: u32,
     pub iter_iov: u32,
+    pub iter_count: u32,
+    pub iter_segments: u32,
     /// Values of `enum iter_type`, which are others on each kernel.
     pub iter_is_ubuf: u32,
     pub iter_is_iovec: u32,
     pub iter_is_bvec: u32,
+    /// What the gate alone reads.
+    pub vma_flags: u32,
 }
 
 #[cfg(feature = "user")]
@@ -368,4 +378,10 @@ mod pod {
     unsafe impl aya::Pod for super::ExecInfo {}
     // SAFETY: as above.
     unsafe impl aya::Pod for super::Holder {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for super::GateSettings {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for super::GateInfo {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for super::GateSubjects {}
 }

@@ -6,7 +6,7 @@
 //! something is wrong, and it knows of no values but a handful of strings. Whoever reads behind it does.
 //!
 //! Strings that matter (keys of a message and of its `params`, the method, a tool's name, a resource's URI) run through one
-//! automaton, the [`Table`], which user space compiles from the policy (`gate` in the crate `mcpwarden-policy`). What an
+//! automaton, the [table](View), which user space compiles from the policy (`gate` in the crate `mcpwarden-policy`). What an
 //! automaton says at a string's end is a key, a method, or an [outcome](DENY).
 #![no_std]
 
@@ -17,5 +17,5 @@ pub use scan::{LONG_NAME_BYTES, Marks, NOWHERE, Said, Scan};
 pub use table::{
     CLASS_AS_PROMPT, CLASS_AS_TOOL, CLASSES_RESERVED, DENY, ENTRIES, Head, KEY_METHOD, KEY_NAME, KEY_PARAMS,
     KEY_URI, METHOD_OTHER, METHOD_PROMPT, METHOD_RESOURCE, METHOD_TOOL, METHODS, OUTCOME_NUMBERS, SUBJECTS,
-    Subject, Table, UNDECIDED, View,
+    Subject, UNDECIDED, View,
 };

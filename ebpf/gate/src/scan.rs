@@ -100,9 +100,9 @@ pub struct Scan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marks {
     /// The last letter of the last name or URI; [`NOWHERE`] where that has none in this write.
-    name: u32,
+    pub name: u32,
     /// The same of the method.
-    method: u32,
+    pub method: u32,
 }
 
 impl Marks {

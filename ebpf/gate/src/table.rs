@@ -79,22 +79,17 @@ pub struct Head {
     pub subjects: [Subject; SUBJECTS],
 }
 
-/// A table as the kernel half has it: one value of an array.
-#[repr(C)]
-pub struct Table {
-    /// What is said of all.
-    pub head: Head,
-    /// The row of each state, one after the other: a state for each class of bytes, behind the outcomes at
-    /// [`CLASS_AS_TOOL`] and [`CLASS_AS_PROMPT`].
-    pub next: [u16; ENTRIES],
-}
+#[cfg(feature = "user")]
+// SAFETY: `repr(C)`, only integers, no padding, every bit pattern valid.
+unsafe impl aya::Pod for Head {}
 
 /// A table, wherever it lies.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
-    /// See [`Table::head`].
+    /// What is said of all.
     pub head: &'a Head,
-    /// See [`Table::next`].
+    /// The row of each state, one after the other: a state for each class of bytes, behind the outcomes at
+    /// [`CLASS_AS_TOOL`] and [`CLASS_AS_PROMPT`].
     pub next: &'a [u16; ENTRIES],
 }
 

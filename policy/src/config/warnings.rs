@@ -362,11 +362,19 @@ fn unenforced(config: &Config) -> Vec<Finding> {
     let policy = &config.policy;
     let pinning = &policy.version_pinning;
     let mut found = Vec::new();
-    let mut add = |path: Vec<Step>, message: &str| found.push(Finding::new(path, message.to_owned()));
+    let mut add = |path: Vec<Step>, message: &str| {
+        if !message.is_empty() {
+            found.push(Finding::new(path, message.to_owned()));
+        }
+    };
     let network = config.enforcement.network == NetworkEnforcement::Observe;
-    let by_stdio = match config.enforcement.stdio {
-        StdioEnforcement::Observe => "it is reported and not enforced while `enforcement.stdio` is `observe`",
-        _ => "it is reported and not enforced: `enforcement.stdio` stops nothing yet",
+    // Nothing is to be said of what the gate stops; by what was called before, it stops nothing.
+    let (by_stdio, by_history) = match config.enforcement.stdio {
+        StdioEnforcement::Observe => {
+            let message = "it is reported and not enforced while `enforcement.stdio` is `observe`";
+            (message, message)
+        }
+        _ => ("", "it goes by the calls before, which the gate does not know: it is reported and not enforced"),
     };
     let by_network = "it is reported and not enforced while `enforcement.network` is `observe`";
     for (key, denies) in [
@@ -381,13 +389,14 @@ fn unenforced(config: &Config) -> Vec<Finding> {
         ("rate_limits", policy.rate_limits.enabled),
     ] {
         if denies {
-            add(steps!["policy", key], by_stdio);
+            add(steps!["policy", key], if key == "rate_limits" { by_history } else { by_stdio });
         }
     }
     let any_remote = config.servers.iter().any(is_remote);
     for (index, entry) in config.guards.iter().enumerate() {
         if denies(entry, config) {
-            add(steps!["guards", index, "kind"], by_stdio);
+            let is_history = BY_HISTORY.contains(&entry.kind);
+            add(steps!["guards", index, "kind"], if is_history { by_history } else { by_stdio });
             if network && any_remote && entry.kind == GuardKind::ServerAccess {
                 add(steps!["guards", index, "kind"], by_network);
             }

@@ -1,13 +1,73 @@
-//! What the gate is to know of a connection: the facts that guards are asked with, before anything is called.
+//! What the gate is to know of a connection: the facts that guards are asked with, before anything is called. And what it
+//! stopped.
 
 use std::sync::Arc;
 
 use super::Engine;
-use crate::gate::GateSubject;
-use crate::ids::ConnectionId;
+use super::connection::Stage;
+use super::io::Output;
+use super::traffic::Seen;
+use crate::config::Config;
+use crate::event::ServerType;
+use crate::gate::{BY_HISTORY, GateError, GateSubject, GateTable};
+use crate::guard::Verdict;
+use crate::ids::{ConnectionId, Timestamp};
 use crate::registry::ItemKind;
 
+/// What became of a frame that the gate stopped.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stop {
+    /// Nothing of it reached its server: nobody answers.
+    pub(super) is_refused: bool,
+    /// It is the only message of its frame.
+    is_alone: bool,
+}
+
+impl Stop {
+    /// Whether the gate stopped a message of that frame, of which the guards say this. Of several that were spoilt one by
+    /// one, those were not that the gate has no rule for.
+    pub(super) fn stops(self, verdict: &Verdict) -> bool {
+        let by_table = verdict.denied.as_ref().is_some_and(|(guard, _)| !BY_HISTORY.contains(guard));
+        self.is_refused || self.is_alone || by_table
+    }
+}
+
 impl Engine {
+    /// A frame that the gate stopped: said as any other, and never passed on by a relay.
+    pub(super) fn stopped_frame(
+        &mut self,
+        seen: Seen,
+        bytes: &[u8],
+        is_refused: bool,
+        out: &mut Vec<Output>,
+    ) {
+        let is_alone = bytes.first() != Some(&b'[');
+        self.stop = Some(Stop { is_refused, is_alone });
+        self.frame(seen, bytes, out);
+        self.stop = None;
+    }
+
+    /// The connections that the gate can judge: those of servers that are spoken to over stdio.
+    pub fn gated(&self) -> impl Iterator<Item = ConnectionId> {
+        let servers = self.connections.values().filter(|one| matches!(one.stage, Stage::Server));
+        servers.filter(|one| one.kind() == ServerType::Stdio).map(|one| one.id)
+    }
+
+    /// The table of a policy, for these kinds of connections.
+    ///
+    /// # Errors
+    /// See [`GateTable::compile`].
+    pub fn gate_table(
+        &self,
+        config: &Config,
+        subjects: &[GateSubject],
+        generation: u32,
+        now: Timestamp,
+    ) -> Result<GateTable, GateError> {
+        let detector = self.judge.detector().ok_or(GateError::NoGuards)?;
+        GateTable::compile(config, detector, subjects, generation, now)
+    }
+
     /// All that is known of the server and the client of a connection, and of every tool that is listed there or remembered.
     /// `None`: there is no such connection.
     pub fn gate_subject(&mut self, id: ConnectionId) -> Option<GateSubject> {

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{Event, Family, GapCause, Protocol, ServerType};
+use crate::event::{Event, Family, GapCause, GateDecided, Protocol, ServerType};
 use crate::http::HttpMeta;
 use crate::ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
 use crate::network::Verdict;
@@ -40,6 +40,26 @@ pub enum Input<'a> {
         bytes: &'a [u8],
         /// What the head of its request says, where it went over HTTP.
         http: Option<&'a HttpMeta>,
+    },
+    /// A client's frame that the gate stopped.
+    Stopped {
+        /// On which connection.
+        connection: ConnectionId,
+        /// When.
+        time: Timestamp,
+        /// The JSON text, as the client wrote it.
+        bytes: &'a [u8],
+        /// Whether none of it reached its server; else that got it with one byte spoilt, and answers.
+        is_refused: bool,
+    },
+    /// The gate did something to a write, or could not tell what it asks for.
+    Gate {
+        /// On which connection.
+        connection: ConnectionId,
+        /// When.
+        time: Timestamp,
+        /// What.
+        decided: GateDecided,
     },
     /// Bytes that are no frame, such as log text on standard output.
     Junk {
@@ -125,6 +145,8 @@ impl Input<'_> {
             Self::Refused { time, .. } => Some(*time),
             Self::Open { time, .. }
             | Self::Frame { time, .. }
+            | Self::Stopped { time, .. }
+            | Self::Gate { time, .. }
             | Self::Junk { time, .. }
             | Self::Gap { time, .. }
             | Self::Exit { time, .. }

@@ -1,7 +1,6 @@
 //! Puts what goes by before the guards, with the facts about it, and says what they decided.
 //!
-//! This program only looks on, so every decision is what would have been: `enforced` is false until something that can
-//! stop a call says otherwise.
+//! What is judged here has passed by then: `enforced` is true of what the gate stopped, and says so in time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -55,6 +54,8 @@ impl Default for ServerStanding {
 pub struct Judge {
     executor: Executor,
     classifier: Arc<Classifier>,
+    /// What guards find texts with; none where there are no guards.
+    detector: Option<Arc<Detector>>,
     standings: BTreeMap<String, ServerStanding>,
     sessions: SessionRules,
     no_names: ToolNames,
@@ -83,6 +84,7 @@ impl Judge {
         Ok(Self {
             executor,
             classifier,
+            detector: Some(Arc::clone(detector)),
             standings: config.servers.iter().map(|server| (server.id.clone(), standing(server))).collect(),
             sessions: sessions.into(),
             approval_timeout: config.inspection.on_detection.timeout.0,
@@ -105,6 +107,11 @@ impl Judge {
     /// What clients' sessions may do.
     pub(super) fn sessions_mut(&mut self) -> &mut SessionRules {
         &mut self.sessions
+    }
+
+    /// What guards find texts with.
+    pub(super) fn detector(&self) -> Option<&Arc<Detector>> {
+        self.detector.as_ref()
     }
 
     /// How long somebody has to approve a tool.
@@ -294,9 +301,10 @@ impl Engine {
         tool: Option<&str>,
         now: Timestamp,
     ) -> Judged {
+        let stop = self.stop;
         let verdict = self.with_facts(place, tool, |executor, facts| {
             let question = Question { operations, facts, now };
-            let verdict = match executor.ask(&question, None) {
+            let mut verdict = match executor.ask(&question, None) {
                 Outcome::Decided(verdict) => verdict,
                 // No built-in guard asks somebody else.
                 Outcome::Waiting { ticket, .. } => {
@@ -304,6 +312,7 @@ impl Engine {
                     Verdict::default()
                 }
             };
+            verdict.enforced = stop.is_some_and(|stop| stop.stops(&verdict));
             executor.settle(&question, &verdict);
             verdict
         });

@@ -54,6 +54,10 @@ impl Judged {
             (None, false) => Action::Alert,
             (None, true) => Action::Allow,
         };
+        // The gate goes by a table, which can be stricter than the guards, and refuses all of a write.
+        if judged.enforced {
+            judged.action = Action::Block;
+        }
         judged.denied = verdict.denied;
         judged
     }
@@ -74,6 +78,9 @@ impl Judged {
             decided.guard = Some(*guard);
             decided.code = Some(denial.code.clone());
             decided.reason = Some(denial.message.clone());
+        } else if self.enforced {
+            decided.code = Some("gate".to_owned());
+            decided.reason = Some("the gate stopped it with what it was written with".to_owned());
         } else {
             decided.guard = self.warned_by;
             decided.reason = self.warnings.first().cloned();

@@ -26,7 +26,7 @@ impl Engine {
         request: Option<(IdKey, u64)>,
         out: &mut Vec<Output>,
     ) -> bool {
-        let Some(fingerprint) = fingerprint else { return false };
+        let (Some(fingerprint), None) = (fingerprint, self.stop) else { return false };
         let id = seen.connection;
         let outer = self.direct_outer(id).map(|outer| outer.id);
         let has_inners = self.has_inners(id, seen.time);

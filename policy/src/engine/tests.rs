@@ -19,11 +19,15 @@ mod relays;
 mod remembered;
 mod totals;
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::*;
+use crate::config::Config;
 use crate::discovery::Declared;
 use crate::event::{Connecting, GapCause};
+use crate::guards::SessionRule;
 
 /// One millisecond, the unit of time in these tests.
 pub(super) const MS: u64 = 1_000_000;
@@ -49,6 +53,20 @@ impl Bench {
         config.limits.start_wait = std::time::Duration::ZERO;
         change(&mut config);
         Self { engine: Engine::new(config), now: 1_000 * MS, out: Vec::new() }
+    }
+
+    /// One with the guards of this configuration, and all else that it says of servers.
+    pub(super) fn judged(config: &Config, sessions: Vec<SessionRule>) -> Self {
+        let mut bench = Self::with(|settings| {
+            settings.declared = config.declared();
+            settings.registry = config.registry_settings();
+            settings.inspection = Some(Inspect {
+                detector: Arc::clone(&inspect::DETECTOR),
+                alert_threshold: config.inspection.alert_threshold,
+            });
+        });
+        bench.engine = bench.engine.with_judge(Judge::new(config, sessions, &inspect::DETECTOR).unwrap());
+        bench
     }
 
     pub(super) fn input(&mut self, input: Input<'_>) {
@@ -214,6 +232,7 @@ pub(super) fn short(output: &Output) -> String {
         EventBody::RequestBlocked(blocked) => {
             format!("blocked {:?} {} {:?}", blocked.kind, blocked.method, blocked.guard)
         }
+        EventBody::GateDecided(gate) => format!("gate {:?} {}", gate.action, gate.code),
         EventBody::RequestWarned(warned) => {
             let (warnings, left_out) = (warned.warnings.join("; "), warned.tools_left_out.join(","));
             format!("warned {:?} {} [{warnings}] [{left_out}]", warned.kind, warned.method)

@@ -82,6 +82,9 @@ impl Engine {
         if let Some((id, result)) = message.beside {
             self.answer_beside(seen, message, id, result, out);
         }
+        if self.stop.is_some_and(|stop| stop.is_refused) {
+            return self.say_refused(seen, message, out);
+        }
         match &message.kind {
             Kind::Request { id, method, params } => self.request(seen, message, *id, method, *params, out),
             Kind::Notification { method, params } => {
@@ -96,6 +99,17 @@ impl Engine {
             }
             Kind::Response { id, .. } | Kind::Error { id, .. } => self.answer(seen, message, id.key(), out),
             Kind::Invalid => self.say_message(seen.connection, seen, message, out),
+        }
+    }
+
+    /// Says a message that did not reach its server: no answer is waited for.
+    fn say_refused(&mut self, seen: Seen, message: &Message<'_>, out: &mut Vec<Output>) {
+        self.say_asked(seen.connection, &[seen.connection], seen, message, out);
+        if let (Kind::Request { method: Method::ToolsCall, params, .. }, Some(place)) =
+            (&message.kind, self.place(seen.connection))
+        {
+            let call = self.call(seen.connection, *params);
+            self.settle_call(&place, &call.tool_name, seen.time);
         }
     }
 

@@ -295,6 +295,14 @@ pub fn examples() -> Vec<Event> {
         reason: "r".into(),
         enforced: true,
     };
+    let gate = GateDecided {
+        action: GateAction::Neutralized,
+        guard: Some(GuardKind::ToolAccess),
+        code: "tool_denied".into(),
+        reason: "r".into(),
+        pid: 7,
+        bytes: 120,
+    };
     let connecting = Connecting {
         remote_addr: "[2001:db8::1]:443".into(),
         remote_name: Some("example.com".into()),
@@ -434,6 +442,7 @@ pub fn examples() -> Vec<Event> {
         about(cross),
         about(blocked),
         about(warned),
+        about(gate),
         about(requested.clone()),
         about(ApprovalRequested { whose: Whose::default(), shadows: None, detections: vec![], ..requested }),
         about(granted),

@@ -20,7 +20,7 @@ use crate::hash::bounded_name;
 use crate::ids::{SessionId, Timestamp};
 
 /// What the kernel half cannot know from a table: how often was called, and what was called before.
-const BY_HISTORY: [GuardKind; 2] = [GuardKind::RateLimit, GuardKind::CrossServer];
+pub(crate) const BY_HISTORY: [GuardKind; 2] = [GuardKind::RateLimit, GuardKind::CrossServer];
 
 /// Asks.
 pub(super) struct Asker {

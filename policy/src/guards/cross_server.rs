@@ -238,7 +238,7 @@ impl Guard for CrossServer {
                     server: self.name(server),
                     tool: self.name(tool_name),
                     category: self.category(tool_name, facts),
-                    stopped: verdict.denied.is_some() && verdict.enforced,
+                    stopped: verdict.enforced,
                     turn: facts.turn.map(|turn| self.name(turn)),
                     gap_turn: 0,
                 };

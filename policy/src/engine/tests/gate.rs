@@ -1,7 +1,5 @@
 //! What the gate says of what clients write, beside what the engine says of it.
 
-use std::sync::Arc;
-
 use super::*;
 use crate::config;
 use crate::gate::{GateReader, GateSubject, GateTable, GateVerdict};
@@ -189,17 +187,9 @@ fn policy(dice: &mut Dice) -> String {
 /// An engine with this policy, and a server that has listed some tools or none.
 fn engine(dice: &mut Dice, yaml: &str) -> (Bench, config::Config) {
     let (config, _) = config::parse(yaml.as_bytes()).unwrap_or_else(|error| panic!("{yaml}: {error:?}"));
-    let mut bench = Bench::with(|settings| {
-        settings.declared = config.declared();
-        settings.registry = config.registry_settings();
-        settings.inspection = Some(Inspect {
-            detector: Arc::clone(&inspect::DETECTOR),
-            alert_threshold: config.inspection.alert_threshold,
-        });
-    });
     let sessions =
         config.sessions.iter().map(|entry| SessionRule::new(entry, None, false).unwrap()).collect();
-    bench.engine = bench.engine.with_judge(Judge::new(&config, sessions, &inspect::DETECTOR).unwrap());
+    let mut bench = Bench::judged(&config, sessions);
     bench.server(1, 5, "files", 9);
     if !dice.one_in(4) {
         let tools: Vec<Value> = dice

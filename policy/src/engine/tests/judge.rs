@@ -8,16 +8,7 @@ use crate::config;
 /// An engine with the guards of this configuration.
 pub(super) fn bench(yaml: &str) -> Bench {
     let (config, _) = config::parse(yaml.as_bytes()).unwrap();
-    let mut bench = Bench::with(|settings| {
-        settings.declared = config.declared();
-        settings.registry = config.registry_settings();
-        settings.inspection = Some(Inspect {
-            detector: Arc::clone(&inspect::DETECTOR),
-            alert_threshold: config.inspection.alert_threshold,
-        });
-    });
-    let judge = Judge::new(&config, Vec::new(), &inspect::DETECTOR).unwrap();
-    bench.engine = bench.engine.with_judge(judge);
+    let mut bench = Bench::judged(&config, Vec::new());
     for (connection, pid, name) in [(1, 5, "files"), (2, 6, "mail")] {
         bench.server(connection, pid, name, 9);
         let tools = if connection == 1 { r#"{"name":"read_file"}"# } else { r#"{"name":"send_mail"}"# };

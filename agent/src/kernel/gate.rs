@@ -1,0 +1,125 @@
+//! The gate as the agent holds it: its programs, which are attached while something is enforced, and its tables.
+
+use std::{io::Write as _, path::Path};
+
+use aya::{
+    Ebpf,
+    maps::{Array, HashMap, MapData, MapError},
+    sys::{Stats, enable_stats},
+};
+use mcpwarden_abi::{self as abi, GateSettings, GateSubjects};
+use mcpwarden_gate::{ENTRIES, Head, View};
+
+use super::{
+    Kernel, KernelError, brief,
+    hooks::{self, Ground, Hook},
+    stats, take,
+};
+
+/// Programs and tables of the gate.
+pub struct Gate {
+    /// Or why it cannot be used on this kernel.
+    hooks: Result<Vec<Hook>, String>,
+    is_attached: bool,
+    settings: Array<MapData, GateSettings>,
+    heads: Array<MapData, Head>,
+    next: Array<MapData, [u16; ENTRIES]>,
+    subjects: HashMap<MapData, u64, GateSubjects>,
+    gated: HashMap<MapData, u64, [u64; abi::GATED_WORDS]>,
+}
+
+impl Gate {
+    pub(super) fn take(ebpf: &mut Ebpf, hooks: Result<Vec<Hook>, String>) -> Result<Self, KernelError> {
+        Ok(Self {
+            hooks,
+            is_attached: false,
+            settings: take(ebpf, "GATE_SETTINGS")?,
+            heads: take(ebpf, "GATE_HEADS")?,
+            next: take(ebpf, "GATE_NEXT")?,
+            subjects: take(ebpf, "GATE_SUBJECTS")?,
+            gated: take(ebpf, "GATED")?,
+        })
+    }
+
+    /// From now on writes are judged so.
+    pub fn set(&mut self, settings: GateSettings) -> Result<(), MapError> {
+        self.settings.set(0, settings, 0)
+    }
+
+    /// Writes a table in the half that does not count.
+    pub fn write(&mut self, half: u32, table: &View<'_>) -> Result<(), MapError> {
+        // Its number first: whoever reads the half that is written over sees that, and believes nothing that it read.
+        self.heads.set(half, table.head, 0)?;
+        self.next.set(half, table.next, 0)
+    }
+
+    /// Says what a connection is, by table. False where there is no room.
+    pub fn set_subjects(&mut self, connection: u64, subjects: GateSubjects) -> bool {
+        self.subjects.insert(connection, subjects, 0).is_ok()
+    }
+
+    /// A connection is judged no more.
+    pub fn forget(&mut self, connection: u64) {
+        // What is not there is as good as removed.
+        let _ = self.subjects.remove(&connection);
+        let _ = self.gated.remove(&connection);
+    }
+}
+
+impl Kernel {
+    /// The tables of the gate.
+    pub fn gate(&mut self) -> &mut Gate {
+        &mut self.gate
+    }
+
+    /// Attaches the programs of the gate, and makes them run once. The places where they are; where they are already, none.
+    ///
+    /// # Errors
+    /// Why calls cannot be stopped on this kernel.
+    pub fn attach_gate(&mut self) -> Result<Vec<String>, String> {
+        if self.gate.is_attached {
+            return Ok(Vec::new());
+        }
+        let hooks = self.gate.hooks.clone()?;
+        // Some 30 MB, and gone when the programs are attached.
+        let btf = aya::Btf::from_sys_fs().map_err(|error| brief(&error))?;
+        let ground = Ground { btf: &btf, cgroup: Path::new("") };
+        hooks::attach_all(&mut self.ebpf, &hooks, &ground).map_err(|error| error.to_string())?;
+        if let Some(silent) = self.silent_gate(&hooks) {
+            hooks::detach_all(&mut self.ebpf, &hooks);
+            return Err(format!("{}: attached, and does not run{GATE_ADVICE}", silent.place()));
+        }
+        self.gate.is_attached = true;
+        Ok(hooks.iter().map(Hook::place).collect())
+    }
+
+    /// Detaches them.
+    pub fn detach_gate(&mut self) {
+        if let (true, Ok(hooks)) = (self.gate.is_attached, &self.gate.hooks) {
+            hooks::detach_all(&mut self.ebpf, hooks);
+            self.gate.is_attached = false;
+        }
+    }
+
+    /// A hook that did not run when this process wrote to a pipe: the kernel loads and attaches programs of modules that are
+    /// switched off. Where the kernel does not count runs, that is not known.
+    fn silent_gate(&self, hooks: &[Hook]) -> Option<Hook> {
+        let counting = enable_stats(Stats::RunTime).ok()?;
+        let runs = |hook: &Hook| {
+            let all = stats::of_programs(&self.ebpf);
+            all.into_iter().find(|program| program.name == hook.program()).map_or(0, |program| program.runs)
+        };
+        let asked = *hooks.iter().find(|hook| matches!(hook, Hook::Lsm { program: "file_permission" }))?;
+        let before = runs(&asked);
+        let (reader, mut writer) = std::io::pipe().ok()?;
+        writer.write_all(b".").ok()?;
+        drop((reader, writer));
+        let is_silent = runs(&asked) == before;
+        drop(counting);
+        is_silent.then_some(asked)
+    }
+}
+
+/// What is most often missing where a program of a security module does not run.
+pub const GATE_ADVICE: &str = "; boot with `bpf` among the kernel's security modules: `lsm=` on its command line, then what \
+                               /sys/kernel/security/lsm says, then `,bpf`";

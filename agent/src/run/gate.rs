@@ -1,0 +1,304 @@
+//! The gate's table, made anew when something that it goes by changes, and what the gate says it did.
+//!
+//! What is known of connections is compared with what the table that counts was made of. Only where that differs a table is
+//! compiled, written beside the one that counts, and made to count with one value. On any error the one before stays.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use mcpwarden_abi::{self as abi, GateInfo, GateSettings, GateSubjects, RecordHeader};
+use mcpwarden_policy::{
+    ConnectionId, EventBody, Input, Timestamp,
+    event::{GateAction, GateDecided},
+    gate::{GateError, GateOutcome, GateSubject, GateTable},
+};
+
+use super::Agent;
+use crate::{
+    config::{AllowDeny, Config, StdioEnforcement},
+    listing as own,
+};
+
+/// Of how many tables it is remembered what their numbers mean: records of theirs may lie in the ring.
+const TABLES_REMEMBERED: usize = 16;
+
+/// What the gate goes by.
+#[derive(Default)]
+pub struct Gate {
+    /// Why nothing is stopped on this kernel, though that is wanted.
+    unusable: Option<String>,
+    /// Why the newest table could not be made: the one before counts.
+    failed: Option<String>,
+    /// Something may have changed.
+    is_stale: bool,
+    /// The configuration changed.
+    is_other: bool,
+    /// What the table that counts was made of, and until when it says what is right.
+    subjects: Vec<GateSubject>,
+    until: Option<Timestamp>,
+    half: u32,
+    generation: u32,
+    /// What the kernel was told of connections.
+    known: BTreeMap<u64, GateSubjects>,
+    /// What the numbers of tables mean, the newest last.
+    tables: VecDeque<(u32, Vec<GateOutcome>)>,
+    counters: GateCounters,
+}
+
+/// What the agent counts of the gate.
+#[derive(Clone, Copy, Default)]
+pub struct GateCounters {
+    /// Tables that were made.
+    pub tables: u64,
+    /// Tables that could not be made.
+    pub tables_refused: u64,
+    /// Connections that the kernel's table had no room for.
+    pub connections_refused: u64,
+}
+
+impl Gate {
+    /// Something may have changed that it goes by.
+    pub fn touch(&mut self) {
+        self.is_stale = true;
+    }
+
+    /// Whether this changes what it goes by.
+    pub fn see(&mut self, body: &EventBody) {
+        self.is_stale |= !matches!(
+            body,
+            EventBody::ToolCalled(_)
+                | EventBody::ToolResult(_)
+                | EventBody::Message(_)
+                | EventBody::GateDecided(_)
+                | EventBody::CaptureGap(_)
+                | EventBody::AuditHead(_)
+                | EventBody::NetworkConnection(_)
+                | EventBody::ServerEgress(_)
+        );
+    }
+
+    /// What it counts.
+    pub fn counters(&self) -> GateCounters {
+        self.counters
+    }
+
+    /// Why calls are not stopped, or not by what is known now, though that is wanted.
+    pub fn troubles(&self) -> impl Iterator<Item = String> {
+        let unusable = self.unusable.as_ref().map(|why| format!("calls are reported and not stopped: {why}"));
+        let failed = self.failed.as_ref().map(|why| format!("calls are stopped by an older policy: {why}"));
+        unusable.into_iter().chain(failed)
+    }
+
+    /// When the table that counts is to be made anew.
+    pub fn until(&self) -> Option<Timestamp> {
+        self.until
+    }
+
+    fn remember(&mut self, outcomes: Vec<GateOutcome>) {
+        if self.tables.len() == TABLES_REMEMBERED {
+            self.tables.pop_front();
+        }
+        self.tables.push_back((self.generation, outcomes));
+    }
+
+    fn outcome(&self, generation: u32, number: u16) -> Option<&GateOutcome> {
+        let (_, outcomes) = self.tables.iter().rev().find(|(known, _)| *known == generation)?;
+        outcomes.get(mcpwarden_policy::gate::index_of(number)?)
+    }
+}
+
+impl Agent {
+    /// Attaches the gate, or lets it go, as this configuration says. Why it cannot stop anything is said.
+    pub(super) fn set_gate(&mut self, config: &Config) {
+        self.gate.touch();
+        self.gate.is_other = true;
+        if config.enforcement.stdio == StdioEnforcement::Observe {
+            self.gate.unusable = None;
+            self.switch_gate(config, abi::GATE_OFF);
+            self.kernel.detach_gate();
+            return;
+        }
+        self.gate.unusable = self.kernel.attach_gate().err();
+        if let Some(why) = &self.gate.unusable {
+            anstream::eprintln!(
+                "mcpwarden: warning: enforcement.stdio: calls are reported and not stopped: {why}; `mcpwarden doctor` says more"
+            );
+        }
+    }
+
+    /// Brings the gate's table up to what is known now.
+    pub(super) fn renew_gate(&mut self) {
+        let now = self.clock.now();
+        let is_over = self.gate.until.is_some_and(|until| until <= now);
+        let is_due = std::mem::take(&mut self.gate.is_stale) || is_over;
+        let config = self.reload.current().0;
+        if !is_due || config.enforcement.stdio == StdioEnforcement::Observe || self.gate.unusable.is_some() {
+            return;
+        }
+        let config = config.clone();
+        let (subjects, members) = self.subjects();
+        let is_same = subjects == self.gate.subjects && !self.gate.is_other && !is_over;
+        if !is_same {
+            match self.install_gate(&config, &subjects, &members, now) {
+                Ok(()) => self.gate.failed = None,
+                Err(error) => {
+                    self.gate.counters.tables_refused += 1;
+                    // Not again until something changes.
+                    self.gate.until = None;
+                    if self.gate.failed.as_ref() != Some(&error) {
+                        anstream::eprintln!("mcpwarden: gate: {error}; what was denied before still is");
+                        self.gate.failed = Some(error);
+                    }
+                }
+            }
+        }
+        let half = self.gate.half;
+        if self.gate.failed.is_none() {
+            self.tell_members(&members, half);
+        }
+        let gone: Vec<u64> =
+            self.gate.known.keys().copied().filter(|id| !members.contains_key(&ConnectionId(*id))).collect();
+        for id in gone {
+            self.gate.known.remove(&id);
+            self.kernel.gate().forget(id);
+        }
+    }
+
+    /// Whether a table can be made of this configuration.
+    ///
+    /// # Errors
+    /// What is too large.
+    pub(super) fn check_gate(&self, config: &Config) -> Result<(), String> {
+        let table = self.engine.gate_table(config, &self.gate.subjects, 0, self.clock.now());
+        table.map(drop).map_err(|error| format!("enforcement.stdio: {error}"))
+    }
+
+    /// The kinds of connections that there are, and which of them each connection is.
+    fn subjects(&mut self) -> (Vec<GateSubject>, BTreeMap<ConnectionId, u32>) {
+        let mut subjects: Vec<GateSubject> = Vec::new();
+        let mut members = BTreeMap::new();
+        let gated: Vec<ConnectionId> = self.engine.gated().filter(|id| !own::is_own(*id)).collect();
+        for id in gated {
+            let Some(subject) = self.engine.gate_subject(id) else { continue };
+            let place = subjects.iter().position(|known| *known == subject).unwrap_or_else(|| {
+                subjects.push(subject);
+                subjects.len() - 1
+            });
+            members.insert(id, u32::try_from(place).unwrap_or(abi::GATE_NOBODY));
+        }
+        (subjects, members)
+    }
+
+    fn install_gate(
+        &mut self,
+        config: &Config,
+        subjects: &[GateSubject],
+        members: &BTreeMap<ConnectionId, u32>,
+        now: Timestamp,
+    ) -> Result<(), String> {
+        let generation = self.gate.generation.wrapping_add(1).max(1);
+        let table = self.engine.gate_table(config, subjects, generation, now);
+        let table: GateTable = table.map_err(|error: GateError| error.to_string())?;
+        let half = 1 - self.gate.half;
+        self.kernel.gate().write(half, &table.view()).map_err(|error| error.to_string())?;
+        self.tell_members(members, half);
+        (self.gate.half, self.gate.generation) = (half, generation);
+        let mode = match config.enforcement.stdio {
+            StdioEnforcement::Observe => abi::GATE_OFF,
+            StdioEnforcement::Neutralize => abi::GATE_NEUTRALIZE,
+            StdioEnforcement::Deny => abi::GATE_DENY,
+        };
+        self.switch_gate(config, mode);
+        self.gate.until = table.until();
+        self.gate.remember(table.into_outcomes());
+        self.gate.subjects = subjects.to_vec();
+        self.gate.is_other = false;
+        self.gate.counters.tables += 1;
+        Ok(())
+    }
+
+    /// Says what each connection is in this half of the table.
+    fn tell_members(&mut self, members: &BTreeMap<ConnectionId, u32>, half: u32) {
+        let index = usize::from(half == 1);
+        for (id, subject) in members {
+            let known = self.gate.known.get(&id.0).copied();
+            let mut fresh = known.unwrap_or(GateSubjects([abi::GATE_NOBODY; 2]));
+            fresh.0[index] = *subject;
+            if known != Some(fresh) {
+                self.gate.known.insert(id.0, fresh);
+                let is_told = self.kernel.gate().set_subjects(id.0, fresh);
+                self.gate.counters.connections_refused += u64::from(!is_told);
+            }
+        }
+    }
+
+    fn switch_gate(&mut self, config: &Config, mode: u32) {
+        let settings = GateSettings {
+            half: self.gate.half,
+            mode,
+            refuse_undecided: u32::from(config.enforcement.undecided == AllowDeny::Deny),
+            window: u32::try_from(config.enforcement.window_bytes.0)
+                .map_or(abi::GATE_WINDOW_MOST, |bytes| bytes.min(abi::GATE_WINDOW_MOST)),
+        };
+        if let Err(error) = self.kernel.gate().set(settings) {
+            anstream::eprintln!("mcpwarden: gate: {error}");
+        }
+    }
+
+    /// Says what the gate did.
+    pub(super) fn hear_gate(&mut self, header: &RecordHeader, info: &GateInfo) {
+        let now = self.clock.now();
+        let time = self.clock.wall(header.time_ns);
+        let outcome = self.gate.outcome(info.generation, info.outcome);
+        let decided = decided(header, info, outcome);
+        let connection = ConnectionId(header.connection);
+        self.engine.handle(Input::Gate { connection, time, decided }, now, &mut self.outputs);
+    }
+}
+
+/// What is said of a write.
+fn decided(header: &RecordHeader, info: &GateInfo, outcome: Option<&GateOutcome>) -> GateDecided {
+    let action = match info.action {
+        abi::GATE_SPOILED => GateAction::Neutralized,
+        abi::GATE_REFUSED => GateAction::Refused,
+        _ => GateAction::Passed,
+    };
+    let form = |code: &str, reason: &str| (code.to_owned(), reason.to_owned());
+    let by_table = || {
+        outcome.map_or_else(
+            || form("unknown", "by a table that is not remembered any more"),
+            |outcome| {
+                let reason = match outcome.guard {
+                    Some(guard) => format!("{}: {}", guard.name(), outcome.code),
+                    None => outcome.code.clone(),
+                };
+                (outcome.code.clone(), reason)
+            },
+        )
+    };
+    let (code, reason) = match info.because {
+        abi::GATE_BECAUSE_LONG => form("long_write", "the write is longer than `enforcement.window_bytes`"),
+        abi::GATE_BECAUSE_LOST => {
+            form("after_unread", "it goes on with a message that was not read from its beginning")
+        }
+        abi::GATE_BECAUSE_UNREADABLE => {
+            form("unreadable_write", "the client's memory could not be read without faulting")
+        }
+        abi::GATE_BECAUSE_UNKNOWN => {
+            form("unknown_write", "io_uring, or a system call that the gate does not know")
+        }
+        abi::GATE_BECAUSE_RACE => form("racing_writes", "another write to the same server had not returned"),
+        abi::GATE_BECAUSE_CHANGED => form("policy_changed", "the policy changed while it was read"),
+        abi::GATE_BECAUSE_UNSPOILABLE => {
+            let (code, reason) = by_table();
+            (
+                code,
+                format!(
+                    "{reason}; it could not be neutralized: the client's memory is shared, or must not be written to"
+                ),
+            )
+        }
+        _ => by_table(),
+    };
+    let guard = outcome.and_then(|outcome| outcome.guard);
+    GateDecided { action, guard, code, reason, pid: header.pid, bytes: info.bytes }
+}

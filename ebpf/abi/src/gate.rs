@@ -1,0 +1,89 @@
+//! The gate: what user space tells it, and the record of what it did to a write.
+
+/// How the gate is set: the one value of a table.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GateSettings {
+    /// Which of the two tables counts.
+    pub half: u32,
+    /// `GATE_OFF`, [`GATE_NEUTRALIZE`] or [`GATE_DENY`].
+    pub mode: u32,
+    /// Whether a write is refused of which nobody can tell what it asks for.
+    pub refuse_undecided: u32,
+    /// How much of one write is read. Bytes.
+    pub window: u32,
+}
+
+/// Nothing is judged.
+pub const GATE_OFF: u32 = 0;
+/// One byte of what is denied is overwritten, so that its server refuses it; where that cannot be, the write is refused.
+pub const GATE_NEUTRALIZE: u32 = 1;
+/// A write in which something is denied is refused.
+pub const GATE_DENY: u32 = 2;
+/// Most that a window can be. Bytes.
+pub const GATE_WINDOW_MOST: u32 = 65_536;
+
+/// Which subject a connection is, by table. A connection that is in no table is not judged.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GateSubjects(pub [u32; 2]);
+
+/// What a table says of a connection that it does not know.
+pub const GATE_NOBODY: u32 = u32::MAX;
+
+/// What is written in place of the byte that is overwritten: a letter of no name, and of every JSON string.
+pub const GATE_SPOILT: u8 = 0x7F;
+
+/// The gate did something to a write, or could not tell: [`GateInfo`] follows. `offset` is where in the stream: of the
+/// byte that was overwritten, else of the write.
+pub const RECORD_GATE: u8 = 8;
+/// Bytes of a write that is refused follow; they are no part of the stream. Its [`RECORD_GATE`] comes behind the last of
+/// them.
+pub const RECORD_REFUSED: u8 = 9;
+
+/// Follows the header of a [`RECORD_GATE`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GateInfo {
+    /// Of how many bytes the write was; of a vector whose end lies beyond the window, how many were read.
+    pub bytes: u64,
+    /// The table that judged.
+    pub generation: u32,
+    /// What the table says.
+    pub outcome: u16,
+    /// One of the `GATE_PASSED`, … constants.
+    pub action: u8,
+    /// One of the `GATE_BECAUSE_…` constants.
+    pub because: u8,
+    /// The byte that was overwritten.
+    pub original: u8,
+    /// Always 0.
+    pub zero: [u8; 7],
+}
+
+/// Size of what the kernel half knows of a connection that is judged; of 8 bytes each.
+pub const GATED_WORDS: usize = 44;
+
+/// The write was let through, though nobody can tell what it asks for.
+pub const GATE_PASSED: u8 = 0;
+/// One byte of it was overwritten.
+pub const GATE_SPOILED: u8 = 1;
+/// It was refused.
+pub const GATE_REFUSED: u8 = 2;
+
+/// What the table says of it.
+pub const GATE_BECAUSE_TABLE: u8 = 0;
+/// It was longer than the window.
+pub const GATE_BECAUSE_LONG: u8 = 1;
+/// It followed one that was not read to its end, and nothing ended a line since.
+pub const GATE_BECAUSE_LOST: u8 = 2;
+/// Its bytes could not be read.
+pub const GATE_BECAUSE_UNREADABLE: u8 = 3;
+/// Its bytes are nowhere that the gate knows: io_uring, or a call that it does not know.
+pub const GATE_BECAUSE_UNKNOWN: u8 = 4;
+/// Another write on the same channel had not returned.
+pub const GATE_BECAUSE_RACE: u8 = 5;
+/// The table changed while it was read.
+pub const GATE_BECAUSE_CHANGED: u8 = 6;
+/// The table denies it, and the byte could not be overwritten.
+pub const GATE_BECAUSE_UNSPOILABLE: u8 = 7;

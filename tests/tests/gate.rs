@@ -1,0 +1,193 @@
+//! The gate: what a client is not to ask its server does not get there, whatever it is written with.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use mcpwarden_tests::agent::{Agent, is};
+use mcpwarden_tests::command::configured;
+use mcpwarden_tests::patience::is_emulated;
+use mcpwarden_tests::peer::{Peer, echo, initialize, server};
+use mcpwarden_tests::places;
+use mcpwarden_tests::wiring::Wiring;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const WIRINGS: [Wiring; 2] = [Wiring::Pipes, Wiring::Sockets];
+
+/// An agent, and a server that it judges the calls to.
+struct Gated {
+    peer: Peer,
+    connection: u64,
+    heard: PathBuf,
+    _directory: TempDir,
+}
+
+/// An agent that stops what is denied. `None` where the kernel has no gate, which is said.
+fn agent(test: &str, mode: &str, policy: &str) -> Result<Option<Agent>> {
+    let (_directory, config) =
+        configured(&format!("enforcement: {{ stdio: {mode} }}\npolicy: {{ {policy} }}\n"))?;
+    let agent = Agent::start(&["--config", &config])?;
+    if let Some(line) = agent.stderr().lines().find(|line| line.contains("reported and not stopped")) {
+        ensure!(!is_emulated(), "there is no gate: {line}");
+        places::skipped(test, line);
+        agent.stop()?;
+        return Ok(None);
+    }
+    Ok(Some(agent))
+}
+
+/// A server that has listed its tools, `add` and `echo`.
+fn gated(agent: &Agent, wiring: Wiring) -> Result<Gated> {
+    let directory = tempfile::tempdir()?;
+    let heard = directory.path().join("heard");
+    let mut peer = Peer::start(wiring, server("benign-server").arg("--heard").arg(&heard))?;
+    peer.ask(&initialize(1))?;
+    let connection = agent.connection_of_server(peer.pid())?;
+    peer.ask(&json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"}))?;
+    // Said once the gate knows of it.
+    agent.wait_for("the tools", |event| {
+        is(event, "mcp_tool_seen") && event["connection"] == connection && event["tool_name"] == "echo"
+    })?;
+    Ok(Gated { peer, connection, heard, _directory: directory })
+}
+
+impl Gated {
+    fn heard(&self) -> Result<String> {
+        Ok(fs::read_to_string(&self.heard)?)
+    }
+}
+
+fn add(id: u64) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call",
+        "params": {"name": "add", "arguments": {"a": 20, "b": 22}}})
+}
+
+fn is_through(answer: &Value) -> bool {
+    answer["result"]["isError"] == json!(false)
+}
+
+/// The call of a tool with this id, as the agent tells of it.
+fn call(agent: &Agent, gated: &Gated, id: u64) -> Result<Value> {
+    agent.wait_for(&format!("call {id}"), |event| {
+        is(event, "mcp_tool_called") && event["connection"] == gated.connection && event["jsonrpc_id"] == id
+    })
+}
+
+#[test]
+fn a_denied_call_is_spoilt_and_the_session_lives_on() -> Result<()> {
+    let test = "a_denied_call_is_spoilt_and_the_session_lives_on";
+    let Some(agent) = agent(test, "neutralize", "denied_tools: [ad*]")? else { return Ok(()) };
+    for wiring in WIRINGS {
+        let mut gated = gated(&agent, wiring).with_context(|| format!("{wiring:?}"))?;
+        ensure!(is_through(&gated.peer.ask(&echo(3, "add"))?), "{wiring:?}: an innocent call");
+        let answer = gated.peer.ask(&add(4))?;
+        ensure!(answer["id"] == 4 && answer["error"]["code"] == -32602, "{wiring:?}: {answer}");
+        ensure!(is_through(&gated.peer.ask(&echo(5, "again"))?), "{wiring:?}: the session");
+        let heard = gated.heard()?;
+        ensure!(!heard.contains(r#""name":"add""#) && heard.contains("ad\u{7f}"), "{wiring:?}: {heard}");
+        ensure!(heard.contains(&echo(3, "add").to_string()), "{wiring:?}: {heard}");
+        let stopped = call(&agent, &gated, 4)?;
+        let found = json!([stopped["tool_name"], stopped["action"], stopped["enforced"], stopped["guard"]]);
+        ensure!(found == json!(["add", "block", true, "tool_access"]), "{wiring:?}: {stopped}");
+        let through = call(&agent, &gated, 5)?;
+        ensure!(through["action"] == "allow" && through["enforced"] == json!(false), "{wiring:?}: {through}");
+        let decided = agent.wait_for("what the gate did", |event| {
+            is(event, "mcp_gate_decided") && event["connection"] == gated.connection
+        })?;
+        let found = json!([decided["action"], decided["guard"], decided["code"], decided["pid"]]);
+        ensure!(
+            found == json!(["neutralized", "tool_access", "tool_denied", std::process::id()]),
+            "{wiring:?}: {decided}"
+        );
+    }
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn a_denied_call_is_refused() -> Result<()> {
+    let Some(agent) = agent("a_denied_call_is_refused", "deny", "denied_tools: [ad*]")? else {
+        return Ok(());
+    };
+    for wiring in WIRINGS {
+        let mut gated = gated(&agent, wiring).with_context(|| format!("{wiring:?}"))?;
+        // Two in one write: the innocent one is not run either, and that is said.
+        let both = format!("{}\n{}\n", echo(3, "x"), add(4));
+        let Err(error) = gated.peer.write(both.as_bytes()) else { bail!("{wiring:?}: it was written") };
+        let error = error.downcast::<std::io::Error>()?;
+        ensure!(error.kind() == std::io::ErrorKind::PermissionDenied, "{wiring:?}: {error}");
+        ensure!(is_through(&gated.peer.ask(&echo(5, "y"))?), "{wiring:?}: the next write");
+        let heard = gated.heard()?;
+        ensure!(!heard.contains("\"add\"") && !heard.contains("\"x\""), "{wiring:?}: {heard}");
+        for (id, tool, guard) in [(3, "echo", Value::Null), (4, "add", json!("tool_access"))] {
+            let stopped = call(&agent, &gated, id)?;
+            let found =
+                json!([stopped["tool_name"], stopped["action"], stopped["enforced"], stopped["guard"]]);
+            ensure!(found == json!([tool, "block", true, guard]), "{wiring:?}: {stopped}");
+        }
+    }
+    agent.stop()?;
+    Ok(())
+}
+
+/// Each form of a message, and whether it asks for what is denied: whole, and in two writes, cut at every place. What cannot
+/// be spoilt, since the name and the method are gone by then, is refused.
+#[test]
+fn json_as_it_really_comes() -> Result<()> {
+    let Some(agent) = agent("json_as_it_really_comes", "neutralize", "denied_tools: [add]")? else {
+        return Ok(());
+    };
+    let call =
+        |params: &str| format!(r#"{{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{params}}}"#);
+    let cases = [
+        (call(r#"{"arguments":{"a":1,"b":2},"name":"add"}"#), true),
+        (call(r#"{ "name" : "add" }"#), true),
+        (call(r#"{"name":"\u0061dd"}"#), true),
+        (call(r#"{"name":"echo","arguments":{"text":"x","name":"add"}}"#), false),
+        (call(r#"{"name":"echo","arguments":{"text":"\"name\":\"add\""}}"#), false),
+        (call(r#"{"name":"echo","arguments":{"text":"x","params":{"name":"add"}}}"#), false),
+        (r#"{"id":9,"params":{"name":"add"},"method":"tools\/call"}"#.into(), true),
+        (r#"{"id":9,"params":{"name":"add"},"method":"\u0074ools/call"}"#.into(), true),
+        (r#"{"id":9,"params":{"name":"add"},"method":"ping"}"#.into(), false),
+        (
+            r#"[{"id":9,"method":"ping"},{"id":10,"method":"tools/call","params":{"name":"add"}}]"#.into(),
+            true,
+        ),
+        (r#"[{"id":9,"method":"ping"},{"id":10,"method":"ping","params":{"name":"add"}}]"#.into(), false),
+    ];
+    for wiring in WIRINGS {
+        let mut session = gated(&agent, wiring).with_context(|| format!("{wiring:?}"))?;
+        let mut refused = 0;
+        for (text, is_denied) in &cases {
+            for cut in 0..text.len() {
+                let (first, second) = text.split_at(cut);
+                let what = || format!("{wiring:?}: {first} | {second}");
+                let mut written = Ok(());
+                if !first.is_empty() {
+                    written = session.peer.write(first.as_bytes());
+                }
+                if written.is_ok() {
+                    written = session.peer.write(format!("{second}\n").as_bytes());
+                }
+                if let Err(error) = written {
+                    ensure!(*is_denied, "{}: {error:#}", what());
+                    refused += 1;
+                    // Of this message the beginning is there.
+                    session = gated(&agent, wiring)?;
+                    continue;
+                }
+                let line = session.peer.line()?.with_context(what)?;
+                let answer: Value = serde_json::from_slice(&line)?;
+                let is_stopped = match &answer {
+                    Value::Array(answers) => answers.iter().any(|answer| answer["error"].is_object()),
+                    answer => answer["error"].is_object(),
+                };
+                ensure!(is_stopped == *is_denied, "{}: {answer}", what());
+            }
+        }
+        ensure!(refused < 20, "{wiring:?}: {refused} were refused: they could have been spoilt");
+    }
+    agent.stop()?;
+    Ok(())
+}
