@@ -13,6 +13,14 @@ pub const WATCHED: &[(&str, &str)] = &[
         "kernel_ring_full_facts",
         "starts or ends of processes were lost: the ring is too small (capture.ring_bytes)",
     ),
+    (
+        "kernel_gate_untold",
+        "writes that the gate stopped were not told of: the ring is too small (capture.ring_bytes); they were stopped all \
+         the same",
+    ),
+    ("kernel_gated_refused", "too many servers at once: calls of some are not stopped"),
+    ("gate_connections_refused", "too many servers at once: calls of some are not stopped"),
+    ("gate_tables_refused", "the policy is too large for the gate: that of before still counts there"),
     ("kernel_connections_refused", "too many pairs of channels at once: servers may go unseen"),
     ("kernel_channels_refused", "too many channels at once: servers may go unseen"),
     ("kernel_processes_refused", "too many processes hold channels: traffic may be missing"),
@@ -179,7 +187,7 @@ mod tests {
         let counted =
             crate::config::engine(&config.into(), [0; 32], false, false).unwrap().counters_by_name();
         for (name, _) in WATCHED {
-            let own = ["kernel_", "capture_", "network_", "control_", "metrics_", "sinks_"]
+            let own = ["kernel_", "capture_", "gate_", "network_", "control_", "metrics_", "sinks_"]
                 .iter()
                 .any(|part| name.starts_with(part));
             let counted = counted.contains_key(*name) || ["censuses_failed", "tasks_skipped"].contains(name);

@@ -79,7 +79,7 @@ struct Gated {
     owner: u64,
     /// Where in the stream its write begins.
     position: u64,
-    /// Of how many bytes it is.
+    /// Of how many bytes it is, where that is known.
     length: u64,
     /// What was read of all that was written.
     before: Scan,
@@ -89,6 +89,9 @@ struct Gated {
     lost: u32,
     /// The same with the write that is on its way.
     lost_after: u32,
+    /// Whether that was read to its end.
+    is_read: u32,
+    zero: u32,
     reading: Reading,
 }
 
@@ -228,6 +231,7 @@ pub fn asked(channel: *const Channel, bytes: Coming) -> i32 {
     unsafe {
         (*gated).length = place as u64;
         (*gated).lost_after = 0;
+        (*gated).is_read = 1;
     }
     if undecided != 0 {
         write.tell(0, GateInfo { outcome: undecided as u16, ..write.info(GATE_PASSED, GATE_BECAUSE_TABLE) });
@@ -286,6 +290,10 @@ impl Write {
             (*gated).owner = me;
             (*gated).position = position;
             (*gated).length = 0;
+            (*gated).is_read = 0;
+            if alone {
+                (*gated).reading.place = 0;
+            }
             alone
         }
     }
@@ -333,7 +341,12 @@ impl Write {
             let length = if bytes.length < most { bytes.length } else { most };
             capture::refused(number, position, length, self.tgid, bytes.source);
         }
-        self.tell(0, GateInfo { outcome, ..self.info(GATE_REFUSED, because) });
+        let mut info = GateInfo { outcome, ..self.info(GATE_REFUSED, because) };
+        if because == GATE_BECAUSE_RACE {
+            // What was read is the other's.
+            info.bytes = 0;
+        }
+        self.tell(0, info);
         // SAFETY: a live map value, which this write has claimed: it will not return.
         unsafe { (*self.gated).claims = 0 };
         -EPERM
@@ -529,42 +542,45 @@ unsafe extern "C" fn step(_index: u64, context: *mut c_void) -> i64 {
     0
 }
 
-/// A write to a channel has returned. `bytes`: where those lay that were written, of those that went in part.
+/// A write to a channel has returned, with `left` bytes that were not written. `bytes`: where those lay that were.
 #[inline(always)]
-pub fn returned(channel: *const Channel, result: i64, bytes: impl FnOnce(u64) -> Option<Source>) {
+pub fn returned(channel: *const Channel, result: i64, left: u64, bytes: impl FnOnce(u64) -> Option<Source>) {
     // SAFETY: a live map value.
     let id = unsafe { (*channel).write_capture };
     let Some(gated) = GATED.get_ptr_mut(id) else { return };
     // SAFETY: a live map value.
-    let (claims, owner, length) = unsafe { ((*gated).claims, (*gated).owner, (*gated).length) };
+    let (claims, owner) = unsafe { ((*gated).claims, (*gated).owner) };
     if claims == 0 || owner != bpf_get_current_pid_tgid() {
         return;
     }
     if result > 0 {
-        settle(id, gated, length, result as u64, bytes);
+        settle(id, gated, result as u64, left, bytes);
     }
     // SAFETY: a live map value, which this write has claimed.
     unsafe { (*gated).claims = 0 };
 }
 
-/// So many bytes of a write of `length` were written.
+/// So many bytes of a write were written, and `left` were not.
 #[inline(always)]
 fn settle(
     id: ConnectionId,
     gated: *mut Gated,
-    length: u64,
     written: u64,
+    left: u64,
     bytes: impl FnOnce(u64) -> Option<Source>,
 ) {
     // SAFETY: a live map value, which this write has claimed.
     unsafe {
-        if written == length || (*gated).lost_after != 0 {
+        if left == 0 {
             (*gated).before = (*gated).after;
             (*gated).lost = (*gated).lost_after;
             return;
         }
         // Only a part, so it is read again, up to there: whatever is to be said of it has been.
         (*gated).lost = 1;
+        if (*gated).is_read == 0 {
+            return;
+        }
         let Some(settings) = SETTINGS.get_ptr(0) else { return };
         let half = (*settings).half & 1;
         let Some(subjects) = SUBJECTS.get_ptr(id) else { return };

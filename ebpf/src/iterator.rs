@@ -77,6 +77,12 @@ pub fn passed(iterator: Ptr, bytes: u64) -> Place {
     back(start, offset, bytes)
 }
 
+/// How many bytes an iterator is still to go over; as if it were some where that cannot be read.
+#[inline(always)]
+pub fn left(iterator: Ptr) -> u64 {
+    probe::<u64>(iterator, offset!(iter_count)).unwrap_or(u64::MAX)
+}
+
 /// The bytes that an iterator is still to go over.
 #[inline(always)]
 pub fn ahead(iterator: Ptr) -> Coming {

@@ -134,7 +134,8 @@ pub fn socket_asked(socket: Ptr, message: Ptr) -> i32 {
 #[inline(always)]
 pub fn pipe_settled(request: Ptr, bytes: Ptr, result: i64) {
     let Some(channel) = channel_of(load(request, offset!(iocb_filp))) else { return };
-    gate::returned(channel, result, |written| of_process(iterator::passed(bytes, written)));
+    let left = iterator::left(bytes);
+    gate::returned(channel, result, left, |written| of_process(iterator::passed(bytes, written)));
 }
 
 /// A message was sent, or not.
@@ -142,7 +143,8 @@ pub fn pipe_settled(request: Ptr, bytes: Ptr, result: i64) {
 pub fn socket_settled(socket: Ptr, message: Ptr, result: i32) {
     let Some(channel) = channel_of(load(socket, offset!(socket_file))) else { return };
     let bytes = message.wrapping_add(offset!(msghdr_iter));
-    gate::returned(channel, result as i64, |written| of_process(iterator::passed(bytes, written)));
+    let left = iterator::left(bytes);
+    gate::returned(channel, result as i64, left, |written| of_process(iterator::passed(bytes, written)));
 }
 
 /// Where bytes lay in the memory of a process, if they did.

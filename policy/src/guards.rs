@@ -65,7 +65,8 @@ impl Enforcer {
 pub fn enforcers(kind: GuardKind, phase: Phase) -> &'static [Enforcer] {
     use Enforcer::{Approval, NetworkHook, StdioGate};
     match (kind, phase) {
-        (GuardKind::Sampling, _) => &[],
+        // The gate knows nothing of the calls before.
+        (GuardKind::Sampling | GuardKind::CrossServer | GuardKind::RateLimit, _) => &[],
         (GuardKind::ServerAccess, Phase::Request) => &[StdioGate, NetworkHook],
         (_, Phase::ToolsList | Phase::ToolResult | Phase::Response) => &[],
         (GuardKind::ToolShadowing | GuardKind::RugPull | GuardKind::ToolPoisoning, Phase::ToolInvoke) => {

@@ -11,6 +11,7 @@
 //! - [`scrape`] asks for metrics as Prometheus does.
 //! - [`cgroup::Cgroup`] is a cgroup of the test's own; [`maps`] counts what is in the kernel's tables.
 //! - [`gate::Gate`] holds a script up until the test has done what has to be done in between.
+//! - [`gated::Gated`] is a server whose calls are judged before they are made.
 //! - [`http_server::HttpServer`] is an MCP server over HTTP, well-behaved or not. [`web`] is HTTP by hand: bodies in every
 //!   form, written and read in pieces, and a server that answers as each request asks.
 //! - [`patience`] says how long is too long.
@@ -28,6 +29,7 @@ pub mod dial;
 pub mod dns;
 pub mod framing;
 pub mod gate;
+pub mod gated;
 pub mod hold;
 pub mod http_server;
 pub mod io_methods;

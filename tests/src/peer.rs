@@ -1,7 +1,7 @@
 //! Clients for tests about something else than bytes: the test itself, or the program `client`.
 
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::agent::{Agent, is};
+use crate::io_methods::WriteMethod;
 use crate::patience::patience;
 use crate::places;
 use crate::transcript::{Dir, compare, read_log};
@@ -54,6 +55,24 @@ impl Peer {
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let to_server = self.to_server.as_mut().context("the server's input is closed")?;
         to_server.write_all(bytes).context("the server does not take what it is sent")
+    }
+
+    /// The same in some other way.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn write_by(&self, method: WriteMethod, bytes: &[u8]) -> io::Result<()> {
+        let to_server = self.to_server.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        method.write(to_server.as_fd(), bytes)
+    }
+
+    /// The end that is written to, for another thread.
+    ///
+    /// # Errors
+    /// There are no descriptors left.
+    pub fn writer(&self) -> Result<File> {
+        let to_server = self.to_server.as_ref().context("the server's input is closed")?;
+        to_server.try_clone().context("cannot duplicate a descriptor")
     }
 
     /// Sends a message.

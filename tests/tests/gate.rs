@@ -1,85 +1,20 @@
 //! The gate: what a client is not to ask its server does not get there, whatever it is written with.
 
-use std::fs;
-use std::path::PathBuf;
-
 use anyhow::{Context as _, Result, bail, ensure};
-use mcpwarden_tests::agent::{Agent, is};
-use mcpwarden_tests::command::configured;
-use mcpwarden_tests::patience::is_emulated;
-use mcpwarden_tests::peer::{Peer, echo, initialize, server};
-use mcpwarden_tests::places;
-use mcpwarden_tests::wiring::Wiring;
+use mcpwarden_tests::agent::is;
+use mcpwarden_tests::gated::{Gated, WIRINGS, add, agent, is_through};
+use mcpwarden_tests::peer::echo;
 use serde_json::{Value, json};
-use tempfile::TempDir;
-
-const WIRINGS: [Wiring; 2] = [Wiring::Pipes, Wiring::Sockets];
-
-/// An agent, and a server that it judges the calls to.
-struct Gated {
-    peer: Peer,
-    connection: u64,
-    heard: PathBuf,
-    _directory: TempDir,
-}
-
-/// An agent that stops what is denied. `None` where the kernel has no gate, which is said.
-fn agent(test: &str, mode: &str, policy: &str) -> Result<Option<Agent>> {
-    let (_directory, config) =
-        configured(&format!("enforcement: {{ stdio: {mode} }}\npolicy: {{ {policy} }}\n"))?;
-    let agent = Agent::start(&["--config", &config])?;
-    if let Some(line) = agent.stderr().lines().find(|line| line.contains("reported and not stopped")) {
-        ensure!(!is_emulated(), "there is no gate: {line}");
-        places::skipped(test, line);
-        agent.stop()?;
-        return Ok(None);
-    }
-    Ok(Some(agent))
-}
-
-/// A server that has listed its tools, `add` and `echo`.
-fn gated(agent: &Agent, wiring: Wiring) -> Result<Gated> {
-    let directory = tempfile::tempdir()?;
-    let heard = directory.path().join("heard");
-    let mut peer = Peer::start(wiring, server("benign-server").arg("--heard").arg(&heard))?;
-    peer.ask(&initialize(1))?;
-    let connection = agent.connection_of_server(peer.pid())?;
-    peer.ask(&json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"}))?;
-    // Said once the gate knows of it.
-    agent.wait_for("the tools", |event| {
-        is(event, "mcp_tool_seen") && event["connection"] == connection && event["tool_name"] == "echo"
-    })?;
-    Ok(Gated { peer, connection, heard, _directory: directory })
-}
-
-impl Gated {
-    fn heard(&self) -> Result<String> {
-        Ok(fs::read_to_string(&self.heard)?)
-    }
-}
-
-fn add(id: u64) -> Value {
-    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call",
-        "params": {"name": "add", "arguments": {"a": 20, "b": 22}}})
-}
-
-fn is_through(answer: &Value) -> bool {
-    answer["result"]["isError"] == json!(false)
-}
-
-/// The call of a tool with this id, as the agent tells of it.
-fn call(agent: &Agent, gated: &Gated, id: u64) -> Result<Value> {
-    agent.wait_for(&format!("call {id}"), |event| {
-        is(event, "mcp_tool_called") && event["connection"] == gated.connection && event["jsonrpc_id"] == id
-    })
-}
 
 #[test]
 fn a_denied_call_is_spoilt_and_the_session_lives_on() -> Result<()> {
     let test = "a_denied_call_is_spoilt_and_the_session_lives_on";
-    let Some(agent) = agent(test, "neutralize", "denied_tools: [ad*]")? else { return Ok(()) };
+    let Some(agent) = agent(test, "enforcement: { stdio: neutralize }\npolicy: { denied_tools: [ad*] }")?
+    else {
+        return Ok(());
+    };
     for wiring in WIRINGS {
-        let mut gated = gated(&agent, wiring).with_context(|| format!("{wiring:?}"))?;
+        let mut gated = Gated::start(&agent, wiring, &[]).with_context(|| format!("{wiring:?}"))?;
         ensure!(is_through(&gated.peer.ask(&echo(3, "add"))?), "{wiring:?}: an innocent call");
         let answer = gated.peer.ask(&add(4))?;
         ensure!(answer["id"] == 4 && answer["error"]["code"] == -32602, "{wiring:?}: {answer}");
@@ -87,10 +22,10 @@ fn a_denied_call_is_spoilt_and_the_session_lives_on() -> Result<()> {
         let heard = gated.heard()?;
         ensure!(!heard.contains(r#""name":"add""#) && heard.contains("ad\u{7f}"), "{wiring:?}: {heard}");
         ensure!(heard.contains(&echo(3, "add").to_string()), "{wiring:?}: {heard}");
-        let stopped = call(&agent, &gated, 4)?;
+        let stopped = gated.call(&agent, 4)?;
         let found = json!([stopped["tool_name"], stopped["action"], stopped["enforced"], stopped["guard"]]);
         ensure!(found == json!(["add", "block", true, "tool_access"]), "{wiring:?}: {stopped}");
-        let through = call(&agent, &gated, 5)?;
+        let through = gated.call(&agent, 5)?;
         ensure!(through["action"] == "allow" && through["enforced"] == json!(false), "{wiring:?}: {through}");
         let decided = agent.wait_for("what the gate did", |event| {
             is(event, "mcp_gate_decided") && event["connection"] == gated.connection
@@ -107,11 +42,13 @@ fn a_denied_call_is_spoilt_and_the_session_lives_on() -> Result<()> {
 
 #[test]
 fn a_denied_call_is_refused() -> Result<()> {
-    let Some(agent) = agent("a_denied_call_is_refused", "deny", "denied_tools: [ad*]")? else {
+    let Some(agent) =
+        agent("a_denied_call_is_refused", "enforcement: { stdio: deny }\npolicy: { denied_tools: [ad*] }")?
+    else {
         return Ok(());
     };
     for wiring in WIRINGS {
-        let mut gated = gated(&agent, wiring).with_context(|| format!("{wiring:?}"))?;
+        let mut gated = Gated::start(&agent, wiring, &[]).with_context(|| format!("{wiring:?}"))?;
         // Two in one write: the innocent one is not run either, and that is said.
         let both = format!("{}\n{}\n", echo(3, "x"), add(4));
         let Err(error) = gated.peer.write(both.as_bytes()) else { bail!("{wiring:?}: it was written") };
@@ -121,7 +58,7 @@ fn a_denied_call_is_refused() -> Result<()> {
         let heard = gated.heard()?;
         ensure!(!heard.contains("\"add\"") && !heard.contains("\"x\""), "{wiring:?}: {heard}");
         for (id, tool, guard) in [(3, "echo", Value::Null), (4, "add", json!("tool_access"))] {
-            let stopped = call(&agent, &gated, id)?;
+            let stopped = gated.call(&agent, id)?;
             let found =
                 json!([stopped["tool_name"], stopped["action"], stopped["enforced"], stopped["guard"]]);
             ensure!(found == json!([tool, "block", true, guard]), "{wiring:?}: {stopped}");
@@ -135,7 +72,11 @@ fn a_denied_call_is_refused() -> Result<()> {
 /// be spoilt, since the name and the method are gone by then, is refused.
 #[test]
 fn json_as_it_really_comes() -> Result<()> {
-    let Some(agent) = agent("json_as_it_really_comes", "neutralize", "denied_tools: [add]")? else {
+    let Some(agent) = agent(
+        "json_as_it_really_comes",
+        "enforcement: { stdio: neutralize }\npolicy: { denied_tools: [add] }",
+    )?
+    else {
         return Ok(());
     };
     let call =
@@ -157,7 +98,7 @@ fn json_as_it_really_comes() -> Result<()> {
         (r#"[{"id":9,"method":"ping"},{"id":10,"method":"ping","params":{"name":"add"}}]"#.into(), false),
     ];
     for wiring in WIRINGS {
-        let mut session = gated(&agent, wiring).with_context(|| format!("{wiring:?}"))?;
+        let mut session = Gated::start(&agent, wiring, &[]).with_context(|| format!("{wiring:?}"))?;
         let mut refused = 0;
         for (text, is_denied) in &cases {
             for cut in 0..text.len() {
@@ -174,7 +115,7 @@ fn json_as_it_really_comes() -> Result<()> {
                     ensure!(*is_denied, "{}: {error:#}", what());
                     refused += 1;
                     // Of this message the beginning is there.
-                    session = gated(&agent, wiring)?;
+                    session = Gated::start(&agent, wiring, &[])?;
                     continue;
                 }
                 let line = session.peer.line()?.with_context(what)?;

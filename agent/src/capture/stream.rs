@@ -95,6 +95,8 @@ impl Stream {
 
     /// The gate has overwritten a byte that is about to come.
     pub fn spoil(&mut self, offset: u64, original: u8) {
+        // Written anew where the first time there was no room.
+        self.spoilt.retain(|(known, _)| *known != offset);
         // Of more than that the oldest never came: others refused their writes.
         if self.spoilt.len() == MOST_SPOILT {
             self.spoilt.pop_front();
@@ -125,7 +127,9 @@ impl Stream {
         while let Some((offset, original)) = self.spoilt.front().copied().filter(|(offset, _)| *offset < end)
         {
             self.spoilt.pop_front();
-            if offset >= place.offset {
+            // Where another byte came in its place, that write was given up.
+            let at = usize::try_from(offset.wrapping_sub(place.offset)).ok();
+            if at.and_then(|at| bytes.get(at)) == Some(&GATE_SPOILT) {
                 self.frames.originals.push_back(original);
             }
         }
@@ -304,6 +308,7 @@ fn restored(bytes: &[u8], originals: &mut VecDeque<u8>) -> Vec<u8> {
     for byte in bytes.iter_mut().filter(|byte| **byte == GATE_SPOILT) {
         *byte = originals.pop_front().unwrap_or(GATE_SPOILT);
     }
+    originals.clear();
     bytes
 }
 
@@ -418,6 +423,76 @@ mod tests {
         ];
         for (name, direction, steps, expected) in cases {
             assert_eq!(gaps(direction, steps), expected, "{name}");
+        }
+    }
+
+    /// What the gate did before bytes came, and what the policy core is told of them.
+    #[test]
+    fn what_the_gate_stopped_is_told_as_the_client_wrote_it() {
+        enum Gate {
+            Spoil(u64, u8),
+            Refuse(&'static [u8]),
+            Data(u64, &'static [u8]),
+        }
+        use Gate::{Data, Refuse, Spoil};
+        let cases: [(&str, &[Gate], &[&str]); 8] = [
+            ("nothing", &[Data(0, b"{\"a\":1}\n")], &["passed {\"a\":1}"]),
+            ("one byte", &[Spoil(4, b'x'), Data(0, b"{\"ab\x7f\"}\n")], &["spoilt {\"abx\"}"]),
+            (
+                "another byte",
+                &[Spoil(3, b'x'), Data(0, b"{\"ab\x7f\"}\n{}\n")],
+                &["passed {\"ab\x7f\"}", "passed {}"],
+            ),
+            (
+                "and no other",
+                &[Spoil(3, b'x'), Data(0, b"{\"a\x7f\"}\n{}\n")],
+                &["spoilt {\"ax\"}", "passed {}"],
+            ),
+            (
+                "twice the same, since there was no room",
+                &[Spoil(3, b'x'), Spoil(3, b'x'), Data(0, b"{\"a\x7f\"}\n"), Data(7, b"{\"\x7f\"}\n")],
+                &["spoilt {\"ax\"}", "passed {\"\x7f\"}"],
+            ),
+            (
+                "given up, and another in its place",
+                &[Spoil(3, b'x'), Data(0, b"{\"abc\"}\n"), Data(8, b"{\"\x7f\"}\n")],
+                &["passed {\"abc\"}", "passed {\"\x7f\"}"],
+            ),
+            (
+                "in the second piece",
+                &[Data(0, b"{\"a"), Spoil(3, b'x'), Data(3, b"\x7f\"}\n")],
+                &["spoilt {\"ax\"}"],
+            ),
+            (
+                "refused, whole or the end of what is there",
+                &[Refuse(b"{}\n[1]"), Data(0, b"{\"a"), Refuse(b"\"}"), Data(3, b"b\"}\n")],
+                &["refused {}", "refused [1]", "refused {\"a\"}", "passed {\"ab\"}"],
+            ),
+        ];
+        for (name, steps, expected) in cases {
+            let mut stream = Stream::new(ConnectionId(1), Direction::ClientToServer, Limits::default());
+            let (mut counters, mut said, now) = (CaptureCounters::default(), Vec::new(), Timestamp(0));
+            let mut sink = |input: Input<'_>| {
+                let (word, bytes) = match input {
+                    Input::Frame { bytes, .. } => ("passed", bytes),
+                    Input::Stopped { bytes, is_refused: false, .. } => ("spoilt", bytes),
+                    Input::Stopped { bytes, is_refused: true, .. } => ("refused", bytes),
+                    other => panic!("{name}: {other:?}"),
+                };
+                said.push(format!("{word} {}", String::from_utf8_lossy(bytes)));
+            };
+            let mut sockets = Sockets::new(0, 0, 0);
+            let out = &mut Outlet { sockets: &mut sockets, counters: &mut counters, sink: &mut sink };
+            for step in steps {
+                match step {
+                    Spoil(offset, original) => stream.spoil(*offset, *original),
+                    Refuse(bytes) => stream.refuse(bytes, now, out),
+                    Data(offset, bytes) => {
+                        stream.data(Place { offset: *offset, ..Place::default() }, bytes, now, out);
+                    }
+                }
+            }
+            assert_eq!(said, expected, "{name}");
         }
     }
 }

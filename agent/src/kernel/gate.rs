@@ -72,13 +72,13 @@ impl Kernel {
         &mut self.gate
     }
 
-    /// Attaches the programs of the gate, and makes them run once. The places where they are; where they are already, none.
+    /// Attaches the programs of the gate, where they are not, and makes them run once.
     ///
     /// # Errors
     /// Why calls cannot be stopped on this kernel.
-    pub fn attach_gate(&mut self) -> Result<Vec<String>, String> {
+    pub fn attach_gate(&mut self) -> Result<(), String> {
         if self.gate.is_attached {
-            return Ok(Vec::new());
+            return Ok(());
         }
         let hooks = self.gate.hooks.clone()?;
         // Some 30 MB, and gone when the programs are attached.
@@ -90,13 +90,16 @@ impl Kernel {
             return Err(format!("{}: attached, and does not run{GATE_ADVICE}", silent.place()));
         }
         self.gate.is_attached = true;
-        Ok(hooks.iter().map(Hook::place).collect())
+        self.attached.extend(hooks.iter().map(gate_place));
+        Ok(())
     }
 
     /// Detaches them.
     pub fn detach_gate(&mut self) {
         if let (true, Ok(hooks)) = (self.gate.is_attached, &self.gate.hooks) {
             hooks::detach_all(&mut self.ebpf, hooks);
+            let gone: Vec<String> = hooks.iter().map(gate_place).collect();
+            self.attached.retain(|place| !gone.contains(place));
             self.gate.is_attached = false;
         }
     }
@@ -118,6 +121,11 @@ impl Kernel {
         drop(counting);
         is_silent.then_some(asked)
     }
+}
+
+/// What a program of the gate hangs on, for people: others may hang there too.
+fn gate_place(hook: &Hook) -> String {
+    format!("gate {}", hook.place())
 }
 
 /// What is most often missing where a program of a security module does not run.

@@ -387,6 +387,24 @@ pub static TABLE: &[Metric] = &[
         ),
         "TCP connections whose bytes are not captured: no room, no HTTP, or not to be read.",
     ),
+    // The gate.
+    metric(
+        "mcpwarden_gate_tables_total",
+        Counters("what", &[("made", "gate_tables"), ("refused", "gate_tables_refused")]),
+        "Tables of the gate: made of what is known, and those that the policy was too large for.",
+    ),
+    metric(
+        "mcpwarden_gate_left_total",
+        Counters(
+            "what",
+            &[
+                ("untold", "kernel_gate_untold"),
+                ("channel_refused", "kernel_gated_refused"),
+                ("connection_refused", "gate_connections_refused"),
+            ],
+        ),
+        "Writes that were stopped and not told of; channels and connections that the gate has no room for.",
+    ),
     // Capture.
     metric("mcpwarden_records_total", Counter("capture_records"), "Records read from the ring."),
     metric("mcpwarden_captured_bytes_total", Counter("capture_bytes"), "Bytes of channels in them."),

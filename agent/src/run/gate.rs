@@ -15,6 +15,7 @@ use mcpwarden_policy::{
 use super::Agent;
 use crate::{
     config::{AllowDeny, Config, StdioEnforcement},
+    kernel::surroundings,
     listing as own,
 };
 
@@ -26,6 +27,8 @@ const TABLES_REMEMBERED: usize = 16;
 pub struct Gate {
     /// Why nothing is stopped on this kernel, though that is wanted.
     unusable: Option<String>,
+    /// Nothing can be neutralized here: what is denied is refused.
+    is_blunt: bool,
     /// Why the newest table could not be made: the one before counts.
     failed: Option<String>,
     /// Something may have changed.
@@ -85,7 +88,11 @@ impl Gate {
     pub fn troubles(&self) -> impl Iterator<Item = String> {
         let unusable = self.unusable.as_ref().map(|why| format!("calls are reported and not stopped: {why}"));
         let failed = self.failed.as_ref().map(|why| format!("calls are stopped by an older policy: {why}"));
-        unusable.into_iter().chain(failed)
+        let blunt = self.is_blunt.then(|| {
+            "denied calls are refused, not neutralized: that takes CAP_SYS_ADMIN and a kernel that is not locked down"
+                .to_owned()
+        });
+        unusable.into_iter().chain(failed).chain(blunt)
     }
 
     /// When the table that counts is to be made anew.
@@ -118,9 +125,11 @@ impl Agent {
             return;
         }
         self.gate.unusable = self.kernel.attach_gate().err();
-        if let Some(why) = &self.gate.unusable {
+        self.gate.is_blunt =
+            config.enforcement.stdio == StdioEnforcement::Neutralize && !surroundings::may_write_memory();
+        for trouble in self.gate.troubles() {
             anstream::eprintln!(
-                "mcpwarden: warning: enforcement.stdio: calls are reported and not stopped: {why}; `mcpwarden doctor` says more"
+                "mcpwarden: warning: enforcement.stdio: {trouble}; `mcpwarden doctor` says more"
             );
         }
     }

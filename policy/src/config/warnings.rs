@@ -8,11 +8,9 @@ use super::rules::{Finding, Step, entry_name, steps};
 use super::tree::{Kind, Node};
 use super::*;
 use crate::classify::side_effect_tags;
+use crate::gate::BY_HISTORY;
 use crate::guard::{GuardKind, Phase, Trust};
 use crate::guards::{enforcers, is_on};
-
-/// Sections and keys that are read and checked, and that nothing in this version acts upon. `[]` is each entry of a list.
-const NOT_YET: &[&str] = &["enforcement.stdio", "enforcement.window_bytes", "enforcement.undecided"];
 
 /// Everything of the kind, of a configuration that was read from `root`.
 pub(super) fn all(config: &Config, root: &Node) -> Vec<Finding> {
@@ -27,7 +25,7 @@ pub(super) fn all(config: &Config, root: &Node) -> Vec<Finding> {
         unknown_tags(config),
         network::warnings(config),
         unenforced(config),
-        not_yet(root),
+        idle_gate(config, root),
     ];
     besides(off, lists.concat())
 }
@@ -374,7 +372,9 @@ fn unenforced(config: &Config) -> Vec<Finding> {
             let message = "it is reported and not enforced while `enforcement.stdio` is `observe`";
             (message, message)
         }
-        _ => ("", "it goes by the calls before, which the gate does not know: it is reported and not enforced"),
+        _ => {
+            ("", "it goes by the calls before, which the gate does not know: it is reported and not enforced")
+        }
     };
     let by_network = "it is reported and not enforced while `enforcement.network` is `observe`";
     for (key, denies) in [
@@ -453,15 +453,16 @@ fn unenforced(config: &Config) -> Vec<Finding> {
     found
 }
 
-/// What is written and has no effect yet.
-fn not_yet(root: &Node) -> Vec<Finding> {
+/// How the gate is set, where there is none.
+fn idle_gate(config: &Config, root: &Node) -> Vec<Finding> {
     let mut found = Vec::new();
-    for path in NOT_YET {
-        let steps: Vec<&str> = path.split('.').collect();
-        each_written(root, &steps, &mut Vec::new(), &mut |path| {
-            let message = "not in this version: it is checked and has no effect".into();
-            found.push(Finding::new(path.to_vec(), message));
-        });
+    if config.enforcement.stdio == StdioEnforcement::Observe {
+        for key in ["window_bytes", "undecided"] {
+            each_written(root, &["enforcement", key], &mut Vec::new(), &mut |path| {
+                let message = "no effect while `enforcement.stdio` is `observe`".into();
+                found.push(Finding::new(path.to_vec(), message));
+            });
+        }
     }
     found
 }

@@ -17,6 +17,7 @@ mod phases;
 mod reach;
 mod relays;
 mod remembered;
+mod stopped;
 mod totals;
 
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::config::Config;
 use crate::discovery::Declared;
-use crate::event::{Connecting, GapCause};
+use crate::event::{Connecting, GapCause, GateAction, GateDecided};
 use crate::guards::SessionRule;
 
 /// One millisecond, the unit of time in these tests.

@@ -14,8 +14,13 @@ fn what_does_not_do_what_it_seems_to_is_a_warning() {
             ],
         ),
         (
-            "policy: { denied_tools: [{ tool: a }] }\nenforcement: { stdio: deny }",
-            &[("1:11 warning policy.denied_tools: ", "`enforcement.stdio` stops nothing yet")],
+            "policy: { denied_tools: [{ tool: a }], rate_limits: { enabled: true } }\nenforcement: { stdio: deny }",
+            &[("1:40 warning policy.rate_limits: ", "it goes by the calls before")],
+        ),
+        (
+            "policy: { rate_limits: { enabled: true } }\nenforcement: { stdio: deny }\nguards: [{ kind: tool_access, \
+             config: { denied_tools: [a] } }, { kind: rate_limit }]",
+            &[("1:11 ", "it goes by the calls before"), ("3:72 ", "it goes by the calls before")],
         ),
         (
             "policy: { allowed_servers: [a] }",
@@ -69,9 +74,10 @@ fn what_does_not_do_what_it_seems_to_is_a_warning() {
     ]);
     assert_eq!(
         said("enforcement: { window_bytes: 8KiB }"),
-        ["1:30 warning enforcement.window_bytes: not in this version: it is checked and has no effect"]
+        ["1:30 warning enforcement.window_bytes: no effect while `enforcement.stdio` is `observe`"]
     );
     assert_eq!(said("enforcement: { window_bytes: }"), Vec::<String>::new());
+    assert_eq!(said("enforcement: { stdio: deny, window_bytes: 8KiB }"), Vec::<String>::new());
     assert_eq!(
         said("enforcement: { persist: true }"),
         ["1:25 warning enforcement.persist: what stays is what denies, and while `enforcement.network` is \

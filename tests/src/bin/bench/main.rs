@@ -4,6 +4,7 @@
 //! with the smallest and the largest beside it; nothing here passes or fails.
 
 mod agent;
+mod gate;
 mod network;
 mod peer;
 mod report;
@@ -42,6 +43,12 @@ enum What {
         #[arg(long, default_value_t = 9)]
         rounds: usize,
     },
+    /// Calls that are judged: ratios
+    Gate {
+        /// Interleaved rounds of each ratio
+        #[arg(long, default_value_t = 15)]
+        rounds: usize,
+    },
     /// A long time under load: whether everything is said once, and memory stays what it is. Fails where that is not so
     Soak {
         /// How long; an hour, unless it is to be short
@@ -60,6 +67,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         What::Kernel { rounds, seconds, rate } => kernel(rounds, seconds, rate),
         What::Network { rounds } => network::network(rounds),
+        What::Gate { rounds } => gate::gate(rounds),
         What::Soak { seconds } => soak::soak(seconds),
         What::Workload { name, count, rate } => {
             workload::run(name, count, rate).map(|nanos| println!("{nanos}"))

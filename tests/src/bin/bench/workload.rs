@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use mcpwarden_tests::patience::patience;
 use nix::fcntl::OFlag;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{Pid, pipe2};
@@ -172,7 +173,7 @@ impl Line {
             let mut buffer = [0; 4096];
             let _ = line.from.read(&mut buffer)?;
         }
-        std::thread::sleep(SETTLE);
+        std::thread::sleep(patience(SETTLE));
         Ok(line)
     }
 

@@ -1,0 +1,134 @@
+//! What the gate stopped, as the engine tells of it.
+
+use super::*;
+use crate::config;
+
+fn bench(yaml: &str) -> Bench {
+    let (config, _) = config::parse(yaml.as_bytes()).unwrap();
+    let mut bench = Bench::judged(&config, Vec::new());
+    bench.server(1, 5, "files", 9);
+    bench
+}
+
+fn stopped(bench: &mut Bench, text: &str, is_refused: bool) -> Vec<String> {
+    let (connection, time) = (ConnectionId(1), Timestamp(bench.now));
+    bench.input(Input::Stopped { connection, time, bytes: text.as_bytes(), is_refused });
+    told(bench)
+}
+
+/// Calls and requests that were said: what was asked for, and what became of it.
+fn told(bench: &mut Bench) -> Vec<String> {
+    let told = |event: Value| {
+        let word = |key: &str| event[key].as_str().unwrap_or("-").to_owned();
+        let enforced = if event["enforced"] == json!(true) { "enforced" } else { "open" };
+        match event["type"].as_str()? {
+            "mcp_tool_called" => {
+                Some(format!("{} {} {enforced} {}", word("tool_name"), word("action"), word("code")))
+            }
+            "mcp_request_blocked" => Some(format!("{} {enforced}", word("method"))),
+            "mcp_tool_result" => Some(format!("result {}", word("tool_name"))),
+            _ => None,
+        }
+    };
+    bench.events().into_iter().filter_map(told).collect()
+}
+
+fn call(id: u64, tool: &str) -> String {
+    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool}}).to_string()
+}
+
+const DENIED: &str = "policy: { denied_tools: [rm], rate_limits: { enabled: true, default_rpm: 0 } }";
+
+/// The configuration, what was stopped (or refused), and what is said of it.
+#[test]
+fn what_was_stopped_is_said_to_be() {
+    let batch = format!("[{},{}]", call(1, "rm"), call(2, "ls"));
+    let plain = "policy: { denied_tools: [rm] }";
+    let cases: [(&str, &str, &str, bool, &[&str]); 7] = [
+        ("a denied call", plain, &call(1, "rm"), false, &["rm block enforced tool_denied"]),
+        ("the same, refused", plain, &call(1, "rm"), true, &["rm block enforced tool_denied"]),
+        ("one that only the gate denies", plain, &call(1, "ls"), false, &["ls block enforced gate"]),
+        (
+            "one that was written with it",
+            plain,
+            &batch,
+            true,
+            &["rm block enforced tool_denied", "ls block enforced gate"],
+        ),
+        (
+            "one beside it that passed",
+            plain,
+            &batch,
+            false,
+            &["rm block enforced tool_denied", "ls allow open -"],
+        ),
+        (
+            "one beside it that the gate has no rule for",
+            DENIED,
+            &batch,
+            false,
+            &["rm block enforced tool_denied", "ls block open rate_limited"],
+        ),
+        (
+            "a request",
+            "policy: { denied_servers: [files] }",
+            r#"{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"p"}}"#,
+            false,
+            &["prompts/get enforced"],
+        ),
+    ];
+    for (name, yaml, text, is_refused, expected) in cases {
+        assert_eq!(stopped(&mut bench(yaml), text, is_refused), expected, "{name}");
+    }
+}
+
+/// What a server got spoilt it answers; to what was refused nobody does, and nobody waits for that.
+#[test]
+fn answers_are_waited_for_where_somebody_was_asked() {
+    let answer = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"unknown tool"}}"#;
+    for (is_refused, expected) in [(false, &["result rm"][..]), (true, &[])] {
+        let mut bench = bench("policy: { denied_tools: [rm] }");
+        stopped(&mut bench, &call(1, "rm"), is_refused);
+        bench.s2c(1, answer);
+        assert_eq!(told(&mut bench), expected, "{is_refused}");
+    }
+}
+
+/// What was stopped has not been read or sent: no rule across servers goes by it.
+#[test]
+fn what_was_stopped_was_not_done() {
+    let after_read = |is_stopped: bool| {
+        let (config, _) = config::parse(b"{}").unwrap();
+        let mut bench = Bench::judged(&config, Vec::new());
+        bench.server(1, 5, "files", 9);
+        bench.server(2, 6, "mail", 9);
+        if is_stopped {
+            stopped(&mut bench, &call(1, "read_file"), true);
+        } else {
+            bench.c2s(1, &call(1, "read_file"));
+        }
+        told(&mut bench);
+        bench.c2s(2, &call(2, "send_mail"));
+        told(&mut bench)
+    };
+    assert_eq!(after_read(false), ["send_mail block open read_then_send"]);
+    assert_eq!(after_read(true), ["send_mail allow open -"]);
+}
+
+#[test]
+fn what_the_gate_did_is_said_of_its_connection() {
+    let mut bench = bench("{}");
+    let decided = GateDecided {
+        action: GateAction::Passed,
+        guard: None,
+        code: "long_write".into(),
+        reason: "r".into(),
+        pid: 9,
+        bytes: 1,
+    };
+    let (connection, time) = (ConnectionId(1), Timestamp(bench.now));
+    bench.input(Input::Gate { connection, time, decided: decided.clone() });
+    assert_eq!(bench.said(), ["gate Passed long_write"].map(|said| format!("1 files {said}")));
+    bench.input(Input::Gate { connection: ConnectionId(7), time, decided });
+    assert_eq!(bench.said(), Vec::<String>::new(), "of one that nobody knows");
+}

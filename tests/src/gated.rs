@@ -1,0 +1,103 @@
+//! Servers whose calls are judged before they are made.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::agent::{Agent, is};
+use crate::command::configured;
+use crate::patience::is_emulated;
+use crate::peer::{Peer, initialize, server};
+use crate::places;
+use crate::wiring::Wiring;
+
+/// Both kinds of channels.
+pub const WIRINGS: [Wiring; 2] = [Wiring::Pipes, Wiring::Sockets];
+
+/// A server that an agent judges the calls to.
+pub struct Gated {
+    /// The test as its client.
+    pub peer: Peer,
+    /// Which connection that is.
+    pub connection: u64,
+    heard: PathBuf,
+    _directory: TempDir,
+}
+
+/// An agent that stops what is denied, by this configuration. `None` where the kernel has no gate, which is said.
+///
+/// # Errors
+/// It cannot be started, or there is no gate where there must be one.
+pub fn agent(test: &str, config: &str) -> Result<Option<Agent>> {
+    let (_directory, config) = configured(config)?;
+    let agent = Agent::start(&["--config", &config])?;
+    if let Some(line) = agent.stderr().lines().find(|line| line.contains("reported and not stopped")) {
+        ensure!(!is_emulated(), "there is no gate: {line}");
+        places::skipped(test, line);
+        agent.stop()?;
+        return Ok(None);
+    }
+    Ok(Some(agent))
+}
+
+impl Gated {
+    /// A server that has listed its tools, `add` and `echo`, with these options.
+    ///
+    /// # Errors
+    /// It cannot be started, or the agent does not see it.
+    pub fn start(agent: &Agent, wiring: Wiring, options: &[&str]) -> Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let heard = directory.path().join("heard");
+        let mut peer = Peer::start(wiring, server("benign-server").arg("--heard").arg(&heard).args(options))?;
+        peer.ask(&initialize(1))?;
+        let connection = agent.connection_of_server(peer.pid())?;
+        peer.ask(&json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"}))?;
+        // Said once the gate knows of it.
+        agent.wait_for("the tools", |event| {
+            is(event, "mcp_tool_seen") && event["connection"] == connection && event["tool_name"] == "echo"
+        })?;
+        Ok(Self { peer, connection, heard, _directory: directory })
+    }
+
+    /// All that the server has read.
+    ///
+    /// # Errors
+    /// There is no such file.
+    pub fn heard(&self) -> Result<String> {
+        Ok(String::from_utf8_lossy(&fs::read(&self.heard)?).into_owned())
+    }
+
+    /// The call of a tool with this id, as the agent tells of it.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn call(&self, agent: &Agent, id: u64) -> Result<Value> {
+        agent.wait_for(&format!("call {id}"), |event| {
+            is(event, "mcp_tool_called")
+                && event["connection"] == self.connection
+                && event["jsonrpc_id"] == id
+        })
+    }
+
+    /// What the gate did to this connection so far: action and code of each.
+    pub fn decided(&self, agent: &Agent) -> Vec<(String, String)> {
+        let events = agent.events_of(self.connection);
+        let word = |event: &Value, key: &str| event[key].as_str().unwrap_or_default().to_owned();
+        let decided = events.iter().filter(|event| is(event, "mcp_gate_decided"));
+        decided.map(|event| (word(event, "action"), word(event, "code"))).collect()
+    }
+}
+
+/// A call of the tool `add`.
+pub fn add(id: u64) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call",
+        "params": {"name": "add", "arguments": {"a": 20, "b": 22}}})
+}
+
+/// Whether a call was made.
+pub fn is_through(answer: &Value) -> bool {
+    answer["result"]["isError"] == json!(false)
+}

@@ -1,0 +1,254 @@
+//! The gate, by the ways in which a client can write, and the memory that it writes from.
+
+use std::io;
+use std::ptr;
+use std::slice;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use clap::ValueEnum as _;
+use mcpwarden_tests::gated::{Gated, WIRINGS, add, agent, is_through};
+use mcpwarden_tests::io_methods::WriteMethod;
+use mcpwarden_tests::peer::echo;
+use mcpwarden_tests::wiring::Wiring;
+use serde_json::{Value, json};
+
+/// What becomes of a denied call.
+#[derive(Debug, PartialEq)]
+enum Fate {
+    /// Its server refuses it.
+    Spoilt,
+    /// It was not written.
+    Refused,
+    /// It was, and the gate says so, since it could not tell.
+    Passed,
+    /// It was, past every hook.
+    Unseen,
+}
+
+/// What is to become of it on this kernel, by the way in which it is written.
+fn fate(method: WriteMethod, wiring: Wiring) -> Fate {
+    use WriteMethod as By;
+    match (method, wiring) {
+        // The name is gone when its quote comes; and a child has the memory of its parent until one of them writes there.
+        (By::OneByte | By::Fork, _) => Fate::Refused,
+        // The kernel asks about a pipe without saying where the bytes are.
+        (By::UringWrite | By::UringWritev, Wiring::Pipes) => Fate::Passed,
+        (By::UringWriteFixed, _) => Fate::Passed,
+        (By::SpliceFile | By::SplicePipe | By::Vmsplice | By::Tee | By::Sendfile, _) => Fate::Unseen,
+        _ => Fate::Spoilt,
+    }
+}
+
+#[test]
+fn every_way_to_write() -> Result<()> {
+    let config = "enforcement: { stdio: neutralize }\npolicy: { denied_tools: [add] }";
+    let Some(agent) = agent("every_way_to_write", config)? else { return Ok(()) };
+    for wiring in WIRINGS {
+        let mut session = Gated::start(&agent, wiring, &[])?;
+        for (id, method) in (10..).step_by(2).zip(WriteMethod::value_variants()) {
+            if !method.works_on(wiring) {
+                continue;
+            }
+            let what = || format!("{method:?} over {wiring:?}");
+            session.peer.write_by(*method, format!("{}\n", echo(id, "x")).as_bytes()).with_context(what)?;
+            let answer = hear(&mut session).with_context(what)?;
+            ensure!(is_through(&answer) && answer["id"] == id, "{}: an innocent call: {answer}", what());
+            let before = session.decided(&agent).len();
+            let found = match session.peer.write_by(*method, format!("{}\n", add(id + 1)).as_bytes()) {
+                Ok(()) => {
+                    let answer = hear(&mut session).with_context(what)?;
+                    ensure!(answer["id"] == id + 1, "{}: {answer}", what());
+                    if is_through(&answer) {
+                        agent.settle();
+                        let decided = session.decided(&agent);
+                        let is_said = decided.len() > before
+                            && decided.last().is_some_and(|(action, _)| action == "passed");
+                        if is_said { Fate::Passed } else { Fate::Unseen }
+                    } else {
+                        Fate::Spoilt
+                    }
+                }
+                // Of a child that failed nothing more is known.
+                Err(error)
+                    if *method == WriteMethod::Fork || error.kind() == io::ErrorKind::PermissionDenied =>
+                {
+                    Fate::Refused
+                }
+                Err(error) => bail!("{}: {error}", what()),
+            };
+            let expected = fate(*method, wiring);
+            // A socket takes what is spliced into it through a hook from 6.5 on, and several messages one by one.
+            let either = match (method, wiring) {
+                (
+                    WriteMethod::SpliceFile | WriteMethod::SplicePipe | WriteMethod::Sendfile,
+                    Wiring::Sockets,
+                ) => Fate::Passed,
+                (WriteMethod::Sendmmsg, _) => Fate::Refused,
+                _ => expected,
+            };
+            let expected = fate(*method, wiring);
+            ensure!(found == expected || found == either, "{}: {found:?}, not {expected:?}", what());
+            if matches!(found, Fate::Spoilt | Fate::Refused) {
+                let heard = session.heard()?;
+                ensure!(
+                    !heard.contains(&format!("\"id\":{}", id + 1)) || heard.contains("ad\u{7f}"),
+                    "{}: {heard}",
+                    what()
+                );
+            }
+            if found != Fate::Spoilt {
+                // Of this message the beginning may be there; and what passed is not read on.
+                session = Gated::start(&agent, wiring, &[])?;
+            }
+        }
+    }
+    agent.stop()?;
+    Ok(())
+}
+
+fn hear(session: &mut Gated) -> Result<Value> {
+    let line = session.peer.line()?.context("the server ended")?;
+    Ok(serde_json::from_slice(&line)?)
+}
+
+/// Memory of other kinds than a program's own.
+fn mapped(flags: i32, protection: i32, bytes: &[u8]) -> Result<&'static [u8]> {
+    let both = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping of its own, at no given place; it stays until the test ends.
+    let at = unsafe { libc::mmap(ptr::null_mut(), 4096, both, flags | libc::MAP_ANONYMOUS, -1, 0) };
+    ensure!(at != libc::MAP_FAILED, "no memory");
+    // SAFETY: it is 4096 bytes long, and nobody else knows of it.
+    unsafe {
+        ptr::copy_nonoverlapping(bytes.as_ptr(), at.cast(), bytes.len());
+        ensure!(libc::mprotect(at, 4096, protection) == 0, "no protection");
+        Ok(slice::from_raw_parts(at.cast(), bytes.len()))
+    }
+}
+
+/// What is nobody's but the client's is overwritten, and nothing else.
+#[test]
+fn memory_that_is_not_the_clients_alone_is_not_written_to() -> Result<()> {
+    let config = "enforcement: { stdio: neutralize }\npolicy: { denied_tools: [add] }";
+    let Some(agent) = agent("memory_that_is_not_the_clients_alone_is_not_written_to", config)? else {
+        return Ok(());
+    };
+    let line = format!("{}\n", add(9));
+    let both = libc::PROT_READ | libc::PROT_WRITE;
+    for wiring in WIRINGS {
+        for (what, flags, protection, is_written) in [
+            ("its own", libc::MAP_PRIVATE, both, true),
+            ("shared", libc::MAP_SHARED, both, false),
+            ("shared, to be read", libc::MAP_SHARED, libc::PROT_READ, false),
+            ("to be read", libc::MAP_PRIVATE, libc::PROT_READ, false),
+        ] {
+            let mut session = Gated::start(&agent, wiring, &[])?;
+            let memory = mapped(flags, protection, line.as_bytes())?;
+            let written = session.peer.write_by(WriteMethod::Write, memory);
+            ensure!(written.is_ok() == is_written, "{wiring:?}, {what}: {written:?}");
+            let now = (0..memory.len()).map(|index| {
+                // SAFETY: within it. Read anew, since the kernel half may have written there.
+                unsafe { ptr::read_volatile(memory.as_ptr().add(index)) }
+            });
+            let is_changed = !now.eq(line.bytes());
+            ensure!(is_changed == is_written, "{wiring:?}, {what}: changed: {is_changed}");
+            if is_written {
+                ensure!(hear(&mut session)?["error"].is_object(), "{wiring:?}, {what}: it was run");
+            } else {
+                agent.settle();
+                let decided = session.decided(&agent);
+                ensure!(
+                    decided == [("refused".into(), "tool_denied".into())],
+                    "{wiring:?}, {what}: {decided:?}"
+                );
+                ensure!(!session.heard()?.contains("\"add\""), "{wiring:?}, {what}: it was heard");
+            }
+        }
+    }
+    agent.stop()?;
+    Ok(())
+}
+
+/// What nobody can tell is let through and said, or refused, as the setting says; and where there is room, it is followed.
+#[test]
+fn long_writes() -> Result<()> {
+    let long = |id: u64, bytes: usize| format!("{}\n", echo(id, &"x".repeat(bytes)));
+    let late = |id: u64, bytes: usize| {
+        format!(
+            r#"{{"id":{id},"params":{{"arguments":{{"a":1,"b":2,"c":"{}"}},"name":"add"}},"method":"tools/call"}}"#,
+            "x".repeat(bytes)
+        ) + "\n"
+    };
+    for (undecided, is_through_undecided) in [("allow", true), ("deny", false)] {
+        let config = format!(
+            "enforcement: {{ stdio: neutralize, window_bytes: 4KiB, undecided: {undecided} }}\npolicy: {{ denied_tools: [add] }}"
+        );
+        let Some(agent) = agent("long_writes", &config)? else { return Ok(()) };
+        for wiring in WIRINGS {
+            let mut session = Gated::start(&agent, wiring, &[])?;
+            // Within the window: the name stands at its end.
+            session.peer.write(late(5, 3_800).as_bytes())?;
+            ensure!(hear(&mut session)?["error"].is_object(), "{undecided} {wiring:?}: within the window");
+            session.peer.write(long(6, 3_800).as_bytes())?;
+            ensure!(is_through(&hear(&mut session)?), "{undecided} {wiring:?}: an innocent call");
+            ensure!(
+                session.decided(&agent).len() <= 1,
+                "{undecided} {wiring:?}: {:?}",
+                session.decided(&agent)
+            );
+            for text in [long(7, 5_000), late(8, 5_000)] {
+                let written = session.peer.write(text.as_bytes());
+                ensure!(written.is_ok() == is_through_undecided, "{undecided} {wiring:?}: {written:?}");
+                if written.is_ok() {
+                    ensure!(is_through(&hear(&mut session)?), "{undecided} {wiring:?}: a long call");
+                }
+            }
+            // Each of them ended a line.
+            session.peer.write(format!("{}\n", add(9)).as_bytes())?;
+            ensure!(hear(&mut session)?["error"].is_object(), "{undecided} {wiring:?}: after long calls");
+            agent.settle();
+            let word = if is_through_undecided { "passed" } else { "refused" };
+            let (spoilt, long) = (("neutralized", "tool_denied"), (word, "long_write"));
+            let expected =
+                [spoilt, long, long, spoilt].map(|(action, code)| (action.to_owned(), code.to_owned()));
+            ensure!(
+                session.decided(&agent) == expected,
+                "{undecided} {wiring:?}: {:?}",
+                session.decided(&agent)
+            );
+            let passed = json!([session.call(&agent, 8)?["action"], session.call(&agent, 8)?["enforced"]]);
+            ensure!(passed == json!(["block", !is_through_undecided]), "{undecided} {wiring:?}: {passed}");
+        }
+        agent.stop()?;
+    }
+    Ok(())
+}
+
+/// A client that does not wait writes what there is room for, and the rest later: it is one message.
+#[test]
+fn writes_that_go_in_part() -> Result<()> {
+    let config = "enforcement: { stdio: neutralize, window_bytes: 64KiB }\npolicy: { denied_tools: [add] }";
+    let Some(agent) = agent("writes_that_go_in_part", config)? else { return Ok(()) };
+    for wiring in WIRINGS {
+        let mut session = Gated::start(&agent, wiring, &["--delay-ms", "2"])?;
+        let calls = 20;
+        let writer = session.peer.writer()?;
+        let thread = std::thread::spawn(move || -> io::Result<()> {
+            for id in 0..calls {
+                let text = format!("{}\n{}\n", echo(100 + 2 * id, &"y".repeat(40_000)), add(101 + 2 * id));
+                WriteMethod::Nonblocking.write(std::os::fd::AsFd::as_fd(&writer), text.as_bytes())?;
+            }
+            Ok(())
+        });
+        for id in 0..2 * calls {
+            let answer = hear(&mut session)?;
+            ensure!(answer["id"] == 100 + id, "{wiring:?}: {answer}");
+            ensure!(is_through(&answer) == (id % 2 == 0), "{wiring:?}: {answer}");
+        }
+        thread.join().map_err(|_| anyhow::anyhow!("the writer failed"))??;
+        agent.settle();
+        let decided = session.decided(&agent);
+        ensure!(decided.iter().all(|(action, _)| action == "neutralized"), "{wiring:?}: {decided:?}");
+    }
+    agent.stop()?;
+    Ok(())
+}
