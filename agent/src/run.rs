@@ -35,7 +35,7 @@ use crate::{
     capture::{Capture, Told},
     cli::RunOptions,
     clock::{Clock, boot_ns},
-    config,
+    config::{self, StdioEnforcement},
     control::Control,
     instance,
     instance::REDACTION_KEY,
@@ -152,6 +152,9 @@ pub fn run(options: RunOptions) -> Result<()> {
             tasks_skipped: 0,
         };
         stores.said.into_iter().for_each(|body| agent.say_of_store(body));
+        if config.enforcement.stdio != StdioEnforcement::Observe {
+            agent.check_gate(&config).map_err(anyhow::Error::msg)?;
+        }
         agent.set_gate(&config);
         let result = agent.serve(ring, options.config.as_ref()).await;
         let (outbox, sinks) = agent.into_ends();

@@ -18,7 +18,7 @@ use mcpwarden_abi::{
 };
 
 use crate::{
-    channel, socket,
+    channel, gate, socket,
     source::{Source, User, read_bytes},
 };
 
@@ -149,6 +149,9 @@ fn capture(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, payload: Payl
         kind: RECORD_DATA,
     };
     if payload.cause != 0 {
+        if direction == CLIENT_TO_SERVER {
+            gate::unseen(id, offset, bytes, tgid);
+        }
         walk.gap(bytes, payload.cause);
         return;
     }

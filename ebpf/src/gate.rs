@@ -21,9 +21,9 @@ use core::ffi::c_void;
 use mcpwarden_abi::{
     CLIENT_TO_SERVER, Channel, ConnectionId, Counter, GATE_BECAUSE_CHANGED, GATE_BECAUSE_LONG,
     GATE_BECAUSE_LOST, GATE_BECAUSE_RACE, GATE_BECAUSE_TABLE, GATE_BECAUSE_UNKNOWN, GATE_BECAUSE_UNREADABLE,
-    GATE_BECAUSE_UNSPOILABLE, GATE_NEUTRALIZE, GATE_NOBODY, GATE_OFF, GATE_PASSED, GATE_REFUSED,
-    GATE_SPOILED, GATE_SPOILT, GATE_WINDOW_MOST, GATED_WORDS, GateInfo, GateSettings, GateSubjects,
-    Positions, RECORD_GATE, RecordHeader, SOCKET,
+    GATE_BECAUSE_UNSEEN, GATE_BECAUSE_UNSPOILABLE, GATE_NEUTRALIZE, GATE_NOBODY, GATE_OFF, GATE_PASSED,
+    GATE_REFUSED, GATE_SPOILED, GATE_SPOILT, GATE_UNSEEN, GATE_WINDOW_MOST, GATED_WORDS, GateInfo,
+    GateSettings, GateSubjects, Positions, RECORD_GATE, RecordHeader, SOCKET,
 };
 use mcpwarden_gate::{DENY, ENTRIES, Head, Marks, NOWHERE, Said, Scan, Subject, UNDECIDED, View};
 
@@ -63,6 +63,10 @@ const VM_WRITE: u64 = 2;
 const VM_SHARED: u64 = 8;
 /// `linux/errno.h`
 const EPERM: i32 = 1;
+const EBUSY: i64 = -16;
+/// How often it is tried to look at a process's memory while another of its threads changes what it has. That takes
+/// microseconds.
+const VMA_TRIES: u32 = 256;
 /// Most bytes that are overwritten in one write: of one with more that is denied, all is refused.
 const SPOILS: usize = 4;
 /// How much of a buffer is read at once. Bytes; a power of two.
@@ -362,16 +366,22 @@ impl Write {
         // SAFETY: a live map value, which this write has claimed.
         let Spoil { address, place, outcome } = unsafe { (*self.gated).reading.spoil[index] };
         let mut flags = 0u64;
-        // SAFETY: the callback's signature is the one bpf_find_vma wants, and `flags` outlives the call.
-        let found = unsafe {
-            bpf_find_vma(
-                kernel::current() as *mut task_struct,
-                address,
-                flags_of as *mut c_void,
-                (&raw mut flags).cast(),
-                0,
-            )
-        };
+        let mut found = -1;
+        for _ in 0..VMA_TRIES {
+            // SAFETY: the callback's signature is the one bpf_find_vma wants, and `flags` outlives the call.
+            found = unsafe {
+                bpf_find_vma(
+                    kernel::current() as *mut task_struct,
+                    address,
+                    flags_of as *mut c_void,
+                    (&raw mut flags).cast(),
+                    0,
+                )
+            };
+            if found != EBUSY {
+                break;
+            }
+        }
         // Shared memory is somebody else's too, and perhaps a file.
         if found != 0 || flags & (VM_WRITE | VM_SHARED) != VM_WRITE {
             return false;
@@ -398,22 +408,51 @@ impl Write {
     /// Tells user space.
     #[inline(always)]
     fn tell(&self, place: u64, info: GateInfo) {
-        /// The record as it lies in the ring.
-        #[repr(C)]
-        struct GateRecord {
-            header: RecordHeader,
-            info: GateInfo,
-        }
-        let Some(mut entry) = RING.reserve::<GateRecord>(0) else {
-            channel::count(Counter::GateUntold, 1);
-            return;
-        };
         // SAFETY: live map values.
         let (number, position) = unsafe { ((*self.entry).number, (*self.gated).position) };
-        let header = header(RECORD_GATE, number, self.tgid, size_of::<GateInfo>());
-        entry.write(GateRecord { header: RecordHeader { offset: position + place, ..header }, info });
-        entry.submit(0);
+        tell(number, position + place, self.tgid, info);
     }
+}
+
+/// Tells user space of something at `offset` of a stream.
+#[inline(always)]
+fn tell(number: ConnectionId, offset: u64, tgid: u32, info: GateInfo) {
+    /// The record as it lies in the ring.
+    #[repr(C)]
+    struct GateRecord {
+        header: RecordHeader,
+        info: GateInfo,
+    }
+    let Some(mut entry) = RING.reserve::<GateRecord>(0) else {
+        channel::count(Counter::GateUntold, 1);
+        return;
+    };
+    let header = header(RECORD_GATE, number, tgid, size_of::<GateInfo>());
+    entry.write(GateRecord { header: RecordHeader { offset, ..header }, info });
+    entry.submit(0);
+}
+
+/// `bytes` of a channel went by every hook of the gate, to `offset` of the stream.
+#[inline(always)]
+pub fn unseen(id: ConnectionId, offset: u64, bytes: u64, tgid: u32) {
+    // Nothing is known of a channel that was never judged.
+    let Some(gated) = GATED.get_ptr_mut(id) else { return };
+    let Some(settings) = SETTINGS.get_ptr(0) else { return };
+    // SAFETY: live map values.
+    unsafe {
+        if (*settings).mode == GATE_OFF {
+            return;
+        }
+        (*gated).lost = 1;
+    }
+    let (action, because) = (GATE_UNSEEN, GATE_BECAUSE_UNSEEN);
+    // The number of a connection over stdio is its key.
+    tell(
+        id,
+        offset,
+        tgid,
+        GateInfo { bytes, generation: 0, outcome: 0, action, because, original: 0, zero: [0; 7] },
+    );
 }
 
 /// What [`Write::spoil`] wants to know of a part of the memory.

@@ -124,6 +124,7 @@ impl EventBody {
             Self::TlsMismatch(mismatch) => Some(mismatch.severity),
             Self::ServerEgress(egress) => Some(egress.severity),
             Self::GateDecided(GateDecided { action: GateAction::Passed, .. }) => Some(Severity::Medium),
+            Self::GateDecided(GateDecided { action: GateAction::Unseen, .. }) => Some(Severity::Critical),
             Self::GateDecided(_)
             | Self::StoreFailing(_)
             | Self::StoreReplaced(_)

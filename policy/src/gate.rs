@@ -53,6 +53,25 @@ pub struct GateSubject {
     pub tools: BTreeMap<Arc<str>, ToolFacts>,
 }
 
+impl GateSubject {
+    /// Servers of which nothing is known but their names: those that are declared, and one that is not. A policy that is too
+    /// large for these is so for every host.
+    pub fn of(config: &Config) -> Vec<Self> {
+        let named = |id: &str, identity| Self {
+            server: ServerId(id.into()),
+            identity,
+            enabled: true,
+            trust: Trust::default(),
+            listing: Listing::Unknown,
+            profile: Profile::default(),
+            tools: BTreeMap::new(),
+        };
+        let declared = config.servers.iter().take(SUBJECTS - 1);
+        let declared = declared.map(|server| named(&server.id, Identity::Declared));
+        declared.chain([named("server", Identity::Derived)]).collect()
+    }
+}
+
 /// What the gate does with a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum GateVerdict {

@@ -1,6 +1,5 @@
-//! The gate over time: policies that change while calls are made, an agent that is killed, and ten thousand messages.
+//! The gate over time: policies that change while calls are made, an agent that is killed, and thousands of messages.
 
-use std::cell::Cell;
 use std::fmt::Write as _;
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,8 +61,19 @@ fn a_policy_takes_anothers_place_under_load() -> Result<()> {
                 let mut session = Gated::start(agent, wiring, &[])?;
                 let mut id = 10;
                 while !is_over.load(Ordering::Relaxed) {
-                    let (through, stopped) =
-                        (session.peer.ask(&echo(id, "x"))?, session.peer.ask(&add(id + 1))?);
+                    let through = session.peer.ask(&echo(id, "x"))?;
+                    let Ok(stopped) = session.peer.ask(&add(id + 1)) else {
+                        // Another thread of this process changes what memory it has, and nobody can look at it.
+                        agent.wait_for("why it was refused", |event| {
+                            event["connection"] == session.connection
+                                && event["action"] == "refused"
+                                && event["reason"]
+                                    .as_str()
+                                    .is_some_and(|why| why.contains("could not be neutralized"))
+                        })?;
+                        session = Gated::start(agent, wiring, &[])?;
+                        continue;
+                    };
                     ensure!(is_through(&through), "{wiring:?}: {through}");
                     ensure!(stopped["error"].is_object(), "{wiring:?}: {stopped}");
                     id += 2;
@@ -72,6 +82,7 @@ fn a_policy_takes_anothers_place_under_load() -> Result<()> {
             })
         });
         // Ends the callers also where this fails.
+        let mut seen = Vec::new();
         let swapped = (0..swaps).try_for_each(|number| {
             // Other states and other classes of bytes each time.
             let more = (0..=number % 7).fold(String::new(), |mut more, index| {
@@ -79,11 +90,12 @@ fn a_policy_takes_anothers_place_under_load() -> Result<()> {
                 more
             });
             fs::write(&path, policy(&more))?;
+            // The agent looks for changes by itself, too, and then a signal comes too late: so each is known by its hash.
             agent.signal(Signal::SIGHUP)?;
-            let before = Cell::new(number);
-            agent.wait_for("another policy", |event| {
-                is(event, "agent_config_reloaded") && before.replace(before.get().wrapping_sub(1)) == 0
+            let other = agent.wait_for("another policy", |event| {
+                is(event, "agent_config_reloaded") && !seen.contains(&event["config_hash"])
             })?;
+            seen.push(other["config_hash"].clone());
             thread::sleep(Duration::from_millis(20));
             Ok::<_, anyhow::Error>(())
         });
@@ -212,15 +224,16 @@ impl Dice {
 /// What the gate does is what the engine says of the same bytes, and what the server answers: messages in every form, alone, in
 /// batches, several in one write, and cut anywhere.
 #[test]
-fn ten_thousand_messages() -> Result<()> {
+fn messages_in_every_form() -> Result<()> {
     let config = "enforcement: { stdio: neutralize }\npolicy: { denied_tools: [add, 'delete_*', '工*'] }";
-    let Some(agent) = agent("ten_thousand_messages", config)? else { return Ok(()) };
+    let Some(agent) = agent("messages_in_every_form", config)? else { return Ok(()) };
     let mut stopped_by_answer = 0;
     for (seed, wiring) in (1_u64..).zip(WIRINGS) {
         let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let mut session = Gated::start(&agent, wiring, &[])?;
         let (mut id, mut refused, mut answers) = (10_u64, 0, Vec::new());
-        while id < 5_000 {
+        let last = 10 + fewer(5_000) as u64;
+        while id < last {
             let messages: Vec<String> =
                 (0..1 + dice.below(3)).map(|index| dice.request(id + index as u64)).collect();
             id += messages.len() as u64;
@@ -230,7 +243,7 @@ fn ten_thousand_messages() -> Result<()> {
             let cut = if dice.below(2) == 0 { dice.below(text.len()) } else { 0 };
             let (first, second) = text.as_bytes().split_at(cut);
             let pieces = [first, second].into_iter().filter(|piece| !piece.is_empty());
-            let written = pieces.map(|piece| session.peer.write(piece)).collect::<Result<()>>();
+            let written = pieces.into_iter().try_for_each(|piece| session.peer.write(piece));
             if written.is_err() {
                 // What could not be spoilt. Of the messages before it some may be answered.
                 refused += 1;
@@ -244,7 +257,7 @@ fn ten_thousand_messages() -> Result<()> {
                 }
             }
         }
-        ensure!(refused < 60, "{wiring:?}: {refused} writes were refused");
+        ensure!(refused < last / 40, "{wiring:?}: {refused} writes were refused");
         agent.settle();
         let calls: Vec<Value> =
             agent.events().into_iter().filter(|event| is(event, "mcp_tool_called")).collect();
@@ -258,7 +271,7 @@ fn ten_thousand_messages() -> Result<()> {
         }
         stopped_by_answer += calls.iter().filter(|call| call["enforced"] == json!(true)).count();
     }
-    ensure!(stopped_by_answer > 500, "only {stopped_by_answer} were stopped");
+    ensure!(stopped_by_answer > fewer(500), "only {stopped_by_answer} were stopped");
     agent.stop()?;
     Ok(())
 }

@@ -21,7 +21,7 @@ enum Fate {
     Refused,
     /// It was, and the gate says so, since it could not tell.
     Passed,
-    /// It was, past every hook.
+    /// It was, past every hook, and that is said.
     Unseen,
 }
 
@@ -61,9 +61,14 @@ fn every_way_to_write() -> Result<()> {
                     if is_through(&answer) {
                         agent.settle();
                         let decided = session.decided(&agent);
-                        let is_said = decided.len() > before
-                            && decided.last().is_some_and(|(action, _)| action == "passed");
-                        if is_said { Fate::Passed } else { Fate::Unseen }
+                        let actions: Vec<&str> =
+                            decided.iter().skip(before).map(|(action, _)| action.as_str()).collect();
+                        match actions.as_slice() {
+                            ["unseen"] => Fate::Unseen,
+                            // What is captured of it has no bytes, too, where they lay in registered memory.
+                            ["passed"] | ["passed", "unseen"] => Fate::Passed,
+                            other => bail!("{}: {other:?} was said", what()),
+                        }
                     } else {
                         Fate::Spoilt
                     }

@@ -90,7 +90,7 @@ fn packages() -> Result<Report> {
     Ok(Report { counts: Counts { skipped: u64::from(!checked), ..Counts::default() }, problem: None })
 }
 
-/// That every hook loads and fires on the other kernels; their tests are `cargo xtask vm`.
+/// That every hook loads and fires on the other kernels, and that the gate stops calls there; all their tests are `cargo xtask vm`.
 fn other_kernels() -> Result<Report> {
     let (problem, missing) = vm::hooks()?;
     for series in &missing {

@@ -38,6 +38,9 @@ pub fn of(body: &EventBody) -> (&'static str, Style) {
         EventBody::GateDecided(gate) if gate.action == GateAction::Passed => {
             ("UNJUDGED", colour(AnsiColor::Yellow))
         }
+        EventBody::GateDecided(gate) if gate.action == GateAction::Unseen => {
+            ("UNJUDGED", colour(AnsiColor::Red))
+        }
         EventBody::GateDecided(_) => ("STOPPED ", colour(AnsiColor::Red)),
         EventBody::RequestWarned(_) => ("warned  ", colour(AnsiColor::Yellow)),
         EventBody::ApprovalRequested(_) => ("APPROVE?", colour(AnsiColor::Red)),

@@ -134,6 +134,15 @@ impl Agent {
         }
     }
 
+    /// A configuration as far as this kernel can carry it out.
+    pub(super) fn enforced(&self, config: &Config) -> Config {
+        let mut config = config.clone();
+        if self.gate.unusable.is_some() {
+            config.enforcement.stdio = StdioEnforcement::Observe;
+        }
+        config
+    }
+
     /// Brings the gate's table up to what is known now.
     pub(super) fn renew_gate(&mut self) {
         let now = self.clock.now();
@@ -177,8 +186,13 @@ impl Agent {
     /// # Errors
     /// What is too large.
     pub(super) fn check_gate(&self, config: &Config) -> Result<(), String> {
-        let table = self.engine.gate_table(config, &self.gate.subjects, 0, self.clock.now());
-        table.map(drop).map_err(|error| format!("enforcement.stdio: {error}"))
+        let mut result = Ok(());
+        // Together with what there is, and alone: there may be nothing now.
+        for subjects in [&self.gate.subjects, &GateSubject::of(config)] {
+            result =
+                result.and_then(|()| self.engine.gate_table(config, subjects, 0, self.clock.now()).map(drop));
+        }
+        result.map_err(|error| format!("enforcement.stdio: {error}"))
     }
 
     /// The kinds of connections that there are, and which of them each connection is.
@@ -269,6 +283,7 @@ fn decided(header: &RecordHeader, info: &GateInfo, outcome: Option<&GateOutcome>
     let action = match info.action {
         abi::GATE_SPOILED => GateAction::Neutralized,
         abi::GATE_REFUSED => GateAction::Refused,
+        abi::GATE_UNSEEN => GateAction::Unseen,
         _ => GateAction::Passed,
     };
     let form = |code: &str, reason: &str| (code.to_owned(), reason.to_owned());
@@ -297,6 +312,10 @@ fn decided(header: &RecordHeader, info: &GateInfo, outcome: Option<&GateOutcome>
         }
         abi::GATE_BECAUSE_RACE => form("racing_writes", "another write to the same server had not returned"),
         abi::GATE_BECAUSE_CHANGED => form("policy_changed", "the policy changed while it was read"),
+        abi::GATE_BECAUSE_UNSEEN => form(
+            "unseen_write",
+            "splice, tee, vmsplice, sendfile, or a registered buffer of io_uring: no hook is asked",
+        ),
         abi::GATE_BECAUSE_UNSPOILABLE => {
             let (code, reason) = by_table();
             (

@@ -29,7 +29,7 @@ impl Agent {
                 stdio: word(&config.enforcement.stdio),
                 network: word(&config.enforcement.network),
             },
-            not_enforced: unenforceable(config).iter().map(ToString::to_string).collect(),
+            not_enforced: unenforceable(&self.enforced(config)).iter().map(ToString::to_string).collect(),
             servers: self.engine.servers().count() as u64,
             sessions: self.engine.sessions() as u64,
             approvals: self.engine.waiting().count() as u64,

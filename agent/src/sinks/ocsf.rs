@@ -187,7 +187,9 @@ fn outcome(body: &EventBody) -> Option<Outcome> {
         EventBody::ServerEgress(to) => (to.connecting.action, to.connecting.enforced),
         EventBody::CrossServerBlocked(blocked) => (Action::Block, blocked.enforced),
         EventBody::RequestBlocked(blocked) => (Action::Block, blocked.enforced),
-        EventBody::GateDecided(gate) if gate.action == GateAction::Passed => (Action::Alert, false),
+        EventBody::GateDecided(gate) if matches!(gate.action, GateAction::Passed | GateAction::Unseen) => {
+            (Action::Alert, false)
+        }
         EventBody::GateDecided(_) => (Action::Block, true),
         // Whether it is stopped is said of the call.
         EventBody::Detected(found) => (found.action, false),

@@ -70,6 +70,8 @@ pub const GATE_PASSED: u8 = 0;
 pub const GATE_SPOILED: u8 = 1;
 /// It was refused.
 pub const GATE_REFUSED: u8 = 2;
+/// Bytes were written past every hook.
+pub const GATE_UNSEEN: u8 = 3;
 
 /// What the table says of it.
 pub const GATE_BECAUSE_TABLE: u8 = 0;
@@ -87,3 +89,5 @@ pub const GATE_BECAUSE_RACE: u8 = 5;
 pub const GATE_BECAUSE_CHANGED: u8 = 6;
 /// The table denies it, and the byte could not be overwritten.
 pub const GATE_BECAUSE_UNSPOILABLE: u8 = 7;
+/// They never lay in the client's memory, or only by reference.
+pub const GATE_BECAUSE_UNSEEN: u8 = 8;

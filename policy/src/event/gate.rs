@@ -15,6 +15,8 @@ pub enum GateAction {
     Refused,
     /// It was let through, though the gate could not tell what it asks for.
     Passed,
+    /// It was written past every hook: no kernel asks about it.
+    Unseen,
 }
 
 /// The gate stopped something that a client was about to write to a server, or could not tell what that was.
@@ -31,6 +33,6 @@ pub struct GateDecided {
     pub reason: String,
     /// The process that wrote.
     pub pid: u32,
-    /// How much of the write was read. Bytes.
+    /// How much of the write was read; how much went by unseen. Bytes.
     pub bytes: u64,
 }
