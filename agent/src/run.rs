@@ -310,6 +310,8 @@ impl Agent {
                     if now >= next_reconcile {
                         next_reconcile = now + RECONCILE_EVERY;
                         self.housekeeping();
+                        // What no event tells, such as that a list is whole.
+                        self.gate.touch();
                     }
                     if now >= next_census && census.is_none() {
                         next_census = now + CENSUS_EVERY;

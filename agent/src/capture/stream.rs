@@ -308,7 +308,6 @@ fn restored(bytes: &[u8], originals: &mut VecDeque<u8>) -> Vec<u8> {
     for byte in bytes.iter_mut().filter(|byte| **byte == GATE_SPOILT) {
         *byte = originals.pop_front().unwrap_or(GATE_SPOILT);
     }
-    originals.clear();
     bytes
 }
 
@@ -435,7 +434,7 @@ mod tests {
             Data(u64, &'static [u8]),
         }
         use Gate::{Data, Refuse, Spoil};
-        let cases: [(&str, &[Gate], &[&str]); 8] = [
+        let cases: [(&str, &[Gate], &[&str]); 9] = [
             ("nothing", &[Data(0, b"{\"a\":1}\n")], &["passed {\"a\":1}"]),
             ("one byte", &[Spoil(4, b'x'), Data(0, b"{\"ab\x7f\"}\n")], &["spoilt {\"abx\"}"]),
             (
@@ -457,6 +456,11 @@ mod tests {
                 "given up, and another in its place",
                 &[Spoil(3, b'x'), Data(0, b"{\"abc\"}\n"), Data(8, b"{\"\x7f\"}\n")],
                 &["passed {\"abc\"}", "passed {\"\x7f\"}"],
+            ),
+            (
+                "of two messages of one write",
+                &[Spoil(3, b'x'), Spoil(9, b'y'), Data(0, b"{\"a\x7f\"}\n{\"\x7f\"}\n")],
+                &["spoilt {\"ax\"}", "spoilt {\"y\"}"],
             ),
             (
                 "in the second piece",

@@ -338,10 +338,12 @@ fn body(event: &Event, line: &mut Line) {
 
 /// Who objects to a call or to its answer, and why; what others remark.
 fn decided(decided: &Decided, line: &mut Line) {
-    if let (Action::Block, Some(guard), Some(reason)) = (decided.action, decided.guard, &decided.reason) {
+    if let (Action::Block, Some(reason)) = (decided.action, &decided.reason) {
         let what = if decided.enforced { "blocked" } else { "not enforced" };
+        // Of what was written with something else that is denied, no guard says anything.
+        let guard = decided.guard.map_or(String::new(), |guard| format!("{}: ", guard.name()));
         let red = Style::new().fg_color(Some(AnsiColor::Red.into()));
-        line.styled(red, &format!("  {what}: {}: {}", guard.name(), clean(reason)));
+        line.styled(red, &format!("  {what}: {guard}{}", clean(reason)));
     }
     let yellow = Style::new().fg_color(Some(AnsiColor::Yellow.into()));
     for warning in &decided.warnings {

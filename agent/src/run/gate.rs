@@ -64,18 +64,23 @@ impl Gate {
         self.is_stale = true;
     }
 
-    /// Whether this changes what it goes by.
+    /// An event is said: some tell of what it goes by. (Calls do not, and there are many.)
     pub fn see(&mut self, body: &EventBody) {
-        self.is_stale |= !matches!(
+        self.is_stale |= matches!(
             body,
-            EventBody::ToolCalled(_)
-                | EventBody::ToolResult(_)
-                | EventBody::Message(_)
-                | EventBody::GateDecided(_)
-                | EventBody::CaptureGap(_)
-                | EventBody::AuditHead(_)
-                | EventBody::NetworkConnection(_)
-                | EventBody::ServerEgress(_)
+            EventBody::ServerStarted(_)
+                | EventBody::ServerExited(_)
+                | EventBody::ToolSeen(_)
+                | EventBody::ToolChanged(_)
+                | EventBody::ToolRemoved(_)
+                | EventBody::DefinitionChanged(_)
+                | EventBody::DefinitionApproved(_)
+                | EventBody::ApprovalRequested(_)
+                | EventBody::ApprovalGranted(_)
+                | EventBody::ApprovalDenied(_)
+                | EventBody::ApprovalTimedOut(_)
+                | EventBody::PinsReset(_)
+                | EventBody::SessionSet(_)
         );
     }
 
