@@ -1,5 +1,6 @@
 //! The gate over time: policies that change while calls are made, an agent that is killed, and thousands of messages.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +20,13 @@ use serde_json::{Value, json};
 fn hear(session: &mut Gated) -> Result<Value> {
     let line = session.peer.line()?.context("the server ended")?;
     Ok(serde_json::from_slice(&line)?)
+}
+
+/// Which call an event tells of, if it is of one: the connection and the request's id.
+fn call_of(event: &Value) -> Option<(u64, u64)> {
+    is(event, "mcp_tool_called")
+        .then(|| Some((event["connection"].as_u64()?, event["jsonrpc_id"].as_u64()?)))
+        .flatten()
 }
 
 #[test]
@@ -256,24 +264,27 @@ fn messages_in_every_form() -> Result<()> {
             }
             for _ in 0..if is_batch { 1 } else { messages.len() } {
                 match hear(&mut session).with_context(|| text.clone())? {
-                    Value::Array(all) => answers.extend(all),
-                    one => answers.push(one),
+                    Value::Array(all) => answers.extend(all.into_iter().map(|one| (session.connection, one))),
+                    one => answers.push((session.connection, one)),
                 }
             }
         }
         ensure!(refused < last / 40, "{wiring:?}: {refused} writes were refused");
-        agent.settle();
-        let calls: Vec<Value> =
-            agent.events().into_iter().filter(|event| is(event, "mcp_tool_called")).collect();
-        for call in &calls {
+        session.peer.ask(&add(id))?;
+        session.call(&agent, id)?;
+        let calls: HashMap<(u64, u64), Value> =
+            agent.events().into_iter().filter_map(|event| Some((call_of(&event)?, event))).collect();
+        for call in calls.values() {
             ensure!((call["action"] == "block") == (call["enforced"] == json!(true)), "{wiring:?}: {call}");
         }
-        for answer in answers.iter().filter(|answer| answer["result"]["content"].is_array()) {
-            let call =
-                calls.iter().rev().find(|call| call["jsonrpc_id"] == answer["id"]).context("a call")?;
+        for (connection, answer) in
+            answers.iter().filter(|(_, answer)| answer["result"]["content"].is_array())
+        {
+            let id = answer["id"].as_u64().context("an id")?;
+            let call = calls.get(&(*connection, id)).with_context(|| format!("no call: {answer}"))?;
             ensure!(call["action"] == "allow", "{wiring:?}: it was run: {call} {answer}");
         }
-        stopped_by_answer += calls.iter().filter(|call| call["enforced"] == json!(true)).count();
+        stopped_by_answer += calls.values().filter(|call| call["enforced"] == json!(true)).count();
     }
     ensure!(stopped_by_answer > fewer(500), "only {stopped_by_answer} were stopped");
     agent.stop()?;
