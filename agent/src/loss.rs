@@ -20,6 +20,14 @@ pub const WATCHED: &[(&str, &str)] = &[
     ),
     ("kernel_gated_refused", "too many servers at once: calls of some are not stopped"),
     ("gate_connections_refused", "too many servers at once: calls of some are not stopped"),
+    (
+        "gate_sessions_refused",
+        "too many sessions, or servers of one: no rule across servers stops calls of some of them",
+    ),
+    (
+        "kernel_gate_forgotten",
+        "too many calls to remember: rates and rules across servers could not tell of some (enforcement.undecided)",
+    ),
     ("gate_tables_refused", "the policy is too large for the gate: that of before still counts there"),
     ("kernel_connections_refused", "too many pairs of channels at once: servers may go unseen"),
     ("kernel_channels_refused", "too many channels at once: servers may go unseen"),

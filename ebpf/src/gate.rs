@@ -8,6 +8,9 @@
 //! Everything that is read of a write lies in the channel's entry of [`GATED`]: the verifier knows nothing of the numbers
 //! in a map's value, and so goes through a byte's step once, whatever came before.
 
+mod history;
+mod reading;
+
 use aya_ebpf::{
     bindings::{BPF_F_NO_PREALLOC, BPF_NOEXIST, task_struct},
     helpers::{
@@ -19,19 +22,19 @@ use aya_ebpf::{
 };
 use core::ffi::c_void;
 use mcpwarden_abi::{
-    CLIENT_TO_SERVER, Channel, ConnectionId, Counter, GATE_BECAUSE_CHANGED, GATE_BECAUSE_LONG,
-    GATE_BECAUSE_LOST, GATE_BECAUSE_RACE, GATE_BECAUSE_TABLE, GATE_BECAUSE_UNKNOWN, GATE_BECAUSE_UNREADABLE,
-    GATE_BECAUSE_UNSEEN, GATE_BECAUSE_UNSPOILABLE, GATE_NEUTRALIZE, GATE_NOBODY, GATE_OFF, GATE_PASSED,
-    GATE_REFUSED, GATE_SPOILED, GATE_SPOILT, GATE_UNSEEN, GATE_WINDOW_MOST, GATED_WORDS, GateInfo,
-    GateSettings, GateSubjects, Positions, RECORD_GATE, RecordHeader, SOCKET,
+    CLIENT_TO_SERVER, Channel, ConnectionId, Counter, GATE_BECAUSE_CHANGED, GATE_BECAUSE_LOST,
+    GATE_BECAUSE_RACE, GATE_BECAUSE_UNKNOWN, GATE_BECAUSE_UNSEEN, GATE_NOBODY, GATE_OFF, GATE_PASSED,
+    GATE_REFUSED, GATE_SPOILED, GATE_SPOILT, GATE_UNSEEN, GATE_UNSPOILABLE, GATE_WINDOW_MOST, GATED_WORDS,
+    GateInfo, GateMember, GateSettings, Positions, RECORD_GATE, RecordHeader, SOCKET,
 };
-use mcpwarden_gate::{DENY, ENTRIES, Head, Marks, NOWHERE, Said, Scan, Subject, UNDECIDED, View};
+use mcpwarden_gate::{ENTRIES, Head, Scan, View};
+use reading::{Reading, SPOILS, Spoil, Walk, Why, ends_a_line};
 
 use crate::{
     capture::{self, RING, header},
     channel,
     kernel::{self, Ptr, load, offset},
-    source::{Coming, Source, User, read, read_bytes},
+    source::{Coming, Source, read},
 };
 
 /// How the gate is set.
@@ -47,8 +50,8 @@ static HEADS: Array<Head> = Array::with_max_entries(2, 0);
 static NEXT: Array<[u16; ENTRIES]> = Array::with_max_entries(2, 0);
 
 /// Which connections are judged, and as what. User space alone writes it.
-#[map(name = "GATE_SUBJECTS")]
-static SUBJECTS: HashMap<ConnectionId, GateSubjects> = HashMap::with_max_entries(8_192, BPF_F_NO_PREALLOC);
+#[map(name = "GATE_MEMBERS")]
+static MEMBERS: HashMap<ConnectionId, GateMember> = HashMap::with_max_entries(8_192, BPF_F_NO_PREALLOC);
 
 /// What was read of each channel; made with its first write. User space takes out those of connections that are gone.
 #[map(name = "GATED")]
@@ -67,16 +70,10 @@ const EBUSY: i64 = -16;
 /// How often it is tried to look at a process's memory while another of its threads changes what it has. That takes
 /// microseconds.
 const VMA_TRIES: u32 = 256;
-/// Most bytes that are overwritten in one write: of one with more that is denied, all is refused.
-const SPOILS: usize = 4;
-/// How much of a buffer is read at once. Bytes; a power of two.
-const CHUNK: usize = 64;
-/// `UIO_MAXIOV` (`linux/uio.h`)
-const MOST_BUFFERS: u32 = 1024;
 
 /// What is known of a channel.
 #[repr(C)]
-struct Gated {
+pub struct Gated {
     /// 0 where no write is on its way; else how many began since the last one returned.
     claims: u64,
     /// Which thread writes (`bpf_get_current_pid_tgid`).
@@ -95,68 +92,14 @@ struct Gated {
     lost_after: u32,
     /// Whether that was read to its end.
     is_read: u32,
-    zero: u32,
+    /// How many calls were judged behind what was written.
+    charged: u32,
     reading: Reading,
-}
-
-/// How far a write is read, and what was found.
-#[repr(C)]
-struct Reading {
-    /// Where the next byte lies.
-    address: User,
-    /// What is left of the buffer at hand.
-    left: u64,
-    /// The next buffer of a vector.
-    index: u64,
-    source: Source,
-    /// Where the last letter of a name lies, and of a method: those of `marks`.
-    name_at: User,
-    method_at: User,
-    /// The next byte's place in the write.
-    place: u32,
-    /// No more than so many bytes are read.
-    limit: u32,
-    marks: Marks,
-    /// The next byte of `chunk`, and how many it has.
-    at: u32,
-    end: u32,
-    /// Whether all was read; else `because` says why not.
-    complete: u32,
-    because: u32,
-    /// How the gate is set.
-    mode: u32,
-    refuse_undecided: u32,
-    /// What the write is to be refused for; 0 for nothing.
-    refuse: u32,
-    /// What nobody can tell, and is let through; 0 for nothing.
-    undecided: u32,
-    /// How many of `spoil` there are.
-    spoils: u32,
-    zero: u32,
-    spoil: [Spoil; SPOILS],
-    chunk: [u8; CHUNK],
-}
-
-/// A byte to overwrite.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Spoil {
-    address: User,
-    place: u32,
-    outcome: u32,
 }
 
 /// An entry as it is put into the table. All zeros.
 static FRESH: [u64; GATED_WORDS] = [0; GATED_WORDS];
 const _: () = assert!(size_of::<Gated>() == 8 * GATED_WORDS);
-
-/// What a step needs. Nothing of it changes from one to the next.
-struct Walk {
-    gated: *mut Gated,
-    head: *const Head,
-    next: *const [u16; ENTRIES],
-    subject: *const Subject,
-}
 
 /// A file is about to be written to: the number that the kernel is to answer, 0 for "it may be". Of pipes alone: sockets
 /// have a hook of their own.
@@ -174,9 +117,9 @@ pub fn asked(channel: *const Channel, bytes: Coming) -> i32 {
         return 0;
     }
     let half = settings.half & 1;
-    let Some(subjects) = SUBJECTS.get_ptr(id) else { return 0 };
+    let Some(member) = MEMBERS.get_ptr(id) else { return 0 };
     // SAFETY: a live map value.
-    let subject = unsafe { (*subjects).0[half as usize] };
+    let subject = unsafe { (*member).subjects[half as usize] };
     if subject == GATE_NOBODY {
         return 0;
     }
@@ -187,7 +130,7 @@ pub fn asked(channel: *const Channel, bytes: Coming) -> i32 {
     // SAFETY: a live map value.
     let view = View { head: unsafe { &*head }, next: unsafe { &*next } };
     if !write.claim() {
-        return write.refuse(0, GATE_BECAUSE_RACE, bytes);
+        return write.refuse(Why::new(0, GATE_BECAUSE_RACE), bytes);
     }
     if !bytes.is_known {
         return write.undecided(GATE_BECAUSE_UNKNOWN, bytes);
@@ -197,10 +140,10 @@ pub fn asked(channel: *const Channel, bytes: Coming) -> i32 {
         return write.undecided(GATE_BECAUSE_LOST, bytes);
     }
     let generation = view.head.generation;
-    let walk = Walk { gated, head, next, subject: view.subject(subject) };
+    let walk = Walk { gated, head, next, subject: view.subject(subject), member, now: channel::now() };
     write.read(&walk, &view, bytes);
     // SAFETY: live map values.
-    let (complete, because, spoils, refuse, undecided, place) = unsafe {
+    let (complete, because, spoils, refuse, undecided, place, calls) = unsafe {
         let reading = &raw const (*gated).reading;
         (
             (*reading).complete,
@@ -209,14 +152,15 @@ pub fn asked(channel: *const Channel, bytes: Coming) -> i32 {
             (*reading).refuse,
             (*reading).undecided,
             (*reading).place,
+            (*reading).calls,
         )
     };
     // SAFETY: a live map value, in which user space may write a new table at any time.
     if unsafe { core::ptr::read_volatile(&raw const (*head).generation) } != generation {
         return write.undecided(GATE_BECAUSE_CHANGED, bytes);
     }
-    if refuse != 0 {
-        return write.refuse(refuse as u16, GATE_BECAUSE_TABLE, bytes);
+    if refuse.is_given != 0 {
+        return write.refuse(refuse, bytes);
     }
     for index in 0..SPOILS {
         if index as u32 >= spoils {
@@ -224,8 +168,8 @@ pub fn asked(channel: *const Channel, bytes: Coming) -> i32 {
         }
         if !write.spoil(index) {
             // SAFETY: a live map value.
-            let outcome = unsafe { (*gated).reading.spoil[index].outcome };
-            return write.refuse(outcome as u16, GATE_BECAUSE_UNSPOILABLE, bytes);
+            let why = unsafe { (*gated).reading.spoil[index].why };
+            return write.refuse(Why { because: why.because | GATE_UNSPOILABLE, ..why }, bytes);
         }
     }
     if complete == 0 {
@@ -236,9 +180,12 @@ pub fn asked(channel: *const Channel, bytes: Coming) -> i32 {
         (*gated).length = place as u64;
         (*gated).lost_after = 0;
         (*gated).is_read = 1;
+        if calls > (*gated).charged {
+            (*gated).charged = calls;
+        }
     }
-    if undecided != 0 {
-        write.tell(0, GateInfo { outcome: undecided as u16, ..write.info(GATE_PASSED, GATE_BECAUSE_TABLE) });
+    if undecided.is_given != 0 {
+        write.tell(0, write.info(GATE_PASSED, undecided));
     }
     0
 }
@@ -282,6 +229,7 @@ impl Write {
                 if passed == (*gated).length && passed != 0 {
                     (*gated).before = (*gated).after;
                     (*gated).lost = (*gated).lost_after;
+                    (*gated).charged = 0;
                 } else if (*gated).owner != me {
                     // Whoever comes next may go on: this one will not return, being refused.
                     (*gated).lost = 1;
@@ -310,9 +258,8 @@ impl Write {
             (*self.gated).after = (*self.gated).before;
             (*self.gated).after.begin(view);
             let reading = &mut (*self.gated).reading;
-            reading.mode = self.settings.mode;
-            reading.refuse_undecided = self.settings.refuse_undecided;
-            reading.begin(bytes.source, bytes.length, self.settings.window);
+            reading.set(&self.settings, (*self.gated).charged);
+            reading.begin(bytes.source, bytes.length, self.settings.window, true);
         }
         walk.run(self.settings.window);
     }
@@ -321,7 +268,7 @@ impl Write {
     #[inline(always)]
     fn undecided(&self, because: u8, bytes: Coming) -> i32 {
         if self.settings.refuse_undecided != 0 {
-            return self.refuse(0, because, bytes);
+            return self.refuse(Why::new(0, because), bytes);
         }
         let ends = bytes.is_known && ends_a_line(&bytes.source, bytes.length);
         // SAFETY: a live map value, which this write has claimed.
@@ -331,13 +278,13 @@ impl Write {
             (*self.gated).lost_after = !ends as u32;
             (*self.gated).length = bytes.length;
         }
-        self.tell(0, self.info(GATE_PASSED, because));
+        self.tell(0, self.info(GATE_PASSED, Why::new(0, because)));
         0
     }
 
     /// It must not be written.
     #[inline(always)]
-    fn refuse(&self, outcome: u16, because: u8, bytes: Coming) -> i32 {
+    fn refuse(&self, why: Why, bytes: Coming) -> i32 {
         // SAFETY: live map values.
         let (number, position) = unsafe { ((*self.entry).number, (*self.gated).position) };
         if bytes.is_known {
@@ -345,14 +292,17 @@ impl Write {
             let length = if bytes.length < most { bytes.length } else { most };
             capture::refused(number, position, length, self.tgid, bytes.source);
         }
-        let mut info = GateInfo { outcome, ..self.info(GATE_REFUSED, because) };
-        if because == GATE_BECAUSE_RACE {
+        let mut info = self.info(GATE_REFUSED, why);
+        if why.because == GATE_BECAUSE_RACE {
             // What was read is the other's.
             info.bytes = 0;
         }
         self.tell(0, info);
-        // SAFETY: a live map value, which this write has claimed: it will not return.
-        unsafe { (*self.gated).claims = 0 };
+        // SAFETY: a live map value, which this write has claimed: it will not return, and what comes next is another.
+        unsafe {
+            (*self.gated).claims = 0;
+            (*self.gated).charged = 0;
+        }
         -EPERM
     }
 
@@ -364,26 +314,10 @@ impl Write {
             return false;
         }
         // SAFETY: a live map value, which this write has claimed.
-        let Spoil { address, place, outcome } = unsafe { (*self.gated).reading.spoil[index] };
-        let mut flags = 0u64;
-        let mut found = -1;
-        for _ in 0..VMA_TRIES {
-            // SAFETY: the callback's signature is the one bpf_find_vma wants, and `flags` outlives the call.
-            found = unsafe {
-                bpf_find_vma(
-                    kernel::current() as *mut task_struct,
-                    address,
-                    flags_of as *mut c_void,
-                    (&raw mut flags).cast(),
-                    0,
-                )
-            };
-            if found != EBUSY {
-                break;
-            }
-        }
+        let address = unsafe { (*self.gated).reading.spoil[index].address };
         // Shared memory is somebody else's too, and perhaps a file.
-        if found != 0 || flags & (VM_WRITE | VM_SHARED) != VM_WRITE {
+        let flags = memory_flags(address);
+        if flags & (VM_WRITE | VM_SHARED) != VM_WRITE {
             return false;
         }
         let Some(original) = read::<u8>(address) else { return false };
@@ -392,17 +326,19 @@ impl Write {
         if unsafe { bpf_probe_write_user(address as *mut c_void, (&raw const spoilt).cast(), 1) } != 0 {
             return false;
         }
-        let info = self.info(GATE_SPOILED, GATE_BECAUSE_TABLE);
-        self.tell(place as u64, GateInfo { outcome: outcome as u16, original, ..info });
+        // SAFETY: a live map value, which this write has claimed.
+        let Spoil { place, why, .. } = unsafe { (*self.gated).reading.spoil[index] };
+        self.tell(place as u64, GateInfo { original, ..self.info(GATE_SPOILED, why) });
         true
     }
 
     #[inline(always)]
-    fn info(&self, action: u8, because: u8) -> GateInfo {
+    fn info(&self, action: u8, why: Why) -> GateInfo {
         // SAFETY: a live map value, which this write has claimed.
         let (bytes, generation) =
             unsafe { ((*self.gated).reading.place as u64, (*self.gated).after.generation) };
-        GateInfo { bytes, generation, outcome: 0, action, because, original: 0, zero: [0; 7] }
+        let Why { outcome, because, .. } = why;
+        GateInfo { bytes, generation, outcome, action, because, original: 0, zero: [0; 7] }
     }
 
     /// Tells user space.
@@ -455,129 +391,40 @@ pub fn unseen(id: ConnectionId, offset: u64, bytes: u64, tgid: u32) {
     );
 }
 
-/// What [`Write::spoil`] wants to know of a part of the memory.
+/// What is asked of a process's memory, and what is found.
+struct Asked {
+    address: u64,
+    flags: u64,
+}
+
+/// What may be done with the memory at an address of this process (`vm_flags`); 0 where there is none.
+#[inline(always)]
+fn memory_flags(address: u64) -> u64 {
+    let mut asked = Asked { address, flags: 0 };
+    // SAFETY: the callback's signature is the one bpf_loop wants, and `asked` outlives the call.
+    unsafe {
+        bpf_loop(VMA_TRIES, look as *mut c_void, (&raw mut asked).cast(), 0);
+    }
+    asked.flags
+}
+
+/// One try: returns 1 unless another thread is changing what memory there is.
+unsafe extern "C" fn look(_index: u64, context: *mut c_void) -> i64 {
+    let task = kernel::current() as *mut task_struct;
+    // SAFETY: bpf_loop hands back the pointer that `memory_flags` gave it; the callback's signature is the one that
+    // bpf_find_vma wants.
+    let found = unsafe {
+        let address = (*context.cast::<Asked>()).address;
+        bpf_find_vma(task, address, flags_of as *mut c_void, context, 0)
+    };
+    (found != EBUSY) as i64
+}
+
+/// The memory that was asked for.
 unsafe extern "C" fn flags_of(_task: *mut c_void, vma: *mut c_void, context: *mut c_void) -> i64 {
     let flags: u64 = load(vma as Ptr, offset!(vma_flags));
-    // SAFETY: bpf_find_vma hands back the pointer that `spoil` gave it.
-    unsafe { *context.cast::<u64>() = flags };
-    0
-}
-
-/// Whether the last byte is a line feed.
-#[inline(always)]
-fn ends_a_line(source: &Source, length: u64) -> bool {
-    let last = if source.buffers == 0 {
-        source.address.wrapping_add(length)
-    } else {
-        match source.at(source.buffers - 1) {
-            Some((address, length)) if length > 0 => address.wrapping_add(length),
-            _ => return false,
-        }
-    };
-    read::<u8>(last.wrapping_sub(1)) == Some(b'\n')
-}
-
-impl Reading {
-    /// Nothing is read yet.
-    #[inline(always)]
-    fn begin(&mut self, source: Source, length: u64, limit: u32) {
-        self.source = source;
-        (self.address, self.left) = if source.buffers == 0 { (source.address, length) } else { (0, 0) };
-        self.index = 0;
-        (self.name_at, self.method_at) = (0, 0);
-        (self.place, self.limit) = (0, limit);
-        self.marks = Marks::NONE;
-        (self.at, self.end) = (0, 0);
-        (self.complete, self.because) = (0, GATE_BECAUSE_LONG as u32);
-        (self.refuse, self.undecided, self.spoils) = (0, 0, 0);
-    }
-
-    /// Something is said of a message.
-    #[inline(always)]
-    fn note(&mut self, said: Said) {
-        let outcome = said.outcome as u32;
-        if said.outcome & DENY == 0 && self.refuse_undecided == 0 {
-            self.undecided = outcome;
-            return;
-        }
-        if self.mode == GATE_NEUTRALIZE && said.place != NOWHERE {
-            let count = self.spoils as usize;
-            if count > 0 && self.spoil[(count - 1) & (SPOILS - 1)].place == said.place {
-                return;
-            }
-            if count < SPOILS {
-                let address = if said.place == self.marks.name { self.name_at } else { self.method_at };
-                self.spoil[count & (SPOILS - 1)] = Spoil { address, place: said.place, outcome };
-                self.spoils += 1;
-                return;
-            }
-        }
-        if self.refuse == 0 {
-            self.refuse = outcome;
-        }
-    }
-}
-
-impl Walk {
-    #[inline(always)]
-    fn run(&self, limit: u32) {
-        let steps = limit.saturating_add(MOST_BUFFERS).saturating_add(2);
-        // SAFETY: the callback's signature is the one bpf_loop wants, and `self` outlives the call.
-        unsafe {
-            bpf_loop(steps, step as *mut c_void, (&raw const *self).cast_mut().cast(), 0);
-        }
-    }
-}
-
-/// One step of a walk: the next byte, or the next buffer. Returns 1 to end the loop.
-unsafe extern "C" fn step(_index: u64, context: *mut c_void) -> i64 {
-    // SAFETY: bpf_loop hands back the pointer that `run` gave it, and what it points at is live.
-    let walk = unsafe { &*context.cast::<Walk>() };
-    // SAFETY: a live map value, which this write has claimed.
-    let (reading, after) = unsafe { (&mut (*walk.gated).reading, &mut (*walk.gated).after) };
-    if reading.left == 0 {
-        if reading.index >= reading.source.buffers {
-            reading.complete = 1;
-            return 1;
-        }
-        let Some((address, length)) = reading.source.at(reading.index) else {
-            reading.because = GATE_BECAUSE_UNREADABLE as u32;
-            return 1;
-        };
-        reading.index += 1;
-        (reading.address, reading.left) = (address, length);
-        (reading.at, reading.end) = (0, 0);
-        return 0;
-    }
-    if reading.place >= reading.limit {
-        return 1;
-    }
-    if reading.at >= reading.end {
-        let bytes = if reading.left < CHUNK as u64 { reading.left } else { CHUNK as u64 };
-        if !read_bytes(&raw mut reading.chunk, bytes, reading.address) {
-            reading.because = GATE_BECAUSE_UNREADABLE as u32;
-            return 1;
-        }
-        (reading.at, reading.end) = (0, bytes as u32);
-    }
-    let byte = reading.chunk[reading.at as usize & (CHUNK - 1)];
-    let place = reading.place;
-    // SAFETY: live map values.
-    let (view, subject) = unsafe { (View { head: &*walk.head, next: &*walk.next }, &*walk.subject) };
-    let said = after.step(&view, subject, &mut reading.marks, byte, place);
-    if reading.marks.name == place {
-        reading.name_at = reading.address;
-    }
-    if reading.marks.method == place {
-        reading.method_at = reading.address;
-    }
-    if said.outcome & (DENY | UNDECIDED) != 0 {
-        reading.note(said);
-    }
-    reading.at += 1;
-    reading.address += 1;
-    reading.left -= 1;
-    reading.place += 1;
+    // SAFETY: bpf_find_vma hands back the pointer that `look` gave it.
+    unsafe { (*context.cast::<Asked>()).flags = flags };
     0
 }
 
@@ -613,6 +460,7 @@ fn settle(
         if left == 0 {
             (*gated).before = (*gated).after;
             (*gated).lost = (*gated).lost_after;
+            (*gated).charged = 0;
             return;
         }
         // Only a part, so it is read again, up to there: whatever is to be said of it has been.
@@ -622,7 +470,7 @@ fn settle(
         }
         let Some(settings) = SETTINGS.get_ptr(0) else { return };
         let half = (*settings).half & 1;
-        let Some(subjects) = SUBJECTS.get_ptr(id) else { return };
+        let Some(member) = MEMBERS.get_ptr(id) else { return };
         let (Some(head), Some(next)) = (HEADS.get_ptr(half), NEXT.get_ptr(half)) else { return };
         let Some(source) = bytes(written) else { return };
         if written > (*settings).window as u64 {
@@ -631,13 +479,15 @@ fn settle(
         let view = View { head: &*head, next: &*next };
         (*gated).after = (*gated).before;
         (*gated).after.begin(&view);
-        (*gated).reading.begin(source, written, written as u32);
+        (*gated).reading.begin(source, written, written as u32, false);
         // A vector may go on behind what was written.
-        let walk = Walk { gated, head, next, subject: view.subject((*subjects).0[half as usize]) };
+        let subject = view.subject((*member).subjects[half as usize]);
+        let walk = Walk { gated, head, next, subject, member, now: 0 };
         walk.run(written as u32);
         if (*gated).reading.place as u64 == written {
             (*gated).before = (*gated).after;
             (*gated).lost = 0;
+            (*gated).charged = (*gated).charged.saturating_sub((*gated).reading.calls);
         }
     }
 }

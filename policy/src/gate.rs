@@ -4,24 +4,31 @@
 //! What decides is not written a second time. A policy speaks of names through globs, and of known tools by their names:
 //! these are run as one automaton, so that all names which lead to the same patterns are alike to the policy, and the
 //! guards themselves are asked about one of them ([`GateTable::compile`]). So their order, exceptions and defaults are the
-//! engine's by construction. What guards say goes by calls before it (rates, rules across servers) is left out, and what
-//! they say only by the words of a name that nobody listed is [`GateVerdict::Undecided`].
+//! engine's by construction. What goes by the calls before it (rates, rules across servers) the kernel half remembers itself
+//! ([`mcpwarden_gate::Call`]); the table says what it must know for that. What guards
+//! say only by the words of a name that nobody listed is [`GateVerdict::Undecided`].
 //!
 //! | module | job |
 //! |---|---|
 //! | `automaton` | patterns into states, the fewest that there can be, and those into a table |
 //! | `ask` | what the guards say of each |
+//! | `history` | the rules that go by the calls before, as numbers |
 //! | `read` | bytes through the table, as the kernel half reads them |
 
 mod ask;
 mod automaton;
+mod history;
 mod read;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use mcpwarden_gate::{DENY, ENTRIES, Head, METHODS, OUTCOME_NUMBERS, SUBJECTS, Subject, UNDECIDED, View};
+use mcpwarden_gate::{
+    DENY, ENTRIES, Head, Limit, METHODS, OUTCOME_NUMBERS, SUBJECTS, Subject, UNDECIDED, View,
+};
+
+use sha2::{Digest as _, Sha256};
 
 use crate::classify::Classifier;
 use crate::config::Config;
@@ -29,9 +36,8 @@ use crate::detect::Detector;
 use crate::event::Identity;
 use crate::glob::GlobError;
 use crate::guard::{GuardKind, Listing, Profile, ToolCategory, ToolFacts, Trust};
-use crate::ids::{ServerId, Timestamp};
+use crate::ids::{ServerId, SessionId, Timestamp};
 
-pub(crate) use ask::BY_HISTORY;
 pub use read::{GateReader, GateSaid};
 
 /// A kind of connection: all that is known of its server and its client before anything is called.
@@ -72,6 +78,28 @@ impl GateSubject {
     }
 }
 
+/// Whose calls are counted together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GateCaller {
+    /// By the rules across servers: within a session.
+    pub session: SessionId,
+    /// And within that by server.
+    pub server: ServerId,
+    /// By rates: of a user's server, in all sessions.
+    pub uid: Option<u32>,
+}
+
+impl GateCaller {
+    /// The number of a user's server, the same whenever it comes. (Two that had the same number would share their tokens.)
+    pub fn bucket(&self) -> u64 {
+        let mut hash = Sha256::new();
+        hash.update([u8::from(self.uid.is_some())]);
+        hash.update(self.uid.unwrap_or_default().to_le_bytes());
+        hash.update(self.server.0.as_bytes());
+        hash.finalize().first_chunk().map_or(0, |first| u64::from_le_bytes(*first))
+    }
+}
+
 /// What the gate does with a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum GateVerdict {
@@ -92,8 +120,12 @@ pub struct GateOutcome {
     pub guard: Option<GuardKind>,
     /// For machines: the guard's code, such as `tool_denied`, or `undecidable_name`, `broken_line`, `unlisted_tool`.
     pub code: String,
-    /// What the tool does, where that is known.
+    /// What the tool does, where that is known and something goes by it.
     pub category: ToolCategory,
+    /// Whether it may do anything, since its server does not list it.
+    pub may_do_anything: bool,
+    /// How often it may be called.
+    pub limit: Option<Limit>,
 }
 
 /// There is no table of a policy. The one before it stays.
@@ -140,6 +172,20 @@ pub enum GateError {
     /// Too many different outcomes.
     #[error("the gate can tell {OUTCOME_NUMBERS} outcomes apart, and there are {0}")]
     Outcomes(usize),
+    /// Too many different rates.
+    #[error("the gate can tell {most} rates apart, and there are more")]
+    Limits {
+        /// The bound.
+        most: usize,
+    },
+    /// A burst of more calls than are remembered.
+    #[error("the gate remembers {most} calls of a server, and `cross_server.burst.max_calls` is {calls}")]
+    Burst {
+        /// The bound.
+        most: usize,
+        /// What is configured.
+        calls: u32,
+    },
     /// There is nobody to ask: an engine without a judge.
     #[error("no guard judges calls")]
     NoGuards,
@@ -185,6 +231,7 @@ impl GateTable {
             Arc::new(Classifier::new(&config.classifier.overrides, config.policy.case_sensitive)?);
         let mut asker = ask::Asker::new(config, detector, &classifier, now)?;
         let mut builder = automaton::Builder::new()?;
+        let mut limits = history::Limits::default();
         let mut numbered = Vec::new();
         for subject in subjects {
             let any = asker.methods(subject)?;
@@ -202,13 +249,20 @@ impl GateTable {
             // What cannot be told is denied where something could be that is denied.
             let worst = any.into_iter().chain([builder.worst(name)]).fold(0, u16::max);
             let of_long = if asker.denies_long(subject) { DENY } else { worst };
-            let long = asker.form("undecidable_name", of_long)?;
+            let long = asker.long(subject, of_long)?;
             let broken = asker.form("broken_line", worst)?;
             builder.stray(name, long);
-            numbered.push((name, Subject { name: 0, uri: 0, any, long, broken }));
+            let limit = limits.number(asker.server_limit(subject))?;
+            let across = u16::from(asker.is_across(subject));
+            numbered.push((name, Subject { name: 0, uri: 0, any, long, broken, limit, across }));
         }
         let (mut head, next, states, starts) = builder.finish(numbered.iter().map(|(name, _)| *name))?;
         head.generation = generation;
+        let outcomes = asker.into_outcomes();
+        for (slot, outcome) in head.means.iter_mut().skip(1).zip(&outcomes) {
+            *slot = limits.means(outcome)?;
+        }
+        (head.rules, head.limits) = (history::rules(config)?, limits.finish());
         for ((slot, (_, subject)), start) in head.subjects.iter_mut().zip(numbered).zip(starts) {
             *slot = Subject { name: start, ..subject };
         }
@@ -217,7 +271,7 @@ impl GateTable {
             Listing::Unknown | Listing::Listed => None,
         });
         let until = until.filter(|until| config.policy.fail_closed && *until >= now).min();
-        Ok(Self { head, next, states, outcomes: asker.into_outcomes(), until })
+        Ok(Self { head, next, states, outcomes, until })
     }
 
     /// The table, as the reader wants it.

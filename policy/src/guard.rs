@@ -415,8 +415,29 @@ pub trait Guard: std::fmt::Debug + Send + Any {
         let _ = before;
     }
 
+    /// What it knows of a session's turn; `None`: nothing, or it does not go by turns.
+    fn turn(&self, session: &SessionId) -> Option<TurnState> {
+        let _ = session;
+        None
+    }
+
     /// Bounds that it reached so far, by name.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
+}
+
+/// How far the model's turn has come in a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TurnState {
+    /// The newest call that is known.
+    pub newest_call: Timestamp,
+    /// The last call or answer.
+    pub last: Timestamp,
+    /// Calls of the turn without an answer.
+    pub open: u64,
+    /// The server that was seen first in the session.
+    pub first: Option<Arc<str>>,
+    /// Whether another was: the rules across servers count.
+    pub has_several: bool,
 }

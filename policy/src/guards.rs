@@ -36,6 +36,7 @@ pub use executor::{
     Asked, Executor, GuardCounters, Outcome, Question, Said, Seat, Ticket, WORK_BYTES_PER_MS, redact,
 };
 pub use profile::{Client, ProfileChange, ProfileKey, SessionRule, SessionRules, Setting, TooManyProfiles};
+pub(crate) use rate::{Limiter, interval_and_slack};
 
 /// What can make a denial real.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -65,8 +66,7 @@ impl Enforcer {
 pub fn enforcers(kind: GuardKind, phase: Phase) -> &'static [Enforcer] {
     use Enforcer::{Approval, NetworkHook, StdioGate};
     match (kind, phase) {
-        // The gate knows nothing of the calls before.
-        (GuardKind::Sampling | GuardKind::CrossServer | GuardKind::RateLimit, _) => &[],
+        (GuardKind::Sampling, _) => &[],
         (GuardKind::ServerAccess, Phase::Request) => &[StdioGate, NetworkHook],
         (_, Phase::ToolsList | Phase::ToolResult | Phase::Response) => &[],
         (GuardKind::ToolShadowing | GuardKind::RugPull | GuardKind::ToolPoisoning, Phase::ToolInvoke) => {

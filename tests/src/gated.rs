@@ -1,16 +1,18 @@
 //! Servers whose calls are judged before they are made.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::agent::{Agent, is};
 use crate::command::configured;
 use crate::patience::is_emulated;
-use crate::peer::{Peer, initialize, server};
+use crate::peer::{Peer, initialize};
 use crate::places;
 use crate::wiring::Wiring;
 
@@ -49,9 +51,19 @@ impl Gated {
     /// # Errors
     /// It cannot be started, or the agent does not see it.
     pub fn start(agent: &Agent, wiring: Wiring, options: &[&str]) -> Result<Self> {
+        Self::start_as("benign-server", agent, wiring, options)
+    }
+
+    /// The same under another name.
+    ///
+    /// # Errors
+    /// Those of [`Gated::start`].
+    pub fn start_as(name: &str, agent: &Agent, wiring: Wiring, options: &[&str]) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let heard = directory.path().join("heard");
-        let mut peer = Peer::start(wiring, server("benign-server").arg("--heard").arg(&heard).args(options))?;
+        let program = directory.path().join(name);
+        fs::copy(places::program("benign-server"), &program)?;
+        let mut peer = Peer::start(wiring, Command::new(&program).arg("--heard").arg(&heard).args(options))?;
         peer.ask(&initialize(1))?;
         let connection = agent.connection_of_server(peer.pid())?;
         peer.ask(&json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"}))?;
@@ -88,6 +100,23 @@ impl Gated {
         let word = |event: &Value, key: &str| event[key].as_str().unwrap_or_default().to_owned();
         let decided = events.iter().filter(|event| is(event, "mcp_gate_decided"));
         decided.map(|event| (word(event, "action"), word(event, "code"))).collect()
+    }
+}
+
+impl Gated {
+    /// The answers to so many messages, by id.
+    ///
+    /// # Errors
+    /// The server ended, or takes too long.
+    pub fn hear(&mut self, count: usize) -> Result<BTreeMap<u64, Value>> {
+        let mut answers = BTreeMap::new();
+        while answers.len() < count {
+            let line = self.peer.line()?.context("the server ended")?;
+            let answer: Value = serde_json::from_slice(&line)?;
+            answers
+                .insert(answer["id"].as_u64().with_context(|| format!("an answer's id: {answer}"))?, answer);
+        }
+        Ok(answers)
     }
 }
 

@@ -7,8 +7,8 @@ use aya::{
     maps::{Array, HashMap, MapData, MapError},
     sys::{Stats, enable_stats},
 };
-use mcpwarden_abi::{self as abi, GateSettings, GateSubjects};
-use mcpwarden_gate::{ENTRIES, Head, View};
+use mcpwarden_abi::{self as abi, GateBucket, GateCaller, GateMember, GateSettings};
+use mcpwarden_gate::{ENTRIES, Head, Turn, View};
 
 use super::{
     Kernel, KernelError, brief,
@@ -24,8 +24,12 @@ pub struct Gate {
     settings: Array<MapData, GateSettings>,
     heads: Array<MapData, Head>,
     next: Array<MapData, [u16; ENTRIES]>,
-    subjects: HashMap<MapData, u64, GateSubjects>,
+    members: HashMap<MapData, u64, GateMember>,
     gated: HashMap<MapData, u64, [u64; abi::GATED_WORDS]>,
+    sessions: HashMap<MapData, u32, [u64; size_of::<mcpwarden_gate::Session>() / 8]>,
+    calls: HashMap<MapData, GateCaller, [u64; size_of::<mcpwarden_gate::Calls>() / 8]>,
+    turns: HashMap<MapData, u32, Turn>,
+    buckets: HashMap<MapData, GateBucket, u64>,
 }
 
 impl Gate {
@@ -36,8 +40,12 @@ impl Gate {
             settings: take(ebpf, "GATE_SETTINGS")?,
             heads: take(ebpf, "GATE_HEADS")?,
             next: take(ebpf, "GATE_NEXT")?,
-            subjects: take(ebpf, "GATE_SUBJECTS")?,
+            members: take(ebpf, "GATE_MEMBERS")?,
             gated: take(ebpf, "GATED")?,
+            sessions: take(ebpf, "GATE_SESSIONS")?,
+            calls: take(ebpf, "GATE_CALLS")?,
+            turns: take(ebpf, "GATE_TURNS")?,
+            buckets: take(ebpf, "GATE_BUCKETS")?,
         })
     }
 
@@ -53,16 +61,44 @@ impl Gate {
         self.next.set(half, table.next, 0)
     }
 
-    /// Says what a connection is, by table. False where there is no room.
-    pub fn set_subjects(&mut self, connection: u64, subjects: GateSubjects) -> bool {
-        self.subjects.insert(connection, subjects, 0).is_ok()
+    /// Says what a connection is. False where there is no room.
+    pub fn set_member(&mut self, connection: u64, member: GateMember) -> bool {
+        self.members.insert(connection, member, 0).is_ok()
     }
 
     /// A connection is judged no more.
     pub fn forget(&mut self, connection: u64) {
         // What is not there is as good as removed.
-        let _ = self.subjects.remove(&connection);
+        let _ = self.members.remove(&connection);
         let _ = self.gated.remove(&connection);
+    }
+
+    /// Says what a session's turn is. What finds no room is not said.
+    pub fn set_turn(&mut self, session: u32, turn: Turn) {
+        let _ = self.turns.insert(session, turn, 0);
+    }
+
+    /// A session of so many servers is over.
+    pub fn forget_session(&mut self, session: u32, servers: usize) {
+        let _ = self.sessions.remove(&session);
+        let _ = self.turns.remove(&session);
+        for server in (0..servers).filter_map(|server| u32::try_from(server).ok()) {
+            let _ = self.calls.remove(&GateCaller { session, server });
+        }
+    }
+
+    /// Takes out the buckets that are full by now (nanoseconds since boot): a full one is as good as none.
+    pub fn forget_full_buckets(&mut self, now: u64) {
+        let full: Vec<GateBucket> = self
+            .buckets
+            .iter()
+            .flatten()
+            .filter(|(_, full_at)| *full_at <= now)
+            .map(|(key, _)| key)
+            .collect();
+        for key in full {
+            let _ = self.buckets.remove(&key);
+        }
     }
 }
 

@@ -31,7 +31,6 @@ use mcpwarden_abi as abi;
 use self::{
     addresses::Addresses,
     backend::{Attached, Loaded},
-    gate::Gate,
     hooks::program,
     members::Members,
     pins::{Kept, Left, Pins, PinsError, ToKeep},
@@ -39,7 +38,7 @@ use self::{
     table::Table,
 };
 pub use backend::{Backend, Report};
-pub use gate::GATE_ADVICE;
+pub use gate::{GATE_ADVICE, Gate};
 pub use stats::{MOST_STEPS, ProgramStats};
 
 use crate::clock::boot_ns;

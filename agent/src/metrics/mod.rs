@@ -93,6 +93,11 @@ impl Metrics {
         result
     }
 
+    /// What was told by bytes that came then counts in the gate's table now.
+    pub fn gate(&self, since: Timestamp, now: Timestamp) {
+        self.observer.gate(since, now);
+    }
+
     /// The ring was drained to its end.
     pub fn drained(&self) {
         self.shared.health.drained();

@@ -62,6 +62,7 @@ pub struct Observer {
     call_seconds: Histogram,
     latency_seconds: Histogram,
     engine_seconds: Histogram,
+    gate_seconds: Histogram,
     detections: HashMap<(Category, Severity), IntCounter>,
     denials: IntCounterVec,
     connections: IntCounterVec,
@@ -89,6 +90,7 @@ impl Observer {
             call_seconds: seconds(table::CALL_SECONDS, registry)?,
             latency_seconds: seconds(table::LATENCY_SECONDS, registry)?,
             engine_seconds: seconds(table::ENGINE_SECONDS, registry)?,
+            gate_seconds: seconds(table::GATE_SECONDS, registry)?,
             detections: kinds
                 .map(|kind| (kind, detections.with_label_values(&[word(&kind.0), word(&kind.1)])))
                 .collect(),
@@ -164,6 +166,11 @@ impl Observer {
     /// The policy core took so long for an input.
     pub fn engine(&self, took: Duration) {
         self.engine_seconds.observe(took.as_secs_f64());
+    }
+
+    /// What was told by bytes that came then counts in the gate's table now.
+    pub fn gate(&self, since: Timestamp, now: Timestamp) {
+        self.gate_seconds.observe(in_seconds(now.nanos_since(since)));
     }
 
     fn late(&self, captured: Timestamp, now: Timestamp) {

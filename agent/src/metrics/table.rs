@@ -79,6 +79,7 @@ pub const RESULTS: &str = "mcpwarden_call_results_total";
 pub const CALL_SECONDS: &str = "mcpwarden_call_duration_seconds";
 pub const LATENCY_SECONDS: &str = "mcpwarden_added_latency_seconds";
 pub const ENGINE_SECONDS: &str = "mcpwarden_engine_seconds";
+pub const GATE_SECONDS: &str = "mcpwarden_gate_lag_seconds";
 pub const DETECTIONS: &str = "mcpwarden_detections_total";
 pub const DENIALS: &str = "mcpwarden_denials_total";
 pub const CONNECTIONS: &str = "mcpwarden_connections_total";
@@ -401,9 +402,11 @@ pub static TABLE: &[Metric] = &[
                 ("untold", "kernel_gate_untold"),
                 ("channel_refused", "kernel_gated_refused"),
                 ("connection_refused", "gate_connections_refused"),
+                ("session_refused", "gate_sessions_refused"),
+                ("call_forgotten", "kernel_gate_forgotten"),
             ],
         ),
-        "Writes that were stopped and not told of; channels and connections that the gate has no room for.",
+        "Writes that were stopped and not told of; channels, connections, sessions and calls that the gate has no room for.",
     ),
     // Capture.
     metric("mcpwarden_records_total", Counter("capture_records"), "Records read from the ring."),
@@ -448,6 +451,11 @@ pub static TABLE: &[Metric] = &[
         ENGINE_SECONDS,
         Seconds(&[1e-6, 2.5e-6, 5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 5e-4, 1e-3, 1e-2, 0.1]),
         "Time that the policy core takes for one input; one of 64 records is timed.",
+    ),
+    metric(
+        GATE_SECONDS,
+        Seconds(&[0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0]),
+        "From the bytes that tell of a tool, or a decision about one, to the gate's table that goes by it.",
     ),
     metric(RING_BYTES, Gauge(&[]), "Size of the ring."),
     metric(RING_USED, Gauge(&[]), "Most that was in it when it was drained, within the last second."),

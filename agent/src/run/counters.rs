@@ -81,6 +81,8 @@ impl Agent {
         add("gate_tables", gate.tables);
         add("gate_tables_refused", gate.tables_refused);
         add("gate_connections_refused", gate.connections_refused);
+        add("gate_sessions_refused", gate.sessions_refused);
+        add("kernel_gate_forgotten", kernel(Counter::GateForgotten));
         add("kernel_missed_runs", self.programs.iter().map(|program| program.missed_runs).sum());
         for program in &self.programs {
             if program.runs > 0 {

@@ -68,7 +68,7 @@ impl Agent {
 
     /// Counts an event, stores it, sends it and prints it.
     pub(super) fn emit(&mut self, event: Event) {
-        self.gate.see(&event.body);
+        self.gate.see(&event);
         self.metrics.observe(&event, || self.clock.now());
         let sinks = &self.sinks;
         self.outbox.say(event, |event, line| sinks.offer(event, line));

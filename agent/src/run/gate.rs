@@ -3,13 +3,20 @@
 //! What is known of connections is compared with what the table that counts was made of. Only where that differs a table is
 //! compiled, written beside the one that counts, and made to count with one value. On any error the one before stays.
 
-use std::collections::{BTreeMap, VecDeque};
+mod sessions;
 
-use mcpwarden_abi::{self as abi, GateInfo, GateSettings, GateSubjects, RecordHeader};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
+
+use mcpwarden_abi::{self as abi, GateInfo, GateMember, GateSettings, RecordHeader};
+use mcpwarden_gate::{BY_BURST, BY_FLOW, BY_READ_THEN_SEND, BY_TOOL_RATE, BY_WHAT_IT_MAY_DO};
 use mcpwarden_policy::{
-    ConnectionId, EventBody, Input, Timestamp,
+    ConnectionId, Event, EventBody, Input, Timestamp,
     event::{GateAction, GateDecided},
-    gate::{GateError, GateOutcome, GateSubject, GateTable},
+    gate::{GateCaller, GateError, GateOutcome, GateSubject, GateTable},
+    guard::GuardKind,
 };
 
 use super::Agent;
@@ -18,9 +25,16 @@ use crate::{
     kernel::surroundings,
     listing as own,
 };
+use sessions::Sessions;
 
 /// Of how many tables it is remembered what their numbers mean: records of theirs may lie in the ring.
 const TABLES_REMEMBERED: usize = 16;
+
+/// How often full buckets are looked for.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
+
+/// The connections that are judged: which kind each is of, and whose calls its calls are.
+type Members = BTreeMap<ConnectionId, (u32, GateCaller)>;
 
 /// What the gate goes by.
 #[derive(Default)]
@@ -33,6 +47,8 @@ pub struct Gate {
     failed: Option<String>,
     /// Something may have changed.
     is_stale: bool,
+    /// Since when: of what a message told, when its bytes came.
+    news_since: Option<Timestamp>,
     /// The configuration changed.
     is_other: bool,
     /// What the table that counts was made of, and until when it says what is right.
@@ -41,7 +57,10 @@ pub struct Gate {
     half: u32,
     generation: u32,
     /// What the kernel was told of connections.
-    known: BTreeMap<u64, GateSubjects>,
+    known: BTreeMap<u64, GateMember>,
+    sessions: Sessions,
+    /// When full buckets were last looked for.
+    swept: Timestamp,
     /// What the numbers of tables mean, the newest last.
     tables: VecDeque<(u32, Vec<GateOutcome>)>,
     counters: GateCounters,
@@ -56,6 +75,8 @@ pub struct GateCounters {
     pub tables_refused: u64,
     /// Connections that the kernel's table had no room for.
     pub connections_refused: u64,
+    /// Connections whose session, or whose server in it, there was no room for.
+    pub sessions_refused: u64,
 }
 
 impl Gate {
@@ -65,12 +86,12 @@ impl Gate {
     }
 
     /// An event is said: some tell of what it goes by. (Calls do not, and there are many.)
-    pub fn see(&mut self, body: &EventBody) {
-        self.is_stale |= matches!(
-            body,
-            EventBody::ServerStarted(_)
-                | EventBody::ServerExited(_)
-                | EventBody::ToolSeen(_)
+    pub fn see(&mut self, event: &Event) {
+        self.sessions.see(event.session_id.as_ref());
+        self.is_stale |= matches!(event.body, EventBody::ServerStarted(_) | EventBody::ServerExited(_));
+        let is_news = matches!(
+            event.body,
+            EventBody::ToolSeen(_)
                 | EventBody::ToolChanged(_)
                 | EventBody::ToolRemoved(_)
                 | EventBody::DefinitionChanged(_)
@@ -82,6 +103,10 @@ impl Gate {
                 | EventBody::PinsReset(_)
                 | EventBody::SessionSet(_)
         );
+        if is_news {
+            self.is_stale = true;
+            self.news_since.get_or_insert(event.timestamp);
+        }
     }
 
     /// What it counts.
@@ -151,6 +176,8 @@ impl Agent {
     /// Brings the gate's table up to what is known now.
     pub(super) fn renew_gate(&mut self) {
         let now = self.clock.now();
+        let Self { gate, engine, kernel, clock, .. } = self;
+        gate.sessions.tell(|session| engine.gate_turn(session), clock, kernel.gate());
         let is_over = self.gate.until.is_some_and(|until| until <= now);
         let is_due = std::mem::take(&mut self.gate.is_stale) || is_over;
         let config = self.reload.current().0;
@@ -159,10 +186,16 @@ impl Agent {
         }
         let config = config.clone();
         let (subjects, members) = self.subjects();
+        let news_since = self.gate.news_since.take();
         let is_same = subjects == self.gate.subjects && !self.gate.is_other && !is_over;
         if !is_same {
             match self.install_gate(&config, &subjects, &members, now) {
-                Ok(()) => self.gate.failed = None,
+                Ok(()) => {
+                    self.gate.failed = None;
+                    if let Some(since) = news_since {
+                        self.metrics.gate(since, self.clock.now());
+                    }
+                }
                 Err(error) => {
                     self.gate.counters.tables_refused += 1;
                     // Not again until something changes.
@@ -176,8 +209,9 @@ impl Agent {
         }
         let half = self.gate.half;
         if self.gate.failed.is_none() {
-            self.tell_members(&members, half);
+            self.tell_members(&members, half, now);
         }
+        self.forget_calls(&config, &members, now);
         let gone: Vec<u64> =
             self.gate.known.keys().copied().filter(|id| !members.contains_key(&ConnectionId(*id))).collect();
         for id in gone {
@@ -201,17 +235,18 @@ impl Agent {
     }
 
     /// The kinds of connections that there are, and which of them each connection is.
-    fn subjects(&mut self) -> (Vec<GateSubject>, BTreeMap<ConnectionId, u32>) {
+    fn subjects(&mut self) -> (Vec<GateSubject>, Members) {
         let mut subjects: Vec<GateSubject> = Vec::new();
         let mut members = BTreeMap::new();
         let gated: Vec<ConnectionId> = self.engine.gated().filter(|id| !own::is_own(*id)).collect();
         for id in gated {
             let Some(subject) = self.engine.gate_subject(id) else { continue };
+            let Some(caller) = self.engine.gate_caller(id) else { continue };
             let place = subjects.iter().position(|known| *known == subject).unwrap_or_else(|| {
                 subjects.push(subject);
                 subjects.len() - 1
             });
-            members.insert(id, u32::try_from(place).unwrap_or(abi::GATE_NOBODY));
+            members.insert(id, (u32::try_from(place).unwrap_or(abi::GATE_NOBODY), caller));
         }
         (subjects, members)
     }
@@ -220,7 +255,7 @@ impl Agent {
         &mut self,
         config: &Config,
         subjects: &[GateSubject],
-        members: &BTreeMap<ConnectionId, u32>,
+        members: &Members,
         now: Timestamp,
     ) -> Result<(), String> {
         let generation = self.gate.generation.wrapping_add(1).max(1);
@@ -228,7 +263,7 @@ impl Agent {
         let table: GateTable = table.map_err(|error: GateError| error.to_string())?;
         let half = 1 - self.gate.half;
         self.kernel.gate().write(half, &table.view()).map_err(|error| error.to_string())?;
-        self.tell_members(members, half);
+        self.tell_members(members, half, now);
         (self.gate.half, self.gate.generation) = (half, generation);
         let mode = match config.enforcement.stdio {
             StdioEnforcement::Observe => abi::GATE_OFF,
@@ -245,17 +280,31 @@ impl Agent {
     }
 
     /// Says what each connection is in this half of the table.
-    fn tell_members(&mut self, members: &BTreeMap<ConnectionId, u32>, half: u32) {
+    fn tell_members(&mut self, members: &Members, half: u32, now: Timestamp) {
         let index = usize::from(half == 1);
-        for (id, subject) in members {
+        for (id, (subject, caller)) in members {
             let known = self.gate.known.get(&id.0).copied();
-            let mut fresh = known.unwrap_or(GateSubjects([abi::GATE_NOBODY; 2]));
-            fresh.0[index] = *subject;
+            let mut subjects = known.map_or([abi::GATE_NOBODY; 2], |known| known.subjects);
+            subjects[index] = *subject;
+            let fresh = self.gate.sessions.member(caller, subjects, now);
+            self.gate.counters.sessions_refused += u64::from(known.is_none() && fresh.session == 0);
             if known != Some(fresh) {
                 self.gate.known.insert(id.0, fresh);
-                let is_told = self.kernel.gate().set_subjects(id.0, fresh);
+                self.gate.sessions.see(Some(&caller.session));
+                let is_told = self.kernel.gate().set_member(id.0, fresh);
                 self.gate.counters.connections_refused += u64::from(!is_told);
             }
+        }
+    }
+
+    /// Has the kernel forget what no call to come is judged by.
+    fn forget_calls(&mut self, config: &Config, members: &Members, now: Timestamp) {
+        let current: BTreeSet<_> = members.values().map(|(_, caller)| &caller.session).collect();
+        let idle = config.cross_server.session_idle.0;
+        self.gate.sessions.forget_idle(&current, idle, now, self.kernel.gate());
+        if now > self.gate.swept.after(SWEEP_EVERY) {
+            self.gate.swept = now;
+            self.kernel.gate().forget_full_buckets(self.clock.boot(now));
         }
     }
 
@@ -304,7 +353,9 @@ fn decided(header: &RecordHeader, info: &GateInfo, outcome: Option<&GateOutcome>
             },
         )
     };
-    let (code, reason) = match info.because {
+    let because = info.because & !abi::GATE_UNSPOILABLE;
+    let mut guard = outcome.and_then(|outcome| outcome.guard);
+    let (code, mut reason) = match because {
         abi::GATE_BECAUSE_LONG => form("long_write", "the write is longer than `enforcement.window_bytes`"),
         abi::GATE_BECAUSE_LOST => {
             form("after_unread", "it goes on with a message that was not read from its beginning")
@@ -321,17 +372,42 @@ fn decided(header: &RecordHeader, info: &GateInfo, outcome: Option<&GateOutcome>
             "unseen_write",
             "splice, tee, vmsplice, sendfile, or a registered buffer of io_uring: no hook is asked",
         ),
-        abi::GATE_BECAUSE_UNSPOILABLE => {
-            let (code, reason) = by_table();
-            (
-                code,
-                format!(
-                    "{reason}; it could not be neutralized: the client's memory is shared, or must not be written to"
-                ),
-            )
+        abi::GATE_BECAUSE_FORGOTTEN => {
+            form("forgotten_calls", "there is no room to remember the calls that it is to be judged by")
+        }
+        abi::GATE_BECAUSE_CALLS.. => {
+            let (by, code, reason) = by_calls(because - abi::GATE_BECAUSE_CALLS);
+            guard = Some(by);
+            form(code, &format!("{}: {reason}", by.name()))
         }
         _ => by_table(),
     };
-    let guard = outcome.and_then(|outcome| outcome.guard);
+    if info.because != because {
+        reason.push_str(
+            "; it could not be neutralized: the client's memory is shared, or must not be written to",
+        );
+    }
     GateDecided { action, guard, code, reason, pid: header.pid, bytes: info.bytes }
+}
+
+/// Which guard's rule the calls before break, its code, and why in words.
+fn by_calls(by: u8) -> (GuardKind, &'static str, &'static str) {
+    match by {
+        BY_READ_THEN_SEND => {
+            (GuardKind::CrossServer, "read_then_send", "it sends, and another server was read from before")
+        }
+        BY_BURST => (GuardKind::CrossServer, "burst", "its server was called too often"),
+        BY_FLOW => (
+            GuardKind::CrossServer,
+            "cross_server_flow",
+            "it writes or sends, and another server was read from before",
+        ),
+        BY_TOOL_RATE => (GuardKind::RateLimit, "rate_limited", "the tool was called too often"),
+        BY_WHAT_IT_MAY_DO => (
+            GuardKind::CrossServer,
+            "unlisted_tool",
+            "its server does not list it, so it may send or write, and another server was read from before",
+        ),
+        _ => (GuardKind::RateLimit, "rate_limited", "its server was called too often"),
+    }
 }

@@ -23,10 +23,39 @@ pub const GATE_DENY: u32 = 2;
 /// Most that a window can be. Bytes.
 pub const GATE_WINDOW_MOST: u32 = 65_536;
 
-/// Which subject a connection is, by table. A connection that is in no table is not judged.
+/// What a connection is. One that is not known is not judged.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GateSubjects(pub [u32; 2]);
+pub struct GateMember {
+    /// Which subject, by table.
+    pub subjects: [u32; 2],
+    /// Which session it belongs to; 0: none, and the rules across servers do not count.
+    pub session: u32,
+    /// Which server of that session it goes to.
+    pub server: u32,
+    /// Whose bucket calls take their tokens from: a number for each user's server.
+    pub bucket: u64,
+}
+
+/// Which bucket tokens are taken from.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GateBucket {
+    /// [`GateMember::bucket`]
+    pub server: u64,
+    /// The hash of a tool's name; 0 for the server's own.
+    pub tool: u64,
+}
+
+/// Which calls are counted together: of one server of one session.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GateCaller {
+    /// [`GateMember::session`]
+    pub session: u32,
+    /// [`GateMember::server`]
+    pub server: u32,
+}
 
 /// What a table says of a connection that it does not know.
 pub const GATE_NOBODY: u32 = u32::MAX;
@@ -62,7 +91,7 @@ pub struct GateInfo {
 }
 
 /// Size of what the kernel half knows of a connection that is judged; of 8 bytes each.
-pub const GATED_WORDS: usize = 45;
+pub const GATED_WORDS: usize = 49;
 
 /// The write was let through, though nobody can tell what it asks for.
 pub const GATE_PASSED: u8 = 0;
@@ -87,7 +116,11 @@ pub const GATE_BECAUSE_UNKNOWN: u8 = 4;
 pub const GATE_BECAUSE_RACE: u8 = 5;
 /// The table changed while it was read.
 pub const GATE_BECAUSE_CHANGED: u8 = 6;
-/// The table denies it, and the byte could not be overwritten.
-pub const GATE_BECAUSE_UNSPOILABLE: u8 = 7;
+/// There is no room to remember calls.
+pub const GATE_BECAUSE_FORGOTTEN: u8 = 7;
 /// They never lay in the client's memory, or only by reference.
 pub const GATE_BECAUSE_UNSEEN: u8 = 8;
+/// With one of the gate's `BY_…` constants: the calls before it say so.
+pub const GATE_BECAUSE_CALLS: u8 = 32;
+/// Set beside any of these: the byte could not be overwritten.
+pub const GATE_UNSPOILABLE: u8 = 128;

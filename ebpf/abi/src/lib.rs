@@ -275,9 +275,11 @@ pub enum Counter {
     GateUntold = 16,
     /// Channels that the gate's table had no room for: what is written to them is not judged.
     GatedRefused = 17,
+    /// Calls that there was no room to remember: nobody can tell what they lead to.
+    GateForgotten = 18,
 }
 /// How many counters there are.
-pub const COUNTERS: u32 = 18;
+pub const COUNTERS: u32 = 19;
 
 /// Where the running kernel keeps what the programs read: byte offsets, resolved from its BTF.
 ///
@@ -383,5 +385,9 @@ mod pod {
     // SAFETY: as above.
     unsafe impl aya::Pod for super::GateInfo {}
     // SAFETY: as above.
-    unsafe impl aya::Pod for super::GateSubjects {}
+    unsafe impl aya::Pod for super::GateMember {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for super::GateBucket {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for super::GateCaller {}
 }

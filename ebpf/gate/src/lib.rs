@@ -8,14 +8,25 @@
 //! Strings that matter (keys of a message and of its `params`, the method, a tool's name, a resource's URI) run through one
 //! automaton, the [table](View), which user space compiles from the policy (`gate` in the crate `mcpwarden-policy`). What an
 //! automaton says at a string's end is a key, a method, or an [outcome](DENY).
+//!
+//! What is denied only after other calls (rates, rules across servers) is told by what is remembered of these: [`Call`].
 #![no_std]
+#![cfg_attr(target_arch = "bpf", feature(core_intrinsics), allow(internal_features))]
 
+mod atomic;
+mod history;
 mod scan;
 mod table;
 
+pub use atomic::Number;
+pub use history::{
+    BY_BURST, BY_FLOW, BY_NOTHING, BY_RATE, BY_READ_THEN_SEND, BY_TOOL_RATE, BY_WHAT_IT_MAY_DO, CALLS, Call,
+    Calls, DOES_ANYTHING, DOES_NOTHING, DOES_READ, DOES_SEND, DOES_WRITE, LIMITS, Limit, Rules, SERVERS,
+    SEVERAL, Session, Turn, put_back, take,
+};
 pub use scan::{LONG_NAME_BYTES, Marks, NOWHERE, Said, Scan};
 pub use table::{
     CLASS_AS_PROMPT, CLASS_AS_TOOL, CLASSES_RESERVED, DENY, ENTRIES, Head, KEY_METHOD, KEY_NAME, KEY_PARAMS,
-    KEY_URI, METHOD_OTHER, METHOD_PROMPT, METHOD_RESOURCE, METHOD_TOOL, METHODS, OUTCOME_NUMBERS, SUBJECTS,
-    Subject, UNDECIDED, View,
+    KEY_URI, METHOD_OTHER, METHOD_PROMPT, METHOD_RESOURCE, METHOD_TOOL, METHODS, Means, OUTCOME_NUMBERS,
+    OUTCOMES, SUBJECTS, Subject, UNDECIDED, View,
 };

@@ -93,6 +93,8 @@ pub struct Scan {
     stale: u8,
     /// Always 0: the verifier wants every byte of a map's value written.
     zero: u16,
+    /// The hash of the last name, as it is read and not as it is spelt.
+    hash: u64,
 }
 
 /// Where in this write something lies that can be spoilt. To be made anew for each write.
@@ -125,9 +127,15 @@ pub struct Said {
     /// answers its id: the last letter of the name, else of the method. [`NOWHERE`] where there is none, which leaves
     /// nothing but refusing the write.
     pub place: u32,
+    /// Whether a tool is called by it, as far as is known here: a message with two names is told twice.
+    pub is_call: bool,
 }
 
-const SILENT: Said = Said { outcome: 0, place: NOWHERE };
+const SILENT: Said = Said { outcome: 0, place: NOWHERE, is_call: false };
+
+/// FNV-1a (64 bits).
+const HASH_START: u64 = 0xCBF2_9CE4_8422_2325;
+const HASH_PRIME: u64 = 0x100_0000_01B3;
 
 impl Scan {
     /// Begins a write. A name that another table began to read cannot be told any more: its states were that table's.
@@ -153,6 +161,12 @@ impl Scan {
         *self = Self { generation: self.generation, ..Self::default() };
     }
 
+    /// The hash of the name of the call that was told last, the same however that is spelt.
+    #[inline(always)]
+    pub fn name_hash(&self) -> u64 {
+        self.hash
+    }
+
     /// Reads the byte at `place` of this write.
     #[inline(always)]
     pub fn step(
@@ -168,7 +182,7 @@ impl Scan {
             if byte == b'\n' {
                 self.reset();
             }
-            return Said { outcome: subject.broken, place: NOWHERE };
+            return Said { outcome: subject.broken, ..SILENT };
         }
         if self.mode == OUTSIDE {
             return self.outside(table, subject, marks, byte);
@@ -227,6 +241,7 @@ impl Scan {
                     (PARAM_KEY, table.head.param_keys)
                 } else if u16::from(self.param) == KEY_NAME {
                     marks.name = NOWHERE;
+                    self.hash = HASH_START;
                     (NAME, subject.name)
                 } else if u16::from(self.param) == KEY_URI {
                     marks.name = NOWHERE;
@@ -355,12 +370,17 @@ impl Scan {
 
     #[inline(always)]
     fn feed(&mut self, table: &View<'_>, mut decoded: u64, count: u32) {
+        let mut hash = self.hash;
         for index in 0..MOST_AT_ONCE {
             if index as u32 >= count {
                 break;
             }
             self.state = table.next(self.state, decoded as u8);
+            hash = (hash ^ decoded & 0xFF).wrapping_mul(HASH_PRIME);
             decoded >>= 8;
+        }
+        if self.reads == NAME {
+            self.hash = hash;
         }
         self.length = self.length.saturating_add(count as u16);
     }
@@ -389,8 +409,9 @@ impl Scan {
         let method = method & (METHODS as u16 - 1);
         self.methods |= 1 << method;
         let any = subject.any[method as usize & (METHODS - 1)];
+        let is_call = method == METHOD_TOOL && self.flags & NAMED != 0;
         if any != 0 {
-            return Said { outcome: any, place: marks.method };
+            return Said { outcome: any, place: marks.method, is_call };
         }
         let outcome = match method {
             METHOD_TOOL => self.tool,
@@ -400,14 +421,14 @@ impl Scan {
         };
         // Of several names only the last could be spoilt here, and a reader may take another.
         let place = if self.named_twice != 0 { NOWHERE } else { self.place(marks) };
-        Said { outcome, place }
+        Said { outcome, place, is_call }
     }
 
     #[inline(always)]
     fn close_name(&mut self, end: u16, table: &View<'_>, subject: &Subject, marks: &Marks) -> Said {
         let unknown = self.stale != 0 || self.length > LONG_NAME_BYTES;
         let end = if unknown { subject.long } else { end };
-        let mut outcome = 0;
+        let (mut outcome, mut is_call) = (0, false);
         if self.flags & (NAMED | LOCATED) != 0 {
             self.named_twice = 1;
         }
@@ -424,21 +445,24 @@ impl Scan {
             self.prompt = self.prompt.max(prompt);
             if self.methods & 1 << METHOD_TOOL != 0 {
                 outcome = end;
+                is_call = true;
             }
             if self.methods & 1 << METHOD_PROMPT != 0 {
                 outcome = outcome.max(prompt);
             }
         }
-        Said { outcome, place: self.place(marks) }
+        Said { outcome, place: self.place(marks), is_call }
     }
 
     /// A call that names nothing, or not by a string, names the empty string.
     #[inline(always)]
     fn end_message(&mut self, table: &View<'_>, subject: &Subject, marks: &Marks) -> Said {
-        let mut outcome = 0;
+        let (mut outcome, mut is_call) = (0, false);
         if self.flags & NAMED == 0 {
             if self.methods & 1 << METHOD_TOOL != 0 {
                 outcome = table.end(subject.name, CLASS_AS_TOOL);
+                is_call = true;
+                self.hash = HASH_START;
             }
             if self.methods & 1 << METHOD_PROMPT != 0 {
                 outcome = outcome.max(table.end(subject.name, CLASS_AS_PROMPT));
@@ -448,7 +472,7 @@ impl Scan {
             outcome = outcome.max(table.end(subject.uri, CLASS_AS_TOOL));
         }
         let place = if self.flags & ASKED_TWICE == 0 { marks.method } else { NOWHERE };
-        Said { outcome, place }
+        Said { outcome, place, is_call }
     }
 
     /// What spoils the message: its name, or, where that lies in an earlier write, its method.

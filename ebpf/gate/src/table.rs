@@ -1,5 +1,7 @@
 //! The automaton as both halves know it.
 
+use crate::history::{LIMITS, Limit, Rules};
+
 /// Transitions that a table has room for: a power of two, so that an index can be masked. 512 KiB of them.
 pub const ENTRIES: usize = 1 << 18;
 /// Subjects that a table has room for; a power of two as well.
@@ -10,7 +12,9 @@ pub const DENY: u16 = 1 << 15;
 /// Set in an outcome: the gate cannot tell; a setting says what that means.
 pub const UNDECIDED: u16 = 1 << 14;
 /// The number of an outcome, for whoever says why. 0 alone is none: let through, and nothing to be said.
-pub const OUTCOME_NUMBERS: u16 = UNDECIDED - 1;
+pub const OUTCOME_NUMBERS: u16 = OUTCOMES as u16 - 1;
+/// Outcomes that a table has room for; a power of two.
+pub const OUTCOMES: usize = 1 << 12;
 
 /// A key that means nothing here is 0, as what the automaton says of everything that it does not know.
 pub const KEY_METHOD: u16 = 1;
@@ -54,6 +58,20 @@ pub struct Subject {
     pub long: u16,
     /// The outcome of a line break within a message: who reads lines reads two messages, who does not reads one.
     pub broken: u16,
+    /// How often its server may be called: one of [`Head::limits`].
+    pub limit: u16,
+    /// Whether the rules across servers are for it: 1, or 0.
+    pub across: u16,
+}
+
+/// What an outcome means for the calls after it: of one that is let through.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Means {
+    /// What the tool does: one of the `DOES_…` constants.
+    pub does: u8,
+    /// How often it may be called: one of [`Head::limits`].
+    pub limit: u8,
 }
 
 /// All of a table but its transitions.
@@ -73,10 +91,34 @@ pub struct Head {
     pub methods: u16,
     /// Always 0.
     pub zero: u32,
+    /// The rules across servers.
+    pub rules: Rules,
+    /// How often may be called; the first is not looked at.
+    pub limits: [Limit; LIMITS],
+    /// By the number of the outcome.
+    pub means: [Means; OUTCOMES],
     /// The class of each byte.
     pub class_of: [u8; 256],
     /// By number.
     pub subjects: [Subject; SUBJECTS],
+}
+
+impl Head {
+    /// Of a table in which there is nothing.
+    pub const EMPTY: Self = Self {
+        generation: 0,
+        classes: CLASSES_RESERVED,
+        keys: 0,
+        param_keys: 0,
+        methods: 0,
+        zero: 0,
+        rules: Rules { read_then_send: 0, burst: 0, burst_calls: 0, flow: 0, turn_gap: 0, turn_open: 0 },
+        limits: [Limit { interval: 0, slack: 0 }; LIMITS],
+        means: [Means { does: 0, limit: 0 }; OUTCOMES],
+        class_of: [0; 256],
+        subjects: [Subject { name: 0, uri: 0, any: [0; METHODS], long: 0, broken: 0, limit: 0, across: 0 };
+            SUBJECTS],
+    };
 }
 
 #[cfg(feature = "user")]
@@ -111,6 +153,18 @@ impl View<'_> {
         // Masked for the verifier, and for the compiler, which needs no check of bounds then.
         let index = state as usize * self.head.classes as usize + class as usize;
         self.next[index & (ENTRIES - 1)]
+    }
+
+    /// What an outcome means for the calls after it.
+    #[inline(always)]
+    pub fn means(&self, outcome: u16) -> Means {
+        self.head.means[outcome as usize & (OUTCOMES - 1)]
+    }
+
+    /// A limit by its number.
+    #[inline(always)]
+    pub fn limit(&self, number: u16) -> Limit {
+        self.head.limits[number as usize & (LIMITS - 1)]
     }
 
     /// A subject by its number.

@@ -8,7 +8,6 @@ use super::rules::{Finding, Step, entry_name, steps};
 use super::tree::{Kind, Node};
 use super::*;
 use crate::classify::side_effect_tags;
-use crate::gate::BY_HISTORY;
 use crate::guard::{GuardKind, Phase, Trust};
 use crate::guards::{enforcers, is_on};
 
@@ -366,15 +365,10 @@ fn unenforced(config: &Config) -> Vec<Finding> {
         }
     };
     let network = config.enforcement.network == NetworkEnforcement::Observe;
-    // Nothing is to be said of what the gate stops; by what was called before, it stops nothing.
-    let (by_stdio, by_history) = match config.enforcement.stdio {
-        StdioEnforcement::Observe => {
-            let message = "it is reported and not enforced while `enforcement.stdio` is `observe`";
-            (message, message)
-        }
-        _ => {
-            ("", "it goes by the calls before, which the gate does not know: it is reported and not enforced")
-        }
+    // Nothing is to be said of what the gate stops.
+    let by_stdio = match config.enforcement.stdio {
+        StdioEnforcement::Observe => "it is reported and not enforced while `enforcement.stdio` is `observe`",
+        StdioEnforcement::Neutralize | StdioEnforcement::Deny => "",
     };
     let by_network = "it is reported and not enforced while `enforcement.network` is `observe`";
     for (key, denies) in [
@@ -389,14 +383,13 @@ fn unenforced(config: &Config) -> Vec<Finding> {
         ("rate_limits", policy.rate_limits.enabled),
     ] {
         if denies {
-            add(steps!["policy", key], if key == "rate_limits" { by_history } else { by_stdio });
+            add(steps!["policy", key], by_stdio);
         }
     }
     let any_remote = config.servers.iter().any(is_remote);
     for (index, entry) in config.guards.iter().enumerate() {
         if denies(entry, config) {
-            let is_history = BY_HISTORY.contains(&entry.kind);
-            add(steps!["guards", index, "kind"], if is_history { by_history } else { by_stdio });
+            add(steps!["guards", index, "kind"], by_stdio);
             if network && any_remote && entry.kind == GuardKind::ServerAccess {
                 add(steps!["guards", index, "kind"], by_network);
             }

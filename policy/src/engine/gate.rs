@@ -3,15 +3,15 @@
 
 use std::sync::Arc;
 
-use super::Engine;
 use super::connection::Stage;
 use super::io::Output;
 use super::traffic::Seen;
+use super::{Engine, Place};
 use crate::config::Config;
 use crate::event::ServerType;
-use crate::gate::{BY_HISTORY, GateError, GateSubject, GateTable};
-use crate::guard::Verdict;
-use crate::ids::{ConnectionId, Timestamp};
+use crate::gate::{GateCaller, GateError, GateSubject, GateTable};
+use crate::guard::{TurnState, Verdict};
+use crate::ids::{ConnectionId, SessionId, Timestamp};
 use crate::registry::ItemKind;
 
 /// What became of a frame that the gate stopped.
@@ -25,10 +25,9 @@ pub(super) struct Stop {
 
 impl Stop {
     /// Whether the gate stopped a message of that frame, of which the guards say this. Of several that were spoilt one by
-    /// one, those were not that the gate has no rule for.
+    /// one, those were that the guards deny, too.
     pub(super) fn stops(self, verdict: &Verdict) -> bool {
-        let by_table = verdict.denied.as_ref().is_some_and(|(guard, _)| !BY_HISTORY.contains(guard));
-        self.is_refused || self.is_alone || by_table
+        self.is_refused || self.is_alone || verdict.denied.is_some()
     }
 }
 
@@ -66,6 +65,18 @@ impl Engine {
     ) -> Result<GateTable, GateError> {
         let detector = self.judge.detector().ok_or(GateError::NoGuards)?;
         GateTable::compile(config, detector, subjects, generation, now)
+    }
+
+    /// Whose calls those of a connection are. `None`: there is no such connection.
+    pub fn gate_caller(&self, id: ConnectionId) -> Option<GateCaller> {
+        let Place { session, server, .. } = self.place(id)?;
+        let uid = self.connections.get(&id)?.client.as_ref().and_then(|client| client.uid);
+        Some(GateCaller { session, server, uid })
+    }
+
+    /// What the guards know of a session's turn; `None`: none of them goes by turns, or there was none.
+    pub fn gate_turn(&self, session: &SessionId) -> Option<TurnState> {
+        self.judge.turn(session)
     }
 
     /// All that is known of the server and the client of a connection, and of every tool that is listed there or remembered.

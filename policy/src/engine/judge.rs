@@ -23,7 +23,7 @@ use crate::event::{
 use crate::glob::GlobError;
 use crate::guard::{
     Facts, GuardKind, Listing, Operation, PinState, Recorded, Refusal, ToolCategory, ToolFacts, Trust,
-    Verdict,
+    TurnState, Verdict,
 };
 use crate::guards::{Asked, Client, Executor, Outcome, Question, SessionRule, SessionRules, build};
 use crate::ids::{ConnectionId, ServerId, SessionId, Timestamp};
@@ -131,6 +131,11 @@ impl Judge {
             counted.map(|(name, count)| (format!("guards_{name}"), count)).collect();
         all.extend(self.executor.bounds());
         all
+    }
+
+    /// What the guards know of a session's turn.
+    pub(super) fn turn(&self, session: &SessionId) -> Option<TurnState> {
+        self.executor.turn(session)
     }
 
     /// What a tool does, by its name alone.

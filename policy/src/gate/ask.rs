@@ -4,23 +4,26 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use mcpwarden_gate::{
-    DENY, LONG_NAME_BYTES, METHOD_OTHER, METHOD_PROMPT, METHOD_RESOURCE, METHOD_TOOL, OUTCOME_NUMBERS,
+    DENY, LONG_NAME_BYTES, Limit, METHOD_OTHER, METHOD_PROMPT, METHOD_RESOURCE, METHOD_TOOL, OUTCOME_NUMBERS,
     UNDECIDED,
 };
 use serde_json::Value;
 
+use super::history::limit;
 use super::{GateError, GateOutcome, GateSubject, GateVerdict, Methods};
 use crate::classify::{Classifier, side_effect_tags};
 use crate::config::{Config, Glob, ToolRule};
 use crate::detect::{Detector, ToolNames};
 use crate::glob::NameGlob;
-use crate::guard::{Facts, GuardKind, Operation, PinState, RiskLevel, ToolCategory, ToolFacts, Verdict};
-use crate::guards::{Executor, Outcome, Question, build};
+use crate::guard::{
+    Facts, GuardKind, Operation, Phase, PinState, RiskLevel, ToolCategory, ToolFacts, Verdict,
+};
+use crate::guards::{Executor, Limiter, Outcome, Question, build};
 use crate::hash::bounded_name;
 use crate::ids::{SessionId, Timestamp};
 
-/// What the kernel half cannot know from a table: how often was called, and what was called before.
-pub(crate) const BY_HISTORY: [GuardKind; 2] = [GuardKind::RateLimit, GuardKind::CrossServer];
+/// Who goes by the calls before, which a table does not know: the kernel half counts them itself.
+const BY_HISTORY: [GuardKind; 2] = [GuardKind::RateLimit, GuardKind::CrossServer];
 
 /// Asks.
 pub(super) struct Asker {
@@ -28,8 +31,9 @@ pub(super) struct Asker {
     classifier: Arc<Classifier>,
     /// Globs on names of tools, each with the servers that it is for.
     globs: Vec<(NameGlob, NameGlob)>,
-    /// Whether the rules across servers want to know what tools do.
-    categories: bool,
+    /// Who is asked of which server, those that the executor leaves out among them.
+    by_history: Executor,
+    limiter: Limiter,
     session: SessionId,
     no_names: ToolNames,
     now: Timestamp,
@@ -44,13 +48,16 @@ impl Asker {
         classifier: &Arc<Classifier>,
         now: Timestamp,
     ) -> Result<Self, GateError> {
+        let by_history = build(config, detector, classifier)?;
         let mut executor = build(config, detector, classifier)?;
         executor.leave_out(&BY_HISTORY);
+        let limiter = Limiter::new(&config.policy.rate_limits, config.policy.case_sensitive)?;
         Ok(Self {
             executor,
             classifier: Arc::clone(classifier),
             globs: globs(config)?,
-            categories: config.cross_server.enabled,
+            by_history,
+            limiter,
             session: SessionId("gate".into()),
             no_names: ToolNames::default(),
             now,
@@ -90,20 +97,22 @@ impl Asker {
                 METHOD_TOOL => self.ask(subject, &[request("tools/call")], None),
                 _ => self.ask(subject, &[request("ping")], None),
             };
-            *slot = self.outcome(&verdict, ToolCategory::Unknown)?;
+            *slot = self.outcome(&verdict, Consequences::default())?;
         }
         Ok(all)
     }
 
     /// What is said of a call of this tool, and of all whose names match the same patterns.
     pub(super) fn name(&mut self, subject: &GateSubject, name: &str) -> Result<u16, GateError> {
+        let limit = self.tool_limit(subject, name);
         if let Some(known) = subject.tools.get(name) {
             let verdict = self.call(subject, name, Some(known));
-            return self.outcome(&verdict, known.category);
+            let consequences = self.consequences(subject, Some(known.category), limit);
+            return self.outcome(&verdict, consequences);
         }
         let verdict = self.call(subject, name, None);
         let told = self.classifier.given(&subject.server.0, name);
-        let category = told.and_then(|told| told.category).unwrap_or_default();
+        let consequences = self.consequences(subject, told.and_then(|told| told.category), limit);
         // The words of an unknown name say how risky it is and what it does, and other names with the same patterns have
         // other words: the guards are asked for the least and the most that words can say.
         let told = |risk, tags: &mut dyn Iterator<Item = &str>| ToolFacts {
@@ -122,10 +131,9 @@ impl Asker {
         let [least, most] =
             [least, most].map(|facts| self.call(subject, name, Some(&facts)).denied.is_some());
         if least != most {
-            let (verdict, code) = (GateVerdict::Undecided, "unlisted_tool".to_owned());
-            return self.number(GateOutcome { verdict, guard: None, code, category });
+            return self.number(consequences.of(GateVerdict::Undecided, None, "unlisted_tool"));
         }
-        self.outcome(&verdict, category)
+        self.outcome(&verdict, consequences)
     }
 
     fn call(&mut self, subject: &GateSubject, tool_name: &str, known: Option<&ToolFacts>) -> Verdict {
@@ -166,34 +174,78 @@ impl Asker {
         }
     }
 
-    fn outcome(&mut self, verdict: &Verdict, category: ToolCategory) -> Result<u16, GateError> {
-        let (verdict, guard, code) = match &verdict.denied {
-            Some((guard, denial)) => (GateVerdict::Deny, Some(*guard), denial.code.clone()),
-            None => (GateVerdict::Allow, None, String::new()),
-        };
-        // What is let through matters to the rules across servers alone.
-        let category = if self.categories { category } else { ToolCategory::Unknown };
-        self.number(GateOutcome { verdict, guard, code, category })
+    fn outcome(&mut self, verdict: &Verdict, consequences: Consequences) -> Result<u16, GateError> {
+        match &verdict.denied {
+            Some((guard, denial)) => {
+                let none = Consequences::default();
+                self.number(none.of(GateVerdict::Deny, Some(*guard), &denial.code))
+            }
+            None => self.number(consequences.of(GateVerdict::Allow, None, "")),
+        }
+    }
+
+    /// Whether the rules across servers are asked about calls of a server.
+    pub(super) fn is_across(&self, subject: &GateSubject) -> bool {
+        self.by_history.asks(GuardKind::CrossServer, Phase::ToolInvoke, &subject.server.0)
+    }
+
+    fn is_limited(&self, subject: &GateSubject) -> bool {
+        self.by_history.asks(GuardKind::RateLimit, Phase::ToolInvoke, &subject.server.0)
+    }
+
+    /// How often a server may be called.
+    pub(super) fn server_limit(&self, subject: &GateSubject) -> Option<Limit> {
+        self.is_limited(subject).then(|| limit(self.limiter.server_limit(&subject.server.0)))
+    }
+
+    fn tool_limit(&self, subject: &GateSubject, name: &str) -> Option<Limit> {
+        self.is_limited(subject)
+            .then(|| self.limiter.tool_limit(&subject.server.0, name).map(limit))
+            .flatten()
+    }
+
+    /// What a call is to those after it, if its tool does that; with `None` nobody knows what it does.
+    fn consequences(
+        &self,
+        subject: &GateSubject,
+        does: Option<ToolCategory>,
+        limit: Option<Limit>,
+    ) -> Consequences {
+        match does {
+            _ if !self.is_across(subject) => Consequences { limit, ..Consequences::default() },
+            Some(category) => Consequences { category, limit, may_do_anything: false },
+            None => Consequences { category: ToolCategory::Unknown, limit, may_do_anything: true },
+        }
+    }
+
+    /// A name that is too long to be kept, and to be told.
+    fn long_name() -> String {
+        bounded_name(&"x".repeat(4 * usize::from(LONG_NAME_BYTES)))
     }
 
     /// Whether the name of a tool is denied that is too long to be kept, of which nothing else is known.
     pub(super) fn denies_long(&mut self, subject: &GateSubject) -> bool {
-        let name = bounded_name(&"x".repeat(4 * usize::from(LONG_NAME_BYTES)));
-        self.call(subject, &name, None).denied.is_some()
+        self.call(subject, &Self::long_name(), None).denied.is_some()
+    }
+
+    /// What is said of a name that is too long, where this is the worst that is said of any.
+    pub(super) fn long(&mut self, subject: &GateSubject, worst: u16) -> Result<u16, GateError> {
+        let limit = self.tool_limit(subject, &Self::long_name());
+        let consequences = match super::verdict(worst) {
+            GateVerdict::Deny => Consequences::default(),
+            _ => self.consequences(subject, None, limit),
+        };
+        self.number(consequences.of(super::verdict(worst), None, "undecidable_name"))
     }
 
     /// What is said of a form of messages that cannot be told, where this is the worst that is said of any.
     pub(super) fn form(&mut self, code: &str, worst: u16) -> Result<u16, GateError> {
-        let (verdict, category) = (super::verdict(worst), ToolCategory::Unknown);
-        match verdict {
-            GateVerdict::Allow => Ok(0),
-            verdict => self.number(GateOutcome { verdict, guard: None, code: code.to_owned(), category }),
-        }
+        self.number(Consequences::default().of(super::verdict(worst), None, code))
     }
 
     fn number(&mut self, outcome: GateOutcome) -> Result<u16, GateError> {
         let flag = match outcome.verdict {
-            GateVerdict::Allow if outcome.category == ToolCategory::Unknown => return Ok(0),
+            GateVerdict::Allow if outcome.has_no_consequences() => return Ok(0),
             GateVerdict::Allow => 0,
             GateVerdict::Undecided => UNDECIDED,
             GateVerdict::Deny => DENY,
@@ -217,6 +269,28 @@ impl Asker {
     }
 }
 
+/// What a call that is let through is to those after it.
+#[derive(Clone, Copy, Default)]
+struct Consequences {
+    category: ToolCategory,
+    may_do_anything: bool,
+    limit: Option<Limit>,
+}
+
+impl Consequences {
+    fn of(self, verdict: GateVerdict, guard: Option<GuardKind>, code: &str) -> GateOutcome {
+        let Self { category, may_do_anything, limit } = self;
+        GateOutcome { verdict, guard, code: code.to_owned(), category, may_do_anything, limit }
+    }
+}
+
+impl GateOutcome {
+    fn has_no_consequences(&self) -> bool {
+        let is_harmless = matches!(self.category, ToolCategory::Unknown | ToolCategory::Compute);
+        is_harmless && !self.may_do_anything && self.limit.is_none()
+    }
+}
+
 /// Every glob on names of tools in a configuration, with that of the servers that it is for.
 fn globs(config: &Config) -> Result<Vec<(NameGlob, NameGlob)>, GateError> {
     let (policy, case) = (&config.policy, config.policy.case_sensitive);
@@ -235,6 +309,10 @@ fn globs(config: &Config) -> Result<Vec<(NameGlob, NameGlob)>, GateError> {
         for glob in &server.allow_tools {
             globs.push((own(glob), glob.compile(case)?));
         }
+    }
+    for limited in config.policy.rate_limits.per_tool.keys() {
+        let (server, tool) = limited.server_and_tool();
+        globs.push((server.compile(case)?, tool.compile(case)?));
     }
     for entry in &config.classifier.overrides {
         globs.push((entry.server.compile(case)?, entry.tool.compile(case)?));

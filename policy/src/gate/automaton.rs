@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use mcpwarden_gate::{CLASSES_RESERVED, ENTRIES, Head, KEY_METHOD, KEY_NAME, METHOD_TOOL, SUBJECTS, Subject};
+use mcpwarden_gate::{CLASSES_RESERVED, ENTRIES, Head, KEY_METHOD, KEY_NAME, METHOD_TOOL};
 use regex_automata::dfa::{Automaton as _, StartKind, dense};
 use regex_automata::util::primitives::StateID;
 use regex_automata::util::start;
@@ -230,8 +230,7 @@ impl Builder {
         };
         let [keys, param_keys, methods] = fixed;
         let classes = u16::from(width) + 1;
-        let subjects = [Subject::default(); SUBJECTS];
-        let head = Head { generation: 0, classes, keys, param_keys, methods, zero: 0, class_of, subjects };
+        let head = Head { classes, keys, param_keys, methods, class_of, ..Head::EMPTY };
         Ok((Box::new(head), next, states, starts))
     }
 

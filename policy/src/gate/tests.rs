@@ -1,5 +1,7 @@
 //! Policies into tables. That these say what the engine says is shown in `engine/tests/gate.rs`.
 
+mod history;
+
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -35,12 +37,15 @@ fn call(name: &str) -> String {
     format!("{}\n", serde_json::json!({ "id": 1, "method": "tools/call", "params": { "name": name } }))
 }
 
-/// What is said of a call: nothing, or verdict, guard, code and category.
+/// What is said of a call: nothing, or verdict, guard, code and category. What passes is told where it is known what it does.
 fn said(table: &GateTable, subject: u32, name: &str) -> String {
     let mut all = Vec::new();
     GateReader::default().write(table, subject, call(name).as_bytes(), |said| {
         let outcome = table.outcome(said.outcome).unwrap();
         assert_eq!(outcome.verdict, said.verdict);
+        if outcome.verdict == GateVerdict::Allow && outcome.may_do_anything {
+            return;
+        }
         let guard = outcome.guard.map_or("-", GuardKind::name);
         all.push(format!("{:?} {guard} {} {}", said.verdict, outcome.code, outcome.category.name()));
     });
@@ -106,7 +111,7 @@ fn what_only_words_say_is_undecided() {
     known.side_effects.insert("fs.delete".to_owned());
     let table = compile(yaml, &[subject]).unwrap();
     for (name, expected) in [
-        ("delete_x", "Deny tool_access side_effect_denied write"),
+        ("delete_x", "Deny tool_access side_effect_denied unknown"),
         ("get", "Allow -  read"),
         ("delete_y", "Undecided - unlisted_tool unknown"),
         ("r_1", "Undecided - unlisted_tool read"),
@@ -130,12 +135,6 @@ fn what_tools_do_is_said_where_it_counts() {
     assert_eq!(said(&without, 0, "read_file"), "");
     assert!(with.entries() > without.entries());
     assert!(!with.stops_anything() && !without.stops_anything());
-}
-
-#[test]
-fn rates_and_rules_across_servers_are_left_out() {
-    let yaml = "policy: { rate_limits: { enabled: true, default_rpm: 0 } }";
-    assert_eq!(said(&compile(yaml, &[subject("s", &[])]).unwrap(), 0, "x"), "");
 }
 
 #[test]

@@ -17,7 +17,9 @@ use super::{allow, deny_with, short};
 use crate::classify::Classifier;
 use crate::config::CrossServer as CrossServerConfig;
 use crate::event::Severity;
-use crate::guard::{Answer, Facts, Guard, GuardError, GuardKind, Operation, ToolCategory, Verdict};
+use crate::guard::{
+    Answer, Facts, Guard, GuardError, GuardKind, Operation, ToolCategory, TurnState, Verdict,
+};
 use crate::hash::bounded;
 use crate::ids::{SessionId, Timestamp};
 use session::{Call, Session, Spans};
@@ -269,6 +271,10 @@ impl Guard for CrossServer {
             ("cross_server_sessions_evicted", self.sessions_evicted),
             ("cross_server_records_dropped", self.records_dropped),
         ]
+    }
+
+    fn turn(&self, session: &SessionId) -> Option<TurnState> {
+        self.sessions.get(session).map(Session::turn)
     }
 
     fn why(&self, operation: &Operation<'_>, facts: &Facts<'_>) -> Option<String> {

@@ -14,9 +14,10 @@ use crate::config::FailureMode;
 use crate::counters::counters;
 use crate::glob::NameGlob;
 use crate::guard::{
-    Answer, Decision, Denial, Facts, Guard, GuardError, GuardKind, Modification, Operation, Phase, Verdict,
+    Answer, Decision, Denial, Facts, Guard, GuardError, GuardKind, Modification, Operation, Phase, TurnState,
+    Verdict,
 };
-use crate::ids::Timestamp;
+use crate::ids::{SessionId, Timestamp};
 use changed::Changed;
 
 pub use changed::redact;
@@ -200,6 +201,19 @@ impl Executor {
             guard.is_some_and(|guard| !kinds.contains(&guard.kind()))
         };
         self.by_phase.iter_mut().for_each(|seats| seats.retain(is_left));
+    }
+
+    /// Whether a guard of this kind is asked in a phase, of this server.
+    pub(crate) fn asks(&self, kind: GuardKind, phase: Phase, server: &str) -> bool {
+        let asked = self.by_phase.get(phase as usize).map(Vec::as_slice).unwrap_or_default();
+        asked.iter().filter_map(|index| self.seats.get(*index)).any(|seat| {
+            seat.is_for(server) && self.guards.get(seat.guard).is_some_and(|guard| guard.kind() == kind)
+        })
+    }
+
+    /// What the guards know of a session's turn.
+    pub(crate) fn turn(&self, session: &SessionId) -> Option<TurnState> {
+        self.guards.iter().find_map(|guard| guard.turn(session))
     }
 
     /// Takes the place of another, whose guards tell those of their kind what they remember: the first the first, the second

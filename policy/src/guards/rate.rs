@@ -26,7 +26,7 @@ fn write_key(key: &mut Vec<u8>, user: Option<u32>, server: &str, tool: Option<&s
 
 /// `rate_limit`. A call that another guard denies takes its token nonetheless: it was asked for.
 #[derive(Debug)]
-pub(super) struct Limiter {
+pub(crate) struct Limiter {
     default: Rate,
     per_server: Vec<(NameGlob, Rate)>,
     per_tool: Vec<([NameGlob; 2], Rate)>,
@@ -39,7 +39,7 @@ pub(super) struct Limiter {
 }
 
 impl Limiter {
-    pub(super) fn new(limits: &RateLimits, case_sensitive: bool) -> Result<Self, GlobError> {
+    pub(crate) fn new(limits: &RateLimits, case_sensitive: bool) -> Result<Self, GlobError> {
         let of_server = |(server, limit): (&Glob, &Rate)| Ok((server.compile(case_sensitive)?, *limit));
         let of_tool = |(text, limit): (&Glob, &Rate)| {
             let (server, tool) = text.server_and_tool();
@@ -57,23 +57,22 @@ impl Limiter {
 
     /// When the bucket will be full with one token less; `Err` where it has none.
     fn take(&self, key: &[u8], limit: Rate, now: Timestamp) -> Result<u64, ()> {
-        let interval = NANOS_PER_MINUTE.checked_div(u64::from(limit.calls_per_minute)).ok_or(())?;
-        let burst = u64::from(limit.burst.unwrap_or(limit.calls_per_minute).max(1));
+        let (interval, slack) = interval_and_slack(limit).ok_or(())?;
         let full_at = self.full_at.get(key).copied().unwrap_or(0).max(now.0);
-        if full_at - now.0 > interval.saturating_mul(burst - 1) {
+        if full_at - now.0 > slack {
             return Err(());
         }
         Ok(full_at.saturating_add(interval))
     }
 
     /// The limit of a server.
-    fn server_limit(&self, server: &str) -> Rate {
+    pub(crate) fn server_limit(&self, server: &str) -> Rate {
         let is_plain = |glob: &NameGlob| glob.is_plain() && glob.matches(server);
         limit_for(&self.per_server, is_plain, |glob| glob.matches(server)).unwrap_or(self.default)
     }
 
     /// The limit of a tool's own.
-    fn tool_limit(&self, server: &str, tool: &str) -> Option<Rate> {
+    pub(crate) fn tool_limit(&self, server: &str, tool: &str) -> Option<Rate> {
         let is_plain = |[of_server, of_tool]: &[NameGlob; 2]| {
             let server_too = of_server.is_any() || (of_server.is_plain() && of_server.matches(server));
             of_tool.is_plain() && of_tool.matches(tool) && server_too
@@ -101,6 +100,14 @@ impl Limiter {
         }
         self.full_at.insert(key.into(), full_at);
     }
+}
+
+/// How long a token takes to come, and how far the bucket may be from full when one is taken. Nanoseconds; `None`: there are
+/// no tokens.
+pub(crate) fn interval_and_slack(limit: Rate) -> Option<(u64, u64)> {
+    let interval = NANOS_PER_MINUTE.checked_div(u64::from(limit.calls_per_minute))?;
+    let burst = u64::from(limit.burst.unwrap_or(limit.calls_per_minute).max(1));
+    Some((interval, interval.saturating_mul(burst - 1)))
 }
 
 /// The strictest limit that is written plainly for a name, or else whose glob stands for it.

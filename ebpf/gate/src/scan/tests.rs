@@ -31,13 +31,21 @@ impl Words {
             class_of[byte as usize] = class;
         }
         let (keys, param_keys, methods) = (1, 2, 3);
-        let mut subject = Subject { name: 4, uri: 5, any: [0; METHODS], long: LONG, broken: BROKEN };
+        let mut subject = Subject { name: 4, uri: 5, long: LONG, broken: BROKEN, ..Subject::default() };
         let mut subjects = [subject; SUBJECTS];
         subject.any = [SWITCHED_OFF; METHODS];
         subjects[1] = subject;
         subjects[2] = Subject { name: 4, uri: 5, ..Subject::default() };
-        let head =
-            Head { generation: 1, classes: CLASSES, keys, param_keys, methods, zero: 0, class_of, subjects };
+        let head = Head {
+            generation: 1,
+            classes: CLASSES,
+            keys,
+            param_keys,
+            methods,
+            class_of,
+            subjects,
+            ..Head::EMPTY
+        };
         let mut all = Self { head, next, states: 6 };
         for (word, number) in [("method", KEY_METHOD), ("params", KEY_PARAMS)] {
             all.add(keys, word, number, 0);
@@ -402,5 +410,5 @@ fn a_table_that_changes_in_the_middle() {
 
 #[test]
 fn the_state_is_small_and_without_padding() {
-    assert_eq!(size_of::<Scan>(), 8 + 14 + 8 + 2);
+    assert_eq!(size_of::<Scan>(), 8 + 14 + 8 + 2 + 8);
 }

@@ -63,11 +63,11 @@ fn what_was_stopped_is_said_to_be() {
             &["rm block enforced tool_denied", "ls allow open -"],
         ),
         (
-            "one beside it that the gate has no rule for",
+            "one beside it that is denied for the calls before",
             DENIED,
             &batch,
             false,
-            &["rm block enforced tool_denied", "ls block open rate_limited"],
+            &["rm block enforced tool_denied", "ls block enforced rate_limited"],
         ),
         (
             "a request",

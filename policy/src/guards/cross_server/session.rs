@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::guard::ToolCategory;
+use crate::guard::{ToolCategory, TurnState};
 use crate::ids::Timestamp;
 
 /// Most calls that are remembered of a session.
@@ -85,6 +85,8 @@ pub(super) struct Session {
     open: u64,
     /// The last call or result.
     last: Timestamp,
+    /// The newest call.
+    newest_call: Timestamp,
 }
 
 impl Session {
@@ -97,7 +99,14 @@ impl Session {
             turn: 0,
             open: 0,
             last: now,
+            newest_call: Timestamp(0),
         }
+    }
+
+    /// How far its turn has come.
+    pub(super) fn turn(&self) -> TurnState {
+        let Self { newest_call, last, open, active: has_several, .. } = *self;
+        TurnState { newest_call, last, open, first: self.first.clone(), has_several }
     }
 
     pub(super) fn last_seen(&self) -> Timestamp {
@@ -134,6 +143,7 @@ impl Session {
         }
         self.open += u64::from(!call.stopped);
         self.last = self.last.max(now);
+        self.newest_call = self.newest_call.max(now);
         self.note_server(Arc::clone(&call.server));
         call.gap_turn = turn;
         if !self.active {

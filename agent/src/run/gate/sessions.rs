@@ -1,0 +1,157 @@
+//! Sessions as the gate knows them: by numbers, and with what only user space sees of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mcpwarden_abi::GateMember;
+use mcpwarden_gate::{SERVERS, SEVERAL, Turn};
+use mcpwarden_policy::{ServerId, SessionId, Timestamp, gate::GateCaller, guard::TurnState};
+
+use crate::{clock::Clock, kernel::Gate};
+
+/// Most sessions at once: as many as the kernel's table has room for.
+const MAX_SESSIONS: usize = 4_096;
+
+/// The sessions of connections that are judged, and of some that were.
+#[derive(Default)]
+pub struct Sessions {
+    known: BTreeMap<SessionId, Known>,
+    /// The number that was given last.
+    last: u32,
+    /// Of these there may be news.
+    seen: BTreeSet<SessionId>,
+}
+
+struct Known {
+    number: u32,
+    /// By number.
+    servers: Vec<ServerId>,
+    /// When it last had a connection.
+    used: Timestamp,
+}
+
+impl Known {
+    /// The number of the server that was seen first, from 1. One that has no number is another than all that have.
+    fn first(&self, state: &TurnState) -> u32 {
+        let Some(first) = &state.first else { return 0 };
+        let place = self.servers.iter().position(|server| server.0 == *first);
+        place.and_then(|place| u32::try_from(place + 1).ok()).unwrap_or(SEVERAL)
+    }
+}
+
+impl Sessions {
+    /// There may be news of a session.
+    pub fn see(&mut self, session: Option<&SessionId>) {
+        if let Some(session) = session.filter(|session| self.known.contains_key(session)) {
+            self.seen.insert(session.clone());
+        }
+    }
+
+    /// What a connection of this caller is. Where there is no room for its session, no rule across servers counts.
+    pub fn member(&mut self, caller: &GateCaller, subjects: [u32; 2], now: Timestamp) -> GateMember {
+        let (session, server) = self.place(caller, now).unwrap_or((0, 0));
+        GateMember { subjects, session, server, bucket: caller.bucket() }
+    }
+
+    fn place(&mut self, caller: &GateCaller, now: Timestamp) -> Option<(u32, u32)> {
+        if !self.known.contains_key(&caller.session) {
+            if self.known.len() >= MAX_SESSIONS {
+                return None;
+            }
+            // 0 is none.
+            self.last = self.last.wrapping_add(1).max(1);
+            let known = Known { number: self.last, servers: Vec::new(), used: now };
+            self.known.insert(caller.session.clone(), known);
+        }
+        let known = self.known.get_mut(&caller.session)?;
+        known.used = now;
+        let server = known.servers.iter().position(|server| *server == caller.server);
+        let server = match server {
+            Some(server) => server,
+            None if known.servers.len() >= SERVERS => return None,
+            None => {
+                known.servers.push(caller.server.clone());
+                known.servers.len() - 1
+            }
+        };
+        Some((known.number, u32::try_from(server).ok()?))
+    }
+
+    /// Tells the kernel what there is to be told of sessions.
+    pub fn tell(&mut self, turn: impl Fn(&SessionId) -> Option<TurnState>, clock: &Clock, gate: &mut Gate) {
+        for session in std::mem::take(&mut self.seen) {
+            if let (Some(known), Some(state)) = (self.known.get(&session), turn(&session)) {
+                let turn = Turn {
+                    newest: clock.boot(state.newest_call),
+                    last: clock.boot(state.last),
+                    open: u32::try_from(state.open).unwrap_or(u32::MAX),
+                    first: if state.has_several { SEVERAL } else { known.first(&state) },
+                };
+                // Without room for it the kernel takes its calls for open ones.
+                gate.set_turn(known.number, turn);
+            }
+        }
+    }
+
+    /// Forgets those without a connection for longer than `idle`. `current`: those with one.
+    pub fn forget_idle(
+        &mut self,
+        current: &BTreeSet<&SessionId>,
+        idle: std::time::Duration,
+        now: Timestamp,
+        gate: &mut Gate,
+    ) {
+        self.known.retain(|session, known| {
+            if current.contains(session) {
+                known.used = now;
+            }
+            let stays = now <= known.used.after(idle);
+            if !stays {
+                gate.forget_session(known.number, known.servers.len());
+            }
+            stays
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn caller(session: &str, server: &str, uid: Option<u32>) -> GateCaller {
+        GateCaller { session: SessionId(session.into()), server: ServerId(server.into()), uid }
+    }
+
+    /// Who calls, and which session, server and bucket that is: equal letters for equal ones.
+    #[test]
+    fn callers_have_numbers() {
+        let mut sessions = Sessions::default();
+        let mut buckets = Vec::new();
+        for (session, server, uid, expected) in [
+            ("a", "files", Some(1), (1, 0, 0)),
+            ("a", "mail", Some(1), (1, 1, 1)),
+            ("b", "mail", Some(1), (2, 0, 1)),
+            ("b", "mail", Some(2), (2, 0, 2)),
+            ("a", "files", None, (1, 0, 3)),
+            ("a", "files", Some(1), (1, 0, 0)),
+        ] {
+            let member = sessions.member(&caller(session, server, uid), [7, 8], Timestamp(0));
+            let place = buckets.iter().position(|known| *known == member.bucket).unwrap_or_else(|| {
+                buckets.push(member.bucket);
+                buckets.len() - 1
+            });
+            assert_eq!((member.session, member.server, place), expected, "{session} {server} {uid:?}");
+            assert_eq!(member.subjects, [7, 8]);
+        }
+    }
+
+    #[test]
+    fn where_there_is_no_room_no_rule_counts() {
+        let mut sessions = Sessions::default();
+        for server in 0..SERVERS {
+            let member = sessions.member(&caller("a", &server.to_string(), None), [0, 0], Timestamp(0));
+            assert_eq!(member.session, 1);
+        }
+        assert_eq!(sessions.member(&caller("a", "one more", None), [0, 0], Timestamp(0)).session, 0);
+        assert_eq!(sessions.member(&caller("b", "one more", None), [0, 0], Timestamp(0)).session, 2);
+    }
+}

@@ -1,0 +1,285 @@
+//! What the calls before say of a call: how often its server and its tool were called, and what was read elsewhere.
+//!
+//! The same rules as the guards `rate_limit` and `cross_server` (crate `mcpwarden-policy`), over what fits into a few maps of
+//! the kernel: of each session when each server was last read from, of each server when its last calls were, of each bucket
+//! when it will be full. Every field is written by itself, so that writers on several processors need no lock.
+//!
+//! Times are of one clock that never goes back, nanoseconds; 0 is never.
+
+use crate::atomic::Number;
+
+/// Servers of one session that are told apart: as many as a word has bits.
+pub const SERVERS: usize = 64;
+/// Reads are kept to this many nanoseconds: below that stands which server it was.
+const TICK: u64 = SERVERS as u64;
+/// Calls of one server that are remembered; a power of two. A burst is one less at most.
+pub const CALLS: usize = 128;
+/// Limits that a table has room for; a power of two. The first is none.
+pub const LIMITS: usize = 256;
+
+/// Nothing that a rule across servers goes by.
+pub const DOES_NOTHING: u8 = 0;
+/// It reads.
+pub const DOES_READ: u8 = 1;
+/// It writes.
+pub const DOES_WRITE: u8 = 2;
+/// It sends.
+pub const DOES_SEND: u8 = 3;
+/// It may do anything: its server does not list it.
+pub const DOES_ANYTHING: u8 = 4;
+
+/// Nothing speaks against a call.
+pub const BY_NOTHING: u8 = 0;
+/// It sends, and something was read from another server.
+pub const BY_READ_THEN_SEND: u8 = 1;
+/// Its server was called too often.
+pub const BY_BURST: u8 = 2;
+/// It writes or sends, and something was read from another server.
+pub const BY_FLOW: u8 = 3;
+/// Its server's bucket has no token.
+pub const BY_RATE: u8 = 4;
+/// The tool's own bucket has none.
+pub const BY_TOOL_RATE: u8 = 5;
+/// One of the rules for what sends or writes would speak against it, if that is what it does: its server does not list it.
+pub const BY_WHAT_IT_MAY_DO: u8 = 6;
+
+/// Other takers may come first so often.
+const TRIES: u32 = 3;
+
+/// `cross_server` of a configuration.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// `read_then_send.window`; 0: the rule does not count. So with the others.
+    pub read_then_send: u64,
+    /// `burst.window`
+    pub burst: u64,
+    /// `burst.max_calls`; less than [`CALLS`].
+    pub burst_calls: u64,
+    /// `cross_server_flow.window`, where turns do not count.
+    pub flow: u64,
+    /// `turn_gap`, where they do.
+    pub turn_gap: u64,
+    /// How long a call without an answer keeps its turn open.
+    pub turn_open: u64,
+}
+
+/// A token bucket as its two numbers: how long a token takes to come, and how far the bucket may be from full when one is
+/// taken. An interval of 0: there are no tokens.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Limit {
+    /// Nanoseconds from one token to the next.
+    pub interval: u64,
+    /// Nanoseconds until it is full, at most, for a token to be in it.
+    pub slack: u64,
+}
+
+/// What is remembered of a session.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Session {
+    /// Servers that were called, a bit each.
+    servers: Number,
+    /// When the model's turn began.
+    turn_began: Number,
+    /// The last call.
+    last: Number,
+    /// The newest read: when ([`TICK`]), and from which server.
+    newest_read: Number,
+    /// The newest from another server than that.
+    other_read: Number,
+}
+
+/// What user space knows of a session and the kernel does not: answers. It writes this, and nobody else.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turn {
+    /// The newest call that it has seen.
+    pub newest: u64,
+    /// The last call or answer.
+    pub last: u64,
+    /// Calls of the turn without an answer.
+    pub open: u32,
+    /// The server that was seen first, from 1; 0: none, [`SEVERAL`]: and another.
+    pub first: u32,
+}
+
+/// See [`Turn::first`].
+pub const SEVERAL: u32 = u32::MAX;
+
+#[cfg(feature = "user")]
+// SAFETY: `repr(C)`, only integers, no padding, every bit pattern valid.
+unsafe impl aya::Pod for Turn {}
+
+/// What is remembered of a server of a session: when it was called, in a ring.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Calls {
+    count: Number,
+    times: [Number; CALLS],
+}
+
+/// A call, and what is known where it is made.
+#[derive(Clone, Copy)]
+pub struct Call<'a> {
+    /// The rules.
+    pub rules: &'a Rules,
+    /// Its session.
+    pub session: &'a Session,
+    /// The calls of its server.
+    pub calls: &'a Calls,
+    /// What user space knows of the session.
+    pub turn: Turn,
+    /// Which of the session's servers, less than [`SERVERS`].
+    pub server: u32,
+    /// One of the `DOES_…` constants.
+    pub does: u8,
+    /// Whether it is made for the first time: what was not written to its end is written again.
+    pub is_first: bool,
+    /// When.
+    pub now: u64,
+}
+
+impl Session {
+    /// One of which nothing is remembered.
+    pub const NEW: Self = Self {
+        servers: Number::ZERO,
+        turn_began: Number::ZERO,
+        last: Number::ZERO,
+        newest_read: Number::ZERO,
+        other_read: Number::ZERO,
+    };
+
+    /// A server of this number was read from.
+    #[inline(always)]
+    pub fn note_read(&self, server: u32, now: u64) {
+        let before = self.newest_read.exchange(now & !(TICK - 1) | server_of(server as u64));
+        if server_of(before) != server_of(server as u64) {
+            // Another that is later may have come in between.
+            let known = self.other_read.get();
+            if before > known && self.other_read.replace(known, before) != known {
+                self.other_read.replace(self.other_read.get(), before);
+            }
+        }
+    }
+
+    /// When another server was last read from; 0: never.
+    #[inline(always)]
+    fn read_elsewhere(&self, server: u32) -> u64 {
+        let newest = self.newest_read.get();
+        let read = if server_of(newest) == server_of(server as u64) { self.other_read.get() } else { newest };
+        read & !(TICK - 1)
+    }
+}
+
+/// The number of a server beside a time.
+#[inline(always)]
+fn server_of(number: u64) -> u64 {
+    number & (TICK - 1)
+}
+
+impl Call<'_> {
+    /// What the rules across servers say, a `BY_…` constant. It counts as a call of its server, whatever that is.
+    #[inline(always)]
+    pub fn judge(&self) -> u8 {
+        let (session, rules, now) = (self.session, self.rules, self.now);
+        let own = 1 << (self.server as u64 & (SERVERS as u64 - 1));
+        let others = session.servers.or(own) & !own;
+        let turn_began = self.turn_began();
+        session.last.set(now);
+        let first = self.turn.first;
+        if others == 0 && (first == 0 || first == self.server.wrapping_add(1)) {
+            return BY_NOTHING;
+        }
+        let is_burst = rules.burst != 0 && self.is_first && self.calls.note(rules, now);
+        let maybe = self.does == DOES_ANYTHING;
+        let sends = maybe || self.does == DOES_SEND;
+        let writes = sends || self.does == DOES_WRITE;
+        let read = if writes { session.read_elsewhere(self.server) } else { 0 };
+        let is_within = |window: u64| window != 0 && read != 0 && now.wrapping_sub(read) <= window;
+        if sends && is_within(rules.read_then_send) {
+            return if maybe { BY_WHAT_IT_MAY_DO } else { BY_READ_THEN_SEND };
+        }
+        if is_burst {
+            return BY_BURST;
+        }
+        let is_in_turn = rules.turn_gap != 0 && read != 0 && read >= turn_began;
+        if writes && (is_within(rules.flow) || is_in_turn) {
+            return if maybe { BY_WHAT_IT_MAY_DO } else { BY_FLOW };
+        }
+        BY_NOTHING
+    }
+
+    /// When the turn began that this call belongs to.
+    #[inline(always)]
+    fn turn_began(&self) -> u64 {
+        let (turn, rules) = (&self.turn, self.rules);
+        let newest = self.session.last.get();
+        let last = later(turn.last, newest);
+        // Of a call that user space has not seen yet nobody knows whether it was answered.
+        let is_open = turn.open != 0 || turn.newest < newest;
+        let pause =
+            if is_open && rules.turn_open > rules.turn_gap { rules.turn_open } else { rules.turn_gap };
+        if self.now > last.saturating_add(pause) {
+            // A read is kept no finer than that.
+            let began = self.now & !(TICK - 1);
+            self.session.turn_began.set(began);
+            return began;
+        }
+        self.session.turn_began.get()
+    }
+}
+
+impl Calls {
+    /// None.
+    pub const NEW: Self = Self { count: Number::ZERO, times: [const { Number::ZERO }; CALLS] };
+
+    /// Notes a call, and says whether there were too many before it.
+    #[inline(always)]
+    fn note(&self, rules: &Rules, now: u64) -> bool {
+        let count = self.count.add(1);
+        self.times[count as usize & (CALLS - 1)].set(now);
+        if count < rules.burst_calls {
+            return false;
+        }
+        let first = count.wrapping_sub(rules.burst_calls);
+        now.wrapping_sub(self.times[first as usize & (CALLS - 1)].get()) <= rules.burst
+    }
+}
+
+/// Takes a token from a bucket, of which is known when it will be full. False where there is none.
+#[inline(always)]
+pub fn take(full_at: &Number, limit: Limit, now: u64) -> bool {
+    if limit.interval == 0 {
+        return false;
+    }
+    let mut known = full_at.get();
+    for _ in 0..TRIES {
+        let from = later(known, now);
+        if from.wrapping_sub(now) > limit.slack {
+            return false;
+        }
+        let found = full_at.replace(known, from.wrapping_add(limit.interval));
+        if found == known {
+            return true;
+        }
+        known = found;
+    }
+    // So many take at once that there is none left for long.
+    false
+}
+
+/// The later of two times. Without a comparison: of each the verifier would go both ways.
+#[inline(always)]
+fn later(a: u64, b: u64) -> u64 {
+    let behind = core::hint::black_box(a.wrapping_sub(b));
+    let is_earlier = (behind as i64 >> 63) as u64;
+    a.wrapping_sub(behind & is_earlier)
+}
+
+/// Puts a token back that was taken for nothing.
+#[inline(always)]
+pub fn put_back(full_at: &Number, limit: Limit) {
+    full_at.add(limit.interval.wrapping_neg());
+}

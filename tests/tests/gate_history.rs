@@ -1,0 +1,167 @@
+//! The gate, by the calls before: rates, and the rules across servers.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+
+use anyhow::{Context as _, Result, ensure};
+use mcpwarden_tests::agent::{Agent, is};
+use mcpwarden_tests::gated::{Gated, WIRINGS, add, agent, is_through};
+use mcpwarden_tests::peer::echo;
+use mcpwarden_tests::wiring::Wiring;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+
+/// These were made, and those were stopped: by this rule, and the gate and the guards both say so.
+fn check(
+    agent: &Agent,
+    session: &mut Gated,
+    made: &[u64],
+    stopped: &[u64],
+    guard_and_code: (&str, &str),
+) -> Result<()> {
+    let answers = session.hear(made.len() + stopped.len())?;
+    let decided = || session.decided(agent);
+    for (ids, is_made) in [(made, true), (stopped, false)] {
+        for id in ids {
+            let answer = answers.get(id).with_context(|| format!("{id}: {answers:?}"))?;
+            ensure!(is_through(answer) == is_made, "call {id}: {answer} {:?}", decided());
+            let call = session.call(agent, *id)?;
+            ensure!(call["enforced"] == json!(!is_made) && (call["action"] == "block") != is_made, "{call}");
+        }
+    }
+    let (guard, code) = guard_and_code;
+    for _ in stopped {
+        agent.wait_for("what the gate did", |event| {
+            is(event, "mcp_gate_decided")
+                && event["connection"] == session.connection
+                && event["action"] == "neutralized"
+                && event["guard"] == guard
+                && event["code"] == code
+        })?;
+    }
+    Ok(())
+}
+
+/// In one write, so that nobody but the kernel could count them.
+fn at_once(agent: &Agent, session: &mut Gated, calls: &[serde_json::Value]) -> Result<()> {
+    let text = calls.iter().fold(String::new(), |mut text, call| {
+        let _ = writeln!(text, "{call}");
+        text
+    });
+    session.peer.write(text.as_bytes()).with_context(|| {
+        agent.settle();
+        format!("{:?}", session.decided(agent))
+    })
+}
+
+#[test]
+fn what_is_called_too_often_is_stopped() -> Result<()> {
+    let config = "enforcement: { stdio: neutralize }\npolicy: { rate_limits: { enabled: true, default_rpm: 1, \
+                  default_burst: 4, per_tool: { '*:add': { calls_per_minute: 1, burst: 2 } } } }\n\
+                  cross_server: { enabled: false }";
+    let Some(agent) = agent("what_is_called_too_often_is_stopped", config)? else { return Ok(()) };
+    for (wiring, name) in WIRINGS.into_iter().zip(["by-pipes", "by-sockets"]) {
+        let mut session = Gated::start_as(name, &agent, wiring, &[]).context(name)?;
+        // Its third is one too many, however it is spelt; and the server's bucket has four.
+        let spelt = add(12).to_string().replace("\"add\"", "\"\\u0061dd\"");
+        let calls = [add(10), add(11), serde_json::from_str(&spelt)?];
+        at_once(&agent, &mut session, &calls).context(name)?;
+        check(&agent, &mut session, &[10, 11], &[12], ("rate_limit", "rate_limited")).context(name)?;
+        at_once(&agent, &mut session, &[echo(13, "x"), echo(14, "x"), echo(15, "x")]).context(name)?;
+        check(&agent, &mut session, &[13, 14], &[15], ("rate_limit", "rate_limited")).context(name)?;
+    }
+    agent.stop()?;
+    Ok(())
+}
+
+/// What the tools of both servers do, so that one reads and the other sends. (They have the same names.)
+const ACROSS: &str = "enforcement: { stdio: neutralize }\nclassifier: { overrides: [{ tool: echo, category: read }, \
+                      { tool: add, category: send }] }\n\
+                      cross_server: { shadow_tool: { enabled: false } }\n";
+
+#[test]
+fn what_was_read_is_not_sent_elsewhere() -> Result<()> {
+    let Some(agent) = agent("what_was_read_is_not_sent_elsewhere", ACROSS)? else { return Ok(()) };
+    for wiring in WIRINGS {
+        let mut files = Gated::start_as("files", &agent, wiring, &[])?;
+        let mut mail = Gated::start_as("mail", &agent, wiring, &[])?;
+        if wiring == Wiring::Pipes {
+            // Nothing is read so far. (With the second wiring this session has read.)
+            at_once(&agent, &mut mail, &[add(9)])?;
+            check(&agent, &mut mail, &[9], &[], ("cross_server", "read_then_send"))?;
+        }
+        // The one right behind the other: nobody has seen the first when the second comes.
+        let (read, send) = (format!("{}\n", echo(10, "secret")), format!("{}\n", add(11)));
+        files.peer.write(read.as_bytes())?;
+        mail.peer.write(send.as_bytes())?;
+        check(&agent, &mut files, &[10], &[], ("cross_server", "read_then_send"))?;
+        check(&agent, &mut mail, &[], &[11], ("cross_server", "read_then_send"))?;
+        ensure!(
+            !mail.heard()?.contains(
+                r#""id":11,"method":"tools/call","params":{"arguments":{"a":20,"b":22},"name":"add""#
+            )
+        );
+        // Where it was read it may go.
+        at_once(&agent, &mut files, &[add(12)])?;
+        check(&agent, &mut files, &[12], &[], ("cross_server", "read_then_send"))?;
+    }
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn a_burst_is_stopped() -> Result<()> {
+    let config = "enforcement: { stdio: neutralize }\ncross_server: { burst: { max_calls: 5, window: 60s }, shadow_tool: { enabled: false } }";
+    let Some(agent) = agent("a_burst_is_stopped", config)? else { return Ok(()) };
+    let _other = Gated::start_as("files", &agent, Wiring::Pipes, &[])?;
+    let mut busy = Gated::start_as("mail", &agent, Wiring::Pipes, &[])?;
+    // Both list their tools, so that the session has two servers.
+    let calls: Vec<_> = (10..17).map(|id| echo(id, "x")).collect();
+    at_once(&agent, &mut busy, &calls)?;
+    check(&agent, &mut busy, &[10, 11, 12, 13, 14], &[15, 16], ("cross_server", "burst"))?;
+    agent.stop()?;
+    Ok(())
+}
+
+/// A client that finds a pipe full tries again: that is one call.
+#[test]
+fn what_is_written_again_is_one_call() -> Result<()> {
+    let config = "enforcement: { stdio: neutralize }\ncross_server: { enabled: false }\n\
+                  policy: { rate_limits: { enabled: true, default_rpm: 1, default_burst: 2 } }";
+    let Some(agent) = agent("what_is_written_again_is_one_call", config)? else { return Ok(()) };
+    let mut session = Gated::start(&agent, Wiring::Pipes, &[])?;
+    let writer = session.peer.writer()?;
+    fcntl(&writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    let server = Pid::from_raw(i32::try_from(session.peer.pid())?);
+    kill(server, Signal::SIGSTOP)?;
+    let mut pings = 0;
+    let padding = "x".repeat(2_000);
+    let is_full = |result: io::Result<usize>| match result {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
+        other => other.map(|_| false),
+    };
+    loop {
+        let ping = json!({"jsonrpc": "2.0", "id": 100 + pings, "method": "ping", "params": {"_meta": {"x": padding}}});
+        if is_full((&writer).write(format!("{ping}\n").as_bytes()))? {
+            break;
+        }
+        pings += 1;
+    }
+    // What is left of the pipe must not have room for the call.
+    while !is_full((&writer).write(b" "))? {}
+    let text = format!("{}\n", add(10));
+    for _ in 0..5 {
+        ensure!(is_full((&writer).write(text.as_bytes()))?, "there is room");
+    }
+    kill(server, Signal::SIGCONT)?;
+    session.hear(pings)?;
+    fcntl(&writer, FcntlArg::F_SETFL(OFlag::empty()))?;
+    for id in 10..13 {
+        at_once(&agent, &mut session, &[add(id)])?;
+    }
+    check(&agent, &mut session, &[10, 11], &[12], ("rate_limit", "rate_limited"))?;
+    agent.stop()?;
+    Ok(())
+}
