@@ -10,7 +10,9 @@ pub struct Number(AtomicU64);
 
 impl Number {
     /// 0.
-    pub const ZERO: Self = Self(AtomicU64::new(0));
+    pub const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
 
     /// What it is.
     #[inline(always)]

@@ -77,7 +77,7 @@ pub struct Limit {
 
 /// What is remembered of a session.
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Session {
     /// Servers that were called, a bit each.
     servers: Number,
@@ -142,15 +142,6 @@ pub struct Call<'a> {
 }
 
 impl Session {
-    /// One of which nothing is remembered.
-    pub const NEW: Self = Self {
-        servers: Number::ZERO,
-        turn_began: Number::ZERO,
-        last: Number::ZERO,
-        newest_read: Number::ZERO,
-        other_read: Number::ZERO,
-    };
-
     /// A server of this number was read from.
     #[inline(always)]
     pub fn note_read(&self, server: u32, now: u64) {
@@ -231,10 +222,13 @@ impl Call<'_> {
     }
 }
 
-impl Calls {
-    /// None.
-    pub const NEW: Self = Self { count: Number::ZERO, times: [const { Number::ZERO }; CALLS] };
+impl Default for Calls {
+    fn default() -> Self {
+        Self { count: Number::new(), times: [const { Number::new() }; CALLS] }
+    }
+}
 
+impl Calls {
     /// Notes a call, and says whether there were too many before it.
     #[inline(always)]
     fn note(&self, rules: &Rules, now: u64) -> bool {

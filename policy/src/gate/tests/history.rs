@@ -38,8 +38,8 @@ impl Kernel {
     fn new(config: &Config, subjects: &[GateSubject]) -> Self {
         Self {
             table: GateTable::compile(config, &DETECTOR, subjects, 1, Timestamp(0)).unwrap(),
-            session: Session::NEW,
-            calls: [const { Calls::NEW }; SERVERS.len()],
+            session: Session::default(),
+            calls: Default::default(),
             buckets: HashMap::new(),
             turn: Turn::default(),
         }
