@@ -130,14 +130,14 @@ pub fn asked(channel: *const Channel, bytes: Coming) -> i32 {
     // SAFETY: a live map value.
     let view = View { head: unsafe { &*head }, next: unsafe { &*next } };
     if !write.claim() {
-        return write.refuse(Why::new(0, GATE_BECAUSE_RACE), bytes);
+        return write.refuse(Why::new(0, GATE_BECAUSE_RACE), &bytes);
     }
     if !bytes.is_known {
-        return write.undecided(GATE_BECAUSE_UNKNOWN, bytes);
+        return write.undecided(GATE_BECAUSE_UNKNOWN, &bytes);
     }
     // SAFETY: a live map value.
     if unsafe { (*gated).lost } != 0 {
-        return write.undecided(GATE_BECAUSE_LOST, bytes);
+        return write.undecided(GATE_BECAUSE_LOST, &bytes);
     }
     let generation = view.head.generation;
     let walk = Walk { gated, head, next, subject: view.subject(subject), member, now: channel::now() };
@@ -157,23 +157,23 @@ pub fn asked(channel: *const Channel, bytes: Coming) -> i32 {
     };
     // SAFETY: a live map value, in which user space may write a new table at any time.
     if unsafe { core::ptr::read_volatile(&raw const (*head).generation) } != generation {
-        return write.undecided(GATE_BECAUSE_CHANGED, bytes);
+        return write.undecided(GATE_BECAUSE_CHANGED, &bytes);
     }
     if refuse.is_given != 0 {
-        return write.refuse(refuse, bytes);
+        return write.refuse(refuse, &bytes);
     }
-    for index in 0..SPOILS {
-        if index as u32 >= spoils {
-            break;
-        }
-        if !write.spoil(index) {
-            // SAFETY: a live map value.
-            let why = unsafe { (*gated).reading.spoil[index].why };
-            return write.refuse(Why { because: why.because | GATE_UNSPOILABLE, ..why }, bytes);
+    if spoils != 0 {
+        // SAFETY: the callback's signature is the one bpf_loop wants, and `write` outlives the call.
+        let refuse = unsafe {
+            bpf_loop(spoils, spoil as *mut c_void, (&raw const write).cast_mut().cast(), 0);
+            (*gated).reading.refuse
+        };
+        if refuse.is_given != 0 {
+            return write.refuse(refuse, &bytes);
         }
     }
     if complete == 0 {
-        return write.undecided(because as u8, bytes);
+        return write.undecided(because as u8, &bytes);
     }
     // SAFETY: a live map value.
     unsafe {
@@ -266,10 +266,17 @@ impl Write {
 
     /// Nobody can tell what this write asks for. It may be let through nonetheless.
     #[inline(always)]
-    fn undecided(&self, because: u8, bytes: Coming) -> i32 {
+    fn undecided(&self, because: u8, bytes: &Coming) -> i32 {
         if self.settings.refuse_undecided != 0 {
             return self.refuse(Why::new(0, because), bytes);
         }
+        self.pass(because, bytes);
+        0
+    }
+
+    /// It is let through, and nobody reads it.
+    #[inline(never)]
+    fn pass(&self, because: u8, bytes: &Coming) {
         let ends = bytes.is_known && ends_a_line(&bytes.source, bytes.length);
         // SAFETY: a live map value, which this write has claimed.
         unsafe {
@@ -279,12 +286,11 @@ impl Write {
             (*self.gated).length = bytes.length;
         }
         self.tell(0, self.info(GATE_PASSED, Why::new(0, because)));
-        0
     }
 
-    /// It must not be written.
-    #[inline(always)]
-    fn refuse(&self, why: Why, bytes: Coming) -> i32 {
+    /// It must not be written. (A call of its own, as the one before: what these have on the stack is not there while bytes are read.)
+    #[inline(never)]
+    fn refuse(&self, why: Why, bytes: &Coming) -> i32 {
         // SAFETY: live map values.
         let (number, position) = unsafe { ((*self.entry).number, (*self.gated).position) };
         if bytes.is_known {
@@ -304,32 +310,6 @@ impl Write {
             (*self.gated).charged = 0;
         }
         -EPERM
-    }
-
-    /// Overwrites a byte. Whether that could be done.
-    #[inline(always)]
-    fn spoil(&self, index: usize) -> bool {
-        // SAFETY: a static of this program, which the agent sets before the load.
-        if unsafe { core::ptr::read_volatile(&raw const MAY_SPOIL) } == 0 {
-            return false;
-        }
-        // SAFETY: a live map value, which this write has claimed.
-        let address = unsafe { (*self.gated).reading.spoil[index].address };
-        // Shared memory is somebody else's too, and perhaps a file.
-        let flags = memory_flags(address);
-        if flags & (VM_WRITE | VM_SHARED) != VM_WRITE {
-            return false;
-        }
-        let Some(original) = read::<u8>(address) else { return false };
-        let spoilt = GATE_SPOILT;
-        // SAFETY: the helper checks the address.
-        if unsafe { bpf_probe_write_user(address as *mut c_void, (&raw const spoilt).cast(), 1) } != 0 {
-            return false;
-        }
-        // SAFETY: a live map value, which this write has claimed.
-        let Spoil { place, why, .. } = unsafe { (*self.gated).reading.spoil[index] };
-        self.tell(place as u64, GateInfo { original, ..self.info(GATE_SPOILED, why) });
-        true
     }
 
     #[inline(always)]
@@ -389,6 +369,46 @@ pub fn unseen(id: ConnectionId, offset: u64, bytes: u64, tgid: u32) {
         tgid,
         GateInfo { bytes, generation: 0, outcome: 0, action, because, original: 0, zero: [0; 7] },
     );
+}
+
+/// Overwrites one of the bytes that are to be. Returns 1 where that cannot be, and says what the write is to be refused for.
+unsafe extern "C" fn spoil(index: u64, context: *mut c_void) -> i64 {
+    // SAFETY: bpf_loop hands back the pointer that `asked` gave it.
+    let write = unsafe { &*context.cast::<Write>() };
+    let index = kernel::at_most(index, SPOILS as u64 - 1) as usize;
+    // SAFETY: a live map value, which this write has claimed.
+    let Spoil { address, place, why } = unsafe { (*write.gated).reading.spoil[index] };
+    let original = overwrite(address);
+    if original == NOT_OVERWRITTEN {
+        // SAFETY: as above.
+        unsafe { (*write.gated).reading.refuse = Why { because: why.because | GATE_UNSPOILABLE, ..why } };
+        return 1;
+    }
+    write.tell(place as u64, GateInfo { original: original as u8, ..write.info(GATE_SPOILED, why) });
+    0
+}
+
+/// See [`overwrite`].
+const NOT_OVERWRITTEN: u32 = 256;
+
+/// Overwrites the byte at an address with one that is in no name. What it was; [`NOT_OVERWRITTEN`] where that cannot be.
+#[inline(always)]
+fn overwrite(address: u64) -> u32 {
+    // SAFETY: a static of this program, which the agent sets before the load.
+    if unsafe { core::ptr::read_volatile(&raw const MAY_SPOIL) } == 0 {
+        return NOT_OVERWRITTEN;
+    }
+    // Shared memory is somebody else's too, and perhaps a file.
+    if memory_flags(address) & (VM_WRITE | VM_SHARED) != VM_WRITE {
+        return NOT_OVERWRITTEN;
+    }
+    let Some(original) = read::<u8>(address) else { return NOT_OVERWRITTEN };
+    let spoilt = GATE_SPOILT;
+    // SAFETY: the helper checks the address.
+    if unsafe { bpf_probe_write_user(address as *mut c_void, (&raw const spoilt).cast(), 1) } != 0 {
+        return NOT_OVERWRITTEN;
+    }
+    original as u32
 }
 
 /// What is asked of a process's memory, and what is found.

@@ -130,7 +130,7 @@ pub struct Call<'a> {
     /// The calls of its server.
     pub calls: &'a Calls,
     /// What user space knows of the session.
-    pub turn: Turn,
+    pub turn: &'a Turn,
     /// Which of the session's servers, less than [`SERVERS`].
     pub server: u32,
     /// One of the `DOES_…` constants.
@@ -205,7 +205,7 @@ impl Call<'_> {
     /// When the turn began that this call belongs to.
     #[inline(always)]
     fn turn_began(&self) -> u64 {
-        let (turn, rules) = (&self.turn, self.rules);
+        let (turn, rules) = (self.turn, self.rules);
         let newest = self.session.last.get();
         let last = later(turn.last, newest);
         // Of a call that user space has not seen yet nobody knows whether it was answered.

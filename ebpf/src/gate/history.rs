@@ -68,11 +68,8 @@ pub fn judge(walk: &Walk, outcome: u16, tool: u64, is_first: bool, strict: bool)
         let caller = GateCaller { session: member.session, server: member.server };
         let Some(known) = entry(&SESSIONS, &member.session) else { return FORGOTTEN };
         let Some(calls) = entry(&CALLS, &caller) else { return FORGOTTEN };
-        let turn = match TURNS.get_ptr(member.session) {
-            // SAFETY: a live map value.
-            Some(turn) => unsafe { core::ptr::read_volatile(turn) },
-            None => Turn { newest: 0, last: 0, open: 0, first: 0 },
-        };
+        // SAFETY: a live map value, of which all zeros say that nothing is known.
+        let turn = unsafe { &*TURNS.get_ptr(member.session).unwrap_or((&raw const FRESH).cast()) };
         // SAFETY: live map values, whose fields are written one by one.
         let (known, calls) = unsafe { (&*known, &*calls) };
         let rules = &view.head.rules;

@@ -62,7 +62,7 @@ impl Kernel {
             rules: &view.head.rules,
             session: &self.session,
             calls: &self.calls[server],
-            turn: self.turn,
+            turn: &self.turn,
             server: u32::try_from(server).unwrap(),
             does: means.does,
             is_first,
