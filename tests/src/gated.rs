@@ -35,7 +35,15 @@ pub struct Gated {
 /// It cannot be started, or there is no gate where there must be one.
 pub fn agent(test: &str, config: &str) -> Result<Option<Agent>> {
     let (_directory, config) = configured(config)?;
-    let agent = Agent::start(&["--config", &config])?;
+    agent_of(test, &config)
+}
+
+/// The same, with a configuration file that the test keeps, to change it.
+///
+/// # Errors
+/// It cannot be started, or there is no gate where there must be one.
+pub fn agent_of(test: &str, path: &str) -> Result<Option<Agent>> {
+    let agent = Agent::start(&["--config", path])?;
     if let Some(line) = agent.stderr().lines().find(|line| line.contains("reported and not stopped")) {
         ensure!(!is_emulated(), "there is no gate: {line}");
         places::skipped(test, line);

@@ -8,9 +8,9 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use mcpwarden_tests::agent::{Agent, is};
+use mcpwarden_tests::agent::is;
 use mcpwarden_tests::command::configured;
-use mcpwarden_tests::gated::{Gated, WIRINGS, add, agent, is_through};
+use mcpwarden_tests::gated::{Gated, WIRINGS, add, agent, agent_of, is_through};
 use mcpwarden_tests::patience::{fewer, patience};
 use mcpwarden_tests::peer::echo;
 use mcpwarden_tests::wiring::Wiring;
@@ -55,11 +55,7 @@ fn a_policy_takes_anothers_place_under_load() -> Result<()> {
         format!("enforcement: {{ stdio: neutralize }}\npolicy: {{ denied_tools: [add, {more}] }}\n")
     };
     let (_directory, path) = configured(&policy("x"))?;
-    let agent = Agent::start(&["--config", &path])?;
-    if agent.stderr().contains("reported and not stopped") {
-        mcpwarden_tests::places::skipped("a_policy_takes_anothers_place_under_load", "there is no gate");
-        return Ok(());
-    }
+    let Some(agent) = agent_of("a_policy_takes_anothers_place_under_load", &path)? else { return Ok(()) };
     let is_over = AtomicBool::new(false);
     let swaps = fewer(40).max(8);
     thread::scope(|scope| -> Result<()> {
