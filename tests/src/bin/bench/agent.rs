@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use mcpwarden_tests::patience::patience;
 use mcpwarden_tests::places;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -52,7 +53,7 @@ impl Agent {
             lines.read_line(&mut first)?;
             ensure!(first.contains("agent_started"), "the agent did not start: {first}");
         } else {
-            let deadline = Instant::now() + Duration::from_secs(20);
+            let deadline = Instant::now() + patience(Duration::from_secs(20));
             while !fs::read_to_string(&events)?.contains("agent_started") {
                 ensure!(Instant::now() < deadline, "the agent did not start in time");
                 ensure!(child.try_wait()?.is_none(), "the agent did not start");

@@ -57,7 +57,13 @@ enum What {
     },
     /// One measurement in a process of its own
     #[command(hide = true)]
-    Workload { name: workload::Workload, count: u64, rate: u64 },
+    Workload {
+        name: workload::Workload,
+        count: u64,
+        rate: u64,
+        #[arg(default_value = "wall")]
+        time: workload::Time,
+    },
     /// The other end of a measurement
     #[command(hide = true)]
     Peer { kind: peer::Kind },
@@ -69,8 +75,8 @@ fn main() -> ExitCode {
         What::Network { rounds } => network::network(rounds),
         What::Gate { rounds } => gate::gate(rounds),
         What::Soak { seconds } => soak::soak(seconds),
-        What::Workload { name, count, rate } => {
-            workload::run(name, count, rate).map(|nanos| println!("{nanos}"))
+        What::Workload { name, count, rate, time } => {
+            workload::run(name, count, rate, time).map(|nanos| println!("{nanos}"))
         }
         What::Peer { kind } => peer::run(kind),
     };
@@ -85,9 +91,14 @@ fn main() -> ExitCode {
 
 /// Runs a workload in a fresh process, so that nothing watched before is watched still. Nanoseconds an operation.
 fn measure(workload: workload::Workload, count: u64) -> Result<f64> {
+    measure_time(workload, count, workload::Time::Wall)
+}
+
+/// The same, of this time.
+fn measure_time(workload: workload::Workload, count: u64, time: workload::Time) -> Result<f64> {
     let program = std::env::current_exe().context("no path of this program")?;
     let output = Command::new(program)
-        .args(["workload", workload.name(), &count.to_string(), "0"])
+        .args(["workload", workload.name(), &count.to_string(), "0", time.name()])
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()

@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result};
 use mcpwarden_tests::patience::patience;
 use nix::fcntl::OFlag;
 use nix::sched::{CpuSet, sched_setaffinity};
+use nix::time::ClockId;
 use nix::unistd::{Pid, pipe2};
 
 use crate::peer::Kind;
@@ -71,16 +72,53 @@ pub fn ratios() -> [(Workload, u64, f64); 5] {
     ]
 }
 
+/// What is counted as time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Time {
+    /// What a clock on the wall shows.
+    Wall,
+    /// What both ends have of their processor. Where the agent has no other one, as in an emulator, what it does by itself is
+    /// not in it.
+    Processor,
+}
+
+impl Time {
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Wall => "wall",
+            Self::Processor => "processor",
+        }
+    }
+
+    /// Nanoseconds so far, of this process and of `other`.
+    fn now(self, other: Option<&Child>) -> Result<u64> {
+        let nanos = |clock: ClockId| -> Result<u64> {
+            let now = Duration::from(clock.now().context("no such clock")?);
+            Ok(u64::try_from(now.as_nanos())?)
+        };
+        match self {
+            Self::Wall => nanos(ClockId::CLOCK_MONOTONIC),
+            Self::Processor => {
+                let own = nanos(ClockId::CLOCK_PROCESS_CPUTIME_ID)?;
+                let other = other.map(|child| Pid::from_raw(child.id() as i32));
+                let other = other.map(|pid| nanos(ClockId::pid_cpu_clock_id(pid)?)).transpose()?;
+                Ok(own + other.unwrap_or(0))
+            }
+        }
+    }
+}
+
 /// Runs one; nanoseconds an operation.
-pub fn run(workload: Workload, count: u64, rate: u64) -> Result<f64> {
+pub fn run(workload: Workload, count: u64, rate: u64, time: Time) -> Result<f64> {
     if workload != Workload::Paced {
         stay_on_one_processor()?;
     }
     match workload {
-        Workload::DevNull => dev_null(count),
-        Workload::UntrackedPipe => Line::pipes(Kind::EchoAside)?.ping_pong(count),
-        Workload::TrackedPipe => Line::pipes(Kind::Echo)?.ping_pong(count),
-        Workload::TrackedSocket => Line::sockets(Kind::Echo)?.ping_pong(count),
+        Workload::DevNull => dev_null(count, time),
+        Workload::UntrackedPipe => Line::pipes(Kind::EchoAside)?.ping_pong(count, time),
+        Workload::TrackedPipe => Line::pipes(Kind::Echo)?.ping_pong(count, time),
+        Workload::TrackedSocket => Line::sockets(Kind::Echo)?.ping_pong(count, time),
         Workload::TrackedStream => Line::pipes(Kind::Sink)?.stream(count),
         Workload::Paced => Line::pipes(Kind::Sink)?.paced(count, rate),
         Workload::Connections => crate::network::connections(count),
@@ -97,14 +135,14 @@ fn stay_on_one_processor() -> Result<()> {
     sched_setaffinity(Pid::from_raw(0), &set).context("cannot pin to a processor")
 }
 
-fn dev_null(count: u64) -> Result<f64> {
+fn dev_null(count: u64, time: Time) -> Result<f64> {
     let mut file = OpenOptions::new().write(true).open("/dev/null")?;
     let message = call(0);
-    let start = Instant::now();
+    let start = time.now(None)?;
     for _ in 0..count {
         file.write_all(&message)?;
     }
-    Ok(start.elapsed().as_nanos() as f64 / count as f64)
+    Ok((time.now(None)? - start) as f64 / count as f64)
 }
 
 /// The first request of a session.
@@ -177,15 +215,15 @@ impl Line {
         Ok(line)
     }
 
-    fn ping_pong(mut self, count: u64) -> Result<f64> {
+    fn ping_pong(mut self, count: u64, time: Time) -> Result<f64> {
         let message = call(1);
         let mut answer = [0; MESSAGE_BYTES];
-        let start = Instant::now();
+        let start = time.now(Some(&self.child))?;
         for _ in 0..count {
             self.to.write_all(&message)?;
             self.from.read_exact(&mut answer)?;
         }
-        let nanos = start.elapsed().as_nanos() as f64 / count as f64;
+        let nanos = (time.now(Some(&self.child))? - start) as f64 / count as f64;
         self.end()?;
         Ok(nanos)
     }
