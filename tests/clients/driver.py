@@ -6,16 +6,24 @@ The plan: {"command": "…", "args": [], "env": {}, "cwd": null, "calls": [{"nam
 or, in place of a command, {"url": "…", "transport": "http" | "sse"}.
 The log: one {"dir": "c2s" | "s2c", "message": …} a line, in the order in which this client sent and received.
 Exits with 0 when everything was answered; a tool that answers with an error has answered.
+
+With "outcomes": FILE in the plan, what each call gives its caller is written there, one a line, {"tool": "…"} with
+"result" (the answer), "error" (what is raised) or "hangs" (seconds without either), and calling goes on after errors.
+With "pause_until": FILE, the calls wait until FILE exists.
 """
 
 import asyncio
 import json
+import os
 import sys
 
 from mcp import ClientSession
 from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
+
+# How long a call may be without an answer, where outcomes are wanted.
+HANG_S = 15
 
 
 class Log:
@@ -98,6 +106,29 @@ def connect(plan):
     )
 
 
+async def outcome(session, call):
+    """What a call gives its caller."""
+    try:
+        async with asyncio.timeout(HANG_S):
+            result = await session.call_tool(call["name"], call.get("arguments"))
+    except TimeoutError:
+        return {"hangs": HANG_S}
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+    return {"result": result.model_dump(mode="json", by_alias=True, exclude_none=True)}
+
+
+async def call_all(session, plan):
+    """Makes the calls; where outcomes are wanted, one that fails ends nothing."""
+    if "outcomes" not in plan:
+        for call in plan.get("calls", []):
+            await session.call_tool(call["name"], call.get("arguments"))
+        return
+    with open(plan["outcomes"], "w", encoding="utf-8") as file:
+        for call in plan["calls"]:
+            file.write(json.dumps({"tool": call["name"]} | await outcome(session, call)) + "\n")
+
+
 async def main(plan_path: str, log_path: str) -> None:
     with open(plan_path, encoding="utf-8") as file:
         plan = json.load(file)
@@ -112,8 +143,9 @@ async def main(plan_path: str, log_path: str) -> None:
                 await session.list_prompts()
             if capabilities and capabilities.resources is not None:
                 await session.list_resources()
-            for call in plan.get("calls", []):
-                await session.call_tool(call["name"], call.get("arguments"))
+            while "pause_until" in plan and not os.path.exists(plan["pause_until"]):
+                await asyncio.sleep(0.02)
+            await call_all(session, plan)
 
 
 if __name__ == "__main__":

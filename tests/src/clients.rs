@@ -18,11 +18,13 @@ pub enum Client {
     Python,
     /// The TypeScript SDK: Unix socket pairs.
     TypeScript,
+    /// Its second edition, of which the client is a package of its own; over stdio alone.
+    TypeScript2,
 }
 
 impl Client {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Python, Self::TypeScript];
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Python, Self::TypeScript, Self::TypeScript2];
 
     /// Starts the client on a plan; it logs what it sends and receives to `log`.
     ///
@@ -30,7 +32,11 @@ impl Client {
     /// The plan cannot be written or the client not be started.
     pub fn start(self, plan: &Plan, directory: &Path) -> Result<Driven> {
         let (plan_path, log) = (directory.join("plan.json"), directory.join("log.jsonl"));
-        let text = serde_json::to_string(plan).context("cannot write the plan")?;
+        let mut plan = serde_json::to_value(plan).context("cannot write the plan")?;
+        if self == Self::TypeScript2 {
+            plan["sdk"] = json!(2);
+        }
+        let text = plan.to_string();
         fs::write(&plan_path, text).with_context(|| format!("cannot write {}", plan_path.display()))?;
         let drivers = places::sources().join("clients");
         let mut command = match self {
@@ -39,7 +45,7 @@ impl Client {
                 command.arg(drivers.join("driver.py"));
                 command
             }
-            Self::TypeScript => {
+            Self::TypeScript | Self::TypeScript2 => {
                 let mut command = Command::new("node");
                 command
                     .arg(drivers.join("driver.mjs"))
@@ -105,6 +111,12 @@ pub struct Plan {
     pub env: Value,
     /// Which tools to call: `{"name", "arguments"}`.
     pub calls: Vec<Value>,
+    /// Where to write what each call gives its caller (the drivers say how), in place of ending where one fails.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcomes: Option<PathBuf>,
+    /// Wait with the calls until this file exists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pause_until: Option<PathBuf>,
 }
 
 /// A real server.

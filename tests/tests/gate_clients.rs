@@ -1,0 +1,87 @@
+//! What the gate's modes are to those who call through the official clients. docs/gate.md has it as a table, in these words.
+
+use std::fs;
+
+use anyhow::{Context as _, Result, ensure};
+use mcpwarden_tests::agent::{Agent, is};
+use mcpwarden_tests::clients::{Client, Plan};
+use mcpwarden_tests::gated::agent;
+use mcpwarden_tests::places;
+use serde_json::{Value, json};
+
+/// The session goes on: what its server says to the name that the gate has spoilt is the answer.
+#[test]
+fn neutralize_is_an_error_of_one_call() -> Result<()> {
+    let test = "neutralize_is_an_error_of_one_call";
+    let Some(agent) = agent(test, &config("neutralize"))? else { return Ok(()) };
+    for (client, error) in [
+        (Client::Python, "MCPError: unknown tool: ad\u{7f}"),
+        (Client::TypeScript, "McpError: MCP error -32602: unknown tool: ad\u{7f}"),
+        (Client::TypeScript2, "ProtocolError: unknown tool: ad\u{7f}"),
+    ] {
+        let [before, denied, after] = called(&agent, client)?;
+        ensure!(is_answered(&before), "{client:?}: before: {before}");
+        ensure!(denied["error"] == error, "{client:?}: {denied}");
+        ensure!(is_answered(&after), "{client:?}: after: {after}");
+    }
+    agent.stop()?;
+    Ok(())
+}
+
+/// These clients take a write that is refused for the end of their server.
+#[test]
+fn deny_ends_the_session() -> Result<()> {
+    let Some(agent) = agent("deny_ends_the_session", &config("deny"))? else { return Ok(()) };
+    for (client, error, next) in [
+        (Client::Python, "MCPError: Connection closed", "MCPError: Connection closed"),
+        (Client::TypeScript, "McpError: MCP error -32000: Connection closed", "Error: Not connected"),
+        (Client::TypeScript2, "SdkError: Connection closed", "Error: Not connected"),
+    ] {
+        let [before, denied, after] = called(&agent, client)?;
+        ensure!(is_answered(&before), "{client:?}: before: {before}");
+        ensure!(denied["error"] == error, "{client:?}: {denied}");
+        ensure!(after["error"] == next, "{client:?}: after: {after}");
+    }
+    agent.stop()?;
+    Ok(())
+}
+
+fn config(mode: &str) -> String {
+    format!("enforcement: {{ stdio: {mode} }}\npolicy: {{ denied_tools: [add] }}")
+}
+
+fn is_answered(outcome: &Value) -> bool {
+    outcome["result"]["content"][0]["text"] == "x"
+}
+
+/// An allowed call, a denied one, and an allowed one again, as their caller sees them.
+fn called(agent: &Agent, client: Client) -> Result<[Value; 3]> {
+    let directory = tempfile::tempdir().context("no temporary directory")?;
+    let [outcomes, is_known] = ["outcomes.jsonl", "is-known"].map(|name| directory.path().join(name));
+    let echo = json!({"name": "echo", "arguments": {"text": "x"}});
+    let add = json!({"name": "add", "arguments": {"a": 20, "b": 22}});
+    let plan = Plan {
+        command: places::program("benign-server"),
+        env: json!({}),
+        calls: vec![echo.clone(), add, echo],
+        outcomes: Some(outcomes.clone()),
+        pause_until: Some(is_known.clone()),
+        ..Plan::default()
+    };
+    let driven = client.start(&plan, directory.path())?;
+    let connection = agent.connection_of_client(driven.pid())?;
+    // Said once the gate knows of it.
+    agent.wait_for("the tools", |event| {
+        is(event, "mcp_tool_seen") && event["connection"] == connection && event["tool_name"] == "echo"
+    })?;
+    fs::write(&is_known, "").context("cannot write a file")?;
+    // How the client ends is no matter: the session may be over before.
+    let ended = driven.finish();
+    let text = fs::read_to_string(&outcomes).with_context(|| format!("{client:?}: {:?}", ended.err()))?;
+    let found: Vec<Value> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    let stopped = agent.wait_for("the denied call", |event| {
+        is(event, "mcp_tool_called") && event["connection"] == connection && event["tool_name"] == "add"
+    })?;
+    ensure!(stopped["enforced"] == json!(true), "{client:?}: {stopped}");
+    found.try_into().map_err(|found| anyhow::anyhow!("{client:?}: {found:?}"))
+}
