@@ -283,9 +283,12 @@ fn archive(kernel: &Kernel, job: &Job, busybox: &Path) -> Result<Vec<u8>> {
     }
     archive.file("init", include_bytes!("init.sh"));
     archive.file("job", script(job)?.as_bytes());
-    if let Job::Service { package, .. } = job {
-        let package = fs::read(package).with_context(|| format!("cannot read {}", package.display()))?;
-        archive.file("package.deb", &package);
+    if let Job::Service { package, server } = job {
+        // Wherever they lie: such a guest does not see this machine's /tmp.
+        for (name, path) in [("package.deb", package), ("benign-server", server)] {
+            let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+            archive.file(name, &bytes);
+        }
         archive.file("unit", include_bytes!("service.unit"));
     }
     Ok(archive.finish())
@@ -294,7 +297,8 @@ fn archive(kernel: &Kernel, job: &Job, busybox: &Path) -> Result<Vec<u8>> {
 /// The script of a job.
 fn script(job: &Job) -> Result<String> {
     let mut script = include_str!("job.sh").to_owned();
-    if !matches!(job, Job::Service { .. }) {
+    let is_service = matches!(job, Job::Service { .. });
+    if !is_service {
         script += include_str!("mounts.sh");
     }
     let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
@@ -302,6 +306,8 @@ fn script(job: &Job) -> Result<String> {
     let home = std::env::var("HOME").unwrap_or_else(|_| "/root".to_owned());
     let directory = root();
     let directory = directory.to_str().context("the path of the checkout is not UTF-8")?;
+    // Of the service's guest nothing is in the checkout.
+    let directory = if is_service { "/" } else { directory };
     script += &format!("export PATH={} HOME={}\ncd {}\n", quoted(&path), quoted(&home), quoted(directory));
     for name in [super::AGENT, super::BACKEND] {
         if let Ok(value) = std::env::var(name) {
@@ -331,9 +337,8 @@ fn script(job: &Job) -> Result<String> {
             let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
             script += &format!("{}\nfinish $?\n", words.join(" "));
         }
-        Job::Service { server, .. } => {
-            let server = server.to_str().context("the path of a server is not UTF-8")?;
-            script += &format!("package=/package.deb\nserver={}\n", quoted(server));
+        Job::Service { .. } => {
+            script += "package=/package.deb\nserver=/benign-server\n";
             script += include_str!("service.sh");
         }
         Job::Shell => script += "stty sane; setsid -c sh; finish 0\n",

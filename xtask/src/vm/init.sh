@@ -18,7 +18,10 @@ for at in proc sys dev; do $bb mount --move /$at /root/$at; done
 if [ -f /unit ]; then
     # What this machine has in there is nobody's business here, and would be looked through.
     $bb mount -t tmpfs tmp /root/tmp
+    # systemd does that itself, but not where a file of this machine (/.dockerenv) has it think that it is in a container.
+    $bb mount -t bpf -o nosuid,nodev,noexec,mode=700 bpf /root/sys/fs/bpf
     $bb cp /package.deb /root/package.deb
+    $bb cp /benign-server /root/benign-server
     $bb cp /job /root/job
     $bb cp /unit /root/etc/systemd/system/job.service
     exec $bb switch_root /root /lib/systemd/systemd --unit=job.service --show-status=no
