@@ -59,18 +59,28 @@ impl Gated {
     /// # Errors
     /// It cannot be started, or the agent does not see it.
     pub fn start(agent: &Agent, wiring: Wiring, options: &[&str]) -> Result<Self> {
-        Self::start_as("benign-server", agent, wiring, options)
+        Self::run(places::program("benign-server"), tempfile::tempdir()?, agent, wiring, options)
     }
 
-    /// The same under another name.
+    /// The same under another name: another server of the session.
     ///
     /// # Errors
     /// Those of [`Gated::start`].
     pub fn start_as(name: &str, agent: &Agent, wiring: Wiring, options: &[&str]) -> Result<Self> {
         let directory = tempfile::tempdir()?;
-        let heard = directory.path().join("heard");
         let program = directory.path().join(name);
         fs::copy(places::program("benign-server"), &program)?;
+        Self::run(program, directory, agent, wiring, options)
+    }
+
+    fn run(
+        program: PathBuf,
+        directory: TempDir,
+        agent: &Agent,
+        wiring: Wiring,
+        options: &[&str],
+    ) -> Result<Self> {
+        let heard = directory.path().join("heard");
         let mut peer = Peer::start(wiring, Command::new(&program).arg("--heard").arg(&heard).args(options))?;
         peer.ask(&initialize(1))?;
         let connection = agent.connection_of_server(peer.pid())?;

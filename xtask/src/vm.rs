@@ -127,9 +127,13 @@ fn service(package: &Path) -> Result<Job> {
 /// The machine lacks something, or a build failed.
 pub fn hooks() -> Result<(Option<String>, Vec<&'static str>)> {
     let programs = build()?;
-    let named = |name: &str| programs.iter().filter(|program| name_of(program) == name).cloned().collect();
-    let jobs =
-        [job(named("surroundings"), Some("doctor_proves_every_hook".to_owned())), job(named("gate"), None)];
+    let named = |name: &str| -> Vec<PathBuf> {
+        programs.iter().filter(|program| name_of(program) == name).cloned().collect()
+    };
+    let jobs = [
+        job(named("surroundings"), Some("doctor_proves_every_hook".to_owned())),
+        job([named("gate"), named("gate_history")].concat(), None),
+    ];
     let (mut problem, mut missing) = (None, Vec::new());
     for series in SERIES {
         for job in &jobs {
