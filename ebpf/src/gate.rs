@@ -227,9 +227,7 @@ impl Write {
                 // is still on its way.
                 let passed = position.wrapping_sub((*gated).position);
                 if passed == (*gated).length && passed != 0 {
-                    (*gated).before = (*gated).after;
-                    (*gated).lost = (*gated).lost_after;
-                    (*gated).charged = 0;
+                    written_whole(gated);
                 } else if (*gated).owner != me {
                     // Whoever comes next may go on: this one will not return, being refused.
                     (*gated).lost = 1;
@@ -466,6 +464,20 @@ pub fn returned(channel: *const Channel, result: i64, left: u64, bytes: impl FnO
     unsafe { (*gated).claims = 0 };
 }
 
+/// A write went to its end: what was read of it counts.
+///
+/// # Safety
+/// A live map value, which this write has claimed.
+#[inline(always)]
+unsafe fn written_whole(gated: *mut Gated) {
+    // SAFETY: the caller's.
+    unsafe {
+        (*gated).before = (*gated).after;
+        (*gated).lost = (*gated).lost_after;
+        (*gated).charged = 0;
+    }
+}
+
 /// So many bytes of a write were written, and `left` were not.
 #[inline(always)]
 fn settle(
@@ -478,9 +490,7 @@ fn settle(
     // SAFETY: a live map value, which this write has claimed.
     unsafe {
         if left == 0 {
-            (*gated).before = (*gated).after;
-            (*gated).lost = (*gated).lost_after;
-            (*gated).charged = 0;
+            written_whole(gated);
             return;
         }
         // Only a part, so it is read again, up to there: whatever is to be said of it has been.

@@ -129,8 +129,7 @@ impl Gated {
     pub fn hear(&mut self, count: usize) -> Result<BTreeMap<u64, Value>> {
         let mut answers = BTreeMap::new();
         while answers.len() < count {
-            let line = self.peer.line()?.context("the server ended")?;
-            let answer: Value = serde_json::from_slice(&line)?;
+            let answer = self.peer.answer()?;
             answers
                 .insert(answer["id"].as_u64().with_context(|| format!("an answer's id: {answer}"))?, answer);
         }

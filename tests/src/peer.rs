@@ -109,14 +109,22 @@ impl Peer {
         Ok(Some(line))
     }
 
+    /// The server's next message; it is no part of the conversation.
+    ///
+    /// # Errors
+    /// None came, or it is no JSON.
+    pub fn answer(&mut self) -> Result<Value> {
+        let line = self.line()?.context("the server ended without an answer")?;
+        serde_json::from_slice(&line).context("an answer that is no JSON")
+    }
+
     /// Sends a message and gives the server's next.
     ///
     /// # Errors
     /// No answer came.
     pub fn ask(&mut self, message: &Value) -> Result<Value> {
         self.say(message)?;
-        let line = self.line()?.context("the server ended without an answer")?;
-        let answer: Value = serde_json::from_slice(&line).context("an answer that is no JSON")?;
+        let answer = self.answer()?;
         self.said.push((Dir::S2c, answer.clone()));
         Ok(answer)
     }

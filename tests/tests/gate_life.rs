@@ -17,11 +17,6 @@ use mcpwarden_tests::wiring::Wiring;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-fn hear(session: &mut Gated) -> Result<Value> {
-    let line = session.peer.line()?.context("the server ended")?;
-    Ok(serde_json::from_slice(&line)?)
-}
-
 /// Which call an event tells of, if it is of one: the connection and the request's id.
 fn call_of(event: &Value) -> Option<(u64, u64)> {
     is(event, "mcp_tool_called")
@@ -42,7 +37,7 @@ fn nothing_is_stopped_and_nothing_hangs_when_the_agent_is_killed() -> Result<()>
         session.peer.write(first.as_bytes())?;
         agent.kill()?;
         session.peer.write(second.as_bytes())?;
-        ensure!(is_through(&hear(&mut session)?), "{mode}: the call at hand");
+        ensure!(is_through(&session.peer.answer()?), "{mode}: the call at hand");
         ensure!(is_through(&session.peer.ask(&add(10))?), "{mode}: the next");
     }
     Ok(())
@@ -259,7 +254,7 @@ fn messages_in_every_form() -> Result<()> {
                 continue;
             }
             for _ in 0..if is_batch { 1 } else { messages.len() } {
-                match hear(&mut session).with_context(|| text.clone())? {
+                match session.peer.answer().with_context(|| text.clone())? {
                     Value::Array(all) => answers.extend(all.into_iter().map(|one| (session.connection, one))),
                     one => answers.push((session.connection, one)),
                 }

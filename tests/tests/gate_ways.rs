@@ -10,7 +10,7 @@ use mcpwarden_tests::gated::{Gated, WIRINGS, add, agent, is_through};
 use mcpwarden_tests::io_methods::WriteMethod;
 use mcpwarden_tests::peer::echo;
 use mcpwarden_tests::wiring::Wiring;
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// What becomes of a denied call.
 #[derive(Debug, PartialEq)]
@@ -51,7 +51,7 @@ fn every_way_to_write() -> Result<()> {
             }
             let what = || format!("{method:?} over {wiring:?}");
             session.peer.write_by(*method, format!("{}\n", echo(id, "x")).as_bytes()).with_context(what)?;
-            let answer = hear(&mut session).with_context(what)?;
+            let answer = session.peer.answer().with_context(what)?;
             ensure!(is_through(&answer) && answer["id"] == id, "{}: an innocent call: {answer}", what());
             if fate(*method, wiring) != Fate::Spoilt {
                 // What is said of the innocent call may still be on its way, and is not said of the next.
@@ -60,7 +60,7 @@ fn every_way_to_write() -> Result<()> {
             let before = session.decided(&agent).len();
             let found = match session.peer.write_by(*method, format!("{}\n", add(id + 1)).as_bytes()) {
                 Ok(()) => {
-                    let answer = hear(&mut session).with_context(what)?;
+                    let answer = session.peer.answer().with_context(what)?;
                     ensure!(answer["id"] == id + 1, "{}: {answer}", what());
                     if is_through(&answer) {
                         agent.settle();
@@ -115,11 +115,6 @@ fn every_way_to_write() -> Result<()> {
     Ok(())
 }
 
-fn hear(session: &mut Gated) -> Result<Value> {
-    let line = session.peer.line()?.context("the server ended")?;
-    Ok(serde_json::from_slice(&line)?)
-}
-
 /// Memory of other kinds than a program's own.
 fn mapped(flags: i32, protection: i32, bytes: &[u8]) -> Result<&'static [u8]> {
     let both = libc::PROT_READ | libc::PROT_WRITE;
@@ -161,7 +156,7 @@ fn memory_that_is_not_the_clients_alone_is_not_written_to() -> Result<()> {
             let is_changed = !now.eq(line.bytes());
             ensure!(is_changed == is_written, "{wiring:?}, {what}: changed: {is_changed}");
             if is_written {
-                ensure!(hear(&mut session)?["error"].is_object(), "{wiring:?}, {what}: it was run");
+                ensure!(session.peer.answer()?["error"].is_object(), "{wiring:?}, {what}: it was run");
             } else {
                 agent.settle();
                 let decided = session.decided(&agent);
@@ -196,9 +191,9 @@ fn long_writes() -> Result<()> {
             let mut session = Gated::start(&agent, wiring, &[])?;
             // Within the window: the name stands at its end.
             session.peer.write(late(5, 3_800).as_bytes())?;
-            ensure!(hear(&mut session)?["error"].is_object(), "{undecided} {wiring:?}: within the window");
+            ensure!(session.peer.answer()?["error"].is_object(), "{undecided} {wiring:?}: within the window");
             session.peer.write(long(6, 3_800).as_bytes())?;
-            ensure!(is_through(&hear(&mut session)?), "{undecided} {wiring:?}: an innocent call");
+            ensure!(is_through(&session.peer.answer()?), "{undecided} {wiring:?}: an innocent call");
             ensure!(
                 session.decided(&agent).len() <= 1,
                 "{undecided} {wiring:?}: {:?}",
@@ -208,12 +203,12 @@ fn long_writes() -> Result<()> {
                 let written = session.peer.write(text.as_bytes());
                 ensure!(written.is_ok() == is_through_undecided, "{undecided} {wiring:?}: {written:?}");
                 if written.is_ok() {
-                    ensure!(is_through(&hear(&mut session)?), "{undecided} {wiring:?}: a long call");
+                    ensure!(is_through(&session.peer.answer()?), "{undecided} {wiring:?}: a long call");
                 }
             }
             // Each of them ended a line.
             session.peer.write(format!("{}\n", add(9)).as_bytes())?;
-            ensure!(hear(&mut session)?["error"].is_object(), "{undecided} {wiring:?}: after long calls");
+            ensure!(session.peer.answer()?["error"].is_object(), "{undecided} {wiring:?}: after long calls");
             agent.settle();
             let word = if is_through_undecided { "passed" } else { "refused" };
             let (spoilt, long) = (("neutralized", "tool_denied"), (word, "long_write"));
@@ -249,7 +244,7 @@ fn writes_that_go_in_part() -> Result<()> {
             Ok(())
         });
         for id in 0..2 * calls {
-            let answer = hear(&mut session)?;
+            let answer = session.peer.answer()?;
             ensure!(answer["id"] == 100 + id, "{wiring:?}: {answer}");
             ensure!(is_through(&answer) == (id % 2 == 0), "{wiring:?}: {answer}");
         }

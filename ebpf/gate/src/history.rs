@@ -1,8 +1,8 @@
 //! What the calls before say of a call: how often its server and its tool were called, and what was read elsewhere.
 //!
 //! The same rules as the guards `rate_limit` and `cross_server` (crate `mcpwarden-policy`), over what fits into a few maps of
-//! the kernel: of each session when each server was last read from, of each server when its last calls were, of each bucket
-//! when it will be full. Every field is written by itself, so that writers on several processors need no lock.
+//! the kernel: of each session the newest read, and the newest from another server than that; of each server when its last calls
+//! were; of each bucket when it will be full. Every field is written by itself, so that writers on several processors need no lock.
 //!
 //! Times are of one clock that never goes back, nanoseconds; 0 is never.
 

@@ -31,8 +31,6 @@ pub(super) struct Asker {
     classifier: Arc<Classifier>,
     /// Globs on names of tools, each with the servers that it is for.
     globs: Vec<(NameGlob, NameGlob)>,
-    /// Who is asked of which server, those that the executor leaves out among them.
-    by_history: Executor,
     limiter: Limiter,
     session: SessionId,
     no_names: ToolNames,
@@ -48,7 +46,6 @@ impl Asker {
         classifier: &Arc<Classifier>,
         now: Timestamp,
     ) -> Result<Self, GateError> {
-        let by_history = build(config, detector, classifier)?;
         let mut executor = build(config, detector, classifier)?;
         executor.leave_out(&BY_HISTORY);
         let limiter = Limiter::new(&config.policy.rate_limits, config.policy.case_sensitive)?;
@@ -56,7 +53,6 @@ impl Asker {
             executor,
             classifier: Arc::clone(classifier),
             globs: globs(config)?,
-            by_history,
             limiter,
             session: SessionId("gate".into()),
             no_names: ToolNames::default(),
@@ -186,11 +182,11 @@ impl Asker {
 
     /// Whether the rules across servers are asked about calls of a server.
     pub(super) fn is_across(&self, subject: &GateSubject) -> bool {
-        self.by_history.asks(GuardKind::CrossServer, Phase::ToolInvoke, &subject.server.0)
+        self.executor.has(GuardKind::CrossServer, Phase::ToolInvoke, &subject.server.0)
     }
 
     fn is_limited(&self, subject: &GateSubject) -> bool {
-        self.by_history.asks(GuardKind::RateLimit, Phase::ToolInvoke, &subject.server.0)
+        self.executor.has(GuardKind::RateLimit, Phase::ToolInvoke, &subject.server.0)
     }
 
     /// How often a server may be called.

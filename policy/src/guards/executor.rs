@@ -203,12 +203,12 @@ impl Executor {
         self.by_phase.iter_mut().for_each(|seats| seats.retain(is_left));
     }
 
-    /// Whether a guard of this kind is asked in a phase, of this server.
-    pub(crate) fn asks(&self, kind: GuardKind, phase: Phase, server: &str) -> bool {
-        let asked = self.by_phase.get(phase as usize).map(Vec::as_slice).unwrap_or_default();
-        asked.iter().filter_map(|index| self.seats.get(*index)).any(|seat| {
-            seat.is_for(server) && self.guards.get(seat.guard).is_some_and(|guard| guard.kind() == kind)
-        })
+    /// Whether there is a guard of this kind to be asked in a phase, of this server, left out or not.
+    pub(crate) fn has(&self, kind: GuardKind, phase: Phase, server: &str) -> bool {
+        self.seats
+            .iter()
+            .filter(|seat| seat.phases.contains(&phase) && seat.is_for(server))
+            .any(|seat| self.guards.get(seat.guard).is_some_and(|guard| guard.kind() == kind))
     }
 
     /// What the guards know of a session's turn.

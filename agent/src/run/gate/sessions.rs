@@ -63,7 +63,6 @@ impl Sessions {
             self.known.insert(caller.session.clone(), known);
         }
         let known = self.known.get_mut(&caller.session)?;
-        known.used = now;
         let server = known.servers.iter().position(|server| *server == caller.server);
         let server = match server {
             Some(server) => server,
