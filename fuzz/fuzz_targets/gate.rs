@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 use mcpwarden_policy::config;
 use mcpwarden_policy::detect::{DetectConfig, Detector, RuleSet};
 use mcpwarden_policy::event::Identity;
-use mcpwarden_policy::gate::{GateReader, GateSubject, GateTable, GateVerdict};
+use mcpwarden_policy::gate::{GateCompiler, GateReader, GateSubject, GateTable, GateVerdict};
 use mcpwarden_policy::guard::{Listing, Profile, Trust};
 use mcpwarden_policy::protocol::{self, Kind, Method, members, string};
 use mcpwarden_policy::{ServerId, Timestamp};
@@ -25,7 +25,7 @@ static TABLE: LazyLock<GateTable> = LazyLock::new(|| {
         profile: Profile::default(),
         tools: Default::default(),
     };
-    GateTable::compile(&config, &detector, &[subject], 1, Timestamp(0)).unwrap()
+    GateCompiler::new(&config, &detector).and_then(|mut compiler| compiler.compile(&[subject], 1, Timestamp(0))).unwrap()
 });
 
 /// The worst that is said of these writes.

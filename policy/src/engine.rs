@@ -91,6 +91,8 @@ pub struct Engine {
     approvals: Approvals,
     /// What became of the frame at hand, where the gate stopped it.
     stop: Option<Stop>,
+    /// A program runs that is to be known as a server.
+    expects: bool,
     /// The turn of the model that the input belongs to, where the recording tells.
     turn: Option<String>,
     memory: memory::Memory,
@@ -137,6 +139,7 @@ impl Engine {
             judge: Judge::default(),
             approvals: Approvals::default(),
             stop: None,
+            expects: false,
             turn: None,
             memory: memory::Memory::default(),
             destinations: network::Destinations::default(),
@@ -198,7 +201,7 @@ impl Engine {
                     self.book(connection, now, out);
                 }
             }
-            Input::Gate { connection, time, decided } => self.say_of(connection, time, decided, out),
+            Input::Gate { connection, time, decided } => self.gate_decided(connection, time, decided, out),
             Input::Junk { connection, direction, time, bytes, broken } => {
                 self.counters.junk_bytes = self.counters.junk_bytes.saturating_add(bytes);
                 if self.known(connection, time, out) {

@@ -3,41 +3,42 @@
 //!
 //! What decides is not written a second time. A policy speaks of names through globs, and of known tools by their names:
 //! these are run as one automaton, so that all names which lead to the same patterns are alike to the policy, and the
-//! guards themselves are asked about one of them ([`GateTable::compile`]). So their order, exceptions and defaults are the
+//! guards themselves are asked about one of them ([`GateCompiler::compile`]). So their order, exceptions and defaults are the
 //! engine's by construction. What goes by the calls before it (rates, rules across servers) the kernel half remembers itself
 //! ([`mcpwarden_gate::Call`]); the table says what it must know for that. What guards
 //! say only by the words of a name that nobody listed is [`GateVerdict::Undecided`].
 //!
 //! | module | job |
 //! |---|---|
-//! | `automaton` | patterns into states, the fewest that there can be, and those into a table |
-//! | `ask` | what the guards say of each |
+//! | `compiler` | a policy and the connections that there are into a table, with what is remembered of the one before |
+//! | `ask` | what the guards say of each set of patterns |
+//! | `part` | the patterns of one kind of connection into states, the fewest that there can be |
+//! | `automaton` | those of all kinds into a table |
 //! | `history` | the rules that go by the calls before, as numbers |
 //! | `read` | bytes through the table, as the kernel half reads them |
 
 mod ask;
 mod automaton;
+mod compiler;
 mod history;
+mod part;
 mod read;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use mcpwarden_gate::{
-    DENY, ENTRIES, Head, Limit, METHODS, OUTCOME_NUMBERS, SUBJECTS, Subject, UNDECIDED, View,
-};
+use mcpwarden_gate::{DENY, ENTRIES, Head, Limit, METHODS, OUTCOME_NUMBERS, SUBJECTS, UNDECIDED, View};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::classify::Classifier;
 use crate::config::Config;
-use crate::detect::Detector;
 use crate::event::Identity;
 use crate::glob::GlobError;
 use crate::guard::{GuardKind, Listing, Profile, ToolCategory, ToolFacts, Trust};
 use crate::ids::{ServerId, SessionId, Timestamp};
 
+pub use compiler::GateCompiler;
 pub use read::{GateReader, GateSaid};
 
 /// A kind of connection: all that is known of its server and its client before anything is called.
@@ -211,69 +212,6 @@ impl fmt::Debug for GateTable {
 }
 
 impl GateTable {
-    /// Compiles a policy for these kinds of connections, which are numbered by their places from 0. `generation` is another
-    /// number than the table's before it; `now` is what is known at that time (a server that has not listed its tools yet
-    /// may have to be judged otherwise later: [`GateTable::until`]).
-    ///
-    /// # Errors
-    /// The policy is too large for a table, in one of several ways.
-    pub fn compile(
-        config: &Config,
-        detector: &Arc<Detector>,
-        subjects: &[GateSubject],
-        generation: u32,
-        now: Timestamp,
-    ) -> Result<Self, GateError> {
-        if subjects.len() > SUBJECTS {
-            return Err(GateError::Subjects(subjects.len()));
-        }
-        let classifier =
-            Arc::new(Classifier::new(&config.classifier.overrides, config.policy.case_sensitive)?);
-        let mut asker = ask::Asker::new(config, detector, &classifier, now)?;
-        let mut builder = automaton::Builder::new()?;
-        let mut limits = history::Limits::default();
-        let mut numbered = Vec::new();
-        for subject in subjects {
-            let any = asker.methods(subject)?;
-            let patterns = asker.patterns(subject);
-            let mut failed = None;
-            let name = builder.add(&subject.server, &patterns, |_, name| {
-                asker.name(subject, name).unwrap_or_else(|error| {
-                    failed.get_or_insert(error);
-                    0
-                })
-            })?;
-            if let Some(error) = failed {
-                return Err(error);
-            }
-            // What cannot be told is denied where something could be that is denied.
-            let worst = any.into_iter().chain([builder.worst(name)]).fold(0, u16::max);
-            let of_long = if asker.denies_long(subject) { DENY } else { worst };
-            let long = asker.long(subject, of_long)?;
-            let broken = asker.form("broken_line", worst)?;
-            builder.stray(name, long);
-            let limit = limits.number(asker.server_limit(subject))?;
-            let across = u16::from(asker.is_across(subject));
-            numbered.push((name, Subject { name: 0, uri: 0, any, long, broken, limit, across }));
-        }
-        let (mut head, next, states, starts) = builder.finish(numbered.iter().map(|(name, _)| *name))?;
-        head.generation = generation;
-        let outcomes = asker.into_outcomes();
-        for (slot, outcome) in head.means.iter_mut().skip(1).zip(&outcomes) {
-            *slot = limits.means(outcome)?;
-        }
-        (head.rules, head.limits) = (history::rules(config)?, limits.finish());
-        for ((slot, (_, subject)), start) in head.subjects.iter_mut().zip(numbered).zip(starts) {
-            *slot = Subject { name: start, ..subject };
-        }
-        let until = subjects.iter().filter_map(|subject| match subject.listing {
-            Listing::Pending { since } => Some(since.after(config.policy.pending_grace.0)),
-            Listing::Unknown | Listing::Listed => None,
-        });
-        let until = until.filter(|until| config.policy.fail_closed && *until >= now).min();
-        Ok(Self { head, next, states, outcomes, until })
-    }
-
     /// The table, as the reader wants it.
     pub fn view(&self) -> View<'_> {
         View { head: &self.head, next: &self.next }

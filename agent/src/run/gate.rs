@@ -11,12 +11,12 @@ use std::{
 };
 
 use mcpwarden_abi::{self as abi, GateInfo, GateMember, GateSettings, RecordHeader};
-use mcpwarden_gate::{BY_BURST, BY_FLOW, BY_READ_THEN_SEND, BY_TOOL_RATE, BY_WHAT_IT_MAY_DO};
+use mcpwarden_gate::{BY_BURST, BY_FLOW, BY_READ_THEN_SEND, BY_TOOL_RATE, BY_WHAT_IT_MAY_DO, SUBJECTS};
 use mcpwarden_policy::{
     ConnectionId, Event, EventBody, Input, Timestamp,
     event::{GateAction, GateDecided},
-    gate::{GateCaller, GateError, GateOutcome, GateSubject, GateTable},
-    guard::GuardKind,
+    gate::{GateCaller, GateCompiler, GateError, GateOutcome, GateSubject},
+    guard::{GuardKind, Listing},
 };
 
 use super::Agent;
@@ -32,6 +32,9 @@ const TABLES_REMEMBERED: usize = 16;
 
 /// How often full buckets are looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
+
+/// Most kinds of connections that are in the table before they are judged.
+const SOON: usize = 64;
 
 /// The connections that are judged: which kind each is of, and whose calls its calls are.
 type Members = BTreeMap<ConnectionId, (u32, GateCaller)>;
@@ -49,8 +52,8 @@ pub struct Gate {
     is_stale: bool,
     /// Since when: of what a message told, when its bytes came.
     news_since: Option<Timestamp>,
-    /// The configuration changed.
-    is_other: bool,
+    /// What makes tables of the configuration; `None`: that changed.
+    compiler: Option<GateCompiler>,
     /// What the table that counts was made of, and until when it says what is right.
     subjects: Vec<GateSubject>,
     until: Option<Timestamp>,
@@ -130,6 +133,12 @@ impl Gate {
         self.until
     }
 
+    /// The number of a kind of connection in the table that counts.
+    fn place(&self, subject: &GateSubject) -> Option<u32> {
+        let place = self.subjects.iter().position(|known| known == subject)?;
+        u32::try_from(place).ok()
+    }
+
     fn remember(&mut self, outcomes: Vec<GateOutcome>) {
         if self.tables.len() == TABLES_REMEMBERED {
             self.tables.pop_front();
@@ -147,7 +156,7 @@ impl Agent {
     /// Attaches the gate, or lets it go, as this configuration says. Why it cannot stop anything is said.
     pub(super) fn set_gate(&mut self, config: &Config) {
         self.gate.touch();
-        self.gate.is_other = true;
+        self.gate.compiler = None;
         if config.enforcement.stdio == StdioEnforcement::Observe {
             self.gate.unusable = None;
             self.switch_gate(config, abi::GATE_OFF);
@@ -179,16 +188,23 @@ impl Agent {
         let Self { gate, engine, kernel, clock, .. } = self;
         gate.sessions.tell(|session| engine.gate_turn(session), clock, kernel.gate());
         let is_over = self.gate.until.is_some_and(|until| until <= now);
-        let is_due = std::mem::take(&mut self.gate.is_stale) || is_over;
+        let is_due = std::mem::take(&mut self.gate.is_stale) | self.engine.gate_expects() || is_over;
         let config = self.reload.current().0;
         if !is_due || config.enforcement.stdio == StdioEnforcement::Observe || self.gate.unusable.is_some() {
             return;
         }
         let config = config.clone();
-        let (subjects, members) = self.subjects();
+        let (subjects, mut members) = self.subjects(&config);
         let news_since = self.gate.news_since.take();
-        let is_same = subjects == self.gate.subjects && !self.gate.is_other && !is_over;
-        if !is_same {
+        // One that says more than is asked of it will do: servers come back.
+        let places: Option<Vec<u32>> = subjects.iter().map(|subject| self.gate.place(subject)).collect();
+        let places = places.filter(|_| self.gate.compiler.is_some() && !is_over);
+        if let Some(places) = places {
+            for (place, _) in members.values_mut() {
+                let known = usize::try_from(*place).ok().and_then(|place| places.get(place));
+                *place = known.copied().unwrap_or(abi::GATE_NOBODY);
+            }
+        } else {
             match self.install_gate(&config, &subjects, &members, now) {
                 Ok(()) => {
                     self.gate.failed = None;
@@ -225,28 +241,42 @@ impl Agent {
     /// # Errors
     /// What is too large.
     pub(super) fn check_gate(&self, config: &Config) -> Result<(), String> {
-        let mut result = Ok(());
-        // Together with what there is, and alone: there may be nothing now.
-        for subjects in [&self.gate.subjects, &GateSubject::of(config)] {
-            result =
-                result.and_then(|()| self.engine.gate_table(config, subjects, 0, self.clock.now()).map(drop));
-        }
-        result.map_err(|error| format!("enforcement.stdio: {error}"))
+        let compile = || {
+            let mut compiler = self.engine.gate_compiler(config)?;
+            let now = self.clock.now();
+            // Together with what there is, and alone: there may be nothing now.
+            compiler.compile(&self.gate.subjects, 0, now)?;
+            compiler.compile(&GateSubject::of(config), 0, now)
+        };
+        compile().map(drop).map_err(|error: GateError| format!("enforcement.stdio: {error}"))
     }
 
-    /// The kinds of connections that there are, and which of them each connection is.
-    fn subjects(&mut self) -> (Vec<GateSubject>, Members) {
+    /// The kinds of connections that there are, and which of them each connection is that is judged.
+    fn subjects(&mut self, config: &Config) -> (Vec<GateSubject>, Members) {
         let mut subjects: Vec<GateSubject> = Vec::new();
         let mut members = BTreeMap::new();
-        let gated: Vec<ConnectionId> = self.engine.gated().filter(|id| !own::is_own(*id)).collect();
-        for id in gated {
-            let Some(subject) = self.engine.gate_subject(id) else { continue };
+        let is_ours = |id: &ConnectionId| !own::is_own(*id);
+        let gated: Vec<ConnectionId> = self.engine.gated().filter(is_ours).collect();
+        let soon: Vec<ConnectionId> = self.engine.soon_gated().filter(is_ours).take(SOON).collect();
+        for (id, is_gated) in
+            gated.into_iter().map(|id| (id, true)).chain(soon.into_iter().map(|id| (id, false)))
+        {
+            if !is_gated && subjects.len() >= SUBJECTS {
+                break;
+            }
+            let Some(mut subject) = self.engine.gate_subject(id) else { continue };
             let Some(caller) = self.engine.gate_caller(id) else { continue };
+            if !config.policy.fail_closed {
+                // Nobody asks for it then, and each server that has not listed its tools yet would be one of its kind.
+                subject.listing = Listing::Unknown;
+            }
             let place = subjects.iter().position(|known| *known == subject).unwrap_or_else(|| {
                 subjects.push(subject);
                 subjects.len() - 1
             });
-            members.insert(id, (u32::try_from(place).unwrap_or(abi::GATE_NOBODY), caller));
+            if is_gated {
+                members.insert(id, (u32::try_from(place).unwrap_or(abi::GATE_NOBODY), caller));
+            }
         }
         (subjects, members)
     }
@@ -259,8 +289,12 @@ impl Agent {
         now: Timestamp,
     ) -> Result<(), String> {
         let generation = self.gate.generation.wrapping_add(1).max(1);
-        let table = self.engine.gate_table(config, subjects, generation, now);
-        let table: GateTable = table.map_err(|error: GateError| error.to_string())?;
+        let say = |error: GateError| error.to_string();
+        let compiler = match &mut self.gate.compiler {
+            Some(compiler) => compiler,
+            none => none.insert(self.engine.gate_compiler(config).map_err(say)?),
+        };
+        let table = compiler.compile(subjects, generation, now).map_err(say)?;
         let half = 1 - self.gate.half;
         self.kernel.gate().write(half, &table.view()).map_err(|error| error.to_string())?;
         self.tell_members(members, half, now);
@@ -274,7 +308,6 @@ impl Agent {
         self.gate.until = table.until();
         self.gate.remember(table.into_outcomes());
         self.gate.subjects = subjects.to_vec();
-        self.gate.is_other = false;
         self.gate.counters.tables += 1;
         Ok(())
     }

@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use super::connection::Stage;
+use super::connection::{Connection, Stage};
 use super::io::Output;
 use super::traffic::Seen;
 use super::{Engine, Place};
 use crate::config::Config;
-use crate::event::ServerType;
-use crate::gate::{GateCaller, GateError, GateSubject, GateTable};
+use crate::event::{GateDecided, ServerType};
+use crate::gate::{GateCaller, GateCompiler, GateError, GateSubject};
 use crate::guard::{TurnState, Verdict};
 use crate::ids::{ConnectionId, SessionId, Timestamp};
 use crate::registry::ItemKind;
@@ -40,31 +40,54 @@ impl Engine {
         is_refused: bool,
         out: &mut Vec<Output>,
     ) {
+        // What waited until it is announced was not stopped.
+        self.start_pending(seen.connection, seen.time, out);
         let is_alone = bytes.first() != Some(&b'[');
         self.stop = Some(Stop { is_refused, is_alone });
         self.frame(seen, bytes, out);
         self.stop = None;
     }
 
-    /// The connections that the gate can judge: those of servers that are spoken to over stdio.
-    pub fn gated(&self) -> impl Iterator<Item = ConnectionId> {
-        let servers = self.connections.values().filter(|one| matches!(one.stage, Stage::Server));
-        servers.filter(|one| one.kind() == ServerType::Stdio).map(|one| one.id)
+    /// What the gate did to a write of a connection.
+    pub(super) fn gate_decided(
+        &mut self,
+        id: ConnectionId,
+        time: Timestamp,
+        decided: GateDecided,
+        out: &mut Vec<Output>,
+    ) {
+        self.start_pending(id, time, out);
+        self.say_of(id, time, decided, out);
     }
 
-    /// The table of a policy, for these kinds of connections.
+    /// The connections that the gate can judge: those of servers that are spoken to over stdio, from when they are first
+    /// asked something on.
+    pub fn gated(&self) -> impl Iterator<Item = ConnectionId> {
+        let is_gated = |one: &&Connection| matches!(one.stage, Stage::Server) || one.is_pending();
+        self.of_stdio().filter(is_gated).map(|one| one.id)
+    }
+
+    /// Those that may soon be: programs of which a name or a declaration says that they are servers.
+    pub fn soon_gated(&self) -> impl Iterator<Item = ConnectionId> {
+        let is_named = |one: &&Connection| one.is_candidate() && !one.is_pending() && !one.is_unnamed();
+        self.of_stdio().filter(is_named).map(|one| one.id)
+    }
+
+    /// Whether there may be more of either since this was last asked, of which no event tells.
+    pub fn gate_expects(&mut self) -> bool {
+        std::mem::take(&mut self.expects)
+    }
+
+    fn of_stdio(&self) -> impl Iterator<Item = &Connection> {
+        self.connections.values().filter(|one| one.kind() == ServerType::Stdio)
+    }
+
+    /// What makes tables of a policy.
     ///
     /// # Errors
-    /// See [`GateTable::compile`].
-    pub fn gate_table(
-        &self,
-        config: &Config,
-        subjects: &[GateSubject],
-        generation: u32,
-        now: Timestamp,
-    ) -> Result<GateTable, GateError> {
-        let detector = self.judge.detector().ok_or(GateError::NoGuards)?;
-        GateTable::compile(config, detector, subjects, generation, now)
+    /// See [`GateCompiler::new`].
+    pub fn gate_compiler(&self, config: &Config) -> Result<GateCompiler, GateError> {
+        GateCompiler::new(config, self.judge.detector().ok_or(GateError::NoGuards)?)
     }
 
     /// Whose calls those of a connection are. `None`: there is no such connection.

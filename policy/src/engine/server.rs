@@ -42,6 +42,7 @@ impl Engine {
         if !connection.run(exec, self.config.limits.chain) {
             self.counters.chain_overflow += 1;
         }
+        self.expects |= connection.is_candidate() && !connection.is_unnamed();
         // One that a certain program must serve is not announced while another runs, which may go on to run that.
         let demanded = connection.declared.as_ref().and_then(|id| self.config.declaration(id));
         let is_declared = demanded.is_some_and(|demanded| connection.is_served_by(&demanded.executables));

@@ -44,7 +44,6 @@ impl Asker {
         config: &Config,
         detector: &Arc<Detector>,
         classifier: &Arc<Classifier>,
-        now: Timestamp,
     ) -> Result<Self, GateError> {
         let mut executor = build(config, detector, classifier)?;
         executor.leave_out(&BY_HISTORY);
@@ -56,10 +55,15 @@ impl Asker {
             limiter,
             session: SessionId("gate".into()),
             no_names: ToolNames::default(),
-            now,
+            now: Timestamp::default(),
             outcomes: Vec::new(),
             numbers: HashMap::new(),
         })
+    }
+
+    /// From now on it is this time.
+    pub(super) fn at(&mut self, now: Timestamp) {
+        self.now = now;
     }
 
     /// Everything by which the policy tells names of a subject apart: globs, and the tools that it knows.
@@ -260,8 +264,15 @@ impl Asker {
         Ok(number | flag)
     }
 
-    pub(super) fn into_outcomes(self) -> Vec<GateOutcome> {
-        self.outcomes
+    /// What the numbers mean that it gave, from 1.
+    pub(super) fn outcomes(&self) -> &[GateOutcome] {
+        &self.outcomes
+    }
+
+    /// Gives numbers anew.
+    pub(super) fn forget(&mut self) {
+        self.outcomes.clear();
+        self.numbers.clear();
     }
 }
 

@@ -46,9 +46,9 @@ impl Limits {
     }
 
     /// All of them.
-    pub(super) fn finish(self) -> [Limit; LIMITS] {
+    pub(super) fn all(&self) -> [Limit; LIMITS] {
         let mut all = [Limit::default(); LIMITS];
-        all.iter_mut().skip(1).zip(self.0).for_each(|(slot, limit)| *slot = limit);
+        all.iter_mut().skip(1).zip(&self.0).for_each(|(slot, limit)| *slot = *limit);
         all
     }
 }

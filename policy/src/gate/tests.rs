@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::config;
-use crate::detect::{DetectConfig, RuleSet};
+use crate::detect::{DetectConfig, Detector, RuleSet};
 
 static DETECTOR: LazyLock<Arc<Detector>> =
     LazyLock::new(|| Arc::new(Detector::new(RuleSet::default(), &DetectConfig::default()).unwrap()));
@@ -30,7 +30,8 @@ fn subject(server: &str, tools: &[(&str, ToolCategory)]) -> GateSubject {
 
 fn compile(yaml: &str, subjects: &[GateSubject]) -> Result<GateTable, GateError> {
     let (config, _) = config::parse(yaml.as_bytes()).unwrap();
-    GateTable::compile(&config, &DETECTOR, subjects, 1, Timestamp(1_000))
+    GateCompiler::new(&config, &DETECTOR)
+        .and_then(|mut compiler| compiler.compile(subjects, 1, Timestamp(1_000)))
 }
 
 fn call(name: &str) -> String {
@@ -149,9 +150,47 @@ fn a_server_that_has_not_listed_its_tools_is_judged_otherwise_later() {
         let (mut config, _) = config::parse(yaml.as_bytes()).unwrap();
         config.policy.pending_grace.0 = humantime::parse_duration(grace).unwrap_or(Duration::ZERO);
         let subjects = std::slice::from_ref(&pending);
-        let table = GateTable::compile(&config, &DETECTOR, subjects, 1, Timestamp(1_000)).unwrap();
+        let table = GateCompiler::new(&config, &DETECTOR)
+            .and_then(|mut compiler| compiler.compile(subjects, 1, Timestamp(1_000)))
+            .unwrap();
         assert_eq!((said(&table, 0, "x"), table.until().map(|until| until.0)), (expected.to_owned(), until));
     }
+}
+
+/// What is remembered of servers that come and go changes nothing of what is said, and there is no end to them.
+#[test]
+fn a_compiler_says_the_same_again_and_again() {
+    let yaml = "{ policy: { denied_tools: [{ server: 's1*', tool: 'a*' }, b], rate_limits: { enabled: true,
+        per_server: { s3: { calls_per_minute: 7 } } } }, servers: [{ id: s2, command: s2, deny_side_effect_tags: [fs.delete] }] }";
+    let (config, _) = config::parse(yaml.as_bytes()).unwrap();
+    let mut compiler = GateCompiler::new(&config, &DETECTOR).unwrap();
+    let tools = [("read_file", ToolCategory::Read), ("delete_x", ToolCategory::Write)];
+    let kind = |number: usize| subject(&format!("s{number}"), &tools[..number % 3]);
+    for turn in 0..200 {
+        let subjects: Vec<GateSubject> =
+            (0..turn % 4).map(|place| kind((turn + place * place) % 150)).collect();
+        let table = compiler.compile(&subjects, 1, Timestamp(1_000)).unwrap();
+        let fresh = compile(yaml, &subjects).unwrap();
+        assert_eq!(table.states, fresh.states, "{turn}");
+        for (place, _) in (0..).zip(&subjects) {
+            for name in ["a", "b", "read_file", "delete_x", "delete_y"] {
+                assert_eq!(said(&table, place, name), said(&fresh, place, name), "{turn} {place} {name}");
+            }
+            let [own, other] = [&table, &fresh].map(|table| {
+                let view = table.view();
+                view.limit(view.subject(place).limit)
+            });
+            assert_eq!(own, other, "{turn} {place}");
+        }
+    }
+    assert!(compiler.knows() < 70, "{}", compiler.knows());
+    // A subject that there is no room for costs the others nothing.
+    let many: Vec<(String, ToolCategory)> =
+        (0..20_000).map(|number| (format!("{:x}", number * 0x9E37_79B9_u64), ToolCategory::Read)).collect();
+    let many: Vec<(&str, ToolCategory)> = many.iter().map(|(name, does)| (&**name, *does)).collect();
+    compiler.compile(&[subject("many", &many)], 1, Timestamp(1_000)).unwrap_err();
+    let table = compiler.compile(&[kind(1)], 1, Timestamp(1_000)).unwrap();
+    assert_eq!(said(&table, 0, "a"), DENIED);
 }
 
 /// Keys and methods are the same states in every table, whatever names there are.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config;
-use crate::gate::{GateReader, GateSubject, GateTable, GateVerdict};
+use crate::gate::{GateCompiler, GateReader, GateSubject, GateVerdict};
 use crate::guards::SessionRule;
 
 /// A generator of numbers (xorshift64*): what fails can be run again by its seed.
@@ -416,7 +416,9 @@ fn the_gate_says_what_the_engine_says() {
         // Another one before it, so that numbers are not all 0.
         let other = GateSubject { server: ServerId("mail".into()), ..subject.clone() };
         let now = Timestamp(bench.now);
-        let table = GateTable::compile(&config, &inspect::DETECTOR, &[other, subject], 1, now).unwrap();
+        let table = GateCompiler::new(&config, &inspect::DETECTOR)
+            .and_then(|mut compiler| compiler.compile(&[other, subject], 1, now))
+            .unwrap();
         let (mut cut, mut whole) = (GateReader::default(), GateReader::default());
         for number in 0..25 {
             let mut writer = Writer { dice: &mut dice, odd: Odd::default() };

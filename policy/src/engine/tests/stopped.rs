@@ -1,5 +1,7 @@
 //! What the gate stopped, as the engine tells of it.
 
+use std::time::Duration;
+
 use super::*;
 use crate::config;
 
@@ -131,4 +133,60 @@ fn what_the_gate_did_is_said_of_its_connection() {
     assert_eq!(bench.said(), ["gate Passed long_write"].map(|said| format!("1 files {said}")));
     bench.input(Input::Gate { connection: ConnectionId(7), time, decided });
     assert_eq!(bench.said(), Vec::<String>::new(), "of one that nobody knows");
+}
+
+/// From when on the gate judges, and what it is told of before: what runs, what was asked, what was answered.
+#[test]
+fn the_gate_judges_from_the_first_request() {
+    const ASKED: &str = HELLO;
+    const SAID: &str = r#"{"jsonrpc":"2.0","id":0,"result":{"serverInfo":{"name":"s"}}}"#;
+    type Told = (&'static [u64], &'static [u64]);
+    let cases: [(&str, [Told; 3]); 2] = [
+        ("weather", [(&[], &[]), (&[1], &[]), (&[1], &[])]),
+        ("npx mcp-server-weather", [(&[], &[1]), (&[1], &[]), (&[1], &[])]),
+    ];
+    for (command, expected) in cases {
+        let mut bench = Bench::with(|config| config.limits.start_wait = Duration::from_secs(2));
+        for (step, (gated, soon)) in expected.into_iter().enumerate() {
+            match step {
+                0 => bench.exec(1, 5, command, 9),
+                1 => bench.c2s(1, ASKED),
+                _ => bench.s2c(1, SAID),
+            }
+            let ids = |all: Vec<ConnectionId>| all.into_iter().map(|id| id.0).collect::<Vec<_>>();
+            assert_eq!(ids(bench.engine.gated().collect()), gated, "{command} {step}");
+            assert_eq!(ids(bench.engine.soon_gated().collect()), soon, "{command} {step}");
+            let is_news = step == 0 && !soon.is_empty();
+            assert_eq!([(); 2].map(|()| bench.engine.gate_expects()), [is_news, false], "{command} {step}");
+        }
+    }
+}
+
+/// What the gate did is said after the server is, though that has not answered yet.
+#[test]
+fn a_server_is_said_before_what_the_gate_did() {
+    let decided = GateDecided {
+        action: GateAction::Neutralized,
+        guard: None,
+        code: "tool_denied".into(),
+        reason: "r".into(),
+        pid: 9,
+        bytes: 1,
+    };
+    let (connection, text) = (ConnectionId(1), call(1, "rm"));
+    for is_stop_first in [false, true] {
+        let mut bench = Bench::with(|config| config.limits.start_wait = Duration::from_secs(2));
+        bench.exec(1, 5, "weather", 9);
+        bench.c2s(1, HELLO);
+        assert_eq!(bench.said(), ["confirm 1"]);
+        let time = Timestamp(bench.now);
+        let gate = Input::Gate { connection, time, decided: decided.clone() };
+        let stopped = Input::Stopped { connection, time, bytes: text.as_bytes(), is_refused: false };
+        for input in if is_stop_first { [stopped, gate] } else { [gate, stopped] } {
+            bench.input(input);
+        }
+        let said = bench.said();
+        assert_eq!(said.first().map(String::as_str), Some("1 weather started Behaviour"), "{said:?}");
+        assert_eq!(said.len(), 3, "{said:?}");
+    }
 }

@@ -148,15 +148,7 @@ impl Session {
         call.gap_turn = turn;
         if !self.active {
             // Of a server that is alone only the last read of each turn can ever matter.
-            if call.category != ToolCategory::Read || call.stopped {
-                return false;
-            }
-            let before =
-                self.calls.pop_back().filter(|before| before.turn.is_some() && before.turn != call.turn);
-            self.calls.clear();
-            if let Some(before) = before {
-                self.keep_read(before, spans, now);
-            }
+            return self.keep_read(call, spans, now);
         }
         let mut dropped = false;
         while self.calls.front().is_some_and(|oldest| !oldest.is_within(spans.window, now)) {
@@ -215,6 +207,6 @@ impl Session {
 
     #[cfg(test)]
     pub(super) fn records(&self) -> usize {
-        self.calls.len()
+        self.calls.len() + self.old_reads.len()
     }
 }

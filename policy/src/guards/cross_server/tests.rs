@@ -132,8 +132,8 @@ fn read_then_send() {
 fn a_stopped_call_is_no_read_and_one_that_ran_is() {
     let steps = |last| {
         [
-            C(0.0, "a", "read_x", None, "allow"),
             L(0.0, "b"),
+            C(0.0, "a", "read_x", None, "allow"),
             C(20.0, "a", "read_x", None, "burst"),
             C(40.0, "b", "send_x", None, last),
         ]
