@@ -1,9 +1,14 @@
 //! The gate: what a client is not to ask its server does not get there, whatever it is written with.
 
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, bail, ensure};
 use mcpwarden_tests::agent::is;
 use mcpwarden_tests::gated::{Gated, WIRINGS, add, agent, is_through};
-use mcpwarden_tests::peer::echo;
+use mcpwarden_tests::peer::{Peer, echo, initialize};
+use mcpwarden_tests::places;
 use serde_json::{Value, json};
 
 #[test]
@@ -63,6 +68,35 @@ fn a_denied_call_is_refused() -> Result<()> {
                 json!([stopped["tool_name"], stopped["action"], stopped["enforced"], stopped["guard"]]);
             ensure!(found == json!([tool, "block", true, guard]), "{wiring:?}: {stopped}");
         }
+    }
+    agent.stop()?;
+    Ok(())
+}
+
+/// A client that does not wait: its call is judged though its server has not said a word, and does not even run yet.
+#[test]
+fn what_is_called_before_the_server_answers_is_judged() -> Result<()> {
+    let test = "what_is_called_before_the_server_answers_is_judged";
+    let config = "enforcement: { stdio: neutralize }\npolicy: { denied_tools: [ad*] }";
+    let Some(agent) = agent(test, config)? else {
+        return Ok(());
+    };
+    for (id, wiring) in (2..).zip(WIRINGS) {
+        // What the agent does for the first time takes longer.
+        Gated::start(&agent, wiring, &[])?.peer.close()?;
+        let server = places::program("benign-server");
+        let late = format!("sleep 1.9; exec {}", server.display());
+        let mut peer = Peer::start(wiring, Command::new("sh").args(["-c", &late]))?;
+        peer.say(&initialize(1))?;
+        thread::sleep(Duration::from_secs(1));
+        peer.say(&add(id))?;
+        let answers = [peer.answer()?, peer.answer()?];
+        ensure!(answers[0]["id"] == 1 && answers[0]["result"].is_object(), "{wiring:?}: {answers:?}");
+        ensure!(answers[1]["id"] == id && answers[1]["error"].is_object(), "{wiring:?}: {answers:?}");
+        let called =
+            agent.wait_for("the call", |event| is(event, "mcp_tool_called") && event["jsonrpc_id"] == id)?;
+        ensure!(called["action"] == "block" && called["enforced"] == json!(true), "{wiring:?}: {called}");
+        peer.close()?;
     }
     agent.stop()?;
     Ok(())

@@ -1,14 +1,15 @@
 //! Events, counted: each is looked at once, in the order in which they lie. SQL that groups them would sort them first, with
 //! their bodies.
 
-use std::collections::HashSet;
+use std::{borrow::Cow, collections::HashSet};
 
 use anyhow::Result;
 use mcpwarden_policy::{
     Timestamp,
     event::{Action, CallStatus, Severity},
 };
-use rusqlite::Connection;
+use rusqlite::{Connection, types::ValueRef};
+use serde::Deserialize;
 
 use super::list::severity_of;
 use crate::store::conditions::Conditions;
@@ -54,33 +55,30 @@ pub enum What {
 /// # Errors
 /// They cannot be read.
 pub fn each(db: &Connection, conditions: &Conditions, mut take: impl FnMut(&Sight<'_>)) -> Result<()> {
+    // Bodies are read here: SQLite takes several times as long for a key of one.
     let mut find = db.prepare(&format!(
         "SELECT seq, time_ns, type, session, server, tool, severity,
-            CASE type WHEN 'mcp_tool_called' THEN CAST(body AS TEXT) ->> 'action'
-                WHEN 'mcp_tool_result' THEN CAST(body AS TEXT) ->> 'status' END AS came,
-            CASE type WHEN 'mcp_capture_gap' THEN CAST(body AS TEXT) ->> 'bytes' END AS bytes
+            CASE WHEN type IN ('mcp_tool_called', 'mcp_tool_result', 'mcp_capture_gap') THEN body END
          FROM events{}",
         conditions.sql()
     ))?;
     let mut rows = find.query(conditions.values())?;
     // Columns by their numbers, and nothing copied: there are millions of rows.
     while let Some(row) = rows.next()? {
-        let came = row.get_ref(7)?.as_str_or_null()?;
+        let came = Came::of(row.get_ref(7)?);
         let what = match row.get_ref(2)?.as_str()? {
             "mcp_tool_seen" => What::Offer,
             "mcp_tool_changed" => What::Change,
-            "mcp_tool_called" => What::Call(match came {
+            "mcp_tool_called" => What::Call(match came.action.as_deref() {
                 Some("block") => Action::Block,
                 Some("alert") => Action::Alert,
                 _ => Action::Allow,
             }),
-            "mcp_tool_result" => {
-                What::Answer(if came == Some("error") { CallStatus::Error } else { CallStatus::Ok })
-            }
+            "mcp_tool_result" => What::Answer(came.answer()),
             "mcp_detection" => {
                 row.get::<_, Option<i64>>(6)?.and_then(severity_of).map_or(What::Other, What::Detection)
             }
-            "mcp_capture_gap" => What::Gap(row.get::<_, Option<i64>>(8)?.unwrap_or_default().unsigned_abs()),
+            "mcp_capture_gap" => What::Gap(came.bytes.unwrap_or_default()),
             _ => What::Other,
         };
         take(&Sight {
@@ -93,6 +91,29 @@ pub fn each(db: &Connection, conditions: &Conditions, mut take: impl FnMut(&Sigh
         });
     }
     Ok(())
+}
+
+/// What a body says of what came of something.
+#[derive(Default, Deserialize)]
+pub struct Came<'a> {
+    #[serde(borrow)]
+    action: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    status: Option<Cow<'a, str>>,
+    bytes: Option<u64>,
+}
+
+impl<'a> Came<'a> {
+    /// What this body says; of none, and of what is none, nothing.
+    pub fn of(body: ValueRef<'a>) -> Self {
+        let bytes = body.as_bytes().unwrap_or_default();
+        serde_json::from_slice(bytes).unwrap_or_default()
+    }
+
+    /// What came of a call.
+    pub fn answer(&self) -> CallStatus {
+        if self.status.as_deref() == Some("error") { CallStatus::Error } else { CallStatus::Ok }
+    }
 }
 
 /// Names, each once.

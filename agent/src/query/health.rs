@@ -3,10 +3,11 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::Result;
-use mcpwarden_policy::Timestamp;
+use mcpwarden_policy::{Timestamp, event::CallStatus};
 use rusqlite::Connection;
 use serde::Serialize;
 
+use super::count::Came;
 use crate::store::conditions::Conditions;
 
 /// What is looked at: so long back from now.
@@ -53,6 +54,8 @@ pub struct Lately {
     pub down: Option<String>,
     /// Why it cannot be listed, where it could not be and was not since.
     pub unreachable: Option<String>,
+    /// When it was last gone, one way or the other, and the number of that event.
+    gone: (i64, i64),
 }
 
 impl Lately {
@@ -87,25 +90,35 @@ impl Lately {
         (Some(worst), found.into_iter().map(|(_, why)| why).collect())
     }
 
+    /// Takes an event, in order.
     fn take(&mut self, sight: Sight) {
         self.seen = true;
         match sight.kind.as_str() {
-            "mcp_server_started" | "mcp_server_initialized" | "mcp_tool_seen" => {
-                (self.down, self.unreachable) = (None, None);
-            }
-            "mcp_tool_result" => {
-                self.answers += 1;
-                self.errors += u64::from(sight.status.as_deref() == Some("error"));
-                (self.down, self.unreachable) = (None, None);
-            }
+            "mcp_server_started" | "mcp_server_initialized" | "mcp_tool_seen" => self.is_there(),
             "mcp_request_timed_out" => self.timed_out += 1,
-            "mcp_server_unreachable" => self.unreachable = Some(sight.reason.unwrap_or_default()),
+            "mcp_server_unreachable" => {
+                (self.unreachable, self.gone) = (Some(sight.reason.unwrap_or_default()), sight.at);
+            }
             "mcp_server_exited" => {
-                self.down = crash(sight.exit_code, sight.signal);
+                (self.down, self.gone) = (crash(sight.exit_code, sight.signal), sight.at);
                 self.crashes += u64::from(self.down.is_some());
             }
             _ => {}
         }
+    }
+
+    /// Takes an answer, in any order, after all else.
+    fn answered(&mut self, status: CallStatus, at: (i64, i64)) {
+        self.seen = true;
+        self.answers += 1;
+        self.errors += u64::from(status == CallStatus::Error);
+        if at > self.gone {
+            self.is_there();
+        }
+    }
+
+    fn is_there(&mut self) {
+        (self.down, self.unreachable) = (None, None);
     }
 }
 
@@ -120,10 +133,11 @@ fn crash(exit_code: Option<i64>, signal: Option<i64>) -> Option<String> {
     }
 }
 
-/// An event of a server.
+/// An event of a server, but for answers.
 struct Sight {
     kind: String,
-    status: Option<String>,
+    /// When, and in which place.
+    at: (i64, i64),
     reason: Option<String>,
     exit_code: Option<i64>,
     signal: Option<i64>,
@@ -134,36 +148,47 @@ struct Sight {
 /// # Errors
 /// It cannot be read.
 pub fn lately(db: &Connection, now: Timestamp) -> Result<BTreeMap<String, Lately>> {
-    const KINDS: [&str; 7] = [
+    const KINDS: [&str; 6] = [
         "mcp_server_started",
         "mcp_server_initialized",
         "mcp_tool_seen",
-        "mcp_tool_result",
         "mcp_request_timed_out",
         "mcp_server_unreachable",
         "mcp_server_exited",
     ];
-    let conditions = Conditions::default()
-        .any("type", &KINDS)
-        .between("time_ns", Some(now.before(LATELY)), None)
-        .holds("server IS NOT NULL");
+    let conditions =
+        Conditions::default().between("time_ns", Some(now.before(LATELY)), None).holds("server IS NOT NULL");
+    let rare = conditions.clone().any("type", &KINDS);
     let mut find = db.prepare(&format!(
-        "SELECT server, type, text ->> 'status' AS status, text ->> 'reason' AS reason,
-            text ->> 'exit_code' AS exit_code, text ->> 'signal' AS signal
+        "SELECT server, type, time_ns, seq, text ->> 'reason' AS reason, text ->> 'exit_code' AS exit_code,
+            text ->> 'signal' AS signal
          FROM (SELECT *, CAST(body AS TEXT) AS text FROM events{}) ORDER BY time_ns, seq",
-        conditions.sql()
+        rare.sql()
     ))?;
-    let mut rows = find.query(conditions.values())?;
+    let mut rows = find.query(rare.values())?;
     let mut found: BTreeMap<String, Lately> = BTreeMap::new();
     while let Some(row) = rows.next()? {
         let sight = Sight {
             kind: row.get("type")?,
-            status: row.get("status")?,
+            at: (row.get("time_ns")?, row.get("seq")?),
             reason: row.get("reason")?,
             exit_code: row.get("exit_code")?,
             signal: row.get("signal")?,
         };
         found.entry(row.get("server")?).or_default().take(sight);
+    }
+    // Of these there may be millions, and they are counted as they lie.
+    let answers = conditions.any("type", &["mcp_tool_result"]);
+    let mut find = db.prepare(&format!("SELECT server, time_ns, seq, body FROM events{}", answers.sql()))?;
+    let mut rows = find.query(answers.values())?;
+    while let Some(row) = rows.next()? {
+        let server = row.get_ref(0)?.as_str()?;
+        if !found.contains_key(server) {
+            found.insert(server.to_owned(), Lately::default());
+        }
+        if let Some(lately) = found.get_mut(server) {
+            lately.answered(Came::of(row.get_ref(3)?).answer(), (row.get(1)?, row.get(2)?));
+        }
     }
     Ok(found)
 }
@@ -215,6 +240,35 @@ mod tests {
                 (health, reasons.iter().map(|why| (*why).to_owned()).collect()),
                 "{lately:?}"
             );
+        }
+    }
+
+    /// What a server did, in order, an answer of its by the place that it was given at, and whether it is there.
+    #[test]
+    fn an_answer_tells_that_a_server_is_there() {
+        let sight = |kind: &str, place: i64| Sight {
+            kind: kind.into(),
+            at: (7, place),
+            reason: Some("401".into()),
+            exit_code: Some(1),
+            signal: None,
+        };
+        let (exited, unreachable, started) =
+            ("mcp_server_exited", "mcp_server_unreachable", "mcp_server_started");
+        for (kinds, answer, is_there) in [
+            (&[][..], 1, true),
+            (&[exited], 1, false),
+            (&[exited], 3, true),
+            (&[unreachable], 1, false),
+            (&[unreachable], 3, true),
+            (&[exited, started], 1, true),
+        ] {
+            let mut lately = Lately::default();
+            (2..).zip(kinds).for_each(|(place, kind)| lately.take(sight(kind, place)));
+            lately.answered(CallStatus::Ok, (7, answer));
+            let found = lately.down.is_none() && lately.unreachable.is_none();
+            assert_eq!(found, is_there, "{kinds:?} {answer}");
+            assert_eq!((lately.answers, lately.seen), (1, true), "{kinds:?} {answer}");
         }
     }
 

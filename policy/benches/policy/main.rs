@@ -6,6 +6,7 @@
 #[path = "../../tests/support/counting.rs"]
 mod counting;
 mod engine;
+mod gate;
 mod inspection;
 
 use std::env;
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 
 fn main() -> Result<(), Box<dyn Error>> {
     engine::run()?;
+    gate::run()?;
     // cargo adds `--bench`.
     let corpus = env::args_os().nth(1).map(PathBuf::from).filter(|path| path.join("benign").is_dir());
     inspection::run(corpus.as_deref())

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::config::EngineLimits;
+use super::gate::Stop;
 use super::io::{Connect, Exec, ExitStatus, Process};
 use super::memory::Account;
 use super::pairing::Pairing;
 use super::reach::At;
 use super::traffic::Seen;
 use crate::discovery::{self, Match};
-use crate::event::{CaptureGap, Detection, Identity, MatchedBy, ServerExited, ServerType};
+use crate::event::{CaptureGap, Detection, GateDecided, Identity, MatchedBy, ServerExited, ServerType};
 use crate::guard::ToolFacts;
 use crate::http::HttpMeta;
 use crate::ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
@@ -20,8 +21,21 @@ use crate::ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
 /// Something that came before it was known whether this is a server.
 #[derive(Debug)]
 pub(super) enum Waiting {
-    Frame { direction: Direction, time: Timestamp, bytes: Vec<u8> },
-    Gap { time: Timestamp, gap: CaptureGap },
+    /// `stop`: what the gate made of it.
+    Frame {
+        direction: Direction,
+        time: Timestamp,
+        bytes: Vec<u8>,
+        stop: Option<Stop>,
+    },
+    Decided {
+        time: Timestamp,
+        decided: Box<GateDecided>,
+    },
+    Gap {
+        time: Timestamp,
+        gap: CaptureGap,
+    },
     Connect(Box<Connect>),
 }
 
@@ -390,15 +404,36 @@ impl Connection {
     }
 
     /// Keeps a frame until it is known what this is. Whether there was room.
-    pub(super) fn keep_frame(&mut self, seen: Seen, frame: &[u8], limits: &EngineLimits) -> bool {
+    pub(super) fn keep_frame(
+        &mut self,
+        seen: Seen,
+        frame: &[u8],
+        stop: Option<Stop>,
+        limits: &EngineLimits,
+    ) -> bool {
+        let Seen { direction, time, .. } = seen;
+        self.keep(frame.len(), limits, || Waiting::Frame { direction, time, bytes: frame.to_vec(), stop })
+    }
+
+    /// Keeps what the gate did until it is known what this is. Whether there was room.
+    pub(super) fn keep_decided(
+        &mut self,
+        time: Timestamp,
+        decided: GateDecided,
+        limits: &EngineLimits,
+    ) -> bool {
+        let length = size_of::<GateDecided>() + decided.code.len() + decided.reason.len();
+        self.keep(length, limits, || Waiting::Decided { time, decided: Box::new(decided) })
+    }
+
+    fn keep(&mut self, length: usize, limits: &EngineLimits, item: impl FnOnce() -> Waiting) -> bool {
         let Stage::Candidate { waiting, frames, bytes, .. } = &mut self.stage else { return false };
-        if *frames >= limits.candidate_frames || *bytes + frame.len() > limits.candidate_bytes {
+        if *frames >= limits.candidate_frames || *bytes + length > limits.candidate_bytes {
             return false;
         }
         *frames += 1;
-        *bytes += frame.len();
-        let Seen { direction, time, .. } = seen;
-        waiting.push_back(Waiting::Frame { direction, time, bytes: frame.to_vec() });
+        *bytes += length;
+        waiting.push_back(item());
         true
     }
 

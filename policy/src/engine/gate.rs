@@ -40,8 +40,6 @@ impl Engine {
         is_refused: bool,
         out: &mut Vec<Output>,
     ) {
-        // What waited until it is announced was not stopped.
-        self.start_pending(seen.connection, seen.time, out);
         let is_alone = bytes.first() != Some(&b'[');
         self.stop = Some(Stop { is_refused, is_alone });
         self.frame(seen, bytes, out);
@@ -56,7 +54,13 @@ impl Engine {
         decided: GateDecided,
         out: &mut Vec<Output>,
     ) {
-        self.start_pending(id, time, out);
+        let limits = &self.config.limits;
+        if let Some(pending) = self.connections.get_mut(&id).filter(|connection| connection.is_pending()) {
+            if pending.keep_decided(time, decided.clone(), limits) {
+                return;
+            }
+            self.start(id, time, time, out);
+        }
         self.say_of(id, time, decided, out);
     }
 

@@ -187,7 +187,7 @@ impl Engine {
             }
             Verdict::Open => {
                 let limits = &self.config.limits;
-                let kept = connection.keep_frame(seen, frame, limits);
+                let kept = connection.keep_frame(seen, frame, self.stop, limits);
                 if !kept && connection.is_pending() {
                     self.start(id, time, now, out);
                     self.frame(seen, frame, out);
@@ -208,7 +208,7 @@ impl Engine {
                     && !connection.adopted
                     && !connection.heard()
                     && !limits.start_wait.is_zero()
-                    && connection.keep_frame(seen, frame, limits);
+                    && connection.keep_frame(seen, frame, self.stop, limits);
                 if waits {
                     connection.asked = Some(time);
                     let server = connection.server_id();
@@ -312,12 +312,17 @@ impl Engine {
         if let (Some(detection), Some(place)) = (found, self.place(id)) {
             self.say_finding(&place, time, None, detection, out);
         }
+        // One that is at hand comes after them.
+        let at_hand = self.stop;
         for item in waiting {
             match item {
-                Waiting::Frame { direction, time, bytes } => {
+                Waiting::Frame { direction, time, bytes, stop } => {
                     let seen = Seen { connection: id, direction, time, bytes: bytes.len() as u64, now };
+                    self.stop = stop;
                     self.frame(seen, &bytes, out);
+                    self.stop = at_hand;
                 }
+                Waiting::Decided { time, decided } => self.say_of(id, time, *decided, out),
                 Waiting::Gap { time, gap } => self.say_of(id, time, gap, out),
                 Waiting::Connect(connect) => self.kept_connect(id, *connect, out),
             }

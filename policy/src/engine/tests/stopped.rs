@@ -162,7 +162,7 @@ fn the_gate_judges_from_the_first_request() {
     }
 }
 
-/// What the gate did is said after the server is, though that has not answered yet.
+/// What the gate did to what is written before the server answers is said when that does, and is said to be stopped then.
 #[test]
 fn a_server_is_said_before_what_the_gate_did() {
     let decided = GateDecided {
@@ -174,19 +174,31 @@ fn a_server_is_said_before_what_the_gate_did() {
         bytes: 1,
     };
     let (connection, text) = (ConnectionId(1), call(1, "rm"));
-    for is_stop_first in [false, true] {
-        let mut bench = Bench::with(|config| config.limits.start_wait = Duration::from_secs(2));
-        bench.exec(1, 5, "weather", 9);
+    for frames in [1, 2, 20] {
+        let (config, _) = config::parse(b"policy: { denied_tools: [rm] }").unwrap();
+        let mut bench = Bench::with(|settings| {
+            settings.limits.start_wait = Duration::from_secs(2);
+            settings.limits.candidate_frames = frames;
+        });
+        let judge = Judge::new(&config, Vec::new(), &inspect::DETECTOR).unwrap();
+        bench.engine = bench.engine.with_judge(judge);
+        bench.exec(1, 5, "sleep", 9);
         bench.c2s(1, HELLO);
         assert_eq!(bench.said(), ["confirm 1"]);
         let time = Timestamp(bench.now);
-        let gate = Input::Gate { connection, time, decided: decided.clone() };
-        let stopped = Input::Stopped { connection, time, bytes: text.as_bytes(), is_refused: false };
-        for input in if is_stop_first { [stopped, gate] } else { [gate, stopped] } {
-            bench.input(input);
-        }
-        let said = bench.said();
-        assert_eq!(said.first().map(String::as_str), Some("1 weather started Behaviour"), "{said:?}");
-        assert_eq!(said.len(), 3, "{said:?}");
+        bench.input(Input::Gate { connection, time, decided: decided.clone() });
+        bench.input(Input::Stopped { connection, time, bytes: text.as_bytes(), is_refused: false });
+        bench.exec(1, 5, "npx weather", 9);
+        bench.s2c(1, r#"{"jsonrpc":"2.0","id":0,"result":{"serverInfo":{"name":"s"}}}"#);
+        let events = bench.events();
+        let words = |event: &Value| {
+            let word = |key: &str| event[key].as_str().unwrap_or("-").to_owned();
+            format!("{} {} {}", word("server_id"), word("type"), event["enforced"])
+        };
+        let said: Vec<String> = events.iter().map(words).collect();
+        // Where there is no room to wait, it is named by what runs then.
+        let name = if frames == 20 { "weather" } else { "sleep" };
+        let expected = ["mcp_server_started null", "mcp_gate_decided null", "mcp_tool_called true"];
+        assert_eq!(said[..3], expected.map(|said| format!("{name} {said}")), "{frames}");
     }
 }
