@@ -197,7 +197,7 @@ fn advice(hook: &str) -> &'static str {
 
 fn purpose(hook: &str) -> &'static str {
     match hook.rsplit('/').next().unwrap_or_default() {
-        "sched_prepare_exec" | "sys_enter_execve" | "sys_enter_execveat" => {
+        "sched_prepare_exec" | "begin_new_exec" | "sys_enter_execve" | "sys_enter_execveat" => {
             "sees programs before they run, so that no first message is missed"
         }
         "sched_process_exec" => "sees programs and their command lines",

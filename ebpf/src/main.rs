@@ -26,9 +26,10 @@ mod syscall;
 mod trampoline;
 
 use aya_ebpf::{
-    macros::{btf_tracepoint, cgroup_sock, cgroup_sock_addr, fexit, lsm, tracepoint},
+    macros::{btf_tracepoint, cgroup_sock, cgroup_sock_addr, fentry, fexit, lsm, tracepoint},
     programs::{
-        BtfTracePointContext, FExitContext, LsmContext, SockAddrContext, SockContext, TracePointContext,
+        BtfTracePointContext, FEntryContext, FExitContext, LsmContext, SockAddrContext, SockContext,
+        TracePointContext,
     },
 };
 use syscall::op;
@@ -42,7 +43,16 @@ pub fn sched_prepare_exec(_ctx: BtfTracePointContext) -> i32 {
     0
 }
 
-/// The same moment on kernels without `sched_prepare_exec`: `execve(2)` is entered.
+/// The same moment on kernels without `sched_prepare_exec`, which later ones raise first thing in that function.
+///
+/// match-proto: `int begin_new_exec(struct linux_binprm *bprm)`, 5.8 to 6.18.
+#[fentry(function = "begin_new_exec")]
+pub fn begin_new_exec(_ctx: FEntryContext) -> i32 {
+    exec::on_the_way();
+    0
+}
+
+/// A little sooner, on kernels that have neither: `execve(2)` is entered.
 #[tracepoint(category = "syscalls", name = "sys_enter_execve")]
 pub fn sys_enter_execve(_ctx: TracePointContext) -> u32 {
     exec::on_the_way();

@@ -10,6 +10,9 @@ use crate::run::build;
 use crate::setup::setup;
 use crate::util::{as_root, built, cargo, run};
 
+/// What of the benchmarks is the soak of five minutes.
+pub const SHORT_SOAK: [&str; 3] = ["soak", "--seconds", "300"];
+
 /// Builds the agent and the benchmarks, and runs those named as root.
 ///
 /// # Errors
@@ -29,8 +32,8 @@ pub fn bench(what: &str, args: &[String]) -> Result<ExitCode> {
 /// # Errors
 /// The set-up or the build failed, or something that must hold does not.
 pub fn soak(short: bool) -> Result<ExitCode> {
-    let seconds = if short { "300" } else { "3600" };
-    run_as_root("soak", &["--seconds".to_owned(), seconds.to_owned()])
+    let [what, args @ ..] = if short { SHORT_SOAK } else { ["soak", "--seconds", "3600"] };
+    run_as_root(what, &args.map(str::to_owned))
 }
 
 fn run_as_root(what: &str, args: &[String]) -> Result<ExitCode> {

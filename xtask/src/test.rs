@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
 
+use crate::bench::SHORT_SOAK;
 use crate::fuzz;
 use crate::harness::{Counts, SKIPPED, cargo_test};
 use crate::package;
 use crate::setup::setup;
-use crate::util::{cargo, command_line, exists, is_root};
+use crate::util::{as_root, cargo, command_line, exists, is_root, target_dir};
 use crate::vm;
 
 /// Of the agent they use the release build, which alone is fast enough for what they ask of it; they themselves need not
@@ -62,6 +63,7 @@ pub fn test(filter: Option<&str>) -> Result<ExitCode> {
             tests(&mut command, &["--test-threads=1"], filter)
         });
         if filter.is_none() {
+            stages.run("soak", soak);
             stages.run("packages", packages);
             stages.run("other kernels", other_kernels);
         }
@@ -79,6 +81,12 @@ fn dependencies() -> Result<Report> {
         "{SKIPPED}dependencies: there is no cargo-deny; `cargo install cargo-deny --locked` builds it (minutes)"
     );
     Ok(Report { counts: Counts { skipped: 1, ..Counts::default() }, problem: None })
+}
+
+/// That the agent says everything once and takes no more memory under load, for five minutes. The load is the debug build's, which
+/// the end-to-end tests have built.
+fn soak() -> Result<Report> {
+    checked(as_root(target_dir().join("debug/bench"))?.args(SHORT_SOAK))
 }
 
 /// That what is built can be packed, installed and removed.

@@ -137,9 +137,9 @@ impl Loaded {
         };
         let mut places: Vec<String> = hooks.iter().map(Hook::place).collect();
         let mut links = Vec::new();
-        for hook in processes.into_iter().chain(hooks::connections()) {
-            let link = hooks::attach(&mut ebpf, &hook, &ground, keep)?;
-            links.extend(link.map(|link| (hook.program(), link)));
+        let others = processes.into_iter().chain(hooks::connections());
+        for (hook, link) in hooks::attach_each(&mut ebpf, others, &ground, keep) {
+            links.extend(link?.map(|link| (hook.program(), link)));
             places.push(hook.place());
         }
         load_census(&mut ebpf, &btf)?;
@@ -152,12 +152,7 @@ impl Loaded {
         let Self { mut ebpf, btf, processes, tracepoints, trampolines, gate } = self;
         let ground = Ground { btf: &btf, cgroup };
         let all = processes.into_iter().chain(tracepoints.hooks).chain(hooks::connections());
-        let tried: Vec<_> = all
-            .map(|hook| {
-                let problem = hooks::attach(&mut ebpf, &hook, &ground, false).err();
-                (hook, problem.map(|error| error.to_string()))
-            })
-            .collect();
+        let tried = hooks::attach_each(&mut ebpf, all, &ground, false);
         let census = load_census(&mut ebpf, &btf).err().map(|error| error.to_string());
         let trampolines = attach_whole(&mut ebpf, trampolines, &ground);
         let gate = gate.and_then(|hooks| {
@@ -172,7 +167,10 @@ impl Loaded {
         let gate = gate.map(places);
         let mut hooks: Vec<_> = tried
             .into_iter()
-            .map(|(hook, problem)| (hook.place(), problem.or_else(|| silent(&hook))))
+            .map(|(hook, result)| {
+                let problem = result.err().map(|error| error.to_string());
+                (hook.place(), problem.or_else(|| silent(&hook)))
+            })
             .collect();
         hooks.push(("iter/task_file".to_owned(), census));
         hooks.extend(tracepoints.blind_spots.into_iter().map(|(place, why)| (place, Some(why))));

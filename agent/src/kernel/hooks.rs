@@ -5,8 +5,8 @@ use std::{fs::File, path::Path};
 use aya::{
     Ebpf,
     programs::{
-        BtfTracePoint, CgroupAttachMode, CgroupSock, CgroupSockAddr, FExit, Iter, Lsm, Program, ProgramError,
-        TracePoint, links::FdLink,
+        BtfTracePoint, CgroupAttachMode, CgroupSock, CgroupSockAddr, FEntry, FExit, Iter, Lsm, Program,
+        ProgramError, TracePoint, links::FdLink,
     },
 };
 
@@ -21,14 +21,21 @@ pub struct Hooks {
     pub blind_spots: Vec<(String, String)>,
 }
 
+/// Where exec begins on every kernel. They take tracefs, and on Debian 12 CAP_SYS_ADMIN (`kernel.perf_event_paranoid` 3).
+const EXEC_CALLS: [Hook; 2] = [
+    Hook::Classic { program: "sys_enter_execve", tracepoint: "sys_enter_execve" },
+    Hook::Classic { program: "sys_enter_execveat", tracepoint: "sys_enter_execveat" },
+];
+
 /// What tells of processes, whatever captures.
 pub fn processes(btf: &Btf) -> Vec<Hook> {
     let mut hooks = Vec::new();
     if btf.tracepoint_arguments("sched_prepare_exec").is_some() {
         hooks.push(Hook::Btf { program: "sched_prepare_exec", tracepoint: "sched_prepare_exec" });
+    } else if !btf.functions(&["begin_new_exec"]).is_empty() {
+        hooks.push(Hook::Entry { program: "begin_new_exec", function: "begin_new_exec" });
     } else {
-        hooks.push(Hook::Classic { program: "sys_enter_execve", tracepoint: "sys_enter_execve" });
-        hooks.push(Hook::Classic { program: "sys_enter_execveat", tracepoint: "sys_enter_execveat" });
+        hooks.extend(EXEC_CALLS);
     }
     for name in ["sched_process_exec", "sched_process_fork", "sched_process_exit"] {
         hooks.push(Hook::Btf { program: name, tracepoint: name });
@@ -160,6 +167,13 @@ pub enum Hook {
         /// Name of the tracepoint.
         tracepoint: &'static str,
     },
+    /// The entry of a function of the kernel.
+    Entry {
+        /// Name of the program.
+        program: &'static str,
+        /// Name of the function.
+        function: &'static str,
+    },
     /// The exit of a function of the kernel.
     Exit {
         /// Name of the program.
@@ -196,6 +210,7 @@ impl Hook {
     pub fn program(&self) -> &'static str {
         match self {
             Self::Btf { program, .. }
+            | Self::Entry { program, .. }
             | Self::Exit { program, .. }
             | Self::Lsm { program }
             | Self::Cgroup { program }
@@ -204,10 +219,19 @@ impl Hook {
         }
     }
 
+    /// What does the same where this cannot be attached: a kernel without trampolines.
+    fn instead(&self) -> &'static [Self] {
+        match self {
+            Self::Entry { .. } => &EXEC_CALLS,
+            _ => &[],
+        }
+    }
+
     /// What it hangs on, for people.
     pub fn place(&self) -> String {
         match self {
             Self::Btf { tracepoint, .. } => format!("tp_btf/{tracepoint}"),
+            Self::Entry { function, .. } => format!("fentry/{function}"),
             Self::Exit { function, .. } => format!("fexit/{function}"),
             Self::Lsm { program } => format!("lsm/{program}"),
             Self::Classic { tracepoint, .. } => format!("tracepoint/syscalls/{tracepoint}"),
@@ -280,6 +304,12 @@ pub fn attach(
             let id = program.attach().map_err(fail("attach"))?;
             link!(program, id)
         }
+        Hook::Entry { program: name, function } => {
+            let program: &mut FEntry = program(ebpf, name)?;
+            program.load(function, ground.btf).map_err(fail("load"))?;
+            let id = program.attach().map_err(fail("attach"))?;
+            link!(program, id)
+        }
         Hook::Exit { program: name, function } => {
             let program: &mut FExit = program(ebpf, name)?;
             program.load(function, ground.btf).map_err(fail("load"))?;
@@ -313,6 +343,25 @@ pub fn attach(
         }
     };
     link.transpose().map_err(|reason| KernelError::Hook { action: "keep", hook: hook.place(), reason })
+}
+
+/// Attaches hooks one by one, and what does the same in place of those that cannot be: what came of each.
+pub fn attach_each(
+    ebpf: &mut Ebpf,
+    hooks: impl IntoIterator<Item = Hook>,
+    ground: &Ground<'_>,
+    apart: bool,
+) -> Vec<(Hook, Result<Option<FdLink>, KernelError>)> {
+    let mut tried = Vec::new();
+    for hook in hooks {
+        let result = attach(ebpf, &hook, ground, apart);
+        if result.is_err() && !hook.instead().is_empty() {
+            tried.extend(attach_each(ebpf, hook.instead().iter().copied(), ground, apart));
+        } else {
+            tried.push((hook, result));
+        }
+    }
+    tried
 }
 
 /// Attaches all of a backend, or nothing.

@@ -8,7 +8,8 @@ use mcpwarden_policy::{
     Timestamp,
     event::{Action, CallStatus, Severity},
 };
-use rusqlite::{Connection, types::ValueRef};
+use memchr::memmem;
+use rusqlite::Connection;
 use serde::Deserialize;
 
 use super::list::severity_of;
@@ -65,20 +66,16 @@ pub fn each(db: &Connection, conditions: &Conditions, mut take: impl FnMut(&Sigh
     let mut rows = find.query(conditions.values())?;
     // Columns by their numbers, and nothing copied: there are millions of rows.
     while let Some(row) = rows.next()? {
-        let came = Came::of(row.get_ref(7)?);
+        let body = row.get_ref(7)?.as_blob_or_null()?.unwrap_or_default();
         let what = match row.get_ref(2)?.as_str()? {
             "mcp_tool_seen" => What::Offer,
             "mcp_tool_changed" => What::Change,
-            "mcp_tool_called" => What::Call(match came.action.as_deref() {
-                Some("block") => Action::Block,
-                Some("alert") => Action::Alert,
-                _ => Action::Allow,
-            }),
-            "mcp_tool_result" => What::Answer(came.answer()),
+            "mcp_tool_called" => What::Call(call(body)),
+            "mcp_tool_result" => What::Answer(answer(body)),
             "mcp_detection" => {
                 row.get::<_, Option<i64>>(6)?.and_then(severity_of).map_or(What::Other, What::Detection)
             }
-            "mcp_capture_gap" => What::Gap(came.bytes.unwrap_or_default()),
+            "mcp_capture_gap" => What::Gap(Came::of(body).bytes.unwrap_or_default()),
             _ => What::Other,
         };
         take(&Sight {
@@ -95,7 +92,7 @@ pub fn each(db: &Connection, conditions: &Conditions, mut take: impl FnMut(&Sigh
 
 /// What a body says of what came of something.
 #[derive(Default, Deserialize)]
-pub struct Came<'a> {
+struct Came<'a> {
     #[serde(borrow)]
     action: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -104,16 +101,33 @@ pub struct Came<'a> {
 }
 
 impl<'a> Came<'a> {
-    /// What this body says; of none, and of what is none, nothing.
-    pub fn of(body: ValueRef<'a>) -> Self {
-        let bytes = body.as_bytes().unwrap_or_default();
-        serde_json::from_slice(bytes).unwrap_or_default()
+    /// Of what is no body, nothing.
+    fn of(body: &'a [u8]) -> Self {
+        serde_json::from_slice(body).unwrap_or_default()
     }
+}
 
-    /// What came of a call.
-    pub fn answer(&self) -> CallStatus {
-        if self.status.as_deref() == Some("error") { CallStatus::Error } else { CallStatus::Ok }
+/// Whether a body has this as a string somewhere: most have not, and need not be taken apart.
+fn has(body: &[u8], quoted: &str) -> bool {
+    memmem::find(body, quoted.as_bytes()).is_some()
+}
+
+/// What came of a call, by the body of its event.
+fn call(body: &[u8]) -> Action {
+    if !has(body, "\"block\"") && !has(body, "\"alert\"") {
+        return Action::Allow;
     }
+    match Came::of(body).action.as_deref() {
+        Some("block") => Action::Block,
+        Some("alert") => Action::Alert,
+        _ => Action::Allow,
+    }
+}
+
+/// What came of a call, by the body of the event of its answer.
+pub fn answer(body: &[u8]) -> CallStatus {
+    let failed = has(body, "\"error\"") && Came::of(body).status.as_deref() == Some("error");
+    if failed { CallStatus::Error } else { CallStatus::Ok }
 }
 
 /// Names, each once.
@@ -131,5 +145,32 @@ impl Names {
     /// How many there are.
     pub fn count(&self) -> u64 {
         self.0.len() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bodies, and what came of it: only what stands at their top counts.
+    #[test]
+    fn bodies() {
+        for (body, expected) in [
+            (r#"{"action":"block","arguments":{"action":"alert"}}"#, Action::Block),
+            (r#"{"arguments":{"action":"block"},"action":"alert"}"#, Action::Alert),
+            (r#"{"arguments":{"action":"block"},"action":"allow"}"#, Action::Allow),
+            (r#"{"arguments":"\"action\":\"block\"","action":"allow"}"#, Action::Allow),
+            (r#"{"action":"allow"}"#, Action::Allow),
+            ("", Action::Allow),
+        ] {
+            assert_eq!(call(body.as_bytes()), expected, "{body}");
+        }
+        for (body, expected) in [
+            (r#"{"result":{"status":"ok"},"status":"error"}"#, CallStatus::Error),
+            (r#"{"status":"ok","result":{"status":"error"}}"#, CallStatus::Ok),
+            (r#"{"status":"ok","error_message":"error"}"#, CallStatus::Ok),
+        ] {
+            assert_eq!(answer(body.as_bytes()), expected, "{body}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use mcpwarden_policy::{Timestamp, event::CallStatus};
 use rusqlite::Connection;
 use serde::Serialize;
 
-use super::count::Came;
+use super::count;
 use crate::store::conditions::Conditions;
 
 /// What is looked at: so long back from now.
@@ -187,7 +187,7 @@ pub fn lately(db: &Connection, now: Timestamp) -> Result<BTreeMap<String, Lately
             found.insert(server.to_owned(), Lately::default());
         }
         if let Some(lately) = found.get_mut(server) {
-            lately.answered(Came::of(row.get_ref(3)?).answer(), (row.get(1)?, row.get(2)?));
+            lately.answered(count::answer(row.get_ref(3)?.as_blob()?), (row.get(1)?, row.get(2)?));
         }
     }
     Ok(found)
