@@ -40,7 +40,7 @@ use crate::{
     instance,
     instance::REDACTION_KEY,
     kernel::{
-        Backend, Kernel, ProgramStats,
+        Backend, Kernel, ProgramStats, Setup,
         census::{self, Census},
         fill::Fill,
         pins::{Left, Pins},
@@ -109,10 +109,10 @@ pub fn run(options: RunOptions) -> Result<()> {
         let metrics = Metrics::start(config.metrics.listen)?;
         let sinks = Sinks::start(&config.sinks, &options.state_dir)?;
         let control = Control::start(&config.control, &options.runtime_dir)?;
-        let keep = config.enforcement.persist;
-        let mut kernel = Kernel::attach(backend, ring_bytes, &cgroup, keep, |addresses| {
-            network.install(addresses, &clock)
-        })?;
+        let hash = reload::hash(&config);
+        let keep = config.enforcement.persist.then_some((&pins, hash.as_str()));
+        let setup = Setup { backend, ring_bytes, cgroup: &cgroup, keep };
+        let mut kernel = Kernel::attach(&setup, |addresses| network.install(addresses, &clock))?;
         let ring = kernel.ring()?;
         let fill = Fill::map(&ring, ring_bytes).context("cannot see how full the ring is")?;
         // SAFETY: the ring owns its descriptor and keeps it open and the same until it is dropped.
@@ -151,6 +151,7 @@ pub fn run(options: RunOptions) -> Result<()> {
             censuses_failed: 0,
             tasks_skipped: 0,
         };
+        agent.meet();
         stores.said.into_iter().for_each(|body| agent.say_of_store(body));
         if config.enforcement.stdio != StdioEnforcement::Observe {
             agent.check_gate(&config).map_err(anyhow::Error::msg)?;
@@ -234,6 +235,7 @@ impl Agent {
             ended = self.flush(&mut interrupt, &mut terminate).await;
         }
         self.collect(&found);
+        self.part();
         // Whoever ends before it is ready leaves to the one before what that does.
         let taken_over = if ended.is_none() { self.succeed()? } else { None };
         self.say(EventBody::AgentStarted(AgentStarted {
@@ -367,12 +369,42 @@ impl Agent {
         }
     }
 
-    /// Has the kernel half register servers that already run.
+    /// Where the agent goes on with what another left: what came before it is the other's.
+    fn meet(&mut self) {
+        let Some(met) = self.kernel.met() else { return };
+        self.capture.begin_at(&met.streams);
+        let counters = self.counters();
+        self.loss.look(&counters);
+    }
+
+    /// TCP connections that another agent had begun to read are not read on: what they began with is not known.
+    fn part(&mut self) {
+        let Some(met) = self.kernel.met() else { return };
+        let known: HashSet<u64> = self
+            .capture
+            .socket_ids()
+            .into_iter()
+            .filter(|(_, key)| key.is_some())
+            .map(|(id, _)| id)
+            .collect();
+        let unknown: Vec<(u64, u64)> =
+            met.sockets.iter().copied().filter(|(_, number)| !known.contains(number)).collect();
+        for (key, number) in unknown {
+            self.kernel.remove_socket(key, number);
+            self.capture.forget(number);
+        }
+    }
+
     /// From here on nobody judges but this agent, and what it leaves. What the one before had left is told.
     fn succeed(&mut self) -> Result<Option<TakenOver>> {
         match self.kernel.take_over(&self.pins)? {
             Ok(Left { programs: 0, .. }) => Ok(None),
-            Ok(Left { programs, unread_records }) => Ok(Some(TakenOver { programs, unread_records })),
+            Ok(Left { programs, is_resumed, unread }) => Ok(Some(TakenOver {
+                programs,
+                resumed: is_resumed,
+                unread_records: unread.records,
+                unread_bytes: unread.bytes,
+            })),
             Err(error) => {
                 anstream::eprintln!(
                     "mcpwarden: what an agent before left attached still judges connections, too: {error}; \
@@ -383,6 +415,7 @@ impl Agent {
         }
     }
 
+    /// Has the kernel half register servers that already run.
     fn adopt(&mut self) -> Result<Census> {
         self.kernel.adopt(true)?;
         let first = census::take(self.kernel.census()?, &HashSet::new());

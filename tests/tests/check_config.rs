@@ -18,7 +18,7 @@ fn what_is_said_of_a_file() -> Result<()> {
     let path = directory.path().join("x.yaml").display().to_string();
     let good = "capture: { payloads: full }\n";
     let warned = "policy:\n  denied_tools: [{ tool: a }]\n";
-    let bad = "capture:\n  payloads: ful\n  rings: 5\nenforcement: { persist: true }\n";
+    let bad = "capture:\n  payloads: ful\n  rings: 5\npolicy: { denied_tools: [{ tool: a }] }\n";
     let bad_lines = [
         ":2:13: error: capture.payloads: expected one of `redacted`, `full`, found \"ful\"; did you mean `full`?\n",
         "\n    2 |   payloads: ful\n      |             ^^^\n",

@@ -17,7 +17,7 @@ mod tests;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use mcpwarden_abi as abi;
-use mcpwarden_policy::{ConnectionId, Direction, Exec, Input, Limits, Process, Timestamp};
+use mcpwarden_policy::{ConnectionId, Direction, Exec, GapCause, Input, Limits, Process, Timestamp};
 
 use crate::{
     clock::Clock,
@@ -76,6 +76,8 @@ pub struct Capture {
     /// TCP connections that the kernel half did not know any more when it was asked last.
     missing: HashSet<u64>,
     counters: CaptureCounters,
+    /// Connections that another agent has read until now, and how far the kernel half was then.
+    begun: HashMap<u64, [abi::Stream; 2]>,
     /// When the latest record was made; nanoseconds since boot.
     latest_ns: u64,
 }
@@ -94,6 +96,7 @@ impl Capture {
             forgotten: HashSet::new(),
             forgotten_order: VecDeque::new(),
             counters: CaptureCounters::default(),
+            begun: HashMap::new(),
             latest_ns: 0,
         }
     }
@@ -147,6 +150,22 @@ impl Capture {
         None
     }
 
+    /// Another agent has read these connections until now, and the kernel half is so far by now.
+    pub fn begin_at(&mut self, streams: &[(u64, [abi::Stream; 2])]) {
+        self.begun = streams.iter().copied().collect();
+    }
+
+    /// Another agent goes on behind what was read by now: of messages of which it will see the end only, nobody has the
+    /// whole.
+    pub fn leave(&mut self, now: Timestamp, sink: &mut dyn FnMut(Input<'_>)) {
+        for connection in self.connections.values_mut() {
+            for stream in &mut connection.streams {
+                let out = &mut Outlet { sockets: &mut self.sockets, counters: &mut self.counters, sink };
+                self.counters.missing_bytes += stream.discard_frame(now, GapCause::AgentEnded, out);
+            }
+        }
+    }
+
     /// Makes sure that the connection is known; false where it is refused.
     fn open(&mut self, id: u64, now: Timestamp) -> bool {
         if !self.connections.contains_key(&id) {
@@ -159,7 +178,7 @@ impl Capture {
             }
             let limits = Limits { max_frame_bytes: self.limits.message_bytes, ..Limits::default() };
             let stream = |direction| Stream::new(ConnectionId(id), direction, limits);
-            let fresh = Connection {
+            let mut fresh = Connection {
                 account: Account::default(),
                 client: None,
                 described: false,
@@ -170,6 +189,9 @@ impl Capture {
                 refused: Vec::new(),
                 pids: Vec::new(),
             };
+            if let Some(begun) = self.begun.remove(&id) {
+                fresh.streams.iter_mut().zip(&begun).for_each(|(stream, at)| stream.begin_at(at));
+            }
             self.connections.insert(id, fresh);
         }
         true
@@ -362,7 +384,9 @@ impl Capture {
                 self.release_early(id, clock, now, sink);
                 return;
             }
-            Hold::Frame(index) => (index, connection.streams[index].discard_frame(now, out)),
+            Hold::Frame(index) => {
+                (index, connection.streams[index].discard_frame(now, GapCause::Memory, out))
+            }
             Hold::Waiting(index) => (index, connection.streams[index].stop_waiting(out)),
         };
         self.counters.memory_refused_frames += 1;

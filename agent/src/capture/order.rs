@@ -71,9 +71,24 @@ pub struct Order {
     refused_said: u64,
     /// When to stop waiting.
     deadline: Option<Timestamp>,
+    /// The next record may lie before `next`: somebody else took in what came earlier, and how far he came is not known.
+    is_after_another: bool,
 }
 
 impl Order {
+    /// A stream of which another has taken in what comes before the first record, and in which the kernel half is at `offset`
+    /// by now; `refused` bytes of it were not admitted.
+    pub fn after_another(offset: u64, refused: u64) -> Self {
+        Self { next: offset, refused, refused_said: refused, is_after_another: true, ..Self::default() }
+    }
+
+    /// The first record of a stream says where it begins.
+    fn begin(&mut self, offset: u64) {
+        if std::mem::take(&mut self.is_after_another) {
+            self.next = self.next.min(offset);
+        }
+    }
+
     /// Whether records wait for others, and until when.
     pub fn deadline(&self) -> Option<Timestamp> {
         self.deadline
@@ -86,6 +101,7 @@ impl Order {
 
     /// Bytes came.
     pub fn data(&mut self, place: Place, bytes: &[u8], now: Timestamp, sink: &mut impl FnMut(Stretch<'_>)) {
+        self.begin(place.offset);
         self.refused = self.refused.max(place.refused);
         if place.offset == self.next && self.waiting.is_empty() {
             self.next += bytes.len() as u64;
@@ -98,6 +114,7 @@ impl Order {
 
     /// The kernel says that bytes were not captured.
     pub fn hole(&mut self, hole: Hole, now: Timestamp, sink: &mut impl FnMut(Stretch<'_>)) {
+        self.begin(hole.offset);
         self.put(hole.offset, Piece::Hole(hole), now, sink);
     }
 

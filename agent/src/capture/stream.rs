@@ -74,6 +74,11 @@ impl Stream {
         }
     }
 
+    /// Another agent has taken in what came before; the kernel half is at `positions` by now.
+    pub fn begin_at(&mut self, positions: &abi::Stream) {
+        self.order = Order::after_another(positions.offset, positions.refused);
+    }
+
     /// Until when records wait for others.
     pub fn deadline(&self) -> Option<Timestamp> {
         self.order.deadline()
@@ -154,7 +159,7 @@ impl Stream {
     }
 
     /// Gives up the unfinished frame: memory is short. Returns how many bytes it had.
-    pub fn discard_frame(&mut self, now: Timestamp, out: &mut Outlet<'_>) -> u64 {
+    pub fn discard_frame(&mut self, now: Timestamp, cause: GapCause, out: &mut Outlet<'_>) -> u64 {
         let mut bytes = 0;
         if let Reader::Lines(cutter) = &mut self.frames.reader {
             cutter.discard_pending(&mut |cut| {
@@ -163,7 +168,9 @@ impl Stream {
                 }
             });
         }
-        self.frames.say(now, bytes, GapCause::Memory, out);
+        if bytes > 0 {
+            self.frames.say(now, bytes, cause, out);
+        }
         bytes
     }
 

@@ -119,16 +119,27 @@ pub struct Addresses {
 }
 
 impl Addresses {
-    /// Takes the tables out of a loaded object.
+    /// Takes the tables out of a loaded object. What an agent before wrote into them counts until other rules are installed.
     pub fn take(ebpf: &mut Ebpf) -> Result<Self, KernelError> {
+        let (network, selected) = (take(ebpf, "NETWORK")?, take(ebpf, "SELECTED")?);
+        let whole: HashMap<MapData, AddressKey, Address> = take(ebpf, "ADDRESSES")?;
+        let prefixes: LpmTrie<MapData, AddressKey, Address> = take(ebpf, "PREFIXES")?;
+        let (network, selected): (Array<_, Network>, Array<_, u32>) = (network, selected);
+        let slot = selected.get(&0, 0).unwrap_or_default();
+        let bits =
+            |key: &Key<AddressKey>| u8::try_from(key.prefix_len().saturating_sub(KEY_BITS)).unwrap_or(WHOLE);
+        let written = Written {
+            whole: whole.keys().filter_map(Result::ok).collect(),
+            prefixes: prefixes.keys().filter_map(Result::ok).map(|key| (bits(&key), key.data())).collect(),
+        };
         Ok(Self {
-            network: take(ebpf, "NETWORK")?,
-            selected: take(ebpf, "SELECTED")?,
+            now: network.get(&slot, 0).unwrap_or_default(),
+            network,
+            selected,
             beginnings: take(ebpf, "BEGINNINGS")?,
-            whole: take(ebpf, "ADDRESSES")?,
-            prefixes: take(ebpf, "PREFIXES")?,
-            now: Network::default(),
-            written: Written::default(),
+            whole,
+            prefixes,
+            written,
             retired: None,
         })
     }

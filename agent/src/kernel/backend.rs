@@ -2,7 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use aya::{
@@ -10,6 +10,7 @@ use aya::{
     programs::links::FdLink,
     sys::{Stats, enable_stats},
 };
+use mcpwarden_policy::hash::bytes_hash;
 
 use super::{
     BTF_PATH, KernelError, brief,
@@ -78,7 +79,7 @@ pub struct Report {
 pub struct Attached {
     /// The programs, and their links.
     pub ebpf: Ebpf,
-    /// Those of their links that are to outlive the agent, by program.
+    /// Their links by program, where they are to outlive the agent.
     pub links: Vec<(&'static str, FdLink)>,
     /// What captures.
     pub backend: Backend,
@@ -91,8 +92,9 @@ pub struct Attached {
 }
 
 impl Loaded {
-    /// Resolves what this kernel calls things, and makes the tables, with a ring of `ring_bytes`.
-    pub fn new(ring_bytes: u32) -> Result<Self, KernelError> {
+    /// Resolves what this kernel calls things, and makes the tables, with a ring of `ring_bytes`; those of `there` (name and
+    /// where it is pinned) are taken as they are.
+    pub fn new(ring_bytes: u32, there: &[(String, PathBuf)]) -> Result<Self, KernelError> {
         let btf = Btf::from_file(Path::new(BTF_PATH))?;
         let base = layout::resolve(&btf)?;
         let (layout, trampolines, gate) = match layout::resolve_iterators(&btf, base) {
@@ -102,25 +104,30 @@ impl Loaded {
         let (processes, tracepoints) = (hooks::processes(&btf), hooks::tracepoints(&btf));
         drop(btf);
         let btf = aya::Btf::from_sys_fs()?;
-        let ebpf = EbpfLoader::new()
+        let (layouts, may_spoil) = ([layout], u32::from(surroundings::may_write_memory()));
+        let mut loader = EbpfLoader::new();
+        loader
             .btf(Some(&btf))
-            .override_global("KERNEL_LAYOUT", &[layout][..], true)
-            .override_global("MAY_SPOIL", &u32::from(surroundings::may_write_memory()), true)
-            .map_max_entries("RING", ring_bytes)
-            .load(&OBJECT.0)?;
+            .override_global("KERNEL_LAYOUT", &layouts[..], true)
+            .override_global("MAY_SPOIL", &may_spoil, true)
+            .map_max_entries("RING", ring_bytes);
+        for (name, path) in there {
+            loader.map_pin_path(name, path.as_path());
+        }
+        let ebpf = loader.load(&OBJECT.0)?;
         Ok(Self { ebpf, btf, processes, tracepoints, trampolines, gate })
     }
 
-    /// Attaches a backend, that of `wanted` where there is one, and all else. Links of what tells of processes and judges
-    /// connections are given apart where they are to outlive the agent (`keep`): what captures has nobody who reads it then.
+    /// Attaches a backend, that of `wanted` where there is one, and all else. Links are given apart where they are to outlive
+    /// the agent (`keep`).
     pub fn attach(self, wanted: Option<Backend>, cgroup: &Path, keep: bool) -> Result<Attached, KernelError> {
         let Self { mut ebpf, btf, processes, tracepoints, trampolines, gate } = self;
         let ground = Ground { btf: &btf, cgroup };
         // What captures comes first: nothing is a channel before the others are there.
         let mut best = None;
         if wanted != Some(Backend::Tracepoints) {
-            match attach_whole(&mut ebpf, trampolines, &ground) {
-                Ok(hooks) => best = Some(hooks),
+            match attach_whole(&mut ebpf, trampolines, &ground, keep) {
+                Ok(attached) => best = Some(attached),
                 Err(reason) if wanted == Some(Backend::Trampolines) => {
                     return Err(KernelError::Backend(Backend::Trampolines.name(), reason));
                 }
@@ -128,23 +135,38 @@ impl Loaded {
                 Err(_) => {}
             }
         }
-        let (backend, Hooks { hooks, blind_spots }) = match best {
-            Some(best) => (Backend::Trampolines, best),
+        let (backend, Hooks { hooks, blind_spots }, mut links) = match best {
+            Some((best, links)) => (Backend::Trampolines, best, links),
             None => {
-                hooks::attach_all(&mut ebpf, &tracepoints.hooks, &ground)?;
-                (Backend::Tracepoints, tracepoints)
+                let links = hooks::attach_all(&mut ebpf, &tracepoints.hooks, &ground, keep)?;
+                (Backend::Tracepoints, tracepoints, links)
             }
         };
         let mut places: Vec<String> = hooks.iter().map(Hook::place).collect();
-        let mut links = Vec::new();
         let others = processes.into_iter().chain(hooks::connections());
         for (hook, link) in hooks::attach_each(&mut ebpf, others, &ground, keep) {
             links.extend(link?.map(|link| (hook.program(), link)));
             places.push(hook.place());
         }
         load_census(&mut ebpf, &btf)?;
-        let blind_spots = blind_spots.iter().map(|(place, why)| format!("{place}: {why}")).collect();
+        let blind_spots = said(blind_spots);
         Ok(Attached { ebpf, links, backend, places, blind_spots, gate })
+    }
+
+    /// Goes on with `programs` that are attached already, and with whose tables this was loaded.
+    pub fn resume(self, programs: &[String]) -> Result<Attached, KernelError> {
+        let Self { mut ebpf, btf, processes, tracepoints, trampolines, gate } = self;
+        let runs = |hook: &Hook| programs.iter().any(|program| program == hook.program());
+        let (backend, Hooks { hooks, blind_spots }) = match trampolines {
+            Ok(trampolines) if trampolines.hooks.iter().all(runs) => (Backend::Trampolines, trampolines),
+            _ => (Backend::Tracepoints, tracepoints),
+        };
+        let instead = processes.iter().flat_map(|hook| hook.instead().iter().copied()).collect::<Vec<_>>();
+        let all = hooks.into_iter().chain(processes).chain(instead).chain(hooks::connections());
+        let places = all.filter(runs).map(|hook| hook.place()).collect();
+        load_census(&mut ebpf, &btf)?;
+        let blind_spots = said(blind_spots);
+        Ok(Attached { ebpf, links: Vec::new(), backend, places, blind_spots, gate })
     }
 
     /// Tries every hook, and makes each run.
@@ -154,16 +176,16 @@ impl Loaded {
         let all = processes.into_iter().chain(tracepoints.hooks).chain(hooks::connections());
         let tried = hooks::attach_each(&mut ebpf, all, &ground, false);
         let census = load_census(&mut ebpf, &btf).err().map(|error| error.to_string());
-        let trampolines = attach_whole(&mut ebpf, trampolines, &ground);
+        let trampolines = attach_whole(&mut ebpf, trampolines, &ground, false);
         let gate = gate.and_then(|hooks| {
-            hooks::attach_all(&mut ebpf, &hooks, &ground).map_err(|error| error.to_string())?;
+            hooks::attach_all(&mut ebpf, &hooks, &ground, false).map_err(|error| error.to_string())?;
             Ok(hooks)
         });
         let programs = stats::of_programs(&ebpf);
         let proof = Proof::of(&ebpf);
         let silent = |hook: &Hook| proof.as_ref().ok()?.silent(hook);
         let places = |hooks: Vec<Hook>| hooks.iter().map(|hook| (hook.place(), silent(hook))).collect();
-        let trampolines = trampolines.map(|attached| places(attached.hooks));
+        let trampolines = trampolines.map(|(attached, _)| places(attached.hooks));
         let gate = gate.map(places);
         let mut hooks: Vec<_> = tried
             .into_iter()
@@ -206,13 +228,27 @@ impl Proof {
     }
 }
 
-/// Attaches all of the trampoline backend, or says why that cannot be.
+/// Attaches all of the trampoline backend, or says why that cannot be. With its links, where they are wanted `apart`.
 fn attach_whole(
     ebpf: &mut Ebpf,
     trampolines: Result<Hooks, String>,
     ground: &Ground<'_>,
-) -> Result<Hooks, String> {
+    apart: bool,
+) -> Result<(Hooks, Vec<(&'static str, FdLink)>), String> {
     let hooks = trampolines?;
-    hooks::attach_all(ebpf, &hooks.hooks, ground).map_err(|error| error.to_string())?;
-    Ok(hooks)
+    let links = hooks::attach_all(ebpf, &hooks.hooks, ground, apart).map_err(|error| error.to_string())?;
+    Ok((hooks, links))
+}
+
+/// Blind spots, for people.
+fn said(blind_spots: Vec<(String, String)>) -> Vec<String> {
+    blind_spots.iter().map(|(place, why)| format!("{place}: {why}")).collect()
+}
+
+/// What programs and tables are made of, as a short hash: an agent for whom it is the same can go on with those of another.
+pub fn build(wanted: Option<Backend>, ring_bytes: u32, cgroup: &Path, config: &str) -> String {
+    let may_spoil = surroundings::may_write_memory();
+    let object = bytes_hash(&OBJECT.0);
+    let all = format!("{object} {wanted:?} {ring_bytes} {may_spoil} {} {config}", cgroup.display());
+    bytes_hash(all.as_bytes()).chars().take(16).collect()
 }

@@ -11,7 +11,7 @@ use mcpwarden_abi::{self as abi, GateBucket, GateCaller, GateMember, GateSetting
 use mcpwarden_gate::{ENTRIES, Head, Turn, View};
 
 use super::{
-    Kernel, KernelError, brief,
+    Kernel, KernelError, brief, clear,
     hooks::{self, Ground, Hook},
     stats, take,
 };
@@ -47,6 +47,18 @@ impl Gate {
             turns: take(ebpf, "GATE_TURNS")?,
             buckets: take(ebpf, "GATE_BUCKETS")?,
         })
+    }
+
+    /// Forgets what an agent before wrote, and what programs of its knew, where no program of the gate runs.
+    pub(super) fn clear(&mut self) -> Result<(), MapError> {
+        self.settings.set(0, GateSettings::default(), 0)?;
+        clear(&mut self.members);
+        clear(&mut self.gated);
+        clear(&mut self.sessions);
+        clear(&mut self.calls);
+        clear(&mut self.turns);
+        clear(&mut self.buckets);
+        Ok(())
     }
 
     /// From now on writes are judged so.
@@ -120,7 +132,7 @@ impl Kernel {
         // Some 30 MB, and gone when the programs are attached.
         let btf = aya::Btf::from_sys_fs().map_err(|error| brief(&error))?;
         let ground = Ground { btf: &btf, cgroup: Path::new("") };
-        hooks::attach_all(&mut self.ebpf, &hooks, &ground).map_err(|error| error.to_string())?;
+        hooks::attach_all(&mut self.ebpf, &hooks, &ground, false).map_err(|error| error.to_string())?;
         if let Some(silent) = self.silent_gate(&hooks) {
             hooks::detach_all(&mut self.ebpf, &hooks);
             return Err(format!("{}: attached, and does not run{GATE_ADVICE}", silent.place()));

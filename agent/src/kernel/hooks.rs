@@ -220,7 +220,7 @@ impl Hook {
     }
 
     /// What does the same where this cannot be attached: a kernel without trampolines.
-    fn instead(&self) -> &'static [Self] {
+    pub fn instead(&self) -> &'static [Self] {
         match self {
             Self::Entry { .. } => &EXEC_CALLS,
             _ => &[],
@@ -364,12 +364,24 @@ pub fn attach_each(
     tried
 }
 
-/// Attaches all of a backend, or nothing.
-pub fn attach_all(ebpf: &mut Ebpf, hooks: &[Hook], ground: &Ground<'_>) -> Result<(), KernelError> {
-    let failed = hooks.iter().find_map(|hook| attach(ebpf, hook, ground, false).err());
-    let Some(error) = failed else { return Ok(()) };
-    detach_all(ebpf, hooks);
-    Err(error)
+/// Attaches all of a backend, or nothing. With their links by program, where they are wanted `apart`.
+pub fn attach_all(
+    ebpf: &mut Ebpf,
+    hooks: &[Hook],
+    ground: &Ground<'_>,
+    apart: bool,
+) -> Result<Vec<(&'static str, FdLink)>, KernelError> {
+    let mut links = Vec::new();
+    for hook in hooks {
+        match attach(ebpf, hook, ground, apart) {
+            Ok(link) => links.extend(link.map(|link| (hook.program(), link))),
+            Err(error) => {
+                detach_all(ebpf, hooks);
+                return Err(error);
+            }
+        }
+    }
+    Ok(links)
 }
 
 /// Detaches what can be attached and detached again.

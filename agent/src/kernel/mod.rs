@@ -11,6 +11,7 @@ pub mod hooks;
 pub mod layout;
 mod members;
 pub mod pins;
+mod resume;
 mod stats;
 pub mod surroundings;
 mod table;
@@ -22,7 +23,7 @@ use std::{
 };
 
 use aya::{
-    Ebpf,
+    Ebpf, Pod,
     maps::{Array, HashMap, MapData, MapError, PerCpuArray, RingBuf},
     programs::{Iter, Program},
 };
@@ -34,6 +35,7 @@ use self::{
     hooks::program,
     members::Members,
     pins::{Kept, Left, Pins, PinsError, ToKeep},
+    resume::Resumed,
     stats::Walked,
     table::Table,
 };
@@ -165,12 +167,42 @@ where
     T::try_from(map).map_err(|source| KernelError::Map { name, source })
 }
 
-/// An attached kernel half. Dropping it detaches everything.
+/// Takes everything out of a table. What is not there is as good as taken out.
+fn clear<K: Pod, V: Pod>(table: &mut HashMap<MapData, K, V>) {
+    let keys: Vec<K> = table.keys().filter_map(Result::ok).collect();
+    for key in keys {
+        let _ = table.remove(&key);
+    }
+}
+
+/// How the kernel half is to run.
+pub struct Setup<'a> {
+    /// That backend or none; else the best that works here.
+    pub backend: Option<Backend>,
+    /// Size of the ring: a power of two, at least a page.
+    pub ring_bytes: u32,
+    /// The hooks that judge connections are for processes in this cgroup.
+    pub cgroup: &'a Path,
+    /// It outlives the agent from [`Kernel::take_over`] on: where it is kept, and the hash of what is configured.
+    pub keep: Option<(&'a Pins, &'a str)>,
+}
+
+impl Setup<'_> {
+    /// See [`backend::build`].
+    fn build(&self) -> String {
+        let config = self.keep.map_or("", |(_, config)| config);
+        backend::build(self.backend, self.ring_bytes, self.cgroup, config)
+    }
+}
+
+/// An attached kernel half. Dropping it detaches everything, but what is kept.
 pub struct Kernel {
     // The programs' links live in here, and in what is kept.
     ebpf: Ebpf,
     to_keep: Option<ToKeep>,
     kept: Kept,
+    build: String,
+    resumed: Option<Resumed>,
     /// When everything was attached; nanoseconds since boot.
     attached_ns: u64,
     connections: HashMap<MapData, u64, abi::Connection>,
@@ -196,25 +228,32 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Loads and attaches a backend, with a ring of `ring_bytes` (a power of two, at least a page), and the hooks that
-    /// judge connections of processes in `cgroup`.
-    /// `wanted`: that backend or none; else the best that works here. `keep`: what judges connections outlives the agent
-    /// from [`Kernel::take_over`] on.
+    /// Goes on with what an agent of the same build and configuration left; where there is none, loads and attaches.
     /// `prepare` is given the rules for addresses before anything is attached: there is no moment without them.
     pub fn attach<E: From<KernelError>>(
-        wanted: Option<Backend>,
-        ring_bytes: u32,
-        cgroup: &Path,
-        keep: bool,
-        prepare: impl FnOnce(&mut Addresses) -> Result<(), E>,
+        setup: &Setup<'_>,
+        mut prepare: impl FnMut(&mut Addresses) -> Result<(), E>,
     ) -> Result<Self, E> {
-        let mut loaded = Loaded::new(ring_bytes)?;
+        if let Some(resumed) = Self::resume(setup, &mut prepare) {
+            return Ok(resumed);
+        }
+        let mut loaded = Loaded::new(setup.ring_bytes, &[])?;
+        let to_keep = setup.keep.map(|_| ToKeep::of(&loaded.ebpf)).transpose();
+        let mut to_keep = to_keep.map_err(KernelError::from)?;
         let mut addresses = Addresses::take(&mut loaded.ebpf)?;
         prepare(&mut addresses)?;
-        let Attached { mut ebpf, links, backend, places, blind_spots, gate } =
-            loaded.attach(wanted, cgroup, keep)?;
+        let mut attached = loaded.attach(setup.backend, setup.cgroup, setup.keep.is_some())?;
+        if let Some(to_keep) = &mut to_keep {
+            to_keep.links = std::mem::take(&mut attached.links);
+        }
+        let kernel = Self::of(attached, addresses, setup)?;
+        Ok(Self { to_keep, ..kernel })
+    }
+
+    /// What is attached, with its tables.
+    fn of(attached: Attached, addresses: Addresses, setup: &Setup<'_>) -> Result<Self, KernelError> {
+        let Attached { mut ebpf, links: _, backend, places, blind_spots, gate } = attached;
         let walked = Walked::of(&ebpf);
-        let to_keep = keep.then(|| ToKeep::of(&ebpf, links));
         Ok(Self {
             walked,
             connections: take(&mut ebpf, "CONNECTIONS")?,
@@ -236,26 +275,40 @@ impl Kernel {
             attached: places,
             blind_spots,
             ebpf,
-            to_keep,
+            to_keep: None,
             kept: Kept::default(),
+            build: setup.build(),
+            resumed: None,
             attached_ns: boot_ns(),
         })
     }
 
     /// Tries every hook, for `doctor`.
     pub fn probe(cgroup: &Path) -> Result<Report, KernelError> {
-        Ok(Loaded::new(4096)?.probe(cgroup))
+        Ok(Loaded::new(4096, &[])?.probe(cgroup))
     }
 
-    /// All is judged by this one: pins what is to outlive it, and lets go what agents before left attached.
+    /// All is judged by this one: pins what is to outlive it, and lets go what agents before left attached, unless it goes
+    /// on with that.
     ///
     /// # Errors
     /// Something cannot be pinned: nothing is let go. What cannot be let go is in the result.
     pub fn take_over(&mut self, pins: &Pins) -> Result<Result<Left, PinsError>, PinsError> {
         if let Some(what) = self.to_keep.take() {
-            self.kept = pins.keep(what)?;
+            self.kept = pins.keep(what, &mut self.ebpf, &self.build)?;
         }
-        Ok(pins.release(&self.kept, self.attached_ns))
+        let released = pins.release(&self.kept, self.attached_ns);
+        Ok(released.map(|left| self.resumed.as_ref().map_or(left, |resumed| resumed.left)))
+    }
+
+    /// Whether what captures and judges outlives the agent.
+    pub fn is_kept(&self) -> bool {
+        self.kept.is_kept()
+    }
+
+    /// The agent lives, or ends as it should: the next may go on with what it had.
+    pub fn proven(&mut self) {
+        self.kept.proven();
     }
 
     /// The ring, once.
@@ -462,7 +515,9 @@ impl Kernel {
 
     /// What the kernel says of each loaded program.
     pub fn program_stats(&self) -> Vec<ProgramStats> {
-        stats::of_programs(&self.ebpf)
+        let mut all = stats::of_programs(&self.ebpf);
+        all.extend(self.kept.programs().filter_map(|(name, fd)| stats::of(name, fd)));
+        all
     }
 }
 

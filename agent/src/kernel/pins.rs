@@ -1,8 +1,9 @@
-//! What outlives the agent (`enforcement.persist`): its links, pinned in the BPF file system.
+//! What outlives the agent (`enforcement.persist`): its links and tables, pinned in the BPF file system.
 //!
-//! Each agent pins into a directory of its own, so that the one that comes next is attached before anything of the one
-//! before it is let go: there is no moment at which nobody judges. A pinned link keeps its program attached, and that its
-//! tables, whatever becomes of who made them.
+//! A pinned link keeps its program attached, and that its tables, whatever becomes of who made them. An agent of the same
+//! build and configuration goes on with them ([`Pins::same`]): what was written into the ring meanwhile it reads. Any other
+//! pins into a directory of its own, so that it is attached before anything of the one before it is let go: there is no
+//! moment at which nobody judges.
 
 use std::{
     fs, io,
@@ -13,9 +14,12 @@ use std::{
 use aya::{
     Ebpf,
     maps::{Map, MapData, PerCpuArray, RingBuf},
-    programs::links::{FdLink, PinnedLink},
+    programs::{
+        ProgramFd, TracePoint,
+        links::{FdLink, PinnedLink},
+    },
 };
-use mcpwarden_abi::{Counter, RecordHeader};
+use mcpwarden_abi::{Counter, RECORD_DATA, RecordHeader};
 use mcpwarden_policy::hash::bytes_hash;
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 
@@ -30,9 +34,14 @@ use crate::{
 const BPF_FS: &str = "/sys/fs/bpf";
 /// The runtime directory of the service.
 const USUAL: &str = "/run/mcpwarden";
-/// Tables that are pinned with the links, for what they say of the time in which nobody read them. No dots: the file
-/// system refuses those.
-const TABLES: [&str; 2] = ["RING", "COUNTERS"];
+/// What an agent's directory holds: its links and its programs by program, its tables by name, and when these are whole, a
+/// mark.
+const LINKS: &str = "links";
+const PROGRAMS: &str = "programs";
+const TABLES: &str = "tables";
+const WHOLE: &str = "whole";
+/// There while an agent that goes on with another's programs has not yet shown that it lives.
+const TRIED: &str = "tried";
 
 /// What can go wrong with what is to outlive the agent.
 #[derive(Debug, thiserror::Error)]
@@ -69,14 +78,25 @@ pub struct Pins {
     root: PathBuf,
 }
 
-/// What an agent before left attached, and was let go.
-#[derive(Debug, Default, PartialEq, Eq)]
+/// What an agent before left attached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Left {
     /// Programs that were still attached.
     pub programs: u64,
-    /// Records that they wrote before a given time, or had no room for, and that nobody read. What that agent said to be lost
-    /// is in it.
-    pub unread_records: u64,
+    /// Whether the agent that runs goes on with them; else they were let go.
+    pub is_resumed: bool,
+    /// What nobody reads of what they wrote.
+    pub unread: Unread,
+}
+
+/// What programs wrote before a given time, or had no room for, and nobody read. What the agent that they were of said to be
+/// lost is in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unread {
+    /// Of all kinds.
+    pub records: u64,
+    /// Bytes of streams in them.
+    pub bytes: u64,
 }
 
 impl Pins {
@@ -105,19 +125,29 @@ impl Pins {
         Ok(instance::make(&self.root)?)
     }
 
-    /// Pins this of an attached object: from now on it outlives this agent.
+    /// Pins this of an attached object: from now on it outlives this agent. `build`: which agents can go on with it.
     ///
     /// # Errors
     /// One cannot be pinned: none is then.
-    pub(super) fn keep(&self, what: ToKeep) -> Result<Kept, PinsError> {
+    pub(super) fn keep(&self, what: ToKeep, ebpf: &mut Ebpf, build: &str) -> Result<Kept, PinsError> {
         // Process ids come again.
-        let own = self.root.join(format!("{}-{}", std::process::id(), boot_ns()));
-        let result = pin_all(&own, what);
+        let own = self.root.join(format!("{}-{}-{build}", std::process::id(), boot_ns()));
+        let result = pin_all(&own, what, ebpf);
         if result.is_err() {
             // What is wrong is said; the next agent removes what is left.
             let _ = remove(&own);
         }
-        Ok(Kept { _links: result?, own: Some(own) })
+        Ok(Kept { _links: result?, own: Some(own), ..Kept::default() })
+    }
+
+    /// What an agent of the same `build` left, if it is whole and the last that went on with it lived.
+    pub(super) fn same(&self, build: &str) -> Option<PathBuf> {
+        let is_same = |path: &PathBuf| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            name.and_then(|name| name.rsplit('-').next()) == Some(build)
+        };
+        let usable = |path: &PathBuf| path.join(WHOLE).exists() && !path.join(TRIED).exists();
+        self.others(&Kept::default()).ok()?.into_iter().find(|path| is_same(path) && usable(path))
     }
 
     /// Detaches what agents before left attached. Records of `since_ns` (boot time) and later have been read elsewhere.
@@ -135,7 +165,9 @@ impl Pins {
                 // as they are open.
                 Ok(()) => {
                     left.programs += programs;
-                    left.unread_records += tables.unread(since_ns);
+                    let unread = tables.unread(since_ns);
+                    left.unread.records += unread.records;
+                    left.unread.bytes += unread.bytes;
                 }
                 Err(error) => failed = Some(error),
             }
@@ -163,55 +195,133 @@ impl Pins {
 /// What is to outlive an agent, until it is pinned.
 pub(super) struct ToKeep {
     /// By program.
-    links: Vec<(&'static str, FdLink)>,
-    tables: Vec<(&'static str, MapData)>,
+    pub(super) links: Vec<(&'static str, FdLink)>,
+    tables: Vec<(String, MapData)>,
 }
 
 impl ToKeep {
-    /// These links of an object, and of its tables, which are all still in it, those that are pinned.
-    pub(super) fn of(ebpf: &Ebpf, links: Vec<(&'static str, FdLink)>) -> Self {
-        let again = |name| match ebpf.map(name)? {
-            Map::RingBuf(data) | Map::PerCpuArray(data) => {
-                // Where there is no descriptor left, the next agent has no number to say.
-                Some((name, MapData::from_fd(data.fd().as_fd().try_clone_to_owned().ok()?).ok()?))
-            }
-            _ => None,
+    /// The tables of an object, which are all still in it.
+    ///
+    /// # Errors
+    /// A table that cannot be opened once more.
+    pub(super) fn of(ebpf: &Ebpf) -> Result<Self, PinsError> {
+        let again = |name: &str, map: &Map| {
+            let (Map::Array(data)
+            | Map::HashMap(data)
+            | Map::LpmTrie(data)
+            | Map::LruHashMap(data)
+            | Map::PerCpuArray(data)
+            | Map::RingBuf(data)) = map
+            else {
+                return Err("of a kind that is not pinned".to_owned());
+            };
+            let fd = data.fd().as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
+            MapData::from_fd(fd).map(|data| (name.to_owned(), data)).map_err(|error| brief(&error))
         };
-        Self { tables: TABLES.into_iter().filter_map(again).collect(), links }
+        // Constants have names with a dot, which the file system refuses; each agent brings its own.
+        let tables = ebpf.maps().filter(|(name, _)| !name.contains('.'));
+        let tables = tables.map(|(name, map)| {
+            let refused = |reason| PinsError::Refused { action: "pin", path: name.into(), reason };
+            again(name, map).map_err(refused)
+        });
+        Ok(Self { tables: tables.collect::<Result<_, _>>()?, links: Vec::new() })
     }
 }
 
-fn pin_all(own: &Path, what: ToKeep) -> Result<Vec<PinnedLink>, PinsError> {
-    fs::DirBuilder::new().mode(0o700).create(own).map_err(refused("make", own))?;
+fn pin_all(own: &Path, what: ToKeep, ebpf: &mut Ebpf) -> Result<Vec<FdLink>, PinsError> {
+    let make = |path: &Path| fs::DirBuilder::new().mode(0o700).create(path).map_err(refused("make", path));
     let fail = |path: &Path, error: aya::pin::PinError| PinsError::Refused {
         action: "pin",
         path: path.to_owned(),
         reason: brief(&error),
     };
+    let [tables, programs, links] = [TABLES, PROGRAMS, LINKS].map(|name| own.join(name));
+    [own, &tables, &programs, &links].into_iter().try_for_each(make)?;
     for (name, table) in what.tables {
-        let path = own.join(name);
+        let path = tables.join(name);
         table.pin(&path).map_err(|error| fail(&path, error))?;
     }
-    let pin = |(program, link): (&'static str, FdLink)| {
-        let path = own.join(program);
-        link.pin(&path).map_err(|error| fail(&path, error))
+    let pin = |(name, link): (&'static str, FdLink)| {
+        let path = programs.join(name);
+        if let Some(program) = ebpf.program_mut(name) {
+            program.pin(&path).map_err(|error| fail(&path, error))?;
+        }
+        let path = links.join(name);
+        link.pin(&path).map(FdLink::from).map_err(|error| fail(&path, error))
     };
-    what.links.into_iter().map(pin).collect()
+    let links = what.links.into_iter().map(pin).collect::<Result<_, _>>()?;
+    make(&own.join(WHOLE))?;
+    Ok(links)
 }
 
-/// What this agent pinned.
+/// What this agent pinned, or goes on with.
 #[derive(Default)]
 pub struct Kept {
     own: Option<PathBuf>,
+    /// It goes on with another's, and has not yet shown that it lives.
+    is_tried: bool,
     /// Held, too: whoever removes the pins, this agent's programs stay attached while it runs.
-    _links: Vec<PinnedLink>,
+    _links: Vec<FdLink>,
+    /// Those of an agent before, of whatever type; its own are in its object.
+    programs: Vec<(String, TracePoint)>,
+}
+
+impl Kept {
+    /// What an agent before pinned, to go on with: with the names of its programs.
+    ///
+    /// # Errors
+    /// Something there cannot be opened.
+    pub(super) fn again(own: PathBuf) -> Result<(Self, Vec<String>), PinsError> {
+        let tried = own.join(TRIED);
+        fs::DirBuilder::new().mode(0o700).create(&tried).map_err(refused("make", &tried))?;
+        let (mut links, mut programs, mut names) = (Vec::new(), Vec::new(), Vec::new());
+        let path = own.join(LINKS);
+        for entry in fs::read_dir(&path).map_err(refused("read", &path))? {
+            let entry = entry.map_err(refused("read", &path))?;
+            let unusable = |error: &dyn std::error::Error| PinsError::Refused {
+                action: "read",
+                path: entry.path(),
+                reason: brief(error),
+            };
+            let link = PinnedLink::from_pin(entry.path()).map_err(|error| unusable(&error))?;
+            links.push(FdLink::from(link));
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let program = TracePoint::from_pin(own.join(PROGRAMS).join(&name));
+            programs.push((name.clone(), program.map_err(|error| unusable(&error))?));
+            names.push(name);
+        }
+        Ok((Self { own: Some(own), is_tried: true, _links: links, programs }, names))
+    }
+
+    /// The programs that another agent loaded, by name.
+    pub(super) fn programs(&self) -> impl Iterator<Item = (&str, &ProgramFd)> {
+        self.programs.iter().filter_map(|(name, program)| Some((name.as_str(), program.fd().ok()?)))
+    }
+
+    /// Whether anything outlives the agent.
+    pub(super) fn is_kept(&self) -> bool {
+        self.own.is_some()
+    }
+
+    /// The agent lives, or ends as it should: the next may go on with what it had.
+    pub(super) fn proven(&mut self) {
+        if let (Some(own), true) = (&self.own, std::mem::take(&mut self.is_tried)) {
+            // Where it stays, the next attaches its own.
+            let _ = fs::remove_dir(own.join(TRIED));
+        }
+    }
+}
+
+/// The names of an agent's tables, and where they are pinned.
+pub(super) fn tables(directory: &Path) -> Vec<(String, PathBuf)> {
+    let Ok(found) = fs::read_dir(directory.join(TABLES)) else { return Vec::new() };
+    let paths = found.filter_map(|entry| Some(entry.ok()?.path()));
+    paths.filter_map(|path| Some((path.file_name()?.to_str()?.to_owned(), path))).collect()
 }
 
 /// How many links an agent pinned.
 fn programs(directory: &Path) -> u64 {
-    let Ok(found) = fs::read_dir(directory) else { return 0 };
-    let is_link = |entry: &fs::DirEntry| TABLES.iter().all(|table| entry.file_name() != *table);
-    found.filter_map(Result::ok).filter(is_link).count() as u64
+    fs::read_dir(directory.join(LINKS)).map_or(0, |found| found.filter_map(Result::ok).count() as u64)
 }
 
 /// Removes what an agent pinned. What is not there is as good as removed.
@@ -230,7 +340,7 @@ struct Tables {
 
 impl Tables {
     fn open(directory: &Path) -> Self {
-        let open = |name: &str| MapData::from_pin(directory.join(name)).ok();
+        let open = |name: &str| MapData::from_pin(directory.join(TABLES).join(name)).ok();
         Self {
             ring: open("RING").and_then(|map| RingBuf::try_from(Map::RingBuf(map)).ok()),
             counters: open("COUNTERS").and_then(|map| PerCpuArray::try_from(Map::PerCpuArray(map)).ok()),
@@ -238,19 +348,26 @@ impl Tables {
     }
 
     /// Takes the records out, and counts those of before `since_ns` and what found no room.
-    fn unread(self, since_ns: u64) -> u64 {
-        let mut records = 0;
+    fn unread(self, since_ns: u64) -> Unread {
+        let mut unread = self.counters.as_ref().map(refused_records).unwrap_or_default();
         if let Some(mut ring) = self.ring {
             while let Some(record) = ring.next() {
                 let header = read::<RecordHeader>(&record);
-                records += u64::from(header.is_none_or(|header| header.time_ns < since_ns));
+                if header.is_none_or(|header| header.time_ns < since_ns) {
+                    let data = header.filter(|header| header.kind == RECORD_DATA);
+                    unread.records += 1;
+                    unread.bytes += data.map_or(0, |header| u64::from(header.length));
+                }
             }
         }
-        let counters = [Counter::RingFullRecords, Counter::RingFullFacts, Counter::ConnectsUntold];
-        let refused = counters.map(|counter| {
-            let values = self.counters.as_ref().and_then(|counters| counters.get(&(counter as u32), 0).ok());
-            values.map_or(0, |values| values.iter().sum())
-        });
-        records + refused.iter().sum::<u64>()
+        unread
     }
+}
+
+/// What found no room, as these counters say.
+pub(super) fn refused_records(counters: &PerCpuArray<MapData, u64>) -> Unread {
+    let sum =
+        |counter: Counter| counters.get(&(counter as u32), 0).map_or(0, |values| values.iter().sum::<u64>());
+    let records = [Counter::RingFullRecords, Counter::RingFullFacts, Counter::ConnectsUntold];
+    Unread { records: records.map(sum).iter().sum(), bytes: sum(Counter::RingFullBytes) }
 }

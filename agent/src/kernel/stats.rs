@@ -5,7 +5,7 @@ use std::{
     os::fd::{AsFd as _, AsRawFd as _},
 };
 
-use aya::{Ebpf, maps::Map, programs::Program};
+use aya::{Ebpf, maps::Map, programs::ProgramFd};
 
 /// Numbers of one program, from its fdinfo.
 #[derive(Clone, Debug)]
@@ -24,22 +24,24 @@ pub struct ProgramStats {
 
 /// What the kernel says of each loaded program.
 pub fn of_programs(ebpf: &Ebpf) -> Vec<ProgramStats> {
-    let stats_of = |name: &str, program: &Program| {
-        let fd = program.fd().ok()?.as_fd().as_raw_fd();
-        let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
-        let number = |key: &str| {
-            let line = info.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
-            line.and_then(|line| line.trim().parse().ok()).unwrap_or(0)
-        };
-        Some(ProgramStats {
-            name: name.to_owned(),
-            missed_runs: number("recursion_misses"),
-            runs: number("run_cnt"),
-            nanoseconds: number("run_time_ns"),
-            verified_steps: number("verified_insns"),
-        })
+    ebpf.programs().filter_map(|(name, program)| of(name, program.fd().ok()?)).collect()
+}
+
+/// What the kernel says of a program.
+pub fn of(name: &str, program: &ProgramFd) -> Option<ProgramStats> {
+    let fd = program.as_fd().as_raw_fd();
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
+    let number = |key: &str| {
+        let line = info.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+        line.and_then(|line| line.trim().parse().ok()).unwrap_or(0)
     };
-    ebpf.programs().filter_map(|(name, program)| stats_of(name, program)).collect()
+    Some(ProgramStats {
+        name: name.to_owned(),
+        missed_runs: number("recursion_misses"),
+        runs: number("run_cnt"),
+        nanoseconds: number("run_time_ns"),
+        verified_steps: number("verified_insns"),
+    })
 }
 
 /// Where the verifier gives up. `BPF_COMPLEXITY_LIMIT_INSNS`, 5.2 to 6.18.

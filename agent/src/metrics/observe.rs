@@ -26,7 +26,7 @@ const ID_BYTES: usize = 128;
 const ACTIONS: [Action; 3] = [Action::Allow, Action::Alert, Action::Block];
 const SEVERITIES: [Severity; 4] = [Severity::Low, Severity::Medium, Severity::High, Severity::Critical];
 /// All that the event schema knows; a test looks.
-pub const CAUSES: [GapCause; 13] = [
+pub const CAUSES: [GapCause; 14] = [
     GapCause::RingFull,
     GapCause::Splice,
     GapCause::Vmsplice,
@@ -40,6 +40,7 @@ pub const CAUSES: [GapCause; 13] = [
     GapCause::Memory,
     GapCause::TooLong,
     GapCause::StartedLate,
+    GapCause::AgentEnded,
 ];
 
 /// Numbers of one server.

@@ -64,9 +64,10 @@ fn body(event: &Event, line: &mut Line) {
                 line.plain(&format!("; {}", clean(blind_spot)));
             }
             if let Some(left) = &started.taken_over {
+                let fate = if left.resumed { "go on" } else { "ran until now" };
                 line.plain(&format!(
-                    "; {} programs of the agent before judged connections until now, {} records of which nobody read",
-                    left.programs, left.unread_records
+                    "; {} programs of the agent before {fate}, {} records of theirs ({} bytes of messages) nobody read",
+                    left.programs, left.unread_records, left.unread_bytes
                 ));
             }
         }

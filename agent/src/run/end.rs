@@ -34,6 +34,23 @@ impl Agent {
                 break;
             }
         }
+        if self.kernel.is_kept() {
+            self.kernel.proven();
+            self.with_capture(|capture, _, now, sink| capture.leave(now, sink));
+        } else {
+            self.look_for_the_last_time();
+        }
+        let counters = self.counters();
+        for loss in self.loss.look(&counters) {
+            self.say(loss.into());
+        }
+        self.end_blocks();
+        self.say(EventBody::AgentStopped(AgentStopped { reason: reason.into(), counters }));
+        let _ = tokio::time::timeout_at(until, self.flush(interrupt, terminate)).await;
+    }
+
+    /// What the kernel half counted, and never sent.
+    fn look_for_the_last_time(&mut self) {
         // Twice, since what is missing counts only then. Nothing moves any more.
         for _ in 0..2 {
             for (id, entry) in self.kernel.connections() {
@@ -46,12 +63,5 @@ impl Agent {
                 });
             }
         }
-        let counters = self.counters();
-        for loss in self.loss.look(&counters) {
-            self.say(loss.into());
-        }
-        self.end_blocks();
-        self.say(EventBody::AgentStopped(AgentStopped { reason: reason.into(), counters }));
-        let _ = tokio::time::timeout_at(until, self.flush(interrupt, terminate)).await;
     }
 }

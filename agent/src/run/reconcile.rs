@@ -1,6 +1,6 @@
 //! What was captured, held against what the kernel's tables and a census say.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, time::Duration};
 
 use mcpwarden_abi as abi;
 
@@ -9,6 +9,9 @@ use crate::{
     clock::boot_ns,
     kernel::census::{Census, Side},
 };
+
+/// An agent that is there after this did not die of what it met at its start.
+const LIVES: Duration = Duration::from_secs(60);
 
 /// Where the client writes, and where it reads.
 fn client_sides(entry: &abi::Connection) -> [Side; 2] {
@@ -26,6 +29,9 @@ impl Agent {
         self.read_ns = boot_ns();
         self.programs = self.kernel.program_stats();
         self.hear_store();
+        if self.since.after(LIVES) <= self.clock.now() {
+            self.kernel.proven();
+        }
         self.look_for_change();
         let counters = self.counters();
         for loss in self.loss.look(&counters) {

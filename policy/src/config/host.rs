@@ -23,7 +23,8 @@ pub struct Enforcement {
     pub window_bytes: Bytes,
     /// What a write meets that is longer than the window, or that cannot be read.
     pub undecided: AllowDeny,
-    /// Whether connections stay denied when the agent ends or is killed, until the next one takes over, or `mcpwarden detach`.
+    /// Whether the programs in the kernel stay when the agent ends or is killed, until the next one takes over, or `mcpwarden
+    /// detach`: connections stay denied, and what is said meanwhile waits in the ring.
     pub persist: bool,
 }
 

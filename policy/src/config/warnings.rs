@@ -414,10 +414,6 @@ fn unenforced(config: &Config) -> Vec<Finding> {
             add(path, by_network);
         }
     }
-    if network && config.enforcement.persist {
-        let message = "what stays is what denies, and while `enforcement.network` is `observe` nothing does but a block by hand";
-        add(steps!["enforcement", "persist"], message);
-    }
     for (index, server) in config.servers.iter().enumerate() {
         let single = "calls of single tools of a server on the network are reported and not stopped";
         for (key, denies) in [

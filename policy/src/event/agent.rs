@@ -33,14 +33,21 @@ pub struct AgentStarted {
     pub taken_over: Option<TakenOver>,
 }
 
-/// What judged connections while no agent ran.
+/// What captured and judged while no agent ran.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TakenOver {
     /// Kernel programs that had stayed attached.
     pub programs: u64,
-    /// Records, of connections for the most part, that they made or had no room for, and that nobody read: no event tells
-    /// of these. What the agent before said to be lost is counted in it.
+    /// Whether this agent goes on with these programs themselves, and has read what they wrote meanwhile: it is of the same
+    /// build and has the same configuration. Else they were let go when it had attached its own.
+    #[serde(default)]
+    pub resumed: bool,
+    /// Records that they made or had no room for, and that nobody read: no event tells of these. What the agent before said to
+    /// be lost is counted in it.
     pub unread_records: u64,
+    /// Bytes of messages over stdio in them.
+    #[serde(default)]
+    pub unread_bytes: u64,
 }
 
 /// Said when another configuration counts from now on.

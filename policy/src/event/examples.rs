@@ -133,7 +133,7 @@ pub fn examples() -> Vec<Event> {
         boot_id: Some("b".into()),
         programs: vec!["exec".into()],
         blind_spots: vec!["io_uring".into()],
-        taken_over: Some(TakenOver { programs: 9, unread_records: 1 }),
+        taken_over: Some(TakenOver { programs: 9, resumed: false, unread_records: 1, unread_bytes: 120 }),
         ..Default::default()
     };
     let loss = AgentLoss { counter: "c".into(), count: 1, total: 2, meaning: "m".into() };

@@ -229,6 +229,9 @@ pub enum GapCause {
     TooLong,
     /// They were in the pipe before the agent (or the candidate) was.
     StartedLate,
+    /// The beginning of a message of which the rest had not come when the agent ended; the one after it goes on behind them
+    /// (`enforcement.persist`).
+    AgentEnded,
 }
 
 /// Bytes of a stream were not seen. The stream goes on at the next frame boundary.

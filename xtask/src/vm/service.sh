@@ -124,10 +124,10 @@ systemctl start mcpwarden && is_ready || fail "it does not start where it is to 
 systemctl stop mcpwarden
 reach | grep -q 'PermissionError' || fail "what was denied can be reached when it is stopped"
 systemctl start mcpwarden && is_ready || fail "it does not start again"
-mcpwarden events --type agent_started --json | tail -1 | grep -q taken_over || fail "it took nothing over"
+mcpwarden events --type agent_started --json | tail -1 | grep -q '"resumed":true' || fail "it does not go on with what was left"
 systemctl stop mcpwarden
 reach | grep -q 'PermissionError' || fail "what was denied can be reached when it is stopped again"
-echo "with persist: what was denied stays denied when it is stopped, and another takes over"
+echo "with persist: what was denied stays denied when it is stopped, and another goes on with it"
 
 systemctl start mcpwarden && is_ready || fail "it does not start again"
 DEBIAN_FRONTEND=noninteractive dpkg --no-triggers -P mcpwarden || fail "it cannot be purged"

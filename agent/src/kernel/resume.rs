@@ -1,0 +1,81 @@
+//! An agent that goes on with the programs and tables of the one before it: nothing of what happened in between is unseen.
+
+use std::path::PathBuf;
+
+use mcpwarden_abi as abi;
+
+use super::{
+    Addresses, Kernel, KernelError, Setup,
+    backend::Loaded,
+    clear,
+    pins::{self, Kept, Left, refused_records},
+};
+
+/// What was there when the agent began to go on with it.
+pub struct Resumed {
+    /// What the agent before left.
+    pub(super) left: Left,
+    met: Met,
+}
+
+/// What the kernel half knew of then, and the agent did not.
+#[derive(Clone, Default)]
+pub struct Met {
+    /// Connections over stdio, and how far they were.
+    pub streams: Vec<(u64, [abi::Stream; 2])>,
+    /// TCP connections: key and number.
+    pub sockets: Vec<(u64, u64)>,
+}
+
+impl Kernel {
+    /// Goes on with what an agent of the same build left. `None`: there is none, or it cannot be used, and is let go like that
+    /// of any other.
+    pub(super) fn resume<E: From<KernelError>>(
+        setup: &Setup<'_>,
+        prepare: impl FnOnce(&mut Addresses) -> Result<(), E>,
+    ) -> Option<Self> {
+        let (pins, _) = setup.keep?;
+        Self::go_on(setup, pins.same(&setup.build())?, prepare).ok()
+    }
+
+    fn go_on<E: From<KernelError>>(
+        setup: &Setup<'_>,
+        directory: PathBuf,
+        prepare: impl FnOnce(&mut Addresses) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let tables = pins::tables(&directory);
+        let (kept, programs) = Kept::again(directory).map_err(KernelError::from)?;
+        let mut loaded = Loaded::new(setup.ring_bytes, &tables)?;
+        let mut addresses = Addresses::take(&mut loaded.ebpf)?;
+        prepare(&mut addresses)?;
+        let mut kernel = Self::of(loaded.resume(&programs)?, addresses, setup)?;
+        kernel.gate.clear().map_err(|source| KernelError::Map { name: "GATE_SETTINGS", source })?;
+        clear(&mut kernel.found);
+        let met = Met {
+            streams: kernel
+                .connections()
+                .into_iter()
+                .map(|(id, entry)| (id, entry.positions.streams))
+                .collect(),
+            sockets: kernel
+                .sockets
+                .iter()
+                .filter_map(Result::ok)
+                .map(|(key, socket)| (key, socket.positions.number))
+                .collect(),
+        };
+        let left = Left {
+            programs: programs.len() as u64,
+            is_resumed: true,
+            unread: refused_records(&kernel.counters),
+        };
+        kernel.kept = kept;
+        kernel.resumed = Some(Resumed { left, met });
+        Ok(kernel)
+    }
+
+    /// What was there already, where the agent goes on with what another left.
+    pub fn met(&self) -> Option<&Met> {
+        self.resumed.as_ref().map(|resumed| &resumed.met)
+    }
+}
