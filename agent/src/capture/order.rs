@@ -181,6 +181,7 @@ impl Order {
     /// The kernel's position is at `place` and nothing is on its way: what lies before it is missing.
     pub fn skip_to(&mut self, place: Place, sink: &mut impl FnMut(Stretch<'_>)) {
         self.refused = self.refused.max(place.refused);
+        self.is_after_another &= place.offset <= self.next;
         self.skip(place.offset, place.time, GapCause::RingFull, sink);
     }
 
@@ -238,6 +239,34 @@ mod tests {
         ];
         for (name, records, give_up, expected) in cases {
             assert_eq!(run(records, give_up), expected, "{name}");
+        }
+    }
+
+    /// Another took in what came before the first record, or, where there is none, what the kernel half had counted.
+    #[test]
+    fn after_another() {
+        // Name, the kernel half's position, records, its position in the end, what comes out.
+        type Case = (&'static str, u64, &'static [(u64, &'static str)], u64, &'static str);
+        let cases: [Case; 5] = [
+            ("what waits in the ring", 8, &[(4, "ab"), (6, "cd"), (8, "e")], 9, "abcde"),
+            ("nothing waits", 8, &[(8, "ab"), (10, "c")], 11, "abc"),
+            ("what came then was lost", 8, &[(10, "ab")], 12, "<2>ab"),
+            ("the last of what waits was lost", 8, &[(4, "ab"), (8, "c")], 9, "ab<2>c"),
+            ("nothing came, and is lost", 8, &[], 11, "<3>"),
+        ];
+        for (name, position, records, end, expected) in cases {
+            let mut order = Order::after_another(position, 0);
+            let mut out = String::new();
+            let mut sink = |stretch: Stretch<'_>| match stretch {
+                Stretch::Bytes(bytes, _) => out.push_str(std::str::from_utf8(bytes).unwrap()),
+                Stretch::Hole(hole) => out.push_str(&format!("<{}>", hole.bytes)),
+            };
+            for (offset, bytes) in records {
+                order.data(at(*offset, 0), bytes.as_bytes(), Timestamp(0), &mut sink);
+            }
+            order.tick(Timestamp(0).after(PATIENCE), &mut sink);
+            order.skip_to(at(end, 0), &mut sink);
+            assert_eq!(out, expected, "{name}");
         }
     }
 
