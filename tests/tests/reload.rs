@@ -4,7 +4,7 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use mcpwarden_tests::agent::{Agent, is};
 use mcpwarden_tests::dial::{Outcome, Way};
 use mcpwarden_tests::listener::Listener;
@@ -102,6 +102,16 @@ fn what_the_file_says_counts_for_servers_that_run() -> Result<()> {
     ensure!(said["reason"] == "SIGHUP", "{said}");
     ensure!(decision(agent, &mut peer, 4)?.is_null(), "nothing denies it any more");
     agent.tell(&["reload"])?.expect("reload", 0, "x.yaml counts now")?;
+    // Who asks while it is being read has it read again.
+    for _ in 0..5 {
+        let both = std::thread::scope(|scope| {
+            let ask = || scope.spawn(|| agent.tell(&["reload"]));
+            [ask(), ask()].map(|asked| asked.join().map_err(|_| anyhow!("panicked")))
+        });
+        for said in both {
+            said??.expect("reload", 0, "x.yaml counts now")?;
+        }
+    }
     agent.tell(&["status"])?.expect("status", 0, "policy.denied_tools: it is reported and not enforced")?;
     let status: Value = serde_json::from_str(&agent.tell(&["status", "--json"])?.stdout)?;
     ensure!(

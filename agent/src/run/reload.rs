@@ -56,12 +56,15 @@ pub struct Prepared {
 /// A file as it was: another one, or another content, has another of these.
 type Stamp = Option<(u64, u64, i64, i64, u64)>;
 
+/// Who waits to hear what came of it.
+type Answering = Option<oneshot::Sender<Result<Answer, Refusal>>>;
+
 /// A file that is being read.
 struct UnderWay {
     task: Option<JoinHandle<Result<Prepared, String>>>,
     reason: String,
     /// Who waits for what comes of it.
-    answer: Option<oneshot::Sender<Result<Answer, Refusal>>>,
+    answer: Answering,
 }
 
 /// The configuration that counts, and where it comes from.
@@ -81,6 +84,8 @@ pub struct Reload {
     read: Vec<Stamp>,
     looked: Vec<Stamp>,
     under_way: Option<UnderWay>,
+    /// It was asked for since, why, and by whom.
+    again: Option<(String, Answering)>,
     /// What is wrong with the file that was read last.
     error: Option<String>,
     at: Timestamp,
@@ -104,6 +109,7 @@ impl Reload {
             looked: read.clone(),
             read,
             under_way: None,
+            again: None,
             error: None,
             at: now,
         }
@@ -139,37 +145,34 @@ impl Reload {
 }
 
 impl Agent {
-    /// Begins to read the configuration again. `reason`: why, as it is said.
-    pub(super) fn reload(
-        &mut self,
-        reason: String,
-        answer: Option<oneshot::Sender<Result<Answer, Refusal>>>,
-    ) {
+    /// Begins to read the configuration again, or does so when what is being read counts. `reason`: why, as it is said.
+    pub(super) fn reload(&mut self, reason: String, answer: Answering) {
         // Whoever sent the signal waits for a word, whatever comes of it.
         self.manager.reloading();
-        let refused = match &self.reload {
-            Reload { path: None, .. } => Some((
-                Code::NotFound,
-                "the agent was started without a configuration file (`run --config FILE`): there is nothing to reload",
-            )),
-            Reload { under_way: Some(_), .. } => {
-                Some((Code::Busy, "the configuration is being read already: try again"))
-            }
-            Reload { .. } => None,
-        };
-        if let Some((code, why)) = refused {
-            if self.reload.under_way.is_none() {
-                self.manager.ready(WATCHING);
-            }
-            match answer {
+        if self.reload.under_way.is_some() {
+            // What has changed since may not be in what is being read.
+            match (&self.reload.again, answer) {
+                (None, answer) => self.reload.again = Some((reason, answer)),
+                // That one will have read it.
+                (Some(_), None) => {}
                 // Whoever asked may be gone.
-                Some(answer) => drop(answer.send(Err(code.because(why)))),
-                None => anstream::eprintln!("mcpwarden: {reason}: {why}"),
+                (Some(_), Some(answer)) => {
+                    let why = "the configuration is being read already, and is then read again: try again";
+                    drop(answer.send(Err(Code::Busy.because(why))));
+                }
             }
             return;
         }
+        let Some(path) = self.reload.path.clone() else {
+            let why = "the agent was started without a configuration file (`run --config FILE`): there is nothing to reload";
+            self.manager.ready(WATCHING);
+            match answer {
+                Some(answer) => drop(answer.send(Err(Code::NotFound.because(why)))),
+                None => anstream::eprintln!("mcpwarden: {reason}: {why}"),
+            }
+            return;
+        };
         let Reload { key, verbose, show_payloads, .. } = self.reload;
-        let Some(path) = self.reload.path.clone() else { return };
         self.reload.read = stamps(&self.reload.files);
         let task = tokio::task::spawn_blocking(move || {
             prepare(&path, key, verbose, show_payloads).map_err(|error| format!("{error:#}"))
@@ -227,6 +230,9 @@ impl Agent {
         };
         let _ = under_way.answer.map(|to| to.send(answer));
         process::give_memory_back();
+        if let Some((reason, answer)) = self.reload.again.take() {
+            self.reload(reason, answer);
+        }
     }
 
     /// Goes by another configuration: first what may fail, and the whole of it or nothing.
