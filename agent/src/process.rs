@@ -6,6 +6,7 @@ use std::{
 };
 
 use mcpwarden_policy::Process;
+use procfs::process::{MMPermissions, MMapPath};
 
 use crate::cgroup;
 
@@ -174,6 +175,24 @@ pub fn give_memory_back() {
     // SAFETY: it takes no pointer, and any thread may call it at any time (malloc_trim(3)).
     unsafe {
         nix::libc::malloc_trim(0);
+    }
+}
+
+/// Gives back what the start alone needed of the program's file: the kernel half, parsers, help. What runs on is read in
+/// again as it is needed, and whole pages of its neighbours with it. Nothing is lost: these pages are the file's.
+pub fn give_program_back() {
+    let Ok(process) = procfs::process::Process::myself() else { return };
+    let (Ok(program), Ok(maps)) = (process.exe(), process.maps()) else { return };
+    for map in maps {
+        let is_ours = matches!(&map.pathname, MMapPath::Path(path) if *path == program);
+        if is_ours && !map.perms.contains(MMPermissions::WRITE) {
+            let (from, to) = map.address;
+            // SAFETY: the range is a mapping of this process, and MADV_PAGEOUT (madvise(2), Linux 5.4) changes no byte of it.
+            // Where the kernel refuses, they stay.
+            unsafe {
+                nix::libc::madvise(from as *mut _, (to - from) as usize, nix::libc::MADV_PAGEOUT);
+            }
+        }
     }
 }
 

@@ -113,6 +113,11 @@ pub fn run(options: RunOptions) -> Result<()> {
         let keep = config.enforcement.persist.then_some((&pins, hash.as_str()));
         let setup = Setup { backend, ring_bytes, cgroup: &cgroup, keep };
         let mut kernel = Kernel::attach(&setup, |addresses| network.install(addresses, &clock))?;
+        if let Some(reason) = kernel.unusable() {
+            anstream::eprintln!(
+                "mcpwarden: cannot go on with what the agent before left, and attaches its own: {reason}"
+            );
+        }
         let ring = kernel.ring()?;
         let fill = Fill::map(&ring, ring_bytes).context("cannot see how full the ring is")?;
         // SAFETY: the ring owns its descriptor and keeps it open and the same until it is dropped.
@@ -259,6 +264,7 @@ impl Agent {
         }
         self.manager.ready(WATCHING);
         process::give_memory_back();
+        process::give_program_back();
         let belonging = Belonging { members: self.kernel.members().all(), sets: self.kernel.confirmed() };
         self.network.adopt(belonging, &self.clock);
         let mut census: Option<JoinHandle<std::io::Result<Census>>> = None;

@@ -18,6 +18,7 @@ mod table;
 
 use std::{
     collections::{self, HashSet},
+    fmt::Display,
     fs::File,
     path::Path,
 };
@@ -203,6 +204,8 @@ pub struct Kernel {
     kept: Kept,
     build: String,
     resumed: Option<Resumed>,
+    /// Why it does not go on with what an agent of the same build left.
+    unusable: Option<String>,
     /// When everything was attached; nanoseconds since boot.
     attached_ns: u64,
     connections: HashMap<MapData, u64, abi::Connection>,
@@ -230,13 +233,15 @@ pub struct Kernel {
 impl Kernel {
     /// Goes on with what an agent of the same build and configuration left; where there is none, loads and attaches.
     /// `prepare` is given the rules for addresses before anything is attached: there is no moment without them.
-    pub fn attach<E: From<KernelError>>(
+    pub fn attach<E: From<KernelError> + Display>(
         setup: &Setup<'_>,
         mut prepare: impl FnMut(&mut Addresses) -> Result<(), E>,
     ) -> Result<Self, E> {
-        if let Some(resumed) = Self::resume(setup, &mut prepare) {
-            return Ok(resumed);
-        }
+        let unusable = match Self::resume(setup, &mut prepare) {
+            Some(Ok(resumed)) => return Ok(resumed),
+            Some(Err(error)) => Some(error.to_string()),
+            None => None,
+        };
         let mut loaded = Loaded::new(setup.ring_bytes, &[])?;
         let to_keep = setup.keep.map(|_| ToKeep::of(&loaded.ebpf)).transpose();
         let mut to_keep = to_keep.map_err(KernelError::from)?;
@@ -247,7 +252,7 @@ impl Kernel {
             to_keep.links = std::mem::take(&mut attached.links);
         }
         let kernel = Self::of(attached, addresses, setup)?;
-        Ok(Self { to_keep, ..kernel })
+        Ok(Self { to_keep, unusable, ..kernel })
     }
 
     /// What is attached, with its tables.
@@ -279,6 +284,7 @@ impl Kernel {
             kept: Kept::default(),
             build: setup.build(),
             resumed: None,
+            unusable: None,
             attached_ns: boot_ns(),
         })
     }
@@ -299,6 +305,11 @@ impl Kernel {
         }
         let released = pins.release(&self.kept, self.attached_ns);
         Ok(released.map(|left| self.resumed.as_ref().map_or(left, |resumed| resumed.left)))
+    }
+
+    /// Why it does not go on with what an agent of the same build and configuration left.
+    pub fn unusable(&self) -> Option<&str> {
+        self.unusable.as_deref()
     }
 
     /// Whether what captures and judges outlives the agent.

@@ -6,22 +6,26 @@
 //! moment at which nobody judges.
 
 use std::{
+    ffi::CString,
     fs, io,
-    os::{fd::AsFd as _, unix::fs::DirBuilderExt as _},
+    os::{
+        fd::{AsFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd},
+        unix::{ffi::OsStrExt as _, fs::DirBuilderExt as _},
+    },
     path::{Path, PathBuf},
 };
 
 use aya::{
     Ebpf,
     maps::{Map, MapData, PerCpuArray, RingBuf},
-    programs::{
-        ProgramFd, TracePoint,
-        links::{FdLink, PinnedLink},
-    },
+    programs::links::{FdLink, PinnedLink},
 };
 use mcpwarden_abi::{Counter, RECORD_DATA, RecordHeader};
 use mcpwarden_policy::hash::bytes_hash;
-use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
+use nix::{
+    libc,
+    sys::statfs::{BPF_FS_MAGIC, statfs},
+};
 
 use super::brief;
 use crate::{
@@ -262,8 +266,8 @@ pub struct Kept {
     is_tried: bool,
     /// Held, too: whoever removes the pins, this agent's programs stay attached while it runs.
     _links: Vec<FdLink>,
-    /// Those of an agent before, of whatever type; its own are in its object.
-    programs: Vec<(String, TracePoint)>,
+    /// Those of an agent before; its own are in its object.
+    programs: Vec<(String, OwnedFd)>,
 }
 
 impl Kept {
@@ -286,7 +290,7 @@ impl Kept {
             let link = PinnedLink::from_pin(entry.path()).map_err(|error| unusable(&error))?;
             links.push(FdLink::from(link));
             let name = entry.file_name().to_string_lossy().into_owned();
-            let program = TracePoint::from_pin(own.join(PROGRAMS).join(&name));
+            let program = open(&own.join(PROGRAMS).join(&name));
             programs.push((name.clone(), program.map_err(|error| unusable(&error))?));
             names.push(name);
         }
@@ -294,8 +298,8 @@ impl Kept {
     }
 
     /// The programs that another agent loaded, by name.
-    pub(super) fn programs(&self) -> impl Iterator<Item = (&str, &ProgramFd)> {
-        self.programs.iter().filter_map(|(name, program)| Some((name.as_str(), program.fd().ok()?)))
+    pub(super) fn programs(&self) -> impl Iterator<Item = (&str, BorrowedFd<'_>)> {
+        self.programs.iter().map(|(name, program)| (name.as_str(), program.as_fd()))
     }
 
     /// Whether anything outlives the agent.
@@ -310,6 +314,25 @@ impl Kept {
             let _ = fs::remove_dir(own.join(TRIED));
         }
     }
+}
+
+/// What is pinned there. aya asks the kernel for the types of a program that it opens, which takes CAP_SYS_ADMIN.
+fn open(path: &Path) -> io::Result<OwnedFd> {
+    /// `BPF_OBJ_GET` of `enum bpf_cmd`, and its part of `union bpf_attr`; linux/bpf.h.
+    const OBJ_GET: i64 = 7;
+    #[repr(C)]
+    struct Attributes {
+        path: u64,
+        fd: u32,
+        flags: u32,
+    }
+    let name = CString::new(path.as_os_str().as_bytes())?;
+    let attributes = Attributes { path: name.as_ptr() as u64, fd: 0, flags: 0 };
+    // SAFETY: the attributes and the path outlive the call.
+    let fd = unsafe { libc::syscall(libc::SYS_bpf, OBJ_GET, &raw const attributes, size_of::<Attributes>()) };
+    let fd = RawFd::try_from(fd).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)?;
+    // SAFETY: the kernel has just given it to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// The names of an agent's tables, and where they are pinned.

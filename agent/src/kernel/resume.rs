@@ -28,14 +28,15 @@ pub struct Met {
 }
 
 impl Kernel {
-    /// Goes on with what an agent of the same build left. `None`: there is none, or it cannot be used, and is let go like that
-    /// of any other.
+    /// Goes on with what an agent of the same build left, where there is one. `Err`: it cannot be used, and is let go like
+    /// that of any other.
     pub(super) fn resume<E: From<KernelError>>(
         setup: &Setup<'_>,
         prepare: impl FnOnce(&mut Addresses) -> Result<(), E>,
-    ) -> Option<Self> {
+    ) -> Option<Result<Self, E>> {
         let (pins, _) = setup.keep?;
-        Self::go_on(setup, pins.same(&setup.build())?, prepare).ok()
+        let directory = pins.same(&setup.build())?;
+        Some(Self::go_on(setup, directory, prepare))
     }
 
     fn go_on<E: From<KernelError>>(

@@ -2,10 +2,10 @@
 
 use std::{
     cell::Cell,
-    os::fd::{AsFd as _, AsRawFd as _},
+    os::fd::{AsFd as _, AsRawFd as _, BorrowedFd},
 };
 
-use aya::{Ebpf, maps::Map, programs::ProgramFd};
+use aya::{Ebpf, maps::Map};
 
 /// Numbers of one program, from its fdinfo.
 #[derive(Clone, Debug)]
@@ -24,12 +24,12 @@ pub struct ProgramStats {
 
 /// What the kernel says of each loaded program.
 pub fn of_programs(ebpf: &Ebpf) -> Vec<ProgramStats> {
-    ebpf.programs().filter_map(|(name, program)| of(name, program.fd().ok()?)).collect()
+    ebpf.programs().filter_map(|(name, program)| of(name, program.fd().ok()?.as_fd())).collect()
 }
 
 /// What the kernel says of a program.
-pub fn of(name: &str, program: &ProgramFd) -> Option<ProgramStats> {
-    let fd = program.as_fd().as_raw_fd();
+pub fn of(name: &str, program: BorrowedFd<'_>) -> Option<ProgramStats> {
+    let fd = program.as_raw_fd();
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
     let number = |key: &str| {
         let line = info.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
