@@ -7,7 +7,6 @@ use std::{
 
 use aya::{
     Ebpf, EbpfLoader,
-    programs::links::FdLink,
     sys::{Stats, enable_stats},
 };
 use mcpwarden_policy::hash::bytes_hash;
@@ -16,7 +15,7 @@ use super::{
     BTF_PATH, KernelError, brief,
     btf::Btf,
     fire,
-    hooks::{self, Ground, Hook, Hooks, load_census},
+    hooks::{self, Ground, Hook, Hooks, Links, load_census},
     layout,
     stats::{self, ProgramStats},
     surroundings,
@@ -80,7 +79,7 @@ pub struct Attached {
     /// The programs, and their links.
     pub ebpf: Ebpf,
     /// Their links by program, where they are to outlive the agent.
-    pub links: Vec<(&'static str, FdLink)>,
+    pub links: Links,
     /// What captures.
     pub backend: Backend,
     /// Where the programs are attached.
@@ -234,7 +233,7 @@ fn attach_whole(
     trampolines: Result<Hooks, String>,
     ground: &Ground<'_>,
     apart: bool,
-) -> Result<(Hooks, Vec<(&'static str, FdLink)>), String> {
+) -> Result<(Hooks, Links), String> {
     let hooks = trampolines?;
     let links = hooks::attach_all(ebpf, &hooks.hooks, ground, apart).map_err(|error| error.to_string())?;
     Ok((hooks, links))

@@ -364,13 +364,16 @@ pub fn attach_each(
     tried
 }
 
+/// Links by program, apart from their object.
+pub type Links = Vec<(&'static str, FdLink)>;
+
 /// Attaches all of a backend, or nothing. With their links by program, where they are wanted `apart`.
 pub fn attach_all(
     ebpf: &mut Ebpf,
     hooks: &[Hook],
     ground: &Ground<'_>,
     apart: bool,
-) -> Result<Vec<(&'static str, FdLink)>, KernelError> {
+) -> Result<Links, KernelError> {
     let mut links = Vec::new();
     for hook in hooks {
         match attach(ebpf, hook, ground, apart) {

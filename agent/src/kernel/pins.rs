@@ -27,7 +27,7 @@ use nix::{
     sys::statfs::{BPF_FS_MAGIC, statfs},
 };
 
-use super::brief;
+use super::{brief, hooks::Links};
 use crate::{
     capture::record::read,
     clock::boot_ns,
@@ -199,7 +199,7 @@ impl Pins {
 /// What is to outlive an agent, until it is pinned.
 pub(super) struct ToKeep {
     /// By program.
-    pub(super) links: Vec<(&'static str, FdLink)>,
+    pub(super) links: Links,
     tables: Vec<(String, MapData)>,
 }
 
