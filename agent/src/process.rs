@@ -178,19 +178,22 @@ pub fn give_memory_back() {
     }
 }
 
-/// Gives back what the start alone needed of the program's file: the kernel half, parsers, help. What runs on is read in
-/// again as it is needed, and whole pages of its neighbours with it. Nothing is lost: these pages are the file's.
+/// Gives back what the start alone needed of the program's file: the kernel half, parsers, help. The pages stay in the
+/// kernel's cache of files, so what runs on is found there as it is needed and is not read from the disk
+/// (`MADV_PAGEOUT` would have it read: it takes them from the cache, and the agent stands still at its first messages).
 pub fn give_program_back() {
     let Ok(process) = procfs::process::Process::myself() else { return };
-    let (Ok(program), Ok(maps)) = (process.exe(), process.maps()) else { return };
+    let (Ok(program), Ok(maps)) = (process.exe(), process.smaps()) else { return };
     for map in maps {
         let is_ours = matches!(&map.pathname, MMapPath::Path(path) if *path == program);
-        if is_ours && !map.perms.contains(MMPermissions::WRITE) {
+        // What was changed in memory, as by relocations, the file does not have.
+        let is_the_files = map.extension.map.get("Anonymous") == Some(&0);
+        if is_ours && is_the_files && !map.perms.contains(MMPermissions::WRITE) {
             let (from, to) = map.address;
-            // SAFETY: the range is a mapping of this process, and MADV_PAGEOUT (madvise(2), Linux 5.4) changes no byte of it.
-            // Where the kernel refuses, they stay.
+            // SAFETY: the range is a mapping of this process's own program that nothing writes to and no byte of which
+            // differs from the file, so what is read there afterwards is what was there (madvise(2), MADV_DONTNEED).
             unsafe {
-                nix::libc::madvise(from as *mut _, (to - from) as usize, nix::libc::MADV_PAGEOUT);
+                nix::libc::madvise(from as *mut _, (to - from) as usize, nix::libc::MADV_DONTNEED);
             }
         }
     }

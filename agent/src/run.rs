@@ -379,6 +379,7 @@ impl Agent {
     fn meet(&mut self) {
         let Some(met) = self.kernel.met() else { return };
         self.capture.begin_at(&met.streams);
+        self.programs = self.kernel.program_stats();
         let counters = self.counters();
         self.loss.look(&counters);
     }

@@ -5,6 +5,7 @@
 //! captured or not, so what is missing shows as a hole of its exact size.
 
 use aya_ebpf::{
+    bindings::{BPF_RB_AVAIL_DATA, BPF_RB_RING_SIZE},
     helpers::generated::{bpf_loop, bpf_probe_read_kernel},
     macros::map,
     maps::RingBuf,
@@ -158,7 +159,7 @@ fn capture(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, payload: Payl
     let source = payload.source;
     // SAFETY: a live map value.
     let state = unsafe { (*entry).state };
-    if state != STATE_CONFIRMED && state != STATE_PLAUSIBLE && !admits(entry, state, id, &source, &walk) {
+    if state != STATE_CONFIRMED && !admits(entry, state, id, &source, &walk) {
         channel::count(Counter::SuspectBytes, bytes);
         // SAFETY: a live map value.
         channel::advance(unsafe { &raw mut (*entry).streams[direction as usize].refused }, bytes);
@@ -180,7 +181,8 @@ fn capture(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, payload: Payl
 }
 
 /// Whether bytes of a connection that nobody has confirmed are worth a record. Looks at the first byte of
-/// the first request that is no blank: it can begin a message, or this is no MCP.
+/// the first request that is no blank: it can begin a message, or this is no MCP. Where it can, what pipelines carry would
+/// still fill the ring before user space has looked: a half of it is for servers and for what begins.
 #[inline(always)]
 fn admits(entry: *mut Positions, state: u32, id: ConnectionId, source: &Source, walk: &Walk) -> bool {
     let confirmed = if id & SOCKET != 0 { socket::lifted(id) } else { channel::confirmed(id) };
@@ -189,8 +191,8 @@ fn admits(entry: *mut Positions, state: u32, id: ConnectionId, source: &Source, 
         unsafe { (*entry).state = STATE_CONFIRMED };
         return true;
     }
-    if state == STATE_SUSPECT {
-        return walk.offset < SUSPECT_BYTES;
+    if state == STATE_SUSPECT || state == STATE_PLAUSIBLE {
+        return walk.offset < SUSPECT_BYTES || state == STATE_PLAUSIBLE && is_roomy();
     }
     if walk.direction == SERVER_TO_CLIENT {
         return walk.offset < UNASKED_BYTES;
@@ -225,6 +227,12 @@ fn admits(entry: *mut Positions, state: u32, id: ConnectionId, source: &Source, 
         unsafe { (*entry).state = verdict };
     }
     true
+}
+
+/// Whether more than half of the ring is free.
+#[inline(always)]
+fn is_roomy() -> bool {
+    RING.query(BPF_RB_AVAIL_DATA.into()) < RING.query(BPF_RB_RING_SIZE.into()) / 2
 }
 
 /// A walk over the caller's buffers, one piece a step.

@@ -129,7 +129,8 @@ policy: {{ server_policy: allowlist, allowed_servers: [calc], version_pinning: {
     for (name, user, program, declared, status) in cases {
         // `exec -a` gives it the command line of the declaration.
         let line = format!("exec -a calc '{program}' --delay-ms 1");
-        let args = ["--call", "add", r#"{"a":1,"b":2}"#, "--", "bash", "-c", &line];
+        // As with a client's program: a server's is not known of one that has ended before the agent gets to it.
+        let args = ["--hold-ms", "500", "--call", "add", r#"{"a":1,"b":2}"#, "--", "bash", "-c", &line];
         let pid = client(user, None, &programs.path("client"), &args)?;
         let connection = agent.connection_of_client(pid)?;
         await_exit(&agent, connection)?;

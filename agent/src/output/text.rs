@@ -66,7 +66,7 @@ fn body(event: &Event, line: &mut Line) {
             if let Some(left) = &started.taken_over {
                 let fate = if left.resumed { "go on" } else { "ran until now" };
                 line.plain(&format!(
-                    "; {} programs of the agent before {fate}, {} records of theirs ({} bytes of messages) nobody read",
+                    "; {} programs of the agent before {fate}, {} records of theirs ({} bytes of streams) nobody read",
                     left.programs, left.unread_records, left.unread_bytes
                 ));
             }

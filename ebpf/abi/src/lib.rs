@@ -62,7 +62,8 @@ pub struct Stream {
 
 /// A process with two channels that nothing is known of yet.
 pub const STATE_CANDIDATE: u32 = 0;
-/// The first byte of its requests can begin a message: everything is captured until user space decides.
+/// The first byte of its requests can begin a message: until user space decides, [`SUSPECT_BYTES`] are captured, and more
+/// while less than half of the ring is in use.
 pub const STATE_PLAUSIBLE: u32 = 1;
 /// The first byte of its requests cannot begin a message: only [`SUSPECT_BYTES`] are captured.
 pub const STATE_SUSPECT: u32 = 2;
@@ -71,7 +72,8 @@ pub const STATE_CONFIRMED: u32 = 3;
 /// A TCP connection that nobody declared, over which nothing has gone yet.
 pub const STATE_UNHEARD: u32 = 4;
 
-/// How many bytes of each direction are captured while a connection's state is [`STATE_SUSPECT`].
+/// How many bytes of each direction are captured while a connection's state is [`STATE_SUSPECT`], and
+/// at least so many while it is [`STATE_PLAUSIBLE`].
 pub const SUSPECT_BYTES: u64 = 64 * 1024;
 /// How many bytes of the answers are captured before the first request byte was seen.
 pub const UNASKED_BYTES: u64 = 1024 * 1024;

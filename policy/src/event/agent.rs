@@ -45,7 +45,7 @@ pub struct TakenOver {
     /// Records that they made or had no room for, and that nobody read: no event tells of these. What the agent before said to
     /// be lost is counted in it.
     pub unread_records: u64,
-    /// Bytes of messages over stdio in them.
+    /// Bytes of streams in them.
     #[serde(default)]
     pub unread_bytes: u64,
 }
