@@ -137,7 +137,8 @@ impl HttpServer {
     }
 }
 
-fn tls(certificate: &[u8]) -> Result<Arc<ServerConfig>> {
+/// What serves with this certificate (PEM).
+pub(crate) fn tls(certificate: &[u8]) -> Result<Arc<ServerConfig>> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     let (certificate, key) =

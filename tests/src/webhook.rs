@@ -1,18 +1,24 @@
 //! Whom a webhook posts to.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::io::{BufRead as _, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::Value;
 use sha2::Sha256;
+
+use crate::http_server::{self, CERTIFICATE};
 
 /// A request, and how it was answered.
 #[derive(Clone, Debug)]
 pub struct Post {
+    /// When it was there.
+    pub at: Instant,
     /// Its answer.
     pub status: u16,
     /// `Idempotency-Key`.
@@ -42,11 +48,14 @@ impl Post {
 /// One that listens on a port of loopback, once it lives, and answers what it is told to.
 pub struct Receiver {
     port: u16,
+    tls: Option<Arc<ServerConfig>>,
     state: Arc<Mutex<State>>,
 }
 
 struct State {
     status: u16,
+    /// `Retry-After` of what is answered, seconds.
+    retry_after: Option<u32>,
     posts: Vec<Post>,
 }
 
@@ -61,12 +70,22 @@ impl Receiver {
     /// No port is left.
     pub fn dead() -> Result<Self> {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-        Ok(Self { port, state: Arc::new(Mutex::new(State { status: 200, posts: Vec::new() })) })
+        let state = State { status: 200, retry_after: None, posts: Vec::new() };
+        Ok(Self { port, tls: None, state: Arc::new(Mutex::new(state)) })
+    }
+
+    /// The same over TLS, with [`CERTIFICATE`].
+    ///
+    /// # Errors
+    /// As [`Receiver::dead`].
+    pub fn dead_over_tls() -> Result<Self> {
+        Ok(Self { tls: Some(http_server::tls(CERTIFICATE)?), ..Self::dead()? })
     }
 
     /// Where it listens.
     pub fn url(&self, path: &str) -> String {
-        format!("http://127.0.0.1:{}/{path}", self.port)
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://127.0.0.1:{}/{path}", self.port)
     }
 
     /// Begins to listen, until the test ends.
@@ -75,11 +94,16 @@ impl Receiver {
     /// Somebody else has its port.
     pub fn live(&self) -> Result<()> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, self.port)).context("its port is taken")?;
-        let state = Arc::clone(&self.state);
+        let (state, tls) = (Arc::clone(&self.state), self.tls.clone());
         thread::spawn(move || {
             // One after the other, so that their order is that in which they were sent.
             for stream in listener.incoming().flatten() {
-                let _ = take(stream, &state);
+                let _ = match &tls {
+                    None => take(stream, &state),
+                    Some(tls) => ServerConnection::new(Arc::clone(tls))
+                        .map_err(Into::into)
+                        .and_then(|connection| take(StreamOwned::new(connection, stream), &state)),
+                };
             }
         });
         Ok(())
@@ -87,7 +111,14 @@ impl Receiver {
 
     /// The status of what it answers from now on.
     pub fn answer(&self, status: u16) {
-        lock(&self.state).status = status;
+        let mut state = lock(&self.state);
+        (state.status, state.retry_after) = (status, None);
+    }
+
+    /// As [`Receiver::answer`], and not to be asked again for so many seconds.
+    pub fn answer_later(&self, status: u16, seconds: u32) {
+        let mut state = lock(&self.state);
+        (state.status, state.retry_after) = (status, Some(seconds));
     }
 
     /// What was posted so far.
@@ -96,11 +127,12 @@ impl Receiver {
     }
 }
 
-fn take(stream: TcpStream, state: &Mutex<State>) -> Result<()> {
+fn take(stream: impl Read + Write, state: &Mutex<State>) -> Result<()> {
     let mut reader = BufReader::new(stream);
     let (mut length, mut post) = (
         0,
         Post {
+            at: Instant::now(),
             status: 0,
             key: String::new(),
             timestamp: String::new(),
@@ -133,7 +165,9 @@ fn take(stream: TcpStream, state: &Mutex<State>) -> Result<()> {
     let mut state = lock(state);
     post.status = state.status;
     state.posts.push(post.clone());
+    let pause = state.retry_after.map(|seconds| format!("retry-after: {seconds}\r\n")).unwrap_or_default();
     drop(state);
-    let answer = format!("HTTP/1.1 {} x\r\ncontent-length: 0\r\nconnection: close\r\n\r\n", post.status);
+    let answer =
+        format!("HTTP/1.1 {} x\r\n{pause}content-length: 0\r\nconnection: close\r\n\r\n", post.status);
     Ok(reader.get_mut().write_all(answer.as_bytes())?)
 }

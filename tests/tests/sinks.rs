@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
 use mcpwarden_tests::command::configured;
+use mcpwarden_tests::http_server::CERTIFICATE;
 use mcpwarden_tests::peer::{Peer, await_exit, echo, initialize, server, wait_until};
 use mcpwarden_tests::scrape::Scrape;
 use mcpwarden_tests::webhook::{Post, Receiver};
@@ -303,6 +305,42 @@ fn what_a_webhook_refuses_is_dropped_and_said_once() -> Result<()> {
     without_secrets(&agent)?;
     let keys: Vec<_> = receiver.posts().into_iter().map(|post| post.key).collect();
     ensure!(keys.iter().collect::<BTreeSet<_>>().len() == keys.len(), "nothing is sent twice: {keys:?}");
+    end(agent).map(drop)
+}
+
+/// A certificate that this system does not trust gets nothing; one that it trusts does, when it said that it would.
+#[test]
+fn a_webhook_over_tls_is_trusted_or_gets_nothing() -> Result<()> {
+    const LATER: u32 = 3;
+    let receiver = Receiver::dead_over_tls()?;
+    receiver.answer_later(429, LATER);
+    receiver.live()?;
+    let scrape = Scrape::free()?;
+    let (directory, config) = webhook(&receiver, &scrape.config())?;
+    let failures = || {
+        let numbers = scrape.numbers().unwrap_or_default();
+        numbers.get("mcpwarden_sink_failures_total{sink=\"0:webhook\"}").copied().unwrap_or(0.0)
+    };
+    let agent = Agent::start(&["--config", &config])?;
+    session(&agent, 3, 10)?;
+    wait_until("that it is not trusted", || failures() >= 2.0)?;
+    ensure!(receiver.posts().is_empty(), "it was given something");
+    without_secrets(&agent)?;
+    end(agent)?;
+
+    let trusted = directory.path().join("authorities.pem").display().to_string();
+    fs::write(&trusted, CERTIFICATE)?;
+    let agent = Agent::start_in(&[("SSL_CERT_FILE", &trusted)], &["--config", &config])?;
+    session(&agent, 3, 10)?;
+    wait_until("that it is tried twice", || receiver.posts().len() >= 2)?;
+    let posts = receiver.posts();
+    let [first, second, ..] = &posts[..] else { anyhow::bail!("{posts:?}") };
+    let pause = second.at - first.at;
+    ensure!(first.key == second.key && pause >= Duration::from_secs(LATER.into()), "sent again after {pause:?}");
+    receiver.answer(200);
+    wait_until("that it is taken", || !taken(&receiver.posts()).is_empty())?;
+    ensure!(receiver.posts().iter().all(|post| post.is_signed_with(SECRET)), "its signature is wrong");
+    without_secrets(&agent)?;
     end(agent).map(drop)
 }
 

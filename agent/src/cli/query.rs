@@ -256,4 +256,7 @@ pub struct PinsDiff {
     /// The database: `registry.db` beside that of events.
     #[arg(long, value_name = "FILE", default_value = "/var/lib/mcpwarden/registry.db")]
     pub path: PathBuf,
+    /// The database of events, which tells of definitions that are too long to be kept; `mcpwarden.db` beside that of pins.
+    #[arg(long, value_name = "FILE")]
+    pub events: Option<PathBuf>,
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mcpwarden_policy::{
     Event, EventBody, ServerId, Timestamp,
-    event::{Action, CallStatus, Category, Connecting, GapCause, ServerType, Severity},
+    event::{Action, CallStatus, Category, Connecting, GapCause, GateAction, ServerType, Severity},
     guard::GuardKind,
 };
 use prometheus::{
@@ -25,7 +25,10 @@ const ID_BYTES: usize = 128;
 
 const ACTIONS: [Action; 3] = [Action::Allow, Action::Alert, Action::Block];
 const SEVERITIES: [Severity; 4] = [Severity::Low, Severity::Medium, Severity::High, Severity::Critical];
-/// All that the event schema knows; a test looks.
+/// All that the event schema knows, as of what follows; a test looks.
+pub const GATE_ACTIONS: [GateAction; 4] =
+    [GateAction::Neutralized, GateAction::Refused, GateAction::Passed, GateAction::Unseen];
+/// See above.
 pub const CAUSES: [GapCause; 14] = [
     GapCause::RingFull,
     GapCause::Splice,
@@ -66,6 +69,7 @@ pub struct Observer {
     gate_seconds: Histogram,
     detections: HashMap<(Category, Severity), IntCounter>,
     denials: IntCounterVec,
+    gate: IntCounterVec,
     connections: IntCounterVec,
     gaps: IntCounterVec,
     gap_bytes: IntCounterVec,
@@ -96,6 +100,7 @@ impl Observer {
                 .map(|kind| (kind, detections.with_label_values(&[word(&kind.0), word(&kind.1)])))
                 .collect(),
             denials: counters(table::DENIALS, registry)?,
+            gate: counters(table::GATE, registry)?,
             connections: counters(table::CONNECTIONS, registry)?,
             gaps: counters(table::GAPS, registry)?,
             gap_bytes: counters(table::GAP_BYTES, registry)?,
@@ -115,6 +120,9 @@ impl Observer {
                     self.connections.with_label_values(&[kind, action, enforced]);
                 }
             }
+        }
+        for action in GATE_ACTIONS {
+            self.gate.with_label_values(&[word(&action)]);
         }
         for (transport, cause) in
             ["stdio", "http"].iter().flat_map(|one| CAUSES.map(|cause| (*one, word(&cause))))
@@ -145,6 +153,7 @@ impl Observer {
                     .inc();
                 self.call_seconds.observe(in_seconds(result.latency_ns));
             }
+            EventBody::GateDecided(decided) => self.gate.with_label_values(&[word(&decided.action)]).inc(),
             EventBody::RequestBlocked(blocked) => self.denied(Some(blocked.guard), blocked.enforced),
             EventBody::Detected(found) => {
                 let kind = (found.detection.category, found.detection.severity);

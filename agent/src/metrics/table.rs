@@ -79,6 +79,7 @@ pub const RESULTS: &str = "mcpwarden_call_results_total";
 pub const CALL_SECONDS: &str = "mcpwarden_call_duration_seconds";
 pub const LATENCY_SECONDS: &str = "mcpwarden_added_latency_seconds";
 pub const ENGINE_SECONDS: &str = "mcpwarden_engine_seconds";
+pub const GATE: &str = "mcpwarden_gate_decisions_total";
 pub const GATE_SECONDS: &str = "mcpwarden_gate_lag_seconds";
 pub const DETECTIONS: &str = "mcpwarden_detections_total";
 pub const DENIALS: &str = "mcpwarden_denials_total";
@@ -389,6 +390,11 @@ pub static TABLE: &[Metric] = &[
         "TCP connections whose bytes are not captured: no room, no HTTP, or not to be read.",
     ),
     // The gate.
+    metric(
+        GATE,
+        Events(&["action"]),
+        "Writes of clients that the gate stopped, or could not tell what they ask for, by what became of them.",
+    ),
     metric(
         "mcpwarden_gate_tables_total",
         Counters("what", &[("made", "gate_tables"), ("refused", "gate_tables_refused")]),

@@ -127,6 +127,14 @@ fn what_events_count() {
             r#"denials_total{enforced="no",guard="server_access"}"#,
         ),
         (
+            event(
+                "mcp_gate_decided",
+                "a",
+                json!({"action": "neutralized", "guard": "tool_access", "code": "c", "reason": "r", "pid": 1, "bytes": 1}),
+            ),
+            r#"gate_decisions_total{action="neutralized"}"#,
+        ),
+        (
             event("mcp_detection", "a", found("high")),
             r#"detections_total{category="shell_injection",severity="high"}"#,
         ),
@@ -389,12 +397,17 @@ fn alerts_and_dashboard_are_about_metrics_that_exist() {
 }
 
 #[test]
-fn every_cause_of_a_gap_is_known() {
-    let schema = mcpwarden_policy::event::schema();
-    let mut causes = Vec::new();
-    under(&schema["$defs"]["GapCause"], "const", &mut causes);
-    assert_eq!(causes.len(), observe::CAUSES.len(), "{causes:?}");
-    for cause in observe::CAUSES {
-        assert!(causes.contains(&json!(cause).as_str().unwrap()), "{cause:?}");
+fn every_cause_of_a_gap_and_deed_of_the_gate_is_known() {
+    fn holds(name: &str, known: &[impl serde::Serialize]) {
+        let schema = mcpwarden_policy::event::schema();
+        let mut words = Vec::new();
+        under(&schema["$defs"][name], "const", &mut words);
+        assert_eq!(words.len(), known.len(), "{words:?}");
+        for one in known {
+            let word = json!(one);
+            assert!(words.contains(&word.as_str().unwrap()), "{word}");
+        }
     }
+    holds("GapCause", &observe::CAUSES);
+    holds("GateAction", &observe::GATE_ACTIONS);
 }

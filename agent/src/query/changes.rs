@@ -41,7 +41,8 @@ pub struct Change {
 pub fn diff(options: &PinsDiff) -> Result<bool> {
     let path = &options.path;
     let db = registry::SCHEMA.read(path)?;
-    let found = find(&db, path, &options.tool).with_context(|| format!("cannot read {}", path.display()))?;
+    let events = options.events.clone().unwrap_or_else(|| path.with_file_name(store::EVENTS));
+    let found = find(&db, &events, &options.tool).with_context(|| format!("cannot read {}", path.display()))?;
     ensure!(!found.is_empty(), "nothing is pinned that is called {}; see pins list", escaped(&options.tool));
     for change in &found {
         if options.json {
@@ -53,15 +54,15 @@ pub fn diff(options: &PinsDiff) -> Result<bool> {
     Ok(found.iter().all(|change| change.previous_hash == change.new_hash))
 }
 
-/// The change of each pin of this name in the database at `path`.
+/// The change of each pin of this name; `events`: the database of events.
 ///
 /// # Errors
 /// It cannot be read.
-pub fn find(db: &Connection, path: &Path, name: &str) -> Result<Vec<Change>> {
+pub fn find(db: &Connection, events: &Path, name: &str) -> Result<Vec<Change>> {
     let mut found = Vec::new();
     registry::each(db, |pin| {
         if is_named(&pin, name) {
-            let diff = difference(db, &path.with_file_name(store::EVENTS), &pin)?;
+            let diff = difference(db, events, &pin)?;
             let Pin { key, item, record } = pin;
             let (previous_hash, new_hash) = (record.hash, record.current);
             found.push(Change { key, kind: word(item.kind), name: item.name, previous_hash, new_hash, diff });

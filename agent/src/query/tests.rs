@@ -378,8 +378,9 @@ fn what_changed_since_it_was_pinned() {
     pin(&filled, 5, "a:b", &record("h1", "h2"), &[]);
     let path = filled.directory.path().join(crate::store::registry::PINS);
     let db = crate::store::registry::SCHEMA.read(&path).unwrap();
+    let none = path.with_file_name("none.db");
     let texts = |name: &str| -> Vec<String> {
-        changes::find(&db, &path, name).unwrap().iter().map(changes::Change::text).collect()
+        changes::find(&db, &none, name).unwrap().iter().map(changes::Change::text).collect()
     };
     let of = |uid: u32, rest: &str| format!("git:read (uid {uid}, /usr/bin/git-mcp)\n{rest}");
     assert_eq!(
@@ -397,7 +398,7 @@ fn what_changed_since_it_was_pinned() {
     for name in ["git", "git:", "read", "git:rea", "it:read", "git:read:"] {
         assert_eq!(texts(name).len(), 0, "{name}");
     }
-    let json = serde_json::to_value(changes::find(&db, &path, "git:read").unwrap()).unwrap();
+    let json = serde_json::to_value(changes::find(&db, &none, "git:read").unwrap()).unwrap();
     let changes = json!([{"field": "/description", "previous": "Reads a file.", "new": new["description"]}]);
     for (field, expected) in
         [("server", json!("git")), ("uid", json!(5)), ("kind", json!("tool")), ("changes", changes)]
@@ -415,9 +416,8 @@ fn changes_that_only_an_event_tells() {
     let filled = Filled::new(vec![(1, said.replace('\n', ""))]);
     pin(&filled, 5, "read", &record("h0", "h2"), &[]);
     let path = filled.directory.path().join(crate::store::registry::PINS);
-    std::fs::copy(filled.path(), path.with_file_name(crate::store::EVENTS)).unwrap();
     let db = crate::store::registry::SCHEMA.read(&path).unwrap();
-    let found = changes::find(&db, &path, "git:read").unwrap();
+    let found = changes::find(&db, &filled.path(), "git:read").unwrap();
     assert!(found[0].text().ends_with("\n  /title\n    + x"), "{}", found[0].text());
 }
 
