@@ -5,7 +5,7 @@ use anyhow::Result;
 use crate::{
     cli::DetachOptions,
     instance,
-    kernel::pins::{Kept, Pins},
+    kernel::pins::{Kept, Left, Pins, Unread},
     output::say,
 };
 
@@ -15,10 +15,19 @@ use crate::{
 /// An agent runs, or something cannot be removed.
 pub fn run(options: &DetachOptions) -> Result<()> {
     let _lock = instance::lock(&options.runtime_dir)?;
-    match Pins::of(&options.runtime_dir).release(&Kept::default(), u64::MAX)?.programs {
+    let Left { programs, unread, .. } = Pins::of(&options.runtime_dir).release(&Kept::default(), u64::MAX)?;
+    match programs {
         0 => say("nothing was left attached"),
-        1 => say("1 program is detached: nobody judges connections any more"),
-        programs => say(format!("{programs} programs are detached: nobody judges connections any more")),
+        1 => say("1 program is detached: nobody captures or judges connections any more"),
+        programs => {
+            say(format!("{programs} programs are detached: nobody captures or judges connections any more"));
+        }
+    }
+    if unread.records > 0 {
+        let Unread { records, bytes } = unread;
+        say(format!(
+            "nobody read {records} of their records, with {bytes} bytes of what servers and clients said"
+        ));
     }
     Ok(())
 }

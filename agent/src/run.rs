@@ -10,10 +10,11 @@ mod measure;
 mod outbox;
 mod reconcile;
 mod reload;
+mod resume;
 mod status;
 
 use std::{
-    collections::HashSet,
+    collections::{HashSet, VecDeque},
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -21,10 +22,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use aya::maps::{MapData, RingBuf};
 use mcpwarden_abi as abi;
-use mcpwarden_policy::{
-    Engine, EventBody, Input, Timestamp,
-    event::{AgentStarted, TakenOver},
-};
+use mcpwarden_policy::{Engine, EventBody, Input, Timestamp, event::AgentStarted};
 use tokio::{
     io::{Interest, unix::AsyncFd},
     signal::unix::{Signal, SignalKind, signal},
@@ -40,10 +38,10 @@ use crate::{
     instance,
     instance::REDACTION_KEY,
     kernel::{
-        Backend, Kernel, ProgramStats, Setup,
+        Backend, Kernel, Met, ProgramStats, Setup,
         census::{self, Census},
         fill::Fill,
-        pins::{Left, Pins},
+        pins::Pins,
         surroundings,
     },
     listing::Listing,
@@ -112,7 +110,10 @@ pub fn run(options: RunOptions) -> Result<()> {
         let hash = reload::hash(&config);
         let keep = config.enforcement.persist.then_some((&pins, hash.as_str()));
         let setup = Setup { backend, ring_bytes, cgroup: &cgroup, keep };
-        let mut kernel = Kernel::attach(&setup, |addresses| network.install(addresses, &clock))?;
+        let mut kernel = Kernel::attach(&setup, |addresses| {
+            network.go_on(addresses)?;
+            network.install(addresses, &clock)
+        })?;
         if let Some(reason) = kernel.unusable() {
             anstream::eprintln!(
                 "mcpwarden: cannot go on with what the agent before left, and attaches its own: {reason}"
@@ -151,18 +152,22 @@ pub fn run(options: RunOptions) -> Result<()> {
             counted: None,
             positions: None,
             sockets: None,
+            waited: VecDeque::new(),
             read_ns: 0,
             loss: LossWatch::default(),
             censuses_failed: 0,
             tasks_skipped: 0,
         };
-        agent.meet();
+        let met = agent.kernel.met();
+        if let Some(met) = &met {
+            agent.meet(met);
+        }
         stores.said.into_iter().for_each(|body| agent.say_of_store(body));
         if config.enforcement.stdio != StdioEnforcement::Observe {
             agent.check_gate(&config).map_err(anyhow::Error::msg)?;
         }
         agent.set_gate(&config);
-        let result = agent.serve(ring, options.config.as_ref()).await;
+        let result = agent.serve(ring, options.config.as_ref(), met).await;
         let (outbox, sinks) = agent.into_ends();
         let until = Instant::now() + PATIENCE;
         outbox.finish(until);
@@ -205,6 +210,8 @@ struct Agent {
     positions: Option<Vec<(u64, abi::Connection)>>,
     /// The same of TCP connections; `None` of those that are not there any more.
     sockets: Option<Vec<(u64, Option<[abi::Stream; 2]>)>>,
+    /// Records that come before those in the ring.
+    waited: VecDeque<Box<[u8]>>,
     /// When the latest of these was read; nanoseconds since boot.
     read_ns: u64,
     loss: LossWatch,
@@ -226,12 +233,20 @@ const WATCHING: &str = "watching";
 const NO_CENSUS: &str = "cannot read the census of processes";
 
 impl Agent {
-    async fn serve(&mut self, mut ring: AsyncFd<RingBuf<MapData>>, config: Option<&PathBuf>) -> Result<()> {
+    async fn serve(
+        &mut self,
+        mut ring: AsyncFd<RingBuf<MapData>>,
+        config: Option<&PathBuf>,
+        met: Option<Met>,
+    ) -> Result<()> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
         let mut hangup = signal(SignalKind::hangup())?;
         let mut ended = self.first_names(&mut interrupt, &mut terminate).await;
-        let found = self.adopt()?;
+        let found = match met {
+            Some(_) => self.adopt_behind(ring.get_mut())?,
+            None => self.adopt()?,
+        };
         // What existed when the census ended is taken in first; what comes meanwhile does not hold the start up.
         while ended.is_none()
             && self.drain(ring.get_mut()) == Drained::Part
@@ -239,8 +254,11 @@ impl Agent {
         {
             ended = self.flush(&mut interrupt, &mut terminate).await;
         }
-        self.collect(&found);
-        self.part();
+        if ended.is_none() {
+            self.with_capture(|capture, _, _, sink| capture.go_on(sink));
+            self.collect(&found);
+            met.into_iter().for_each(|met| self.part(&met));
+        }
         // Whoever ends before it is ready leaves to the one before what that does.
         let taken_over = if ended.is_none() { self.succeed()? } else { None };
         self.say(EventBody::AgentStarted(AgentStarted {
@@ -375,53 +393,6 @@ impl Agent {
         }
     }
 
-    /// Where the agent goes on with what another left: what came before it is the other's.
-    fn meet(&mut self) {
-        let Some(met) = self.kernel.met() else { return };
-        self.capture.begin_at(&met.streams);
-        self.programs = self.kernel.program_stats();
-        let counters = self.counters();
-        self.loss.look(&counters);
-    }
-
-    /// TCP connections that another agent had begun to read are not read on: what they began with is not known.
-    fn part(&mut self) {
-        let Some(met) = self.kernel.met() else { return };
-        let known: HashSet<u64> = self
-            .capture
-            .socket_ids()
-            .into_iter()
-            .filter(|(_, key)| key.is_some())
-            .map(|(id, _)| id)
-            .collect();
-        let unknown: Vec<(u64, u64)> =
-            met.sockets.iter().copied().filter(|(_, number)| !known.contains(number)).collect();
-        for (key, number) in unknown {
-            self.kernel.remove_socket(key, number);
-            self.capture.forget(number);
-        }
-    }
-
-    /// From here on nobody judges but this agent, and what it leaves. What the one before had left is told.
-    fn succeed(&mut self) -> Result<Option<TakenOver>> {
-        match self.kernel.take_over(&self.pins)? {
-            Ok(Left { programs: 0, .. }) => Ok(None),
-            Ok(Left { programs, is_resumed, unread }) => Ok(Some(TakenOver {
-                programs,
-                resumed: is_resumed,
-                unread_records: unread.records,
-                unread_bytes: unread.bytes,
-            })),
-            Err(error) => {
-                anstream::eprintln!(
-                    "mcpwarden: what an agent before left attached still judges connections, too: {error}; \
-                     `mcpwarden detach` lets it go when no agent runs"
-                );
-                Ok(None)
-            }
-        }
-    }
-
     /// Has the kernel half register servers that already run.
     fn adopt(&mut self) -> Result<Census> {
         self.kernel.adopt(true)?;
@@ -453,40 +424,47 @@ impl Agent {
             if self.outbox.is_full() {
                 return Drained::Part;
             }
-            let Some(record) = ring.next() else {
-                self.metrics.drained();
-                self.manager.drained();
-                return Drained::All;
-            };
             if count % 64 == 63 {
                 now = self.clock.now();
             }
-            let (engine, outputs, metrics) = (&mut self.engine, &mut self.outputs, &self.metrics);
-            let timed = self.capture.counters().records.is_multiple_of(TIMED);
-            let sink = &mut |input: Input<'_>| metrics.time(timed, || engine.handle(input, now, outputs));
-            match self.capture.record(&record, &self.clock, now, sink) {
-                Some(Told::Connect(header, info)) => {
-                    if let Some(connect) = self.network.connect(&header, &info, &self.clock) {
-                        sink(Input::Connect(connect));
-                    }
-                }
-                Some(Told::Socket(header, info)) => {
-                    let id = header.connection;
-                    match self.network.connected(&header, &info) {
-                        Some(connected) => self.capture.open_socket(id, connected, &self.clock, now, sink),
-                        None => {
-                            self.kernel.remove_socket(header.offset, id);
-                            self.capture.forget(id);
-                        }
-                    }
-                }
-                Some(Told::Gate(header, info)) => self.hear_gate(&header, &info),
-                None => {}
+            if let Some(record) = self.waited.pop_front() {
+                self.take(&record, now);
+            } else if let Some(record) = ring.next() {
+                self.take(&record, now);
+            } else {
+                self.metrics.drained();
+                self.manager.drained();
+                return Drained::All;
             }
-            drop(record);
-            self.carry_out();
         }
         Drained::Part
+    }
+
+    /// Takes in one record.
+    fn take(&mut self, record: &[u8], now: Timestamp) {
+        let (engine, outputs, metrics) = (&mut self.engine, &mut self.outputs, &self.metrics);
+        let timed = self.capture.counters().records.is_multiple_of(TIMED);
+        let sink = &mut |input: Input<'_>| metrics.time(timed, || engine.handle(input, now, outputs));
+        match self.capture.record(record, &self.clock, now, sink) {
+            Some(Told::Connect(header, info)) => {
+                if let Some(connect) = self.network.connect(&header, &info, &self.clock) {
+                    sink(Input::Connect(connect));
+                }
+            }
+            Some(Told::Socket(header, info)) => {
+                let id = header.connection;
+                match self.network.connected(&header, &info) {
+                    Some(connected) => self.capture.open_socket(id, connected, &self.clock, now, sink),
+                    None => {
+                        self.kernel.remove_socket(header.offset, id);
+                        self.capture.forget(id);
+                    }
+                }
+            }
+            Some(Told::Gate(header, info)) => self.hear_gate(&header, &info),
+            None => {}
+        }
+        self.carry_out();
     }
 
     fn tick(&mut self) {

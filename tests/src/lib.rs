@@ -33,6 +33,7 @@ pub mod gated;
 pub mod hold;
 pub mod http_server;
 pub mod io_methods;
+pub mod kept;
 pub mod listener;
 pub mod maps;
 pub mod mini_server;

@@ -24,7 +24,11 @@ fn unknown(dashboard: &Value) -> Result<Vec<String>> {
         .context("cannot run Python (`cargo xtask setup --tests` installs what it takes)")?;
     let error = String::from_utf8_lossy(&said.stderr);
     ensure!(matches!(said.status.code(), Some(0 | 1)) && error.is_empty(), "{error}");
-    Ok(String::from_utf8_lossy(&said.stdout).lines().filter(|line| !line.is_empty()).map(str::to_owned).collect())
+    Ok(String::from_utf8_lossy(&said.stdout)
+        .lines()
+        .filter(|line| !line.is_empty())
+        .map(str::to_owned)
+        .collect())
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! What stays when the agent is gone (`enforcement.persist`), and who takes its place.
 
-use std::fs;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::chown;
 use std::path::Path;
@@ -8,70 +7,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use mcpwarden_tests::agent::{Agent, is};
-use mcpwarden_tests::command::{Said, ask, configured, directory};
+use mcpwarden_tests::command::{ask, configured, directory};
 use mcpwarden_tests::dial::{Outcome, Way};
+use mcpwarden_tests::kept::{BPF_FS, BpfFs, detach, end};
 use mcpwarden_tests::listener::Listener;
 use mcpwarden_tests::patience::patience;
-use mcpwarden_tests::peer::{Peer, await_exit, echo, initialize, server, wait_until};
+use mcpwarden_tests::peer::{Peer, initialize, server, wait_until};
 use mcpwarden_tests::programs;
-use mcpwarden_tests::transcript::Dir;
 use mcpwarden_tests::wiring::Wiring;
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::signal::Signal;
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
-use serde_json::{Value, json};
+use serde_json::json;
 
-const BPF_FS: &str = "/sys/fs/bpf";
 /// Connections that nobody is there to see.
 const UNSEEN: u64 = 20;
-
-/// The BPF file system, as systemd mounts it; unmounted again where the test did it.
-struct BpfFs {
-    is_ours: bool,
-}
-
-impl BpfFs {
-    fn there() -> Result<Self> {
-        let is_there = statfs(BPF_FS).is_ok_and(|found| found.filesystem_type() == BPF_FS_MAGIC);
-        if !is_there {
-            mount(Some("bpf"), BPF_FS, Some("bpf"), MsFlags::empty(), None::<&str>)
-                .context("cannot mount the BPF file system")?;
-        }
-        Ok(Self { is_ours: !is_there })
-    }
-
-    /// What agents left in it.
-    fn left(&self) -> Result<Vec<String>> {
-        let names = fs::read_dir(BPF_FS)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
-        let names: Vec<String> = names.collect::<Result<_>>()?;
-        Ok(names.into_iter().filter(|name| name.starts_with("mcpwarden")).collect())
-    }
-}
-
-impl Drop for BpfFs {
-    fn drop(&mut self) {
-        if self.is_ours {
-            let _ = umount2(BPF_FS, MntFlags::MNT_DETACH);
-        }
-    }
-}
-
-fn detach(place: &Path) -> Result<Said> {
-    ask(&["detach", "--runtime-dir", &place.join("run").display().to_string()])
-}
-
-/// Ends an agent, and what it left stays.
-fn end(mut agent: Agent, signal: Signal) -> Result<()> {
-    match signal {
-        Signal::SIGKILL => agent.kill(),
-        signal => {
-            agent.signal(signal)?;
-            agent.wait_for_end()
-        }
-    }
-}
 
 fn denying(port: u16, persist: bool) -> String {
     format!(
@@ -189,136 +140,6 @@ fn no_connection_slips_through_between_two_agents() -> Result<()> {
     programs::await_gone(&held)?;
     ensure!(files.left()?.is_empty(), "left: {:?}", files.left()?);
     detach(place.path())?.expect("and again", 0, "nothing was left attached")
-}
-
-/// What one server was asked and answered, by the numbers of its messages, as events tell of it.
-#[derive(Default)]
-struct Heard {
-    messages: Vec<(Dir, u64)>,
-    gaps: Vec<Value>,
-}
-
-impl Heard {
-    /// Takes in what an agent told of the server with this process id.
-    fn take(&mut self, agent: &Agent, pid: u32) -> Result<()> {
-        let started =
-            agent.events().into_iter().find(|event| is(event, "mcp_server_started") && event["pid"] == pid);
-        let Some(started) = started else { return Ok(()) };
-        let connection = started["connection"].as_u64().context("a number")?;
-        let messages = agent.messages(connection)?;
-        self.messages
-            .extend(messages.iter().filter_map(|(dir, message)| Some((*dir, message["id"].as_u64()?))));
-        self.gaps
-            .extend(agent.events_of(connection).into_iter().filter(|event| is(event, "mcp_capture_gap")));
-        Ok(())
-    }
-
-    /// How often each message was heard that is not heard once.
-    fn wrong(&self, asked: u64) -> Vec<(Dir, u64, usize)> {
-        let both = [Dir::C2s, Dir::S2c].into_iter().flat_map(|dir| (0..asked).map(move |id| (dir, id)));
-        both.map(|(dir, id)| (dir, id, self.messages.iter().filter(|heard| **heard == (dir, id)).count()))
-            .filter(|(_, _, count)| *count != 1)
-            .collect()
-    }
-}
-
-/// Agents come and go while a server answers all the time: each message is told of once, by one of them; also those of a
-/// server that started while no agent ran.
-#[test]
-fn what_is_said_between_two_agents_is_heard() -> Result<()> {
-    let files = BpfFs::there()?;
-    let place = directory()?;
-    let (_directory, config) = configured("enforcement: { persist: true }")?;
-    let start = || Agent::start_within(place.path(), &["--config", &config]);
-    let mut agent = start()?;
-    let mut peers = Vec::new();
-    for wiring in [Wiring::Pipes, Wiring::Sockets] {
-        peers.push(Peer::start(wiring, &mut server("echo-server"))?);
-    }
-    for peer in &mut peers {
-        peer.ask(&initialize(0))?;
-        agent.connection_of_server(peer.pid())?;
-    }
-    let pids: Vec<u32> = peers.iter().map(Peer::pid).collect();
-    let mut heard: Vec<Heard> = pids.iter().map(|_| Heard::default()).collect();
-    let done = AtomicBool::new(false);
-    let asked = thread::scope(|scope| {
-        let askers: Vec<_> = peers
-            .iter_mut()
-            .map(|peer| {
-                let done = &done;
-                scope.spawn(move || -> Result<u64> {
-                    let mut next = 1;
-                    while !done.load(Ordering::Relaxed) {
-                        peer.ask(&echo(next, &format!("{next}")))?;
-                        next += 1;
-                        thread::sleep(patience(Duration::from_millis(2)));
-                    }
-                    Ok(next)
-                })
-            })
-            .collect();
-        let result = (|| -> Result<()> {
-            for _ in 0..3 {
-                agent.signal(Signal::SIGTERM)?;
-                agent.wait_for_end()?;
-                for (heard, pid) in heard.iter_mut().zip(&pids) {
-                    heard.take(&agent, *pid)?;
-                }
-                let mut late = Peer::start(Wiring::Pipes, &mut server("echo-server"))?;
-                late.ask(&initialize(0))?;
-                thread::sleep(patience(Duration::from_millis(200)));
-                agent = start()?;
-                let started = agent.wait_for("its start", |event| is(event, "agent_started"))?;
-                let left = &started["taken_over"];
-                ensure!(left["resumed"] == true && left["unread_records"] == 0, "{started}");
-                let connection = agent.connection_of_server(late.pid())?;
-                ensure!(agent.messages(connection)?.len() >= 2, "what was said when there was no agent");
-                late.close()?;
-            }
-            Ok(())
-        })();
-        done.store(true, Ordering::Relaxed);
-        let asked = askers.into_iter().map(|asker| asker.join().map_err(|_| anyhow!("panicked"))?);
-        result?;
-        asked.collect::<Result<Vec<u64>>>()
-    })?;
-    for peer in &mut peers {
-        let connection = agent.connection_of_server(peer.pid())?;
-        peer.close()?;
-        await_exit(&agent, connection)?;
-    }
-    for ((heard, pid), asked) in heard.iter_mut().zip(&pids).zip(&asked) {
-        heard.take(&agent, *pid)?;
-        println!("{asked} messages each way over three changes of agents, wrong: {:?}", heard.wrong(*asked));
-        ensure!(heard.wrong(*asked).is_empty() && *asked > 100, "{:?} of {asked}", heard.wrong(*asked));
-        ensure!(heard.gaps.is_empty(), "{:?}", heard.gaps);
-    }
-    let held = programs::held_by(agent.pid());
-    end(agent, Signal::SIGTERM)?;
-    detach(place.path())?.expect("what is left", 0, "programs are detached")?;
-    programs::await_gone(&held)?;
-    ensure!(files.left()?.is_empty(), "left: {:?}", files.left()?);
-    Ok(())
-}
-
-/// An agent that goes on with another's programs and does not live: the next one attaches its own.
-#[test]
-fn who_goes_on_and_dies_at_once_is_not_followed() -> Result<()> {
-    let _files = BpfFs::there()?;
-    let place = directory()?;
-    let (_directory, config) = configured("enforcement: { persist: true }")?;
-    let resumed = |agent: &Agent| -> Result<Value> {
-        Ok(agent.wait_for("its start", |event| is(event, "agent_started"))?["taken_over"]["resumed"].clone())
-    };
-    let mut seen = Vec::new();
-    for signal in [Signal::SIGKILL, Signal::SIGKILL, Signal::SIGTERM, Signal::SIGTERM, Signal::SIGTERM] {
-        let agent = Agent::start_within(place.path(), &["--config", &config])?;
-        seen.push(resumed(&agent)?);
-        end(agent, signal)?;
-    }
-    ensure!(seen == [Value::Null, json!(true), json!(false), json!(true), json!(true)], "{seen:?}");
-    detach(place.path())?.expect("what is left", 0, "programs are detached")
 }
 
 /// Everybody may make a directory where it is pinned: one of somebody else's is not used.

@@ -336,7 +336,10 @@ fn a_webhook_over_tls_is_trusted_or_gets_nothing() -> Result<()> {
     let posts = receiver.posts();
     let [first, second, ..] = &posts[..] else { anyhow::bail!("{posts:?}") };
     let pause = second.at - first.at;
-    ensure!(first.key == second.key && pause >= Duration::from_secs(LATER.into()), "sent again after {pause:?}");
+    ensure!(
+        first.key == second.key && pause >= Duration::from_secs(LATER.into()),
+        "sent again after {pause:?}"
+    );
     receiver.answer(200);
     wait_until("that it is taken", || !taken(&receiver.posts()).is_empty())?;
     ensure!(receiver.posts().iter().all(|post| post.is_signed_with(SECRET)), "its signature is wrong");

@@ -22,7 +22,7 @@ use kernel::Kernel;
 const SERIES: [&str; 2] = ["6.1", "6.12"];
 
 /// The end-to-end tests (`tests/tests/*.rs`) that tell kernels apart, and none of which measures time.
-const TELLING: [&str; 15] = [
+const TELLING: [&str; 16] = [
     "forms",
     "gate",
     "gate_clients",
@@ -38,6 +38,7 @@ const TELLING: [&str; 15] = [
     "network_opened",
     "persist",
     "real_servers",
+    "resume",
 ];
 
 /// The variables that say what to test in a guest too: which agent, and which backend it captures with.

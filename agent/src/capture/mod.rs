@@ -42,6 +42,8 @@ struct Connection {
     account: Account,
     /// Known once the first exec record came.
     client: Option<Process>,
+    /// An exec record came; `described`: or is not waited for any more.
+    is_known: bool,
     described: bool,
     since: Timestamp,
     /// Records that came before the exec record.
@@ -155,15 +157,36 @@ impl Capture {
         self.begun = streams.iter().copied().collect();
     }
 
-    /// Another agent goes on behind what was read by now: of messages of which it will see the end only, nobody has the
-    /// whole.
-    pub fn leave(&mut self, now: Timestamp, sink: &mut dyn FnMut(Input<'_>)) {
+    /// All that waited in the ring for this agent is read.
+    pub fn go_on(&mut self, sink: &mut dyn FnMut(Input<'_>)) {
+        for connection in self.connections.values_mut() {
+            for index in 0..2 {
+                let out = &mut Outlet { sockets: &mut self.sockets, counters: &mut self.counters, sink };
+                connection.streams[index].go_on(out);
+                account(&mut self.memory, connection, index);
+            }
+        }
+    }
+
+    /// Another agent goes on behind what was read by now: what waits is handed on as it is, and of messages of which that one
+    /// will see the end only, nobody has the whole.
+    pub fn leave(&mut self, clock: &Clock, now: Timestamp, sink: &mut dyn FnMut(Input<'_>)) {
+        let waiting = self.connections.iter().filter(|(_, connection)| !connection.early.is_empty());
+        for id in waiting.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.release_early(id, clock, now, sink);
+        }
         for connection in self.connections.values_mut() {
             for stream in &mut connection.streams {
                 let out = &mut Outlet { sockets: &mut self.sockets, counters: &mut self.counters, sink };
+                stream.stop_waiting(GapCause::AgentEnded, out);
                 self.counters.missing_bytes += stream.discard_frame(now, GapCause::AgentEnded, out);
             }
         }
+    }
+
+    /// Whether the program of a connection's server is known: somebody saw it start, or found it running.
+    pub fn is_known(&self, id: u64) -> bool {
+        self.connections.get(&id).is_some_and(|connection| connection.is_known)
     }
 
     /// Makes sure that the connection is known; false where it is refused.
@@ -181,6 +204,7 @@ impl Capture {
             let mut fresh = Connection {
                 account: Account::default(),
                 client: None,
+                is_known: false,
                 described: false,
                 since: now,
                 early: Vec::new(),
@@ -228,6 +252,7 @@ impl Capture {
             return;
         }
         let Some(connection) = self.connections.get_mut(&id) else { return };
+        connection.is_known = true;
         if connection.client.is_none() {
             let is_fork = header.flags & abi::FLAG_PARENT_IS_FORK != 0;
             let known = info.parent_cgroup_id != 0;
@@ -387,7 +412,7 @@ impl Capture {
             Hold::Frame(index) => {
                 (index, connection.streams[index].discard_frame(now, GapCause::Memory, out))
             }
-            Hold::Waiting(index) => (index, connection.streams[index].stop_waiting(out)),
+            Hold::Waiting(index) => (index, connection.streams[index].stop_waiting(GapCause::Memory, out)),
         };
         self.counters.memory_refused_frames += 1;
         self.counters.memory_refused_bytes += missing;

@@ -71,7 +71,8 @@ pub struct Order {
     refused_said: u64,
     /// When to stop waiting.
     deadline: Option<Timestamp>,
-    /// The next record may lie before `next`: somebody else took in what came earlier, and how far he came is not known.
+    /// The next record may lie before `next`: somebody else took in what came earlier, and how far he came is not known. What
+    /// comes first waits for what may be on its way.
     is_after_another: bool,
 }
 
@@ -82,10 +83,20 @@ impl Order {
         Self { next: offset, refused, refused_said: refused, is_after_another: true, ..Self::default() }
     }
 
-    /// The first record of a stream says where it begins.
-    fn begin(&mut self, offset: u64) {
-        if std::mem::take(&mut self.is_after_another) {
-            self.next = self.next.min(offset);
+    /// The first of the records that came says where it begins.
+    fn begin(&mut self) {
+        if std::mem::take(&mut self.is_after_another)
+            && let Some((first, _)) = self.waiting.first_key_value()
+        {
+            self.next = self.next.min(*first);
+        }
+    }
+
+    /// What was on its way when somebody else was gone has come by now.
+    pub fn go_on(&mut self, sink: &mut impl FnMut(Stretch<'_>)) {
+        if !self.waiting.is_empty() {
+            self.begin();
+            self.hand_on(sink);
         }
     }
 
@@ -101,9 +112,8 @@ impl Order {
 
     /// Bytes came.
     pub fn data(&mut self, place: Place, bytes: &[u8], now: Timestamp, sink: &mut impl FnMut(Stretch<'_>)) {
-        self.begin(place.offset);
         self.refused = self.refused.max(place.refused);
-        if place.offset == self.next && self.waiting.is_empty() {
+        if place.offset == self.next && self.waiting.is_empty() && !self.is_after_another {
             self.next += bytes.len() as u64;
             sink(Stretch::Bytes(bytes, place.time));
             return;
@@ -114,7 +124,6 @@ impl Order {
 
     /// The kernel says that bytes were not captured.
     pub fn hole(&mut self, hole: Hole, now: Timestamp, sink: &mut impl FnMut(Stretch<'_>)) {
-        self.begin(hole.offset);
         self.put(hole.offset, Piece::Hole(hole), now, sink);
     }
 
@@ -122,8 +131,15 @@ impl Order {
         if let Some(Piece::Bytes(bytes, _)) = self.waiting.insert(offset, piece) {
             self.waiting_bytes -= bytes.len();
         }
-        self.hand_on(sink);
-        if self.waiting_bytes > WAITING_BYTES || self.waiting.len() > WAITING_RECORDS {
+        let is_full =
+            |order: &Self| order.waiting_bytes > WAITING_BYTES || order.waiting.len() > WAITING_RECORDS;
+        if is_full(self) {
+            self.begin();
+        }
+        if !self.is_after_another {
+            self.hand_on(sink);
+        }
+        if is_full(self) {
             self.give_up(GapCause::RingFull, sink);
         } else if self.waiting.is_empty() {
             self.deadline = None;
@@ -168,6 +184,7 @@ impl Order {
 
     /// Declares everything missing that records wait for, because of `cause`.
     pub fn give_up(&mut self, cause: GapCause, sink: &mut impl FnMut(Stretch<'_>)) {
+        self.go_on(sink);
         while let Some((&offset, piece)) = self.waiting.first_key_value() {
             let time = match piece {
                 Piece::Bytes(_, time) => *time,
@@ -247,7 +264,8 @@ mod tests {
     fn after_another() {
         // Name, the kernel half's position, records, its position in the end, what comes out.
         type Case = (&'static str, u64, &'static [(u64, &'static str)], u64, &'static str);
-        let cases: [Case; 5] = [
+        let cases: [Case; 6] = [
+            ("two writers swapped", 8, &[(6, "cd"), (4, "ab"), (8, "e")], 9, "abcde"),
             ("what waits in the ring", 8, &[(4, "ab"), (6, "cd"), (8, "e")], 9, "abcde"),
             ("nothing waits", 8, &[(8, "ab"), (10, "c")], 11, "abc"),
             ("what came then was lost", 8, &[(10, "ab")], 12, "<2>ab"),

@@ -77,6 +77,19 @@ impl Stream {
     /// Another agent has taken in what came before; the kernel half is at `positions` by now.
     pub fn begin_at(&mut self, positions: &abi::Stream) {
         self.order = Order::after_another(positions.offset, positions.refused);
+        // He has said what was missing by then.
+        self.said = surplus(positions, 0);
+        if let Reader::Lines(cutter) = &mut self.frames.reader
+            && positions.offset > 0
+        {
+            // It may go on in the middle of a message, the beginning of which he had. Nothing is in progress: nothing is cut.
+            cutter.gap(1, &mut |_| {});
+        }
+    }
+
+    /// All that waited in the ring for this agent is read.
+    pub fn go_on(&mut self, out: &mut Outlet<'_>) {
+        self.order.go_on(&mut |stretch| self.frames.take(stretch, out));
     }
 
     /// Until when records wait for others.
@@ -151,14 +164,14 @@ impl Stream {
         self.order.tick(now, &mut |stretch| self.frames.take(stretch, out));
     }
 
-    /// Waits no longer for records that others wait for: memory is short. Returns how many bytes are missing for it.
-    pub fn stop_waiting(&mut self, out: &mut Outlet<'_>) -> u64 {
+    /// Waits no longer for records that others wait for, because of `cause`. Returns how many bytes are missing for it.
+    pub fn stop_waiting(&mut self, cause: GapCause, out: &mut Outlet<'_>) -> u64 {
         let before = out.counters.missing_bytes;
-        self.order.give_up(GapCause::Memory, &mut |stretch| self.frames.take(stretch, out));
+        self.order.give_up(cause, &mut |stretch| self.frames.take(stretch, out));
         out.counters.missing_bytes - before
     }
 
-    /// Gives up the unfinished frame: memory is short. Returns how many bytes it had.
+    /// Gives up the unfinished frame, because of `cause`. Returns how many bytes it had.
     pub fn discard_frame(&mut self, now: Timestamp, cause: GapCause, out: &mut Outlet<'_>) -> u64 {
         let mut bytes = 0;
         if let Reader::Lines(cutter) = &mut self.frames.reader {
@@ -183,6 +196,8 @@ impl Stream {
         }
         self.is_still = self.is_same(positions);
         self.seen = *positions;
+        // What only waited to be read has been.
+        self.said = self.said.min(surplus(positions, 0));
     }
 
     /// Whether the server's side passed bytes that nobody saw on the client's, and neither side has moved between the

@@ -128,20 +128,38 @@ impl Addresses {
         let slot = selected.get(&0, 0).unwrap_or_default();
         let bits =
             |key: &Key<AddressKey>| u8::try_from(key.prefix_len().saturating_sub(KEY_BITS)).unwrap_or(WHOLE);
-        let written = Written {
-            whole: whole.keys().filter_map(Result::ok).collect(),
-            prefixes: prefixes.keys().filter_map(Result::ok).map(|key| (bits(&key), key.data())).collect(),
-        };
-        Ok(Self {
-            now: network.get(&slot, 0).unwrap_or_default(),
+        let now = network.get(&slot, 0).unwrap_or_default();
+        let all_whole = whole.keys().filter_map(Result::ok);
+        let all_prefixes = prefixes.keys().filter_map(Result::ok).map(|key| (bits(&key), key.data()));
+        // Whoever was ended in the middle of a change left more than what counts.
+        let counts = |key: &AddressKey| key.generation == now.generation;
+        let (written, left): (Vec<_>, Vec<_>) = all_whole.partition(counts);
+        let (written_prefixes, left_prefixes): (Vec<_>, Vec<_>) =
+            all_prefixes.partition(|(_, key)| counts(key));
+        let left = Written { whole: left, prefixes: left_prefixes };
+        let mut addresses = Self {
+            now,
             network,
             selected,
             beginnings: take(ebpf, "BEGINNINGS")?,
             whole,
             prefixes,
-            written,
+            written: Written { whole: written, prefixes: written_prefixes },
             retired: None,
-        })
+        };
+        // Nothing looks at it: what counted before did so for another agent, and what was to count never did.
+        addresses.erase(left);
+        Ok(addresses)
+    }
+
+    /// The generation that counts; 0: none was installed yet.
+    pub fn generation(&self) -> u32 {
+        self.now.generation
+    }
+
+    /// What counts for single addresses.
+    pub fn whole(&self) -> impl Iterator<Item = (&AddressKey, Address)> {
+        self.written.whole.iter().filter_map(|key| Some((key, self.whole.get(key, 0).ok()?)))
     }
 
     /// Makes these rules count, all at once, in place of what did. `flags` are `NETWORK_ENFORCE` and the like.

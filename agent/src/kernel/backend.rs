@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
@@ -17,6 +18,7 @@ use super::{
     fire,
     hooks::{self, Ground, Hook, Hooks, Links, load_census},
     layout,
+    pins::{self, short},
     stats::{self, ProgramStats},
     surroundings,
 };
@@ -152,7 +154,15 @@ impl Loaded {
         Ok(Attached { ebpf, links, backend, places, blind_spots, gate })
     }
 
+    /// Whether these are all tables that this agent has.
+    pub fn has_all(&self, tables: &[(String, PathBuf)]) -> bool {
+        pins::kept_tables(&self.ebpf).all(|(name, _)| tables.iter().any(|(table, _)| table == name))
+    }
+
     /// Goes on with `programs` that are attached already, and with whose tables this was loaded.
+    ///
+    /// # Errors
+    /// Some are missing.
     pub fn resume(self, programs: &[String]) -> Result<Attached, KernelError> {
         let Self { mut ebpf, btf, processes, tracepoints, trampolines, gate } = self;
         let runs = |hook: &Hook| programs.iter().any(|program| program == hook.program());
@@ -160,6 +170,14 @@ impl Loaded {
             Ok(trampolines) if trampolines.hooks.iter().all(runs) => (Backend::Trampolines, trampolines),
             _ => (Backend::Tracepoints, tracepoints),
         };
+        let others = processes.iter().copied().chain(hooks::connections());
+        for hook in hooks.iter().copied().chain(others) {
+            let instead = hook.instead();
+            if !runs(&hook) && (instead.is_empty() || !instead.iter().all(runs)) {
+                let reason = "nothing is attached there any more".to_owned();
+                return Err(KernelError::Hook { action: "go on with", hook: hook.place(), reason });
+            }
+        }
         let instead = processes.iter().flat_map(|hook| hook.instead().iter().copied()).collect::<Vec<_>>();
         let all = hooks.into_iter().chain(processes).chain(instead).chain(hooks::connections());
         let places = all.filter(runs).map(|hook| hook.place()).collect();
@@ -245,9 +263,11 @@ fn said(blind_spots: Vec<(String, String)>) -> Vec<String> {
 }
 
 /// What programs and tables are made of, as a short hash: an agent for whom it is the same can go on with those of another.
-pub fn build(wanted: Option<Backend>, ring_bytes: u32, cgroup: &Path, config: &str) -> String {
+pub fn build(wanted: Option<Backend>, ring_bytes: u32, cgroup: &Path) -> String {
     let may_spoil = surroundings::may_write_memory();
     let object = bytes_hash(&OBJECT.0);
-    let all = format!("{object} {wanted:?} {ring_bytes} {may_spoil} {} {config}", cgroup.display());
-    bytes_hash(all.as_bytes()).chars().take(16).collect()
+    // One that was removed and made again is another.
+    let cgroup = std::fs::metadata(cgroup).map(|cgroup| (cgroup.dev(), cgroup.ino())).ok();
+    let all = format!("{object} {wanted:?} {ring_bytes} {may_spoil} {cgroup:?}");
+    short(&bytes_hash(all.as_bytes())).to_owned()
 }

@@ -42,6 +42,7 @@ use self::{
 };
 pub use backend::{Backend, Report};
 pub use gate::{GATE_ADVICE, Gate};
+pub use resume::Met;
 pub use stats::{MOST_STEPS, ProgramStats};
 
 use crate::clock::boot_ns;
@@ -189,10 +190,11 @@ pub struct Setup<'a> {
 }
 
 impl Setup<'_> {
-    /// See [`backend::build`].
+    /// See [`backend::build`]; and of what configuration.
     fn build(&self) -> String {
         let config = self.keep.map_or("", |(_, config)| config);
-        backend::build(self.backend, self.ring_bytes, self.cgroup, config)
+        let build = backend::build(self.backend, self.ring_bytes, self.cgroup);
+        format!("{build}{}", pins::short(config))
     }
 }
 
@@ -298,13 +300,16 @@ impl Kernel {
     /// on with that.
     ///
     /// # Errors
-    /// Something cannot be pinned: nothing is let go. What cannot be let go is in the result.
-    pub fn take_over(&mut self, pins: &Pins) -> Result<Result<Left, PinsError>, PinsError> {
+    /// Something cannot be pinned: nothing is let go. What cannot be let go is said beside what was.
+    pub fn take_over(&mut self, pins: &Pins) -> Result<(Left, Option<PinsError>), PinsError> {
         if let Some(what) = self.to_keep.take() {
             self.kept = pins.keep(what, &mut self.ebpf, &self.build)?;
         }
-        let released = pins.release(&self.kept, self.attached_ns);
-        Ok(released.map(|left| self.resumed.as_ref().map_or(left, |resumed| resumed.left)))
+        let (left, error) = match pins.release(&self.kept, self.attached_ns) {
+            Ok(left) => (left, None),
+            Err(error) => (Left::default(), Some(error)),
+        };
+        Ok((self.resumed.as_ref().map_or(left, |resumed| resumed.left), error))
     }
 
     /// Why it does not go on with what an agent of the same build and configuration left.
@@ -320,6 +325,14 @@ impl Kernel {
     /// The agent lives, or ends as it should: the next may go on with what it had.
     pub fn proven(&mut self) {
         self.kept.proven();
+    }
+
+    /// Goes by another configuration from now on, of which this is the hash: an agent that starts with it may go on with what is
+    /// kept. `None`: no agent may.
+    pub fn now_keeps(&mut self, config: Option<&str>) {
+        if let Err(error) = self.kept.now_keeps(config) {
+            anstream::eprintln!("mcpwarden: the next agent attaches its own: {error}");
+        }
     }
 
     /// The ring, once.
@@ -442,6 +455,11 @@ impl Kernel {
         self.confirms_refused += u64::from(refused);
     }
 
+    /// Whether a connection is known to be a server's.
+    pub fn is_confirmed(&self, id: u64) -> bool {
+        self.confirmed.get(&id, 0).is_ok()
+    }
+
     /// The connections of servers, and the set of rules that says where their processes may connect.
     pub fn confirmed(&self) -> collections::HashMap<u64, u32> {
         self.confirmed.iter().filter_map(Result::ok).collect()
@@ -503,8 +521,9 @@ impl Kernel {
         }
     }
 
-    /// Detaches every program. What is in the ring can still be read.
+    /// Detaches every program that is not kept. What is in the ring can still be read.
     pub fn detach(&mut self) {
+        self.to_keep = None;
         for (_, program) in self.ebpf.programs_mut() {
             // Not loaded, or already gone: both are what is wanted.
             let _ = match program {

@@ -44,6 +44,8 @@ const LINKS: &str = "links";
 const PROGRAMS: &str = "programs";
 const TABLES: &str = "tables";
 const WHOLE: &str = "whole";
+/// How much of a hash names have. Characters.
+const HASH: usize = 16;
 /// There while an agent that goes on with another's programs has not yet shown that it lives.
 const TRIED: &str = "tried";
 
@@ -59,13 +61,20 @@ pub enum PinsError {
     /// Something there cannot be made, or not be removed.
     #[error("cannot {action} {path}: {reason}")]
     Refused {
-        /// `make`, `pin`, `read` or `remove`.
+        /// `make`, `pin`, `read`, `rename` or `remove`.
         action: &'static str,
         /// What.
         path: PathBuf,
         /// Why.
         reason: String,
     },
+}
+
+impl PinsError {
+    /// What an agent left is not all there any more.
+    pub(super) fn incomplete(path: PathBuf) -> Self {
+        Self::Refused { action: "read", path, reason: "tables are missing in it".to_owned() }
+    }
 }
 
 /// Which setting asks for this.
@@ -222,9 +231,7 @@ impl ToKeep {
             let fd = data.fd().as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
             MapData::from_fd(fd).map(|data| (name.to_owned(), data)).map_err(|error| brief(&error))
         };
-        // Constants have names with a dot, which the file system refuses; each agent brings its own.
-        let tables = ebpf.maps().filter(|(name, _)| !name.contains('.'));
-        let tables = tables.map(|(name, map)| {
+        let tables = kept_tables(ebpf).map(|(name, map)| {
             let refused = |reason| PinsError::Refused { action: "pin", path: name.into(), reason };
             again(name, map).map_err(refused)
         });
@@ -232,8 +239,17 @@ impl ToKeep {
     }
 }
 
+/// Constants have names with a dot, which the file system refuses; each agent brings its own.
+pub(super) fn kept_tables(ebpf: &Ebpf) -> impl Iterator<Item = (&str, &Map)> {
+    ebpf.maps().filter(|(name, _)| !name.contains('.'))
+}
+
+/// What of a hash is part of a name.
+pub(super) fn short(hash: &str) -> &str {
+    hash.get(..HASH).unwrap_or(hash)
+}
+
 fn pin_all(own: &Path, what: ToKeep, ebpf: &mut Ebpf) -> Result<Vec<FdLink>, PinsError> {
-    let make = |path: &Path| fs::DirBuilder::new().mode(0o700).create(path).map_err(refused("make", path));
     let fail = |path: &Path, error: aya::pin::PinError| PinsError::Refused {
         action: "pin",
         path: path.to_owned(),
@@ -258,6 +274,10 @@ fn pin_all(own: &Path, what: ToKeep, ebpf: &mut Ebpf) -> Result<Vec<FdLink>, Pin
     Ok(links)
 }
 
+fn make(path: &Path) -> Result<(), PinsError> {
+    fs::DirBuilder::new().mode(0o700).create(path).map_err(refused("make", path))
+}
+
 /// What this agent pinned, or goes on with.
 #[derive(Default)]
 pub struct Kept {
@@ -276,8 +296,7 @@ impl Kept {
     /// # Errors
     /// Something there cannot be opened.
     pub(super) fn again(own: PathBuf) -> Result<(Self, Vec<String>), PinsError> {
-        let tried = own.join(TRIED);
-        fs::DirBuilder::new().mode(0o700).create(&tried).map_err(refused("make", &tried))?;
+        make(&own.join(TRIED))?;
         let (mut links, mut programs, mut names) = (Vec::new(), Vec::new(), Vec::new());
         let path = own.join(LINKS);
         for entry in fs::read_dir(&path).map_err(refused("read", &path))? {
@@ -305,6 +324,28 @@ impl Kept {
     /// Whether anything outlives the agent.
     pub(super) fn is_kept(&self) -> bool {
         self.own.is_some()
+    }
+
+    /// Says of which configuration all this is, by its hash; `None`: of none that an agent could start with.
+    ///
+    /// # Errors
+    /// The file system refuses: no agent goes on with it.
+    pub(super) fn now_keeps(&mut self, config: Option<&str>) -> Result<(), PinsError> {
+        let Some(own) = &mut self.own else { return Ok(()) };
+        let whole = own.join(WHOLE);
+        // Not there: as good as removed.
+        let _ = fs::remove_dir(&whole);
+        let (Some(config), Some(name)) = (config, own.file_name().and_then(|name| name.to_str())) else {
+            return Ok(());
+        };
+        let name =
+            format!("{}{}", name.get(..name.len().saturating_sub(HASH)).unwrap_or(name), short(config));
+        let renamed = own.with_file_name(name);
+        if renamed != *own {
+            fs::rename(&*own, &renamed).map_err(refused("rename", own))?;
+            *own = renamed;
+        }
+        make(&own.join(WHOLE))
     }
 
     /// The agent lives, or ends as it should: the next may go on with what it had.
@@ -349,6 +390,8 @@ fn programs(directory: &Path) -> u64 {
 
 /// Removes what an agent pinned. What is not there is as good as removed.
 fn remove(directory: &Path) -> Result<(), PinsError> {
+    // First: nobody goes on with a part.
+    let _ = fs::remove_dir(directory.join(WHOLE));
     match fs::remove_dir_all(directory) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(refused("remove", directory)(error)),
         _ => Ok(()),

@@ -8,18 +8,17 @@ use super::{
     Addresses, Kernel, KernelError, Setup,
     backend::Loaded,
     clear,
-    pins::{self, Kept, Left, refused_records},
+    pins::{self, Kept, Left, PinsError, refused_records},
 };
 
 /// What was there when the agent began to go on with it.
 pub struct Resumed {
     /// What the agent before left.
     pub(super) left: Left,
-    met: Met,
+    met: Option<Met>,
 }
 
 /// What the kernel half knew of then, and the agent did not.
-#[derive(Clone, Default)]
 pub struct Met {
     /// Connections over stdio, and how far they were.
     pub streams: Vec<(u64, [abi::Stream; 2])>,
@@ -44,9 +43,12 @@ impl Kernel {
         directory: PathBuf,
         prepare: impl FnOnce(&mut Addresses) -> Result<(), E>,
     ) -> Result<Self, E> {
-        let tables = pins::tables(&directory);
+        let (tables, place) = (pins::tables(&directory), directory.clone());
         let (kept, programs) = Kept::again(directory).map_err(KernelError::from)?;
         let mut loaded = Loaded::new(setup.ring_bytes, &tables)?;
+        if !loaded.has_all(&tables) {
+            return Err(KernelError::from(PinsError::incomplete(place)).into());
+        }
         let mut addresses = Addresses::take(&mut loaded.ebpf)?;
         prepare(&mut addresses)?;
         let mut kernel = Self::of(loaded.resume(&programs)?, addresses, setup)?;
@@ -71,12 +73,12 @@ impl Kernel {
             unread: refused_records(&kernel.counters),
         };
         kernel.kept = kept;
-        kernel.resumed = Some(Resumed { left, met });
+        kernel.resumed = Some(Resumed { left, met: Some(met) });
         Ok(kernel)
     }
 
-    /// What was there already, where the agent goes on with what another left.
-    pub fn met(&self) -> Option<&Met> {
-        self.resumed.as_ref().map(|resumed| &resumed.met)
+    /// What was there already, where the agent goes on with what another left. Once.
+    pub fn met(&mut self) -> Option<Met> {
+        self.resumed.as_mut().and_then(|resumed| resumed.met.take())
     }
 }

@@ -1,6 +1,10 @@
 //! The rules of a configuration, made those of the kernel half.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    net::{IpAddr, Ipv6Addr},
+    sync::Arc,
+    time::Instant,
+};
 
 use mcpwarden_abi::{self as abi, Address, SET_ALL};
 use mcpwarden_policy::{
@@ -8,7 +12,7 @@ use mcpwarden_policy::{
     config::{AllowDeny, Config, NetworkNamespace},
     event::ServerType,
     guards::ServerDenials,
-    network::{Entry, NetworkRules, NetworkServer, Table, Verdict, names_of},
+    network::{Entry, Host, NetworkRules, NetworkServer, Table, Verdict, names_of},
 };
 
 use super::{GENERATIONS, Network, NetworkError, index, names::Ttl};
@@ -21,6 +25,38 @@ use crate::{
 const MOST_PLACES: usize = 32_768;
 
 impl Network {
+    /// Goes on with what an agent of the same configuration installed, if one did: names have the addresses that they had for it,
+    /// and what was judged by its table can be told.
+    ///
+    /// # Errors
+    /// The configuration makes no table.
+    pub fn go_on(&mut self, addresses: &Addresses) -> Result<(), NetworkError> {
+        let generation = addresses.generation();
+        if generation == 0 {
+            return Ok(());
+        }
+        // What is configured has the same numbers in each, whatever addresses names have.
+        let table = Table::compile(&self.rules, &self.names.addresses(), &[])?;
+        let now = Instant::now();
+        for (key, said) in addresses.whole() {
+            let ip = IpAddr::V6(Ipv6Addr::from(key.address)).to_canonical();
+            let rule = index(said.rule).and_then(|place| table.rules().get(place)).map(|rule| &rule.address);
+            let server = index(said.server).and_then(|place| table.servers().get(place));
+            for address in rule.into_iter().chain(server.and_then(|server| server.address.as_ref())) {
+                if let Host::Name(name) = &address.host {
+                    self.names.had(name, ip, now);
+                }
+            }
+        }
+        self.tables.push_back((generation, Arc::new(table)));
+        Ok(())
+    }
+
+    /// Whether an agent that starts with the configuration that counts would give servers the same numbers.
+    pub fn is_as_new(&self) -> bool {
+        self.is_as_new
+    }
+
     /// Goes by another configuration from now on. What is blocked by hand stays so.
     ///
     /// # Errors
@@ -32,7 +68,9 @@ impl Network {
         addresses: &mut Addresses,
         clock: &Clock,
     ) -> Result<(), NetworkError> {
+        let in_their_order: Vec<ServerId> = rules.servers.iter().map(|server| server.id.clone()).collect();
         rules.servers = in_their_places(&self.rules.servers, rules.servers);
+        let is_as_new = rules.servers.iter().map(|server| &server.id).eq(&in_their_order);
         let blocks = self.compiled(clock);
         let mut names = names_of(&self.rules, &blocks);
         names.extend(names_of(&rules, &blocks));
@@ -51,6 +89,7 @@ impl Network {
         }
         self.follow(clock);
         installed?;
+        self.is_as_new = is_as_new;
         self.names.keep_for(ttl(config));
         self.servers = config.network.resolver.name_servers();
         self.ask();

@@ -115,6 +115,16 @@ impl Names {
         changed
     }
 
+    /// Another agent heard that a name has this address: it counts until an answer says otherwise.
+    pub fn had(&mut self, name: &str, address: IpAddr, now: Instant) {
+        let Some(known) = self.names.get_mut(name) else { return };
+        if known.seen.len() < ADDRESSES {
+            known.seen.insert(address, now);
+        } else {
+            self.refused += 1;
+        }
+    }
+
     /// A name could not be asked for: what was known of it stays.
     pub fn failed(&mut self, name: &str, now: Instant) {
         self.failures += 1;
@@ -220,6 +230,21 @@ mod tests {
         assert_eq!(names.failures(), 1);
         assert!(names.answered("a", &[ip(2)], seconds(10), nobody, start + seconds(200)));
         assert_eq!((addresses(&names), names.failures()), (vec![ip(2)], 1));
+    }
+
+    #[test]
+    fn what_another_agent_heard_counts_until_an_answer_says_otherwise() {
+        let start = Instant::now();
+        let mut names = names(start);
+        names.had("a", ip(1), start);
+        names.had("b", ip(2), start);
+        assert_eq!((addresses(&names), names.due(start)), (vec![ip(1)], vec!["a".to_owned()]));
+        names.failed("a", start);
+        assert_eq!(addresses(&names), [ip(1)]);
+        names.answered("a", &[ip(3)], seconds(10), nobody, start + seconds(10));
+        assert_eq!(addresses(&names), [ip(1), ip(3)]);
+        names.answered("a", &[ip(3)], seconds(10), nobody, start + seconds(20));
+        assert_eq!(addresses(&names), [ip(3)]);
     }
 
     #[test]

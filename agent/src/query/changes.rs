@@ -42,7 +42,8 @@ pub fn diff(options: &PinsDiff) -> Result<bool> {
     let path = &options.path;
     let db = registry::SCHEMA.read(path)?;
     let events = options.events.clone().unwrap_or_else(|| path.with_file_name(store::EVENTS));
-    let found = find(&db, &events, &options.tool).with_context(|| format!("cannot read {}", path.display()))?;
+    let found =
+        find(&db, &events, &options.tool).with_context(|| format!("cannot read {}", path.display()))?;
     ensure!(!found.is_empty(), "nothing is pinned that is called {}; see pins list", escaped(&options.tool));
     for change in &found {
         if options.json {

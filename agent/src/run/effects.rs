@@ -1,6 +1,7 @@
 //! What the policy core asks for, done: events said, kernel tables changed, addresses denied.
 
-use mcpwarden_policy::{Event, EventBody, Output, http::LINK};
+use mcpwarden_abi::SET_ALL;
+use mcpwarden_policy::{ConnectionId, Event, EventBody, Output, ServerId, http::LINK};
 
 use super::Agent;
 use crate::{capture::socket::Wish, listing as own};
@@ -19,7 +20,7 @@ impl Agent {
                 }
                 Output::Drop(link) if link.0 & LINK != 0 => self.capture.sockets().drop_link(link),
                 Output::Confirm { connection, server } => {
-                    self.kernel.confirm(connection.0, self.network.set_of(&server));
+                    self.confirm(connection, &server);
                     self.census_soon = true;
                     self.gate.touch();
                 }
@@ -46,6 +47,16 @@ impl Agent {
                     self.with_capture(|capture, clock, now, sink| capture.close(number, clock, now, sink));
                 }
             }
+        }
+    }
+
+    /// Holds a server to its rules.
+    pub(super) fn confirm(&mut self, connection: ConnectionId, server: &ServerId) {
+        let set = self.network.set_of(server);
+        // Of one whose program is not known, the agent before may have known it: what holds for it stays.
+        let is_new = self.capture.is_known(connection.0) || !self.kernel.is_confirmed(connection.0);
+        if set != SET_ALL || is_new {
+            self.kernel.confirm(connection.0, set);
         }
     }
 

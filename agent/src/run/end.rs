@@ -36,7 +36,7 @@ impl Agent {
         }
         if self.kernel.is_kept() {
             self.kernel.proven();
-            self.with_capture(|capture, _, now, sink| capture.leave(now, sink));
+            self.with_capture(|capture, clock, now, sink| capture.leave(clock, now, sink));
         } else {
             self.look_for_the_last_time();
         }

@@ -258,12 +258,14 @@ impl Agent {
         let servers: Vec<_> = self.engine.servers().collect();
         for (connection, server) in servers {
             if connection.0 & LINK == 0 {
-                self.kernel.confirm(connection.0, self.network.set_of(&server));
+                self.confirm(connection, &server);
             }
         }
         (self.reload.files, self.reload.read) = (files, read);
         self.reload.current = config.clone();
         self.set_gate(&config);
+        // What it keeps is by now what an agent with this configuration would go on with.
+        self.kernel.now_keeps(self.network.is_as_new().then(|| hash(&config)).as_deref());
         Ok(config)
     }
 }

@@ -45,12 +45,6 @@ impl<'a> Compiler<'a> {
         for rule in &rules.allow {
             self.add(0, rule.clone(), |said, rule| said.allow(rule));
         }
-        for (address, reason) in &rules.found {
-            let block = Prefix::host(address.ip());
-            let address = Address { host: Host::Block(block), port: Some(address.port()) };
-            let rule = Rule { origin: "server_access".to_owned(), address, reason: Some(reason.clone()) };
-            self.add_at(0, rule, vec![block], |said, rule| said.deny(rule));
-        }
         for (number, server) in (1..).zip(&rules.servers) {
             if let Some(address) = &server.address {
                 let denied = server.denied.is_some();
@@ -69,6 +63,13 @@ impl<'a> Compiler<'a> {
             for rule in server.egress.iter().flatten() {
                 self.add(number, rule.clone(), |said, rule| said.allow(rule));
             }
+        }
+        // Last: the numbers of what is configured depend on the configuration alone.
+        for (address, reason) in &rules.found {
+            let block = Prefix::host(address.ip());
+            let address = Address { host: Host::Block(block), port: Some(address.port()) };
+            let rule = Rule { origin: "server_access".to_owned(), address, reason: Some(reason.clone()) };
+            self.add_at(0, rule, vec![block], |said, rule| said.deny(rule));
         }
     }
 

@@ -1,0 +1,303 @@
+//! Agents that go on with what the one before left (`enforcement.persist`), as if there were one.
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use mcpwarden_tests::agent::{Agent, is};
+use mcpwarden_tests::command::{configured, directory};
+use mcpwarden_tests::dial::{Outcome, Way};
+use mcpwarden_tests::dns::NameServer;
+use mcpwarden_tests::kept::{BPF_FS, BpfFs, detach, end};
+use mcpwarden_tests::listener::Listener;
+use mcpwarden_tests::patience::patience;
+use mcpwarden_tests::peer::{Peer, await_exit, echo, initialize, server, wait_until};
+use mcpwarden_tests::programs;
+use mcpwarden_tests::transcript::Dir;
+use mcpwarden_tests::wiring::Wiring;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+/// Whether an agent goes on with what another left, as it says; null where there was none.
+fn resumed(agent: &Agent) -> Result<Value> {
+    Ok(agent.wait_for("its start", |event| is(event, "agent_started"))?["taken_over"]["resumed"].clone())
+}
+
+/// What one server was asked and answered, by the numbers of its messages, as events tell of it.
+#[derive(Default)]
+struct Heard {
+    messages: Vec<(Dir, u64)>,
+    gaps: Vec<Value>,
+}
+
+impl Heard {
+    /// Takes in what an agent told of the server with this process id.
+    fn take(&mut self, agent: &Agent, pid: u32) -> Result<()> {
+        let started =
+            agent.events().into_iter().find(|event| is(event, "mcp_server_started") && event["pid"] == pid);
+        let Some(started) = started else { return Ok(()) };
+        let connection = started["connection"].as_u64().context("a number")?;
+        let messages = agent.messages(connection)?;
+        self.messages
+            .extend(messages.iter().filter_map(|(dir, message)| Some((*dir, message["id"].as_u64()?))));
+        self.gaps
+            .extend(agent.events_of(connection).into_iter().filter(|event| is(event, "mcp_capture_gap")));
+        Ok(())
+    }
+
+    /// How often each message was heard that is not heard once.
+    fn wrong(&self, asked: u64) -> Vec<(Dir, u64, usize)> {
+        let both = [Dir::C2s, Dir::S2c].into_iter().flat_map(|dir| (0..asked).map(move |id| (dir, id)));
+        both.map(|(dir, id)| (dir, id, self.messages.iter().filter(|heard| **heard == (dir, id)).count()))
+            .filter(|(_, _, count)| *count != 1)
+            .collect()
+    }
+}
+
+/// Agents come and go while a server answers all the time: each message is told of once, by one of them; also those of a
+/// server that started while no agent ran.
+#[test]
+fn what_is_said_between_two_agents_is_heard() -> Result<()> {
+    let files = BpfFs::there()?;
+    let place = directory()?;
+    let (_directory, config) = configured("enforcement: { persist: true }")?;
+    let start = || Agent::start_within(place.path(), &["--config", &config]);
+    let mut agent = start()?;
+    let mut peers = Vec::new();
+    for wiring in [Wiring::Pipes, Wiring::Sockets] {
+        peers.push(Peer::start(wiring, &mut server("echo-server"))?);
+    }
+    for peer in &mut peers {
+        peer.ask(&initialize(0))?;
+        agent.connection_of_server(peer.pid())?;
+    }
+    let pids: Vec<u32> = peers.iter().map(Peer::pid).collect();
+    let mut heard: Vec<Heard> = pids.iter().map(|_| Heard::default()).collect();
+    let done = AtomicBool::new(false);
+    let asked = thread::scope(|scope| {
+        let askers: Vec<_> = peers
+            .iter_mut()
+            .map(|peer| {
+                let done = &done;
+                scope.spawn(move || -> Result<u64> {
+                    let mut next = 1;
+                    while !done.load(Ordering::Relaxed) {
+                        peer.ask(&echo(next, &format!("{next}")))?;
+                        next += 1;
+                        thread::sleep(patience(Duration::from_millis(2)));
+                    }
+                    Ok(next)
+                })
+            })
+            .collect();
+        let result = (|| -> Result<()> {
+            for _ in 0..3 {
+                agent.signal(Signal::SIGTERM)?;
+                agent.wait_for_end()?;
+                for (heard, pid) in heard.iter_mut().zip(&pids) {
+                    heard.take(&agent, *pid)?;
+                }
+                let mut late = Peer::start(Wiring::Pipes, &mut server("echo-server"))?;
+                late.ask(&initialize(0))?;
+                thread::sleep(patience(Duration::from_millis(200)));
+                agent = start()?;
+                let started = agent.wait_for("its start", |event| is(event, "agent_started"))?;
+                let left = &started["taken_over"];
+                ensure!(left["resumed"] == true && left["unread_records"] == 0, "{started}");
+                let connection = agent.connection_of_server(late.pid())?;
+                ensure!(agent.messages(connection)?.len() >= 2, "what was said when there was no agent");
+                late.close()?;
+            }
+            Ok(())
+        })();
+        done.store(true, Ordering::Relaxed);
+        let asked = askers.into_iter().map(|asker| asker.join().map_err(|_| anyhow!("panicked"))?);
+        result?;
+        asked.collect::<Result<Vec<u64>>>()
+    })?;
+    for peer in &mut peers {
+        let connection = agent.connection_of_server(peer.pid())?;
+        peer.close()?;
+        await_exit(&agent, connection)?;
+    }
+    for ((heard, pid), asked) in heard.iter_mut().zip(&pids).zip(&asked) {
+        heard.take(&agent, *pid)?;
+        println!("{asked} messages each way over three changes of agents, wrong: {:?}", heard.wrong(*asked));
+        ensure!(heard.wrong(*asked).is_empty() && *asked > 100, "{:?} of {asked}", heard.wrong(*asked));
+        ensure!(heard.gaps.is_empty(), "{:?}", heard.gaps);
+    }
+    let held = programs::held_by(agent.pid());
+    end(agent, Signal::SIGTERM)?;
+    detach(place.path())?.expect("what is left", 0, "programs are detached")?;
+    programs::await_gone(&held)?;
+    ensure!(files.left()?.is_empty(), "left: {:?}", files.left()?);
+    Ok(())
+}
+
+/// An agent that goes on with another's programs and does not live: the next one attaches its own.
+#[test]
+fn who_goes_on_and_dies_at_once_is_not_followed() -> Result<()> {
+    let _files = BpfFs::there()?;
+    let place = directory()?;
+    let (_directory, config) = configured("enforcement: { persist: true }")?;
+    let mut seen = Vec::new();
+    for signal in [Signal::SIGKILL, Signal::SIGKILL, Signal::SIGTERM, Signal::SIGTERM, Signal::SIGTERM] {
+        let agent = Agent::start_within(place.path(), &["--config", &config])?;
+        seen.push(resumed(&agent)?);
+        end(agent, signal)?;
+    }
+    ensure!(seen == [Value::Null, json!(true), json!(false), json!(true), json!(true)], "{seen:?}");
+    detach(place.path())?.expect("what is left", 0, "programs are detached")
+}
+
+/// The ring is full when another comes: what had no room is counted, and whose the rest is is known all the same; what holds
+/// for a server never ceases.
+#[test]
+fn a_full_ring_costs_records_and_nobodys_name() -> Result<()> {
+    const LONG: usize = 60_000;
+    let _files = BpfFs::there()?;
+    let place = directory()?;
+    let free = Listener::start()?;
+    let (_directory, config) = configured(
+        "enforcement: { network: deny, persist: true }\ncapture: { ring_bytes: 262144 }\n\
+         servers: [{ id: dialer, command: dialing-server, egress: none }]\n",
+    )?;
+    let agent = Agent::start_within(place.path(), &["--config", &config])?;
+    let mut dialer = Peer::start(Wiring::Pipes, &mut server("dialing-server"))?;
+    let mut talker = Peer::start(Wiring::Sockets, &mut server("echo-server"))?;
+    for peer in [&mut dialer, &mut talker] {
+        peer.ask(&initialize(1))?;
+        agent.connection_of_server(peer.pid())?;
+    }
+    let address = free.at(Ipv4Addr::LOCALHOST).to_string();
+    let mut dial = |id: u64| -> Result<String> {
+        let arguments = json!({"way": "Tcp", "address": address, "who": "server"});
+        let params = json!({"name": "dial", "arguments": arguments});
+        let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
+        let answer = dialer.ask(&call)?;
+        Ok(answer["result"]["content"][0]["text"].as_str().unwrap_or_default().to_owned())
+    };
+    wait_until("the server is held to its rules", || dial(2).is_ok_and(|outcome| outcome == "Denied"))?;
+    end(agent, Signal::SIGTERM)?;
+    for id in 2..12 {
+        talker.ask(&echo(id, &"x".repeat(LONG)))?;
+        ensure!(dial(id + 1)? == "Denied", "nobody runs");
+    }
+    let agent = Agent::start_within(place.path(), &["--config", &config])?;
+    let started = agent.wait_for("its start", |event| is(event, "agent_started"))?;
+    let left = &started["taken_over"];
+    ensure!(left["resumed"] == true && left["unread_bytes"].as_u64() > Some(LONG as u64), "{started}");
+    ensure!(dial(20)? == "Denied", "it is held to its rules from the first moment");
+    talker.ask(&echo(20, "short"))?;
+    for (pid, id) in [(dialer.pid(), "dialer"), (talker.pid(), "echo-server")] {
+        let started =
+            agent.wait_for("a server", |event| is(event, "mcp_server_started") && event["pid"] == pid)?;
+        ensure!(started["server_id"] == id, "{started}");
+    }
+    agent.settle();
+    let gaps: Vec<Value> =
+        agent.events().iter().filter(|event| is(event, "mcp_capture_gap")).cloned().collect();
+    ensure!(gaps.iter().any(|gap| gap["cause"] == "ring_full"), "{gaps:?}");
+    dialer.close()?;
+    talker.close()?;
+    end(agent, Signal::SIGTERM)?;
+    detach(place.path())?.expect("what is left", 0, "programs are detached")
+}
+
+/// Nobody answers for names when another comes: they keep the addresses that they had. What nobody was there to see has a reason.
+#[test]
+fn names_keep_their_addresses_where_nobody_answers() -> Result<()> {
+    let _files = BpfFs::there()?;
+    let place = directory()?;
+    let listener = Listener::start()?;
+    let named = listener.at(Ipv4Addr::new(127, 0, 0, 2));
+    let names = NameServer::start(Ipv4Addr::new(127, 0, 0, 2))?;
+    let (_directory, config) = configured(&format!(
+        "network:\n  deny: [\"10.0.0.0/8\", \"mcp.example:{}\"]\n  \
+         resolver: {{ servers: [\"{}\"], min_ttl: 1s, max_ttl: 1s }}\n\
+         enforcement: {{ network: deny, persist: true }}\n",
+        listener.port(),
+        names.address()
+    ))?;
+    let agent = Agent::start_within(place.path(), &["--config", &config])?;
+    ensure!(Way::Tcp.dial(named) == Outcome::Denied, "known from the start");
+    end(agent, Signal::SIGTERM)?;
+    drop(names);
+    ensure!(Way::Tcp.dial(named) == Outcome::Denied, "nobody runs");
+    let agent = Agent::start_within(place.path(), &["--config", &config])?;
+    ensure!(resumed(&agent)? == true, "it goes on");
+    let to = named.to_string();
+    let told = |event: &Value| is(event, "mcp_network_connection") && event["remote_addr"] == to.as_str();
+    let unseen = agent.wait_for("what nobody was there to see", told)?;
+    let why = unseen["reason"].as_str().unwrap_or_default();
+    ensure!(unseen["action"] == "block" && why.contains("mcp.example"), "{unseen}");
+    for _ in 0..20 {
+        ensure!(Way::Tcp.dial(named) == Outcome::Denied, "it has the address that it had");
+        thread::sleep(patience(Duration::from_millis(100)));
+    }
+    end(agent, Signal::SIGTERM)?;
+    detach(place.path())?.expect("what is left", 0, "programs are detached")
+}
+
+/// What is kept belongs to the configuration that counts, not to that of the start; and to none where servers have other
+/// numbers than they would have after a start.
+#[test]
+fn what_is_kept_is_of_the_configuration_that_counts() -> Result<()> {
+    let _files = BpfFs::there()?;
+    let place = directory()?;
+    let with = |servers: &str| format!("enforcement: {{ persist: true }}\nservers: [{servers}]\n");
+    let [one, both, other] =
+        ["{ id: a, command: a }", "{ id: a, command: a }, { id: b, command: b }", "{ id: b, command: b }"]
+            .map(with);
+    let (directory, config) = configured(&one)?;
+    let write = |text: &str| -> Result<()> {
+        let new = directory.path().join("new");
+        fs::write(&new, text)?;
+        Ok(fs::rename(new, &config)?)
+    };
+    // With what it starts, what it is told then, with what the next starts, and whether that goes on.
+    let cases = [
+        (&one, &both, &both, true),
+        (&both, &one, &both, false),
+        (&both, &other, &other, false),
+        (&other, &other, &other, true),
+    ];
+    for (number, (start, told, next, goes_on)) in cases.into_iter().enumerate() {
+        write(start)?;
+        let agent = Agent::start_within(place.path(), &["--config", &config])?;
+        write(told)?;
+        agent.tell(&["reload"])?.expect("reload", 0, "counts now")?;
+        end(agent, Signal::SIGTERM)?;
+        write(next)?;
+        let agent = Agent::start_within(place.path(), &["--config", &config])?;
+        ensure!(resumed(&agent)? == goes_on, "case {number}");
+        end(agent, Signal::SIGTERM)?;
+        detach(place.path())?.expect("what is left", 0, "programs are detached")?;
+    }
+    Ok(())
+}
+
+/// Somebody has removed a part of what was kept: the next agent attaches its own, and says so.
+#[test]
+fn a_part_of_what_was_kept_is_not_gone_on_with() -> Result<()> {
+    let files = BpfFs::there()?;
+    let place = directory()?;
+    let (_directory, config) = configured("enforcement: { persist: true }")?;
+    for part in ["tables/CHANNELS", "links/connect4"] {
+        let agent = Agent::start_within(place.path(), &["--config", &config])?;
+        end(agent, Signal::SIGTERM)?;
+        let left = files.left()?;
+        let root = Path::new(BPF_FS).join(left.first().context("nothing was left")?);
+        let own = fs::read_dir(root)?.next().context("nothing in it")??.path();
+        fs::remove_file(own.join(part)).with_context(|| part.to_owned())?;
+        let agent = Agent::start_within(place.path(), &["--config", &config])?;
+        ensure!(resumed(&agent)? == false, "without {part}");
+        end(agent, Signal::SIGTERM)?;
+        detach(place.path())?.expect("what is left", 0, "programs are detached")?;
+    }
+    Ok(())
+}
