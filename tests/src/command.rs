@@ -83,6 +83,17 @@ pub fn configured(text: &str) -> Result<(TempDir, String)> {
     Ok((directory, path.display().to_string()))
 }
 
+/// Writes a file as editors do: another one in its place.
+///
+/// # Errors
+/// It cannot be written.
+pub fn replace(directory: &Path, name: &str, text: &str) -> Result<()> {
+    let new = directory.join("new");
+    fs::write(&new, text)
+        .and_then(|()| fs::rename(new, directory.join(name)))
+        .context("cannot replace a file")
+}
+
 /// `mcpwarden run` with its directories in `directory`.
 pub fn run(directory: &Path, args: &[&str]) -> Command {
     let mut command = mcpwarden(&["run", "--runtime-dir"]);

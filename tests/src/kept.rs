@@ -7,8 +7,9 @@ use anyhow::{Context as _, Result};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::signal::Signal;
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
+use serde_json::Value;
 
-use crate::agent::Agent;
+use crate::agent::{Agent, is};
 use crate::command::{Said, ask};
 
 /// Where systemd mounts the BPF file system.
@@ -58,6 +59,22 @@ impl Drop for BpfFs {
 /// It cannot be started.
 pub fn detach(place: &Path) -> Result<Said> {
     ask(&["detach", "--runtime-dir", &place.join("run").display().to_string()])
+}
+
+/// The same, where something was left.
+///
+/// # Errors
+/// It says anything else.
+pub fn let_go(place: &Path) -> Result<()> {
+    detach(place)?.expect("what is left", 0, "programs are detached")
+}
+
+/// What an agent says of the one before, when it starts; null where there was none.
+///
+/// # Errors
+/// It does not say that it has started.
+pub fn taken_over(agent: &Agent) -> Result<Value> {
+    Ok(agent.wait_for("its start", |event| is(event, "agent_started"))?["taken_over"].clone())
 }
 
 /// Ends an agent, and what it left stays.

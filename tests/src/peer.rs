@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -171,11 +172,28 @@ pub fn initialize(id: u64) -> Value {
     }})
 }
 
+/// A call of a tool.
+pub fn call(id: u64, tool: &str, arguments: &Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool, "arguments": arguments}})
+}
+
 /// A call of the tool `echo`.
 pub fn echo(id: u64, text: &str) -> Value {
-    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {
-        "name": "echo", "arguments": {"text": text}
-    }})
+    call(id, "echo", &json!({"text": text}))
+}
+
+/// How many servers one starts below the other: more than the kernel half remembers of a process.
+pub const NESTED: u64 = 6;
+
+/// Has the server `dialing-server` connect: what came of it.
+///
+/// # Errors
+/// It does not answer with a text.
+pub fn dial(peer: &mut Peer, id: u64, who: &str, to: SocketAddr) -> Result<String> {
+    let arguments = json!({"way": "Tcp", "address": to.to_string(), "who": who, "depth": NESTED});
+    let answer = peer.ask(&call(id, "dial", &arguments))?;
+    let text = answer["result"]["content"][0]["text"].as_str();
+    text.map(str::to_owned).with_context(|| format!("{answer}"))
 }
 
 /// One of our own programs, to be started.

@@ -115,10 +115,14 @@ impl Scrape {
     }
 }
 
-/// Prometheus's own tool, where there is one.
-pub fn promtool() -> Option<PathBuf> {
+/// Prometheus's own tool, where there is one; else says that a test is skipped.
+pub fn promtool(test: &str) -> Option<PathBuf> {
     let unpacked = places::real_servers().join("prometheus/promtool");
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut installed = std::env::split_paths(&path).map(|directory| directory.join("promtool"));
-    Some(unpacked).filter(|path| path.exists()).or_else(|| installed.find(|path| path.exists()))
+    let found = Some(unpacked).filter(|path| path.exists()).or_else(|| installed.find(|path| path.exists()));
+    if found.is_none() {
+        places::skipped(test, "there is no promtool (`cargo xtask setup --tests` unpacks it)");
+    }
+    found
 }

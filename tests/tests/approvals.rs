@@ -5,7 +5,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
-use mcpwarden_tests::peer::{Peer, initialize, server};
+use mcpwarden_tests::peer::{Peer, call, initialize, server};
 use mcpwarden_tests::wiring::Wiring;
 use serde_json::{Value, json};
 
@@ -16,8 +16,7 @@ fn weather(agent: &Agent) -> Result<Value> {
     let mut peer = Peer::start(Wiring::Pipes, &mut server(SERVER))?;
     peer.ask(&initialize(0))?;
     peer.ask(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}))?;
-    let params = json!({"name": "weather", "arguments": {"city": "Bern"}});
-    peer.ask(&json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}))?;
+    peer.ask(&call(2, "weather", &json!({"city": "Bern"})))?;
     let connection = agent.connection_of_server(peer.pid())?;
     let called = agent
         .wait_for("the call", |event| is(event, "mcp_tool_called") && event["connection"] == connection)?;

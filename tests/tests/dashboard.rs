@@ -45,13 +45,7 @@ fn grafana_knows_all_of_it() -> Result<()> {
 
 #[test]
 fn prometheus_understands_what_it_asks() -> Result<()> {
-    let Some(promtool) = promtool() else {
-        places::skipped(
-            "prometheus_understands_what_it_asks",
-            "there is no promtool (`cargo xtask setup --tests` unpacks it)",
-        );
-        return Ok(());
-    };
+    let Some(promtool) = promtool("prometheus_understands_what_it_asks") else { return Ok(()) };
     let dashboard = dashboard()?;
     let panels = dashboard["panels"].as_array().context("no panels")?;
     let asked = panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten();

@@ -368,7 +368,7 @@ fn answers_find_their_requests() -> Result<()> {
 }
 
 fn call_of(id: u64, tool: &str) -> Value {
-    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool, "arguments": {}}})
+    mcpwarden_tests::peer::call(id, tool, &json!({}))
 }
 
 fn of_tomorrow(id: u64) -> Value {

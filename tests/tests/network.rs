@@ -14,7 +14,7 @@ use mcpwarden_tests::dial::{LOOPBACK_V6, Outcome, WAYS, Way, is_known, loopback_
 use mcpwarden_tests::dns::NameServer;
 use mcpwarden_tests::listener::Listener;
 use mcpwarden_tests::patience::fewer;
-use mcpwarden_tests::peer::{Peer, initialize, server, wait_until};
+use mcpwarden_tests::peer::{self, NESTED, Peer, dial, initialize, server, wait_until};
 use mcpwarden_tests::wiring::Wiring;
 use serde_json::{Value, json};
 
@@ -143,18 +143,6 @@ fn what_is_only_observed_is_let_through() -> Result<()> {
     Ok(())
 }
 
-/// How many servers one starts below the other: more than the kernel half remembers of a process.
-const NESTED: u64 = 6;
-
-/// A call of the tool `dial`.
-fn dial(peer: &mut Peer, id: u64, who: &str, to: SocketAddr) -> Result<String> {
-    let arguments = json!({"way": "Tcp", "address": to.to_string(), "who": who, "depth": NESTED});
-    let params = json!({"name": "dial", "arguments": arguments});
-    let answer = peer.ask(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}))?;
-    let text = answer["result"]["content"][0]["text"].as_str();
-    text.map(str::to_owned).with_context(|| format!("{answer}"))
-}
-
 #[test]
 fn what_a_server_connects_to_is_its_own() -> Result<()> {
     let listener = Listener::start()?;
@@ -254,8 +242,7 @@ fn a_destination_has_the_name_that_was_asked_for() -> Result<()> {
         if let (Some(arguments), Some(more)) = (arguments.as_object_mut(), more.as_object()) {
             arguments.extend(more.clone());
         }
-        let params = json!({"name": "dial", "arguments": arguments});
-        json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
+        peer::call(id, "dial", &arguments)
     };
     let name = json!({"name": "MCP.example", "name_server": name_server.to_string()});
     for (id, more, expected) in [(2, json!({}), Value::Null), (3, name, json!("mcp.example"))] {

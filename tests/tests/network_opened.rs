@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
 use mcpwarden_tests::command::configured;
 use mcpwarden_tests::patience::patience;
-use mcpwarden_tests::peer::{Peer, initialize, server, wait_until};
+use mcpwarden_tests::peer::{Peer, dial, initialize, server, wait_until};
 use mcpwarden_tests::places;
 use mcpwarden_tests::wiring::Wiring;
 use serde_json::{Value, json};
@@ -96,9 +96,7 @@ fn what_a_server_had_open_is_its_own() -> Result<()> {
         let to = listener.local_addr()?;
         let mut peer = Peer::start(Wiring::Pipes, &mut server("dialing-server"))?;
         peer.ask(&initialize(1))?;
-        let arguments = json!({"way": "Tcp", "address": to.to_string(), "who": "holder"});
-        let params = json!({"name": "dial", "arguments": arguments});
-        peer.ask(&json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}))?;
+        dial(&mut peer, 2, "holder", to)?;
         let (mut accepted, _) = listener.accept()?;
         accepted.set_nonblocking(true)?;
         let (_directory, config) = configured(&format!(

@@ -8,18 +8,17 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use mcpwarden_tests::agent::{Agent, is};
+use mcpwarden_tests::agent::Agent;
 use mcpwarden_tests::command::{ask, configured, directory};
 use mcpwarden_tests::dial::{Outcome, Way};
-use mcpwarden_tests::kept::{BPF_FS, BpfFs, detach, end};
+use mcpwarden_tests::kept::{BPF_FS, BpfFs, detach, end, let_go, taken_over};
 use mcpwarden_tests::listener::Listener;
 use mcpwarden_tests::patience::patience;
-use mcpwarden_tests::peer::{Peer, initialize, server, wait_until};
+use mcpwarden_tests::peer::{self, Peer, initialize, server, wait_until};
 use mcpwarden_tests::programs;
 use mcpwarden_tests::wiring::Wiring;
 use nix::sys::signal::Signal;
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
-use serde_json::json;
 
 /// Connections that nobody is there to see.
 const UNSEEN: u64 = 20;
@@ -48,12 +47,7 @@ fn what_was_denied_stays_denied_until_another_takes_over() -> Result<()> {
     peer.ask(&initialize(1))?;
     agent.connection_of_server(peer.pid())?;
     let mut from_server = |id: u64, listener: &Listener| -> Result<String> {
-        let address = listener.at(Ipv4Addr::LOCALHOST).to_string();
-        let arguments = json!({"way": "Tcp", "address": address, "who": "child", "depth": 1});
-        let params = json!({"name": "dial", "arguments": arguments});
-        let answer =
-            peer.ask(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}))?;
-        Ok(answer["result"]["content"][0]["text"].as_str().unwrap_or_default().to_owned())
+        peer::dial(&mut peer, id, "child", listener.at(Ipv4Addr::LOCALHOST))
     };
     wait_until("the server is held to its rules", || {
         from_server(2, &free).is_ok_and(|outcome| outcome == "Denied")
@@ -76,10 +70,9 @@ fn what_was_denied_stays_denied_until_another_takes_over() -> Result<()> {
     ensure!(from_server(3, &free)? == "Denied", "a child that the server started since");
 
     let agent = Agent::start_within(place.path(), &["--config", &other_config])?;
-    let started = agent.wait_for("its start", |event| is(event, "agent_started"))?;
-    let left = &started["taken_over"];
-    ensure!(left["programs"].as_u64() >= Some(8), "{started}");
-    ensure!(left["unread_records"].as_u64() >= Some(UNSEEN + 1), "each connection left a record: {started}");
+    let left = taken_over(&agent)?;
+    ensure!(left["programs"].as_u64() >= Some(8), "{left}");
+    ensure!(left["unread_records"].as_u64() >= Some(UNSEEN + 1), "each connection left a record: {left}");
     wait_until("only the new rules count", || dial(&first) == Outcome::Through)?;
     ensure!(dial(&second) == Outcome::Denied, "what the new one denies");
     ensure!(from_server(4, &free)? == "Denied", "the server was adopted");
@@ -134,7 +127,7 @@ fn no_connection_slips_through_between_two_agents() -> Result<()> {
     ensure!(wrong == 0 && tried > 100, "{wrong} of {tried} connections were judged wrongly");
     println!("{tried} connections over three changes of agents, 0 judged wrongly");
     end(agent, Signal::SIGTERM)?;
-    detach(place.path())?.expect("what is left", 0, "programs are detached")?;
+    let_go(place.path())?;
     // The kernel frees links by the way.
     wait_until("nobody judges", || Way::Tcp.dial(denied.at(Ipv4Addr::LOCALHOST)) == Outcome::Through)?;
     programs::await_gone(&held)?;
@@ -160,7 +153,7 @@ fn a_directory_of_somebody_else_is_refused() -> Result<()> {
     let said = detach(place.path())?;
     ensure!(said.code == Some(2) && said.stderr.contains("belongs to user 1"), "{said:?}");
     chown(&root, Some(0), None)?;
-    detach(place.path())?.expect("our own again", 0, "programs are detached")
+    let_go(place.path())
 }
 
 /// Where nothing can be pinned, that is said before anything is attached.

@@ -14,7 +14,7 @@ use mcpwarden_tests::agent::{Agent, is};
 use mcpwarden_tests::command::{Said, ask, mcpwarden};
 use mcpwarden_tests::http_server::{HttpServer, Style};
 use mcpwarden_tests::listener::Listener;
-use mcpwarden_tests::peer::{Peer, echo, initialize, server, wait_until};
+use mcpwarden_tests::peer::{Peer, call, echo, initialize, server, wait_until};
 use mcpwarden_tests::places;
 use mcpwarden_tests::wiring::Wiring;
 use serde_json::{Value, json};
@@ -79,10 +79,6 @@ impl Place {
         let line = |line: &Value| Value::from_iter(names.iter().map(|name| line[*name].clone()));
         Ok(self.lines(args)?.iter().map(line).collect())
     }
-}
-
-fn call(id: u64, tool: &str, arguments: &Value) -> Value {
-    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool, "arguments": arguments}})
 }
 
 /// A server, and its tools.

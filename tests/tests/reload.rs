@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, ensure};
 use mcpwarden_tests::agent::{Agent, is};
+use mcpwarden_tests::command::replace;
 use mcpwarden_tests::dial::{Outcome, Way};
 use mcpwarden_tests::listener::Listener;
 use mcpwarden_tests::peer::{Peer, echo, initialize, server};
@@ -33,11 +34,8 @@ impl Place {
         self.directory.path().join(name)
     }
 
-    /// As editors do: another file in its place.
     fn write(&self, yaml: &str) -> Result<()> {
-        let new = self.path("new");
-        fs::write(&new, yaml)?;
-        Ok(fs::rename(new, self.path("x.yaml"))?)
+        replace(self.directory.path(), "x.yaml", yaml)
     }
 
     /// The number of the last event so far.

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use mcpwarden_tests::agent::{Agent, is};
-use mcpwarden_tests::command::{configured, directory};
+use mcpwarden_tests::command::{configured, directory, replace};
 use mcpwarden_tests::dial::{Outcome, Way};
 use mcpwarden_tests::dns::NameServer;
-use mcpwarden_tests::kept::{BPF_FS, BpfFs, detach, end};
+use mcpwarden_tests::kept::{BPF_FS, BpfFs, end, let_go, taken_over};
 use mcpwarden_tests::listener::Listener;
 use mcpwarden_tests::patience::patience;
-use mcpwarden_tests::peer::{Peer, await_exit, echo, initialize, server, wait_until};
+use mcpwarden_tests::peer::{self, Peer, await_exit, echo, initialize, server, wait_until};
 use mcpwarden_tests::programs;
 use mcpwarden_tests::transcript::Dir;
 use mcpwarden_tests::wiring::Wiring;
@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 
 /// Whether an agent goes on with what another left, as it says; null where there was none.
 fn resumed(agent: &Agent) -> Result<Value> {
-    Ok(agent.wait_for("its start", |event| is(event, "agent_started"))?["taken_over"]["resumed"].clone())
+    Ok(taken_over(agent)?["resumed"].clone())
 }
 
 /// What one server was asked and answered, by the numbers of its messages, as events tell of it.
@@ -105,9 +105,8 @@ fn what_is_said_between_two_agents_is_heard() -> Result<()> {
                 late.ask(&initialize(0))?;
                 thread::sleep(patience(Duration::from_millis(200)));
                 agent = start()?;
-                let started = agent.wait_for("its start", |event| is(event, "agent_started"))?;
-                let left = &started["taken_over"];
-                ensure!(left["resumed"] == true && left["unread_records"] == 0, "{started}");
+                let left = taken_over(&agent)?;
+                ensure!(left["resumed"] == true && left["unread_records"] == 0, "{left}");
                 let connection = agent.connection_of_server(late.pid())?;
                 ensure!(agent.messages(connection)?.len() >= 2, "what was said when there was no agent");
                 late.close()?;
@@ -132,7 +131,7 @@ fn what_is_said_between_two_agents_is_heard() -> Result<()> {
     }
     let held = programs::held_by(agent.pid());
     end(agent, Signal::SIGTERM)?;
-    detach(place.path())?.expect("what is left", 0, "programs are detached")?;
+    let_go(place.path())?;
     programs::await_gone(&held)?;
     ensure!(files.left()?.is_empty(), "left: {:?}", files.left()?);
     Ok(())
@@ -151,7 +150,7 @@ fn who_goes_on_and_dies_at_once_is_not_followed() -> Result<()> {
         end(agent, signal)?;
     }
     ensure!(seen == [Value::Null, json!(true), json!(false), json!(true), json!(true)], "{seen:?}");
-    detach(place.path())?.expect("what is left", 0, "programs are detached")
+    let_go(place.path())
 }
 
 /// The ring is full when another comes: what had no room is counted, and whose the rest is is known all the same; what holds
@@ -173,14 +172,7 @@ fn a_full_ring_costs_records_and_nobodys_name() -> Result<()> {
         peer.ask(&initialize(1))?;
         agent.connection_of_server(peer.pid())?;
     }
-    let address = free.at(Ipv4Addr::LOCALHOST).to_string();
-    let mut dial = |id: u64| -> Result<String> {
-        let arguments = json!({"way": "Tcp", "address": address, "who": "server"});
-        let params = json!({"name": "dial", "arguments": arguments});
-        let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
-        let answer = dialer.ask(&call)?;
-        Ok(answer["result"]["content"][0]["text"].as_str().unwrap_or_default().to_owned())
-    };
+    let mut dial = |id: u64| peer::dial(&mut dialer, id, "server", free.at(Ipv4Addr::LOCALHOST));
     wait_until("the server is held to its rules", || dial(2).is_ok_and(|outcome| outcome == "Denied"))?;
     end(agent, Signal::SIGTERM)?;
     for id in 2..12 {
@@ -188,9 +180,8 @@ fn a_full_ring_costs_records_and_nobodys_name() -> Result<()> {
         ensure!(dial(id + 1)? == "Denied", "nobody runs");
     }
     let agent = Agent::start_within(place.path(), &["--config", &config])?;
-    let started = agent.wait_for("its start", |event| is(event, "agent_started"))?;
-    let left = &started["taken_over"];
-    ensure!(left["resumed"] == true && left["unread_bytes"].as_u64() > Some(LONG as u64), "{started}");
+    let left = taken_over(&agent)?;
+    ensure!(left["resumed"] == true && left["unread_bytes"].as_u64() > Some(LONG as u64), "{left}");
     ensure!(dial(20)? == "Denied", "it is held to its rules from the first moment");
     talker.ask(&echo(20, "short"))?;
     for (pid, id) in [(dialer.pid(), "dialer"), (talker.pid(), "echo-server")] {
@@ -205,7 +196,7 @@ fn a_full_ring_costs_records_and_nobodys_name() -> Result<()> {
     dialer.close()?;
     talker.close()?;
     end(agent, Signal::SIGTERM)?;
-    detach(place.path())?.expect("what is left", 0, "programs are detached")
+    let_go(place.path())
 }
 
 /// Nobody answers for names when another comes: they keep the addresses that they had. What nobody was there to see has a reason.
@@ -240,7 +231,7 @@ fn names_keep_their_addresses_where_nobody_answers() -> Result<()> {
         thread::sleep(patience(Duration::from_millis(100)));
     }
     end(agent, Signal::SIGTERM)?;
-    detach(place.path())?.expect("what is left", 0, "programs are detached")
+    let_go(place.path())
 }
 
 /// What is kept belongs to the configuration that counts, not to that of the start; and to none where servers have other
@@ -254,11 +245,7 @@ fn what_is_kept_is_of_the_configuration_that_counts() -> Result<()> {
         ["{ id: a, command: a }", "{ id: a, command: a }, { id: b, command: b }", "{ id: b, command: b }"]
             .map(with);
     let (directory, config) = configured(&one)?;
-    let write = |text: &str| -> Result<()> {
-        let new = directory.path().join("new");
-        fs::write(&new, text)?;
-        Ok(fs::rename(new, &config)?)
-    };
+    let write = |text: &str| replace(directory.path(), "config.yaml", text);
     // With what it starts, what it is told then, with what the next starts, and whether that goes on.
     let cases = [
         (&one, &both, &both, true),
@@ -276,7 +263,7 @@ fn what_is_kept_is_of_the_configuration_that_counts() -> Result<()> {
         let agent = Agent::start_within(place.path(), &["--config", &config])?;
         ensure!(resumed(&agent)? == goes_on, "case {number}");
         end(agent, Signal::SIGTERM)?;
-        detach(place.path())?.expect("what is left", 0, "programs are detached")?;
+        let_go(place.path())?;
     }
     Ok(())
 }
@@ -297,7 +284,7 @@ fn a_part_of_what_was_kept_is_not_gone_on_with() -> Result<()> {
         let agent = Agent::start_within(place.path(), &["--config", &config])?;
         ensure!(resumed(&agent)? == false, "without {part}");
         end(agent, Signal::SIGTERM)?;
-        detach(place.path())?.expect("what is left", 0, "programs are detached")?;
+        let_go(place.path())?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
 use mcpwarden_tests::command::ask;
-use mcpwarden_tests::peer::{Peer, initialize, server};
+use mcpwarden_tests::peer::{self, Peer, initialize, server};
 use mcpwarden_tests::wiring::Wiring;
 use serde_json::{Value, json};
 
@@ -19,8 +19,7 @@ fn start() -> Result<Peer> {
 
 /// The event of a call.
 fn call(agent: &Agent, peer: &mut Peer, id: u64, tool: &str) -> Result<Value> {
-    let params = json!({"name": tool, "arguments": {}});
-    peer.ask(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}))?;
+    peer.ask(&peer::call(id, tool, &json!({})))?;
     let connection = agent.connection_of_server(peer.pid())?;
     agent.wait_for(&format!("the call {id} of {tool}"), |event| {
         is(event, "mcp_tool_called") && event["connection"] == connection && event["jsonrpc_id"] == id

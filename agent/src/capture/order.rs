@@ -83,21 +83,18 @@ impl Order {
         Self { next: offset, refused, refused_said: refused, is_after_another: true, ..Self::default() }
     }
 
-    /// The first of the records that came says where it begins.
-    fn begin(&mut self) {
-        if std::mem::take(&mut self.is_after_another)
-            && let Some((first, _)) = self.waiting.first_key_value()
-        {
-            self.next = self.next.min(*first);
+    /// What was on its way when somebody else was gone has come by now: the first of the records says where it begins.
+    pub fn go_on(&mut self, sink: &mut impl FnMut(Stretch<'_>)) {
+        if let Some((first, _)) = self.waiting.first_key_value() {
+            if std::mem::take(&mut self.is_after_another) {
+                self.next = self.next.min(*first);
+            }
+            self.hand_on(sink);
         }
     }
 
-    /// What was on its way when somebody else was gone has come by now.
-    pub fn go_on(&mut self, sink: &mut impl FnMut(Stretch<'_>)) {
-        if !self.waiting.is_empty() {
-            self.begin();
-            self.hand_on(sink);
-        }
+    fn is_full(&self) -> bool {
+        self.waiting_bytes > WAITING_BYTES || self.waiting.len() > WAITING_RECORDS
     }
 
     /// Whether records wait for others, and until when.
@@ -131,15 +128,10 @@ impl Order {
         if let Some(Piece::Bytes(bytes, _)) = self.waiting.insert(offset, piece) {
             self.waiting_bytes -= bytes.len();
         }
-        let is_full =
-            |order: &Self| order.waiting_bytes > WAITING_BYTES || order.waiting.len() > WAITING_RECORDS;
-        if is_full(self) {
-            self.begin();
+        if !self.is_after_another || self.is_full() {
+            self.go_on(sink);
         }
-        if !self.is_after_another {
-            self.hand_on(sink);
-        }
-        if is_full(self) {
+        if self.is_full() {
             self.give_up(GapCause::RingFull, sink);
         } else if self.waiting.is_empty() {
             self.deadline = None;

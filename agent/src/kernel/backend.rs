@@ -170,17 +170,18 @@ impl Loaded {
             Ok(trampolines) if trampolines.hooks.iter().all(runs) => (Backend::Trampolines, trampolines),
             _ => (Backend::Tracepoints, tracepoints),
         };
-        let others = processes.iter().copied().chain(hooks::connections());
-        for hook in hooks.iter().copied().chain(others) {
+        let mut places = Vec::new();
+        for hook in hooks.into_iter().chain(processes).chain(hooks::connections()) {
             let instead = hook.instead();
-            if !runs(&hook) && (instead.is_empty() || !instead.iter().all(runs)) {
+            if runs(&hook) {
+                places.push(hook.place());
+            } else if !instead.is_empty() && instead.iter().all(runs) {
+                places.extend(instead.iter().map(Hook::place));
+            } else {
                 let reason = "nothing is attached there any more".to_owned();
                 return Err(KernelError::Hook { action: "go on with", hook: hook.place(), reason });
             }
         }
-        let instead = processes.iter().flat_map(|hook| hook.instead().iter().copied()).collect::<Vec<_>>();
-        let all = hooks.into_iter().chain(processes).chain(instead).chain(hooks::connections());
-        let places = all.filter(runs).map(|hook| hook.place()).collect();
         load_census(&mut ebpf, &btf)?;
         let blind_spots = said(blind_spots);
         Ok(Attached { ebpf, links: Vec::new(), backend, places, blind_spots, gate })

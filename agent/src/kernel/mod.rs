@@ -204,7 +204,6 @@ pub struct Kernel {
     ebpf: Ebpf,
     to_keep: Option<ToKeep>,
     kept: Kept,
-    build: String,
     resumed: Option<Resumed>,
     /// Why it does not go on with what an agent of the same build left.
     unusable: Option<String>,
@@ -245,7 +244,7 @@ impl Kernel {
             None => None,
         };
         let mut loaded = Loaded::new(setup.ring_bytes, &[])?;
-        let to_keep = setup.keep.map(|_| ToKeep::of(&loaded.ebpf)).transpose();
+        let to_keep = setup.keep.map(|_| ToKeep::of(&loaded.ebpf, setup.build())).transpose();
         let mut to_keep = to_keep.map_err(KernelError::from)?;
         let mut addresses = Addresses::take(&mut loaded.ebpf)?;
         prepare(&mut addresses)?;
@@ -253,12 +252,12 @@ impl Kernel {
         if let Some(to_keep) = &mut to_keep {
             to_keep.links = std::mem::take(&mut attached.links);
         }
-        let kernel = Self::of(attached, addresses, setup)?;
+        let kernel = Self::of(attached, addresses)?;
         Ok(Self { to_keep, unusable, ..kernel })
     }
 
     /// What is attached, with its tables.
-    fn of(attached: Attached, addresses: Addresses, setup: &Setup<'_>) -> Result<Self, KernelError> {
+    fn of(attached: Attached, addresses: Addresses) -> Result<Self, KernelError> {
         let Attached { mut ebpf, links: _, backend, places, blind_spots, gate } = attached;
         let walked = Walked::of(&ebpf);
         Ok(Self {
@@ -284,7 +283,6 @@ impl Kernel {
             ebpf,
             to_keep: None,
             kept: Kept::default(),
-            build: setup.build(),
             resumed: None,
             unusable: None,
             attached_ns: boot_ns(),
@@ -303,7 +301,7 @@ impl Kernel {
     /// Something cannot be pinned: nothing is let go. What cannot be let go is said beside what was.
     pub fn take_over(&mut self, pins: &Pins) -> Result<(Left, Option<PinsError>), PinsError> {
         if let Some(what) = self.to_keep.take() {
-            self.kept = pins.keep(what, &mut self.ebpf, &self.build)?;
+            self.kept = pins.keep(what, &mut self.ebpf)?;
         }
         let (left, error) = match pins.release(&self.kept, self.attached_ns) {
             Ok(left) => (left, None),

@@ -138,13 +138,13 @@ impl Pins {
         Ok(instance::make(&self.root)?)
     }
 
-    /// Pins this of an attached object: from now on it outlives this agent. `build`: which agents can go on with it.
+    /// Pins this of an attached object: from now on it outlives this agent.
     ///
     /// # Errors
     /// One cannot be pinned: none is then.
-    pub(super) fn keep(&self, what: ToKeep, ebpf: &mut Ebpf, build: &str) -> Result<Kept, PinsError> {
+    pub(super) fn keep(&self, what: ToKeep, ebpf: &mut Ebpf) -> Result<Kept, PinsError> {
         // Process ids come again.
-        let own = self.root.join(format!("{}-{}-{build}", std::process::id(), boot_ns()));
+        let own = self.root.join(format!("{}-{}-{}", std::process::id(), boot_ns(), what.build));
         let result = pin_all(&own, what, ebpf);
         if result.is_err() {
             // What is wrong is said; the next agent removes what is left.
@@ -210,14 +210,16 @@ pub(super) struct ToKeep {
     /// By program.
     pub(super) links: Links,
     tables: Vec<(String, MapData)>,
+    /// Which agents can go on with it.
+    build: String,
 }
 
 impl ToKeep {
-    /// The tables of an object, which are all still in it.
+    /// The tables of an object, which are all still in it. `build`: which agents can go on with them.
     ///
     /// # Errors
     /// A table that cannot be opened once more.
-    pub(super) fn of(ebpf: &Ebpf) -> Result<Self, PinsError> {
+    pub(super) fn of(ebpf: &Ebpf, build: String) -> Result<Self, PinsError> {
         let again = |name: &str, map: &Map| {
             let (Map::Array(data)
             | Map::HashMap(data)
@@ -235,7 +237,7 @@ impl ToKeep {
             let refused = |reason| PinsError::Refused { action: "pin", path: name.into(), reason };
             again(name, map).map_err(refused)
         });
-        Ok(Self { tables: tables.collect::<Result<_, _>>()?, links: Vec::new() })
+        Ok(Self { tables: tables.collect::<Result<_, _>>()?, links: Vec::new(), build })
     }
 }
 

@@ -51,7 +51,7 @@ impl Kernel {
         }
         let mut addresses = Addresses::take(&mut loaded.ebpf)?;
         prepare(&mut addresses)?;
-        let mut kernel = Self::of(loaded.resume(&programs)?, addresses, setup)?;
+        let mut kernel = Self::of(loaded.resume(&programs)?, addresses)?;
         kernel.gate.clear().map_err(|source| KernelError::Map { name: "GATE_SETTINGS", source })?;
         clear(&mut kernel.found);
         let met = Met {

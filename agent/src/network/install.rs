@@ -52,11 +52,6 @@ impl Network {
         Ok(())
     }
 
-    /// Whether an agent that starts with the configuration that counts would give servers the same numbers.
-    pub fn is_as_new(&self) -> bool {
-        self.is_as_new
-    }
-
     /// Goes by another configuration from now on. What is blocked by hand stays so.
     ///
     /// # Errors
@@ -68,9 +63,7 @@ impl Network {
         addresses: &mut Addresses,
         clock: &Clock,
     ) -> Result<(), NetworkError> {
-        let in_their_order: Vec<ServerId> = rules.servers.iter().map(|server| server.id.clone()).collect();
         rules.servers = in_their_places(&self.rules.servers, rules.servers);
-        let is_as_new = rules.servers.iter().map(|server| &server.id).eq(&in_their_order);
         let blocks = self.compiled(clock);
         let mut names = names_of(&self.rules, &blocks);
         names.extend(names_of(&rules, &blocks));
@@ -89,7 +82,6 @@ impl Network {
         }
         self.follow(clock);
         installed?;
-        self.is_as_new = is_as_new;
         self.names.keep_for(ttl(config));
         self.servers = config.network.resolver.name_servers();
         self.ask();

@@ -120,8 +120,6 @@ pub struct Network {
     since_start: Option<HashSet<Flow>>,
     /// Only processes of a part of the cgroups are judged.
     partial: bool,
-    /// Declared servers have the numbers that they have after a start.
-    is_as_new: bool,
     /// The generation for which they were looked for last.
     closed_for: u32,
     /// Names that are being asked for.
@@ -155,7 +153,6 @@ impl Network {
             looking: None,
             since_start: settings.cgroup_path.is_none().then(HashSet::new),
             partial: settings.cgroup_path.is_some(),
-            is_as_new: true,
             closed_for: 0,
             asking: None,
             cgroups: HashMap::new(),

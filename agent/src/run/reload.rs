@@ -202,11 +202,11 @@ impl Agent {
         self.deny_found();
         self.reload.error = outcome.as_ref().err().cloned();
         let answer = match outcome {
-            Ok(config) => {
+            Ok((config, config_hash)) => {
                 self.reload.at = self.clock.now();
                 let reloaded = ConfigReloaded {
                     path,
-                    config_hash: hash(&config),
+                    config_hash,
                     reason,
                     needs_restart: needs_restart(&self.reload.started, &config),
                 };
@@ -235,13 +235,14 @@ impl Agent {
         }
     }
 
-    /// Goes by another configuration: first what may fail, and the whole of it or nothing.
-    fn swap(&mut self, prepared: Prepared) -> Result<Config, String> {
+    /// Goes by another configuration: first what may fail, and the whole of it or nothing. That, and its hash.
+    fn swap(&mut self, prepared: Prepared) -> Result<(Config, String), String> {
         let Prepared { config, settings, judge, rules, files, read } = prepared;
         if config.enforcement.stdio != StdioEnforcement::Observe {
             self.check_gate(&config)?;
         }
         let before = self.network.rules().clone();
+        let in_their_order: Vec<_> = rules.servers.iter().map(|server| server.id.clone()).collect();
         let listed = self.network.configure(&config, rules, self.kernel.addresses(), &self.clock);
         listed.map_err(|error| error.to_string())?;
         let rest = self.sinks.configure(&config.sinks).and_then(|()| self.listing.configure(&config));
@@ -264,9 +265,12 @@ impl Agent {
         (self.reload.files, self.reload.read) = (files, read);
         self.reload.current = config.clone();
         self.set_gate(&config);
-        // What it keeps is by now what an agent with this configuration would go on with.
-        self.kernel.now_keeps(self.network.is_as_new().then(|| hash(&config)).as_deref());
-        Ok(config)
+        // An agent that starts with this configuration would go on with what is kept, where servers have the numbers that they
+        // have after a start.
+        let (hash, numbered) = (hash(&config), &self.network.rules().servers);
+        let is_as_new = numbered.iter().map(|server| &server.id).eq(&in_their_order);
+        self.kernel.now_keeps(is_as_new.then_some(hash.as_str()));
+        Ok((config, hash))
     }
 }
 
