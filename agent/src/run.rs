@@ -280,6 +280,7 @@ impl Agent {
         if ended.is_none() {
             ended = self.flush(&mut interrupt, &mut terminate).await;
         }
+        self.renew_gate();
         self.manager.ready(WATCHING);
         process::give_memory_back();
         process::give_program_back();

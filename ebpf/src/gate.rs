@@ -2,7 +2,7 @@
 //! not get there.
 //!
 //! A write is judged where the kernel asks whether it may be ([`asked`]), and counts as written once it was
-//! ([`returned`]): it may be refused by others, or go only in part. In between its channel is claimed: what was read of a
+//! ([`returned`]): it may be refused by others, or go only in part. In between its channel has an owner: what was read of a
 //! channel is one state ([`Scan`]), and two writes at once would make two of it.
 //!
 //! Everything that is read of a write lies in the channel's entry of [`GATED`]: the verifier knows nothing of the numbers
@@ -22,12 +22,12 @@ use aya_ebpf::{
 };
 use core::ffi::c_void;
 use mcpwarden_abi::{
-    CLIENT_TO_SERVER, Channel, ConnectionId, Counter, GATE_BECAUSE_CHANGED, GATE_BECAUSE_LOST,
-    GATE_BECAUSE_RACE, GATE_BECAUSE_UNKNOWN, GATE_BECAUSE_UNSEEN, GATE_NOBODY, GATE_OFF, GATE_PASSED,
-    GATE_REFUSED, GATE_SPOILED, GATE_SPOILT, GATE_UNSEEN, GATE_UNSPOILABLE, GATE_WINDOW_MOST, GATED_WORDS,
-    GateInfo, GateMember, GateSettings, Positions, RECORD_GATE, RecordHeader, SOCKET,
+    CLIENT_TO_SERVER, Channel, ConnectionId, Counter, GATE_BECAUSE_CHANGED, GATE_BECAUSE_FORGOTTEN,
+    GATE_BECAUSE_LOST, GATE_BECAUSE_RACE, GATE_BECAUSE_UNKNOWN, GATE_BECAUSE_UNSEEN, GATE_NOBODY, GATE_OFF,
+    GATE_PASSED, GATE_REFUSED, GATE_SPOILED, GATE_SPOILT, GATE_UNSEEN, GATE_UNSPOILABLE, GATE_WINDOW_MOST,
+    GATED_WORDS, GateInfo, GateMember, GateSettings, Positions, RECORD_GATE, RecordHeader, SOCKET,
 };
-use mcpwarden_gate::{ENTRIES, Head, Scan, View};
+use mcpwarden_gate::{ENTRIES, Head, Number, Scan, View};
 use reading::{Reading, SPOILS, Spoil, Walk, Why, ends_a_line};
 
 use crate::{
@@ -70,15 +70,21 @@ const EBUSY: i64 = -16;
 /// How often it is tried to look at a process's memory while another of its threads changes what it has. That takes
 /// microseconds.
 const VMA_TRIES: u32 = 256;
+/// How long a write has its channel for itself, where it does not return. Nanoseconds. One that others refused never
+/// returns here, and a full pipe can hold one up for as long as it likes.
+const OWNED_FOR: u64 = 1_000_000_000;
 
 /// What is known of a channel.
 #[repr(C)]
 pub struct Gated {
-    /// 0 where no write is on its way; else how many began since the last one returned.
-    claims: u64,
-    /// Which thread writes (`bpf_get_current_pid_tgid`).
-    owner: u64,
-    /// Where in the stream its write begins.
+    /// Which thread writes (`bpf_get_current_pid_tgid`); 0 where no write is on its way.
+    owner: Number,
+    /// Which did last.
+    last: u64,
+    /// When that began; 0: none did.
+    since: u64,
+    /// Where in the stream its write begins; once it has returned, where the next one does. What capture knows is behind that for
+    /// as long as its program for the same write has not run.
     position: u64,
     /// Of how many bytes it is, where that is known.
     length: u64,
@@ -92,8 +98,10 @@ pub struct Gated {
     lost_after: u32,
     /// Whether that was read to its end.
     is_read: u32,
-    /// How many calls were judged behind what was written.
-    charged: u32,
+    /// Always 0.
+    zero: u32,
+    /// Whose calls these are, as it was when the write began: user space can change or remove what is in its table.
+    member: GateMember,
     reading: Reading,
 }
 
@@ -125,25 +133,36 @@ pub fn asked(channel: *const Channel, bytes: Coming) -> i32 {
     }
     let (Some(head), Some(next)) = (HEADS.get_ptr(half), NEXT.get_ptr(half)) else { return 0 };
     let Some(entry) = channel::positions(id) else { return 0 };
-    let Some(gated) = gated(id) else { return 0 };
-    let write = Write { entry, gated, settings, tgid: (bpf_get_current_pid_tgid() >> 32) as u32 };
+    let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
+    let Some(gated) = gated(id) else { return no_room(entry, &settings, tgid) };
+    let now = channel::now();
+    let write = Write { entry, gated, settings, tgid };
     // SAFETY: a live map value.
     let view = View { head: unsafe { &*head }, next: unsafe { &*next } };
-    if !write.claim() {
+    if !write.claim(now) {
         return write.refuse(Why::new(0, GATE_BECAUSE_RACE), &bytes);
     }
     if !bytes.is_known {
         return write.undecided(GATE_BECAUSE_UNKNOWN, &bytes);
     }
-    // SAFETY: a live map value.
-    if unsafe { (*gated).lost } != 0 {
+    // SAFETY: live map values, the first of which this write has claimed.
+    let is_lost = unsafe {
+        (*gated).member = *member;
+        (*gated).lost != 0
+    };
+    if is_lost {
         return write.undecided(GATE_BECAUSE_LOST, &bytes);
     }
     let generation = view.head.generation;
-    let walk = Walk { gated, head, next, subject: view.subject(subject), member, now: channel::now() };
+    if generation == 0 {
+        return write.undecided(GATE_BECAUSE_CHANGED, &bytes);
+    }
+    // SAFETY: a live map value.
+    let member = unsafe { &raw const (*gated).member };
+    let walk = Walk { gated, head, next, subject: view.subject(subject), member, now };
     write.read(&walk, &view, bytes);
     // SAFETY: live map values.
-    let (complete, because, spoils, refuse, undecided, place, calls) = unsafe {
+    let (complete, because, spoils, refuse, undecided, place) = unsafe {
         let reading = &raw const (*gated).reading;
         (
             (*reading).complete,
@@ -152,7 +171,6 @@ pub fn asked(channel: *const Channel, bytes: Coming) -> i32 {
             (*reading).refuse,
             (*reading).undecided,
             (*reading).place,
-            (*reading).calls,
         )
     };
     // SAFETY: a live map value, in which user space may write a new table at any time.
@@ -180,14 +198,23 @@ pub fn asked(channel: *const Channel, bytes: Coming) -> i32 {
         (*gated).length = place as u64;
         (*gated).lost_after = 0;
         (*gated).is_read = 1;
-        if calls > (*gated).charged {
-            (*gated).charged = calls;
-        }
     }
     if undecided.is_given != 0 {
         write.tell(0, write.info(GATE_PASSED, undecided));
     }
     0
+}
+
+/// There is no room for what is known of a channel.
+#[inline(never)]
+fn no_room(entry: *mut Positions, settings: &GateSettings, tgid: u32) -> i32 {
+    let refuses = settings.refuse_undecided != 0;
+    let (action, because) = (if refuses { GATE_REFUSED } else { GATE_PASSED }, GATE_BECAUSE_FORGOTTEN);
+    let info = GateInfo { bytes: 0, generation: 0, outcome: 0, action, because, original: 0, zero: [0; 7] };
+    // SAFETY: a live map value.
+    let (number, offset) = unsafe { ((*entry).number, (*entry).streams[CLIENT_TO_SERVER as usize].offset) };
+    tell(number, offset, tgid, info);
+    if refuses { -EPERM } else { 0 }
 }
 
 /// What is known of a connection's channel.
@@ -216,36 +243,41 @@ struct Write {
 impl Write {
     /// Takes the channel. False where another write is on its way: which of them comes first is not known.
     #[inline(always)]
-    fn claim(&self) -> bool {
+    fn claim(&self, now: u64) -> bool {
         let (me, gated) = (bpf_get_current_pid_tgid(), self.gated);
-        // SAFETY: live map values. Whoever claims first has the entry until its write returns.
+        // SAFETY: live map values. Whoever is the owner has the entry until its write returns.
         unsafe {
-            let position = (*self.entry).streams[CLIENT_TO_SERVER as usize].offset;
-            let mut alone = true;
-            if channel::advance(&raw mut (*gated).claims, 1) != 0 {
-                // That one returned unseen (another module refused it, or the program at its exit was not run), or it
-                // is still on its way.
-                let passed = position.wrapping_sub((*gated).position);
-                if passed == (*gated).length && passed != 0 {
-                    written_whole(gated);
-                } else if (*gated).owner != me {
-                    // Whoever comes next may go on: this one will not return, being refused.
-                    (*gated).lost = 1;
-                    alone = false;
-                } else if passed != 0 {
+            let owner = (*gated).owner.replace(0, me);
+            if owner != 0 && owner != me {
+                let is_over = now.wrapping_sub((*gated).since) > OWNED_FOR;
+                if !is_over || (*gated).owner.replace(owner, me) != owner {
+                    return false;
+                }
+                // It may still be written.
+                (*gated).lost = 1;
+            }
+            let captured = (*self.entry).streams[CLIENT_TO_SERVER as usize].offset;
+            let passed = captured.wrapping_sub((*gated).position);
+            if (*gated).since == 0 {
+                (*gated).position = captured;
+            } else if owner == me && passed == (*gated).length && passed != 0 {
+                // The program at its exit was not run.
+                written_whole(gated);
+                (*gated).position = captured;
+            } else if passed != 0 && (passed as i64 > 0 || (*gated).last == me) {
+                // Bytes that nobody was asked about, unless it is capture that has missed some.
+                if passed as i64 > 0 {
                     (*gated).lost = 1;
                 }
+                (*gated).position = captured;
             }
-            (*gated).claims = 1;
-            (*gated).owner = me;
-            (*gated).position = position;
+            (*gated).last = me;
+            (*gated).since = now;
             (*gated).length = 0;
             (*gated).is_read = 0;
-            if alone {
-                (*gated).reading.place = 0;
-            }
-            alone
+            (*gated).reading.place = 0;
         }
+        true
     }
 
     /// Reads the bytes that are about to be written.
@@ -254,9 +286,9 @@ impl Write {
         // SAFETY: a live map value, which this write has claimed.
         unsafe {
             (*self.gated).after = (*self.gated).before;
-            (*self.gated).after.begin(view);
+            (*self.gated).after.begin(view, &*walk.subject);
             let reading = &mut (*self.gated).reading;
-            reading.set(&self.settings, (*self.gated).charged);
+            reading.set(&self.settings);
             reading.begin(bytes.source, bytes.length, self.settings.window, true);
         }
         walk.run(self.settings.window);
@@ -298,14 +330,16 @@ impl Write {
         }
         let mut info = self.info(GATE_REFUSED, why);
         if why.because == GATE_BECAUSE_RACE {
-            // What was read is the other's.
+            // What was read is the other's, and so is the channel.
             info.bytes = 0;
+            self.tell(0, info);
+            return -EPERM;
         }
         self.tell(0, info);
         // SAFETY: a live map value, which this write has claimed: it will not return, and what comes next is another.
         unsafe {
-            (*self.gated).claims = 0;
-            (*self.gated).charged = 0;
+            (*self.gated).reading.uncharge();
+            (*self.gated).owner.set(0);
         }
         -EPERM
     }
@@ -453,15 +487,14 @@ pub fn returned(channel: *const Channel, result: i64, left: u64, bytes: impl FnO
     let id = unsafe { (*channel).write_capture };
     let Some(gated) = GATED.get_ptr_mut(id) else { return };
     // SAFETY: a live map value.
-    let (claims, owner) = unsafe { ((*gated).claims, (*gated).owner) };
-    if claims == 0 || owner != bpf_get_current_pid_tgid() {
+    if unsafe { (*gated).owner.get() } != bpf_get_current_pid_tgid() {
         return;
     }
     if result > 0 {
         settle(id, gated, result as u64, left, bytes);
     }
     // SAFETY: a live map value, which this write has claimed.
-    unsafe { (*gated).claims = 0 };
+    unsafe { (*gated).owner.set(0) };
 }
 
 /// A write went to its end: what was read of it counts.
@@ -474,7 +507,7 @@ unsafe fn written_whole(gated: *mut Gated) {
     unsafe {
         (*gated).before = (*gated).after;
         (*gated).lost = (*gated).lost_after;
-        (*gated).charged = 0;
+        (*gated).reading.uncharge();
     }
 }
 
@@ -489,6 +522,7 @@ fn settle(
 ) {
     // SAFETY: a live map value, which this write has claimed.
     unsafe {
+        (*gated).position += written;
         if left == 0 {
             written_whole(gated);
             return;
@@ -507,17 +541,17 @@ fn settle(
             return;
         }
         let view = View { head: &*head, next: &*next };
-        (*gated).after = (*gated).before;
-        (*gated).after.begin(&view);
-        (*gated).reading.begin(source, written, written as u32, false);
-        // A vector may go on behind what was written.
         let subject = view.subject((*member).subjects[half as usize]);
+        (*gated).after = (*gated).before;
+        (*gated).after.begin(&view, subject);
+        // A vector may go on behind what was written.
+        (*gated).reading.begin(source, written, written as u32, false);
         let walk = Walk { gated, head, next, subject, member, now: 0 };
         walk.run(written as u32);
         if (*gated).reading.place as u64 == written {
             (*gated).before = (*gated).after;
             (*gated).lost = 0;
-            (*gated).charged = (*gated).charged.saturating_sub((*gated).reading.calls);
+            (*gated).reading.charge_less();
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     channel, gate,
     iterator::{self, Memory, Place},
     kernel::{self, Ptr, key_of_file, load, offset},
-    source::Source,
+    source::{Coming, Source},
     syscall::{self, MSG_ERRQUEUE, MSG_OOB, MSG_PEEK, MSG_TRUNC},
 };
 
@@ -72,8 +72,7 @@ pub fn sent(socket: Ptr, message: Ptr, result: i32) {
     if flags & MSG_SPLICE_PAGES != 0 || of_splice(message, &place) {
         return;
     }
-    // See `syscall::dispatch`: the last byte is none of the stream.
-    if flags as u64 & MSG_OOB != 0 {
+    if is_urgent(message) {
         bytes -= 1;
         if bytes == 0 {
             return;
@@ -127,7 +126,16 @@ pub fn pipe_asked(file: Ptr, mask: i32) -> i32 {
 #[inline(always)]
 pub fn socket_asked(socket: Ptr, message: Ptr) -> i32 {
     let Some(channel) = channel_of(load(socket, offset!(socket_file))) else { return 0 };
+    if is_urgent(message) {
+        return gate::asked(channel, Coming::unknown());
+    }
     gate::asked(channel, iterator::ahead(message.wrapping_add(offset!(msghdr_iter))))
+}
+
+/// Whether the last byte of a message is none of the stream (see [`syscall::dispatch`]).
+#[inline(always)]
+fn is_urgent(message: Ptr) -> bool {
+    load::<u32>(message, offset!(msghdr_flags)) as u64 & MSG_OOB != 0
 }
 
 /// A write to a pipe has returned.
@@ -144,6 +152,7 @@ pub fn socket_settled(socket: Ptr, message: Ptr, result: i32) {
     let Some(channel) = channel_of(load(socket, offset!(socket_file))) else { return };
     let bytes = message.wrapping_add(offset!(msghdr_iter));
     let left = iterator::left(bytes);
+    let result = result - is_urgent(message) as i32;
     gate::returned(channel, result as i64, left, |written| of_process(iterator::passed(bytes, written)));
 }
 

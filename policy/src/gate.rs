@@ -41,6 +41,11 @@ use crate::ids::{ServerId, SessionId, Timestamp};
 pub use compiler::GateCompiler;
 pub use read::{GateReader, GateSaid};
 
+/// Most kinds of connections that a table tells apart.
+pub const MOST_SUBJECTS: usize = SUBJECTS - 1;
+/// The number of all kinds beyond that: whatever they ask for is undecided.
+pub const NO_SUBJECT: u32 = SUBJECTS as u32 - 1;
+
 /// A kind of connection: all that is known of its server and its client before anything is called.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GateSubject {
@@ -73,7 +78,7 @@ impl GateSubject {
             profile: Profile::default(),
             tools: BTreeMap::new(),
         };
-        let declared = config.servers.iter().take(SUBJECTS - 1);
+        let declared = config.servers.iter().take(MOST_SUBJECTS - 1);
         let declared = declared.map(|server| named(&server.id, Identity::Declared));
         declared.chain([named("server", Identity::Derived)]).collect()
     }
@@ -127,13 +132,15 @@ pub struct GateOutcome {
     pub may_do_anything: bool,
     /// How often it may be called.
     pub limit: Option<Limit>,
+    /// Whether it is denied, and takes its tokens nonetheless: who counts them is asked before who denies it.
+    pub pays: bool,
 }
 
 /// There is no table of a policy. The one before it stays.
 #[derive(Debug, thiserror::Error)]
 pub enum GateError {
     /// Too many kinds of connections.
-    #[error("the gate has room for {SUBJECTS} kinds of connections, and there are {0}")]
+    #[error("the gate has room for {MOST_SUBJECTS} kinds of connections, and there are {0}")]
     Subjects(usize),
     /// Too large a table.
     #[error(
@@ -202,6 +209,7 @@ pub struct GateTable {
     states: usize,
     outcomes: Vec<GateOutcome>,
     until: Option<Timestamp>,
+    crowded: Vec<ServerId>,
 }
 
 impl fmt::Debug for GateTable {
@@ -232,14 +240,14 @@ impl GateTable {
         self.until
     }
 
+    /// Servers that list more tools than there is room for: what depends on the tool is undecided.
+    pub fn crowded(&self) -> &[ServerId] {
+        &self.crowded
+    }
+
     /// How many transitions it has, of [`ENTRIES`].
     pub fn entries(&self) -> usize {
         self.states * usize::from(self.head.classes)
-    }
-
-    /// Whether anything is denied by it, or undecided.
-    pub fn stops_anything(&self) -> bool {
-        self.outcomes.iter().any(|outcome| outcome.verdict != GateVerdict::Allow)
     }
 }
 

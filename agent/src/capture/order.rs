@@ -47,8 +47,8 @@ pub struct Hole {
 /// A stretch of a stream.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Stretch<'a> {
-    /// Captured.
-    Bytes(&'a [u8], Timestamp),
+    /// Captured, from this offset on.
+    Bytes(u64, &'a [u8], Timestamp),
     /// Not captured.
     Hole(Hole),
 }
@@ -112,7 +112,7 @@ impl Order {
         self.refused = self.refused.max(place.refused);
         if place.offset == self.next && self.waiting.is_empty() && !self.is_after_another {
             self.next += bytes.len() as u64;
-            sink(Stretch::Bytes(bytes, place.time));
+            sink(Stretch::Bytes(place.offset, bytes, place.time));
             return;
         }
         self.waiting_bytes += bytes.len();
@@ -153,7 +153,7 @@ impl Order {
                     self.waiting_bytes -= bytes.len();
                     if offset == self.next {
                         self.next += bytes.len() as u64;
-                        sink(Stretch::Bytes(&bytes, time));
+                        sink(Stretch::Bytes(offset, &bytes, time));
                     }
                 }
                 Piece::Hole(hole) => {
@@ -222,7 +222,7 @@ mod tests {
         let mut order = Order::default();
         let mut out = String::new();
         let mut sink = |stretch: Stretch<'_>| match stretch {
-            Stretch::Bytes(bytes, _) => out.push_str(std::str::from_utf8(bytes).unwrap()),
+            Stretch::Bytes(_, bytes, _) => out.push_str(std::str::from_utf8(bytes).unwrap()),
             Stretch::Hole(hole) => out.push_str(&format!("<{}>", hole.bytes)),
         };
         for (offset, bytes) in records {
@@ -268,7 +268,7 @@ mod tests {
             let mut order = Order::after_another(position, 0);
             let mut out = String::new();
             let mut sink = |stretch: Stretch<'_>| match stretch {
-                Stretch::Bytes(bytes, _) => out.push_str(std::str::from_utf8(bytes).unwrap()),
+                Stretch::Bytes(_, bytes, _) => out.push_str(std::str::from_utf8(bytes).unwrap()),
                 Stretch::Hole(hole) => out.push_str(&format!("<{}>", hole.bytes)),
             };
             for (offset, bytes) in records {

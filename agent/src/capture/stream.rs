@@ -1,6 +1,6 @@
 //! One direction of one connection: its records in order, cut into frames, and held against what the kernel counted.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 
 use mcpwarden_abi::{self as abi, GATE_SPOILT};
 use mcpwarden_policy::{ConnectionId, Cut, Direction, FrameCutter, GapCause, Input, Limits, Timestamp};
@@ -31,8 +31,6 @@ pub struct Stream {
     is_still: bool,
     /// How much of the server's surplus was said.
     said: u64,
-    /// Bytes that the gate overwrote and that have not come yet: where in the stream, and what the client wrote.
-    spoilt: VecDeque<(u64, u8)>,
 }
 
 /// How many of them are remembered.
@@ -47,8 +45,10 @@ struct Frames {
     reader: Reader,
     /// Whether there was a frame.
     any: bool,
-    /// What the client wrote in place of bytes that the gate overwrote, in frames that are still to be cut.
-    originals: VecDeque<u8>,
+    /// Bytes that the gate overwrote and that have not come yet: where in the stream, and what the client wrote.
+    spoilt: BTreeMap<u64, u8>,
+    /// Whether the frame in progress has one of them.
+    is_stopped: bool,
 }
 
 /// How bytes become messages.
@@ -66,11 +66,17 @@ impl Stream {
         let reader = if is_socket { Reader::Http } else { Reader::Lines(FrameCutter::new(limits)) };
         Self {
             order: Order::default(),
-            frames: Frames { connection, direction, reader, any: false, originals: VecDeque::new() },
+            frames: Frames {
+                connection,
+                direction,
+                reader,
+                any: false,
+                spoilt: BTreeMap::new(),
+                is_stopped: false,
+            },
             seen: abi::Stream::default(),
             is_still: false,
             said: 0,
-            spoilt: VecDeque::new(),
         }
     }
 
@@ -113,13 +119,12 @@ impl Stream {
 
     /// The gate has overwritten a byte that is about to come.
     pub fn spoil(&mut self, offset: u64, original: u8) {
-        // Written anew where the first time there was no room.
-        self.spoilt.retain(|(known, _)| *known != offset);
-        // Of more than that the oldest never came: others refused their writes.
-        if self.spoilt.len() == MOST_SPOILT {
-            self.spoilt.pop_front();
+        let spoilt = &mut self.frames.spoilt;
+        spoilt.insert(offset, original);
+        // Of more than that the first never came: others refused their writes.
+        if spoilt.len() > MOST_SPOILT {
+            spoilt.pop_first();
         }
-        self.spoilt.push_back((offset, original));
     }
 
     /// The gate has refused a write. What it would have completed is said, and the stream is as before.
@@ -141,16 +146,6 @@ impl Stream {
 
     /// Bytes came.
     pub fn data(&mut self, place: Place, bytes: &[u8], now: Timestamp, out: &mut Outlet<'_>) {
-        let end = place.offset.saturating_add(bytes.len() as u64);
-        while let Some((offset, original)) = self.spoilt.front().copied().filter(|(offset, _)| *offset < end)
-        {
-            self.spoilt.pop_front();
-            // Where another byte came in its place, that write was given up.
-            let at = usize::try_from(offset.wrapping_sub(place.offset)).ok();
-            if at.and_then(|at| bytes.get(at)) == Some(&GATE_SPOILT) {
-                self.frames.originals.push_back(original);
-            }
-        }
         self.order.data(place, bytes, now, &mut |stretch| self.frames.take(stretch, out));
     }
 
@@ -181,6 +176,7 @@ impl Stream {
                 }
             });
         }
+        self.frames.is_stopped = false;
         if bytes > 0 {
             self.frames.say(now, bytes, cause, out);
         }
@@ -230,9 +226,9 @@ impl Stream {
     /// The stream ended.
     pub fn finish(&mut self, now: Timestamp, out: &mut Outlet<'_>) {
         self.order.give_up(GapCause::RingFull, &mut |stretch| self.frames.take(stretch, out));
-        let Frames { connection, direction, reader, .. } = &mut self.frames;
+        let Frames { connection, direction, reader, is_stopped, .. } = &mut self.frames;
         if let Reader::Lines(cutter) = reader {
-            cutter.finish(&mut |cut| hand_on(*connection, *direction, now, cut, out.sink));
+            cutter.finish(&mut |cut| hand_on(*connection, *direction, now, cut, is_stopped, out.sink));
         }
     }
 
@@ -272,25 +268,10 @@ fn surplus(positions: &abi::Stream, waiting: u64) -> u64 {
 impl Frames {
     fn take(&mut self, stretch: Stretch<'_>, out: &mut Outlet<'_>) {
         match stretch {
-            Stretch::Bytes(bytes, time) => {
-                let Self { connection, direction, reader, any, originals } = self;
-                match reader {
-                    Reader::Lines(cutter) => cutter.push(bytes, time, &mut |cut| {
-                        *any |= matches!(cut, Cut::Frame { .. });
-                        match cut {
-                            Cut::Frame { bytes, time }
-                                if !originals.is_empty() && bytes.contains(&GATE_SPOILT) =>
-                            {
-                                let bytes = &restored(bytes, originals);
-                                let connection = *connection;
-                                (out.sink)(Input::Stopped { connection, time, bytes, is_refused: false });
-                            }
-                            cut => hand_on(*connection, *direction, time, cut, out.sink),
-                        }
-                    }),
-                    Reader::Http => out.sockets.push(*connection, *direction, bytes, time, out.sink),
-                }
-            }
+            Stretch::Bytes(offset, bytes, time) => match self.reader {
+                Reader::Lines(_) => self.lines(offset, bytes, time, out.sink),
+                Reader::Http => out.sockets.push(self.connection, self.direction, bytes, time, out.sink),
+            },
             Stretch::Hole(Hole { offset, bytes, cause, pid, time }) => {
                 out.counters.missing_bytes += bytes;
                 let Self { connection, direction, reader, .. } = self;
@@ -305,12 +286,42 @@ impl Frames {
         }
     }
 
+    /// Cuts lines out of what came, as the client wrote it: what the gate overwrote is put back.
+    fn lines(&mut self, offset: u64, bytes: &[u8], time: Timestamp, sink: &mut dyn FnMut(Input<'_>)) {
+        let (mut at, mut rest) = (offset, bytes);
+        let end = offset.saturating_add(bytes.len() as u64);
+        while let Some(entry) = self.spoilt.first_entry().filter(|entry| *entry.key() < end) {
+            let (place, original) = entry.remove_entry();
+            let index = place.checked_sub(at).and_then(|index| usize::try_from(index).ok());
+            // Where another byte came in its place, that write was given up.
+            if let Some((before, [GATE_SPOILT, after @ ..])) = index.and_then(|at| rest.split_at_checked(at))
+            {
+                self.push(before, time, sink);
+                self.is_stopped = true;
+                self.push(&[original], time, sink);
+                (at, rest) = (place + 1, after);
+            }
+        }
+        self.push(rest, time, sink);
+    }
+
+    fn push(&mut self, bytes: &[u8], time: Timestamp, sink: &mut dyn FnMut(Input<'_>)) {
+        let Self { connection, direction, reader, any, is_stopped, .. } = self;
+        if let Reader::Lines(cutter) = reader {
+            cutter.push(bytes, time, &mut |cut| {
+                *any |= matches!(cut, Cut::Frame { .. });
+                hand_on(*connection, *direction, time, cut, is_stopped, sink);
+            });
+        }
+    }
+
     /// The frame in progress is broken off.
     fn gap(&mut self, bytes: u64, time: Timestamp, out: &mut Outlet<'_>) {
-        let Self { connection, direction, reader, .. } = self;
+        let Self { connection, direction, reader, is_stopped, .. } = self;
         if let Reader::Lines(cutter) = reader {
-            cutter.gap(bytes, &mut |cut| hand_on(*connection, *direction, time, cut, out.sink));
+            cutter.gap(bytes, &mut |cut| hand_on(*connection, *direction, time, cut, is_stopped, out.sink));
         }
+        self.is_stopped = false;
     }
 
     /// Says that bytes are missing of which neither the place nor who moved them is known.
@@ -324,24 +335,20 @@ impl Frames {
     }
 }
 
-/// A frame as its client wrote it.
-fn restored(bytes: &[u8], originals: &mut VecDeque<u8>) -> Vec<u8> {
-    let mut bytes = bytes.to_vec();
-    for byte in bytes.iter_mut().filter(|byte| **byte == GATE_SPOILT) {
-        *byte = originals.pop_front().unwrap_or(GATE_SPOILT);
-    }
-    bytes
-}
-
-/// What was cut out, as the policy core wants it.
+/// What was cut out, as the policy core wants it. `is_stopped`: whether the gate did something to it.
 fn hand_on(
     connection: ConnectionId,
     direction: Direction,
     time: Timestamp,
     cut: Cut<'_>,
+    is_stopped: &mut bool,
     sink: &mut dyn FnMut(Input<'_>),
 ) {
+    let is_stopped = std::mem::take(is_stopped);
     sink(match cut {
+        Cut::Frame { bytes, time } if is_stopped => {
+            Input::Stopped { connection, time, bytes, is_refused: false }
+        }
         Cut::Frame { bytes, time } => Input::Frame { connection, direction, time, bytes, http: None },
         Cut::Junk { bytes, .. } => Input::Junk { connection, direction, time, bytes, broken: false },
         // The captured part of a frame whose rest is missing: the hole itself is reported where it is found.
@@ -456,7 +463,7 @@ mod tests {
             Data(u64, &'static [u8]),
         }
         use Gate::{Data, Refuse, Spoil};
-        let cases: [(&str, &[Gate], &[&str]); 9] = [
+        let cases: [(&str, &[Gate], &[&str]); 11] = [
             ("nothing", &[Data(0, b"{\"a\":1}\n")], &["passed {\"a\":1}"]),
             ("one byte", &[Spoil(4, b'x'), Data(0, b"{\"ab\x7f\"}\n")], &["spoilt {\"abx\"}"]),
             (
@@ -483,6 +490,16 @@ mod tests {
                 "of two messages of one write",
                 &[Spoil(3, b'x'), Spoil(9, b'y'), Data(0, b"{\"a\x7f\"}\n{\"\x7f\"}\n")],
                 &["spoilt {\"ax\"}", "spoilt {\"y\"}"],
+            ),
+            (
+                "beside one of the client's own",
+                &[Spoil(5, b'x'), Data(0, b"{\"a\x7f \x7f\"}\n{\"\x7f\"}\n")],
+                &["spoilt {\"a\x7f x\"}", "passed {\"\x7f\"}"],
+            ),
+            (
+                "one that never came, and then what does",
+                &[Spoil(30, b'z'), Spoil(3, b'x'), Data(0, b"{\"a\x7f\"}\n{\"\x7f\"}\n")],
+                &["spoilt {\"ax\"}", "passed {\"\x7f\"}"],
             ),
             (
                 "in the second piece",

@@ -50,7 +50,7 @@ impl Gate {
     }
 
     /// Forgets what an agent before wrote, and what programs of its knew, where no program of the gate runs.
-    pub(super) fn clear(&mut self) -> Result<(), MapError> {
+    pub fn clear(&mut self) -> Result<(), MapError> {
         self.settings.set(0, GateSettings::default(), 0)?;
         clear(&mut self.members);
         clear(&mut self.gated);
@@ -68,9 +68,12 @@ impl Gate {
 
     /// Writes a table in the half that does not count.
     pub fn write(&mut self, half: u32, table: &View<'_>) -> Result<(), MapError> {
-        // Its number first: whoever reads the half that is written over sees that, and believes nothing that it read.
-        self.heads.set(half, table.head, 0)?;
-        self.next.set(half, table.next, 0)
+        // Its number last, and before that none: whoever reads the half that is written over sees that, and believes nothing
+        // that it read.
+        let unfinished = Box::new(Head { generation: 0, ..*table.head });
+        self.heads.set(half, *unfinished, 0)?;
+        self.next.set(half, table.next, 0)?;
+        self.heads.set(half, table.head, 0)
     }
 
     /// Says what a connection is. False where there is no room.

@@ -1,7 +1,8 @@
 //! The gate's table, made anew when something that it goes by changes, and what the gate says it did.
 //!
 //! What is known of connections is compared with what the table that counts was made of. Only where that differs a table is
-//! compiled, written beside the one that counts, and made to count with one value. On any error the one before stays.
+//! compiled, written beside the one that counts, and made to count with one value. On any error the one before stays: who is
+//! of a kind that it does not know is undecided.
 
 mod sessions;
 
@@ -11,11 +12,11 @@ use std::{
 };
 
 use mcpwarden_abi::{self as abi, GateInfo, GateMember, GateSettings, RecordHeader};
-use mcpwarden_gate::{BY_BURST, BY_FLOW, BY_READ_THEN_SEND, BY_TOOL_RATE, BY_WHAT_IT_MAY_DO, SUBJECTS};
+use mcpwarden_gate::{BY_BURST, BY_FLOW, BY_READ_THEN_SEND, BY_TOOL_RATE, BY_WHAT_IT_MAY_DO};
 use mcpwarden_policy::{
-    ConnectionId, Event, EventBody, Input, Timestamp,
+    ConnectionId, Event, EventBody, Input, ServerId, Timestamp,
     event::{GateAction, GateDecided},
-    gate::{GateCaller, GateCompiler, GateError, GateOutcome, GateSubject},
+    gate::{GateCaller, GateCompiler, GateError, GateOutcome, GateSubject, MOST_SUBJECTS, NO_SUBJECT},
     guard::{GuardKind, Listing},
 };
 
@@ -24,6 +25,7 @@ use crate::{
     config::{AllowDeny, Config, StdioEnforcement},
     kernel::surroundings,
     listing as own,
+    output::escaped,
 };
 use sessions::Sessions;
 
@@ -35,6 +37,9 @@ const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
 /// Most kinds of connections that are in the table before they are judged.
 const SOON: usize = 64;
+
+/// When a table that could not be made is tried again, where nothing changes before.
+const TRY_AGAIN: Duration = Duration::from_secs(10);
 
 /// The connections that are judged: which kind each is of, and whose calls its calls are.
 type Members = BTreeMap<ConnectionId, (u32, GateCaller)>;
@@ -54,6 +59,10 @@ pub struct Gate {
     news_since: Option<Timestamp>,
     /// What makes tables of the configuration; `None`: that changed.
     compiler: Option<GateCompiler>,
+    /// Whether the table that counts is of another configuration.
+    is_outdated: bool,
+    /// Servers that list more tools than there is room for in it.
+    crowded: Vec<ServerId>,
     /// What the table that counts was made of, and until when it says what is right.
     subjects: Vec<GateSubject>,
     until: Option<Timestamp>,
@@ -61,6 +70,8 @@ pub struct Gate {
     generation: u32,
     /// What the kernel was told of connections.
     known: BTreeMap<u64, GateMember>,
+    /// Connections that it had no room for.
+    untold: BTreeSet<u64>,
     sessions: Sessions,
     /// When full buckets were last looked for.
     swept: Timestamp,
@@ -125,7 +136,17 @@ impl Gate {
             "denied calls are refused, not neutralized: that takes CAP_SYS_ADMIN and a kernel that is not locked down"
                 .to_owned()
         });
-        unusable.into_iter().chain(failed).chain(blunt)
+        let crowded = self.crowded.first().map(|server| {
+            let others = match self.crowded.len() - 1 {
+                0 => String::new(),
+                others => format!(" and {others} more"),
+            };
+            format!(
+                "there is no room for the tools that {}{others} lists: which of them is called is undecided",
+                escaped(&server.0)
+            )
+        });
+        unusable.into_iter().chain(failed).chain(blunt).chain(crowded)
     }
 
     /// When the table that counts is to be made anew.
@@ -156,16 +177,26 @@ impl Agent {
     /// Attaches the gate, or lets it go, as this configuration says. Why it cannot stop anything is said.
     pub(super) fn set_gate(&mut self, config: &Config) {
         self.gate.touch();
-        self.gate.compiler = None;
+        (self.gate.compiler, self.gate.is_outdated) = (None, true);
         if config.enforcement.stdio == StdioEnforcement::Observe {
-            self.gate.unusable = None;
             self.switch_gate(config, abi::GATE_OFF);
             self.kernel.detach_gate();
+            // What goes by meanwhile nobody reads: it begins anew when it is switched on.
+            if let Err(error) = self.kernel.gate().clear() {
+                anstream::eprintln!("mcpwarden: gate: {error}");
+            }
+            let Gate { half, generation, counters, .. } = self.gate;
+            let tables = std::mem::take(&mut self.gate.tables);
+            self.gate = Gate { half, generation, counters, tables, ..Gate::default() };
             return;
         }
         self.gate.unusable = self.kernel.attach_gate().err();
         self.gate.is_blunt =
             config.enforcement.stdio == StdioEnforcement::Neutralize && !surroundings::may_write_memory();
+        self.say_troubles();
+    }
+
+    fn say_troubles(&self) {
         for trouble in self.gate.troubles() {
             anstream::eprintln!(
                 "mcpwarden: warning: enforcement.stdio: {trouble}; `mcpwarden doctor` says more"
@@ -197,41 +228,43 @@ impl Agent {
         let (subjects, mut members) = self.subjects(&config);
         let news_since = self.gate.news_since.take();
         // One that says more than is asked of it will do: servers come back.
-        let places: Option<Vec<u32>> = subjects.iter().map(|subject| self.gate.place(subject)).collect();
-        let places = places.filter(|_| self.gate.compiler.is_some() && !is_over);
-        if let Some(places) = places {
-            for (place, _) in members.values_mut() {
-                let known = usize::try_from(*place).ok().and_then(|place| places.get(place));
-                *place = known.copied().unwrap_or(abi::GATE_NOBODY);
-            }
+        let places: Vec<Option<u32>> = subjects.iter().map(|subject| self.gate.place(subject)).collect();
+        let fits = !self.gate.is_outdated && !is_over && places.iter().all(Option::is_some);
+        let outcome = if fits {
+            Ok(false)
         } else {
-            match self.install_gate(&config, &subjects, &members, now) {
-                Ok(()) => {
-                    self.gate.failed = None;
-                    if let Some(since) = news_since {
-                        self.metrics.gate(since, self.clock.now());
-                    }
+            self.install_gate(&config, &subjects, &members, now).map(|()| true)
+        };
+        if outcome != Ok(true) {
+            for (place, _) in members.values_mut() {
+                let known =
+                    usize::try_from(*place).ok().and_then(|place| places.get(place).copied().flatten());
+                *place = known.unwrap_or(NO_SUBJECT);
+            }
+        }
+        match outcome {
+            Ok(is_new) => {
+                self.gate.failed = None;
+                if let Some(since) = news_since.filter(|_| is_new) {
+                    self.metrics.gate(since, self.clock.now());
                 }
-                Err(error) => {
-                    self.gate.counters.tables_refused += 1;
-                    // Not again until something changes.
-                    self.gate.until = None;
-                    if self.gate.failed.as_ref() != Some(&error) {
-                        anstream::eprintln!("mcpwarden: gate: {error}; what was denied before still is");
-                        self.gate.failed = Some(error);
-                    }
+            }
+            Err(error) => {
+                self.gate.counters.tables_refused += 1;
+                self.gate.until = Some(now.after(TRY_AGAIN));
+                if self.gate.failed.as_ref() != Some(&error) {
+                    anstream::eprintln!("mcpwarden: gate: {error}; what was denied before still is");
+                    self.gate.failed = Some(error);
                 }
             }
         }
-        let half = self.gate.half;
-        if self.gate.failed.is_none() {
-            self.tell_members(&members, half, now);
-        }
+        self.tell_members(&members, self.gate.half, now);
         self.forget_calls(&config, &members, now);
         let gone: Vec<u64> =
             self.gate.known.keys().copied().filter(|id| !members.contains_key(&ConnectionId(*id))).collect();
         for id in gone {
             self.gate.known.remove(&id);
+            self.gate.untold.remove(&id);
             self.kernel.gate().forget(id);
         }
     }
@@ -240,18 +273,20 @@ impl Agent {
     ///
     /// # Errors
     /// What is too large.
-    pub(super) fn check_gate(&self, config: &Config) -> Result<(), String> {
+    pub(super) fn check_gate(&mut self, config: &Config) -> Result<(), String> {
+        let (subjects, _) = self.subjects(config);
         let compile = || {
             let mut compiler = self.engine.gate_compiler(config)?;
             let now = self.clock.now();
             // Together with what there is, and alone: there may be nothing now.
-            compiler.compile(&self.gate.subjects, 0, now)?;
+            compiler.compile(&subjects, 0, now)?;
             compiler.compile(&GateSubject::of(config), 0, now)
         };
         compile().map(drop).map_err(|error: GateError| format!("enforcement.stdio: {error}"))
     }
 
-    /// The kinds of connections that there are, and which of them each connection is that is judged.
+    /// The kinds of connections that there are, and which of them each connection is that is judged: [`NO_SUBJECT`] where
+    /// there are more than have room.
     fn subjects(&mut self, config: &Config) -> (Vec<GateSubject>, Members) {
         let mut subjects: Vec<GateSubject> = Vec::new();
         let mut members = BTreeMap::new();
@@ -261,7 +296,7 @@ impl Agent {
         for (id, is_gated) in
             gated.into_iter().map(|id| (id, true)).chain(soon.into_iter().map(|id| (id, false)))
         {
-            if !is_gated && subjects.len() >= SUBJECTS {
+            if !is_gated && subjects.len() >= MOST_SUBJECTS {
                 break;
             }
             let Some(mut subject) = self.engine.gate_subject(id) else { continue };
@@ -270,12 +305,17 @@ impl Agent {
                 // Nobody asks for it then, and each server that has not listed its tools yet would be one of its kind.
                 subject.listing = Listing::Unknown;
             }
-            let place = subjects.iter().position(|known| *known == subject).unwrap_or_else(|| {
-                subjects.push(subject);
-                subjects.len() - 1
-            });
+            let place = match subjects.iter().position(|known| *known == subject) {
+                Some(place) => Some(place),
+                None if subjects.len() >= MOST_SUBJECTS => None,
+                None => {
+                    subjects.push(subject);
+                    Some(subjects.len() - 1)
+                }
+            };
             if is_gated {
-                members.insert(id, (u32::try_from(place).unwrap_or(abi::GATE_NOBODY), caller));
+                let place = place.and_then(|place| u32::try_from(place).ok());
+                members.insert(id, (place.unwrap_or(NO_SUBJECT), caller));
             }
         }
         (subjects, members)
@@ -305,10 +345,15 @@ impl Agent {
             StdioEnforcement::Deny => abi::GATE_DENY,
         };
         self.switch_gate(config, mode);
-        self.gate.until = table.until();
+        (self.gate.until, self.gate.is_outdated) = (table.until(), false);
+        let crowded = table.crowded().to_vec();
         self.gate.remember(table.into_outcomes());
         self.gate.subjects = subjects.to_vec();
         self.gate.counters.tables += 1;
+        if self.gate.crowded != crowded {
+            self.gate.crowded = crowded;
+            self.say_troubles();
+        }
         Ok(())
     }
 
@@ -320,12 +365,16 @@ impl Agent {
             let mut subjects = known.map_or([abi::GATE_NOBODY; 2], |known| known.subjects);
             subjects[index] = *subject;
             let fresh = self.gate.sessions.member(caller, subjects, now);
-            self.gate.counters.sessions_refused += u64::from(known.is_none() && fresh.session == 0);
             if known != Some(fresh) {
-                self.gate.known.insert(id.0, fresh);
                 self.gate.sessions.see(Some(&caller.session));
-                let is_told = self.kernel.gate().set_member(id.0, fresh);
-                self.gate.counters.connections_refused += u64::from(!is_told);
+                if self.kernel.gate().set_member(id.0, fresh) {
+                    self.gate.counters.sessions_refused += u64::from(known.is_none() && fresh.session == 0);
+                    self.gate.known.insert(id.0, fresh);
+                } else {
+                    // Tried again with whatever comes next.
+                    let is_new = self.gate.untold.insert(id.0);
+                    self.gate.counters.connections_refused += u64::from(is_new);
+                }
             }
         }
     }

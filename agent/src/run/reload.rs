@@ -203,6 +203,8 @@ impl Agent {
         self.reload.error = outcome.as_ref().err().cloned();
         let answer = match outcome {
             Ok((config, config_hash)) => {
+                // Whoever asked for it goes by what is denied from now on.
+                self.renew_gate();
                 self.reload.at = self.clock.now();
                 let reloaded = ConfigReloaded {
                     path,

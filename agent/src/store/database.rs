@@ -23,6 +23,8 @@ const CHECKED_BYTES: u64 = 64 << 20;
 
 /// One kind of database.
 pub struct Schema {
+    /// The table that every version has: one of mcpwarden's databases is known from the other by that.
+    pub table: &'static str,
     /// SQL that makes version 1 of nothing, version 2 of version 1, and so on.
     pub migrations: &'static [&'static str],
     /// `synchronous` of SQLite: `NORMAL` loses what was committed last when the power fails, `FULL` nothing.
@@ -48,6 +50,14 @@ pub enum DatabaseError {
     /// It is another program's.
     #[error("{0} is a database of another program; give another store.path")]
     Foreign(PathBuf),
+    /// It is mcpwarden's other one.
+    #[error("{path} is mcpwarden's, and not the database with the table `{table}`: give the path of that")]
+    Other {
+        /// Which.
+        path: PathBuf,
+        /// What it lacks.
+        table: &'static str,
+    },
     /// It is no database, or contradicts itself.
     #[error("{path} is damaged: {reason}")]
     Damaged {
@@ -122,9 +132,12 @@ impl Schema {
         db.busy_timeout(BUSY)?;
         let ours: i32 = db.query_row("PRAGMA application_id", [], |row| row.get(0))?;
         let found: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-        let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+        let (tables, is_it) = self.tables(&db)?;
         if ours != APPLICATION_ID && (ours != 0 || found != 0 || tables != 0) {
             return Err(Problem::Other(DatabaseError::Foreign(path.to_owned())));
+        }
+        if tables != 0 && !is_it {
+            return Err(Problem::Other(DatabaseError::Other { path: path.to_owned(), table: self.table }));
         }
         let known = self.migrations.len();
         let Some(missing) = usize::try_from(found).ok().and_then(|found| self.migrations.get(found..)) else {
@@ -154,6 +167,13 @@ impl Schema {
         Ok(db)
     }
 
+    /// How many tables and the like there are, and whether its own is among them.
+    fn tables(&self, db: &Connection) -> rusqlite::Result<(i64, bool)> {
+        let count =
+            "SELECT count(*), count(*) FILTER (WHERE type = 'table' AND name = ?1) FROM sqlite_schema";
+        db.query_row(count, [self.table], |row| Ok((row.get(0)?, row.get::<_, i64>(1)? != 0)))
+    }
+
     /// Opens a database that an agent may be writing to, only for reading.
     ///
     /// # Errors
@@ -176,12 +196,14 @@ impl Schema {
             db.busy_timeout(BUSY)?;
             let ours: i32 = db.query_row("PRAGMA application_id", [], |row| row.get(0))?;
             let found: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-            Ok((db, ours, found))
+            let (tables, is_it) = self.tables(&db)?;
+            Ok((db, ours, found, tables != 0 && !is_it))
         };
-        let (db, ours, found) = open().map_err(|error| DatabaseError::new(path, &error))?;
+        let (db, ours, found, is_other) = open().map_err(|error| DatabaseError::new(path, &error))?;
         let (path, known) = (path.to_owned(), self.migrations.len());
         match usize::try_from(found) {
             _ if ours != APPLICATION_ID => Err(DatabaseError::Foreign(path)),
+            _ if is_other => Err(DatabaseError::Other { path, table: self.table }),
             Ok(version) if version == known => Ok(db),
             Ok(version) if version < known => Err(DatabaseError::Failed {
                 path,
@@ -247,8 +269,11 @@ mod tests {
 
     use super::*;
 
-    const SCHEMA: Schema =
-        Schema { migrations: &["CREATE TABLE a (x)", "CREATE TABLE b (y)"], synchronous: "NORMAL" };
+    const SCHEMA: Schema = Schema {
+        table: "a",
+        migrations: &["CREATE TABLE a (x)", "CREATE TABLE b (y)"],
+        synchronous: "NORMAL",
+    };
 
     /// What is done to the file, and what is said of it; `None` where it can be used.
     #[test]
@@ -257,7 +282,7 @@ mod tests {
         fn run(path: &Path, sql: &str) {
             Connection::open(path).unwrap().execute_batch(sql).unwrap();
         }
-        let cases: [(&str, Change, Option<&str>); 9] = [
+        let cases: [(&str, Change, Option<&str>); 10] = [
             ("nothing", |_| (), None),
             ("an empty file", |path| fs::write(path, "").unwrap(), None),
             (
@@ -280,6 +305,17 @@ mod tests {
                 "another program's",
                 |path| run(path, "CREATE TABLE c (z)"),
                 Some("a database of another program"),
+            ),
+            (
+                "the other one",
+                |path| {
+                    drop(
+                        Schema { table: "a", migrations: &["CREATE TABLE c (z)"], ..SCHEMA }
+                            .open(path, None)
+                            .unwrap(),
+                    );
+                },
+                Some("x.db is mcpwarden's, and not the database with the table `a`"),
             ),
             (
                 "text",

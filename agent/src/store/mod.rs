@@ -48,6 +48,7 @@ pub const EVENTS: &str = "mcpwarden.db";
 
 /// The database of events. Severities are 0 (low) to 3 (critical), times nanoseconds since the Unix epoch.
 pub const SCHEMA: Schema = Schema {
+    table: "events",
     // WAL with NORMAL: what was committed when the power failed may be lost, the newest first, and nothing is torn.
     synchronous: "NORMAL",
     // The first had other views.

@@ -40,6 +40,7 @@ const MAX_LINE_BYTES: u64 = 4 << 20;
 
 /// The database of pins. Servers whose user is not known have the uid -1.
 pub const SCHEMA: Schema = Schema {
+    table: "pins",
     synchronous: "FULL",
     migrations: &["
         CREATE TABLE pins (

@@ -6,7 +6,10 @@
 //!
 //! Times are of one clock that never goes back, nanoseconds; 0 is never.
 
-use crate::atomic::Number;
+use crate::{
+    atomic::Number,
+    table::{ACROSS_JUDGED, DENY, Subject, View},
+};
 
 /// Servers of one session that are told apart: as many as a word has bits.
 pub const SERVERS: usize = 64;
@@ -27,6 +30,8 @@ pub const DOES_WRITE: u8 = 2;
 pub const DOES_SEND: u8 = 3;
 /// It may do anything: its server does not list it.
 pub const DOES_ANYTHING: u8 = 4;
+/// It is denied, and asks for its token before that.
+pub const DOES_PAY: u8 = 5;
 
 /// Nothing speaks against a call.
 pub const BY_NOTHING: u8 = 0;
@@ -42,6 +47,8 @@ pub const BY_RATE: u8 = 4;
 pub const BY_TOOL_RATE: u8 = 5;
 /// One of the rules for what sends or writes would speak against it, if that is what it does: its server does not list it.
 pub const BY_WHAT_IT_MAY_DO: u8 = 6;
+/// There is no room to remember what it would be judged by.
+pub const BY_FORGOTTEN: u8 = 16;
 
 /// Other takers may come first so often.
 const TRIES: u32 = 3;
@@ -120,25 +127,107 @@ pub struct Calls {
     times: [Number; CALLS],
 }
 
-/// A call, and what is known where it is made.
-#[derive(Clone, Copy)]
-pub struct Call<'a> {
-    /// The rules.
-    pub rules: &'a Rules,
-    /// Its session.
-    pub session: &'a Session,
-    /// The calls of its server.
-    pub calls: &'a Calls,
+/// What is remembered of whoever calls. `None`: there is no room.
+pub trait Memory {
+    /// His session.
+    fn session(&self) -> Option<&Session>;
+    /// The calls of his server in it.
+    fn calls(&self) -> Option<&Calls>;
     /// What user space knows of the session.
-    pub turn: &'a Turn,
+    fn turn(&self) -> &Turn;
+    /// The bucket of his server, or, by the hash of its name, of one of its tools.
+    fn bucket(&self, tool: Option<u64>) -> Option<&Number>;
+}
+
+/// A call that is made.
+#[derive(Clone, Copy)]
+pub struct Call {
+    /// What the table says of it.
+    pub outcome: u16,
+    /// The hash of its tool's name.
+    pub tool: u64,
     /// Which of the session's servers, less than [`SERVERS`].
     pub server: u32,
-    /// One of the `DOES_…` constants.
-    pub does: u8,
     /// Whether it is made for the first time: what was not written to its end is written again.
     pub is_first: bool,
+    /// Whether what nobody can tell is not let through.
+    pub is_strict: bool,
     /// When.
     pub now: u64,
+}
+
+impl Call {
+    /// What the calls before say of it: a `BY_…` constant.
+    #[inline(always)]
+    pub fn judge(&self, memory: &impl Memory, view: &View<'_>, subject: &Subject) -> u8 {
+        let (means, now) = (view.means(self.outcome), self.now);
+        let (mut by, mut known) = (BY_NOTHING, None);
+        if subject.across != 0 {
+            by = BY_FORGOTTEN;
+            if let Some(session) = memory.session()
+                && let Some(calls) = memory.calls()
+            {
+                let (rules, turn) = (&view.head.rules, memory.turn());
+                let Self { server, is_first, .. } = *self;
+                let across = Across { rules, session, calls, turn, server, does: means.does, is_first, now };
+                by = across.judge();
+                known = Some(session);
+            }
+            if subject.across & ACROSS_JUDGED == 0 {
+                by = BY_NOTHING;
+            }
+            let is_undecided = by == BY_WHAT_IT_MAY_DO || by == BY_FORGOTTEN;
+            if by != BY_NOTHING && (self.is_strict || !is_undecided) {
+                return by;
+            }
+        }
+        let is_denied = self.outcome & DENY != 0;
+        if is_denied && means.does != DOES_PAY {
+            return by;
+        }
+        if self.is_first && subject.limit != 0 {
+            let paid = self.pay(memory, view.limit(subject.limit), means.limit, view);
+            if paid != BY_NOTHING {
+                return paid;
+            }
+        }
+        if let Some(session) = known
+            && (means.does == DOES_READ || self.is_strict && means.does == DOES_ANYTHING)
+        {
+            session.note_read(self.server, now);
+        }
+        by
+    }
+
+    /// Takes its tokens.
+    #[inline(always)]
+    fn pay(&self, memory: &impl Memory, limit: Limit, of_tool: u8, view: &View<'_>) -> u8 {
+        let Some(bucket) = memory.bucket(None) else { return BY_FORGOTTEN };
+        if !take(bucket, limit, self.now) {
+            return BY_RATE;
+        }
+        if of_tool == 0 {
+            return BY_NOTHING;
+        }
+        let Some(own) = memory.bucket(Some(self.tool)) else { return BY_FORGOTTEN };
+        if !take(own, view.limit(u16::from(of_tool)), self.now) {
+            put_back(bucket, limit);
+            return BY_TOOL_RATE;
+        }
+        BY_NOTHING
+    }
+}
+
+/// A call as the rules across servers see it.
+struct Across<'a> {
+    rules: &'a Rules,
+    session: &'a Session,
+    calls: &'a Calls,
+    turn: &'a Turn,
+    server: u32,
+    does: u8,
+    is_first: bool,
+    now: u64,
 }
 
 impl Session {
@@ -170,10 +259,10 @@ fn server_of(number: u64) -> u64 {
     number & (TICK - 1)
 }
 
-impl Call<'_> {
-    /// What the rules across servers say, a `BY_…` constant. It counts as a call of its server, whatever that is.
+impl Across<'_> {
+    /// What the rules say. It counts as a call of its server, whatever that is.
     #[inline(always)]
-    pub fn judge(&self) -> u8 {
+    fn judge(&self) -> u8 {
         let (session, rules, now) = (self.session, self.rules, self.now);
         let own = 1 << (self.server as u64 & (SERVERS as u64 - 1));
         let others = session.servers.or(own) & !own;
@@ -189,14 +278,16 @@ impl Call<'_> {
         let writes = sends || self.does == DOES_WRITE;
         let read = if writes { session.read_elsewhere(self.server) } else { 0 };
         let is_within = |window: u64| window != 0 && read != 0 && now.wrapping_sub(read) <= window;
-        if sends && is_within(rules.read_then_send) {
-            return if maybe { BY_WHAT_IT_MAY_DO } else { BY_READ_THEN_SEND };
+        let is_read_then_send = sends && is_within(rules.read_then_send);
+        if is_read_then_send && !maybe {
+            return BY_READ_THEN_SEND;
         }
+        // That holds whatever the call does.
         if is_burst {
             return BY_BURST;
         }
         let is_in_turn = rules.turn_gap != 0 && read != 0 && read >= turn_began;
-        if writes && (is_within(rules.flow) || is_in_turn) {
+        if is_read_then_send || writes && (is_within(rules.flow) || is_in_turn) {
             return if maybe { BY_WHAT_IT_MAY_DO } else { BY_FLOW };
         }
         BY_NOTHING
@@ -244,7 +335,7 @@ impl Calls {
 
 /// Takes a token from a bucket, of which is known when it will be full. False where there is none.
 #[inline(always)]
-pub fn take(full_at: &Number, limit: Limit, now: u64) -> bool {
+fn take(full_at: &Number, limit: Limit, now: u64) -> bool {
     if limit.interval == 0 {
         return false;
     }
@@ -274,6 +365,6 @@ fn later(a: u64, b: u64) -> u64 {
 
 /// Puts a token back that was taken for nothing.
 #[inline(always)]
-pub fn put_back(full_at: &Number, limit: Limit) {
+fn put_back(full_at: &Number, limit: Limit) {
     full_at.add(limit.interval.wrapping_neg());
 }

@@ -9,8 +9,8 @@
 //! Strings are read as they are sent, escapes decoded to UTF-8; half a surrogate pair becomes U+FFFD, as in the engine.
 
 use crate::table::{
-    CLASS_AS_PROMPT, CLASS_AS_TOOL, KEY_METHOD, KEY_NAME, KEY_PARAMS, KEY_URI, METHOD_OTHER, METHOD_PROMPT,
-    METHOD_RESOURCE, METHOD_TOOL, METHODS, Subject, View,
+    CLASS_AS_PROMPT, CLASS_AS_TOOL, DENY, KEY_METHOD, KEY_NAME, KEY_PARAMS, KEY_URI, METHOD_OTHER,
+    METHOD_PROMPT, METHOD_RESOURCE, METHOD_TOOL, METHODS, Subject, View,
 };
 
 /// A place that lies in an earlier write, or is none.
@@ -72,7 +72,7 @@ pub struct Scan {
     high: u16,
     /// Bytes of the string at hand.
     length: u16,
-    /// The worst that was said of the message's names, as those of tools.
+    /// What is said of the message's names, as those of tools.
     tool: u16,
     /// The same, as those of prompts.
     prompt: u16,
@@ -138,13 +138,21 @@ const HASH_START: u64 = 0xCBF2_9CE4_8422_2325;
 const HASH_PRIME: u64 = 0x100_0000_01B3;
 
 impl Scan {
-    /// Begins a write. A name that another table began to read cannot be told any more: its states were that table's.
+    /// Begins a write. A name that another table read, or began to read, cannot be told any more: its states and outcomes were
+    /// that table's.
     #[inline(always)]
-    pub fn begin(&mut self, table: &View<'_>) {
+    pub fn begin(&mut self, table: &View<'_>, subject: &Subject) {
         if self.generation != table.head.generation {
             self.generation = table.head.generation;
             if self.mode != OUTSIDE && (self.reads == NAME || self.reads == URI) {
                 self.stale = 1;
+            }
+            let [_, tool, prompt, resource] = subject.long;
+            if self.flags & NAMED != 0 {
+                (self.tool, self.prompt) = (tool, prompt);
+            }
+            if self.flags & LOCATED != 0 {
+                self.resource = resource;
             }
         }
     }
@@ -427,22 +435,24 @@ impl Scan {
     #[inline(always)]
     fn close_name(&mut self, end: u16, table: &View<'_>, subject: &Subject, marks: &Marks) -> Said {
         let unknown = self.stale != 0 || self.length > LONG_NAME_BYTES;
-        let end = if unknown { subject.long } else { end };
+        let [_, long_tool, long_prompt, long_resource] = subject.long;
         let (mut outcome, mut is_call) = (0, false);
         if self.flags & (NAMED | LOCATED) != 0 {
             self.named_twice = 1;
         }
         if self.reads == URI {
+            let end = if unknown { long_resource } else { end };
+            self.resource = self.with_another(LOCATED, self.resource, end, long_resource);
             self.flags |= LOCATED;
-            self.resource = self.resource.max(end);
             if self.methods & 1 << METHOD_RESOURCE != 0 {
                 outcome = end;
             }
         } else {
-            let prompt = if unknown { subject.long } else { table.end(self.state, CLASS_AS_PROMPT) };
+            let end = if unknown { long_tool } else { end };
+            let prompt = if unknown { long_prompt } else { table.end(self.state, CLASS_AS_PROMPT) };
+            self.tool = self.with_another(NAMED, self.tool, end, long_tool);
+            self.prompt = self.with_another(NAMED, self.prompt, prompt, long_prompt);
             self.flags |= NAMED;
-            self.tool = self.tool.max(end);
-            self.prompt = self.prompt.max(prompt);
             if self.methods & 1 << METHOD_TOOL != 0 {
                 outcome = end;
                 is_call = true;
@@ -452,6 +462,19 @@ impl Scan {
             }
         }
         Said { outcome, place: self.place(marks), is_call }
+    }
+
+    /// What is said of several names, the method of which is not known yet: of two that are let through in different ways nobody
+    /// knows which a reader takes.
+    #[inline(always)]
+    fn with_another(&self, flag: u8, known: u16, another: u16, long: u16) -> u16 {
+        if self.flags & flag == 0 {
+            another
+        } else if known == another || (known | another) & DENY != 0 {
+            known.max(another)
+        } else {
+            known.max(another).max(long)
+        }
     }
 
     /// A call that names nothing, or not by a string, names the empty string.

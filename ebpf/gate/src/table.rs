@@ -43,6 +43,11 @@ pub const CLASS_AS_PROMPT: u16 = 1;
 /// Classes of bytes begin here.
 pub const CLASSES_RESERVED: u16 = 2;
 
+/// Set in [`Subject::across`]: what is called there is remembered, for the calls of others.
+pub const ACROSS_REMEMBERED: u16 = 1;
+/// Calls are judged by what was called elsewhere.
+pub const ACROSS_JUDGED: u16 = 2;
+
 /// A kind of connection, all of which are judged alike. Where its strings begin in the automaton, and what is said of
 /// messages whatever their strings.
 #[repr(C)]
@@ -54,13 +59,14 @@ pub struct Subject {
     pub uri: u16,
     /// The outcome of every message with a method, by method.
     pub any: [u16; METHODS],
-    /// The outcome where a name cannot be told: it is too long, or the table changed in the middle of it.
-    pub long: u16,
+    /// The outcome where a name cannot be told, by the method that it is of: it is too long, the table changed before the message
+    /// was known, or there are two.
+    pub long: [u16; METHODS],
     /// The outcome of a line break within a message: who reads lines reads two messages, who does not reads one.
     pub broken: u16,
     /// How often its server may be called: one of [`Head::limits`].
     pub limit: u16,
-    /// Whether the rules across servers are for it: 1, or 0.
+    /// What the rules across servers are to it: [`ACROSS_REMEMBERED`], [`ACROSS_JUDGED`], or neither.
     pub across: u16,
 }
 
@@ -116,8 +122,15 @@ impl Head {
         limits: [Limit { interval: 0, slack: 0 }; LIMITS],
         means: [Means { does: 0, limit: 0 }; OUTCOMES],
         class_of: [0; 256],
-        subjects: [Subject { name: 0, uri: 0, any: [0; METHODS], long: 0, broken: 0, limit: 0, across: 0 };
-            SUBJECTS],
+        subjects: [Subject {
+            name: 0,
+            uri: 0,
+            any: [0; METHODS],
+            long: [0; METHODS],
+            broken: 0,
+            limit: 0,
+            across: 0,
+        }; SUBJECTS],
     };
 }
 

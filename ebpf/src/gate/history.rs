@@ -5,17 +5,11 @@ use aya_ebpf::{
     macros::map,
     maps::HashMap,
 };
-use mcpwarden_abi::{Counter, GateBucket, GateCaller};
-use mcpwarden_gate::{
-    BY_NOTHING, BY_RATE, BY_TOOL_RATE, Call, Calls, DENY, DOES_ANYTHING, DOES_READ, Number, Session, Turn,
-    View, put_back, take,
-};
+use mcpwarden_abi::{Counter, GateBucket, GateCaller, GateMember};
+use mcpwarden_gate::{Call, Calls, Memory, Number, Session, Turn, View};
 
 use super::reading::Walk;
 use crate::channel;
-
-/// There is no room to remember calls; beside the gate's `BY_…` constants.
-pub const FORGOTTEN: u8 = 16;
 
 /// What is remembered of each session. User space takes out those that are gone; so with the next two.
 #[map(name = "GATE_SESSIONS")]
@@ -55,70 +49,46 @@ fn entry<K, V>(all: &HashMap<K, V>, key: &K) -> Option<*const V> {
     all.get_ptr(key)
 }
 
-/// What the calls before say of one, of which the table says `outcome`: a `BY_…` constant, or [`FORGOTTEN`]. `tool`: the hash
-/// of its name; `is_first`: it was not judged before; `strict`: what nobody can tell is not let through.
+/// What is remembered of a connection's calls.
+pub struct Maps<'a>(pub &'a GateMember);
+
+impl Memory for Maps<'_> {
+    #[inline(always)]
+    fn session(&self) -> Option<&Session> {
+        // There was no number for it.
+        if self.0.session == 0 {
+            return None;
+        }
+        // SAFETY: a live map value, whose fields are written one by one; so are the next ones.
+        entry(&SESSIONS, &self.0.session).map(|known| unsafe { &*known })
+    }
+
+    #[inline(always)]
+    fn calls(&self) -> Option<&Calls> {
+        let caller = GateCaller { session: self.0.session, server: self.0.server };
+        // SAFETY: as above.
+        entry(&CALLS, &caller).map(|known| unsafe { &*known })
+    }
+
+    #[inline(always)]
+    fn turn(&self) -> &Turn {
+        // SAFETY: a live map value, of which all zeros say that nothing is known.
+        unsafe { &*TURNS.get_ptr(self.0.session).unwrap_or((&raw const FRESH).cast()) }
+    }
+
+    #[inline(always)]
+    fn bucket(&self, tool: Option<u64>) -> Option<&Number> {
+        let key = GateBucket { server: self.0.bucket, tool: tool.unwrap_or(0) };
+        // SAFETY: as above.
+        entry(&BUCKETS, &key).map(|known| unsafe { &*known })
+    }
+}
+
+/// What the calls before say of one.
 #[inline(always)]
-pub fn judge(walk: &Walk, outcome: u16, tool: u64, is_first: bool, strict: bool) -> u8 {
+pub fn judge(walk: &Walk, call: &Call) -> u8 {
     // SAFETY: live map values.
     let (view, subject, member) =
         unsafe { (View { head: &*walk.head, next: &*walk.next }, &*walk.subject, &*walk.member) };
-    let means = view.means(outcome);
-    let mut session = None;
-    if subject.across != 0 && member.session != 0 {
-        let caller = GateCaller { session: member.session, server: member.server };
-        let Some(known) = entry(&SESSIONS, &member.session) else { return FORGOTTEN };
-        let Some(calls) = entry(&CALLS, &caller) else { return FORGOTTEN };
-        // SAFETY: a live map value, of which all zeros say that nothing is known.
-        let turn = unsafe { &*TURNS.get_ptr(member.session).unwrap_or((&raw const FRESH).cast()) };
-        // SAFETY: live map values, whose fields are written one by one.
-        let (known, calls) = unsafe { (&*known, &*calls) };
-        let rules = &view.head.rules;
-        let (server, does, now) = (member.server, means.does, walk.now);
-        let call = Call { rules, session: known, calls, turn, server, does, is_first, now };
-        let by = call.judge();
-        if by != BY_NOTHING {
-            return by;
-        }
-        session = Some(known);
-    }
-    if outcome & DENY != 0 {
-        return BY_NOTHING;
-    }
-    if is_first && subject.limit != 0 {
-        let by = pay(walk, &view, subject.limit, means.limit as u16, tool);
-        if by != BY_NOTHING {
-            return by;
-        }
-    }
-    if let Some(session) = session
-        && (means.does == DOES_READ || strict && means.does == DOES_ANYTHING)
-    {
-        session.note_read(member.server, walk.now);
-    }
-    BY_NOTHING
-}
-
-/// Takes the tokens of a call.
-#[inline(always)]
-fn pay(walk: &Walk, view: &View<'_>, of_server: u16, of_tool: u16, tool: u64) -> u8 {
-    // SAFETY: a live map value.
-    let server = unsafe { (*walk.member).bucket };
-    let Some(bucket) = entry(&BUCKETS, &GateBucket { server, tool: 0 }) else { return FORGOTTEN };
-    // SAFETY: a live map value.
-    let bucket = unsafe { &*bucket };
-    let limit = view.limit(of_server);
-    if !take(bucket, limit, walk.now) {
-        return BY_RATE;
-    }
-    if of_tool == 0 {
-        return BY_NOTHING;
-    }
-    let own = view.limit(of_tool);
-    let Some(tools) = entry(&BUCKETS, &GateBucket { server, tool }) else { return FORGOTTEN };
-    // SAFETY: a live map value.
-    if !take(unsafe { &*tools }, own, walk.now) {
-        put_back(bucket, limit);
-        return BY_TOOL_RATE;
-    }
-    BY_NOTHING
+    call.judge(&Maps(member), &view, subject)
 }

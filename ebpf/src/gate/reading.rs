@@ -7,7 +7,8 @@ use mcpwarden_abi::{
     GATE_BECAUSE_UNREADABLE, GATE_NEUTRALIZE, GateMember, GateSettings,
 };
 use mcpwarden_gate::{
-    BY_NOTHING, BY_WHAT_IT_MAY_DO, DENY, ENTRIES, Head, Marks, NOWHERE, Subject, UNDECIDED, View,
+    BY_FORGOTTEN, BY_NOTHING, BY_WHAT_IT_MAY_DO, Call, DENY, ENTRIES, Head, Marks, NOWHERE, Subject,
+    UNDECIDED, View,
 };
 
 use super::{Gated, history};
@@ -15,6 +16,8 @@ use crate::source::{Source, User, read, read_bytes};
 
 /// Most bytes that are overwritten in one write: of one with more that is denied, all is refused.
 pub const SPOILS: usize = 4;
+/// Most calls of a write that are known again when it is written anew. A power of two.
+const CHARGED: usize = 8;
 /// How much of a buffer is read at once. Bytes; a power of two.
 const CHUNK: usize = 64;
 /// `UIO_MAXIOV` (`linux/uio.h`)
@@ -52,9 +55,11 @@ pub struct Reading {
     /// What nobody can tell, and is let through.
     pub undecided: Why,
     /// How many calls there are.
-    pub calls: u32,
-    /// So many of them were judged before, and not written.
+    calls: u32,
+    /// So many of them were judged before, and not written: which, by the hashes of their tools, from this place on in a ring.
     charged: u32,
+    charged_from: u32,
+    charged_of: [u32; CHARGED],
     /// How many of `spoil` there are.
     pub spoils: u32,
     /// Whether calls are judged; else they were, and are only read again. (Not a pointer that may be none: the verifier
@@ -140,11 +145,40 @@ impl Reading {
         self.said = Told::NOTHING;
     }
 
-    /// How what is found is to be judged; `charged`: how many calls were, in a write that did not come to its end.
+    /// How what is found is to be judged.
     #[inline(always)]
-    pub fn set(&mut self, settings: &GateSettings, charged: u32) {
-        (self.mode, self.refuse_undecided, self.charged) =
-            (settings.mode, settings.refuse_undecided, charged);
+    pub fn set(&mut self, settings: &GateSettings) {
+        (self.mode, self.refuse_undecided) = (settings.mode, settings.refuse_undecided);
+    }
+
+    /// Whether the call at hand is one that was not judged before; it is from now on.
+    #[inline(always)]
+    fn is_first(&mut self, tool: u64) -> bool {
+        let (index, tool) = (self.calls, (tool ^ tool >> 32) as u32);
+        if index >= CHARGED as u32 {
+            return true;
+        }
+        let slot = self.charged_from.wrapping_add(index) as usize & (CHARGED - 1);
+        if index < self.charged && self.charged_of[slot] == tool {
+            return false;
+        }
+        self.charged_of[slot] = tool;
+        // What was behind it is another write's.
+        self.charged = index + 1;
+        true
+    }
+
+    /// No call waits to be written again.
+    #[inline(always)]
+    pub fn uncharge(&mut self) {
+        self.charged = 0;
+    }
+
+    /// Those that were read now were written.
+    #[inline(always)]
+    pub fn charge_less(&mut self) {
+        self.charged = self.charged.saturating_sub(self.calls);
+        self.charged_from = self.charged_from.wrapping_add(self.calls);
     }
 
     /// A message must not be written, or nobody can tell.
@@ -175,8 +209,8 @@ impl Reading {
 impl Walk {
     #[inline(always)]
     pub fn run(&self, limit: u32) {
-        // What is said takes one of its own; of no byte is more said than of each fourth.
-        let steps = limit.saturating_add(limit / 4).saturating_add(MOST_BUFFERS).saturating_add(4);
+        // What is said of a byte takes a step of its own.
+        let steps = limit.saturating_mul(2).saturating_add(MOST_BUFFERS).saturating_add(4);
         // SAFETY: the callback's signature is the one bpf_loop wants, and `self` outlives the call.
         unsafe {
             bpf_loop(steps, step as *mut c_void, (&raw const *self).cast_mut().cast(), 0);
@@ -250,8 +284,11 @@ fn judge(walk: &Walk, reading: &mut Reading, tool: u64) {
     let mut by = BY_NOTHING;
     if said.is_call != 0 {
         if reading.judges != 0 {
-            let is_first = reading.calls >= reading.charged;
-            by = history::judge(walk, said.outcome, tool, is_first, reading.refuse_undecided != 0);
+            // SAFETY: a live map value.
+            let server = unsafe { (*walk.member).server };
+            let is_first = reading.is_first(tool);
+            let (outcome, is_strict, now) = (said.outcome, reading.refuse_undecided != 0, walk.now);
+            by = history::judge(walk, &Call { outcome, tool, server, is_first, is_strict, now });
         }
         reading.calls += 1;
     }
@@ -260,8 +297,8 @@ fn judge(walk: &Walk, reading: &mut Reading, tool: u64) {
         reading.note(is_denied, said.place, Why::new(said.outcome, GATE_BECAUSE_TABLE));
     }
     if by != BY_NOTHING && said.outcome & DENY == 0 {
-        let is_denied = by != BY_WHAT_IT_MAY_DO && by != history::FORGOTTEN;
-        let because = if by == history::FORGOTTEN { GATE_BECAUSE_FORGOTTEN } else { GATE_BECAUSE_CALLS + by };
+        let is_denied = by != BY_WHAT_IT_MAY_DO && by != BY_FORGOTTEN;
+        let because = if by == BY_FORGOTTEN { GATE_BECAUSE_FORGOTTEN } else { GATE_BECAUSE_CALLS + by };
         reading.note(is_denied, said.place, Why::new(said.outcome, because));
     }
 }

@@ -21,7 +21,8 @@ pub struct Enforcement {
     /// How much of one write the gate looks at. Bytes.
     #[schemars(extend("minimum" = 1024, "maximum" = 65536))]
     pub window_bytes: Bytes,
-    /// What a write meets that is longer than the window, or that cannot be read.
+    /// What a write meets of which the gate cannot tell what it asks for: it is longer than the window, cannot be read, or is one
+    /// of the other forms that docs/gate.md lists.
     pub undecided: AllowDeny,
     /// Whether the programs in the kernel stay when the agent ends or is killed, until the next one takes over, or `mcpwarden
     /// detach`: connections stay denied, and what is said meanwhile waits in the ring.

@@ -84,7 +84,9 @@ pub struct Server {
     /// of its key. One that matches may have signed itself. Example: `sha256:` and 64 hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_fingerprint: Option<Fingerprint>,
-    /// A request that has no answer for longer is an event. Milliseconds; none is without that event. Example: `5000`.
+    /// A request that has no answer for longer is an event. Milliseconds; none is without that event. Some 5000 suit a server
+    /// that answers by itself, 30000 one that asks others over the network, and several minutes one that builds or searches.
+    /// Example: `5000`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 86_400_000))]
     pub timeout_ms: Option<u32>,

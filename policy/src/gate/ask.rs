@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use mcpwarden_gate::{
-    DENY, LONG_NAME_BYTES, Limit, METHOD_OTHER, METHOD_PROMPT, METHOD_RESOURCE, METHOD_TOOL, OUTCOME_NUMBERS,
-    UNDECIDED,
+    ACROSS_JUDGED, ACROSS_REMEMBERED, DENY, LONG_NAME_BYTES, Limit, METHOD_OTHER, METHOD_PROMPT,
+    METHOD_RESOURCE, METHOD_TOOL, OUTCOME_NUMBERS, UNDECIDED,
 };
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ use crate::glob::NameGlob;
 use crate::guard::{
     Facts, GuardKind, Operation, Phase, PinState, RiskLevel, ToolCategory, ToolFacts, Verdict,
 };
-use crate::guards::{Executor, Limiter, Outcome, Question, build};
+use crate::guards::{Asked, Executor, Limiter, Outcome, Question, build};
 use crate::hash::bounded_name;
 use crate::ids::{SessionId, Timestamp};
 
@@ -66,12 +66,16 @@ impl Asker {
         self.now = now;
     }
 
-    /// Everything by which the policy tells names of a subject apart: globs, and the tools that it knows.
-    pub(super) fn patterns(&self, subject: &GateSubject) -> Vec<String> {
+    /// Everything by which the policy tells names of a subject apart: globs, and, unless it is `crowded`, the tools that it
+    /// knows.
+    pub(super) fn patterns(&self, subject: &GateSubject, crowded: bool) -> Vec<String> {
         let globs = self.globs.iter().filter(|(server, _)| server.matches(&subject.server.0));
         let mut patterns: Vec<String> = globs.map(|(_, tool)| tool.expression()).collect();
         patterns.sort_unstable();
         patterns.dedup();
+        if crowded {
+            return patterns;
+        }
         // Longer names are told nothing of, known or not.
         let names = subject.tools.keys().filter(|name| name.len() <= usize::from(LONG_NAME_BYTES));
         patterns.extend(names.map(|name| regex::escape(name)));
@@ -88,14 +92,14 @@ impl Asker {
             let verdict = match method {
                 METHOD_PROMPT => {
                     let prompt = Operation::PromptRequest { name: "", arguments: None };
-                    self.ask(subject, &[request("prompts/get"), prompt], None)
+                    self.ask(subject, &[request("prompts/get"), prompt], None, None)
                 }
                 METHOD_RESOURCE => {
                     let resource = Operation::ResourceRequest { uri: "" };
-                    self.ask(subject, &[request("resources/read"), resource], None)
+                    self.ask(subject, &[request("resources/read"), resource], None, None)
                 }
-                METHOD_TOOL => self.ask(subject, &[request("tools/call")], None),
-                _ => self.ask(subject, &[request("ping")], None),
+                METHOD_TOOL => self.ask(subject, &[request("tools/call")], None, None),
+                _ => self.ask(subject, &[request("ping")], None, None),
             };
             *slot = self.outcome(&verdict, Consequences::default())?;
         }
@@ -106,11 +110,9 @@ impl Asker {
     pub(super) fn name(&mut self, subject: &GateSubject, name: &str) -> Result<u16, GateError> {
         let limit = self.tool_limit(subject, name);
         if let Some(known) = subject.tools.get(name) {
-            let verdict = self.call(subject, name, Some(known));
             let consequences = self.consequences(subject, Some(known.category), limit);
-            return self.outcome(&verdict, consequences);
+            return self.called(subject, name, Some(known), consequences);
         }
-        let verdict = self.call(subject, name, None);
         let told = self.classifier.given(&subject.server.0, name);
         let consequences = self.consequences(subject, told.and_then(|told| told.category), limit);
         // The words of an unknown name say how risky it is and what it does, and other names with the same patterns have
@@ -133,15 +135,64 @@ impl Asker {
         if least != most {
             return self.number(consequences.of(GateVerdict::Undecided, None, "unlisted_tool"));
         }
-        self.outcome(&verdict, consequences)
+        self.called(subject, name, None, consequences)
     }
 
-    fn call(&mut self, subject: &GateSubject, tool_name: &str, known: Option<&ToolFacts>) -> Verdict {
+    /// The same of a server that lists more than there is room for: what is denied whatever the tool is, and nothing else.
+    pub(super) fn name_of_many(&mut self, subject: &GateSubject, name: &str) -> Result<u16, GateError> {
+        let harmless = ToolFacts { pin: PinState::Pinned, risk: RiskLevel::Low, ..ToolFacts::default() };
+        let consequences = self.consequences(subject, None, self.tool_limit(subject, name));
+        if self.call(subject, name, Some(&harmless)).denied.is_some() {
+            return self.called(subject, name, Some(&harmless), consequences);
+        }
+        self.number(consequences.of(GateVerdict::Undecided, None, "large_listing"))
+    }
+
+    fn call(&mut self, subject: &GateSubject, name: &str, known: Option<&ToolFacts>) -> Verdict {
+        self.call_traced(subject, name, known, None)
+    }
+
+    fn call_traced(
+        &mut self,
+        subject: &GateSubject,
+        tool_name: &str,
+        known: Option<&ToolFacts>,
+        trace: Option<&mut Vec<Asked>>,
+    ) -> Verdict {
         let operations = [
             Operation::Request { method: "tools/call", params: None },
             Operation::ToolInvoke { tool_name, arguments: None },
         ];
-        self.ask(subject, &operations, known)
+        self.ask(subject, &operations, known, trace)
+    }
+
+    /// What is said of a call: what a guard does, or what it means for those after it.
+    fn called(
+        &mut self,
+        subject: &GateSubject,
+        name: &str,
+        known: Option<&ToolFacts>,
+        consequences: Consequences,
+    ) -> Result<u16, GateError> {
+        let mut trace = self.is_limited(subject).then(Vec::new);
+        let verdict = self.call_traced(subject, name, known, trace.as_mut());
+        let pays = verdict.denied.is_some() && trace.is_some_and(|trace| self.pays(subject, &trace));
+        let consequences = match &verdict.denied {
+            Some(_) if pays => Consequences { limit: consequences.limit, pays, ..Consequences::default() },
+            Some(_) => Consequences::default(),
+            None => consequences,
+        };
+        self.outcome(&verdict, consequences)
+    }
+
+    /// Whether a call takes its tokens before the last of those who were asked has denied it.
+    fn pays(&self, subject: &GateSubject, trace: &[Asked]) -> bool {
+        let asked = |phase| trace.iter().filter(|asked| asked.phase == phase).count();
+        trace.last().is_some_and(|last| {
+            let (server, nth) = (&subject.server.0, asked(last.phase) - 1);
+            last.phase == Phase::ToolInvoke
+                && self.executor.comes_before(GuardKind::RateLimit, last.phase, server, nth)
+        })
     }
 
     fn ask(
@@ -149,6 +200,7 @@ impl Asker {
         subject: &GateSubject,
         operations: &[Operation<'_>],
         tool: Option<&ToolFacts>,
+        trace: Option<&mut Vec<Asked>>,
     ) -> Verdict {
         let facts = Facts {
             server: &subject.server,
@@ -164,7 +216,7 @@ impl Asker {
             profile: &subject.profile,
             metadata: &Value::Null,
         };
-        match self.executor.ask(&Question { operations, facts: &facts, now: self.now }, None) {
+        match self.executor.ask(&Question { operations, facts: &facts, now: self.now }, trace) {
             Outcome::Decided(verdict) => verdict,
             // No built-in guard asks somebody else.
             Outcome::Waiting { ticket, .. } => {
@@ -177,16 +229,18 @@ impl Asker {
     fn outcome(&mut self, verdict: &Verdict, consequences: Consequences) -> Result<u16, GateError> {
         match &verdict.denied {
             Some((guard, denial)) => {
-                let none = Consequences::default();
-                self.number(none.of(GateVerdict::Deny, Some(*guard), &denial.code))
+                self.number(consequences.of(GateVerdict::Deny, Some(*guard), &denial.code))
             }
             None => self.number(consequences.of(GateVerdict::Allow, None, "")),
         }
     }
 
-    /// Whether the rules across servers are asked about calls of a server.
-    pub(super) fn is_across(&self, subject: &GateSubject) -> bool {
-        self.executor.has(GuardKind::CrossServer, Phase::ToolInvoke, &subject.server.0)
+    /// What the rules across servers are to a server: they remember what is called on each, and some are judged by them.
+    pub(super) fn across(&self, subject: &GateSubject) -> u16 {
+        let kind = GuardKind::CrossServer;
+        let is_judged = self.executor.has(kind, Phase::ToolInvoke, &subject.server.0);
+        let flag = |is_set, flag| if is_set { flag } else { 0 };
+        flag(self.executor.has_any(kind), ACROSS_REMEMBERED) | flag(is_judged, ACROSS_JUDGED)
     }
 
     fn is_limited(&self, subject: &GateSubject) -> bool {
@@ -212,9 +266,9 @@ impl Asker {
         limit: Option<Limit>,
     ) -> Consequences {
         match does {
-            _ if !self.is_across(subject) => Consequences { limit, ..Consequences::default() },
-            Some(category) => Consequences { category, limit, may_do_anything: false },
-            None => Consequences { category: ToolCategory::Unknown, limit, may_do_anything: true },
+            _ if self.across(subject) == 0 => Consequences { limit, ..Consequences::default() },
+            Some(category) => Consequences { category, limit, ..Consequences::default() },
+            None => Consequences { may_do_anything: true, limit, ..Consequences::default() },
         }
     }
 
@@ -282,12 +336,13 @@ struct Consequences {
     category: ToolCategory,
     may_do_anything: bool,
     limit: Option<Limit>,
+    pays: bool,
 }
 
 impl Consequences {
     fn of(self, verdict: GateVerdict, guard: Option<GuardKind>, code: &str) -> GateOutcome {
-        let Self { category, may_do_anything, limit } = self;
-        GateOutcome { verdict, guard, code: code.to_owned(), category, may_do_anything, limit }
+        let Self { category, may_do_anything, limit, pays } = self;
+        GateOutcome { verdict, guard, code: code.to_owned(), category, may_do_anything, limit, pays }
     }
 }
 

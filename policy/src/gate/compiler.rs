@@ -4,13 +4,13 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcpwarden_gate::{DENY, Rules, SUBJECTS, Subject};
+use mcpwarden_gate::{DENY, METHOD_TOOL, METHODS, Rules, Subject, UNDECIDED};
 
 use super::ask::Asker;
 use super::automaton::{Builder, fixed};
 use super::history::{self, Limits};
 use super::part::Part;
-use super::{GateError, GateSubject, GateTable};
+use super::{GateError, GateSubject, GateTable, MOST_SUBJECTS, NO_SUBJECT};
 use crate::classify::Classifier;
 use crate::config::Config;
 use crate::detect::Detector;
@@ -19,6 +19,10 @@ use crate::ids::Timestamp;
 
 /// Of how many subjects that no connection is of any more it is remembered what is said of them: servers come back.
 const KEPT: usize = 64;
+
+/// Most bytes of names of one server's tools that room is looked for: of more there is hardly ever any, and to find that out
+/// takes long.
+const MOST_NAME_BYTES: usize = 32 << 10;
 
 /// Compiles one policy for the connections that there are, as often as these change. What guards said of a subject is
 /// remembered, so that only new ones are asked about.
@@ -30,6 +34,8 @@ pub struct GateCompiler {
     known: Vec<Known>,
     /// How many tables were asked for.
     tables: u64,
+    /// Of how many subjects, the largest first, the last table had no room for the tools.
+    crowded: usize,
     fail_closed: bool,
     pending_grace: Duration,
 }
@@ -37,6 +43,8 @@ pub struct GateCompiler {
 /// What is said of one subject.
 struct Known {
     subject: GateSubject,
+    /// Whether its tools are left out.
+    crowded: bool,
     names: Part,
     says: Subject,
     /// Which table it was last in.
@@ -58,6 +66,7 @@ impl GateCompiler {
             fixed: fixed()?,
             known: Vec::new(),
             tables: 0,
+            crowded: 0,
             fail_closed: config.policy.fail_closed,
             pending_grace: config.policy.pending_grace.0,
         })
@@ -67,6 +76,9 @@ impl GateCompiler {
     /// the table's before it; `now` is what is known at that time (a server that has not listed its tools yet may have to be
     /// judged otherwise later: [`GateTable::until`]).
     ///
+    /// Where there is no room for the tools that servers list, those of the servers with the most are left out: what is
+    /// denied whatever the tool is stays so, and other calls of theirs are undecided ([`GateTable::crowded`]).
+    ///
     /// # Errors
     /// The policy is too large for a table, in one of several ways.
     pub fn compile(
@@ -75,20 +87,31 @@ impl GateCompiler {
         generation: u32,
         now: Timestamp,
     ) -> Result<GateTable, GateError> {
-        if subjects.len() > SUBJECTS {
+        if subjects.len() > MOST_SUBJECTS {
             return Err(GateError::Subjects(subjects.len()));
         }
         self.tables += 1;
         let has_past = !self.known.is_empty();
-        let result = self.table(subjects, generation, now);
-        let result = match result {
+        let size = |subject: &GateSubject| subject.tools.keys().map(|name| name.len()).sum::<usize>();
+        let mut sizes: Vec<(usize, usize)> =
+            subjects.iter().map(size).zip(0..).filter(|(size, _)| *size > 0).collect();
+        sizes.sort_by_key(|(size, _)| Reverse(*size));
+        let least = sizes.iter().take_while(|(size, _)| *size > MOST_NAME_BYTES).count();
+        let by_size: Vec<usize> = sizes.into_iter().map(|(_, place)| place).collect();
+        // There may be more room than there was.
+        let mut crowded = (self.crowded / 2).clamp(least, by_size.len());
+        let mut result = self.table(subjects, &by_size, crowded, generation, now);
+        if result.is_err() && has_past {
             // What is remembered of others may be what there is no room for.
-            Err(_) if has_past => {
-                self.forget();
-                self.table(subjects, generation, now)
-            }
-            result => result,
-        };
+            self.forget();
+            result = self.table(subjects, &by_size, crowded, generation, now);
+        }
+        while result.is_err() && crowded < by_size.len() {
+            crowded = (2 * crowded).clamp(1, by_size.len());
+            self.forget();
+            result = self.table(subjects, &by_size, crowded, generation, now);
+        }
+        self.crowded = crowded;
         if self.known.len() > subjects.len() + KEPT {
             self.known.sort_by_key(|known| Reverse(known.used));
             self.known.truncate(subjects.len() + KEPT);
@@ -108,18 +131,22 @@ impl GateCompiler {
         self.limits = Limits::default();
     }
 
+    /// A table in which so many of the largest subjects have no tools.
     fn table(
         &mut self,
         subjects: &[GateSubject],
+        by_size: &[usize],
+        crowded: usize,
         generation: u32,
         now: Timestamp,
     ) -> Result<GateTable, GateError> {
         // What is said of those whose time runs changes with it.
         self.known.retain(|known| !matches!(known.subject.listing, Listing::Pending { .. }));
         self.asker.at(now);
+        let without = by_size.get(..crowded).unwrap_or_default();
         let mut places = Vec::with_capacity(subjects.len());
-        for subject in subjects {
-            places.push(self.place(subject)?);
+        for (number, subject) in subjects.iter().enumerate() {
+            places.push(self.place(subject, without.contains(&number))?);
         }
         let mut builder = Builder::new(&self.fixed);
         let mut says = Vec::with_capacity(places.len());
@@ -133,6 +160,7 @@ impl GateCompiler {
             .collect();
         let (mut head, next, states, starts) = builder.finish(begin.into_iter())?;
         head.generation = generation;
+        let no_room = self.asker.form("no_room", UNDECIDED)?;
         let outcomes = self.asker.outcomes().to_vec();
         for (slot, outcome) in head.means.iter_mut().skip(1).zip(&outcomes) {
             *slot = self.limits.means(outcome)?;
@@ -141,15 +169,22 @@ impl GateCompiler {
         for ((slot, subject), start) in head.subjects.iter_mut().zip(says).zip(starts) {
             *slot = Subject { name: start, ..subject };
         }
-        Ok(GateTable { head, next, states, outcomes, until: self.until(subjects, now) })
+        if let Some(slot) = usize::try_from(NO_SUBJECT).ok().and_then(|place| head.subjects.get_mut(place)) {
+            let (any, broken) = ([no_room; METHODS], no_room);
+            *slot = Subject { any, broken, ..Subject::default() };
+        }
+        let crowded = without.iter().filter_map(|place| subjects.get(*place));
+        let crowded = crowded.map(|subject| subject.server.clone()).collect();
+        Ok(GateTable { head, next, states, outcomes, until: self.until(subjects, now), crowded })
     }
 
     /// Where it stands what is said of a subject.
-    fn place(&mut self, subject: &GateSubject) -> Result<usize, GateError> {
-        let place = match self.known.iter().position(|known| known.subject == *subject) {
+    fn place(&mut self, subject: &GateSubject, crowded: bool) -> Result<usize, GateError> {
+        let is_it = |known: &Known| known.crowded == crowded && known.subject == *subject;
+        let place = match self.known.iter().position(is_it) {
             Some(place) => place,
             None => {
-                let known = self.ask(subject)?;
+                let known = self.ask(subject, crowded)?;
                 self.known.push(known);
                 self.known.len() - 1
             }
@@ -160,13 +195,14 @@ impl GateCompiler {
         Ok(place)
     }
 
-    fn ask(&mut self, subject: &GateSubject) -> Result<Known, GateError> {
+    fn ask(&mut self, subject: &GateSubject, crowded: bool) -> Result<Known, GateError> {
         let asker = &mut self.asker;
         let any = asker.methods(subject)?;
-        let patterns = asker.patterns(subject);
+        let patterns = asker.patterns(subject, crowded);
         let mut failed = None;
         let mut names = Part::of_names(&subject.server, &patterns, |_, name| {
-            asker.name(subject, name).unwrap_or_else(|error| {
+            let said = if crowded { asker.name_of_many(subject, name) } else { asker.name(subject, name) };
+            said.unwrap_or_else(|error| {
                 failed.get_or_insert(error);
                 0
             })
@@ -174,16 +210,22 @@ impl GateCompiler {
         if let Some(error) = failed {
             return Err(error);
         }
-        // What cannot be told is denied where something could be that is denied.
-        let worst = any.into_iter().chain([names.worst()]).fold(0, u16::max);
-        let of_long = if asker.denies_long(subject) { DENY } else { worst };
-        let long = asker.long(subject, of_long)?;
-        let broken = asker.form("broken_line", worst)?;
-        names.stray(long);
         let limit = self.limits.number(asker.server_limit(subject))?;
-        let across = u16::from(asker.is_across(subject));
+        let across = asker.across(subject);
+        // What cannot be told is denied where something could be that is denied.
+        let [_, any_tool, ..] = any;
+        let of_tools = any_tool.max(names.worst());
+        let of_long = if asker.denies_long(subject) { DENY } else { of_tools };
+        let mut long = [0; METHODS];
+        // No guard goes by the names of prompts, or where resources are.
+        long[usize::from(METHOD_TOOL)] = asker.long(subject, of_long)?;
+        names.stray(long[usize::from(METHOD_TOOL)]);
+        // A call that it hides is not counted, and not judged by others.
+        let hidden = if limit != 0 || across != 0 { UNDECIDED } else { 0 };
+        let broken = any.into_iter().chain([of_tools, hidden]).fold(0, u16::max);
+        let broken = asker.form("broken_line", broken)?;
         let says = Subject { name: 0, uri: 0, any, long, broken, limit, across };
-        Ok(Known { subject: subject.clone(), names: names.fewer(), says, used: 0 })
+        Ok(Known { subject: subject.clone(), crowded, names: names.fewer(), says, used: 0 })
     }
 
     fn until(&self, subjects: &[GateSubject], now: Timestamp) -> Option<Timestamp> {

@@ -1,7 +1,8 @@
 //! The rules that go by the calls before, as the kernel half wants them.
 
 use mcpwarden_gate::{
-    CALLS, DOES_ANYTHING, DOES_NOTHING, DOES_READ, DOES_SEND, DOES_WRITE, LIMITS, Limit, Means, Rules,
+    CALLS, DOES_ANYTHING, DOES_NOTHING, DOES_PAY, DOES_READ, DOES_SEND, DOES_WRITE, LIMITS, Limit, Means,
+    Rules,
 };
 
 use super::{GateError, GateOutcome};
@@ -35,6 +36,7 @@ impl Limits {
     /// There are too many limits.
     pub(super) fn means(&mut self, outcome: &GateOutcome) -> Result<Means, GateError> {
         let does = match outcome.category {
+            _ if outcome.pays => DOES_PAY,
             _ if outcome.may_do_anything => DOES_ANYTHING,
             ToolCategory::Read => DOES_READ,
             ToolCategory::Write => DOES_WRITE,

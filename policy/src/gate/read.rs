@@ -25,7 +25,7 @@ impl GateReader {
     pub fn write(&mut self, table: &GateTable, subject: u32, bytes: &[u8], mut each: impl FnMut(GateSaid)) {
         let view = table.view();
         let (who, mut marks) = (view.subject(subject), Marks::NONE);
-        self.0.begin(&view);
+        self.0.begin(&view, who);
         for (place, byte) in (0_u32..).zip(bytes) {
             let said = self.0.step(&view, who, &mut marks, *byte, place);
             if said.outcome != 0 {

@@ -53,6 +53,11 @@ fn said(table: &GateTable, subject: u32, name: &str) -> String {
     all.join("; ")
 }
 
+/// Whether anything is denied.
+fn denies(table: &GateTable) -> bool {
+    table.outcomes.iter().any(|outcome| outcome.verdict == GateVerdict::Deny)
+}
+
 const DENIED: &str = "Deny tool_access tool_denied unknown";
 
 #[test]
@@ -81,7 +86,7 @@ fn each_subject_has_its_own_rules() {
     }
     let off = said(&table, 2, "x");
     assert!(off.starts_with("Deny server_access server_disabled unknown"), "{off}");
-    assert!(table.stops_anything());
+    assert!(denies(&table));
 }
 
 #[test]
@@ -135,7 +140,7 @@ fn what_tools_do_is_said_where_it_counts() {
     assert_eq!(said(&with, 0, "x"), "");
     assert_eq!(said(&without, 0, "read_file"), "");
     assert!(with.entries() > without.entries());
-    assert!(!with.stops_anything() && !without.stops_anything());
+    assert!(!denies(&with) && !denies(&without));
 }
 
 #[test]
@@ -184,13 +189,99 @@ fn a_compiler_says_the_same_again_and_again() {
         }
     }
     assert!(compiler.knows() < 70, "{}", compiler.knows());
-    // A subject that there is no room for costs the others nothing.
-    let many: Vec<(String, ToolCategory)> =
-        (0..20_000).map(|number| (format!("{:x}", number * 0x9E37_79B9_u64), ToolCategory::Read)).collect();
-    let many: Vec<(&str, ToolCategory)> = many.iter().map(|(name, does)| (&**name, *does)).collect();
-    compiler.compile(&[subject("many", &many)], 1, Timestamp(1_000)).unwrap_err();
-    let table = compiler.compile(&[kind(1)], 1, Timestamp(1_000)).unwrap();
-    assert_eq!(said(&table, 0, "a"), DENIED);
+}
+
+/// A server that lists more than there is room for costs the others nothing: what is denied whatever the tool is stays so, and
+/// what else it is asked for is undecided.
+#[test]
+fn servers_that_list_too_much() {
+    let yaml =
+        "{ policy: { denied_tools: ['delete_*'], fail_closed: true }, cross_server: { enabled: false } }";
+    let (config, _) = config::parse(yaml.as_bytes()).unwrap();
+    let mut compiler = GateCompiler::new(&config, &DETECTOR).unwrap();
+    let names = |numbers: std::ops::Range<usize>| -> Vec<String> {
+        let name = |number: usize| {
+            let mixed = (number as u128 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835);
+            format!("{mixed:064x}")
+        };
+        numbers.map(name).collect()
+    };
+    let of = |server: &str, names: &[String]| {
+        let tools: Vec<(&str, ToolCategory)> =
+            names.iter().map(|name| (&**name, ToolCategory::Unknown)).collect();
+        subject(server, &tools)
+    };
+    let [few, some, many] = [0..3, 0..30, 0..600].map(names);
+    let (small, middle, large) = (of("small", &few), of("middle", &some), of("large", &many));
+    for (subjects, crowded) in [
+        (&[small.clone(), middle.clone()][..], &[][..]),
+        (&[small.clone(), large.clone(), middle.clone()], &["large"]),
+        // Remembered, and then there is room again.
+        (&[small.clone(), large.clone(), middle.clone()], &["large"]),
+        (&[small, middle], &[]),
+    ] {
+        let table = compiler.compile(subjects, 1, Timestamp(1_000)).unwrap();
+        assert_eq!(table.crowded(), crowded.iter().map(|id| ServerId((*id).into())).collect::<Vec<_>>());
+        for (place, subject) in (0..).zip(subjects) {
+            let listed = subject.tools.keys().next().unwrap();
+            let (of_listed, of_other) = match crowded.contains(&&*subject.server.0) {
+                true => ("Undecided - large_listing unknown", "Undecided - large_listing unknown"),
+                false => ("", "Deny tool_access unknown_tool unknown"),
+            };
+            assert_eq!(said(&table, place, listed), of_listed, "{}", subject.server);
+            assert_eq!(said(&table, place, "other"), of_other, "{}", subject.server);
+            assert_eq!(said(&table, place, "delete_x"), DENIED);
+        }
+        // What there is no number for.
+        assert_eq!(said(&table, NO_SUBJECT, "x"), "Undecided - no_room unknown");
+    }
+    // Many that are large together.
+    let some = |number: usize| names(30 * number..30 * number + 30);
+    let all: Vec<GateSubject> = (0..6).map(|number| of(&format!("s{number}"), &some(number))).collect();
+    let table = compiler.compile(&all, 1, Timestamp(1_000)).unwrap();
+    assert!((1..6).contains(&table.crowded().len()), "{:?}", table.crowded());
+}
+
+/// What hides a call from its readers hides it from rates and other servers' rules.
+#[test]
+fn breaks_within_messages() {
+    for (yaml, expected) in [
+        ("{}", GateVerdict::Undecided),
+        ("cross_server: { enabled: false }", GateVerdict::Allow),
+        (
+            "{ cross_server: { enabled: false }, policy: { rate_limits: { enabled: true } } }",
+            GateVerdict::Undecided,
+        ),
+        ("policy: { denied_tools: [x] }", GateVerdict::Deny),
+    ] {
+        let table = compile(yaml, &[subject("s", &[])]).unwrap();
+        for text in ["{\"a\":\r1}\n", "{\"a\":\n1}\n", "{\"a\r\":1}\n"] {
+            assert_eq!(GateReader::default().worst(&table, 0, text.as_bytes()), expected, "{yaml} {text:?}");
+        }
+    }
+}
+
+/// No rule goes by the names of prompts, or by where resources are: long ones are nobody's.
+#[test]
+fn long_addresses_are_let_through() {
+    let long = "a".repeat(300);
+    for (yaml, prompt) in [
+        ("policy: { denied_tools: [x] }", GateVerdict::Allow),
+        (
+            "{ policy: { denied_servers: [s] }, guards: [{ kind: server_access, runs_on: [prompt_request] }] }",
+            GateVerdict::Deny,
+        ),
+    ] {
+        let table = compile(yaml, &[subject("s", &[])]).unwrap();
+        for (method, key, expected) in [
+            ("prompts/get", "name", prompt),
+            ("resources/read", "uri", GateVerdict::Allow),
+            ("ping", "name", GateVerdict::Allow),
+        ] {
+            let text = format!("{{\"method\":\"{method}\",\"params\":{{\"{key}\":\"{long}\"}}}}\n");
+            assert_eq!(GateReader::default().worst(&table, 0, text.as_bytes()), expected, "{yaml} {method}");
+        }
+    }
 }
 
 /// Keys and methods are the same states in every table, whatever names there are.
@@ -243,11 +334,11 @@ fn states_are_few() {
 
 #[test]
 fn a_policy_that_is_too_large_is_refused_with_what_is_too_large() {
-    let subjects = vec![subject("s", &[]); SUBJECTS + 1];
+    let subjects = vec![subject("s", &[]); SUBJECTS];
     let refused = |yaml: &str, subjects: &[GateSubject]| compile(yaml, subjects).unwrap_err().to_string();
     assert_eq!(
         refused("{}", &subjects),
-        "the gate has room for 1024 kinds of connections, and there are 1025"
+        "the gate has room for 1023 kinds of connections, and there are 1024"
     );
     let names: Vec<String> =
         (0..2_000_u32).map(|number| format!("{:016x}", number.wrapping_mul(0x9E37_79B9))).collect();

@@ -211,6 +211,23 @@ impl Executor {
             .any(|seat| self.guards.get(seat.guard).is_some_and(|guard| guard.kind() == kind))
     }
 
+    /// Whether there is a guard of this kind at all.
+    pub(crate) fn has_any(&self, kind: GuardKind) -> bool {
+        self.seats.iter().any(|seat| self.guards.get(seat.guard).is_some_and(|guard| guard.kind() == kind))
+    }
+
+    /// Whether a guard of this kind has its seat before the one that is asked as the `nth` about a server in a phase.
+    pub(crate) fn comes_before(&self, kind: GuardKind, phase: Phase, server: &str, nth: usize) -> bool {
+        let asked = self.by_phase.get(phase as usize).map(Vec::as_slice).unwrap_or_default();
+        let is_asked = |index: &&usize| self.seats.get(**index).is_some_and(|seat| seat.is_for(server));
+        let Some(last) = asked.iter().filter(is_asked).nth(nth) else { return false };
+        self.seats
+            .iter()
+            .take(*last)
+            .filter(|seat| seat.phases.contains(&phase) && seat.is_for(server))
+            .any(|seat| self.guards.get(seat.guard).is_some_and(|guard| guard.kind() == kind))
+    }
+
     /// What the guards know of a session's turn.
     pub(crate) fn turn(&self, session: &SessionId) -> Option<TurnState> {
         self.guards.iter().find_map(|guard| guard.turn(session))

@@ -46,7 +46,8 @@ impl Sessions {
         }
     }
 
-    /// What a connection of this caller is. Where there is no room for its session, no rule across servers counts.
+    /// What a connection of this caller is. Where there is no room for its session, or for its server in it, its session is 0:
+    /// what the rules across servers say is undecided.
     pub fn member(&mut self, caller: &GateCaller, subjects: [u32; 2], now: Timestamp) -> GateMember {
         let (session, server) = self.place(caller, now).unwrap_or((0, 0));
         GateMember { subjects, session, server, bucket: caller.bucket() }
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_room_no_rule_counts() {
+    fn where_there_is_no_room_the_session_has_no_number() {
         let mut sessions = Sessions::default();
         for server in 0..SERVERS {
             let member = sessions.member(&caller("a", &server.to_string(), None), [0, 0], Timestamp(0));

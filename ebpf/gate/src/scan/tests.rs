@@ -31,7 +31,8 @@ impl Words {
             class_of[byte as usize] = class;
         }
         let (keys, param_keys, methods) = (1, 2, 3);
-        let mut subject = Subject { name: 4, uri: 5, long: LONG, broken: BROKEN, ..Subject::default() };
+        let mut subject =
+            Subject { name: 4, uri: 5, long: [LONG; METHODS], broken: BROKEN, ..Subject::default() };
         let mut subjects = [subject; SUBJECTS];
         subject.any = [SWITCHED_OFF; METHODS];
         subjects[1] = subject;
@@ -89,7 +90,7 @@ impl Words {
         let (view, mut scan, mut all) = (self.view(), Scan::default(), Vec::new());
         for (number, bytes) in writes.iter().enumerate() {
             let mut marks = Marks::NONE;
-            scan.begin(&view);
+            scan.begin(&view, view.subject(subject));
             for (place, byte) in (0_u32..).zip(bytes.iter()) {
                 let said = scan.step(&view, view.subject(subject), &mut marks, *byte, place);
                 if said.outcome != 0 {
@@ -270,6 +271,10 @@ fn keys_that_are_there_twice() {
         // Which of the two is denied is not known any more.
         (r#"{"params":{"name":"delete_x","name":"read"},"method":"tools/call"}"#, &[DENIED], ""),
         (r#"{"params":{"name":"delete_x","uri":"u"},"method":"tools/call"}"#, &[DENIED], ""),
+        // Nor which of two is called that mean different things; of two that mean the same it does not matter.
+        (r#"{"params":{"name":"read","name":"none"},"method":"tools/call"}"#, &[LONG], ""),
+        (r#"{"params":{"name":"none","name":"read"},"method":"tools/call"}"#, &[LONG], ""),
+        (r#"{"params":{"name":"read","name":"read"},"method":"tools/call"}"#, &[5], ""),
         (r#"{"method":"tools/call","method":"tools/call","params":{"name":"\u0001"}}"#, &[DENIED], ""),
     ] {
         let changed = if changed.is_empty() { text } else { changed };
@@ -386,25 +391,29 @@ fn what_can_be_spoilt_lies_in_the_write_at_hand() {
     }
 }
 
-/// A name that began under one table has no end under another; keys and methods have.
+/// A name that one table has read, in part or whole, says nothing under another; keys and methods do.
 #[test]
 fn a_table_that_changes_in_the_middle() {
     let before = words();
     let mut after = words();
     after.head.generation = 2;
-    let text = br#"{"method":"tools/call","params":{"name":"delete_x"}}"#;
-    for cut in 0..text.len() {
-        let (mut scan, mut said) = (Scan::default(), Vec::new());
-        for (words, bytes) in [(&before, &text[..cut]), (&after, &text[cut..])] {
-            let (view, mut marks) = (words.view(), Marks::NONE);
-            scan.begin(&view);
-            for (place, byte) in (0_u32..).zip(bytes) {
-                said.push(scan.step(&view, view.subject(0), &mut marks, *byte, place).outcome);
+    for (text, untold) in [
+        (&br#"{"method":"tools/call","params":{"name":"delete_x"}}"#[..], 41..=49),
+        (br#"{"params":{"name":"delete_x"},"method":"tools/call"}"#, 19..=50),
+        (br#"{"params":{"uri":"file:///etc/shadow"},"method":"resources/read"}"#, 18..=63),
+    ] {
+        for cut in 0..text.len() {
+            let (mut scan, mut said) = (Scan::default(), Vec::new());
+            for (words, bytes) in [(&before, &text[..cut]), (&after, &text[cut..])] {
+                let (view, mut marks) = (words.view(), Marks::NONE);
+                scan.begin(&view, view.subject(0));
+                for (place, byte) in (0_u32..).zip(bytes) {
+                    said.push(scan.step(&view, view.subject(0), &mut marks, *byte, place).outcome);
+                }
             }
+            said.retain(|outcome| *outcome != 0);
+            assert_eq!(said, [if untold.contains(&cut) { LONG } else { DENIED }], "{cut}");
         }
-        said.retain(|outcome| *outcome != 0);
-        let within = (41..=49).contains(&cut);
-        assert_eq!(said, [if within { LONG } else { DENIED }], "{cut}");
     }
 }
 

@@ -213,6 +213,8 @@ struct Odd {
     long: bool,
     /// What has no id is no request.
     notice: bool,
+    /// A carriage return within a message.
+    broken: bool,
 }
 
 /// Writes messages as somebody might who writes JSON in no usual way.
@@ -223,6 +225,10 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     fn blank(&mut self) -> &'static str {
+        if self.dice.one_in(1_000) {
+            self.odd.broken = true;
+            return "\r";
+        }
         if self.dice.one_in(6) { self.dice.pick(&[" ", "\t", "  ", " \t "]) } else { "" }
     }
 
@@ -336,7 +342,8 @@ impl Writer<'_> {
             members.push(("arguments".to_owned(), self.value(3)));
         }
         if self.dice.one_in(4) {
-            members.push(("uri".to_owned(), self.string("file:///etc/passwd")));
+            let more = "/..".repeat(if self.dice.one_in(3) { 100 } else { 0 });
+            members.push(("uri".to_owned(), self.string(&format!("file:///etc{more}/passwd"))));
         }
         if self.dice.one_in(4) {
             members.push(("_meta".to_owned(), self.value(2)));

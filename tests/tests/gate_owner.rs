@@ -1,0 +1,179 @@
+//! The gate, where more than one write is under way, or where what was read of a channel must not count any more.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use mcpwarden_tests::command::configured;
+use mcpwarden_tests::gated::{Gated, WIRINGS, add, agent, agent_of, is_through};
+use mcpwarden_tests::peer::{echo, wait_until};
+use mcpwarden_tests::wiring::Wiring;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// Two threads write to a pipe that is full. The second is refused, and costs the first nothing: neither its message nor, where
+/// what is undecided is denied, all that comes after.
+#[test]
+fn who_races_another_is_refused_and_nobody_else() -> Result<()> {
+    let config =
+        "enforcement: { stdio: deny, undecided: deny, window_bytes: 64KiB }\npolicy: { denied_tools: [add] }";
+    let Some(agent) = agent("who_races_another_is_refused_and_nobody_else", config)? else { return Ok(()) };
+    let mut session = Gated::start(&agent, Wiring::Pipes, &[])?;
+    for round in 0..5_u64 {
+        let id = 100 * (round + 1);
+        let (first, second) = (session.peer.writer()?, session.peer.writer()?);
+        let server = Pid::from_raw(i32::try_from(session.peer.pid())?);
+        kill(server, Signal::SIGSTOP)?;
+        // More than there is room for, in messages within the window.
+        let padding = "x".repeat(30_000);
+        let (begun, writes) = (std::sync::mpsc::channel(), 4);
+        let thread = thread::spawn(move || -> io::Result<()> {
+            for at in 0..writes {
+                let _ = begun.0.send(at);
+                (&first).write_all(format!("{}\n", echo(id + at, &padding)).as_bytes())?;
+            }
+            Ok(())
+        });
+        // The third finds the pipe full, and waits there for as long as the server does not read.
+        for _ in 0..3 {
+            begun.1.recv().context("the writer has ended")?;
+        }
+        wait_until("a writer that waits", || {
+            let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+            let asleep = tasks.filter_map(|task| fs::read_to_string(task.path().join("wchan")).ok());
+            asleep.into_iter().any(|place| place.contains("pipe_write"))
+        })?;
+        let refused = (&second).write(format!("{}\n", echo(id + 50, "y")).as_bytes());
+        kill(server, Signal::SIGCONT)?;
+        let refused = refused.err().map(|error| error.kind());
+        ensure!(refused == Some(io::ErrorKind::PermissionDenied), "{round}: {refused:?}");
+        thread.join().map_err(|_| anyhow::anyhow!("the writer failed"))??;
+        for at in 0..writes {
+            let answer = session.peer.answer()?;
+            ensure!(answer["id"] == id + at && is_through(&answer), "{round}: {answer}");
+        }
+        ensure!(is_through(&session.peer.ask(&echo(id + 60, "z"))?), "{round}: the next");
+        ensure!(
+            session.peer.write(format!("{}\n", add(id + 61)).as_bytes()).is_err(),
+            "{round}: what is denied"
+        );
+    }
+    agent.settle();
+    let decided = session.decided(&agent);
+    let count = |code: &str| decided.iter().filter(|(_, known)| known == code).count();
+    ensure!((count("racing_writes"), count("tool_denied"), decided.len()) == (5, 5, 10), "{decided:?}");
+    agent.stop()?;
+    Ok(())
+}
+
+/// The last byte of a message that is sent out of band is none of the stream.
+#[test]
+fn what_is_sent_out_of_band_is_not_read_as_text() -> Result<()> {
+    for (undecided, is_written) in [("allow", true), ("deny", false)] {
+        let config = format!(
+            "enforcement: {{ stdio: neutralize, undecided: {undecided} }}\npolicy: {{ denied_tools: [add] }}"
+        );
+        let Some(agent) = agent("what_is_sent_out_of_band_is_not_read_as_text", &config)? else {
+            return Ok(());
+        };
+        let mut session = Gated::start(&agent, Wiring::Sockets, &[])?;
+        let writer = session.peer.writer()?;
+        let text = format!("{}\n", add(9));
+        let (first, second) = text.split_at(text.find("add").context("the name")? + 2);
+        let urgent = format!("{first}x");
+        // SAFETY: a buffer of that length.
+        let sent =
+            unsafe { libc::send(writer.as_raw_fd(), urgent.as_ptr().cast(), urgent.len(), libc::MSG_OOB) };
+        let error = io::Error::last_os_error();
+        if sent < 0 && error.raw_os_error() == Some(libc::EOPNOTSUPP) {
+            mcpwarden_tests::places::skipped(
+                "what_is_sent_out_of_band_is_not_read_as_text",
+                "no AF_UNIX_OOB",
+            );
+            agent.stop()?;
+            return Ok(());
+        }
+        ensure!((sent > 0) == is_written, "{undecided}: {sent} {error}");
+        if is_written {
+            session.peer.write(second.as_bytes())?;
+            session.peer.answer()?;
+        } else {
+            ensure!(error.raw_os_error() == Some(libc::EPERM), "{undecided}: {error}");
+            ensure!(is_through(&session.peer.ask(&echo(10, "x"))?), "{undecided}: the next");
+        }
+        agent.settle();
+        let decided = session.decided(&agent);
+        let codes: Vec<&str> = decided.iter().map(|(_, code)| code.as_str()).collect();
+        let expected = if is_written { &["unknown_write", "after_unread"][..] } else { &["unknown_write"] };
+        ensure!(codes == expected, "{undecided}: {decided:?}");
+        agent.stop()?;
+    }
+    Ok(())
+}
+
+/// What was paid for a call that found no room is paid for that call alone.
+#[test]
+fn what_was_paid_for_one_call_is_not_paid_for_another() -> Result<()> {
+    let config = "enforcement: { stdio: neutralize }\ncross_server: { enabled: false }\n\
+                  policy: { rate_limits: { enabled: true, default_rpm: 1, default_burst: 20, per_tool: \
+                  { '*:echo': { calls_per_minute: 1, burst: 1 } } } }";
+    let Some(agent) = agent("what_was_paid_for_one_call_is_not_paid_for_another", config)? else {
+        return Ok(());
+    };
+    let mut session = Gated::start(&agent, Wiring::Pipes, &[])?;
+    let writer = session.peer.writer()?;
+    fcntl(&writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    let server = Pid::from_raw(i32::try_from(session.peer.pid())?);
+    kill(server, Signal::SIGSTOP)?;
+    while (&writer).write(b"          ").is_ok() {}
+    let mut calls = String::new();
+    for id in 20..24 {
+        writeln!(calls, "{}", add(id))?;
+    }
+    let found = (&writer).write(calls.as_bytes()).map_err(|error| error.kind());
+    ensure!(found == Err(io::ErrorKind::WouldBlock), "{found:?}");
+    kill(server, Signal::SIGCONT)?;
+    fcntl(&writer, FcntlArg::F_SETFL(OFlag::empty()))?;
+    let mut calls = String::new();
+    for id in 30..34 {
+        writeln!(calls, "{}", echo(id, "x"))?;
+    }
+    session.peer.write(calls.as_bytes())?;
+    let answers = session.hear(4)?;
+    let made: Vec<u64> = answers.iter().filter(|(_, answer)| is_through(answer)).map(|(id, _)| *id).collect();
+    ensure!(made == [30], "{made:?}");
+    agent.stop()?;
+    Ok(())
+}
+
+/// What goes by while the gate is off nobody reads: a message that began before it is none when the gate is on again.
+#[test]
+fn a_gate_that_was_off_begins_anew() -> Result<()> {
+    let on = "enforcement: { stdio: neutralize }\npolicy: { denied_tools: [add] }";
+    let (_directory, path) = configured(on)?;
+    let Some(agent) = agent_of("a_gate_that_was_off_begins_anew", &path)? else { return Ok(()) };
+    for (id, wiring) in (10..).step_by(10).zip(WIRINGS) {
+        let mut session = Gated::start(&agent, wiring, &[])?;
+        let text = format!("{}\n", echo(id, "x"));
+        let (first, second) = text.split_at(text.len() - 10);
+        session.peer.write(first.as_bytes())?;
+        fs::write(&path, on.replace("neutralize", "observe"))?;
+        ensure!(agent.tell(&["reload"])?.code == Some(0), "{wiring:?}: the gate is not off");
+        session.peer.write(second.as_bytes())?;
+        ensure!(is_through(&session.peer.answer()?), "{wiring:?}: the message at hand");
+        ensure!(is_through(&session.peer.ask(&add(id + 1))?), "{wiring:?}: the gate is not off");
+        fs::write(&path, on)?;
+        ensure!(agent.tell(&["reload"])?.code == Some(0), "{wiring:?}: the gate is not on");
+        // The answer to the reload is the word that it counts.
+        let answer = session.peer.ask(&add(id + 2))?;
+        ensure!(answer["error"].is_object(), "{wiring:?}: {answer} {:?}", session.decided(&agent));
+        thread::sleep(Duration::from_millis(10));
+    }
+    agent.stop()?;
+    Ok(())
+}
