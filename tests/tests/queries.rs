@@ -320,7 +320,7 @@ fn terminal(columns: u16) -> Result<(File, OwnedFd)> {
 #[test]
 fn databases_that_cannot_be_read() -> Result<()> {
     // `mcpw`: what these databases are known by.
-    const OURS: &str = "PRAGMA application_id = 0x6d637077; CREATE TABLE x (y);";
+    const OURS: &str = "PRAGMA application_id = 0x6d637077;";
     let place = Place::new()?;
     let file = |name: &str, sql: &str| -> Result<std::path::PathBuf> {
         let path = place.directory.path().join(name);
@@ -328,8 +328,9 @@ fn databases_that_cannot_be_read() -> Result<()> {
         ensure!(done.context("sqlite3 is needed (apt install sqlite3)")?.success(), "sqlite3 failed");
         Ok(path)
     };
-    let newer = file("newer.db", &format!("{OURS} PRAGMA user_version = 99"))?;
-    let older = file("older.db", OURS)?;
+    let newer = file("newer.db", &format!("{OURS} CREATE TABLE x (y); PRAGMA user_version = 99"))?;
+    let older = file("older.db", &format!("{OURS} CREATE TABLE events (x); CREATE TABLE pins (x)"))?;
+    let other = file("other.db", &format!("{OURS} CREATE TABLE x (y)"))?;
     let foreign = file("foreign.db", "CREATE TABLE x (y)")?;
     let text = place.directory.path().join("text.db");
     fs::write(&text, "no database ".repeat(1_000))?;
@@ -339,6 +340,7 @@ fn databases_that_cannot_be_read() -> Result<()> {
             (&missing, "there is no database at "),
             (&newer, "is of a later version of mcpwarden (its schema is 99, "),
             (&older, "start the agent once, which brings it up to date"),
+            (&other, "is mcpwarden's, and not the database with the table `"),
             (&foreign, "is a database of another program"),
             (&text, "is damaged: file is not a database"),
         ] {

@@ -136,13 +136,13 @@ impl Schema {
         if ours != APPLICATION_ID && (ours != 0 || found != 0 || tables != 0) {
             return Err(Problem::Other(DatabaseError::Foreign(path.to_owned())));
         }
-        if tables != 0 && !is_it {
-            return Err(Problem::Other(DatabaseError::Other { path: path.to_owned(), table: self.table }));
-        }
         let known = self.migrations.len();
         let Some(missing) = usize::try_from(found).ok().and_then(|found| self.migrations.get(found..)) else {
             return Err(Problem::Other(DatabaseError::Newer { path: path.to_owned(), found, known }));
         };
+        if tables != 0 && !is_it {
+            return Err(Problem::Other(DatabaseError::Other { path: path.to_owned(), table: self.table }));
+        }
         if tables == 0 {
             // Before anything else is written: it cannot be changed later.
             db.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
@@ -203,7 +203,10 @@ impl Schema {
         let (path, known) = (path.to_owned(), self.migrations.len());
         match usize::try_from(found) {
             _ if ours != APPLICATION_ID => Err(DatabaseError::Foreign(path)),
-            _ if is_other => Err(DatabaseError::Other { path, table: self.table }),
+            // Of a later version nothing is known, not even which tables it has.
+            Ok(version) if version <= known && is_other => {
+                Err(DatabaseError::Other { path, table: self.table })
+            }
             Ok(version) if version == known => Ok(db),
             Ok(version) if version < known => Err(DatabaseError::Failed {
                 path,
