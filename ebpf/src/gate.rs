@@ -70,19 +70,20 @@ const EBUSY: i64 = -16;
 /// How often it is tried to look at a process's memory while another of its threads changes what it has. That takes
 /// microseconds.
 const VMA_TRIES: u32 = 256;
-/// How long a write has its channel for itself, where it does not return. Nanoseconds. One that others refused never
-/// returns here, and a full pipe can hold one up for as long as it likes.
-const OWNED_FOR: u64 = 1_000_000_000;
+/// The unit of an owner's time: 2^20 ns, about a millisecond.
+const OWNED_SHIFT: u32 = 20;
+/// How long a write has its channel for itself, where it does not return. In that unit: a second. One that others refused
+/// never returns here, and a full pipe can hold one up for as long as it likes.
+const OWNED_FOR: u32 = (1_000_000_000_u64 >> OWNED_SHIFT) as u32;
 
 /// What is known of a channel.
 #[repr(C)]
 pub struct Gated {
-    /// Which thread writes (`bpf_get_current_pid_tgid`); 0 where no write is on its way.
+    /// Which thread writes, in the lower half, and since when, in the upper one: taken and given back in one operation. 0 where
+    /// no write is on its way.
     owner: Number,
-    /// Which did last.
+    /// Which thread did last; 0: none did.
     last: u64,
-    /// When that began; 0: none did.
-    since: u64,
     /// Where in the stream its write begins; once it has returned, where the next one does. What capture knows is behind that for
     /// as long as its program for the same write has not run.
     position: u64,
@@ -210,10 +211,9 @@ pub fn asked(channel: *const Channel, bytes: Coming) -> i32 {
 fn no_room(entry: *mut Positions, settings: &GateSettings, tgid: u32) -> i32 {
     let refuses = settings.refuse_undecided != 0;
     let (action, because) = (if refuses { GATE_REFUSED } else { GATE_PASSED }, GATE_BECAUSE_FORGOTTEN);
-    let info = GateInfo { bytes: 0, generation: 0, outcome: 0, action, because, original: 0, zero: [0; 7] };
     // SAFETY: a live map value.
     let (number, offset) = unsafe { ((*entry).number, (*entry).streams[CLIENT_TO_SERVER as usize].offset) };
-    tell(number, offset, tgid, info);
+    tell(number, offset, tgid, unread(0, action, because));
     if refuses { -EPERM } else { 0 }
 }
 
@@ -244,23 +244,28 @@ impl Write {
     /// Takes the channel. False where another write is on its way: which of them comes first is not known.
     #[inline(always)]
     fn claim(&self, now: u64) -> bool {
-        let (me, gated) = (bpf_get_current_pid_tgid(), self.gated);
+        let (me, at, gated) = (thread(), (now >> OWNED_SHIFT) as u32, self.gated);
         // SAFETY: live map values. Whoever is the owner has the entry until its write returns.
         unsafe {
-            let owner = (*gated).owner.replace(0, me);
-            if owner != 0 && owner != me {
-                let is_over = now.wrapping_sub((*gated).since) > OWNED_FOR;
-                if !is_over || (*gated).owner.replace(owner, me) != owner {
-                    return false;
-                }
+            let owner = (*gated).owner.get();
+            let (is_mine, since) = (owner as u32 == me, (owner >> 32) as u32);
+            let is_anothers = owner != 0 && !is_mine;
+            if is_anothers && at.wrapping_sub(since) <= OWNED_FOR {
+                return false;
+            }
+            if (*gated).owner.replace(owner, (at as u64) << 32 | me as u64) != owner {
+                return false;
+            }
+            if is_anothers {
                 // It may still be written.
                 (*gated).lost = 1;
             }
+            let me = me as u64;
             let captured = (*self.entry).streams[CLIENT_TO_SERVER as usize].offset;
             let passed = captured.wrapping_sub((*gated).position);
-            if (*gated).since == 0 {
+            if (*gated).last == 0 {
                 (*gated).position = captured;
-            } else if owner == me && passed == (*gated).length && passed != 0 {
+            } else if is_mine && passed == (*gated).length && passed != 0 {
                 // The program at its exit was not run.
                 written_whole(gated);
                 (*gated).position = captured;
@@ -272,7 +277,6 @@ impl Write {
                 (*gated).position = captured;
             }
             (*gated).last = me;
-            (*gated).since = now;
             (*gated).length = 0;
             (*gated).is_read = 0;
             (*gated).reading.place = 0;
@@ -339,7 +343,7 @@ impl Write {
         // SAFETY: a live map value, which this write has claimed: it will not return, and what comes next is another.
         unsafe {
             (*self.gated).reading.uncharge();
-            (*self.gated).owner.set(0);
+            give_back(self.gated);
         }
         -EPERM
     }
@@ -393,14 +397,14 @@ pub fn unseen(id: ConnectionId, offset: u64, bytes: u64, tgid: u32) {
         }
         (*gated).lost = 1;
     }
-    let (action, because) = (GATE_UNSEEN, GATE_BECAUSE_UNSEEN);
     // The number of a connection over stdio is its key.
-    tell(
-        id,
-        offset,
-        tgid,
-        GateInfo { bytes, generation: 0, outcome: 0, action, because, original: 0, zero: [0; 7] },
-    );
+    tell(id, offset, tgid, unread(bytes, GATE_UNSEEN, GATE_BECAUSE_UNSEEN));
+}
+
+/// What is said of bytes that no table was asked about.
+#[inline(always)]
+fn unread(bytes: u64, action: u8, because: u8) -> GateInfo {
+    GateInfo { bytes, generation: 0, outcome: 0, action, because, original: 0, zero: [0; 7] }
 }
 
 /// Overwrites one of the bytes that are to be. Returns 1 where that cannot be, and says what the write is to be refused for.
@@ -487,14 +491,35 @@ pub fn returned(channel: *const Channel, result: i64, left: u64, bytes: impl FnO
     let id = unsafe { (*channel).write_capture };
     let Some(gated) = GATED.get_ptr_mut(id) else { return };
     // SAFETY: a live map value.
-    if unsafe { (*gated).owner.get() } != bpf_get_current_pid_tgid() {
+    if unsafe { (*gated).owner.get() } as u32 != thread() {
         return;
     }
     if result > 0 {
         settle(id, gated, result as u64, left, bytes);
     }
-    // SAFETY: a live map value, which this write has claimed.
-    unsafe { (*gated).owner.set(0) };
+    // SAFETY: a live map value.
+    unsafe { give_back(gated) };
+}
+
+/// The thread that runs.
+#[inline(always)]
+fn thread() -> u32 {
+    bpf_get_current_pid_tgid() as u32
+}
+
+/// Nobody has the channel any more, unless another has taken it by now.
+///
+/// # Safety
+/// A live map value.
+#[inline(always)]
+unsafe fn give_back(gated: *mut Gated) {
+    // SAFETY: the caller's.
+    unsafe {
+        let owner = (*gated).owner.get();
+        if owner as u32 == thread() {
+            (*gated).owner.replace(owner, 0);
+        }
+    }
 }
 
 /// A write went to its end: what was read of it counts.

@@ -5,7 +5,6 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::command::configured;
@@ -172,7 +171,6 @@ fn a_gate_that_was_off_begins_anew() -> Result<()> {
         // The answer to the reload is the word that it counts.
         let answer = session.peer.ask(&add(id + 2))?;
         ensure!(answer["error"].is_object(), "{wiring:?}: {answer} {:?}", session.decided(&agent));
-        thread::sleep(Duration::from_millis(10));
     }
     agent.stop()?;
     Ok(())

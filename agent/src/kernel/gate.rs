@@ -50,8 +50,12 @@ impl Gate {
     }
 
     /// Forgets what an agent before wrote, and what programs of its knew, where no program of the gate runs.
-    pub fn clear(&mut self) -> Result<(), MapError> {
-        self.settings.set(0, GateSettings::default(), 0)?;
+    ///
+    /// # Errors
+    /// How it is set cannot be written.
+    pub(super) fn clear(&mut self) -> Result<(), KernelError> {
+        let set = self.settings.set(0, GateSettings::default(), 0);
+        set.map_err(|source| KernelError::Map { name: "GATE_SETTINGS", source })?;
         clear(&mut self.members);
         clear(&mut self.gated);
         clear(&mut self.sessions);
@@ -70,8 +74,7 @@ impl Gate {
     pub fn write(&mut self, half: u32, table: &View<'_>) -> Result<(), MapError> {
         // Its number last, and before that none: whoever reads the half that is written over sees that, and believes nothing
         // that it read.
-        let unfinished = Box::new(Head { generation: 0, ..*table.head });
-        self.heads.set(half, *unfinished, 0)?;
+        self.heads.set(half, Head { generation: 0, ..*table.head }, 0)?;
         self.next.set(half, table.next, 0)?;
         self.heads.set(half, table.head, 0)
     }
@@ -145,14 +148,19 @@ impl Kernel {
         Ok(())
     }
 
-    /// Detaches them.
-    pub fn detach_gate(&mut self) {
+    /// Detaches them, and forgets what they knew: what goes by from now on nobody reads.
+    ///
+    /// # Errors
+    /// How it is set cannot be written.
+    pub fn detach_gate(&mut self) -> Result<(), KernelError> {
         if let (true, Ok(hooks)) = (self.gate.is_attached, &self.gate.hooks) {
             hooks::detach_all(&mut self.ebpf, hooks);
             let gone: Vec<String> = hooks.iter().map(gate_place).collect();
             self.attached.retain(|place| !gone.contains(place));
             self.gate.is_attached = false;
+            self.gate.clear()?;
         }
+        Ok(())
     }
 
     /// A hook that did not run when this process wrote to a pipe: the kernel loads and attaches programs of modules that are

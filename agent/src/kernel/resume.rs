@@ -52,7 +52,7 @@ impl Kernel {
         let mut addresses = Addresses::take(&mut loaded.ebpf)?;
         prepare(&mut addresses)?;
         let mut kernel = Self::of(loaded.resume(&programs)?, addresses)?;
-        kernel.gate.clear().map_err(|source| KernelError::Map { name: "GATE_SETTINGS", source })?;
+        kernel.gate.clear()?;
         clear(&mut kernel.found);
         let met = Met {
             streams: kernel

@@ -180,11 +180,10 @@ impl Agent {
         (self.gate.compiler, self.gate.is_outdated) = (None, true);
         if config.enforcement.stdio == StdioEnforcement::Observe {
             self.switch_gate(config, abi::GATE_OFF);
-            self.kernel.detach_gate();
-            // What goes by meanwhile nobody reads: it begins anew when it is switched on.
-            if let Err(error) = self.kernel.gate().clear() {
+            if let Err(error) = self.kernel.detach_gate() {
                 anstream::eprintln!("mcpwarden: gate: {error}");
             }
+            // It begins anew when it is switched on.
             let Gate { half, generation, counters, .. } = self.gate;
             let tables = std::mem::take(&mut self.gate.tables);
             self.gate = Gate { half, generation, counters, tables, ..Gate::default() };

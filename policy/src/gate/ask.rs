@@ -131,7 +131,7 @@ impl Asker {
         let least = told(RiskLevel::Low, &mut std::iter::empty());
         let most = told(RiskLevel::Critical, &mut side_effect_tags());
         let [least, most] =
-            [least, most].map(|facts| self.call(subject, name, Some(&facts)).denied.is_some());
+            [least, most].map(|facts| self.call(subject, name, Some(&facts), None).denied.is_some());
         if least != most {
             return self.number(consequences.of(GateVerdict::Undecided, None, "unlisted_tool"));
         }
@@ -142,17 +142,13 @@ impl Asker {
     pub(super) fn name_of_many(&mut self, subject: &GateSubject, name: &str) -> Result<u16, GateError> {
         let harmless = ToolFacts { pin: PinState::Pinned, risk: RiskLevel::Low, ..ToolFacts::default() };
         let consequences = self.consequences(subject, None, self.tool_limit(subject, name));
-        if self.call(subject, name, Some(&harmless)).denied.is_some() {
+        if self.call(subject, name, Some(&harmless), None).denied.is_some() {
             return self.called(subject, name, Some(&harmless), consequences);
         }
         self.number(consequences.of(GateVerdict::Undecided, None, "large_listing"))
     }
 
-    fn call(&mut self, subject: &GateSubject, name: &str, known: Option<&ToolFacts>) -> Verdict {
-        self.call_traced(subject, name, known, None)
-    }
-
-    fn call_traced(
+    fn call(
         &mut self,
         subject: &GateSubject,
         tool_name: &str,
@@ -175,7 +171,7 @@ impl Asker {
         consequences: Consequences,
     ) -> Result<u16, GateError> {
         let mut trace = self.is_limited(subject).then(Vec::new);
-        let verdict = self.call_traced(subject, name, known, trace.as_mut());
+        let verdict = self.call(subject, name, known, trace.as_mut());
         let pays = verdict.denied.is_some() && trace.is_some_and(|trace| self.pays(subject, &trace));
         let consequences = match &verdict.denied {
             Some(_) if pays => Consequences { limit: consequences.limit, pays, ..Consequences::default() },
@@ -279,7 +275,7 @@ impl Asker {
 
     /// Whether the name of a tool is denied that is too long to be kept, of which nothing else is known.
     pub(super) fn denies_long(&mut self, subject: &GateSubject) -> bool {
-        self.call(subject, &Self::long_name(), None).denied.is_some()
+        self.call(subject, &Self::long_name(), None, None).denied.is_some()
     }
 
     /// What is said of a name that is too long, where this is the worst that is said of any.

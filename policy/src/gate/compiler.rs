@@ -91,7 +91,6 @@ impl GateCompiler {
             return Err(GateError::Subjects(subjects.len()));
         }
         self.tables += 1;
-        let has_past = !self.known.is_empty();
         let size = |subject: &GateSubject| subject.tools.keys().map(|name| name.len()).sum::<usize>();
         let mut sizes: Vec<(usize, usize)> =
             subjects.iter().map(size).zip(0..).filter(|(size, _)| *size > 0).collect();
@@ -100,17 +99,24 @@ impl GateCompiler {
         let by_size: Vec<usize> = sizes.into_iter().map(|(_, place)| place).collect();
         // There may be more room than there was.
         let mut crowded = (self.crowded / 2).clamp(least, by_size.len());
-        let mut result = self.table(subjects, &by_size, crowded, generation, now);
-        if result.is_err() && has_past {
-            // What is remembered of others may be what there is no room for.
-            self.forget();
-            result = self.table(subjects, &by_size, crowded, generation, now);
-        }
-        while result.is_err() && crowded < by_size.len() {
-            crowded = (2 * crowded).clamp(1, by_size.len());
-            self.forget();
-            result = self.table(subjects, &by_size, crowded, generation, now);
-        }
+        let result = loop {
+            let has_past = !self.known.is_empty();
+            let error = match self.table(subjects, &by_size, crowded, generation, now) {
+                Ok(table) => break Ok(table),
+                Err(error) => error,
+            };
+            // Of these two what is remembered of others may be what there is no room for; a table's states are its own.
+            let may_be_others = matches!(error, GateError::Outcomes(_) | GateError::Limits { .. });
+            if may_be_others {
+                self.forget();
+            }
+            if !may_be_others || !has_past {
+                if crowded == by_size.len() {
+                    break Err(error);
+                }
+                crowded = (2 * crowded).clamp(1, by_size.len());
+            }
+        };
         self.crowded = crowded;
         if self.known.len() > subjects.len() + KEPT {
             self.known.sort_by_key(|known| Reverse(known.used));

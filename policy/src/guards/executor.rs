@@ -205,15 +205,22 @@ impl Executor {
 
     /// Whether there is a guard of this kind to be asked in a phase, of this server, left out or not.
     pub(crate) fn has(&self, kind: GuardKind, phase: Phase, server: &str) -> bool {
-        self.seats
-            .iter()
-            .filter(|seat| seat.phases.contains(&phase) && seat.is_for(server))
-            .any(|seat| self.guards.get(seat.guard).is_some_and(|guard| guard.kind() == kind))
+        self.seats.iter().any(|seat| self.is_asked(seat, kind, phase, server))
     }
 
     /// Whether there is a guard of this kind at all.
     pub(crate) fn has_any(&self, kind: GuardKind) -> bool {
-        self.seats.iter().any(|seat| self.guards.get(seat.guard).is_some_and(|guard| guard.kind() == kind))
+        self.seats.iter().any(|seat| self.is_of(seat, kind))
+    }
+
+    /// Whether a guard of this kind has this seat.
+    fn is_of(&self, seat: &Seat, kind: GuardKind) -> bool {
+        self.guards.get(seat.guard).is_some_and(|guard| guard.kind() == kind)
+    }
+
+    /// Whether one of this kind, that is asked about a server in a phase, has this seat.
+    fn is_asked(&self, seat: &Seat, kind: GuardKind, phase: Phase, server: &str) -> bool {
+        seat.phases.contains(&phase) && seat.is_for(server) && self.is_of(seat, kind)
     }
 
     /// Whether a guard of this kind has its seat before the one that is asked as the `nth` about a server in a phase.
@@ -221,11 +228,7 @@ impl Executor {
         let asked = self.by_phase.get(phase as usize).map(Vec::as_slice).unwrap_or_default();
         let is_asked = |index: &&usize| self.seats.get(**index).is_some_and(|seat| seat.is_for(server));
         let Some(last) = asked.iter().filter(is_asked).nth(nth) else { return false };
-        self.seats
-            .iter()
-            .take(*last)
-            .filter(|seat| seat.phases.contains(&phase) && seat.is_for(server))
-            .any(|seat| self.guards.get(seat.guard).is_some_and(|guard| guard.kind() == kind))
+        self.seats.iter().take(*last).any(|seat| self.is_asked(seat, kind, phase, server))
     }
 
     /// What the guards know of a session's turn.
