@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use comfy_table::{Attribute, Cell, Color};
 
-use crate::kernel::{GATE_ADVICE, Kernel, MOST_STEPS, ProgramStats, Report, surroundings};
+use crate::kernel::{Backend, GATE_ADVICE, Kernel, MOST_STEPS, ProgramStats, Report, surroundings};
 use crate::output::{say, table};
 
 /// How a row came out.
@@ -111,11 +111,12 @@ fn hooks() -> Vec<Row> {
         });
     }
     rows.extend(head_room(&programs));
+    let is_first = Backend::first() == Backend::Trampolines;
     let in_use = |used: bool| if used { "; in use, unless the configuration says otherwise" } else { "" };
     rows.push(Row {
         name: "backend tracepoints".into(),
         verdict: tracepoints,
-        detail: format!("captures at the exit of system calls{}", in_use(trampolines.is_err())),
+        detail: format!("captures at the exit of system calls{}", in_use(trampolines.is_err() || !is_first)),
     });
     let (verdict, detail) = match trampolines {
         Ok(places) => {
@@ -130,7 +131,10 @@ fn hooks() -> Vec<Row> {
             }
             (
                 if is_silent { Verdict::Broken } else { Verdict::Works },
-                format!("captures at the exits of the kernel's functions, at a lower cost{}", in_use(true)),
+                format!(
+                    "captures at the exits of the kernel's functions, at a lower cost{}",
+                    if is_first { in_use(true) } else { PREEMPTED }
+                ),
             )
         }
         Err(reason) => {
@@ -151,7 +155,9 @@ fn gate_row(gate: Result<Vec<(String, Option<String>)>, String>) -> Row {
         Ok(places) => match silent(&places) {
             Some(problem) => (Verdict::Off, format!("{problem}{GATE_ADVICE}")),
             None => {
-                (Verdict::Works, "stops calls that the policy denies, with `enforcement.stdio`".to_owned())
+                let blunt = if surroundings::may_write_memory() { "" } else { BLUNT };
+                let detail = format!("stops calls that the policy denies, with `enforcement.stdio`{blunt}");
+                (Verdict::Works, detail)
             }
         },
         Err(reason) => {
@@ -177,6 +183,11 @@ fn head_room(programs: &[ProgramStats]) -> Option<Row> {
     Some(Row { name: "verifier".into(), verdict: Verdict::Fact, detail })
 }
 
+/// Why the cheaper backend is not the first.
+const PREEMPTED: &str = "; this kernel preempts itself (preempt=full), where such programs are left out at times, so it is not in \
+                         use unless the configuration says so";
+/// Where the memory of processes may not be written.
+const BLUNT: &str = "; they are refused, not neutralized: that takes CAP_SYS_ADMIN and a kernel that is not locked down";
 const IO_URING: &str = "io_uring_complete";
 const SYS_EXIT: &str = "tp_btf/sys_exit";
 

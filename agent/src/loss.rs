@@ -18,8 +18,8 @@ pub const WATCHED: &[(&str, &str)] = &[
         "writes that the gate stopped were not told of: the ring is too small (capture.ring_bytes); they were stopped all \
          the same",
     ),
-    ("kernel_gated_refused", "too many servers at once: calls of some are not stopped"),
-    ("gate_connections_refused", "too many servers at once: calls of some are not stopped"),
+    ("kernel_gated_refused", "too many servers at once: calls of some are undecided"),
+    ("gate_connections_refused", "too many servers at once: calls of some are undecided"),
     (
         "gate_sessions_refused",
         "too many sessions, or servers of one: no rule across servers stops calls of some of them",

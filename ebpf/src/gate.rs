@@ -83,11 +83,13 @@ pub struct Gated {
     /// no write is on its way.
     owner: Number,
     /// Which thread did last; 0: none did.
-    last: u64,
+    last: u32,
+    /// Which had it for too long, and lost it to one that wrote nothing since; 0: none.
+    displaced: u32,
     /// Where in the stream its write begins; once it has returned, where the next one does. What capture knows is behind that for
     /// as long as its program for the same write has not run.
     position: u64,
-    /// Of how many bytes it is, where that is known.
+    /// Of how many bytes it is, where that is known; 0 once it has returned.
     length: u64,
     /// What was read of all that was written.
     before: Scan,
@@ -127,12 +129,17 @@ pub fn asked(channel: *const Channel, bytes: Coming) -> i32 {
     }
     let half = settings.half & 1;
     let Some(member) = MEMBERS.get_ptr(id) else { return 0 };
-    // SAFETY: a live map value.
-    let subject = unsafe { (*member).subjects[half as usize] };
+    let (Some(head), Some(next)) = (HEADS.get_ptr(half), NEXT.get_ptr(half)) else { return 0 };
+    // A table's number before what a member is in it: user space writes them in the other order, and where it has begun with another
+    // table meanwhile, the number shows it below.
+    // SAFETY: live map values.
+    let (generation, subject) = unsafe {
+        let generation = core::ptr::read_volatile(&raw const (*head).generation);
+        (generation, core::ptr::read_volatile(&raw const (*member).subjects[half as usize]))
+    };
     if subject == GATE_NOBODY {
         return 0;
     }
-    let (Some(head), Some(next)) = (HEADS.get_ptr(half), NEXT.get_ptr(half)) else { return 0 };
     let Some(entry) = channel::positions(id) else { return 0 };
     let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
     let Some(gated) = gated(id) else { return no_room(entry, &settings, tgid) };
@@ -154,7 +161,6 @@ pub fn asked(channel: *const Channel, bytes: Coming) -> i32 {
     if is_lost {
         return write.undecided(GATE_BECAUSE_LOST, &bytes);
     }
-    let generation = view.head.generation;
     if generation == 0 {
         return write.undecided(GATE_BECAUSE_CHANGED, &bytes);
     }
@@ -244,29 +250,30 @@ impl Write {
     /// Takes the channel. False where another write is on its way: which of them comes first is not known.
     #[inline(always)]
     fn claim(&self, now: u64) -> bool {
-        let (me, at, gated) = (thread(), (now >> OWNED_SHIFT) as u32, self.gated);
+        let (me, at, gated) = (thread(), owned_at(now), self.gated);
         // SAFETY: live map values. Whoever is the owner has the entry until its write returns.
         unsafe {
             let owner = (*gated).owner.get();
             let (is_mine, since) = (owner as u32 == me, (owner >> 32) as u32);
-            let is_anothers = owner != 0 && !is_mine;
+            let captured = (*self.entry).streams[CLIENT_TO_SERVER as usize].offset;
+            let passed = captured.wrapping_sub((*gated).position);
+            // Capture's program at its exit was run, and the gate's not yet, or not at all.
+            let has_returned = owner != 0 && passed != 0 && passed == (*gated).length;
+            let is_anothers = owner != 0 && !is_mine && !has_returned;
             if is_anothers && at.wrapping_sub(since) <= OWNED_FOR {
                 return false;
             }
-            if (*gated).owner.replace(owner, (at as u64) << 32 | me as u64) != owner {
+            if (*gated).owner.replace(owner, owned(at, me)) != owner {
                 return false;
             }
             if is_anothers {
                 // It may still be written.
                 (*gated).lost = 1;
+                (*gated).displaced = owner as u32;
             }
-            let me = me as u64;
-            let captured = (*self.entry).streams[CLIENT_TO_SERVER as usize].offset;
-            let passed = captured.wrapping_sub((*gated).position);
             if (*gated).last == 0 {
                 (*gated).position = captured;
-            } else if is_mine && passed == (*gated).length && passed != 0 {
-                // The program at its exit was not run.
+            } else if has_returned {
                 written_whole(gated);
                 (*gated).position = captured;
             } else if passed != 0 && (passed as i64 > 0 || (*gated).last == me) {
@@ -343,7 +350,10 @@ impl Write {
         // SAFETY: a live map value, which this write has claimed: it will not return, and what comes next is another.
         unsafe {
             (*self.gated).reading.uncharge();
-            give_back(self.gated);
+            let owner = (*self.gated).owner.get();
+            if owner as u32 == thread() {
+                (*self.gated).owner.replace(owner, 0);
+            }
         }
         -EPERM
     }
@@ -490,15 +500,48 @@ pub fn returned(channel: *const Channel, result: i64, left: u64, bytes: impl FnO
     // SAFETY: a live map value.
     let id = unsafe { (*channel).write_capture };
     let Some(gated) = GATED.get_ptr_mut(id) else { return };
+    let me = thread();
+    // SAFETY: live map values.
+    let (owner, displaced) = unsafe { ((*gated).owner.get(), (*gated).displaced) };
+    let is_late = owner == 0 && displaced == me;
+    if owner as u32 != me && !is_late {
+        return;
+    }
+    // Anew, lest another takes it while this is settled: that write may have begun long ago.
+    let anew = owned(owned_at(channel::now()), me);
     // SAFETY: a live map value.
-    if unsafe { (*gated).owner.get() } as u32 != thread() {
+    if unsafe { (*gated).owner.replace(owner, anew) } != owner {
         return;
     }
     if result > 0 {
-        settle(id, gated, result as u64, left, bytes);
+        let written = result as u64;
+        if is_late {
+            settle_unread(gated, written, left, bytes);
+        } else {
+            settle(id, gated, written, left, bytes);
+        }
     }
-    // SAFETY: a live map value.
-    unsafe { give_back(gated) };
+    // SAFETY: a live map value, which this write has claimed.
+    unsafe {
+        if is_late || result > 0 {
+            (*gated).displaced = 0;
+        }
+        (*gated).length = 0;
+        (*gated).owner.replace(anew, 0);
+    }
+}
+
+/// So many bytes of a write that had lost its channel were written: what was read of them is gone, and all that counts is whether
+/// they end a line.
+#[inline(always)]
+fn settle_unread(gated: *mut Gated, written: u64, left: u64, bytes: impl FnOnce(u64) -> Option<Source>) {
+    let ends = left == 0 && bytes(written).is_some_and(|source| ends_a_line(&source, written));
+    // SAFETY: a live map value, which this write has claimed.
+    unsafe {
+        (*gated).position += written;
+        (*gated).before.reset();
+        (*gated).lost = !ends as u32;
+    }
 }
 
 /// The thread that runs.
@@ -507,19 +550,16 @@ fn thread() -> u32 {
     bpf_get_current_pid_tgid() as u32
 }
 
-/// Nobody has the channel any more, unless another has taken it by now.
-///
-/// # Safety
-/// A live map value.
+/// An owner's time.
 #[inline(always)]
-unsafe fn give_back(gated: *mut Gated) {
-    // SAFETY: the caller's.
-    unsafe {
-        let owner = (*gated).owner.get();
-        if owner as u32 == thread() {
-            (*gated).owner.replace(owner, 0);
-        }
-    }
+fn owned_at(now: u64) -> u32 {
+    (now >> OWNED_SHIFT) as u32
+}
+
+/// The word of an owner.
+#[inline(always)]
+fn owned(at: u32, thread: u32) -> u64 {
+    (at as u64) << 32 | thread as u64
 }
 
 /// A write went to its end: what was read of it counts.

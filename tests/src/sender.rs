@@ -215,6 +215,32 @@ impl Sent {
         compare(&self.said()?, &agent.messages(self.connection)?)
     }
 
+    /// Every byte is in a frame, in the line feed behind it, in a gap, or in what is left of a frame next to a gap.
+    ///
+    /// # Errors
+    /// That is not so.
+    pub fn adds_up(&self) -> Result<()> {
+        let exited = self.events.iter().find(|event| is(event, "mcp_server_exited")).context("no end")?;
+        let number = |value: &Value| value.as_u64().context("no number");
+        let gaps: u64 = self.gaps().iter().map(|(_, _, bytes)| bytes).sum();
+        ensure!(
+            number(&exited["gap_bytes"])? == gaps,
+            "{} is not what the gaps add up to: {gaps}",
+            exited["gap_bytes"]
+        );
+        let mut told = gaps + number(&exited["junk_bytes"])?;
+        for dir in ["c2s", "s2c"] {
+            told += number(&exited["bytes"][dir])? + number(&exited["frames"][dir])?;
+        }
+        let bytes = self.report.sent.bytes + self.report.received.bytes;
+        ensure!(
+            told == bytes,
+            "{bytes} bytes went both ways, {told} are accounted for: {exited} {:?}",
+            self.gaps()
+        );
+        Ok(())
+    }
+
     /// The gaps that were reported: direction, cause, bytes.
     pub fn gaps(&self) -> Vec<(String, String, u64)> {
         self.events

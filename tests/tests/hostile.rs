@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
+use mcpwarden_tests::patience::fewer;
 use mcpwarden_tests::peer::{Driven, Peer, await_exit, echo, initialize, server, wait_until};
 use mcpwarden_tests::places;
 use mcpwarden_tests::wiring::Wiring;
@@ -19,13 +20,13 @@ fn program(name: &str) -> String {
     places::program(name).display().to_string()
 }
 
-/// The server rewrites its buffer while its write is blocked. What the client parsed is what counts.
+/// The server rewrites its buffer, a million times in all, while its writes are blocked. What the client parsed is what counts.
 #[test]
 fn what_the_client_got_is_what_is_reported() -> Result<()> {
     const RUNS: usize = 20;
     const AT_ONCE: usize = 5;
     let agent = Agent::start(&[])?;
-    let mut rewritten = 0;
+    let (mut rewritten, mut times) = (0, 0);
     for batch in 0..RUNS / AT_ONCE {
         let wiring: &[&str] = if batch % 2 == 0 { &[] } else { &["--socketpair"] };
         let options = [wiring, &["--read-after-ms", "60", "--call", "report", "{}"]].concat();
@@ -38,11 +39,16 @@ fn what_the_client_got_is_what_is_reported() -> Result<()> {
             let result = result.context("no result")?;
             let text = result["result"]["content"][0]["text"].as_str().unwrap_or_default().to_owned();
             ensure!(text.starts_with("HONEST "), "{wiring:?}: {text:.20}");
-            rewritten += run.stderr().matches("rewritten while the write was blocked").count();
+            for line in run.stderr().lines() {
+                let Some(said) = line.strip_prefix("rewritten ") else { continue };
+                rewritten += 1;
+                times += said.split(' ').next().context("a number")?.parse::<usize>()?;
+            }
         }
     }
     // Without it nothing was proved: the client read too early.
     ensure!(rewritten == RUNS, "only {rewritten} of {RUNS} buffers were rewritten in time");
+    ensure!(times >= fewer(1_000_000), "only {times} times");
     agent.stop()?;
     Ok(())
 }

@@ -34,29 +34,6 @@ fn text(text: String, chunk: usize) -> Step {
     Step::Write(Write { text: Some(text), chunk, ..Write::default() })
 }
 
-/// Every byte is in a frame, in the line feed behind it, in a gap, or in what is left of a frame next to a gap.
-fn adds_up(sent: &Sent) -> Result<()> {
-    let exited = sent.events.iter().find(|event| is(event, "mcp_server_exited")).context("no end")?;
-    let number = |value: &Value| value.as_u64().context("no number");
-    let gaps: u64 = sent.gaps().iter().map(|(_, _, bytes)| bytes).sum();
-    ensure!(
-        number(&exited["gap_bytes"])? == gaps,
-        "{} is not what the gaps add up to: {gaps}",
-        exited["gap_bytes"]
-    );
-    let mut told = gaps + number(&exited["junk_bytes"])?;
-    for dir in ["c2s", "s2c"] {
-        told += number(&exited["bytes"][dir])? + number(&exited["frames"][dir])?;
-    }
-    let bytes = sent.report.sent.bytes + sent.report.received.bytes;
-    ensure!(
-        told == bytes,
-        "{bytes} bytes went both ways, {told} are accounted for: {exited} {:?}",
-        sent.gaps()
-    );
-    Ok(())
-}
-
 /// Whatever was reported was said, and as often. Not in that order: an answer to a request that was lost waits for it.
 fn invents_nothing(agent: &Agent, sent: &Sent) -> Result<()> {
     let mut said = sent.said()?;
@@ -143,7 +120,7 @@ fn a_ring_too_small() -> Result<()> {
             drop(gate);
             let sent = sender.finish(&agent)?;
             let check = || -> Result<()> {
-                adds_up(&sent)?;
+                sent.adds_up()?;
                 invents_nothing(&agent, &sent)?;
                 ensure!(has_call(&sent, 9_999), "the stream did not recover");
                 let [asked, answered] = ["c2s", "s2c"].map(|dir| gap_bytes(&sent, dir, "ring_full"));
@@ -268,7 +245,7 @@ fn memory_is_bounded() -> Result<()> {
         for (sender, _gate, reached) in holding {
             drop(reached);
             let sent = sender.finish(&agent)?;
-            adds_up(&sent).context(name)?;
+            sent.adds_up().context(name)?;
             ensure!(has_call(&sent, 2), "{name}: the stream did not recover");
             let memory = gap_bytes(&sent, "c2s", "memory");
             ensure!(has_call(&sent, 1) == (memory == 0), "{name}: {memory} bytes refused");

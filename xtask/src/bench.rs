@@ -1,4 +1,5 @@
-//! `cargo xtask bench kernel`: what watching costs on this machine; `network`: what judging connections costs. `policy`:
+//! `cargo xtask bench kernel`: what watching costs on this machine; `network`: what judging connections costs; `store`: what
+//! it takes to find something among 5 million events. `policy`:
 //! what the pure core costs; it needs neither root nor a kernel. Given a folder of recorded definitions and results, it
 //! searches those too.
 

@@ -39,7 +39,7 @@ impl Counts {
 
     /// Counts what one line of a test run says: libtest's `test result: ok. 3 passed; 0 failed; 1 ignored; …`,
     /// or the harness's word that a test had nothing to run on, which libtest counts as passed.
-    fn read(&mut self, line: &str) {
+    pub fn read(&mut self, line: &str) {
         if line.starts_with(SKIPPED) {
             self.skipped += 1;
         } else if let Some(results) = line.strip_prefix("test result: ") {

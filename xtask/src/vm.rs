@@ -6,6 +6,7 @@
 mod guest;
 mod initramfs;
 mod kernel;
+mod matrix;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -15,14 +16,15 @@ use anyhow::{Context as _, Result, ensure};
 use crate::packages::Packages;
 use crate::setup::setup;
 use crate::util::{cargo, command_line, output_of, run, target_dir};
-use guest::{Ending, Guest, Job};
+use guest::{Guest, Job, Program};
 use kernel::Kernel;
+pub use matrix::matrix;
 
 /// The series that the tests run on, besides this machine's own kernel.
 const SERIES: [&str; 2] = ["6.1", "6.12"];
 
 /// The end-to-end tests (`tests/tests/*.rs`) that tell kernels apart, and none of which measures time.
-const TELLING: [&str; 17] = [
+const TELLING: [&str; 18] = [
     "forms",
     "gate",
     "gate_clients",
@@ -40,6 +42,7 @@ const TELLING: [&str; 17] = [
     "persist",
     "real_servers",
     "resume",
+    "stress",
 ];
 
 /// The variables that say what to test in a guest too: which agent, and which backend it captures with.
@@ -96,11 +99,14 @@ pub fn vm(args: &Args) -> Result<ExitCode> {
         Job::Command(args.command.clone())
     };
     let series: Vec<&str> = args.kernel.as_deref().map_or(SERIES.to_vec(), |one| vec![one]);
+    let busybox = guest::install(&Packages::default(), &directory())?;
     let mut well = true;
     for series in series {
-        let ending = boot(series, &job, &args.append)?;
-        let ending =
-            ending.with_context(|| format!("this machine's packages have no cloud kernel {series}"))?;
+        let kernel = Kernel::newest(series, &Packages::default(), &directory())?;
+        let kernel =
+            kernel.with_context(|| format!("this machine's packages have no cloud kernel {series}"))?;
+        println!("━━ Linux {}", kernel.version);
+        let ending = Guest::new(&kernel, &job, &args.append, &directory(), &busybox)?.run(LIMIT_SECONDS, "")?.0;
         if !ending.well() {
             println!("━━ Linux {series}: {ending}");
             well = false;
@@ -120,34 +126,6 @@ fn service(package: &Path) -> Result<Job> {
     );
     run(cargo().args(["build", "-p", "mcpwarden-tests", "--bins"]), "mend what the compiler says above")?;
     Ok(Job::Service { package: package.to_owned(), server: target_dir().join("debug/benign-server") })
-}
-
-/// What this machine's own kernel may not be able to do, on the others: every hook is proven, since each kernel has a verifier
-/// of its own, and calls are stopped. What is wrong; and the series of which this machine's packages have no kernel.
-///
-/// # Errors
-/// The machine lacks something, or a build failed.
-pub fn hooks() -> Result<(Option<String>, Vec<&'static str>)> {
-    let programs = build()?;
-    let named = |name: &str| -> Vec<PathBuf> {
-        programs.iter().filter(|program| name_of(program) == name).cloned().collect()
-    };
-    let jobs = [
-        job(named("surroundings"), Some("doctor_proves_every_hook".to_owned())),
-        job([named("gate"), named("gate_history"), named("gate_owner")].concat(), None),
-    ];
-    let (mut problem, mut missing) = (None, Vec::new());
-    for series in SERIES {
-        for job in &jobs {
-            match boot(series, job, "")? {
-                Some(ending) if ending.well() => {}
-                Some(ending) => problem = Some(format!("Linux {series}: {ending}")),
-                None => missing.push(series),
-            }
-        }
-    }
-    missing.dedup();
-    Ok((problem, missing))
 }
 
 /// Whether a test program is one of [`TELLING`].
@@ -186,21 +164,10 @@ fn tests(mut programs: Vec<PathBuf>, filter: Option<&str>) -> Result<Job> {
 /// The job of these programs, some of them twice.
 fn job(programs: Vec<PathBuf>, filter: Option<String>) -> Job {
     let is_chosen = std::env::var_os(BACKEND).is_some();
-    let tells = |program: &&PathBuf| !is_chosen && CAPTURING.contains(&name_of(program));
-    let again = programs.iter().filter(tells).cloned().collect();
-    Job::Tests { programs, again, filter }
-}
-
-/// Boots the newest kernel of a series and does the job there. `None` where this machine's packages have no such kernel.
-///
-/// # Errors
-/// There is no QEMU, or it cannot be started.
-fn boot(series: &str, job: &Job, append: &str) -> Result<Option<Ending>> {
-    let packages = Packages::default();
-    let busybox = guest::install(&packages, &directory())?;
-    let Some(kernel) = Kernel::newest(series, &packages, &directory())? else { return Ok(None) };
-    println!("━━ Linux {}", kernel.version);
-    Guest::new(&kernel, job, append, &directory(), &busybox)?.run(LIMIT_SECONDS).map(Some)
+    let tells = |path: &&PathBuf| !is_chosen && CAPTURING.contains(&name_of(path));
+    let program = |path: &PathBuf| Program { path: path.clone(), filter: filter.clone() };
+    let again = programs.iter().filter(tells).map(program).collect();
+    Job::Tests { programs: programs.iter().map(program).collect(), again }
 }
 
 /// Builds what the guests run, and gives the programs of the end-to-end tests.

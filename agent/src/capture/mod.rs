@@ -364,7 +364,7 @@ impl Capture {
             abi::GATE_SPOILED => stream.spoil(header.offset, info.original),
             abi::GATE_REFUSED => {
                 let out = &mut Outlet { sockets: &mut self.sockets, counters: &mut self.counters, sink };
-                stream.refuse(&bytes, clock.wall(header.time_ns), out);
+                stream.refuse(header.offset, bytes, clock.wall(header.time_ns), out);
             }
             _ => {}
         }

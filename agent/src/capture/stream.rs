@@ -127,15 +127,24 @@ impl Stream {
         }
     }
 
-    /// The gate has refused a write. What it would have completed is said, and the stream is as before.
-    pub fn refuse(&mut self, bytes: &[u8], time: Timestamp, out: &mut Outlet<'_>) {
+    /// The gate has refused a write that would have begun at `offset`. What it would have completed is said, as the client wrote it
+    /// (some of it may have been overwritten before the rest could not be), and the stream is as before.
+    pub fn refuse(&mut self, offset: u64, mut bytes: Vec<u8>, time: Timestamp, out: &mut Outlet<'_>) {
+        let end = offset + bytes.len() as u64;
+        for (place, original) in self.frames.spoilt.range(offset..end) {
+            let byte = usize::try_from(place - offset).ok().and_then(|place| bytes.get_mut(place));
+            if let Some(byte @ &mut abi::GATE_SPOILT) = byte {
+                *byte = *original;
+            }
+        }
+        self.frames.spoilt.retain(|place, _| !(offset..end).contains(place));
         let Reader::Lines(cutter) = &self.frames.reader else { return };
         let mut copy = match cutter.pending_bytes() {
             ..=MOST_COPIED => cutter.clone(),
             _ => FrameCutter::new(Limits::default()),
         };
         let connection = self.frames.connection;
-        for piece in [bytes, b"\n"] {
+        for piece in [&bytes[..], b"\n"] {
             copy.push(piece, time, &mut |cut| {
                 if let Cut::Frame { bytes, time } = cut {
                     (out.sink)(Input::Stopped { connection, time, bytes, is_refused: true });
@@ -459,11 +468,11 @@ mod tests {
     fn what_the_gate_stopped_is_told_as_the_client_wrote_it() {
         enum Gate {
             Spoil(u64, u8),
-            Refuse(&'static [u8]),
+            Refuse(u64, &'static [u8]),
             Data(u64, &'static [u8]),
         }
         use Gate::{Data, Refuse, Spoil};
-        let cases: [(&str, &[Gate], &[&str]); 11] = [
+        let cases: [(&str, &[Gate], &[&str]); 12] = [
             ("nothing", &[Data(0, b"{\"a\":1}\n")], &["passed {\"a\":1}"]),
             ("one byte", &[Spoil(4, b'x'), Data(0, b"{\"ab\x7f\"}\n")], &["spoilt {\"abx\"}"]),
             (
@@ -508,8 +517,13 @@ mod tests {
             ),
             (
                 "refused, whole or the end of what is there",
-                &[Refuse(b"{}\n[1]"), Data(0, b"{\"a"), Refuse(b"\"}"), Data(3, b"b\"}\n")],
+                &[Refuse(0, b"{}\n[1]"), Data(0, b"{\"a"), Refuse(3, b"\"}"), Data(3, b"b\"}\n")],
                 &["refused {}", "refused [1]", "refused {\"a\"}", "passed {\"ab\"}"],
+            ),
+            (
+                "refused, since the second of two could not be overwritten",
+                &[Spoil(3, b'x'), Refuse(0, b"{\"a\x7f\"}\n{\"y\"}\n"), Data(0, b"{\"\x7f\x7f\"}\n")],
+                &["refused {\"ax\"}", "refused {\"y\"}", "passed {\"\x7f\x7f\"}"],
             ),
         ];
         for (name, steps, expected) in cases {
@@ -529,7 +543,7 @@ mod tests {
             for step in steps {
                 match step {
                     Spoil(offset, original) => stream.spoil(*offset, *original),
-                    Refuse(bytes) => stream.refuse(bytes, now, out),
+                    Refuse(offset, bytes) => stream.refuse(*offset, bytes.to_vec(), now, out),
                     Data(offset, bytes) => {
                         stream.data(Place { offset: *offset, ..Place::default() }, bytes, now, out);
                     }

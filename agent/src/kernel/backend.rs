@@ -39,6 +39,11 @@ pub enum Backend {
 }
 
 impl Backend {
+    /// The one to try first on this kernel.
+    pub fn first() -> Self {
+        if surroundings::preempts_itself() { Self::Tracepoints } else { Self::Trampolines }
+    }
+
     /// As events and the configuration call it.
     pub fn name(self) -> &'static str {
         match self {
@@ -119,14 +124,14 @@ impl Loaded {
         Ok(Self { ebpf, btf, processes, tracepoints, trampolines, gate })
     }
 
-    /// Attaches a backend, that of `wanted` where there is one, and all else. Links are given apart where they are to outlive
+    /// Attaches a backend, that of `wanted` or else the one that loses less here, and all else. Links are given apart where they are to outlive
     /// the agent (`keep`).
     pub fn attach(self, wanted: Option<Backend>, cgroup: &Path, keep: bool) -> Result<Attached, KernelError> {
         let Self { mut ebpf, btf, processes, tracepoints, trampolines, gate } = self;
         let ground = Ground { btf: &btf, cgroup };
         // What captures comes first: nothing is a channel before the others are there.
         let mut best = None;
-        if wanted != Some(Backend::Tracepoints) {
+        if wanted.unwrap_or_else(Backend::first) == Backend::Trampolines {
             match attach_whole(&mut ebpf, trampolines, &ground, keep) {
                 Ok(attached) => best = Some(attached),
                 Err(reason) if wanted == Some(Backend::Trampolines) => {

@@ -70,12 +70,16 @@ impl Gate {
         self.settings.set(0, settings, 0)
     }
 
-    /// Writes a table in the half that does not count.
+    /// Writes a table in the half that does not count, without its number: whoever reads the half that is written over sees that
+    /// there is none, and believes nothing that it read. What connections are in it is said next, and then
+    /// [its number](Self::number).
     pub fn write(&mut self, half: u32, table: &View<'_>) -> Result<(), MapError> {
-        // Its number last, and before that none: whoever reads the half that is written over sees that, and believes nothing
-        // that it read.
         self.heads.set(half, Head { generation: 0, ..*table.head }, 0)?;
-        self.next.set(half, table.next, 0)?;
+        self.next.set(half, table.next, 0)
+    }
+
+    /// Gives the table in this half its number.
+    pub fn number(&mut self, half: u32, table: &View<'_>) -> Result<(), MapError> {
         self.heads.set(half, table.head, 0)
     }
 
@@ -135,6 +139,8 @@ impl Kernel {
             return Ok(());
         }
         let hooks = self.gate.hooks.clone()?;
+        // A program that ran while they were detached may have known something still.
+        self.gate.clear().map_err(|error| error.to_string())?;
         // Some 30 MB, and gone when the programs are attached.
         let btf = aya::Btf::from_sys_fs().map_err(|error| brief(&error))?;
         let ground = Ground { btf: &btf, cgroup: Path::new("") };

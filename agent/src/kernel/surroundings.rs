@@ -79,6 +79,49 @@ fn capabilities(status: &str) -> u64 {
     line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
+/// Where the kernel says how it preempts itself, as long as debugfs is mounted: the state that counts is in brackets.
+const PREEMPT_PATH: &str = "/sys/kernel/debug/sched/preempt";
+
+/// Whether this kernel preempts itself wherever it is (`preempt=full`, real-time kernels). A program at a function's exit is not run
+/// there while another task that was preempted is in it; those of tracepoints are.
+pub fn preempts_itself() -> bool {
+    let uname = nix::sys::utsname::uname().ok();
+    let version = uname.map(|name| name.version().to_string_lossy().into_owned()).unwrap_or_default();
+    let config = || fs::read_to_string(format!("/boot/config-{}", release())).unwrap_or_default();
+    let command_line = fs::read_to_string("/proc/cmdline").unwrap_or_default();
+    preempts(fs::read_to_string(PREEMPT_PATH).ok().as_deref(), &version, &command_line, config)
+}
+
+fn preempts(
+    state: Option<&str>,
+    version: &str,
+    command_line: &str,
+    config: impl FnOnce() -> String,
+) -> bool {
+    // Lazy preemption waits for the clock's next tick, and is the same otherwise.
+    const OFTEN: [&str; 2] = ["full", "lazy"];
+    if let Some(state) = state {
+        return OFTEN.iter().any(|name| state.contains(&format!("({name})")));
+    }
+    let mut is_dynamic = false;
+    for word in version.split([' ', ',']) {
+        match word {
+            "PREEMPT" | "PREEMPT_RT" | "PREEMPT_LAZY" => return true,
+            "PREEMPT_DYNAMIC" => is_dynamic = true,
+            _ => {}
+        }
+    }
+    if !is_dynamic {
+        return false;
+    }
+    let asked = command_line.split_whitespace().filter_map(|word| word.strip_prefix("preempt=")).next_back();
+    match asked {
+        Some("none" | "voluntary") => false,
+        Some(name) if OFTEN.contains(&name) => true,
+        _ => config().lines().any(|line| matches!(line, "CONFIG_PREEMPT=y" | "CONFIG_PREEMPT_LAZY=y")),
+    }
+}
+
 /// Release of the running kernel.
 pub fn release() -> String {
     nix::sys::utsname::uname().map(|name| name.release().to_string_lossy().into_owned()).unwrap_or_default()
@@ -141,6 +184,30 @@ fn cgroup() -> Need {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kernels_that_preempt_themselves() {
+        let voluntary = "CONFIG_PREEMPT_VOLUNTARY=y\nCONFIG_PREEMPT_DYNAMIC=y\n";
+        let full = "CONFIG_PREEMPT=y\nCONFIG_PREEMPT_DYNAMIC=y\n";
+        let dynamic = "#1 SMP PREEMPT_DYNAMIC Debian 6.12.117-1";
+        let cases = [
+            ("says so", Some("none voluntary (full)\n"), dynamic, "preempt=none", voluntary, true),
+            ("says not", Some("none (voluntary) full\n"), dynamic, "preempt=full", full, false),
+            ("lazily", Some("full (lazy)\n"), dynamic, "", voluntary, true),
+            ("asked to", None, dynamic, "quiet preempt=full", voluntary, true),
+            ("asked not to", None, dynamic, "preempt=full preempt=voluntary", full, false),
+            ("asked for what there is not", None, dynamic, "preempt=x", full, true),
+            ("as it was built", None, dynamic, "quiet", full, true),
+            ("as it was built, not", None, dynamic, "quiet", voluntary, false),
+            ("real-time", None, "#1 SMP PREEMPT_RT Debian", "", "", true),
+            ("always", None, "#1 SMP PREEMPT Thu", "", "", true),
+            ("never", None, "#1 SMP Thu", "preempt=full", full, false),
+        ];
+        for (name, state, version, command_line, config, expected) in cases {
+            let found = preempts(state, version, command_line, || config.to_owned());
+            assert_eq!(found, expected, "{name}");
+        }
+    }
 
     #[test]
     fn kernels() {

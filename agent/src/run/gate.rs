@@ -235,10 +235,10 @@ impl Agent {
             self.install_gate(&config, &subjects, &members, now).map(|()| true)
         };
         if outcome != Ok(true) {
-            for (place, _) in members.values_mut() {
-                let known =
-                    usize::try_from(*place).ok().and_then(|place| places.get(place).copied().flatten());
-                *place = known.unwrap_or(NO_SUBJECT);
+            let half = self.gate.half;
+            let before = |id: &ConnectionId| self.gate.known.get(&id.0).map(|known| known.subjects);
+            for (id, (place, _)) in &mut members {
+                *place = in_older_table(*place, &places, before(id), half);
             }
         }
         match outcome {
@@ -337,6 +337,7 @@ impl Agent {
         let half = 1 - self.gate.half;
         self.kernel.gate().write(half, &table.view()).map_err(|error| error.to_string())?;
         self.tell_members(members, half, now);
+        self.kernel.gate().number(half, &table.view()).map_err(|error| error.to_string())?;
         (self.gate.half, self.gate.generation) = (half, generation);
         let mode = match config.enforcement.stdio {
             StdioEnforcement::Observe => abi::GATE_OFF,
@@ -411,6 +412,16 @@ impl Agent {
         let connection = ConnectionId(header.connection);
         self.engine.handle(Input::Gate { connection, time, decided }, now, &mut self.outputs);
     }
+}
+
+/// Which kind a connection is of in the table that counts, where there is none of what is known now: `place` is its kind's number
+/// among those that there are, `places` what each of these is in that table, and `before` what the kernel was told of it.
+///
+/// What is denied by that table stays so: a server that lists one tool more is of its kind from before.
+fn in_older_table(place: u32, places: &[Option<u32>], before: Option<[u32; 2]>, half: u32) -> u32 {
+    let known = usize::try_from(place).ok().and_then(|place| places.get(place).copied().flatten());
+    let before = before.map(|before| before[usize::from(half == 1)]);
+    known.or(before.filter(|place| *place != abi::GATE_NOBODY)).unwrap_or(NO_SUBJECT)
 }
 
 /// What is said of a write.
@@ -490,5 +501,28 @@ fn by_calls(by: u8) -> (GuardKind, &'static str, &'static str) {
             "its server does not list it, so it may send or write, and another server was read from before",
         ),
         _ => (GuardKind::RateLimit, "rate_limited", "its server was called too often"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_no_table_can_be_made_the_one_before_counts() {
+        const NOBODY: u32 = abi::GATE_NOBODY;
+        // Its kind now, what the kinds are in the table that counts, what it was in both halves, which half counts.
+        let cases = [
+            ("as before", 1, &[None, Some(4)][..], Some([4, NOBODY]), 0, 4),
+            ("of another kind that is known", 1, &[None, Some(4)], Some([2, 3]), 0, 4),
+            ("of a kind that is not known", 0, &[None, Some(4)], Some([2, 3]), 0, 2),
+            ("the same in the other half", 0, &[None, Some(4)], Some([2, 3]), 1, 3),
+            ("new, of a kind that is not known", 0, &[None], None, 0, NO_SUBJECT),
+            ("told, and not of this half", 0, &[None], Some([NOBODY, 3]), 0, NO_SUBJECT),
+            ("more kinds than there is room for", NO_SUBJECT, &[Some(1)], None, 0, NO_SUBJECT),
+        ];
+        for (name, place, places, before, half, expected) in cases {
+            assert_eq!(in_older_table(place, places, before, half), expected, "{name}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! An MCP server that shows an observer of its memory something else than it sends.
 //!
-//! Each message goes out by one blocking write from a buffer that a second thread rewrites while the write is
+//! Each message goes out by one blocking write from a buffer that a second thread rewrites for as long as the write is
 //! blocked on a full pipe: the first bytes have left by then, so the client gets the honest text, and whoever
 //! reads the buffer when the write returns gets the forged one. The client has to read late for it to work
 //! (`client --read-after-ms`).
@@ -65,12 +65,16 @@ fn send(message: &[u8], after: Duration) -> io::Result<()> {
         if let Some(at) = at {
             scope.spawn(move || {
                 thread::sleep(after);
-                for (slot, byte) in BUFFER.iter().skip(at).zip(FORGED.as_bytes()) {
-                    slot.store(*byte, Ordering::Relaxed);
+                let mut times = 0_u64;
+                while !written.load(Ordering::Acquire) {
+                    for (slot, byte) in BUFFER.iter().skip(at).zip(FORGED.as_bytes()) {
+                        slot.store(*byte, Ordering::Relaxed);
+                    }
+                    times += 1;
                 }
                 // A test reads this: without it, the client read too early and nothing was proved.
-                if !written.load(Ordering::Acquire) {
-                    eprintln!("rewritten while the write was blocked");
+                if times > 0 {
+                    eprintln!("rewritten {times} times while the write was blocked");
                 }
             });
         }

@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, bail};
 
 use super::initramfs::Initramfs;
 use super::kernel::Kernel;
+use crate::harness::Counts;
 use crate::packages::Packages;
 use crate::util::{as_root, command_line, doing, done, exists, root};
 
@@ -38,12 +39,10 @@ const VIRTIOFSD: [&str; 2] = ["/usr/lib/qemu/virtiofsd", "/usr/libexec/virtiofsd
 pub enum Job {
     /// Test programs, one after the other.
     Tests {
-        /// Their paths.
-        programs: Vec<PathBuf>,
+        /// They.
+        programs: Vec<Program>,
         /// Those that are run once more, with the backend that every kernel has.
-        again: Vec<PathBuf>,
-        /// Only the tests whose name contains this.
-        filter: Option<String>,
+        again: Vec<Program>,
     },
     /// A command, in the root of the checkout.
     Command(Vec<String>),
@@ -56,6 +55,15 @@ pub enum Job {
         /// A server for it to see.
         server: PathBuf,
     },
+}
+
+/// A test program.
+#[derive(Clone)]
+pub struct Program {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Only the tests whose name contains this.
+    pub filter: Option<String>,
 }
 
 /// How a guest ended.
@@ -149,7 +157,7 @@ impl Guest {
         let interactive = matches!(job, Job::Shell);
         // With BPF among the LSMs, as Debian's own default has it. Without `panic=-1` a panic would hang.
         let line = format!(
-            "console=ttyS0 quiet panic=-1 lsm=lockdown,capability,landlock,yama,apparmor,bpf {append}"
+            "console=ttyS0 quiet panic=-1 oops=panic lsm=lockdown,capability,landlock,yama,apparmor,bpf {append}"
         );
         // One thread for both processors: with one each, QEMU before 8.1 can translate code of which the other processor has
         // written half, and a kernel that patches itself, as for every tracepoint, runs into a breakpoint that is gone.
@@ -168,11 +176,12 @@ impl Guest {
         Ok(Self { qemu, files, socket, console, interactive })
     }
 
-    /// Boots it and waits for its end; what it prints is printed line by line.
+    /// Boots it and waits for its end; what it prints is printed line by line, each behind `prefix`, and what its tests say of
+    /// themselves is counted.
     ///
     /// # Errors
     /// QEMU or virtiofsd cannot be started.
-    pub fn run(mut self, limit_seconds: u64) -> Result<Ending> {
+    pub fn run(mut self, limit_seconds: u64, prefix: &str) -> Result<(Ending, Counts)> {
         let mut out = std::io::stdout();
         let _ = fs::remove_file(&self.socket);
         let log = fs::File::create(self.socket.with_extension("log")).context("cannot write a log")?;
@@ -180,14 +189,14 @@ impl Guest {
         self.await_socket(&mut files)?;
         if self.interactive {
             let status = self.qemu.status().context("cannot start QEMU")?;
-            return Ok(Ending::Exit(status.code().unwrap_or(1)));
+            return Ok((Ending::Exit(status.code().unwrap_or(1)), Counts::default()));
         }
         let mut qemu = Running::start(self.qemu.stdin(Stdio::null()).stdout(Stdio::piped()))?;
         let stdout = qemu.child.stdout.take().context("QEMU has no output")?;
         let limit = Duration::from_secs(limit_seconds);
         // Reading ends when QEMU does, and this sees to it that it does.
         let watchdog = thread::spawn(move || qemu.end_within(limit));
-        let mut status = None;
+        let (mut status, mut counts) = (None, Counts::default());
         let mut lines = BufReader::new(stdout);
         let mut line = Vec::new();
         while let Ok(1..) = lines.read_until(b'\n', &mut line) {
@@ -195,7 +204,11 @@ impl Guest {
             match text.trim_end().strip_prefix(EXIT) {
                 Some(code) => status = code.parse().ok(),
                 // A terminal that went away is no reason to stop the guest.
-                None => drop(out.write_all(&line).and_then(|()| out.flush())),
+                None => {
+                    counts.read(&text);
+                    let line = [prefix.as_bytes(), &line].concat();
+                    drop(out.write_all(&line).and_then(|()| out.flush()));
+                }
             }
             line.clear();
         }
@@ -208,7 +221,9 @@ impl Guest {
         if !matches!(ending, Ending::Exit(_)) {
             self.show_console();
         }
-        Ok(ending)
+        // The test's program counts what had nothing to run on as passed.
+        counts.passed = counts.passed.saturating_sub(counts.skipped);
+        Ok((ending, counts))
     }
 
     fn await_socket(&self, files: &mut Running) -> Result<()> {
@@ -315,11 +330,11 @@ fn script(job: &Job) -> Result<String> {
         }
     }
     match job {
-        Job::Tests { programs, again, filter } => {
+        Job::Tests { programs, again } => {
             script += "status=0\n";
-            let filter = filter.as_deref().map_or(String::new(), |name| format!(" {}", quoted(name)));
-            let line = |program: &PathBuf| {
-                let program = program.to_str().context("the path of a test is not UTF-8")?;
+            let line = |Program { path, filter }: &Program| {
+                let filter = filter.as_deref().map_or(String::new(), |name| format!(" {}", quoted(name)));
+                let program = path.to_str().context("the path of a test is not UTF-8")?;
                 anyhow::Ok(format!("{} --test-threads=1{filter} || status=1\n", quoted(program)))
             };
             for program in programs {
@@ -356,9 +371,8 @@ mod tests {
             (Job::Command(vec!["echo".into(), "it's".into()]), r"'echo' 'it'\''s'"),
             (
                 Job::Tests {
-                    programs: vec!["/t/a b".into()],
-                    again: vec!["/t/c".into()],
-                    filter: Some("x y".into()),
+                    programs: vec![Program { path: "/t/a b".into(), filter: Some("x y".into()) }],
+                    again: vec![Program { path: "/t/c".into(), filter: None }],
                 },
                 "'/t/a b' --test-threads=1 'x y' || status=1\nexport MCPWARDEN_TEST_BACKEND=tracepoints\n'/t/c' --test",
             ),

@@ -1,4 +1,4 @@
-//! Benchmarks of the kernel half: what watching costs, as ratios of loaded to unloaded in the same run.
+//! Benchmarks of the agent and its kernel half: what watching costs, as ratios of loaded to unloaded in the same run.
 //!
 //! `cargo xtask bench kernel` builds this and runs it as root. Every figure is the median of interleaved rounds,
 //! with the smallest and the largest beside it; nothing here passes or fails.
@@ -9,6 +9,7 @@ mod network;
 mod peer;
 mod report;
 mod soak;
+mod store;
 mod workload;
 
 use std::process::{Command, ExitCode, Stdio};
@@ -49,6 +50,15 @@ enum What {
         #[arg(long, default_value_t = 15)]
         rounds: usize,
     },
+    /// What it takes to find something among many stored events
+    Store {
+        /// How many
+        #[arg(long, default_value_t = 5_000_000)]
+        events: u64,
+        /// How often each question is asked
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+    },
     /// A long time under load: whether everything is said once, and memory stays what it is. Fails where that is not so
     Soak {
         /// How long; an hour, unless it is to be short
@@ -74,6 +84,7 @@ fn main() -> ExitCode {
         What::Kernel { rounds, seconds, rate } => kernel(rounds, seconds, rate),
         What::Network { rounds } => network::network(rounds),
         What::Gate { rounds } => gate::gate(rounds),
+        What::Store { events, rounds } => store::store(events, rounds),
         What::Soak { seconds } => soak::soak(seconds),
         What::Workload { name, count, rate, time } => {
             workload::run(name, count, rate, time).map(|nanos| println!("{nanos}"))

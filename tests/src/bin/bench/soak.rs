@@ -39,9 +39,14 @@ const WEBHOOK_TURN: Duration = Duration::from_secs(15);
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 /// Until then caches fill.
 const WARM_UP: Duration = Duration::from_secs(150);
-/// What must hold: largest resident size beside the ring, and how much it may differ between the thirds of the run after that.
-const MAX_MIB: f64 = 60.0;
+/// What must hold: largest resident size beside the ring (60 MB), and how much it may differ between the thirds of the run after
+/// that. The first reloads each add a little: in a run of less than half an hour they are most of a third.
+const MAX_MIB: f64 = 57.2;
 const MAX_DRIFT: f64 = 0.05;
+const MAX_DRIFT_EARLY: f64 = 0.10;
+const EARLY_SECONDS: u64 = 1_800;
+/// How much of the load must have been, in percent: less of it is another test.
+const LEAST_LOAD: u64 = 80;
 
 /// An event, as far as it is counted.
 #[derive(Deserialize)]
@@ -257,7 +262,7 @@ pub fn soak(seconds: u64) -> Result<()> {
     for (what, done, rate) in [("calls", calls, CALLS), ("connections", connections, CONNECTIONS)] {
         let aim = rate * seconds;
         ensure!(
-            done * 100 >= aim * 95,
+            done * 100 >= aim * LEAST_LOAD,
             "{done} {what} are not the load of {aim}: this machine is too slow, or was held up"
         );
     }
@@ -315,8 +320,9 @@ pub fn soak(seconds: u64) -> Result<()> {
         wrong.push(format!("the chain does not hold: {verdict}"));
     }
     // Also where one of them is no number.
-    if !(drift <= MAX_DRIFT && peak <= MAX_MIB) {
-        wrong.push(format!("memory: {drift:.3} of {MAX_DRIFT} apart, {peak:.1} of {MAX_MIB} MiB"));
+    let most_drift = if seconds < EARLY_SECONDS { MAX_DRIFT_EARLY } else { MAX_DRIFT };
+    if !(drift <= most_drift && peak <= MAX_MIB) {
+        wrong.push(format!("memory: {drift:.3} of {most_drift} apart, {peak:.1} of {MAX_MIB} MiB"));
     }
     ensure!(wrong.is_empty(), "this does not hold: {}", wrong.join("; "));
     println!("  all of it holds");

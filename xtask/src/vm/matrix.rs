@@ -1,0 +1,116 @@
+//! What every run of the tests does on other kernels: what this machine's own may not be able to do.
+
+use std::thread;
+
+use anyhow::{Context as _, Result, anyhow};
+
+use super::guest::{self, Guest, Job, Program};
+use super::kernel::Kernel;
+use super::{LIMIT_SECONDS, SERIES, build, directory, name_of};
+use crate::harness::Counts;
+use crate::packages::Packages;
+
+/// One guest of each run.
+struct Round {
+    /// What is told of it.
+    what: &'static str,
+    /// The series that it is booted on.
+    series: &'static [&'static str],
+    /// Words that are added to the kernel's command line.
+    append: &'static str,
+    /// Test programs, each with what the names of the tests that are run have in them.
+    tests: &'static [(&'static str, Option<&'static str>)],
+}
+
+/// Each kernel has a verifier of its own, and programs that run elsewhere; what is off is said, and why.
+const ROUNDS: [Round; 4] = [
+    Round {
+        what: "as it comes",
+        series: &SERIES,
+        append: "",
+        tests: &[
+            ("surroundings", Some("doctor_")),
+            ("gate", None),
+            ("gate_history", None),
+            ("gate_life", None),
+            ("gate_owner", None),
+            ("gate_ways", None),
+        ],
+    },
+    Round {
+        what: "which preempts itself",
+        series: &["6.12"],
+        append: "preempt=full",
+        tests: &[("surroundings", Some("doctor_")), ("gate", None), ("stress", None)],
+    },
+    Round {
+        what: "without programs among its security modules",
+        series: &["6.1"],
+        append: "lsm=lockdown,capability,landlock,yama,apparmor",
+        tests: &[("surroundings", Some("doctor_"))],
+    },
+    Round {
+        what: "locked down",
+        series: &["6.1"],
+        append: "lockdown=integrity",
+        tests: &[("surroundings", Some("doctor_"))],
+    },
+];
+
+/// Boots all of them, the kernels side by side. What is counted; what is wrong; and the series of which this machine's packages have
+/// no kernel.
+///
+/// # Errors
+/// The machine lacks something, or a build failed.
+pub fn matrix() -> Result<(Counts, Option<String>, Vec<&'static str>)> {
+    let programs = build()?;
+    let packages = Packages::default();
+    let busybox = guest::install(&packages, &directory())?;
+    let (mut kernels, mut missing) = (Vec::new(), Vec::new());
+    for series in SERIES {
+        match Kernel::newest(series, &packages, &directory())? {
+            Some(kernel) => kernels.push((series, kernel)),
+            None => missing.push(series),
+        }
+    }
+    let job = |round: &Round| -> Result<Job> {
+        let find = |(name, filter): &(&str, Option<&str>)| {
+            let path = programs.iter().find(|program| name_of(program) == *name);
+            let path = path.with_context(|| format!("there is no test program {name}"))?.clone();
+            anyhow::Ok(Program { path, filter: filter.map(str::to_owned) })
+        };
+        let programs = round.tests.iter().map(find).collect::<Result<_>>()?;
+        Ok(Job::Tests { programs, again: Vec::new() })
+    };
+    let of = |series: &'static str, kernel: &Kernel| -> Result<(Counts, Vec<String>)> {
+        let (mut counts, mut problems) = (Counts::default(), Vec::new());
+        for round in ROUNDS.iter().filter(|round| round.series.contains(&series)) {
+            let name = format!("Linux {series} {}", round.what);
+            println!("━━ {name} ({})", kernel.version);
+            let guest = Guest::new(kernel, &job(round)?, round.append, &directory(), &busybox)?;
+            let (ending, counted) = guest.run(LIMIT_SECONDS, &format!("{series}: "))?;
+            println!("━━ {name}: {counted}");
+            if !ending.well() {
+                problems.push(format!("{name}: {ending}"));
+            } else if counted.passed == 0 {
+                problems.push(format!("{name}: no test has passed"));
+            }
+            counts.add(counted);
+        }
+        Ok((counts, problems))
+    };
+    let results: Vec<Result<(Counts, Vec<String>)>> = thread::scope(|scope| {
+        let threads: Vec<_> =
+            kernels.iter().map(|(series, kernel)| scope.spawn(|| of(series, kernel))).collect();
+        let ended = threads.into_iter().map(thread::ScopedJoinHandle::join);
+        ended.map(|ended| ended.unwrap_or_else(|_| Err(anyhow!("a guest's thread panicked")))).collect()
+    });
+    let (mut counts, mut problems) = (Counts::default(), Vec::new());
+    for result in results {
+        let (counted, wrong) = result?;
+        counts.add(counted);
+        problems.extend(wrong);
+    }
+    let problem = (!problems.is_empty()).then(|| problems.join("; "));
+    Ok((counts, problem, missing))
+}
