@@ -113,16 +113,20 @@ pub fn verify(options: &AuditVerify) -> Result<ExitCode> {
 /// # Errors
 /// The database cannot be read.
 pub fn export(options: &AuditExport) -> Result<()> {
-    let reader = Reader::open(&options.database.path)?;
-    let (from, to) = (number(&reader, options.from)?, number(&reader, options.to)?);
+    let path = &options.database.path;
+    let reader = Reader::open(path)?;
+    let context = || format!("cannot read {}", path.display());
+    let bound = |bound| number(&reader, bound).with_context(context);
+    let (from, to) = (bound(options.from)?, bound(options.to)?);
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    reader.walk(from.unwrap_or(0), |row| {
+    let print = |row: Row| -> Result<bool> {
         if to.is_some_and(|to| row.head.seq > to) {
             return Ok(false);
         }
         out.write_all(&row.body).and_then(|()| out.write_all(b"\n")).map_err(Unwritable)?;
         Ok(true)
-    })?;
+    };
+    reader.walk(from.unwrap_or(0), print).with_context(context)?;
     Ok(out.flush().map_err(Unwritable)?)
 }
 

@@ -2,6 +2,7 @@
 
 mod operator;
 mod query;
+mod refused;
 mod stored;
 
 use std::path::PathBuf;
@@ -19,6 +20,7 @@ pub use query::{
     CallsOptions, ConnectionsOptions, DetectionsOptions, ListOptions, PinsDiff, Query, Registry,
     ReportFormat, ReportOptions, SessionsOptions, Shown, ToolsOptions, Which,
 };
+pub use refused::refused;
 use stored::Database;
 pub use stored::{Audit, AuditExport, AuditVerify, Bound, EventsOptions, Pins, PinsList};
 

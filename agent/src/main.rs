@@ -50,12 +50,15 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
 
-use cli::{Approvals, Audit, Cli, Command, Pins, Query, Sessions, SessionsOptions};
+use cli::{Approvals, Audit, Cli, Command, Pins, Query, Sessions, SessionsOptions, refused};
 use mcpwarden_policy::ByHand::{Approve, Deny};
-use output::{FAILED, Unwritable, say, unwritable};
+use output::{FAILED, Unwritable, one_line, say, unwritable};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refused(error),
+    };
     // Of commands that answer a question, 1 is an answer.
     let failed = if matches!(cli.command, Command::Run(_)) { ExitCode::FAILURE } else { FAILED.into() };
     match dispatch(cli) {
@@ -63,7 +66,7 @@ fn main() -> ExitCode {
         Err(error) => match error.downcast_ref::<Unwritable>() {
             Some(Unwritable(error)) => unwritable(error).into(),
             None => {
-                anstream::eprintln!("mcpwarden: {error:#}");
+                anstream::eprintln!("mcpwarden: {}", one_line(&format!("{error:#}")));
                 failed
             }
         },

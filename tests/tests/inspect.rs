@@ -571,7 +571,11 @@ fn what_is_asked_for_must_be_one_thing() -> Result<()> {
     ];
     for args in cases {
         let said = inspect(args)?;
-        ensure!(said.code == Some(2) && said.stderr.contains("Usage: "), "{args:?}: {}", said.stderr);
+        ensure!(
+            said.code == Some(2) && said.stderr.ends_with("; see `mcpwarden inspect --help`\n"),
+            "{args:?}: {}",
+            said.stderr
+        );
     }
     let unreachable = TcpStream::connect("127.0.0.2:1").is_err();
     ensure!(unreachable, "what a redirect leads to must not be there");

@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use serde::Serialize;
 
 pub use escape::write_json;
-pub use text::{clean, escaped, summary, word};
+pub use text::{clean, escaped, one_line, summary, word};
 
 /// Exit status of a program whose output nobody reads any more: that of one that SIGPIPE ended.
 pub const PIPE_CLOSED: u8 = 128 + 13;

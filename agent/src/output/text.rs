@@ -425,6 +425,12 @@ pub fn clean(text: &str) -> String {
     }
 }
 
+/// Several lines as one: what fails is said in one, whatever it quotes. SQL is written over several.
+pub fn one_line(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    escaped(&lines.join(" "))
+}
+
 /// On one line, and without anything that a terminal would obey or a reader would not see.
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
