@@ -218,8 +218,10 @@ pub enum Command {
         /// Which shell.
         shell: clap_complete::Shell,
     },
-    /// Print the manual page (roff): mcpwarden man | man -l -
-    Man,
+    /// Print the manual page (roff) of a command: mcpwarden man events | man -l -
+    ///
+    /// Exit status 2 where there is no such command.
+    Man(ManOptions),
 }
 
 /// A value, by the word that the configuration and events have for it.
@@ -262,6 +264,17 @@ pub struct DetachOptions {
     /// The `--runtime-dir` of the agent that left it.
     #[arg(long, value_name = "DIR", default_value = "/run/mcpwarden")]
     pub runtime_dir: PathBuf,
+}
+
+/// What `mcpwarden man` is told.
+#[derive(Args, Debug)]
+pub struct ManOptions {
+    /// The command, such as `registry show`; without one, the program.
+    #[arg(value_name = "COMMAND")]
+    pub command: Vec<String>,
+    /// Write the pages of all commands to this directory, as files.
+    #[arg(long, value_name = "DIR", conflicts_with = "command")]
+    pub to: Option<PathBuf>,
 }
 
 const LEARN_EXAMPLES: &str = "\

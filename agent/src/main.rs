@@ -26,6 +26,7 @@ mod learn;
 mod lines;
 mod listing;
 mod loss;
+mod man;
 mod manager;
 mod matching;
 mod mcp;
@@ -131,11 +132,6 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
             say(String::from_utf8_lossy(&script).trim_end());
             Ok(ExitCode::SUCCESS)
         }
-        Command::Man => {
-            let mut page = Vec::new();
-            clap_mangen::Man::new(Cli::command()).render(&mut page)?;
-            say(String::from_utf8_lossy(&page).trim_end());
-            Ok(ExitCode::SUCCESS)
-        }
+        Command::Man(options) => man::run(&options).map(|()| ExitCode::SUCCESS),
     }
 }

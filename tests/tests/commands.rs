@@ -261,7 +261,8 @@ fn match_says_what_counts() -> Result<()> {
     Ok(())
 }
 
-/// Arguments, what their output holds.
+/// Arguments, what their output holds. That each command is listed, and has a page, is generated from the commands themselves
+/// (`refusals.rs`, `agent/src/man.rs`).
 #[test]
 fn help_is_complete() -> Result<()> {
     let commands = [
@@ -274,7 +275,14 @@ fn help_is_complete() -> Result<()> {
         "block",
         "unblock",
         "blocks",
+        "detach",
         "learn",
+        "status",
+        "top",
+        "reload",
+        "approve",
+        "approvals",
+        "events",
         "servers",
         "sessions",
         "tools",
@@ -283,13 +291,19 @@ fn help_is_complete() -> Result<()> {
         "detections",
         "connections",
         "report",
+        "pins",
+        "audit",
         "check-config",
         "schema",
         "completions",
         "man",
     ];
-    let cases: [(&[&str], &[&str]); 8] = [
-        (&["--help"], &commands),
+    let listed = commands.map(|command| format!("\n  {command} "));
+    let listed: Vec<&str> = listed.iter().map(String::as_str).collect();
+    let pages = commands.map(|command| format!("mcpwarden\\-{}(1)", command.replace('-', "\\-")));
+    let pages: Vec<&str> = pages.iter().map(String::as_str).collect();
+    let cases: [(&[&str], &[&str]); 11] = [
+        (&["--help"], &listed),
         (
             &["run", "--help"],
             &["--config", "--output", "--show-payloads", "--ring-bytes", "--runtime-dir", "--state-dir"],
@@ -298,7 +312,13 @@ fn help_is_complete() -> Result<()> {
         (&["completions", "bash"], &["_mcpwarden()", "--ring-bytes", "doctor"]),
         (&["completions", "zsh"], &["#compdef mcpwarden", "--ring-bytes", "doctor"]),
         (&["completions", "fish"], &["complete -c mcpwarden", "ring-bytes", "doctor"]),
-        (&["man"], &[".TH mcpwarden", "Watches every MCP server"]),
+        (&["man"], &[".TH mcpwarden 1", "Watches every MCP server"]),
+        (&["man"], &pages),
+        (
+            &["man", "events"],
+            &[".TH mcpwarden-events 1", "\\-\\-follow", "mcpwarden events \\-\\-since 2h"],
+        ),
+        (&["man", "pins", "diff"], &[".TH mcpwarden-pins-diff 1", "SERVER:TOOL"]),
         (&["--version"], &["mcpwarden "]),
     ];
     for (args, parts) in cases {

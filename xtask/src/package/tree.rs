@@ -26,12 +26,17 @@ const FILES: [(&str, &str); 9] = [
 ];
 
 /// What the program says of itself: arguments, and the file.
-const SAID: [(&[&str], &str); 4] = [
-    (&["man"], "usr/share/man/man1/mcpwarden.1.gz"),
+const SAID: [(&[&str], &str); 3] = [
     (&["completions", "bash"], "usr/share/bash-completion/completions/mcpwarden"),
     (&["completions", "zsh"], "usr/share/zsh/vendor-completions/_mcpwarden"),
     (&["completions", "fish"], "usr/share/fish/vendor_completions.d/mcpwarden.fish"),
 ];
+
+/// What is copied as it is, whatever is in it: ends of names, and directories.
+const DIRECTORIES: [(&str, &str, &str); 1] = [("md", "docs", "usr/share/doc/mcpwarden")];
+
+/// Where manual pages are.
+const PAGES: &str = "usr/share/man/man1";
 
 /// A directory that is a host's root.
 pub struct Tree(PathBuf);
@@ -71,8 +76,9 @@ impl Tree {
         }
         for (arguments, to) in SAID {
             let text = output(Command::new(&program).args(arguments))?;
-            self.write(to, &if to.ends_with(".gz") { gzip(&text)? } else { text }, 0o644)?;
+            self.write(to, &text, 0o644)?;
         }
+        self.manual(&program)?;
         let date = output(
             Command::new("date").args(["-u", "-R", "-d"]).arg(format!("@{epoch}")).env("LC_ALL", "C"),
         )?;
@@ -82,14 +88,29 @@ impl Tree {
             String::from_utf8_lossy(&date)
         );
         self.write("usr/share/doc/mcpwarden/changelog.gz", &gzip(changelog.as_bytes())?, 0o644)?;
-        for page in fs::read_dir(root().join("docs"))? {
-            let page = page?.path();
-            if let (Some("md"), Some(name)) =
-                (page.extension().and_then(|end| end.to_str()), page.file_name())
-            {
-                let to = Path::new("usr/share/doc/mcpwarden").join(name);
-                self.write(&to.to_string_lossy(), &fs::read(&page)?, 0o644)?;
+        for (end, from, to) in DIRECTORIES {
+            for file in fs::read_dir(root().join(from)).with_context(|| format!("no {from}"))? {
+                let file = file?.path();
+                let to = Path::new(to).join(file.file_name().unwrap_or_default());
+                if file.extension().is_some_and(|found| found == end) {
+                    self.write(&to.to_string_lossy(), &fs::read(&file)?, 0o644)?;
+                }
             }
+        }
+        Ok(())
+    }
+
+    /// Puts a page for each command there.
+    fn manual(&self, program: &Path) -> Result<()> {
+        let pages = self.0.join(PAGES);
+        self.directory(&pages)?;
+        output(Command::new(program).args(["man", "--to"]).arg(&pages))?;
+        let plain: Vec<_> = fs::read_dir(&pages)?.collect::<Result<_, _>>()?;
+        ensure!(!plain.is_empty(), "the program has written no manual page");
+        for page in plain {
+            let name = format!("{PAGES}/{}.gz", page.file_name().to_string_lossy());
+            self.write(&name, &gzip(&fs::read(page.path())?)?, 0o644)?;
+            fs::remove_file(page.path())?;
         }
         Ok(())
     }
