@@ -30,6 +30,7 @@ pub fn install(packages: &Packages) -> Result<()> {
     python_servers(&directory.join("venv"))?;
     node_servers(&directory.join("node"))?;
     promtool(packages, &directory.join("prometheus"))?;
+    lintian(packages)?;
     docker(packages, &directory.join("docker"))
 }
 
@@ -50,6 +51,20 @@ fn promtool(packages: &Packages, directory: &Path) -> Result<()> {
         fs::rename(&unpacked, &tool).with_context(|| format!("cannot move {}", unpacked.display()))?;
     }
     remove(&root)
+}
+
+/// Where the package is built that it looks at; elsewhere nothing is missing.
+fn lintian(packages: &Packages) -> Result<()> {
+    if exists("lintian") {
+        done("lintian");
+        return Ok(());
+    }
+    if !exists("apt-get") || !exists("dpkg-deb") {
+        done("nothing for lintian to look at: there is no dpkg here");
+        return Ok(());
+    }
+    doing("installing lintian: the tests have it look at the package");
+    packages.install(&["lintian"], "install lintian by hand, then try again")
 }
 
 /// Unpacked, not installed: nobody gets a daemon for having run the tests.

@@ -14,7 +14,8 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::util::{built, cargo, exists, output_of, root, run, target_dir};
+use crate::harness::SKIPPED;
+use crate::util::{built, cargo, doing, exists, output_of, root, run, target_dir};
 use tree::Tree;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -30,7 +31,7 @@ pub struct Args {
     /// Where the packages are put; target/package if this is not given
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Then pack once more and compare; install, upgrade, remove and purge it over a throwaway copy of this machine
+    /// Then pack once more and compare; install, upgrade, remove and purge it over a throwaway copy of this machine; lintian
     #[arg(long)]
     check: bool,
 }
@@ -44,18 +45,19 @@ pub fn package(args: &Args) -> Result<ExitCode> {
     };
     let out = args.out.clone().unwrap_or_else(|| target_dir().join("package"));
     if args.check {
-        check(&binary, &out)?;
+        check(&binary, &out)?.iter().for_each(|why| println!("{SKIPPED}packages: {why}"));
     } else {
         pack(&binary, &out, VERSION)?.iter().for_each(|path| println!("{}", path.display()));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Packs, and sees that both are the same when they are made again, and that the package can be installed and removed.
+/// Packs, and sees that both are the same when they are made again, that the package can be installed and removed, and that
+/// lintian finds no error in it. Says what of that could not be looked at here.
 ///
 /// # Errors
 /// One of them is not so.
-pub fn check(binary: &Path, out: &Path) -> Result<()> {
+pub fn check(binary: &Path, out: &Path) -> Result<Vec<&'static str>> {
     let packed = pack(binary, out, VERSION)?;
     for (one, other) in packed.iter().zip(pack(binary, &out.join("again"), VERSION)?) {
         ensure!(
@@ -68,7 +70,21 @@ pub fn check(binary: &Path, out: &Path) -> Result<()> {
     }
     let [earlier, _] = pack(binary, &out.join("earlier"), "0.0.1")?;
     let [package, _] = &packed;
-    life::check(&earlier, package)
+    life::check(&earlier, package)?;
+    lint(package)
+}
+
+/// Holds the package against Debian's policy.
+fn lint(package: &Path) -> Result<Vec<&'static str>> {
+    if !exists("lintian") {
+        return Ok(vec!["there is no lintian (apt install lintian)"]);
+    }
+    doing("looking for what Debian's policy has against it");
+    // Nothing that this user has configured counts; all else that it says is advice.
+    let mut command = Command::new("lintian");
+    command.args(["--no-cfg", "--allow-root", "--fail-on", "error"]).arg(package);
+    run(&mut command, "mend what lintian marks with E: above")?;
+    Ok(Vec::new())
 }
 
 /// A release build in which no path of this machine stands.
@@ -145,13 +161,13 @@ fn epoch() -> String {
     env::var("SOURCE_DATE_EPOCH").ok().or_else(commit).unwrap_or_else(|| "0".to_owned())
 }
 
-/// The same for the release build that tests have made, where there is what it needs.
+/// The same for the release build that tests have made. Says what could not be looked at here.
 ///
 /// # Errors
 /// As [`check`].
-pub fn check_built() -> Result<bool> {
+pub fn check_built() -> Result<Vec<&'static str>> {
     if !exists("dpkg-deb") {
-        return Ok(false);
+        return Ok(vec!["there is no dpkg-deb"]);
     }
-    check(&built("mcpwarden"), &target_dir().join("package")).map(|()| true)
+    check(&built("mcpwarden"), &target_dir().join("package"))
 }
