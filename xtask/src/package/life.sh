@@ -45,6 +45,7 @@ installed() {
     is /usr/lib/tmpfiles.d/mcpwarden.conf 644 root:root
     is /usr/share/man/man1/mcpwarden.1.gz 644 root:root
     is /usr/share/man/man1/mcpwarden-registry-show.1.gz 644 root:root
+    is /usr/share/mcpwarden/systemd/neutralize.conf 644 root:root
     is /usr/share/bash-completion/completions/mcpwarden 644 root:root
     is /usr/share/mcpwarden/prometheus/mcpwarden.rules.yaml 644 root:root
     is /var/lib/mcpwarden 750 root:mcpwarden

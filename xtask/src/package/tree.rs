@@ -33,7 +33,10 @@ const SAID: [(&[&str], &str); 3] = [
 ];
 
 /// What is copied as it is, whatever is in it: ends of names, and directories.
-const DIRECTORIES: [(&str, &str, &str); 1] = [("md", "docs", "usr/share/doc/mcpwarden")];
+const DIRECTORIES: [(&str, &str, &str); 2] = [
+    ("md", "docs", "usr/share/doc/mcpwarden"),
+    ("conf", "deploy/systemd/drop-ins", "usr/share/mcpwarden/systemd"),
+];
 
 /// Where manual pages are.
 const PAGES: &str = "usr/share/man/man1";
