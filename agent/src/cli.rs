@@ -56,7 +56,11 @@ pub enum Command {
     /// Say what works on this machine, what does not, why, and how to turn it on.
     ///
     /// Exit status 1 where capture is impossible. Leaves nothing behind in the kernel.
-    Doctor,
+    Doctor {
+        /// Print JSON: one object, whose `rows` are `works`, `off` (capture does without), `broken` (it does not) or a `fact`.
+        #[arg(long)]
+        json: bool,
+    },
     /// Say whether a command counts as an MCP server, by which pattern, and under which id.
     ///
     /// A program whose name says nothing still counts once its first request is one of MCP's. Exit status 1 where
@@ -264,6 +268,9 @@ pub struct DetachOptions {
     /// The `--runtime-dir` of the agent that left it.
     #[arg(long, value_name = "DIR", default_value = "/run/mcpwarden")]
     pub runtime_dir: PathBuf,
+    /// Print JSON: how much was detached, and what nobody had read of it.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// What `mcpwarden man` is told.
@@ -299,6 +306,9 @@ pub struct LearnOptions {
     /// Only the server with this id; may be given several times.
     #[arg(long, value_name = "ID")]
     pub server: Vec<String>,
+    /// Print JSON, one line a server, with each destination's number of connections and the first and last of them.
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub database: Database,
 }

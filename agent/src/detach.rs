@@ -1,12 +1,13 @@
 //! `mcpwarden detach`: what an agent left attached (`enforcement.persist`) is let go.
 
 use anyhow::Result;
+use serde_json::json;
 
 use crate::{
     cli::DetachOptions,
     instance,
     kernel::pins::{Kept, Left, Pins, Unread},
-    output::say,
+    output::{say, say_json},
 };
 
 /// Detaches it, and says how much that was.
@@ -16,6 +17,11 @@ use crate::{
 pub fn run(options: &DetachOptions) -> Result<()> {
     let _lock = instance::lock(&options.runtime_dir)?;
     let Left { programs, unread, .. } = Pins::of(&options.runtime_dir).release(&Kept::default(), u64::MAX)?;
+    if options.json {
+        let Unread { records, bytes } = unread;
+        say_json(&json!({"programs": programs, "unread_records": records, "unread_bytes": bytes}));
+        return Ok(());
+    }
     match programs {
         0 => say("nothing was left attached"),
         1 => say("1 program is detached: nobody captures or judges connections any more"),

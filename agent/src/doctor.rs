@@ -3,12 +3,15 @@
 use std::{fs, path::Path};
 
 use comfy_table::{Attribute, Cell, Color};
+use serde::Serialize;
+use serde_json::json;
 
 use crate::kernel::{Backend, GATE_ADVICE, Kernel, MOST_STEPS, ProgramStats, Report, surroundings};
-use crate::output::{say, table};
+use crate::output::{say, say_json, table};
 
 /// How a row came out.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 enum Verdict {
     Works,
     /// Works not, and capture does without.
@@ -19,14 +22,15 @@ enum Verdict {
     Fact,
 }
 
+#[derive(Serialize)]
 struct Row {
     name: String,
     verdict: Verdict,
     detail: String,
 }
 
-/// Prints the table. Returns whether capture is possible.
-pub fn run() -> bool {
+/// Prints the table, or all of it as one object of JSON. Returns whether capture is possible.
+pub fn run(json: bool) -> bool {
     let mut rows: Vec<Row> = surroundings::check()
         .into_iter()
         .map(|need| Row {
@@ -47,6 +51,10 @@ pub fn run() -> bool {
         });
     }
     let possible = rows.iter().all(|row| row.verdict != Verdict::Broken);
+    if json {
+        say_json(&json!({"possible": possible, "rows": rows}));
+        return possible;
+    }
     print(&rows);
     say(if possible {
         "\nCapture works on this machine: mcpwarden run"

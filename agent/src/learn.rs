@@ -12,11 +12,11 @@ use mcpwarden_policy::config::{Address, Host};
 use mcpwarden_policy::event::{Action, ServerType};
 use mcpwarden_policy::network::Prefix;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cli::LearnOptions;
 use crate::lines;
-use crate::output::{say, write_json};
+use crate::output::{say, say_json, write_json};
 use crate::store::reader::{Query, Reader};
 use crate::when::When;
 
@@ -42,7 +42,11 @@ pub fn run(options: &LearnOptions) -> Result<()> {
                 .with_context(|| format!("cannot read {}", path.display()))?
         }
     };
-    say(learnt.proposal().trim_end());
+    if options.json {
+        learnt.lines().iter().for_each(say_json);
+    } else {
+        say(learnt.proposal().trim_end());
+    }
     Ok(())
 }
 
@@ -189,6 +193,11 @@ impl Learnt {
         Ok(())
     }
 
+    /// An object for each server: what the proposal has, and what was left out of it.
+    fn lines(&self) -> Vec<Value> {
+        self.servers.iter().map(|(id, server)| server.line(id)).collect()
+    }
+
     /// The proposal, as YAML.
     fn proposal(&self) -> String {
         let mut text = String::from(
@@ -207,6 +216,19 @@ impl Learnt {
 }
 
 impl Server {
+    fn line(&self, id: &str) -> Value {
+        let egress: Vec<Value> = self
+            .egress
+            .iter()
+            .map(|(address, Seen { times, first, last })| {
+                json!({"address": address.to_string(), "times": times, "first": first, "last": last})
+            })
+            .collect();
+        let (command, args) = self.argv.as_deref().and_then(<[String]>::split_first).unzip();
+        json!({"server_id": id, "command": command, "args": args, "egress": egress, "denied": self.denied,
+            "portless": self.portless})
+    }
+
     fn write(&self, id: &str, text: &mut String) {
         let _ = writeln!(text, "  - id: {}", quoted(id));
         match self.argv.as_deref().and_then(<[String]>::split_first) {
@@ -258,12 +280,16 @@ mod tests {
 
     use super::*;
 
-    fn learn(events: &[Value]) -> Result<String> {
+    fn learnt(events: &[Value]) -> Result<Learnt> {
         let mut learnt = Learnt::default();
         for event in events {
             learnt.take(serde_json::from_value(event.clone())?)?;
         }
-        Ok(learnt.proposal())
+        Ok(learnt)
+    }
+
+    fn learn(events: &[Value]) -> Result<String> {
+        learnt(events).map(|learnt| learnt.proposal())
     }
 
     fn started(id: &str, argv: &[&str]) -> Value {
@@ -287,7 +313,7 @@ mod tests {
 
     #[test]
     fn what_was_seen_is_a_configuration() {
-        let text = learn(&[
+        let events = [
             started("weather", &["npx", "-y", "weather \"x\" #1", "\u{202e}"]),
             egress("weather", 5, "192.0.2.1:443", Some("API.example.com."), "allow"),
             egress("weather", 3, "192.0.2.2:443", Some("api.example.com"), "allow"),
@@ -300,8 +326,8 @@ mod tests {
             json!({"type": "mcp_network_connection", "timestamp": "2026-01-06T10:00:00Z", "server_id": "crm",
                 "server_type": "http", "remote_addr": "192.0.2.1:443"}),
             json!({"type": "agent_started", "timestamp": "2026-01-06T10:00:00Z"}),
-        ])
-        .unwrap();
+        ];
+        let text = learn(&events).unwrap();
         let config = read(&text);
         let servers: Vec<Value> = config.servers.iter().map(|server| json!(server)).collect();
         assert_eq!(servers.len(), 2, "{text}");
@@ -313,6 +339,14 @@ mod tests {
         );
         assert_eq!(config.servers[1].command.as_deref(), Some("npx"));
         assert_eq!(config.servers[1].args, ["-y", "weather \"x\" #1", "\u{202e}"]);
+        let line = &learnt(&events).unwrap().lines()[1];
+        assert_eq!(
+            json!([line["command"], line["args"][1], line["denied"], line["portless"]]),
+            json!(["npx", "weather \"x\" #1", 1, 1])
+        );
+        let first = json!({"address": "api.example.com:443", "times": 2, "first": "2026-01-06T10:03:00.500000000Z",
+            "last": "2026-01-06T10:05:00.500000000Z"});
+        assert_eq!(line["egress"][0], first, "{line}");
         for line in [
             "      - \"api.example.com:443\"   # 2 times, 2026-01-06T10:03:00Z to 2026-01-06T10:05:00Z",
             "      - \"127.0.0.53:53\"   # once, 2026-01-06T10:04:00Z",

@@ -78,7 +78,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     let verdict = |good: bool| if good { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     match cli.command {
         Command::Run(options) => run::run(options).map(|()| ExitCode::SUCCESS),
-        Command::Doctor => Ok(verdict(doctor::run())),
+        Command::Doctor { json } => Ok(verdict(doctor::run(json))),
         Command::Match { config, json, command } => {
             matching::run(config.as_deref(), json, &command).map(verdict)
         }

@@ -14,6 +14,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, bail, ensure};
 use mcpwarden_tests::command::{Said, ask, ends};
 use mcpwarden_tests::places;
+use serde_json::Value;
 use tempfile::TempDir;
 
 /// Nobody, on every distribution.
@@ -137,6 +138,28 @@ fn every_command_has_a_row() -> Result<()> {
     Ok(())
 }
 
+/// Whatever answers, answers programs too. What has no `--json` says what it prints by another option, prints JSON or a text
+/// for another program anyway, or draws.
+#[test]
+fn whatever_answers_has_json() -> Result<()> {
+    let otherwise = [
+        ("run", "--output"),
+        ("replay", "--output"),
+        ("report", "--format"),
+        ("audit export", "one line of JSON each"),
+        ("schema", "JSON Schema"),
+        ("completions", "completion script"),
+        ("man", "roff"),
+        ("top", "live"),
+    ];
+    for (command, ..) in ROWS.iter().filter(|row| row.3 != Of::Commands) {
+        let part = otherwise.iter().find(|(name, _)| name == command).map_or("--json", |(_, part)| part);
+        let help = ask(&typed(command, &["--help"]))?.stdout;
+        ensure!(help.contains(part), "{command}: no {part} in\n{help}");
+    }
+    Ok(())
+}
+
 #[test]
 fn wrong_arguments() -> Result<()> {
     refused(&[], &ask(&[])?, "a command is missing; see `mcpwarden --help`")?;
@@ -245,6 +268,13 @@ fn no_rights() -> Result<()> {
         let args: Vec<&str> = args.iter().map(|word| if *word == "FILE" { &file } else { *word }).collect();
         nobody.is_told(&typed(command, &[&args, more].concat()), part)?;
     }
+    // It answers all the same: that is what is wrong.
+    let said = nobody.asks(&["doctor", "--json"])?;
+    let answer: Value = serde_json::from_str(&said.stdout).with_context(|| said.stderr.clone())?;
+    let broken = answer["rows"].as_array().is_some_and(|rows| {
+        rows.iter().any(|row| row["verdict"] == "broken" && row["detail"].to_string().contains("CAP_BPF"))
+    });
+    ensure!(said.code == Some(1) && answer["possible"] == false && broken, "{:?} {answer}", said.code);
     Ok(())
 }
 
