@@ -1,5 +1,5 @@
 //! What is required of the whole core, as a user sees it: a configuration, what servers and clients say, and what comes
-//! of it. docs/requirements.md names these tests.
+//! of it. docs/requirements.md names these tests. And that the tests that it and docs/claims.md name are there.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is a failed test")]
 
@@ -271,10 +271,7 @@ fn what_a_declared_server_must_say() {
 #[test]
 fn every_requirement_that_is_built_names_tests_that_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut tests = BTreeSet::new();
-    ["policy", "agent", "tests", "xtask", "ebpf"]
-        .iter()
-        .for_each(|part| read_tests(&root.join(part), &mut tests));
+    let tests = all_tests(&root);
     let page = fs::read_to_string(root.join("docs/requirements.md")).unwrap();
     let mut built = 0;
     for row in page.lines() {
@@ -295,6 +292,53 @@ fn every_requirement_that_is_built_names_tests_that_exist() {
         }
     }
     assert!(built > 200, "the table is not what this test reads: {built} rows");
+}
+
+/// What the README claims is in docs/claims.md, in its words, with tests that exist: each row of its tables of events and
+/// costs, and each item of what it cannot do.
+#[test]
+fn every_claim_names_tests_that_exist() {
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let (tests, readme) = (all_tests(&root), fs::read_to_string(root.join("README.md")).unwrap());
+    let page = fs::read_to_string(root.join("docs/claims.md")).unwrap();
+    let mut claims = Vec::new();
+    for row in page.lines().filter(|row| row.starts_with("| ") && *row != "| claim | shown by |") {
+        let (claim, shown) = row.trim_matches('|').trim().split_once(" | ").unwrap();
+        assert!(words(&readme).contains(claim), "the README does not say: {claim}");
+        claims.push(claim);
+        if shown.starts_with("a limit: ") {
+            continue;
+        }
+        let named: Vec<&str> = shown.split('`').skip(1).step_by(2).collect();
+        assert!(!named.is_empty(), "nothing shows: {claim}");
+        for name in named {
+            let there = tests.contains(name) || name.starts_with("cargo xtask ") || root.join(name).exists();
+            assert!(there, "{claim}: {name} is not there");
+        }
+    }
+    let section = |title: &str| {
+        let (_, rest) = readme.split_once(&format!("\n## {title}\n")).unwrap();
+        rest.split_once("\n## ").unwrap().0
+    };
+    let rows = ["What it says", "What it costs"].map(|title| {
+        section(title).lines().filter(|line| line.starts_with("| ") && !line.contains("| event |")).map(words)
+    });
+    let items = section("What it cannot do").split("\n- ").skip(1).map(words);
+    let mut said = 0;
+    for what in rows.into_iter().flatten().filter(|row| !row.starts_with("| |")).chain(items) {
+        said += 1;
+        assert!(claims.iter().any(|claim| what.contains(claim)), "docs/claims.md has nothing of: {what}");
+    }
+    assert!(said > 35, "the README is not what this test reads: {said} rows and items");
+}
+
+fn all_tests(root: &Path) -> BTreeSet<String> {
+    let mut tests = BTreeSet::new();
+    ["policy", "agent", "tests", "xtask", "ebpf"]
+        .iter()
+        .for_each(|part| read_tests(&root.join(part), &mut tests));
+    tests
 }
 
 /// The names of all functions in the Rust files below that are tests.
