@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use mcpwarden_policy::{Event, EventBody};
+use mcpwarden_policy::Event;
 
 use crate::{
     cli::EventsOptions,
@@ -17,13 +17,6 @@ use crate::{
 /// # Errors
 /// The database cannot be read, or there is no such type of event.
 pub fn run(options: &EventsOptions) -> Result<()> {
-    for kind in &options.kind {
-        anyhow::ensure!(
-            EventBody::KINDS.contains(&kind.as_str()),
-            "there is no type {kind:?} of events; expected one of {}",
-            EventBody::KINDS.join(", ")
-        );
-    }
     let query = Query {
         types: options.kind.clone(),
         sessions: options.session.clone(),
@@ -33,6 +26,7 @@ pub fn run(options: &EventsOptions) -> Result<()> {
         until: options.until.map(|when| when.0),
         limit: (options.limit > 0).then_some(options.limit),
     };
+    query.check_types()?;
     let mut printer = Printer {
         format: if options.json { Format::Json } else { Output::Text.format() },
         out: std::io::BufWriter::new(std::io::stdout().lock()),

@@ -1,10 +1,12 @@
 //! The control socket: how an operator asks the running agent, and tells it what to do.
 //!
 //! HTTP/1.1 with JSON on a Unix socket; docs/control.md describes it for programs. Requests reach the agent's one task
-//! through a bounded channel, each with a place for its one answer: nothing here holds any of the agent's state.
+//! through a bounded channel, each with a place for its one answer: nothing here holds any of the agent's state. Events are
+//! followed without asking it.
 
 mod blocks;
 pub mod client;
+mod followers;
 mod peer;
 mod pins;
 mod server;
@@ -17,14 +19,15 @@ use std::{
     sync::Arc,
 };
 
-use mcpwarden_policy::{config, event::ConfigReloaded};
+use mcpwarden_policy::{Event, config, event::ConfigReloaded};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::network::Who;
 pub use blocks::{BlockView, Blocks, NewBlock, OldBlock};
+pub use followers::{FollowerCounters, Followers};
 pub use pins::{Decided, NewDecision, Waiting};
-use server::Counts;
+use server::{Asked, Counts};
 pub use sessions::{NewSetting, SetSession};
 use socket::{Socket, SocketError};
 pub use status::{ConfigStatus, SinkStatus, Status, StoreStatus};
@@ -43,6 +46,8 @@ pub const RELOAD: &str = "/v1/reload";
 pub const PINS: &str = "/v1/pins";
 /// Where something is set of a session.
 pub const SESSIONS: &str = "/v1/sessions";
+/// Where events are followed.
+pub const EVENTS: &str = "/v1/events";
 /// Requests that wait for the agent's task.
 const WAITING: usize = 16;
 
@@ -172,6 +177,7 @@ pub struct ControlCounters {
 pub struct Control {
     requests: mpsc::Receiver<Request>,
     counts: Arc<Counts>,
+    followers: Followers,
     /// Removed from its directory with this.
     _socket: Socket,
 }
@@ -196,13 +202,31 @@ impl Control {
         let (socket, listener) = Socket::make(path, runtime_dir, groups.read.as_ref())?;
         let (sender, requests) = mpsc::channel(WAITING);
         let counts = Arc::new(Counts::default());
-        tokio::spawn(server::serve(listener, groups, sender, Arc::clone(&counts)));
-        Ok(Self { requests, counts, _socket: socket })
+        let followers = Followers::new();
+        let asked = Asked { agent: sender, counts: Arc::clone(&counts), followers: followers.clone() };
+        tokio::spawn(server::serve(listener, groups, asked));
+        Ok(Self { requests, counts, followers, _socket: socket })
     }
 
     /// The next request.
     pub async fn next(&mut self) -> Option<Request> {
         self.requests.recv().await
+    }
+
+    /// Hands an event, whose line of JSON is `text`, to those who follow. Never waits.
+    pub fn offer(&self, event: &Event, text: &[u8]) {
+        self.followers.offer(event, text);
+    }
+
+    /// Nothing more will be said: who follows gets what waits, and the end. Waits until they have it.
+    pub async fn end_following(&self) {
+        self.followers.end();
+        self.followers.gone().await;
+    }
+
+    /// What came of events for those who follow.
+    pub fn followers(&self) -> FollowerCounters {
+        self.followers.counters()
     }
 
     /// What came of requests so far.

@@ -1,14 +1,15 @@
 //! Requests: read within bounds, handed on, answered.
 //!
 //! One request a connection. How many there are at once, how long each may take and how much it may say is bounded; those
-//! who may change things have places of their own, so that nobody else can keep them away.
+//! who may change things have places of their own, so that nobody else can keep them away. Who follows events has another
+//! place than who asks, and stays.
 
 use std::sync::{
-    Arc,
+    Arc, Mutex, PoisonError,
     atomic::{AtomicU64, Ordering},
 };
 
-use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt as _, Either, Full, LengthLimitError, Limited};
 use hyper::{
     Method, Response, StatusCode,
     body::{Bytes, Incoming},
@@ -19,11 +20,13 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::{
     net::{UnixListener, UnixStream},
-    sync::{Semaphore, mpsc, oneshot},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
 };
 
 use super::{
-    APPROVALS, Answer, Ask, BLOCKS, Code, ControlCounters, PINS, RELOAD, Refusal, Request, SESSIONS, STATUS,
+    APPROVALS, Answer, Ask, BLOCKS, Code, ControlCounters, EVENTS, Followers, PINS, RELOAD, Refusal, Request,
+    SESSIONS, STATUS,
+    followers::{self, Following, Seat},
     peer::{Groups, Peer, Rights},
 };
 use crate::{
@@ -37,13 +40,14 @@ const PLACES: usize = 32;
 /// Longest body. Bytes.
 const BODY_BYTES: usize = 16 << 10;
 /// What there is, and the methods that it takes.
-const PATHS: [(&str, &str); 6] = [
+const PATHS: [(&str, &str); 7] = [
     (BLOCKS, "GET, POST, DELETE"),
     (APPROVALS, "GET"),
     (PINS, "POST"),
     (SESSIONS, "POST"),
     (RELOAD, "POST"),
     (STATUS, "GET"),
+    (EVENTS, "GET"),
 ];
 /// For whom there is no place.
 const NO_PLACE: &[u8] =
@@ -78,22 +82,40 @@ fn count(count: &AtomicU64) {
     count.fetch_add(1, Ordering::Relaxed);
 }
 
+/// Who is asked.
+#[derive(Clone)]
+pub struct Asked {
+    /// The agent's task.
+    pub agent: mpsc::Sender<Request>,
+    /// What comes of requests.
+    pub counts: Arc<Counts>,
+    /// Who follows events.
+    pub followers: Followers,
+}
+
 /// Who asks on a connection, and whom they ask.
 struct Line {
     peer: Peer,
     rights: Rights,
     groups: Groups,
-    agent: mpsc::Sender<Request>,
-    counts: Arc<Counts>,
+    asked: Asked,
+    place: Mutex<Place>,
 }
 
+/// What a connection has until it ends.
+enum Place {
+    /// Of those who ask.
+    Asking { _place: OwnedSemaphorePermit },
+    /// Of those who follow.
+    Following { _seat: Seat },
+}
+
+/// An answer, or one that goes on.
+type Said = Either<Full<Bytes>, Following>;
+
 /// Takes connections, for ever.
-pub async fn serve(
-    listener: UnixListener,
-    groups: Groups,
-    agent: mpsc::Sender<Request>,
-    counts: Arc<Counts>,
-) {
+pub async fn serve(listener: UnixListener, groups: Groups, asked: Asked) {
+    let counts = Arc::clone(&asked.counts);
     let [changers, others] = [(); 2].map(|()| Arc::new(Semaphore::new(PLACES)));
     loop {
         let Ok((stream, _)) = listener.accept().await else {
@@ -112,12 +134,9 @@ pub async fn serve(
             let _ = stream.try_write(NO_PLACE);
             continue;
         };
-        let (agent, counts) = (agent.clone(), Arc::clone(&counts));
-        let line = Arc::new(Line { peer, rights, groups: groups.clone(), agent, counts });
-        tokio::spawn(async move {
-            line.converse(stream).await;
-            drop(place);
-        });
+        let (groups, asked) = (groups.clone(), asked.clone());
+        let place = Mutex::new(Place::Asking { _place: place });
+        tokio::spawn(Arc::new(Line { peer, rights, groups, asked, place }).converse(stream));
     }
 }
 
@@ -129,15 +148,22 @@ impl Line {
         });
         match ended.await {
             End::Answered => {}
-            End::Unusable => count(&self.counts.unusable),
-            End::TimedOut => count(&self.counts.timed_out),
+            End::Unusable => count(&self.asked.counts.unusable),
+            End::TimedOut => count(&self.asked.counts.timed_out),
         }
     }
 
-    async fn respond(&self, request: hyper::Request<Incoming>) -> Response<Full<Bytes>> {
-        count(&self.counts.requests);
+    async fn respond(&self, request: hyper::Request<Incoming>) -> Response<Said> {
+        count(&self.asked.counts.requests);
         let takes = PATHS.iter().find(|(path, _)| *path == request.uri().path()).map(|(_, takes)| *takes);
-        let answer = self.answer(request, takes).await;
+        let answer = if (request.uri().path(), request.method()) == (EVENTS, &Method::GET) {
+            match self.follow(request.uri().query()).await {
+                Ok(following) => return goes_on(following),
+                Err(refusal) => Err(refusal),
+            }
+        } else {
+            self.answer(request, takes).await
+        };
         let (status, body) = match &answer {
             Ok(answer) => (200, json!(answer)),
             Err(refusal) => (refusal.code.status(), json!({ "error": refusal })),
@@ -145,13 +171,23 @@ impl Line {
         let mut text = Vec::new();
         write_json(&body, &mut text);
         text.push(b'\n');
-        let mut response = Response::new(Full::new(Bytes::from(text)));
+        let mut response = Response::new(Either::Left(Full::new(Bytes::from(text))));
         *response.status_mut() = StatusCode::from_u16(status).unwrap_or_default();
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(takes) = takes.filter(|_| status == Code::Method.status()) {
             response.headers_mut().insert(ALLOW, HeaderValue::from_static(takes));
         }
         response
+    }
+
+    /// Begins to follow the events that a query asks for.
+    async fn follow(&self, query: Option<&str>) -> Result<Following, Refusal> {
+        self.permit(Rights::Read).await?;
+        let query = followers::query(query).inspect_err(|_| count(&self.asked.counts.unusable))?;
+        let (following, seat) = self.asked.followers.follow(query, self.rights)?;
+        // Where it was makes room for another who asks.
+        *self.place.lock().unwrap_or_else(PoisonError::into_inner) = Place::Following { _seat: seat };
+        Ok(following)
     }
 
     /// `takes`: the methods of its path.
@@ -165,7 +201,7 @@ impl Line {
         let (parts, body) = request.into_parts();
         let path = parts.uri.path();
         let Some(takes) = takes else {
-            count(&self.counts.unusable);
+            count(&self.asked.counts.unusable);
             let known: Vec<&str> = PATHS.iter().map(|(path, _)| *path).collect();
             return Err(Code::NotFound.because(format!("there are only {} here", known.join(", "))));
         };
@@ -179,14 +215,14 @@ impl Line {
             (RELOAD, &Method::POST) => Ask::Reload,
             (STATUS, &Method::GET) => Ask::Status,
             _ => {
-                count(&self.counts.unusable);
+                count(&self.asked.counts.unusable);
                 return Err(Code::Method.because(format!("{path} takes {takes}")));
             }
         };
         let (sender, receiver) = oneshot::channel();
         let request = Request { ask, by: self.who().await, answer: sender };
         let busy = || Code::Busy.because("the agent has too much to do, or ends: try again");
-        self.agent.send(request).await.map_err(|_| busy())?;
+        self.asked.agent.send(request).await.map_err(|_| busy())?;
         receiver.await.map_err(|_| busy())?
     }
 
@@ -195,7 +231,7 @@ impl Line {
         if self.rights >= needed {
             return Ok(());
         }
-        count(&self.counts.forbidden);
+        count(&self.asked.counts.forbidden);
         let Who { uid, user } = self.who().await;
         let who = user.map_or_else(|| format!("user {uid}"), |user| format!("{user} (user {uid})"));
         let (verb, group, key) = match needed {
@@ -218,7 +254,7 @@ impl Line {
 
     async fn body<T: DeserializeOwned>(&self, body: Incoming) -> Result<T, Refusal> {
         let unusable = |code: Code, message: String| {
-            count(&self.counts.unusable);
+            count(&self.asked.counts.unusable);
             Err(code.because(message))
         };
         let bytes = match Limited::new(body, BODY_BYTES).collect().await {
@@ -237,6 +273,13 @@ impl Line {
             )
         })
     }
+}
+
+/// The answer that is a follower's.
+fn goes_on(following: Following) -> Response<Said> {
+    let mut response = Response::new(Either::Right(following));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
+    response
 }
 
 #[cfg(test)]

@@ -107,6 +107,7 @@ pub const SINK_EVENTS: &str = "mcpwarden_sink_events_total";
 pub const SINK_FAILURES: &str = "mcpwarden_sink_failures_total";
 pub const SINK_BYTES: &str = "mcpwarden_sink_queue_bytes";
 pub const SINK_CAPACITY: &str = "mcpwarden_sink_queue_capacity_bytes";
+pub const FOLLOWERS: &str = "mcpwarden_control_followers";
 pub const STORE_WRITABLE: &str = "mcpwarden_store_writable";
 pub const STORE_BYTES: &str = "mcpwarden_store_bytes";
 pub const BUILD: &str = "mcpwarden_build_info";
@@ -523,6 +524,17 @@ pub static TABLE: &[Metric] = &[
             ],
         ),
         "Those of them that were refused.",
+    ),
+    metric(FOLLOWERS, Gauge(&[]), "Who follows events at the control socket."),
+    metric(
+        "mcpwarden_control_followers_refused_total",
+        Counter("control_followers_refused"),
+        "Those for whom there was no place.",
+    ),
+    metric(
+        "mcpwarden_control_events_total",
+        Counters("outcome", &[("sent", "control_events_sent"), ("lost", "control_events_lost")]),
+        "Events for those who follow, once for each: handed on, or lost since they read too slowly, which they are told.",
     ),
     metric(
         "mcpwarden_metrics_requests_total",

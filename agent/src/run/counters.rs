@@ -53,6 +53,10 @@ impl Agent {
         add("control_forbidden", control.forbidden);
         add("control_unusable", control.unusable);
         add("control_timed_out", control.timed_out);
+        let followers = self.control.followers();
+        add("control_followers_refused", followers.refused);
+        add("control_events_sent", followers.sent);
+        add("control_events_lost", followers.lost);
         let metrics = self.metrics.counters();
         add("metrics_requests", metrics.requests);
         add("metrics_pushed_out", metrics.pushed_out);

@@ -77,11 +77,14 @@ impl Agent {
         self.emit(Event::agent(self.clock.now(), body));
     }
 
-    /// Counts an event, stores it, sends it and prints it.
+    /// Counts an event, stores it, sends it and prints it, and hands it to those who follow.
     pub(super) fn emit(&mut self, event: Event) {
         self.gate.see(&event);
         self.metrics.observe(&event, || self.clock.now());
-        let sinks = &self.sinks;
-        self.outbox.say(event, |event, line| sinks.offer(event, line));
+        let (sinks, control) = (&self.sinks, &self.control);
+        self.outbox.say(event, |event, line| {
+            control.offer(event, line);
+            sinks.offer(event, line)
+        });
     }
 }

@@ -12,6 +12,8 @@ use crate::metrics::Stage;
 /// How long an ending agent waits for whoever reads its output. It ends within 2 seconds, and after this the writer has
 /// `output::PATIENCE`.
 const LAST_WORDS: Duration = Duration::from_millis(800);
+/// How long it waits for those who follow.
+const LAST_FOLLOWED: Duration = Duration::from_millis(100);
 
 impl Agent {
     /// Detaches, takes in what is left, and says what was done.
@@ -47,6 +49,8 @@ impl Agent {
         self.end_blocks();
         self.say(EventBody::AgentStopped(AgentStopped { reason: reason.into(), counters }));
         let _ = tokio::time::timeout_at(until, self.flush(interrupt, terminate)).await;
+        // Who does not read is cut off, and sees that there was no end.
+        let _ = tokio::time::timeout(LAST_FOLLOWED, self.control.end_following()).await;
     }
 
     /// What the kernel half counted, and never sent.

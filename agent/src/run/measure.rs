@@ -32,6 +32,7 @@ impl Agent {
             add(table::SINK_BYTES, &[name], sink.waiting_bytes);
             add(table::SINK_CAPACITY, &[name], sink.capacity_bytes);
         }
+        add(table::FOLLOWERS, &[], self.control.followers().now);
         add(table::STORE_WRITABLE, &[], u64::from(self.outbox.failing().is_none()));
         add(table::STORE_BYTES, &[], self.outbox.store().file_bytes());
         for (name, entries, capacity) in self.kernel.tables() {

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use mcpwarden_policy::{Event, Timestamp, event::Severity};
+use mcpwarden_policy::{Event, EventBody, Timestamp, event::Severity};
 use rusqlite::Connection;
 
 use super::{
@@ -233,7 +233,21 @@ fn place(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }
 
+/// A type of events that is not known.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no type {0:?} of events; expected one of {known}", known = EventBody::KINDS.join(", "))]
+pub struct UnknownType(String);
+
 impl Query {
+    /// Looks whether there are such types.
+    ///
+    /// # Errors
+    /// One is not known.
+    pub fn check_types(&self) -> Result<(), UnknownType> {
+        let unknown = self.types.iter().find(|kind| !EventBody::KINDS.contains(&kind.as_str()));
+        unknown.map_or(Ok(()), |kind| Err(UnknownType(kind.clone())))
+    }
+
     /// Whether it asks for an event, however many there are.
     pub fn wants(&self, event: &Event) -> bool {
         let one_of = |wanted: &[String], is: Option<&str>| {

@@ -13,7 +13,7 @@ use crate::serving::HEAD_BYTES;
 struct Socket {
     _directory: TempDir,
     path: PathBuf,
-    counts: Arc<Counts>,
+    asked: Asked,
 }
 
 /// A user who is not root, with these rights.
@@ -61,17 +61,22 @@ fn agent(gone: bool) -> mpsc::Sender<Request> {
     sender
 }
 
+/// What is behind a socket; see [`agent`].
+fn asked(gone: bool) -> Asked {
+    Asked { agent: agent(gone), counts: Arc::default(), followers: Followers::new() }
+}
+
 /// Serves whoever comes.
 fn start() -> Socket {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.sock");
     let listener = UnixListener::bind(&path).unwrap();
-    let counts = Arc::new(Counts::default());
+    let asked = asked(false);
     // The group of whom tests run as, so that they may change things.
     let own = Some(Known { name: "testers".into(), gid: nix::unistd::getgid().as_raw() });
     let groups = Groups { read: own.clone(), change: own };
-    tokio::spawn(serve(listener, groups, agent(false), Arc::clone(&counts)));
-    Socket { _directory: directory, path, counts }
+    tokio::spawn(serve(listener, groups, asked.clone()));
+    Socket { _directory: directory, path, asked }
 }
 
 /// Says this at a socket, and gives all that is answered.
@@ -81,14 +86,22 @@ async fn say(path: &Path, bytes: Vec<u8>) -> String {
 
 /// Says this to one connection's line, of a user with these rights.
 async fn say_as(rights: Rights, gone: bool, bytes: Vec<u8>) -> (String, ControlCounters) {
+    let asked = asked(gone);
+    let client = line(rights, &asked).await;
+    (exchange(client, bytes).await, asked.counts.read())
+}
+
+/// A connection of a user with these rights.
+async fn line(rights: Rights, asked: &Asked) -> Client {
     let (client, stream) = Client::pair().unwrap();
     stream.set_nonblocking(true).unwrap();
     let (peer, groups) = user(rights);
-    let counts = Arc::new(Counts::default());
     let rights = peer.rights(&groups);
-    let line = Line { peer, rights, groups, agent: agent(gone), counts: Arc::clone(&counts) };
+    let place = Arc::new(Semaphore::new(1)).acquire_owned().await.unwrap();
+    let place = Mutex::new(Place::Asking { _place: place });
+    let line = Line { peer, rights, groups, asked: asked.clone(), place };
     tokio::spawn(Arc::new(line).converse(UnixStream::from_std(stream).unwrap()));
-    (exchange(client, bytes).await, counts.read())
+    client
 }
 
 async fn exchange(mut client: Client, bytes: Vec<u8>) -> String {
@@ -119,6 +132,11 @@ async fn what_is_answered() {
         (Rights::Change, "DELETE", BLOCKS, r#"{"target": "x"}"#, 404, r#""message":"x""#, [0, 0, 0]),
         (Rights::Change, "PUT", BLOCKS, "", 405, "takes GET, POST, DELETE", [0, 1, 0]),
         (Rights::Change, "GET", "/", "", 404, "there are only /v1/blocks, /v1/approvals", [0, 1, 0]),
+        (Rights::Change, "POST", "/v1/events", "", 405, "\r\nallow: GET\r\n", [0, 1, 0]),
+        (Rights::None, "GET", "/v1/events", "", 403, "user 4242 may not ask here", [1, 0, 0]),
+        (Rights::Read, "GET", "/v1/events?severity=bad", "", 400, "unknown variant `bad`", [0, 1, 0]),
+        (Rights::Read, "GET", "/v1/events?since=1h", "", 400, "`since` cannot be asked for", [0, 1, 0]),
+        (Rights::Read, "GET", "/v1/events?type=mcp_x", "", 400, "there is no type", [0, 1, 0]),
         (Rights::Read, "GET", "/v1/approvals", "", 200, r#"{"approvals":[]}"#, [0, 0, 0]),
         (Rights::Read, "GET", "/v1/status", "", 500, "how it is", [0, 0, 0]),
         (Rights::Change, "POST", "/v1/approvals", "", 405, "\r\nallow: GET\r\n", [0, 1, 0]),
@@ -255,7 +273,7 @@ async fn who_is_slow_is_left() {
         stream.try_write(half.as_bytes()).unwrap();
         stream.readable().await.unwrap();
         let rest = stream.try_read(&mut [0; 64]).unwrap();
-        assert_eq!((rest, socket.counts.read().timed_out), (0, 1), "{name}");
+        assert_eq!((rest, socket.asked.counts.read().timed_out), (0, 1), "{name}");
     }
 }
 
@@ -268,10 +286,12 @@ async fn there_are_so_many_places() {
     }
     let answer = say(&socket.path, Vec::new()).await;
     assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("too many ask at once"), "{answer}");
-    assert_eq!(socket.counts.read().connections_refused, 1);
+    assert_eq!(socket.asked.counts.read().connections_refused, 1);
     // One that leaves makes room.
     waiting.pop();
-    while socket.counts.read().requests == 0 {
+    while socket.asked.counts.read().requests == 0 {
         say(&socket.path, request("GET /v1/blocks", "")).await;
     }
 }
+
+mod follow;
