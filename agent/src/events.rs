@@ -57,7 +57,7 @@ pub fn run(options: &EventsOptions) -> Result<()> {
 }
 
 /// How often it is looked for events that came.
-pub const POLL: Duration = Duration::from_millis(200);
+const POLL: Duration = Duration::from_millis(200);
 
 struct Printer<W: Write> {
     format: Format,

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
 use mcpwarden_tests::command::{ask, configured, ends, mcpwarden};
+use mcpwarden_tests::patience::is_emulated;
 use mcpwarden_tests::peer::{Peer, echo, initialize, server, wait_until};
 use mcpwarden_tests::wiring::Wiring;
 use nix::sys::signal::{Signal, kill};
@@ -27,6 +28,12 @@ use serde_json::json;
 const RESTORED: [&str; 2] = ["\u{1b}[?1049l", "\u{1b}[?25h"];
 /// How long its use of the processor is measured, and how often a call is made then.
 const MEASURED: (Duration, Duration) = (Duration::from_secs(8), Duration::from_millis(20));
+
+/// What ends each drawing: it hides the cursor (DECRST 25).
+const DRAWN: &str = "\u{1b}[?25l";
+/// Drawings a second while something changes, at least: ten are meant. And the share of a processor at most, in percent: of
+/// any build, on any machine.
+const FRAMES: (f64, f64) = (8.0, 25.0);
 
 /// Lines and columns of the terminal.
 const SIZE: (u16, u16) = (30, 120);
@@ -84,6 +91,11 @@ impl Top {
     /// All that it wrote.
     fn said(&self) -> String {
         self.said.lock().map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    }
+
+    /// How often it has drawn.
+    fn drawn(&self) -> usize {
+        self.said().matches(DRAWN).count()
     }
 
     /// What stands on the screen: text, where the cursor was sent (CUP), since the screen was cleared (ED).
@@ -246,7 +258,7 @@ fn a_live_view_of_what_the_agent_sees() -> Result<()> {
     thread::sleep(Duration::from_millis(300));
     top.press("3")?;
     for (name, every) in [("idle", None), ("busy", Some(MEASURED.1))] {
-        let (before, began, mut calls) = (top.seconds()?, Instant::now(), 0);
+        let (before, drawn, began, mut calls) = (top.seconds()?, top.drawn(), Instant::now(), 0);
         while began.elapsed() < MEASURED.0 {
             if every.is_some() {
                 call()?;
@@ -256,7 +268,12 @@ fn a_live_view_of_what_the_agent_sees() -> Result<()> {
         }
         let took = began.elapsed().as_secs_f64();
         let share = (top.seconds()? - before) / took * 100.0;
-        println!("top, {name}: {:.0} calls/s, {share:.1} % of a processor", f64::from(calls) / took);
+        let (calls, frames) = (f64::from(calls) / took, (top.drawn() - drawn) as f64 / took);
+        println!("top, {name}: {calls:.0} calls/s, {frames:.1} drawings/s, {share:.1} % of a processor");
+        if !is_emulated() {
+            ensure!(share < FRAMES.1, "{name}: {share:.1} % of a processor");
+            ensure!(every.is_none() || frames >= FRAMES.0, "{name}: {frames:.1} drawings a second");
+        }
     }
 
     // Another size is drawn in; a small one, too.

@@ -13,11 +13,10 @@ use anyhow::{Context as _, Result};
 use hyper::Method;
 use mcpwarden_policy::{Event, Timestamp, WaitingTool};
 
-use super::model::lighten;
+use super::{FRAME, model::lighten};
 use crate::{
     clock::Clock,
     control::{APPROVALS, STATUS, Status, Waiting, client::ask},
-    events::POLL,
     output::escaped,
     store::reader::{Follower, Query},
 };
@@ -126,6 +125,7 @@ impl Feed {
         };
         send_past(past)?;
         let mut due = Instant::now();
+        let mut next = due;
         let mut waited = false;
         loop {
             if Instant::now() >= due {
@@ -168,7 +168,10 @@ impl Feed {
             if !events.is_empty() || !plain.is_empty() {
                 send(Update::Events(events, plain))?;
             }
-            thread::sleep(POLL);
+            // At even times, whatever reading takes, so that there is something new for each drawing; some rest is always.
+            let now = Instant::now();
+            next = (next + FRAME).max(now + FRAME / 2);
+            thread::sleep(next - now);
         }
     }
 }

@@ -37,7 +37,7 @@ use feed::Update;
 use model::Model;
 use view::{Command, Effect, View};
 
-/// The least time between two drawings.
+/// The least time between two drawings, and about that between two looks for events.
 const FRAME: Duration = Duration::from_millis(100);
 /// Updates that are counted between two looks at the keys.
 const UPDATES: usize = 16;
