@@ -314,10 +314,7 @@ fn help_is_complete() -> Result<()> {
         (&["completions", "fish"], &["complete -c mcpwarden", "ring-bytes", "doctor"]),
         (&["man"], &[".TH mcpwarden 1", "Watches every MCP server"]),
         (&["man"], &pages),
-        (
-            &["man", "events"],
-            &[".TH mcpwarden-events 1", "\\-\\-follow", "mcpwarden events \\-\\-since 2h"],
-        ),
+        (&["man", "events"], &[".TH mcpwarden-events 1", "\\-\\-follow", "mcpwarden events \\-\\-since 2h"]),
         (&["man", "pins", "diff"], &[".TH mcpwarden-pins-diff 1", "SERVER:TOOL"]),
         (&["--version"], &["mcpwarden "]),
     ];
