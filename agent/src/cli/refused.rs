@@ -77,8 +77,8 @@ mod tests {
             (&[], "a command is missing; see `mcpwarden --help`"),
             (&["registry"], "`registry` needs one of: list, show; see `mcpwarden registry --help`"),
             (
-                &["rnu"],
-                "unrecognized subcommand 'rnu'; tip: a similar subcommand exists: 'run'; see `mcpwarden --help`",
+                &["statu"],
+                "unrecognized subcommand 'statu'; tip: a similar subcommand exists: 'status'; see `mcpwarden --help`",
             ),
             (&["--bad"], "unexpected argument '--bad' found; see `mcpwarden --help`"),
             (
@@ -107,7 +107,7 @@ mod tests {
             ),
             (
                 &["sessions", "--limit", "x", "set"],
-                "invalid value 'x' for '--limit <COUNT>': invalid digit found in string; see `mcpwarden sessions --help`",
+                "the subcommand 'set' cannot be used with '--limit <COUNT>'; see `mcpwarden sessions --help`",
             ),
             (
                 &["schema", "a\nb\u{202e}"],
