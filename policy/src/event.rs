@@ -33,7 +33,8 @@ pub use judgement::{
 };
 pub use network::{
     BlockEnd, Connecting, Family, NetworkBlocked, NetworkClosed, NetworkConnection, NetworkUnblocked,
-    NetworkUninspected, Protocol, RequestRefused, ServerDenied, ServerEgress, ServerUnreachable, TlsMismatch,
+    NetworkUninspected, Protocol, RequestRefused, ServerDenied, ServerEgress, ServerReachable,
+    ServerUnreachable, TlsMismatch,
 };
 pub use server::{
     Identity, MatchedBy, PerDirection, ProcessInfo, ServerExited, ServerInitialized, ServerStarted,
@@ -290,6 +291,8 @@ bodies! {
     NetworkUninspected = "mcp_network_uninspected",
     /// A server over HTTP refused a request.
     RequestRefused = "mcp_request_refused",
+    /// The agent listed what a declared server offers: for the first time, or again.
+    ServerReachable = "mcp_server_reachable",
     /// The agent cannot list what a declared server offers.
     ServerUnreachable = "mcp_server_unreachable",
     /// A declared server shows another certificate than it must.

@@ -7,8 +7,9 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
-use mcpwarden_tests::command::configured;
+use mcpwarden_tests::command::{ask, configured};
 use mcpwarden_tests::http_server::{CERTIFICATE, HttpServer, Style};
+use mcpwarden_tests::peer::wait_until;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
@@ -245,6 +246,62 @@ fn a_server_that_goes_away_is_said_once_and_may_come_back() -> Result<()> {
     };
     agent.wait_for("the reason of before, once more", again)?;
     agent.stop()?;
+    Ok(())
+}
+
+/// Waits for a listing, and its end: the next one is most of a second away.
+fn await_listing(server: &HttpServer) -> Result<()> {
+    let so_far = server.requests();
+    wait_until("a listing", || server.requests() > so_far)?;
+    loop {
+        let asked = server.requests();
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        if server.requests() == asked {
+            return Ok(());
+        }
+    }
+}
+
+/// A server that comes back as it was offers nothing new, so nothing else tells that it is there again.
+#[test]
+fn a_server_that_comes_back_as_it_was_is_said_to_be_there() -> Result<()> {
+    let server = HttpServer::start(Style::Json)?;
+    let (_directory, config) = configured(&declared(&server, "http", ""))?;
+    let agent = Agent::start(&["--config", &config])?;
+    let database = agent.directory().join("state/mcpwarden.db").display().to_string();
+    let shows = |health: &str| -> Result<()> {
+        wait_until(health, || {
+            let said = ask(&["servers", "--json", "--path", &database]);
+            let lines = said.map(|said| said.stdout).unwrap_or_default();
+            let mut servers = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            servers.any(|server| server["server_id"] == "remote" && server["health"] == health)
+        })
+    };
+    let (reached, gone, seen) = ("mcp_server_reachable", "mcp_server_unreachable", "mcp_tool_seen");
+    let said = |agent: &Agent| -> Vec<&'static str> {
+        let kinds = [reached, gone, seen];
+        let events = agent.events();
+        events.iter().filter_map(|event| kinds.into_iter().find(|kind| of(event, kind))).collect()
+    };
+    let mut expected = vec![reached, seen];
+    await_listing(&server)?;
+    shows("healthy")?;
+    for away in [Style::Page, Style::Locked] {
+        for (style, kind, health) in [(away, gone, "unhealthy"), (Style::Json, reached, "healthy")] {
+            await_listing(&server)?;
+            server.becomes(style);
+            expected.push(kind);
+            (0..3).try_for_each(|_| await_listing(&server))?;
+            agent.settle();
+            ensure!(said(&agent) == expected, "{style:?}: {:?}", said(&agent));
+            shows(health)?;
+        }
+    }
+    let last = agent.events().into_iter().rfind(|event| of(event, reached)).context("none")?;
+    let told = json!([last["url"], last["server_type"], last["session_id"], last["connection"]]);
+    ensure!(told == json!([server.url(), "http", null, null]), "{last}");
+    let stopped = agent.stop()?;
+    ensure!(stopped["counters"]["listing_failed"].as_u64() >= Some(6), "{stopped}");
     Ok(())
 }
 

@@ -3,6 +3,9 @@
 //! A thread of its own asks them, since what a server sends takes time to read, and the reader of the ring must not wait
 //! for it. What was said comes to the agent's one task through a bounded channel and goes on to the policy core as a
 //! conversation like any other, whose client is the agent.
+//!
+//! That it can be listed is also what is known of a server's health while no client speaks to it: a server that answers the
+//! handshake and its lists is there, so nothing else is sent to find out.
 
 pub mod credentials;
 mod server;
@@ -15,7 +18,7 @@ use mcpwarden_abi::SOCKET;
 use mcpwarden_policy::{
     ConnectionId, Process, ServerId,
     config::{self, Config},
-    event::{EventBody, ServerType, ServerUnreachable, Severity, TlsMismatch},
+    event::{EventBody, ServerReachable, ServerType, ServerUnreachable, Severity, TlsMismatch},
     guards::denied_servers,
     http::LINK,
 };
@@ -72,8 +75,8 @@ pub struct Listing {
     reports: Option<mpsc::Receiver<Report>>,
     /// This process, the client.
     client: Process,
-    /// Of each server: what was said to be wrong with it.
-    said: HashMap<ServerId, Trouble>,
+    /// Of each server: what was said to be wrong with it; `None`: that it was reached.
+    said: HashMap<ServerId, Option<Trouble>>,
     counters: ListingCounters,
 }
 
@@ -140,23 +143,23 @@ impl Listing {
         self.client.clone()
     }
 
-    /// Takes note of a report. What is to be said of it: of a trouble, once until it is over or is another.
+    /// Takes note of a report. What is to be said of it: how the server does, once until that is another.
     pub fn take_note(&mut self, report: &Report) -> Option<EventBody> {
-        let Err(trouble) = &report.outcome else {
-            self.counters.listed += 1;
-            self.said.remove(&report.server);
-            return None;
-        };
-        self.counters.failed += 1;
-        if self.said.insert(report.server.clone(), trouble.clone()).as_ref() == Some(trouble) {
+        let trouble = report.outcome.as_ref().err().cloned();
+        match trouble {
+            None => self.counters.listed += 1,
+            Some(_) => self.counters.failed += 1,
+        }
+        if self.said.insert(report.server.clone(), trouble.clone()).as_ref() == Some(&trouble) {
             return None;
         }
         let url = report.url.clone();
-        Some(match trouble.clone() {
-            Trouble::Unreachable(failure) => {
+        Some(match trouble {
+            None => ServerReachable { url }.into(),
+            Some(Trouble::Unreachable(failure)) => {
                 ServerUnreachable { url, reason: failure.why, status: failure.status }.into()
             }
-            Trouble::Mismatch(mismatch) => {
+            Some(Trouble::Mismatch(mismatch)) => {
                 let (severity, expected, found) = (Severity::Critical, mismatch.expected, mismatch.found);
                 TlsMismatch { url, severity, expected, found }.into()
             }

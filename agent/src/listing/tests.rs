@@ -61,7 +61,7 @@ fn numbers_meet_no_others() {
 }
 
 #[test]
-fn troubles_are_said_once_until_they_are_others() {
+fn how_a_server_does_is_said_once_until_it_is_another() {
     let failure = |why: &str, status| Err(Trouble::Unreachable(Failure { why: why.into(), status }));
     let mismatch =
         |found: &str| Err(Trouble::Mismatch(Mismatch { expected: "sha256:0".into(), found: found.into() }));
@@ -82,16 +82,19 @@ fn troubles_are_said_once_until_they_are_others() {
         counters: ListingCounters::default(),
     };
     for (server, outcome, expected) in [
+        ("a", well(), Some("mcp_server_reachable")),
         ("a", well(), None),
         ("a", failure("x", None), Some("mcp_server_unreachable")),
         ("a", failure("x", None), None),
         ("b", failure("x", None), Some("mcp_server_unreachable")),
+        ("b", well(), Some("mcp_server_reachable")),
+        ("b", well(), None),
         ("a", failure("x", Some(401)), Some("mcp_server_unreachable")),
         ("a", failure("y", Some(401)), Some("mcp_server_unreachable")),
         ("a", mismatch("sha256:1"), Some("mcp_tls_mismatch")),
         ("a", mismatch("sha256:1"), None),
         ("a", mismatch("sha256:2"), Some("mcp_tls_mismatch")),
-        ("a", well(), None),
+        ("a", well(), Some("mcp_server_reachable")),
         ("a", mismatch("sha256:2"), Some("mcp_tls_mismatch")),
     ] {
         let report = Report {
@@ -104,5 +107,5 @@ fn troubles_are_said_once_until_they_are_others() {
         assert_eq!(listing.take_note(&report).map(|body| body.kind()), expected);
     }
     let counters = listing.counters();
-    assert_eq!((counters["listing_listed"], counters["listing_failed"]), (2, 9));
+    assert_eq!((counters["listing_listed"], counters["listing_failed"]), (5, 9));
 }

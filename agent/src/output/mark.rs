@@ -70,6 +70,7 @@ pub fn of(body: &EventBody) -> (&'static str, Style) {
         EventBody::NetworkClosed(_) => ("CLOSED  ", colour(AnsiColor::Red)),
         EventBody::NetworkUninspected(_) => ("UNSEEN  ", colour(AnsiColor::Yellow)),
         EventBody::RequestRefused(_) => ("refused ", colour(AnsiColor::Yellow)),
+        EventBody::ServerReachable(_) => ("reached ", colour(AnsiColor::Green)),
         EventBody::ServerUnreachable(_) => ("no list ", colour(AnsiColor::Yellow)),
         EventBody::TlsMismatch(_) => ("MISMATCH", colour(AnsiColor::Red)),
         EventBody::ServerDenied(_) => ("DENIED  ", colour(AnsiColor::Red)),

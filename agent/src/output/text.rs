@@ -286,6 +286,7 @@ fn body(event: &Event, line: &mut Line) {
                 line.plain("  it wants credentials");
             }
         }
+        EventBody::ServerReachable(reached) => line.plain(&format!("  {}", clean(&reached.url))),
         EventBody::ServerUnreachable(failed) => {
             line.plain(&format!("  {}: {}", clean(&failed.url), clean(&failed.reason)));
         }

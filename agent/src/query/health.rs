@@ -1,4 +1,8 @@
 //! How servers do, by what they did lately.
+//!
+//! Whether the agent can list a declared server is said once, when that changes, and holds until it changes again: of these
+//! events the last one counts, however old it is. A server that is down would else be healthy, or unknown, once the hour
+//! in which that was said is over.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -52,7 +56,7 @@ pub struct Lately {
     pub crashes: u64,
     /// How it ended last, where it crashed and was not started since.
     pub down: Option<String>,
-    /// Why it cannot be listed, where it could not be and was not since.
+    /// Why it cannot be listed, where that is what was said last, and nothing came of it since.
     pub unreachable: Option<String>,
     /// When it was last gone, one way or the other, and the number of that event.
     gone: (i64, i64),
@@ -94,14 +98,23 @@ impl Lately {
     fn take(&mut self, sight: Sight) {
         self.seen = true;
         match sight.kind.as_str() {
-            "mcp_server_started" | "mcp_server_initialized" | "mcp_tool_seen" => self.is_there(),
+            // At an address it is also said of one that lets its first request wait.
+            "mcp_server_started" => self.down = None,
+            "mcp_server_initialized" | "mcp_tool_seen" | "mcp_server_reachable" => self.is_there(),
             "mcp_request_timed_out" => self.timed_out += 1,
             "mcp_server_unreachable" => {
                 (self.unreachable, self.gone) = (Some(sight.reason.unwrap_or_default()), sight.at);
             }
+            "mcp_tls_mismatch" => {
+                let why = "its certificate is not the one of its tls_fingerprint";
+                (self.unreachable, self.gone) = (Some(why.to_owned()), sight.at);
+            }
             "mcp_server_exited" => {
-                (self.down, self.gone) = (crash(sight.exit_code, sight.signal), sight.at);
-                self.crashes += u64::from(self.down.is_some());
+                self.down = crash(sight.exit_code, sight.signal);
+                // A client that is done with a server takes nothing back of what that answered.
+                if self.down.is_some() {
+                    (self.crashes, self.gone) = (self.crashes + 1, sight.at);
+                }
             }
             _ => {}
         }
@@ -148,21 +161,27 @@ struct Sight {
 /// # Errors
 /// It cannot be read.
 pub fn lately(db: &Connection, now: Timestamp) -> Result<BTreeMap<String, Lately>> {
-    const KINDS: [&str; 6] = [
+    const KINDS: [&str; 5] = [
         "mcp_server_started",
         "mcp_server_initialized",
         "mcp_tool_seen",
         "mcp_request_timed_out",
-        "mcp_server_unreachable",
         "mcp_server_exited",
     ];
+    // An agent that starts says anew of each server that it lists how that does. What one before it said of a server that is
+    // declared no more would hold for ever.
+    const LISTED: &str = "SELECT max(seq) FROM events
+        WHERE type IN ('mcp_server_reachable', 'mcp_server_unreachable', 'mcp_tls_mismatch') AND server IS NOT NULL
+            AND seq > (SELECT coalesce(max(seq), 0) FROM events WHERE type = 'agent_started')
+        GROUP BY server";
     let conditions =
         Conditions::default().between("time_ns", Some(now.before(LATELY)), None).holds("server IS NOT NULL");
     let rare = conditions.clone().any("type", &KINDS);
     let mut find = db.prepare(&format!(
         "SELECT server, type, time_ns, seq, text ->> 'reason' AS reason, text ->> 'exit_code' AS exit_code,
             text ->> 'signal' AS signal
-         FROM (SELECT *, CAST(body AS TEXT) AS text FROM events{}) ORDER BY time_ns, seq",
+         FROM (SELECT *, CAST(body AS TEXT) AS text FROM events{}
+            UNION ALL SELECT *, CAST(body AS TEXT) FROM events WHERE seq IN ({LISTED})) ORDER BY time_ns, seq",
         rare.sql()
     ))?;
     let mut rows = find.query(rare.values())?;
@@ -255,6 +274,7 @@ mod tests {
         };
         let (exited, unreachable, started) =
             ("mcp_server_exited", "mcp_server_unreachable", "mcp_server_started");
+        let (reachable, mismatch) = ("mcp_server_reachable", "mcp_tls_mismatch");
         for (kinds, answer, is_there) in [
             (&[][..], 1, true),
             (&[exited], 1, false),
@@ -262,6 +282,12 @@ mod tests {
             (&[unreachable], 1, false),
             (&[unreachable], 3, true),
             (&[exited, started], 1, true),
+            (&[unreachable, reachable], 1, true),
+            (&[unreachable, started], 1, false),
+            (&[reachable, unreachable], 1, false),
+            (&[mismatch], 1, false),
+            (&[mismatch], 3, true),
+            (&[mismatch, reachable], 1, true),
         ] {
             let mut lately = Lately::default();
             (2..).zip(kinds).for_each(|(place, kind)| lately.take(sight(kind, place)));

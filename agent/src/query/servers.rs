@@ -43,7 +43,7 @@ pub struct Server {
     pub detections_by_severity: BySeverity,
     /// Its last event.
     pub last_seen: Timestamp,
-    /// How it did in the last hour; null where nothing was seen of it then.
+    /// How it did in the last hour, and whether it could be listed last; null where nothing is known of either.
     pub health: Option<Health>,
     /// Why it is not healthy.
     pub reasons: Vec<String>,

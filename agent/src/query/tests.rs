@@ -281,6 +281,63 @@ fn lists() {
     assert_eq!(filled.lines("sessions")[1]["client"], Value::Null);
 }
 
+/// What was said of a declared server, hours before now or lately, how it does, and why.
+#[test]
+fn how_a_declared_server_does() {
+    use health::Health::{Healthy, Unhealthy};
+    const NOW: u64 = 3 * 3_600;
+    const LATELY: u64 = NOW - 60;
+    let of = of("s1", "web").replace("stdio", "http");
+    let says = |at: u64, kind: &str, more: &str| {
+        let of = r#""server_id":"web","server_type":"http","url":"http://x/""#;
+        (at, format!(r#""type":"{kind}",{of}{more}"#))
+    };
+    let reached = |at| says(at, "mcp_server_reachable", "");
+    let gone = |at| says(at, "mcp_server_unreachable", r#","reason":"refused""#);
+    let other = |at| {
+        says(at, "mcp_tls_mismatch", r#","severity":"critical","expected":"sha256:0","found":"sha256:1""#)
+    };
+    let agent = |at: u64| {
+        let rest = r#""version":"1","kernel":"6","backend":"b","programs":[],"servers_adopted":0"#;
+        (at, format!(r#""type":"agent_started",{rest}"#))
+    };
+    let answer = |at, status| answered(at, &of, "read", 1, status);
+    let refused = Some("it cannot be reached: refused");
+    let certificate = Some("it cannot be reached: its certificate is not the one of its tls_fingerprint");
+    for (name, events, health, why) in [
+        ("down for hours", vec![gone(0)], Some(Unhealthy), refused),
+        ("down for hours after it was there", vec![reached(0), gone(1)], Some(Unhealthy), refused),
+        ("back as it was", vec![reached(0), gone(1), reached(2)], Some(Healthy), None),
+        ("there and idle", vec![agent(0), reached(1)], Some(Healthy), None),
+        ("another certificate", vec![reached(0), other(1)], Some(Unhealthy), certificate),
+        ("the right one again", vec![other(0), reached(1)], Some(Healthy), None),
+        ("answers a client", vec![gone(0), answer(LATELY, "ok")], Some(Healthy), None),
+        (
+            "answered a client that left",
+            vec![gone(0), answer(LATELY, "ok"), exited(NOW - 1, &of, 0)],
+            Some(Healthy),
+            None,
+        ),
+        ("answered a client before", vec![answer(LATELY, "ok"), gone(NOW - 1)], Some(Unhealthy), refused),
+        (
+            "there, and fails",
+            [vec![reached(0)], (0..5).map(|more| answer(LATELY + more, "error")).collect()].concat(),
+            Some(Unhealthy),
+            Some("5 of 5 calls failed"),
+        ),
+        ("down before the agent started", vec![gone(0), agent(1)], None, None),
+        ("down before and after that", vec![gone(0), agent(1), gone(2)], Some(Unhealthy), refused),
+        ("seen by clients alone", vec![started(0, &of)], None, None),
+    ] {
+        let filled = Filled::new(events);
+        let now = filled.start.after(std::time::Duration::from_secs(NOW));
+        let all = crate::store::conditions::Conditions::default();
+        let servers = servers::gather(&filled.db, &all, None, now).unwrap();
+        let found: Vec<_> = servers.iter().map(|server| (server.health, server.reasons.join("; "))).collect();
+        assert_eq!(found, [(health, why.unwrap_or_default().to_owned())], "{name}");
+    }
+}
+
 /// Connections over HTTP have numbers beyond those that SQLite has: neighbours are two, and are shown as they are.
 #[test]
 fn large_numbers_of_connections() {

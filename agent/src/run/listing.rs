@@ -6,7 +6,7 @@ use super::Agent;
 use crate::listing::Report;
 
 impl Agent {
-    /// Hands a conversation of the agent's own to the policy core, or says why there was none.
+    /// Says how a declared server does, where that is new, and hands what it said to the policy core.
     pub(super) fn hear_server(&mut self, report: Report) {
         if let Some(body) = self.listing.take_note(&report) {
             let event = Event {

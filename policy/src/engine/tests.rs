@@ -277,6 +277,7 @@ pub(super) fn short(output: &Output) -> String {
         | EventBody::ServerDenied(_)
         | EventBody::NetworkBlocked(_)
         | EventBody::NetworkUnblocked(_)
+        | EventBody::ServerReachable(_)
         | EventBody::ServerUnreachable(_)
         | EventBody::TlsMismatch(_)
         | EventBody::StoreFailing(_)

@@ -391,6 +391,7 @@ pub fn examples() -> Vec<Event> {
         ),
         about(RequestRefused { status: 401, jsonrpc_id: Some(json!(1)) }),
         about(RequestRefused { status: 404, jsonrpc_id: None }),
+        about(ServerReachable { url: "http://x/".into() }),
         about(ServerUnreachable { url: "http://x/".into(), reason: "r".into(), status: Some(401) }),
         about(ServerUnreachable { url: "http://x/".into(), reason: "r".into(), status: None }),
         about(TlsMismatch {

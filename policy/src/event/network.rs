@@ -181,7 +181,16 @@ pub struct NetworkUninspected {
     pub reason: String,
 }
 
-/// The agent cannot list what a declared server (`server_id`) offers. Said once for each reason, until it can again.
+/// The agent listed what a declared server (`server_id`) offers: for the first time since it started to, or the first time
+/// after `mcp_server_unreachable` or `mcp_tls_mismatch`. Holds until one of these is said.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ServerReachable {
+    /// Its address, as it is declared, without the query.
+    pub url: String,
+}
+
+/// The agent cannot list what a declared server (`server_id`) offers. Said once for each reason, until it can again
+/// (`mcp_server_reachable`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerUnreachable {
     /// Its address, as it is declared, without the query.
