@@ -195,7 +195,8 @@ fn head_room(programs: &[ProgramStats]) -> Option<Row> {
 const PREEMPTED: &str = "; this kernel preempts itself (preempt=full), where such programs are left out at times, so it is not in \
                          use unless the configuration says so";
 /// Where the memory of processes may not be written.
-const BLUNT: &str = "; they are refused, not neutralized: that takes CAP_SYS_ADMIN and a kernel that is not locked down";
+const BLUNT: &str =
+    "; they are refused, not neutralized: that takes CAP_SYS_ADMIN and a kernel that is not locked down";
 const IO_URING: &str = "io_uring_complete";
 const SYS_EXIT: &str = "tp_btf/sys_exit";
 

@@ -45,7 +45,7 @@ fn nothing_is_lost_uncounted_under_stress() -> Result<()> {
 
 /// So many conversations, each in lockstep, while neighbours that are no servers pass bytes to and fro.
 fn under_stress(agent: &Agent) -> Result<Vec<Sent>> {
-    let calls = u64::try_from(fewer(400))?;
+    let calls = u64::try_from(fewer(200))?;
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         for _ in 0..NEIGHBOURS {
@@ -75,10 +75,11 @@ fn converse(agent: &Agent, calls: u64) -> Result<Vec<Sent>> {
 
 /// Each call and each answer is told, once.
 fn complete(sent: &Sent) -> Result<()> {
-    let calls = u64::try_from(fewer(400))?;
+    let calls = u64::try_from(fewer(200))?;
     for id in 1..=calls {
         for kind in ["mcp_tool_called", "mcp_tool_result"] {
-            let told = sent.events.iter().filter(|event| is(event, kind) && event["jsonrpc_id"] == id).count();
+            let told =
+                sent.events.iter().filter(|event| is(event, kind) && event["jsonrpc_id"] == id).count();
             ensure!(told == 1, "{kind} of {id} is told {told} times");
         }
     }

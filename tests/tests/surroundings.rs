@@ -348,7 +348,8 @@ fn doctor_says_what_is_off_and_how_to_turn_it_on() -> Result<()> {
     ensure!(!can_stop || gate.contains("refused, not neutralized") == is_locked, "{text}");
 
     // The agent runs with what is there, and says the same.
-    let (_directory, config) = configured("enforcement: { stdio: neutralize }\npolicy: { denied_tools: [add] }")?;
+    let (_directory, config) =
+        configured("enforcement: { stdio: neutralize }\npolicy: { denied_tools: [add] }")?;
     let agent = Agent::start(&["--config", &config])?;
     let mut peer = Peer::start(Wiring::Pipes, &mut server("benign-server"))?;
     peer.ask(&initialize(1))?;

@@ -106,7 +106,8 @@ pub fn vm(args: &Args) -> Result<ExitCode> {
         let kernel =
             kernel.with_context(|| format!("this machine's packages have no cloud kernel {series}"))?;
         println!("━━ Linux {}", kernel.version);
-        let ending = Guest::new(&kernel, &job, &args.append, &directory(), &busybox)?.run(LIMIT_SECONDS, "")?.0;
+        let ending =
+            Guest::new(&kernel, &job, &args.append, &directory(), &busybox)?.run(LIMIT_SECONDS, "")?.0;
         if !ending.well() {
             println!("━━ Linux {series}: {ending}");
             well = false;

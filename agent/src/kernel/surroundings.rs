@@ -92,12 +92,7 @@ pub fn preempts_itself() -> bool {
     preempts(fs::read_to_string(PREEMPT_PATH).ok().as_deref(), &version, &command_line, config)
 }
 
-fn preempts(
-    state: Option<&str>,
-    version: &str,
-    command_line: &str,
-    config: impl FnOnce() -> String,
-) -> bool {
+fn preempts(state: Option<&str>, version: &str, command_line: &str, config: impl FnOnce() -> String) -> bool {
     // Lazy preemption waits for the clock's next tick, and is the same otherwise.
     const OFTEN: [&str; 2] = ["full", "lazy"];
     if let Some(state) = state {
