@@ -122,7 +122,7 @@ impl Observer {
             }
         }
         for action in GATE_ACTIONS {
-            self.gate.with_label_values(&[word(&action)]);
+            self.gate.with_label_values(&[&*word(&action), OTHER]);
         }
         for (transport, cause) in
             ["stdio", "http"].iter().flat_map(|one| CAUSES.map(|cause| (*one, word(&cause))))
@@ -153,7 +153,11 @@ impl Observer {
                     .inc();
                 self.call_seconds.observe(in_seconds(result.latency_ns));
             }
-            EventBody::GateDecided(decided) => self.gate.with_label_values(&[word(&decided.action)]).inc(),
+            EventBody::GateDecided(decided) => {
+                // Codes that are no guard's are few: those of docs/gate.md.
+                let reason = decided.guard.map_or(decided.code.as_str(), |guard| guard.name());
+                self.gate.with_label_values(&[&*word(&decided.action), reason]).inc();
+            }
             EventBody::RequestBlocked(blocked) => self.denied(Some(blocked.guard), blocked.enforced),
             EventBody::Detected(found) => {
                 let kind = (found.detection.category, found.detection.severity);

@@ -393,8 +393,8 @@ pub static TABLE: &[Metric] = &[
     // The gate.
     metric(
         GATE,
-        Events(&["action"]),
-        "Writes of clients that the gate stopped, or could not tell what they ask for, by what became of them.",
+        Events(&["action", "reason"]),
+        "Writes of clients that the gate stopped, or could not tell what they ask for, by what became of them and why: the guard, or the code of what cannot be told.",
     ),
     metric(
         "mcpwarden_gate_tables_total",

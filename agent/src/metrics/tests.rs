@@ -132,7 +132,7 @@ fn what_events_count() {
                 "a",
                 json!({"action": "neutralized", "guard": "tool_access", "code": "c", "reason": "r", "pid": 1, "bytes": 1}),
             ),
-            r#"gate_decisions_total{action="neutralized"}"#,
+            r#"gate_decisions_total{action="neutralized",reason="tool_access"}"#,
         ),
         (
             event("mcp_detection", "a", found("high")),

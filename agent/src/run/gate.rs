@@ -394,7 +394,9 @@ impl Agent {
         let settings = GateSettings {
             half: self.gate.half,
             mode,
-            refuse_undecided: u32::from(config.enforcement.undecided == AllowDeny::Deny),
+            refuse_undecided: u32::from(
+                config.enforcement.undecided == AllowDeny::Deny || config.policy.fail_closed,
+            ),
             window: u32::try_from(config.enforcement.window_bytes.0)
                 .map_or(abi::GATE_WINDOW_MOST, |bytes| bytes.min(abi::GATE_WINDOW_MOST)),
         };

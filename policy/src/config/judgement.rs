@@ -35,7 +35,7 @@ impl Default for Registry {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Policy {
-    /// Whether undeclared servers and unknown tools are denied.
+    /// Whether undeclared servers, unknown tools, and what the gate cannot tell are denied.
     pub fail_closed: bool,
     /// How long a server that has not listed its tools yet is let through under `fail_closed`.
     pub pending_grace: Period,
