@@ -1,8 +1,11 @@
 //! Where what a test starts lies.
 
 use std::env;
+use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
 
 /// The directory of the built programs that this test (or program) was built with, such as `target/release`.
 ///
@@ -49,4 +52,19 @@ pub fn sources() -> &'static Path {
 pub fn skipped(test: &str, why: &str) {
     // Not eprintln!: libtest would swallow it, since the test passes.
     let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
+}
+
+/// Two groups of this host that are not root's: their names and numbers.
+///
+/// # Errors
+/// There are fewer, or they cannot be read.
+pub fn two_groups() -> Result<[(String, String); 2]> {
+    let text = fs::read_to_string("/etc/group")?;
+    let group = |line: &str| {
+        let mut fields = line.split(':');
+        let (name, number) = (fields.next()?, fields.nth(1)?);
+        (number != "0").then(|| (name.to_owned(), number.to_owned()))
+    };
+    let found: Vec<_> = text.lines().filter_map(group).take(2).collect();
+    found.try_into().ok().context("this host has fewer than two groups")
 }

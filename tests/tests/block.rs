@@ -18,7 +18,7 @@ use mcpwarden_tests::dns::NameServer;
 use mcpwarden_tests::listener::Listener;
 use mcpwarden_tests::patience::patience;
 use mcpwarden_tests::peer::wait_until;
-use mcpwarden_tests::places;
+use mcpwarden_tests::places::{self, two_groups};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -284,18 +284,6 @@ fn blocks_end_with_the_agent_and_its_socket_is_taken_over() -> Result<()> {
     ensure!(said["reason"] == "agent_stopped", "{said}");
     agent.wait_for("the agent's end", |event| is(event, "agent_stopped"))?;
     wait_until("the socket is gone", || !socket.exists())
-}
-
-/// Two groups of this host that are not root's: their names and numbers.
-fn two_groups() -> Result<[(String, String); 2]> {
-    let text = fs::read_to_string("/etc/group")?;
-    let group = |line: &str| {
-        let mut fields = line.split(':');
-        let (name, number) = (fields.next()?, fields.nth(1)?);
-        (number != "0").then(|| (name.to_owned(), number.to_owned()))
-    };
-    let found: Vec<_> = text.lines().filter_map(group).take(2).collect();
-    found.try_into().ok().context("this host has fewer than two groups")
 }
 
 #[test]

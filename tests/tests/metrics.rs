@@ -11,7 +11,7 @@ use std::thread;
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
-use mcpwarden_tests::command::configured;
+use mcpwarden_tests::command::{configured, mcpwarden};
 use mcpwarden_tests::dial::{Outcome, Way};
 use mcpwarden_tests::peer::{Driven, Peer, await_exit, echo, initialize, server, wait_until};
 use mcpwarden_tests::places;
@@ -19,7 +19,7 @@ use mcpwarden_tests::scrape::{Scrape, promtool};
 use mcpwarden_tests::transcript::Dir;
 use mcpwarden_tests::wiring::Wiring;
 use nix::sys::signal::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 type Growth = Vec<(String, f64)>;
 /// By how much which numbers must grow, while a server lives.
@@ -173,6 +173,56 @@ fn numbers_grow_by_what_happens() -> Result<()> {
         play(&scenario).with_context(|| scenario.name)?;
     }
     Ok(())
+}
+
+/// What is so without anything happening, and what a server with tools adds.
+#[test]
+fn gauges_say_what_is_so() -> Result<()> {
+    const RING_BYTES: u64 = 524_288;
+    let _alone = alone();
+    let scrape = Scrape::free()?;
+    let (_directory, config) =
+        configured(&format!("capture: {{ ring_bytes: {RING_BYTES} }}\n{}", scrape.config()))?;
+    let agent = Agent::start(&["--config", &config])?;
+    scrape.await_answer("/readyz", 200, "ok")?;
+    let before = scrape.numbers()?;
+    let of = |name: &str| before.get(name).copied().with_context(|| format!("no {name}"));
+    ensure!(of("mcpwarden_ring_bytes")? == RING_BYTES as f64, "{before:?}");
+    ensure!(of("mcpwarden_ring_used_bytes")? <= RING_BYTES as f64, "{before:?}");
+    let version = mcpwarden(&["--version"]).output()?.stdout;
+    let version = String::from_utf8(version)?.trim().replace("mcpwarden ", "");
+    ensure!(of(&format!("mcpwarden_build_info{{version=\"{version}\"}}"))? == 1.0, "{before:?}");
+    let hashes: Vec<_> =
+        before.iter().filter(|(name, _)| name.starts_with("mcpwarden_config_info{")).collect();
+    ensure!(matches!(hashes[..], [(_, 1.0)]), "{hashes:?}");
+    for (much, most) in [("queue_length", "queue_capacity"), ("map_entries", "map_capacity")] {
+        let (much, most) = (format!("mcpwarden_{much}{{"), format!("mcpwarden_{most}{{"));
+        let mut count = 0;
+        for (name, number) in before.iter().filter(|(name, _)| name.starts_with(&much)) {
+            let most = of(&name.replace(&much, &most))?;
+            ensure!(most > 0.0 && *number <= most, "{name}: {number} of {most}");
+            count += 1;
+        }
+        ensure!(count > 0, "no {much}");
+    }
+
+    let mut peer = Peer::start(Wiring::Pipes, &mut server("benign-server"))?;
+    peer.ask(&initialize(1))?;
+    let listed = peer.ask(&json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"}))?;
+    let tools = listed["result"]["tools"].as_array().context("no tools")?.len();
+    scrape.await_growth(
+        &before,
+        &[
+            (r#"mcpwarden_tools{transport="stdio"}"#.into(), tools as f64),
+            (r#"mcpwarden_servers{transport="stdio"}"#.into(), 1.0),
+        ],
+    )?;
+    let after = scrape.numbers()?;
+    for name in ["mcpwarden_store_writes_total", "mcpwarden_store_write_seconds_total"] {
+        ensure!(after.get(name).is_some_and(|number| *number > 0.0), "{name}: {:?}", after.get(name));
+    }
+    peer.close()?;
+    agent.stop().map(drop)
 }
 
 fn play(scenario: &Scenario) -> Result<()> {

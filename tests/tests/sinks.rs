@@ -283,6 +283,28 @@ fn a_webhook_gets_every_event_once_it_lives() -> Result<()> {
     Ok(())
 }
 
+/// A secret that systemd hands to the service.
+#[test]
+fn a_webhook_is_signed_with_a_credential() -> Result<()> {
+    let receiver = Receiver::dead()?;
+    receiver.live()?;
+    let (directory, config) = configured("")?;
+    let secret = directory.path().join("webhook");
+    fs::write(&secret, format!("{SECRET}\n"))?;
+    fs::set_permissions(&secret, Permissions::from_mode(0o400))?;
+    let url = receiver.url(TOKEN);
+    let sink = format!("{{ kind: webhook, url: \"{url}\", secret_file: credential:webhook }}");
+    fs::write(&config, format!("sinks: [{sink}]\n"))?;
+    let credentials = directory.path().display().to_string();
+    let agent = Agent::start_in(&[("CREDENTIALS_DIRECTORY", &credentials)], &["--config", &config])?;
+    session(&agent, 3, 10)?;
+    wait_until("that some are taken", || !taken(&receiver.posts()).is_empty())?;
+    let wrong = receiver.posts().into_iter().find(|post| !post.is_signed_with(SECRET));
+    ensure!(wrong.is_none(), "its signature is wrong: {wrong:?}");
+    without_secrets(&agent)?;
+    end(agent).map(drop)
+}
+
 #[test]
 fn what_a_webhook_refuses_is_dropped_and_said_once() -> Result<()> {
     let receiver = Receiver::dead()?;

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
 use mcpwarden_tests::command::{Said, ask, mcpwarden};
 use mcpwarden_tests::peer::{Peer, echo, initialize, server};
-use mcpwarden_tests::places;
+use mcpwarden_tests::places::{self, two_groups};
 use mcpwarden_tests::wiring::Wiring;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -214,27 +214,31 @@ fn what_is_changed_is_found() -> Result<()> {
 /// Members of the group read what they may not write, whether the agent runs or not.
 #[test]
 fn the_group_reads() -> Result<()> {
-    const GROUP: u32 = 54_321;
+    let [(name, group), _] = two_groups()?;
+    let group: u32 = group.parse()?;
     let place = Place::new()?;
     fs::set_permissions(place.directory.path(), fs::Permissions::from_mode(0o755))?;
+    let yaml = fs::read_to_string(&place.config)?;
+    fs::write(&place.config, format!("{yaml}control: {{ group: {name} }}\n"))?;
+    // As systemd makes it.
+    std::os::unix::fs::chown(place.state(), None, Some(group))?;
     let agent = place.agent()?;
     talk(&agent, 1)?;
     agent.settle();
-    // There is no such group on most hosts: what the agent does for one that is there is done here.
-    let files = || -> Result<Vec<PathBuf>> {
-        Ok(fs::read_dir(place.state())?.map(|file| file.map(|file| file.path())).collect::<Result<_, _>>()?)
-    };
-    for file in files()?.into_iter().chain([place.state()]) {
-        let mode = fs::metadata(&file)?.mode();
-        let allowed = if file.is_dir() { 0o750 } else { 0o640 };
-        ensure!(mode & 0o777 & !allowed == 0, "{}: {mode:o}", file.display());
-        std::os::unix::fs::chown(&file, None, Some(GROUP))?;
+    let files: Vec<PathBuf> =
+        fs::read_dir(place.state())?.map(|file| file.map(|file| file.path())).collect::<Result<_, _>>()?;
+    for file in &files {
+        let of = fs::metadata(file)?;
+        let mode = of.mode() & 0o777;
+        let is_database = ["mcpwarden.db", "registry.db"].iter().any(|name| file.ends_with(name));
+        ensure!(!is_database || (mode, of.gid()) == (0o640, group), "{}: {mode:o}", file.display());
+        ensure!(mode & !(if of.is_dir() { 0o750 } else { 0o640 }) == 0, "{}: {mode:o}", file.display());
     }
     let command = Path::new("/tmp").join(format!("mcpwarden-of-the-group-{}", std::process::id()));
     fs::copy(places::agent(), &command)?;
     fs::set_permissions(&command, fs::Permissions::from_mode(0o755))?;
     let asked = |what: &[&str]| {
-        Command::new(&command).args(what).arg("--path").arg(place.database()).uid(65_534).gid(GROUP).output()
+        Command::new(&command).args(what).arg("--path").arg(place.database()).uid(65_534).gid(group).output()
     };
     let ask_all = || -> Result<()> {
         for what in [&["events", "--type", "mcp_tool_called"][..], &["audit", "verify"]] {
@@ -309,6 +313,7 @@ fn a_full_disk() -> Result<()> {
     let recovered =
         agent.wait_for("that events are stored again", |event| is(event, "mcp_store_recovered"))?;
     talk(&agent, 5)?;
+    ensure!(failing(&agent) == 1, "it is said {} times that the store fails", failing(&agent));
     let stopped = agent.stop()?;
     let verdict = is_intact(&place.database())?;
     let lost = recovered["events_lost"].as_u64().context("a number")?;

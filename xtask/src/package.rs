@@ -71,7 +71,36 @@ pub fn check(binary: &Path, out: &Path) -> Result<Vec<&'static str>> {
     let [earlier, _] = pack(binary, &out.join("earlier"), "0.0.1")?;
     let [package, _] = &packed;
     life::check(&earlier, package)?;
+    unpack(&packed, &out.join("unpacked"))?;
     lint(package)
+}
+
+/// Unpacks the tarball as docs/install.md says: it holds what the package does, and its program runs.
+fn unpack([package, tarball]: &[PathBuf; 2], into: &Path) -> Result<()> {
+    let _ = fs::remove_dir_all(into);
+    fs::create_dir_all(into)?;
+    let mut command = Command::new("tar");
+    command
+        .arg("-xzf")
+        .arg(tarball)
+        .arg("-C")
+        .arg(into)
+        .args(["--strip-components=1", "--keep-directory-symlink"]);
+    run(&mut command, "see what tar says above")?;
+    let listed =
+        output_of(Command::new("dpkg-deb").arg("--contents").arg(package)).context("dpkg-deb failed")?;
+    // `-rw-r--r-- 0/0 12 2026-11-24 10:00 ./usr/…`, for a link with ` -> ` and where to.
+    let files =
+        listed.lines().filter(|line| line.starts_with('-')).filter_map(|line| line.split(" ./").nth(1));
+    let mut count = 0;
+    for file in files {
+        ensure!(into.join(file).is_file(), "{} lacks {file}", tarball.display());
+        count += 1;
+    }
+    let said = output_of(Command::new(into.join("usr/bin/mcpwarden")).arg("--version")).unwrap_or_default();
+    ensure!(said.trim() == format!("mcpwarden {VERSION}"), "the program of the tarball says {said:?}");
+    println!("{}: holds the {count} files of the package, and its program runs", tarball.display());
+    Ok(())
 }
 
 /// Holds the package against Debian's policy.

@@ -94,7 +94,9 @@ killed() { [ "$(of NRestarts)" -ge "$1" ] && is_ready; }
 kill -9 "$(of MainPID)"
 within 300 'killed 1' || fail "it does not come back when it is killed"
 mcpwarden audit verify || fail "the audit trail is broken"
-echo "killed: it is back"
+programs | sort -u | comm -12 /tmp/ours - > /tmp/again
+cmp -s /tmp/ours /tmp/again || fail "it has other programs than before: $(cat /tmp/again)"
+echo "killed: it is back, with the same programs"
 
 # Hung: the watchdog ends it.
 printf '[Service]\nWatchdogSec=5s\n' > $drop_ins/watchdog.conf
@@ -113,7 +115,19 @@ systemctl stop mcpwarden
 programs | sort -u | comm -12 /tmp/ours - > /tmp/left
 [ ! -s /tmp/left ] || fail "programs are left: $(cat /tmp/left)"
 mcpwarden audit verify || fail "the audit trail is broken"
-echo "stopped: no program is left, the audit trail holds"
+ask member events >/dev/null || fail "a member of the group cannot read when it is stopped: $(ask member events)"
+echo "stopped: no program is left, the audit trail holds, and its group reads it"
+
+# What a feature takes more, its drop-in adds.
+printf 'enforcement: { stdio: neutralize }\n' > $config
+systemctl start mcpwarden || fail "it does not start with the gate"
+mcpwarden status | grep -q 'refused, not neutralized' || fail "it says of the gate: $(mcpwarden status)"
+cp /usr/share/mcpwarden/systemd/neutralize.conf $drop_ins/
+systemctl daemon-reload && systemctl restart mcpwarden && is_ready || fail "it does not start with its drop-in: $(mcpwarden status)"
+mcpwarden status | grep -q 'not neutralized\|not stopped' && fail "it says of the gate: $(mcpwarden status)"
+systemctl stop mcpwarden
+rm $drop_ins/neutralize.conf && systemctl daemon-reload
+echo "with neutralize.conf: calls can be neutralized, and without it that is said"
 
 # What persists is pinned from within the unit's view of the files, stays when it is stopped, and goes with the package.
 python3 -m http.server --bind 127.0.0.1 8099 >/dev/null 2>&1 &
