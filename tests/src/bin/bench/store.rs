@@ -13,8 +13,9 @@ use crate::report::{heading, quantile};
 /// Over how many days they are spread.
 const DAYS: u64 = 30;
 /// What is asked, and within how many seconds it is to be answered, where there is an aim.
-const QUESTIONS: [(&[&str], Option<f64>); 5] = [
+const QUESTIONS: [(&[&str], Option<f64>); 6] = [
     (&["events", "--since", "24h"], Some(1.0)),
+    (&["events", "--since", "24h", "--limit", "0"], Some(1.0)),
     (&["events", "--since", "24h", "--severity", "high", "--type", "mcp_detection"], Some(1.0)),
     (&["events", "--since", "30d", "--type", "mcp_detection", "--session", "none"], None),
     (&["calls", "--since", "24h"], None),
@@ -30,18 +31,22 @@ pub fn store(events: u64, rounds: usize) -> Result<()> {
     let size = std::fs::metadata(&database)?.len() >> 20;
     heading(&format!("{events} events over {DAYS} days, {size} MiB, no agent writing; {rounds} rounds"));
     for (question, aim) in QUESTIONS {
-        let mut took = Vec::new();
+        let (mut took, mut lines) = (Vec::new(), 0);
         for _ in 0..rounds {
             let began = Instant::now();
             let mut command = Command::new(places::agent());
             command.args(question).arg("--json").arg("--path").arg(&database);
-            let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status()?;
+            let said = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
             took.push(began.elapsed().as_secs_f64());
-            ensure!(status.success(), "{question:?}: {status}");
+            ensure!(said.status.success(), "{question:?}: {}", said.status);
+            lines = said.stdout.iter().filter(|byte| **byte == b'\n').count();
         }
         let [median, least, most] = [0.5, 0.0, 1.0].map(|share| quantile(&took, share));
         let aim = aim.map_or(String::new(), |aim| format!("   target {aim:.2} s"));
-        println!("  {:<66} {median:.3} s ({least:.3} to {most:.3}){aim}", question.join(" "));
+        println!(
+            "  {:<66} {lines:>7} lines in {median:.3} s ({least:.3} to {most:.3}){aim}",
+            question.join(" ")
+        );
     }
     Ok(())
 }
