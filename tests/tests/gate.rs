@@ -1,5 +1,6 @@
 //! The gate: what a client is not to ask its server does not get there, whatever it is written with.
 
+use std::fs;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -70,6 +71,52 @@ fn a_denied_call_is_refused() -> Result<()> {
         }
     }
     agent.stop()?;
+    Ok(())
+}
+
+/// A server that is switched off is asked nothing, not even to begin. Others beside it are.
+#[test]
+fn a_server_that_is_switched_off_is_asked_nothing() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let program = directory.path().join("off");
+    fs::copy(places::program("benign-server"), &program)?;
+    for mode in ["neutralize", "deny"] {
+        let config = format!(
+            "enforcement: {{ stdio: {mode} }}\nservers: [{{ id: off, command: {}, enabled: false }}]",
+            program.display()
+        );
+        let Some(agent) = agent("a_server_that_is_switched_off_is_asked_nothing", &config)? else {
+            return Ok(());
+        };
+        for wiring in WIRINGS {
+            let what = || format!("{mode} {wiring:?}");
+            let mut peer = Peer::start(wiring, &mut Command::new(&program))?;
+            // Said once the gate knows of it.
+            let connection = agent.connection_of_server(peer.pid())?;
+            for request in [initialize(1), add(2)] {
+                let written = peer.say(&request);
+                ensure!(written.is_ok() == (mode == "neutralize"), "{}: {written:?}", what());
+                if written.is_ok() {
+                    let answer = peer.answer()?;
+                    ensure!(
+                        answer["id"] == request["id"] && answer["error"].is_object(),
+                        "{}: {answer}",
+                        what()
+                    );
+                }
+            }
+            agent.wait_for("what the gate did", |event| {
+                is(event, "mcp_gate_decided")
+                    && event["connection"] == connection
+                    && event["code"] == "server_disabled"
+            })?;
+            let mut other = Gated::start(&agent, wiring, &[]).with_context(what)?;
+            ensure!(is_through(&other.peer.ask(&add(3))?), "{}: another server", what());
+            other.peer.close()?;
+            peer.kill()?;
+        }
+        agent.stop()?;
+    }
     Ok(())
 }
 

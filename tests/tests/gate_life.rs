@@ -1,6 +1,6 @@
 //! The gate over time: policies that change while calls are made, an agent that is killed, and thousands of messages.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -204,7 +204,8 @@ impl Dice {
     }
 
     /// A request with this id.
-    fn request(&mut self, id: u64) -> String {
+    /// A request, and whether it asks for what is denied.
+    fn request(&mut self, id: u64) -> (String, bool) {
         let name = self.pick(&["add", "echo", "ad", "addd", "delete_x", "größe", "工具", "tools/call"]);
         let method =
             self.pick(&["tools/call", "tools/call", "tools/call", "ping", "tools/call2", "prompts/get"]);
@@ -220,9 +221,13 @@ impl Dice {
             (self.string("method"), self.string(method)),
             (self.string("params"), params),
         ];
-        self.object(members)
+        let is_denied = method == "tools/call" && ["add", "delete_x", "工具"].contains(&name);
+        (self.object(members), is_denied)
     }
 }
+
+/// What the gate writes over a letter.
+const SPOILT: char = '\u{7f}';
 
 /// What the gate does is what the engine says of the same bytes, and what the server answers: messages in every form, alone, in
 /// batches, several in one write, and cut anywhere.
@@ -234,12 +239,18 @@ fn messages_in_every_form() -> Result<()> {
     for (seed, wiring) in (1_u64..).zip(WIRINGS) {
         let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let mut session = Gated::start(&agent, wiring, &[])?;
-        let (mut id, mut refused, mut answers) = (10_u64, 0, Vec::new());
+        let (mut id, mut refused, mut answers, mut denied) = (10_u64, 0, Vec::new(), HashSet::new());
         let last = 10 + fewer(5_000) as u64;
         while id < last {
-            let messages: Vec<String> =
-                (0..1 + dice.below(3)).map(|index| dice.request(id + index as u64)).collect();
-            id += messages.len() as u64;
+            let mut messages = Vec::new();
+            for _ in 0..1 + dice.below(3) {
+                let (message, is_denied) = dice.request(id);
+                messages.push(message);
+                if is_denied {
+                    denied.insert((session.connection, id));
+                }
+                id += 1;
+            }
             let is_batch = dice.below(6) == 0;
             let text =
                 if is_batch { format!("[{}]\n", messages.join(",")) } else { messages.join("\n") + "\n" };
@@ -274,6 +285,15 @@ fn messages_in_every_form() -> Result<()> {
             let id = answer["id"].as_u64().context("an id")?;
             let call = calls.get(&(*connection, id)).with_context(|| format!("no call: {answer}"))?;
             ensure!(call["action"] == "allow", "{wiring:?}: it was run: {call} {answer}");
+        }
+        // And the other way round: what is not denied has reached its server as it was written.
+        for (connection, answer) in &answers {
+            // Of a batch, or an escape, that is none any more the server does not know whose it was.
+            let Some(id) = answer["id"].as_u64() else { continue };
+            let is_denied = denied.contains(&(*connection, id));
+            let is_spoilt = answer["error"].to_string().contains(SPOILT);
+            ensure!(is_denied || !is_spoilt, "{wiring:?}: it is not denied: {answer}");
+            ensure!(!is_denied || answer["error"].is_object(), "{wiring:?}: it is denied: {answer}");
         }
         stopped_by_answer += calls.values().filter(|call| call["enforced"] == json!(true)).count();
     }
