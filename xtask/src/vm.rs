@@ -21,7 +21,7 @@ use kernel::Kernel;
 pub use matrix::matrix;
 
 /// The series that the tests run on, besides this machine's own kernel.
-const SERIES: [&str; 2] = ["6.1", "6.12"];
+const SERIES: [&str; 3] = ["6.1", "6.12", "6.18"];
 
 /// The end-to-end tests (`tests/tests/*.rs`) that tell kernels apart, and none of which measures time.
 const TELLING: [&str; 18] = [
@@ -62,7 +62,7 @@ const LIMIT_SECONDS: u64 = 20 * 60;
 #[derive(clap::Args)]
 pub struct Args {
     /// Series of the kernel; every known one if this is not given
-    #[arg(long, value_name = "6.1|6.12")]
+    #[arg(long, value_name = "6.1|6.12|6.18")]
     kernel: Option<String>,
     /// Run only the test programs, or else the tests, whose name contains NAME
     #[arg(long, value_name = "NAME")]

@@ -6,8 +6,11 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::packages::Packages;
-use crate::util::{doing, done, exists, output_of};
+use crate::packages::{Packages, Suite};
+use crate::util::{doing, done, exists};
+
+/// Where kernels are that are newer than any of this machine's release.
+const LATER: &str = "trixie-backports";
 
 /// An unpacked kernel.
 pub struct Kernel {
@@ -17,27 +20,38 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// The newest cloud kernel of a series (`6.12`) that the distribution has; unpacked below `cache` if it is not yet.
-    /// Without package lists, the newest that is unpacked already. `None` where the distribution has none.
+    /// The newest cloud kernel of a series (`6.12`) that the distribution has; unpacked below `cache` if it is not yet. Without
+    /// package lists, the newest that is unpacked already; of a series that this release has none of, one of [`LATER`].
+    /// `None` where the distribution has none.
     ///
     /// # Errors
     /// It cannot be fetched.
     pub fn newest(series: &str, packages: &Packages, cache: &Path) -> Result<Option<Self>> {
         let pattern = format!(r"^linux-image-{}\.[0-9].*-cloud-amd64$", series.replace('.', r"\."));
-        let listed = output_of(Command::new("apt-cache").args(["search", "--names-only", &pattern]));
-        let names = listed.as_deref().unwrap_or_default().lines().filter_map(|line| line.split(' ').next());
+        let listed = Suite::own().names(&pattern);
         let unpacked = fs::read_dir(cache).into_iter().flatten().flatten().map(|entry| entry.file_name());
         let prefix = format!("linux-image-{series}.");
         let unpacked =
             unpacked.filter_map(|name| name.into_string().ok()).filter(|name| name.starts_with(&prefix));
-        let newest = names.map(str::to_owned).chain(unpacked).max_by_key(|name| numbers(name));
-        let Some(name) = newest else { return Ok(None) };
+        let newest = |names: &mut dyn Iterator<Item = String>| names.max_by_key(|name| numbers(name));
+        let mut name = newest(&mut listed.into_iter().chain(unpacked));
+        let later = if name.is_none() { Suite::of_archive(LATER, &cache.join("later"))? } else { None };
+        if let Some(later) = &later {
+            name = newest(&mut later.names(&pattern).into_iter());
+        }
+        let Some(name) = name else { return Ok(None) };
         let directory = cache.join(&name);
         if !directory.join("boot").is_dir() {
-            doing(&format!("unpacking {name} below the target directory (30 MB)"));
+            doing(&format!("unpacking {name} below the target directory (30 to 50 MB)"));
             fs::create_dir_all(&directory)
                 .with_context(|| format!("cannot create {}", directory.display()))?;
-            packages.unpack(&[&name], &directory)?;
+            // From 7.0 on the kernel and its modules are packages of their own.
+            let parts = ["linux-binary", "linux-modules"].map(|part| name.replace("linux-image", part));
+            let parts = [&name, &parts[0], &parts[1]].map(String::as_str);
+            match later {
+                Some(later) => later.unpack(&parts, &directory)?,
+                None => packages.unpack(&parts, &directory)?,
+            }
         } else {
             done(&name);
         }
@@ -63,7 +77,10 @@ impl Kernel {
     /// # Errors
     /// It is there and cannot be read or unpacked.
     pub fn module(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        let path = self.directory.join("lib/modules").join(&self.version).join("kernel").join(name);
+        // Below /usr from Debian 13 on.
+        let at = |root: &str| self.directory.join(root).join(&self.version).join("kernel");
+        let [old, new] = ["lib/modules", "usr/lib/modules"].map(at);
+        let path = if new.is_dir() { new } else { old }.join(name);
         let plain = path.with_extension("ko");
         if plain.is_file() {
             return fs::read(&plain).map(Some).with_context(|| format!("cannot read {}", plain.display()));
