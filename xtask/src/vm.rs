@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result, ensure};
 use crate::packages::Packages;
 use crate::setup::setup;
 use crate::util::{cargo, command_line, output_of, run, target_dir};
-use guest::{Guest, Job, Program};
+use guest::{Clock, Guest, Job, Program};
 use kernel::Kernel;
 pub use matrix::matrix;
 
@@ -79,6 +79,9 @@ pub struct Args {
     /// Words to add to the kernel's command line, such as preempt=full
     #[arg(long, value_name = "WORDS", default_value = "", allow_hyphen_values = true)]
     append: String,
+    /// Have one processor, whose clock goes on by a nanosecond with each instruction: what takes time in the guest is a count
+    #[arg(long)]
+    count_instructions: bool,
     /// A command to run in the guest in place of the tests
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
@@ -106,8 +109,9 @@ pub fn vm(args: &Args) -> Result<ExitCode> {
         let kernel =
             kernel.with_context(|| format!("this machine's packages have no cloud kernel {series}"))?;
         println!("━━ Linux {}", kernel.version);
-        let ending =
-            Guest::new(&kernel, &job, &args.append, &directory(), &busybox)?.run(LIMIT_SECONDS, "")?.0;
+        let clock = if args.count_instructions { Clock::Instructions } else { Clock::Host };
+        let guest = Guest::with_clock(&kernel, &job, &args.append, &directory(), &busybox, clock)?;
+        let ending = guest.run(LIMIT_SECONDS, "")?.0;
         if !ending.well() {
             println!("━━ Linux {series}: {ending}");
             well = false;

@@ -92,6 +92,7 @@ impl Agent {
             if program.runs > 0 {
                 add(&format!("program_runs_{}", program.name), program.runs);
                 add(&format!("program_ns_{}", program.name), program.nanoseconds);
+                add(&format!("program_verified_{}", program.name), program.verified_steps);
             }
         }
         counters

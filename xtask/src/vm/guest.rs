@@ -66,6 +66,35 @@ pub struct Program {
     pub filter: Option<String>,
 }
 
+/// What makes a guest's time pass.
+#[derive(Clone, Copy)]
+pub enum Clock {
+    /// This machine's clock.
+    Host,
+    /// Its own instructions: each takes a nanosecond. So a time that it measures is a number of instructions, which neither
+    /// emulation nor other work on this machine changes.
+    Instructions,
+}
+
+impl Clock {
+    /// What QEMU is told. Two processors would take turns, and each one's instructions move the clock of both.
+    fn args(self) -> &'static [&'static str] {
+        match self {
+            Self::Host => &["-smp", "2"],
+            Self::Instructions => &["-smp", "1", "-icount", "shift=0"],
+        }
+    }
+
+    /// What the kernel is told: to trust its time stamp counter. QEMU's says of itself that it may stop, and any other clock is
+    /// read through a device, which takes instructions by the hundred.
+    fn words(self) -> &'static str {
+        match self {
+            Self::Host => "",
+            Self::Instructions => "tsc=reliable",
+        }
+    }
+}
+
 /// How a guest ended.
 pub enum Ending {
     /// The job ended with this status.
@@ -146,6 +175,21 @@ impl Guest {
     /// # Errors
     /// Something that it is made of is missing.
     pub fn new(kernel: &Kernel, job: &Job, append: &str, directory: &Path, busybox: &Path) -> Result<Self> {
+        Self::with_clock(kernel, job, append, directory, busybox, Clock::Host)
+    }
+
+    /// The same, with this clock.
+    ///
+    /// # Errors
+    /// Something that it is made of is missing.
+    pub fn with_clock(
+        kernel: &Kernel,
+        job: &Job,
+        append: &str,
+        directory: &Path,
+        busybox: &Path,
+        clock: Clock,
+    ) -> Result<Self> {
         let at = |name: &str| directory.join(format!("{name}-{}", kernel.version));
         let (initramfs, socket, console) = (at("initramfs"), at("files"), at("console"));
         fs::write(&initramfs, archive(kernel, job, busybox)?)
@@ -157,13 +201,15 @@ impl Guest {
         let interactive = matches!(job, Job::Shell);
         // With BPF among the LSMs, as Debian's own default has it. Without `panic=-1` a panic would hang.
         let line = format!(
-            "console=ttyS0 quiet panic=-1 oops=panic lsm=lockdown,capability,landlock,yama,apparmor,bpf {append}"
+            "console=ttyS0 quiet panic=-1 oops=panic lsm=lockdown,capability,landlock,yama,apparmor,bpf {} {append}",
+            clock.words()
         );
         // One thread for both processors: with one each, QEMU before 8.1 can translate code of which the other processor has
         // written half, and a kernel that patches itself, as for every tracepoint, runs into a breakpoint that is gone.
         let mut qemu = as_root("qemu-system-x86_64")?;
         qemu.args(["-machine", "q35,memory-backend=memory", "-accel", "tcg,thread=single", "-cpu", "max"])
-            .args(["-object", "memory-backend-memfd,id=memory,size=3G,share=on", "-m", "3G", "-smp", "2"])
+            .args(["-object", "memory-backend-memfd,id=memory,size=3G,share=on", "-m", "3G"])
+            .args(clock.args())
             .args(["-display", "none", "-no-reboot", "-net", "none", "-monitor", "none"])
             .arg("-kernel")
             .arg(kernel.image())

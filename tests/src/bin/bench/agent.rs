@@ -207,16 +207,20 @@ pub fn throughput(seconds: u64, rate: u64) -> Result<()> {
     programs(&directory)
 }
 
-/// Prints what each program cost a run, by the last event of an agent that wrote to a file.
+/// Prints what each program cost a run, and the verifier, by the last event of an agent that wrote to a file.
 pub fn programs(directory: &TempDir) -> Result<()> {
     let events = fs::read_to_string(directory.path().join("events.jsonl"))?;
     let stopped: Value = serde_json::from_str(events.lines().last().context("no events")?)?;
     for (name, runs) in stopped["counters"].as_object().context("no counters")? {
         let Some(program) = name.strip_prefix("program_runs_") else { continue };
         let nanos = stopped["counters"][format!("program_ns_{program}")].as_u64().unwrap_or(0);
+        let steps = stopped["counters"][format!("program_verified_{program}")].as_u64().unwrap_or(0);
         let runs = runs.as_u64().unwrap_or(0);
         if runs > 0 {
-            println!("    {program:<22} {:>6.0} ns a run, {runs} runs", nanos as f64 / runs as f64);
+            let each = nanos as f64 / runs as f64;
+            println!(
+                "    {program:<24} {each:>6.0} ns a run, {runs:>7} runs, {steps:>7} instructions verified"
+            );
         }
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Benchmarks of the agent and its kernel half: what watching costs, as ratios of loaded to unloaded in the same run.
 //!
-//! `cargo xtask bench kernel` builds this and runs it as root. Every figure is the median of interleaved rounds,
-//! with the smallest and the largest beside it; nothing here passes or fails.
+//! `cargo xtask bench kernel` builds this and runs it as root. Every ratio is the median of interleaved rounds,
+//! with its 95 % confidence interval; nothing here passes or fails.
 
 mod agent;
 mod gate;
@@ -73,6 +73,8 @@ enum What {
         rate: u64,
         #[arg(default_value = "wall")]
         time: workload::Time,
+        #[arg(long)]
+        judged: bool,
     },
     /// The other end of a measurement
     #[command(hide = true)]
@@ -86,8 +88,8 @@ fn main() -> ExitCode {
         What::Gate { rounds } => gate::gate(rounds),
         What::Store { events, rounds } => store::store(events, rounds),
         What::Soak { seconds } => soak::soak(seconds),
-        What::Workload { name, count, rate, time } => {
-            workload::run(name, count, rate, time).map(|nanos| println!("{nanos}"))
+        What::Workload { name, count, rate, time, judged } => {
+            workload::run(name, count, rate, time, judged).map(|nanos| println!("{nanos}"))
         }
         What::Peer { kind } => peer::run(kind),
     };
@@ -102,14 +104,15 @@ fn main() -> ExitCode {
 
 /// Runs a workload in a fresh process, so that nothing watched before is watched still. Nanoseconds an operation.
 fn measure(workload: workload::Workload, count: u64) -> Result<f64> {
-    measure_time(workload, count, workload::Time::Wall)
+    measure_time(workload, count, workload::Time::Wall, false)
 }
 
-/// The same, of this time.
-fn measure_time(workload: workload::Workload, count: u64, time: workload::Time) -> Result<f64> {
+/// The same, of this time; with `judged`, once the gate judges its calls.
+fn measure_time(workload: workload::Workload, count: u64, time: workload::Time, judged: bool) -> Result<f64> {
     let program = std::env::current_exe().context("no path of this program")?;
     let output = Command::new(program)
         .args(["workload", workload.name(), &count.to_string(), "0", time.name()])
+        .args(judged.then_some("--judged"))
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()

@@ -6,6 +6,8 @@ use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
 
 use anyhow::Result;
 
+use crate::workload::SPOILT;
+
 /// What it does with what it reads.
 #[derive(Clone, Copy, clap::ValueEnum)]
 pub enum Kind {
@@ -13,7 +15,7 @@ pub enum Kind {
     Echo,
     /// The same on descriptors 3 and 4, so that nobody takes it for a server.
     EchoAside,
-    /// Answers each line with a short result, on descriptors 0 and 1.
+    /// Answers each line with a short result, on descriptors 0 and 1; one that the gate has spoilt, with that.
     Answer,
     /// Reads to the end.
     Sink,
@@ -63,7 +65,11 @@ fn answer(input: File, mut output: File) -> Result<()> {
         let line = line?;
         let id = line.split_once("\"id\":").and_then(|(_, rest)| rest.split([',', '}']).next());
         if let Some(id) = id {
-            writeln!(output, "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[]}}}}")?;
+            let content = if line.as_bytes().contains(&SPOILT) { "\u{7f}" } else { "[]" };
+            // In one write, as servers do.
+            let answer =
+                format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":{content}}}}}\n");
+            output.write_all(answer.as_bytes())?;
         }
     }
     Ok(())

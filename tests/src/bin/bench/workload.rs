@@ -1,13 +1,13 @@
 //! The client's end of a measurement.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::patience::patience;
 use nix::fcntl::OFlag;
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -20,6 +20,8 @@ use crate::peer::Kind;
 const MESSAGE_BYTES: usize = 200;
 /// Time for the agent to recognise the server before anything is measured.
 const SETTLE: Duration = Duration::from_millis(80);
+/// Time for the gate to have it in its table.
+const JUDGED_WITHIN: Duration = Duration::from_secs(3);
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -32,6 +34,8 @@ pub enum Workload {
     TrackedPipe,
     /// Ping-pong with a watched server over socket pairs.
     TrackedSocket,
+    /// Calls to a watched server over pipes that reads them and answers.
+    Call,
     /// Calls to a watched server that only reads.
     TrackedStream,
     /// Calls at a fixed rate to a watched server that only reads.
@@ -52,6 +56,7 @@ impl Workload {
             Self::UntrackedPipe => "untracked-pipe",
             Self::TrackedPipe => "tracked-pipe",
             Self::TrackedSocket => "tracked-socket",
+            Self::Call => "call",
             Self::TrackedStream => "tracked-stream",
             Self::Paced => "paced",
             Self::Connections => "connections",
@@ -109,16 +114,17 @@ impl Time {
     }
 }
 
-/// Runs one; nanoseconds an operation.
-pub fn run(workload: Workload, count: u64, rate: u64, time: Time) -> Result<f64> {
+/// Runs one; nanoseconds an operation. With `judged` it begins once its server's calls are judged.
+pub fn run(workload: Workload, count: u64, rate: u64, time: Time, judged: bool) -> Result<f64> {
     if workload != Workload::Paced {
         stay_on_one_processor()?;
     }
     match workload {
         Workload::DevNull => dev_null(count, time),
         Workload::UntrackedPipe => Line::pipes(Kind::EchoAside)?.ping_pong(count, time),
-        Workload::TrackedPipe => Line::pipes(Kind::Echo)?.ping_pong(count, time),
-        Workload::TrackedSocket => Line::sockets(Kind::Echo)?.ping_pong(count, time),
+        Workload::TrackedPipe => Line::pipes(Kind::Echo)?.once(judged)?.ping_pong(count, time),
+        Workload::TrackedSocket => Line::sockets(Kind::Echo)?.once(judged)?.ping_pong(count, time),
+        Workload::Call => Line::pipes(Kind::Answer)?.once(judged)?.calls(count, time),
         Workload::TrackedStream => Line::pipes(Kind::Sink)?.stream(count),
         Workload::Paced => Line::pipes(Kind::Sink)?.paced(count, rate),
         Workload::Connections => crate::network::connections(count),
@@ -160,6 +166,12 @@ pub fn call(id: u64) -> Vec<u8> {
     message.extend_from_slice(tail.as_bytes());
     message
 }
+
+/// A call of a tool that is to be denied (`delete_*`).
+const DENIED: &[u8] =
+    b"{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"tools/call\",\"params\":{\"name\":\"delete_it\"}}\n";
+/// What the gate puts into the name of a tool that is denied.
+pub const SPOILT: u8 = 0x7f;
 
 /// A connection to a peer.
 struct Line {
@@ -215,6 +227,23 @@ impl Line {
         Ok(line)
     }
 
+    /// Once its calls are judged, where they are to be: what is denied then comes back spoilt. The first calls of a server go
+    /// by before the agent has put it into its table.
+    fn once(mut self, judged: bool) -> Result<Self> {
+        let deadline = Instant::now() + patience(JUDGED_WITHIN);
+        let mut answer = [0; 4096];
+        while judged {
+            self.to.write_all(DENIED)?;
+            let size = self.from.read(&mut answer)?;
+            if answer[..size].contains(&SPOILT) {
+                break;
+            }
+            ensure!(Instant::now() < deadline, "calls are not judged");
+            std::thread::sleep(SETTLE);
+        }
+        Ok(self)
+    }
+
     fn ping_pong(mut self, count: u64, time: Time) -> Result<f64> {
         let message = call(1);
         let mut answer = [0; MESSAGE_BYTES];
@@ -225,6 +254,23 @@ impl Line {
         }
         let nanos = (time.now(Some(&self.child))? - start) as f64 / count as f64;
         self.end()?;
+        Ok(nanos)
+    }
+
+    /// `count` calls, each once the one before has its answer.
+    fn calls(self, count: u64, time: Time) -> Result<f64> {
+        let Self { child, mut to, from } = self;
+        let mut from = BufReader::new(from);
+        let message = call(1);
+        let mut answer = Vec::new();
+        let start = time.now(Some(&child))?;
+        for _ in 0..count {
+            to.write_all(&message)?;
+            answer.clear();
+            from.read_until(b'\n', &mut answer)?;
+        }
+        let nanos = (time.now(Some(&child))? - start) as f64 / count as f64;
+        Self { child, to, from: from.into_inner() }.end()?;
         Ok(nanos)
     }
 
