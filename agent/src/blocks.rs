@@ -44,7 +44,7 @@ pub fn block(options: BlockOptions) -> Result<()> {
 pub fn request(socket: &Path, new: &NewBlock) -> Result<BlockView> {
     let mut block: BlockView = ask(socket, Method::POST, BLOCKS, new)?;
     let until = Instant::now() + NAMES.0;
-    while block.addresses.is_empty() && Instant::now() < until {
+    while block.connections.is_none() && block.addresses.is_empty() && Instant::now() < until {
         std::thread::sleep(NAMES.1);
         let all: Blocks = ask(socket, Method::GET, BLOCKS, &())?;
         match all.blocks.into_iter().find(|found| found.target == block.target) {
@@ -58,12 +58,14 @@ pub fn request(socket: &Path, new: &NewBlock) -> Result<BlockView> {
 
 /// Why a block has no effect, where it has none.
 pub fn idle(block: &BlockView) -> Option<String> {
-    block.addresses.is_empty().then(|| {
-        format!(
-            "no address of {} is known: nothing is denied until it has one; it is asked for again and again",
-            escaped(&block.target)
-        )
-    })
+    let target = escaped(&block.target);
+    match block.connections {
+        Some(0) => Some(format!("{target} has no connection over stdio now: it counts for those to come")),
+        None if block.addresses.is_empty() => Some(format!(
+            "no address of {target} is known: nothing is denied until it has one; it is asked for again and again"
+        )),
+        _ => None,
+    }
 }
 
 /// Lifts a block.
@@ -98,13 +100,14 @@ pub fn list(options: &BlocksOptions) -> Result<()> {
 }
 
 fn table(blocks: &[BlockView]) -> Table {
-    let mut table = output::table(["target", "until", "since", "by", "addresses", "reason"]);
+    let mut table = output::table(["target", "until", "since", "by", "what that is", "reason"]);
     for block in blocks {
         let by = block.user.as_deref().map_or_else(|| block.uid.to_string(), escaped);
         let until = block.until.map_or_else(|| "unblocked".to_owned(), seconds);
-        let addresses = match addresses(block) {
-            text if text.is_empty() => "none known".to_owned(),
-            text => text,
+        let addresses = match (block.connections, addresses(block)) {
+            (Some(connections), _) => connection_count(connections),
+            (None, text) if text.is_empty() => "none known".to_owned(),
+            (None, text) => text,
         };
         let reason = block.reason.as_deref().map(escaped).unwrap_or_default();
         table.add_row([escaped(&block.target), until, seconds(block.since), by, addresses, reason]);
@@ -118,13 +121,17 @@ pub fn sentence(block: &BlockView) -> String {
         Some(until) => format!("until {}", seconds(until)),
         None => "until it is unblocked, or the agent ends".to_owned(),
     };
-    let addresses = addresses(block);
+    let addresses = block.connections.map_or_else(|| addresses(block), connection_count);
     let target = escaped(&block.target);
     if addresses.is_empty() || addresses == target {
         format!("{target} {until}")
     } else {
         format!("{target} ({addresses}) {until}")
     }
+}
+
+fn connection_count(count: usize) -> String {
+    format!("{count} connection{} over stdio", if count == 1 { "" } else { "s" })
 }
 
 fn addresses(block: &BlockView) -> String {
@@ -147,6 +154,7 @@ mod tests {
             uid: 4_242,
             user: None,
             addresses: addresses.iter().map(|one| (*one).to_owned()).collect(),
+            connections: None,
         }
     }
 

@@ -110,10 +110,12 @@ pub enum Command {
     ///
     /// Exit status 0 where all of it was replayed, 2 where a line is no record: events of the lines before it are printed.
     Replay(ReplayOptions),
-    /// Deny all connections to something, at once, whatever `enforcement.network` says.
+    /// Deny all connections to something, or all calls, at once, whatever `enforcement` says.
     ///
     /// TARGET is an address (192.0.2.1), a block of them (10.0.0.0/8), a name, each with a port behind a colon or without,
-    /// or the id of a declared server on the network: the addresses of names are followed. What is open to it is closed.
+    /// or the id of a declared server: the addresses of names are followed. What is open to it is closed.
+    /// Of servers over stdio it is whose calls are stopped, on kernels that have a gate (`mcpwarden doctor`): everybody's to a server
+    /// (server=ID, or the id of a declared one), or a session's to any (session=ID).
     /// A block ends after --for, when it is unblocked, or when the agent ends. A second block of the same takes the place
     /// of the first.
     ///

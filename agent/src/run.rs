@@ -259,6 +259,10 @@ impl Agent {
             self.collect(&found);
             met.into_iter().for_each(|met| self.part(&met));
         }
+        // What is judged by the one before is from now on judged by this one, too.
+        if ended.is_none() {
+            self.renew_gate();
+        }
         // Whoever ends before it is ready leaves to the one before what that does.
         let taken_over = if ended.is_none() { self.succeed()? } else { None };
         self.say(EventBody::AgentStarted(AgentStarted {

@@ -123,7 +123,7 @@ pub fn asked(channel: *const Channel, bytes: Coming) -> i32 {
     }
     let Some(settings) = SETTINGS.get_ptr(0) else { return 0 };
     // SAFETY: a live map value.
-    let settings = unsafe { core::ptr::read_volatile(settings) };
+    let mut settings = unsafe { core::ptr::read_volatile(settings) };
     if settings.mode == GATE_OFF {
         return 0;
     }
@@ -132,18 +132,20 @@ pub fn asked(channel: *const Channel, bytes: Coming) -> i32 {
     let (Some(head), Some(next)) = (HEADS.get_ptr(half), NEXT.get_ptr(half)) else { return 0 };
     // A table's number before what a member is in it: user space writes them in the other order, and where it has begun with another
     // table meanwhile, the number shows it below.
-    // SAFETY: live map values.
-    let (generation, subject) = unsafe {
-        let generation = core::ptr::read_volatile(&raw const (*head).generation);
-        (generation, core::ptr::read_volatile(&raw const (*member).subjects[half as usize]))
-    };
+    // SAFETY: a live map value.
+    let generation = unsafe { core::ptr::read_volatile(&raw const (*head).generation) };
+    let now = channel::now();
+    let (subject, is_blocked) = subject_of(member, half, now);
     if subject == GATE_NOBODY {
         return 0;
+    }
+    if is_blocked {
+        // Whatever it asks for.
+        settings.refuse_undecided = 1;
     }
     let Some(entry) = channel::positions(id) else { return 0 };
     let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
     let Some(gated) = gated(id) else { return no_room(entry, &settings, tgid) };
-    let now = channel::now();
     let write = Write { entry, gated, settings, tgid };
     // SAFETY: a live map value.
     let view = View { head: unsafe { &*head }, next: unsafe { &*next } };
@@ -210,6 +212,20 @@ pub fn asked(channel: *const Channel, bytes: Coming) -> i32 {
         write.tell(0, write.info(GATE_PASSED, undecided));
     }
     0
+}
+
+/// What a connection is in this half of the table, and whether that is since it is blocked by hand, which ends with nobody's help.
+#[inline(always)]
+fn subject_of(member: *const GateMember, half: u32, now: u64) -> (u32, bool) {
+    let half = half as usize & 1;
+    // SAFETY: a live map value, which user space may write at any time.
+    unsafe {
+        if now < core::ptr::read_volatile(&raw const (*member).blocked_until_ns) {
+            (core::ptr::read_volatile(&raw const (*member).blocked[half]), true)
+        } else {
+            (core::ptr::read_volatile(&raw const (*member).subjects[half]), false)
+        }
+    }
 }
 
 /// There is no room for what is known of a channel.
@@ -606,7 +622,7 @@ fn settle(
             return;
         }
         let view = View { head: &*head, next: &*next };
-        let subject = view.subject((*member).subjects[half as usize]);
+        let subject = view.subject(subject_of(member, half, channel::now()).0);
         (*gated).after = (*gated).before;
         (*gated).after.begin(&view, subject);
         // A vector may go on behind what was written.

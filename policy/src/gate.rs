@@ -36,6 +36,7 @@ use crate::config::Config;
 use crate::event::Identity;
 use crate::glob::GlobError;
 use crate::guard::{GuardKind, Listing, Profile, ToolCategory, ToolFacts, Trust};
+use crate::guards::CallBlock;
 use crate::ids::{ServerId, SessionId, Timestamp};
 
 pub use compiler::GateCompiler;
@@ -63,9 +64,17 @@ pub struct GateSubject {
     pub profile: Profile,
     /// Its tools, by name: those that it lists, and those that are remembered.
     pub tools: BTreeMap<Arc<str>, ToolFacts>,
+    /// What an operator blocks of it, for as long as it does.
+    pub block: Option<CallBlock>,
 }
 
 impl GateSubject {
+    /// The same while all that is asked of it is blocked: whatever its tools are.
+    pub fn blocked(&self, block: &CallBlock) -> Self {
+        let block = Some(CallBlock { until: None, ..block.clone() });
+        Self { tools: BTreeMap::new(), block, ..self.clone() }
+    }
+
     /// Servers of which nothing is known but their names: those that are declared, and one that is not. A policy that is too
     /// large for these is so for every host.
     pub fn of(config: &Config) -> Vec<Self> {
@@ -77,6 +86,7 @@ impl GateSubject {
             listing: Listing::Unknown,
             profile: Profile::default(),
             tools: BTreeMap::new(),
+            block: None,
         };
         let declared = config.servers.iter().take(MOST_SUBJECTS - 1);
         let declared = declared.map(|server| named(&server.id, Identity::Declared));

@@ -21,6 +21,7 @@ pub use kind::{GuardKind, Phase};
 use crate::config::Mode;
 use crate::detect::ToolNames;
 use crate::event::{Detection, Identity, SessionProfile, Severity};
+use crate::guards::CallBlock;
 use crate::ids::{ServerId, SessionId, Timestamp};
 
 /// What is judged. Texts are JSON as it was sent.
@@ -255,6 +256,8 @@ pub struct Facts<'a> {
     pub tool_names: &'a ToolNames,
     /// The client's place in the configuration.
     pub profile: &'a Profile,
+    /// What an operator blocks of it.
+    pub block: Option<&'a CallBlock>,
     /// Anything else, for guards that are not in this process: `server` and `client`, each with `pid`, `uid`, `cgroup_id`
     /// and `executable` of the process, null where it is not known; and `http`, over HTTP, with those of
     /// `protocol_version`, `traceparent`, `tracestate` and `user_agent` that the request's head has ([`HttpMeta`]).

@@ -12,9 +12,11 @@
 //! | `texts` | `result_injection`, `sampling` |
 //! | `gates` | `disabled_tool`, `mode`, `spec_frozen`, `project_binding`, `side_effects`, `admin_token` |
 //!
-//! `profile` says what the gates go by: which entry of `sessions:` a client has.
+//! `profile` says what the gates go by: which entry of `sessions:` a client has; `blocked`, what is denied by hand before any of them is
+//! asked.
 
 mod access;
+mod blocked;
 mod build;
 mod cross_server;
 mod definitions;
@@ -30,6 +32,7 @@ use crate::guard::{
     Answer, Decision, Denial, GuardError, GuardKind, Modification, Phase, Refusal, ToolFacts,
 };
 
+pub use blocked::{CallBlock, CallBlocks, Callee};
 pub(crate) use build::is_on;
 pub use build::{ServerDenials, build, default_priority, denied_servers};
 pub use executor::{

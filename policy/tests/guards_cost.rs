@@ -67,6 +67,7 @@ fn a_call_that_no_guard_objects_to_allocates_nothing() {
             tool: Some(&tool),
             tool_names: &names,
             profile: &profile,
+            block: None,
             metadata: &Value::Null,
         };
         let now = Timestamp(u64::from(round) * 1_000_000_000);

@@ -43,7 +43,14 @@ pub fn agent(test: &str, config: &str) -> Result<Option<Agent>> {
 /// # Errors
 /// It cannot be started, or there is no gate where there must be one.
 pub fn agent_of(test: &str, path: &str) -> Result<Option<Agent>> {
-    let agent = Agent::start(&["--config", path])?;
+    that_stops(test, Agent::start(&["--config", path])?)
+}
+
+/// This agent, where it can stop what is denied. `None` where the kernel has no gate, which is said.
+///
+/// # Errors
+/// There is no gate where there must be one.
+pub fn that_stops(test: &str, agent: Agent) -> Result<Option<Agent>> {
     if let Some(line) = agent.stderr().lines().find(|line| line.contains("reported and not stopped")) {
         ensure!(!is_emulated(), "there is no gate: {line}");
         places::skipped(test, line);

@@ -24,6 +24,8 @@ Examples:
   sudo mcpwarden block crm --for 10m --reason 'ticket 4711'
   sudo mcpwarden block 203.0.113.7
   sudo mcpwarden block mcp.example.com --port 443
+  sudo mcpwarden block server=server-filesystem --for 1h
+  sudo mcpwarden block session=1a2b3c4d
   sudo mcpwarden unblock mcp.example.com:443
 ";
 

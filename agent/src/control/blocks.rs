@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewBlock {
-    /// An address, or the id of a declared server on the network.
+    /// An address, the id of a declared server, or whose calls: `server=ID`, `session=ID`.
     pub target: String,
     /// The port, where `target` names none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,6 +57,9 @@ pub struct BlockView {
     pub user: Option<String>,
     /// What of the network that is now; nothing where the addresses of a name are not known.
     pub addresses: Vec<String>,
+    /// Of blocked calls: how many connections they are made on now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections: Option<usize>,
 }
 
 /// All blocks.

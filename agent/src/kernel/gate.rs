@@ -1,9 +1,9 @@
 //! The gate as the agent holds it: its programs, which are attached while something is enforced, and its tables.
 
-use std::{io::Write as _, path::Path};
+use std::{collections::BTreeMap, io::Write as _, path::Path};
 
 use aya::{
-    Ebpf,
+    Ebpf, Pod,
     maps::{Array, HashMap, MapData, MapError},
     sys::{Stats, enable_stats},
 };
@@ -13,6 +13,7 @@ use mcpwarden_gate::{ENTRIES, Head, Turn, View};
 use super::{
     Kernel, KernelError, brief, clear,
     hooks::{self, Ground, Hook},
+    pins::Kept,
     stats, take,
 };
 
@@ -32,6 +33,16 @@ pub struct Gate {
     buckets: HashMap<MapData, GateBucket, u64>,
 }
 
+/// What an agent before left of the gate, which went on judging.
+pub struct GateLeft {
+    /// How it is set.
+    pub settings: GateSettings,
+    /// The number of the table that counts.
+    pub generation: u32,
+    /// What connections are, also of those that are gone.
+    pub members: BTreeMap<u64, GateMember>,
+}
+
 impl Gate {
     pub(super) fn take(ebpf: &mut Ebpf, hooks: Result<Vec<Hook>, String>) -> Result<Self, KernelError> {
         Ok(Self {
@@ -47,6 +58,18 @@ impl Gate {
             turns: take(ebpf, "GATE_TURNS")?,
             buckets: take(ebpf, "GATE_BUCKETS")?,
         })
+    }
+
+    /// Whether its programs stayed attached when the agent before ended.
+    pub(super) fn is_kept(&self, kept: &Kept) -> bool {
+        self.hooks.as_ref().is_ok_and(|hooks| kept.has(hooks))
+    }
+
+    /// What was left of it.
+    fn left(&self) -> Result<GateLeft, MapError> {
+        let settings = self.settings.get(&0, 0)?;
+        let generation = self.heads.get(&settings.half, 0)?.generation;
+        Ok(GateLeft { settings, generation, members: self.members.iter().collect::<Result<_, _>>()? })
     }
 
     /// Forgets what an agent before wrote, and what programs of its knew, where no program of the gate runs.
@@ -109,6 +132,13 @@ impl Gate {
         }
     }
 
+    /// Sessions with numbers up to this one are over.
+    pub fn forget_sessions(&mut self, last: u32) {
+        remove_if(&mut self.sessions, |session| *session <= last);
+        remove_if(&mut self.turns, |session| *session <= last);
+        remove_if(&mut self.calls, |caller| caller.session <= last);
+    }
+
     /// Takes out the buckets that are full by now (nanoseconds since boot): a full one is as good as none.
     pub fn forget_full_buckets(&mut self, now: u64) {
         let full: Vec<GateBucket> = self
@@ -124,34 +154,69 @@ impl Gate {
     }
 }
 
+/// Takes out the entries with such a key. What is not there is as good as taken out.
+fn remove_if<K: Pod, V: Pod>(table: &mut HashMap<MapData, K, V>, is_one: impl Fn(&K) -> bool) {
+    let keys: Vec<K> = table.keys().filter_map(Result::ok).filter(is_one).collect();
+    for key in keys {
+        let _ = table.remove(&key);
+    }
+}
+
 impl Kernel {
     /// The tables of the gate.
     pub fn gate(&mut self) -> &mut Gate {
         &mut self.gate
     }
 
-    /// Attaches the programs of the gate, where they are not, and makes them run once.
+    /// Attaches the programs of the gate, where they are not, and makes them run once. Where they stayed attached when the agent before
+    /// ended, it goes on with what that left.
     ///
     /// # Errors
     /// Why calls cannot be stopped on this kernel.
-    pub fn attach_gate(&mut self) -> Result<(), String> {
+    pub fn attach_gate(&mut self) -> Result<Option<GateLeft>, String> {
         if self.gate.is_attached {
-            return Ok(());
+            return Ok(None);
         }
         let hooks = self.gate.hooks.clone()?;
+        if self.kept.has(&hooks) {
+            let left = self.gate.left().map_err(|error| error.to_string())?;
+            self.gate_is_attached(&hooks);
+            return Ok(Some(left));
+        }
         // A program that ran while they were detached may have known something still.
         self.gate.clear().map_err(|error| error.to_string())?;
         // Some 30 MB, and gone when the programs are attached.
         let btf = aya::Btf::from_sys_fs().map_err(|error| brief(&error))?;
         let ground = Ground { btf: &btf, cgroup: Path::new("") };
-        hooks::attach_all(&mut self.ebpf, &hooks, &ground, false).map_err(|error| error.to_string())?;
+        let apart = self.to_keep.is_some() || self.kept.is_kept();
+        let links = hooks::attach_all(&mut self.ebpf, &hooks, &ground, apart);
+        let links = links.map_err(|error| error.to_string())?;
         if let Some(silent) = self.silent_gate(&hooks) {
             hooks::detach_all(&mut self.ebpf, &hooks);
             return Err(format!("{}: attached, and does not run{GATE_ADVICE}", silent.place()));
         }
+        match &mut self.to_keep {
+            Some(to_keep) => to_keep.links.extend(links),
+            None => self.kept.add(links, &mut self.ebpf).map_err(|error| {
+                hooks::detach_all(&mut self.ebpf, &hooks);
+                error.to_string()
+            })?,
+        }
+        self.gate_is_attached(&hooks);
+        Ok(None)
+    }
+
+    fn gate_is_attached(&mut self, hooks: &[Hook]) {
         self.gate.is_attached = true;
         self.attached.extend(hooks.iter().map(gate_place));
-        Ok(())
+    }
+
+    /// Whether this kernel has what calls are stopped with.
+    ///
+    /// # Errors
+    /// Why it has not.
+    pub fn can_stop_calls(&self) -> Result<(), String> {
+        self.gate.hooks.as_ref().map(drop).map_err(Clone::clone)
     }
 
     /// Detaches them, and forgets what they knew: what goes by from now on nobody reads.
@@ -160,6 +225,10 @@ impl Kernel {
     /// How it is set cannot be written.
     pub fn detach_gate(&mut self) -> Result<(), KernelError> {
         if let (true, Ok(hooks)) = (self.gate.is_attached, &self.gate.hooks) {
+            if let Some(to_keep) = &mut self.to_keep {
+                to_keep.links.retain(|(name, _)| hooks.iter().all(|hook| hook.program() != *name));
+            }
+            self.kept.let_go(hooks);
             hooks::detach_all(&mut self.ebpf, hooks);
             let gone: Vec<String> = hooks.iter().map(gate_place).collect();
             self.attached.retain(|place| !gone.contains(place));

@@ -41,7 +41,7 @@ use self::{
     table::Table,
 };
 pub use backend::{Backend, Report};
-pub use gate::{GATE_ADVICE, Gate};
+pub use gate::{GATE_ADVICE, Gate, GateLeft};
 pub use resume::Met;
 pub use stats::{MOST_STEPS, ProgramStats};
 
@@ -528,6 +528,7 @@ impl Kernel {
                 Program::BtfTracePoint(program) => program.unload(),
                 Program::TracePoint(program) => program.unload(),
                 Program::FExit(program) => program.unload(),
+                Program::Lsm(program) => program.unload(),
                 Program::Iter(program) => program.unload(),
                 Program::CgroupSockAddr(program) => program.unload(),
                 Program::CgroupSock(program) => program.unload(),

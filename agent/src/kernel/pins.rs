@@ -27,7 +27,10 @@ use nix::{
     sys::statfs::{BPF_FS_MAGIC, statfs},
 };
 
-use super::{brief, hooks::Links};
+use super::{
+    brief,
+    hooks::{Hook, Links},
+};
 use crate::{
     capture::record::read,
     clock::boot_ns,
@@ -150,7 +153,7 @@ impl Pins {
             // What is wrong is said; the next agent removes what is left.
             let _ = remove(&own);
         }
-        Ok(Kept { _links: result?, own: Some(own), ..Kept::default() })
+        Ok(Kept { links: result?, own: Some(own), ..Kept::default() })
     }
 
     /// What an agent of the same `build` left, if it is whole and the last that went on with it lived.
@@ -251,29 +254,43 @@ pub(super) fn short(hash: &str) -> &str {
     hash.get(..HASH).unwrap_or(hash)
 }
 
-fn pin_all(own: &Path, what: ToKeep, ebpf: &mut Ebpf) -> Result<Vec<FdLink>, PinsError> {
-    let fail = |path: &Path, error: aya::pin::PinError| PinsError::Refused {
-        action: "pin",
-        path: path.to_owned(),
-        reason: brief(&error),
-    };
+/// By program: what stays attached.
+type Held = Vec<(String, FdLink)>;
+
+fn pin_all(own: &Path, what: ToKeep, ebpf: &mut Ebpf) -> Result<Held, PinsError> {
     let [tables, programs, links] = [TABLES, PROGRAMS, LINKS].map(|name| own.join(name));
     [own, &tables, &programs, &links].into_iter().try_for_each(make)?;
     for (name, table) in what.tables {
         let path = tables.join(name);
-        table.pin(&path).map_err(|error| fail(&path, error))?;
+        table.pin(&path).map_err(|error| unpinned(&path, &error))?;
     }
-    let pin = |(name, link): (&'static str, FdLink)| {
-        let path = programs.join(name);
-        if let Some(program) = ebpf.program_mut(name) {
-            program.pin(&path).map_err(|error| fail(&path, error))?;
-        }
-        let path = links.join(name);
-        link.pin(&path).map(FdLink::from).map_err(|error| fail(&path, error))
-    };
-    let links = what.links.into_iter().map(pin).collect::<Result<_, _>>()?;
+    let links = pin_links(own, what.links, ebpf)?;
     make(&own.join(WHOLE))?;
     Ok(links)
+}
+
+fn pin_links(own: &Path, links: Links, ebpf: &mut Ebpf) -> Result<Held, PinsError> {
+    let pin = |(name, link): (&'static str, FdLink)| {
+        let path = own.join(PROGRAMS).join(name);
+        if let Some(program) = ebpf.program_mut(name) {
+            program.pin(&path).map_err(|error| unpinned(&path, &error))?;
+        }
+        let path = own.join(LINKS).join(name);
+        let link = link.pin(&path).map_err(|error| unpinned(&path, &error))?;
+        Ok((name.to_owned(), link.into()))
+    };
+    links.into_iter().map(pin).collect()
+}
+
+fn unpinned(path: &Path, error: &aya::pin::PinError) -> PinsError {
+    PinsError::Refused { action: "pin", path: path.to_owned(), reason: brief(error) }
+}
+
+/// What is not pinned is as good as unpinned.
+fn unpin(own: &Path, name: &str) {
+    for part in [LINKS, PROGRAMS] {
+        let _ = fs::remove_file(own.join(part).join(name));
+    }
 }
 
 fn make(path: &Path) -> Result<(), PinsError> {
@@ -287,7 +304,7 @@ pub struct Kept {
     /// It goes on with another's, and has not yet shown that it lives.
     is_tried: bool,
     /// Held, too: whoever removes the pins, this agent's programs stay attached while it runs.
-    _links: Vec<FdLink>,
+    links: Held,
     /// Those of an agent before; its own are in its object.
     programs: Vec<(String, OwnedFd)>,
 }
@@ -309,18 +326,49 @@ impl Kept {
                 reason: brief(error),
             };
             let link = PinnedLink::from_pin(entry.path()).map_err(|error| unusable(&error))?;
-            links.push(FdLink::from(link));
             let name = entry.file_name().to_string_lossy().into_owned();
+            links.push((name.clone(), FdLink::from(link)));
             let program = open(&own.join(PROGRAMS).join(&name));
             programs.push((name.clone(), program.map_err(|error| unusable(&error))?));
             names.push(name);
         }
-        Ok((Self { own: Some(own), is_tried: true, _links: links, programs }, names))
+        Ok((Self { own: Some(own), is_tried: true, links, programs }, names))
     }
 
     /// The programs that another agent loaded, by name.
     pub(super) fn programs(&self) -> impl Iterator<Item = (&str, BorrowedFd<'_>)> {
         self.programs.iter().map(|(name, program)| (name.as_str(), program.as_fd()))
+    }
+
+    /// Whether all these programs stay attached.
+    pub(super) fn has(&self, hooks: &[Hook]) -> bool {
+        hooks.iter().all(|hook| self.links.iter().any(|(name, _)| name == hook.program()))
+    }
+
+    /// From now on these links outlive the agent, too, where anything does.
+    ///
+    /// # Errors
+    /// One cannot be pinned: none of them stays.
+    pub(super) fn add(&mut self, links: Links, ebpf: &mut Ebpf) -> Result<(), PinsError> {
+        let Some(own) = &self.own else { return Ok(()) };
+        let names: Vec<&str> = links.iter().map(|(name, _)| *name).collect();
+        match pin_links(own, links, ebpf) {
+            Ok(pinned) => self.links.extend(pinned),
+            Err(error) => {
+                names.into_iter().for_each(|name| unpin(own, name));
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets go what stays attached of these, if it does.
+    pub(super) fn let_go(&mut self, hooks: &[Hook]) {
+        let Some(own) = &self.own else { return };
+        let is_one = |name: &str| hooks.iter().any(|hook| hook.program() == name);
+        hooks.iter().for_each(|hook| unpin(own, hook.program()));
+        self.links.retain(|(name, _)| !is_one(name));
+        self.programs.retain(|(name, _)| !is_one(name));
     }
 
     /// Whether anything outlives the agent.

@@ -52,7 +52,9 @@ impl Kernel {
         let mut addresses = Addresses::take(&mut loaded.ebpf)?;
         prepare(&mut addresses)?;
         let mut kernel = Self::of(loaded.resume(&programs)?, addresses)?;
-        kernel.gate.clear()?;
+        if !kernel.gate.is_kept(&kept) {
+            kernel.gate.clear()?;
+        }
         clear(&mut kernel.found);
         let met = Met {
             streams: kernel

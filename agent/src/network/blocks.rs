@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use mcpwarden_policy::{
     Timestamp,
     event::ServerType,
+    guards::{CallBlock, Callee},
     network::{Address, Block, Host, Prefix, Target, names_of},
 };
 
@@ -64,6 +65,14 @@ pub enum BlockError {
         "{MOST} blocks are the most: unblock some, or block a network (10.0.0.0/8) in place of its addresses"
     )]
     TooMany,
+    /// Calls are stopped by the gate alone.
+    #[error("calls cannot be blocked here: {0}; `mcpwarden doctor` says more")]
+    NoGate(String),
+    /// There is no such session.
+    #[error(
+        "there is no session {0} that has a server over stdio now; `mcpwarden sessions` lists those that were seen"
+    )]
+    NoSession(String),
     /// The table does not take it.
     #[error(transparent)]
     Table(#[from] NetworkError),
@@ -87,7 +96,7 @@ pub struct BlockRequest<'a> {
 }
 
 impl Network {
-    /// What a word means: the id of a declared server on the network, or an address; and a port beside it.
+    /// What a word means: the id of a declared server, calls (`server=…`, `session=…`), or an address; and a port beside it.
     ///
     /// # Errors
     /// It is neither, or has two ports.
@@ -95,15 +104,20 @@ impl Network {
         let unusable = |why: String| Err(BlockError::Unusable(why));
         if let Some(server) = self.rules.servers.iter().find(|server| &*server.id.0 == text) {
             return match (&server.address, port) {
-                (None, _) => unusable(format!(
-                    "server '{text}' is a program (`type: {}`): it has no address; what keeps it from being used is \
-                     `enabled: false` in its declaration",
-                    word(server.kind)
-                )),
+                (None, Some(port)) => {
+                    unusable(format!("server '{text}' is a program: it has no port; leave {port} out"))
+                }
+                (None, None) => Ok(Target::Calls(Callee::Server(server.id.clone()))),
                 (_, Some(port)) => {
                     unusable(format!("server '{text}' has the port of its URL; leave {port} out"))
                 }
                 (Some(_), None) => Ok(Target::Server(server.id.clone())),
+            };
+        }
+        if let Some(callee) = Callee::parse(text) {
+            return match port {
+                Some(port) => unusable(format!("calls have no port; leave {port} out")),
+                None => Ok(Target::Calls(callee)),
             };
         }
         let mut address: Address = text.parse().map_err(BlockError::Unusable)?;
@@ -236,6 +250,7 @@ impl Network {
                 .iter()
                 .find(|server| server.id == *id)
                 .and_then(|found| found.address.as_ref()),
+            Target::Calls(_) => None,
         };
         match address {
             None => Vec::new(),
@@ -249,8 +264,27 @@ impl Network {
 
     /// How a declared server is reached.
     pub fn kind_of(&self, target: &Target) -> Option<ServerType> {
-        let Target::Server(id) = target else { return None };
+        let id = match target {
+            Target::Server(id) => id,
+            Target::Calls(Callee::Server(_)) => return Some(ServerType::Stdio),
+            Target::Address(_) | Target::Calls(_) => return None,
+        };
         self.rules.servers.iter().find(|server| server.id == *id).map(|server| server.kind)
+    }
+
+    /// Whose calls are blocked.
+    pub fn blocked_calls(&self, clock: &Clock) -> Vec<CallBlock> {
+        let calls = self.blocks.iter().filter_map(|block| match &block.target {
+            Target::Calls(callee) => Some((callee, block)),
+            Target::Address(_) | Target::Server(_) => None,
+        });
+        calls
+            .map(|(callee, block)| CallBlock {
+                callee: callee.clone(),
+                until: block.until(clock),
+                reason: block.reason.clone(),
+            })
+            .collect()
     }
 
     /// The blocks as the policy core compiles them.
@@ -287,7 +321,7 @@ impl Network {
         };
         let found = self.blocks.iter().find(|known| match &known.target {
             Target::Address(address) => around(&address.host),
-            Target::Server(_) => false,
+            Target::Server(_) | Target::Calls(_) => false,
         });
         found.map_or_else(String::new, |found| format!(", but {} is", text(&found.target)))
     }
@@ -298,14 +332,7 @@ pub fn text(target: &Target) -> String {
     match target {
         Target::Address(address) => address.to_string(),
         Target::Server(id) => id.to_string(),
-    }
-}
-
-fn word(kind: ServerType) -> &'static str {
-    match kind {
-        ServerType::Stdio => "stdio",
-        ServerType::Http => "http",
-        ServerType::Sse => "sse",
+        Target::Calls(callee) => callee.to_string(),
     }
 }
 
@@ -385,7 +412,12 @@ mod tests {
             ("crm", None, Ok("crm")),
             ("crm:443", None, Ok("crm:443")),
             ("crm", Some(443), Err("the port of its URL")),
-            ("files", None, Err("is a program (`type: stdio`)")),
+            ("files", None, Ok("server=files")),
+            ("files", Some(80), Err("it has no port")),
+            ("server=files", None, Ok("server=files")),
+            ("server=other", None, Ok("server=other")),
+            ("session=one", None, Ok("session=one")),
+            ("session=one", Some(80), Err("calls have no port")),
             ("192.0.2.1:443", Some(80), Err("has a port")),
             ("192.0.2.1", Some(0), Err("the port is 0")),
             ("192.0.2.1:0", None, Err("the port is 0")),

@@ -4,7 +4,7 @@ use mcpwarden_policy::{
     Decide, Definitions, Event, EventBody, Input, Output, ProfileError, ServerId, SessionId,
     config::{Config, is_asked, known_side_effects},
     event::{BlockEnd, NetworkBlocked, NetworkUnblocked, SessionSet},
-    guards::{ProfileChange, Setting},
+    guards::{Callee, ProfileChange, Setting},
     network::Target,
     registry::RegistryError,
 };
@@ -87,7 +87,8 @@ impl From<BlockError> for Refusal {
             BlockError::Unusable(_) => Code::Unusable,
             BlockError::Sweeping(..) => Code::NeedsYes,
             BlockError::TooMany | BlockError::Table(_) => Code::Full,
-            BlockError::NotBlocked(..) => Code::NotFound,
+            BlockError::NotBlocked(..) | BlockError::NoSession(_) => Code::NotFound,
+            BlockError::NoGate(_) => Code::Failed,
         };
         Self { code, message: error.to_string() }
     }
@@ -170,9 +171,14 @@ impl Agent {
 
     fn block(&mut self, new: &NewBlock, by: Who) -> Result<Answer, BlockError> {
         let target = self.network.target(&new.target, new.port)?;
+        if let Target::Calls(callee) = &target {
+            self.can_block_calls(callee)?;
+        }
         let period = new.period.map(|period| period.0);
         let request = BlockRequest { target, period, reason: new.reason.as_deref(), sure: new.yes, by };
-        let block = self.network.block(request, self.kernel.addresses(), &self.clock)?;
+        let block = self.network.block(request, self.kernel.addresses(), &self.clock);
+        self.block_calls();
+        let block = block?;
         self.say_of(
             &block.target,
             NetworkBlocked {
@@ -189,20 +195,25 @@ impl Agent {
     fn unblock(&mut self, old: &OldBlock, by: Who) -> Result<Answer, BlockError> {
         let target = self.network.target(&old.target, old.port)?;
         let lifted = self.network.unblock(&target, self.kernel.addresses(), &self.clock)?;
+        self.block_calls();
         self.say_unblocked(&lifted, BlockEnd::Unblocked, Some(by));
         Ok(Answer::Block(Box::new(self.view(&lifted))))
     }
 
     /// Says which blocks are over.
     pub(super) fn expire_blocks(&mut self) {
-        for block in self.network.expire(self.kernel.addresses(), &self.clock) {
+        let expired = self.network.expire(self.kernel.addresses(), &self.clock);
+        self.block_calls();
+        for block in expired {
             self.say_unblocked(&block, BlockEnd::Expired, None);
         }
     }
 
     /// Says that all blocks end with the agent.
     pub(super) fn end_blocks(&mut self) {
-        for block in self.network.lift_all(self.kernel.addresses(), &self.clock) {
+        let lifted = self.network.lift_all(self.kernel.addresses(), &self.clock);
+        self.block_calls();
+        for block in lifted {
             self.say_unblocked(&block, BlockEnd::AgentStopped, None);
         }
     }
@@ -215,12 +226,14 @@ impl Agent {
 
     /// Says something of a target, which may be a server.
     fn say_of(&mut self, target: &Target, body: impl Into<EventBody>) {
-        let server: Option<ServerId> = match target {
-            Target::Server(id) => Some(id.clone()),
-            Target::Address(_) => None,
+        let (server, session) = match target {
+            Target::Server(id) | Target::Calls(Callee::Server(id)) => (Some(id.clone()), None),
+            Target::Calls(Callee::Session(id)) => (None, Some(id.clone())),
+            Target::Address(_) => (None, None),
         };
         let event = Event {
             server_id: server,
+            session_id: session,
             server_type: self.network.kind_of(target),
             ..Event::agent(self.clock.now(), body.into())
         };
@@ -238,6 +251,10 @@ impl Agent {
             uid: block.by.uid,
             user: block.by.user.clone(),
             addresses: addresses.iter().map(ToString::to_string).collect(),
+            connections: match &block.target {
+                Target::Calls(callee) => Some(self.engine.connections_of(callee)),
+                Target::Address(_) | Target::Server(_) => None,
+            },
         }
     }
 }

@@ -18,13 +18,15 @@ use mcpwarden_policy::{
     event::{GateAction, GateDecided},
     gate::{GateCaller, GateCompiler, GateError, GateOutcome, GateSubject, MOST_SUBJECTS, NO_SUBJECT},
     guard::{GuardKind, Listing},
+    guards::{CallBlock, Callee},
 };
 
 use super::Agent;
 use crate::{
     config::{AllowDeny, Config, StdioEnforcement},
-    kernel::surroundings,
+    kernel::{GateLeft, surroundings},
     listing as own,
+    network::BlockError,
     output::escaped,
 };
 use sessions::Sessions;
@@ -41,8 +43,18 @@ const SOON: usize = 64;
 /// When a table that could not be made is tried again, where nothing changes before.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
 
-/// The connections that are judged: which kind each is of, and whose calls its calls are.
-type Members = BTreeMap<ConnectionId, (u32, GateCaller)>;
+/// A connection that is judged.
+struct Judged {
+    /// Which kind it is of; [`abi::GATE_NOBODY`]: it is judged only while it is blocked.
+    kind: u32,
+    /// Which kind while it is blocked by hand, and until when; nanoseconds since boot.
+    blocked: Option<(u32, u64)>,
+    /// Whose calls its calls are.
+    caller: GateCaller,
+}
+
+/// The connections that are judged.
+type Members = BTreeMap<ConnectionId, Judged>;
 
 /// What the gate goes by.
 #[derive(Default)]
@@ -61,6 +73,8 @@ pub struct Gate {
     compiler: Option<GateCompiler>,
     /// Whether the table that counts is of another configuration.
     is_outdated: bool,
+    /// Whose calls an operator blocks.
+    blocks: Vec<CallBlock>,
     /// Servers that list more tools than there is room for in it.
     crowded: Vec<ServerId>,
     /// What the table that counts was made of, and until when it says what is right.
@@ -70,6 +84,8 @@ pub struct Gate {
     generation: u32,
     /// What the kernel was told of connections.
     known: BTreeMap<u64, GateMember>,
+    /// Those that an agent before told it of, for as long as they last.
+    met: BTreeSet<ConnectionId>,
     /// Connections that it had no room for.
     untold: BTreeSet<u64>,
     sessions: Sessions,
@@ -121,6 +137,20 @@ impl Gate {
             self.is_stale = true;
             self.news_since.get_or_insert(event.timestamp);
         }
+    }
+
+    /// Goes on with what another agent left: its table counts until there is one of this.
+    fn go_on(&mut self, left: GateLeft) {
+        let GateLeft { settings, generation, members } = left;
+        (self.half, self.generation) = (settings.half & 1, generation);
+        self.sessions.begin_behind(members.values().map(|member| member.session).max().unwrap_or(0));
+        self.met = members.keys().copied().map(ConnectionId).collect();
+        self.known = members;
+    }
+
+    /// Whether anything may have to be stopped.
+    fn is_wanted(&self, config: &Config) -> bool {
+        config.enforcement.stdio != StdioEnforcement::Observe || !self.blocks.is_empty()
     }
 
     /// What it counts.
@@ -178,7 +208,7 @@ impl Agent {
     pub(super) fn set_gate(&mut self, config: &Config) {
         self.gate.touch();
         (self.gate.compiler, self.gate.is_outdated) = (None, true);
-        if config.enforcement.stdio == StdioEnforcement::Observe {
+        if !self.gate.is_wanted(config) {
             self.switch_gate(config, abi::GATE_OFF);
             if let Err(error) = self.kernel.detach_gate() {
                 anstream::eprintln!("mcpwarden: gate: {error}");
@@ -189,10 +219,46 @@ impl Agent {
             self.gate = Gate { half, generation, counters, tables, ..Gate::default() };
             return;
         }
-        self.gate.unusable = self.kernel.attach_gate().err();
+        self.gate.unusable = match self.kernel.attach_gate() {
+            Ok(left) => {
+                left.into_iter().for_each(|left| self.gate.go_on(left));
+                None
+            }
+            Err(why) => Some(why),
+        };
         self.gate.is_blunt =
             config.enforcement.stdio == StdioEnforcement::Neutralize && !surroundings::may_write_memory();
         self.say_troubles();
+    }
+
+    /// Whether calls can be stopped here that these are.
+    ///
+    /// # Errors
+    /// There is no gate, or no such session.
+    pub(super) fn can_block_calls(&mut self, callee: &Callee) -> Result<(), BlockError> {
+        if let Callee::Session(id) = callee
+            && self.engine.connections_of(callee) == 0
+        {
+            return Err(BlockError::NoSession(escaped(&id.0)));
+        }
+        self.kernel.can_stop_calls().map_err(BlockError::NoGate)?;
+        self.gate.unusable.clone().map_or(Ok(()), |why| Err(BlockError::NoGate(why)))
+    }
+
+    /// Brings the gate up to what is blocked by hand, at once.
+    pub(super) fn block_calls(&mut self) {
+        let blocks = self.network.blocked_calls(&self.clock);
+        if blocks == self.gate.blocks {
+            return;
+        }
+        self.gate.blocks.clone_from(&blocks);
+        self.engine.set_call_blocks(blocks);
+        self.gate.touch();
+        let config = self.reload.current().0.clone();
+        if config.enforcement.stdio == StdioEnforcement::Observe {
+            self.set_gate(&config);
+        }
+        self.renew_gate();
     }
 
     fn say_troubles(&self) {
@@ -220,7 +286,7 @@ impl Agent {
         let is_over = self.gate.until.is_some_and(|until| until <= now);
         let is_due = std::mem::take(&mut self.gate.is_stale) | self.engine.gate_expects() || is_over;
         let config = self.reload.current().0;
-        if !is_due || config.enforcement.stdio == StdioEnforcement::Observe || self.gate.unusable.is_some() {
+        if !is_due || !self.gate.is_wanted(config) || self.gate.unusable.is_some() {
             return;
         }
         let config = config.clone();
@@ -236,9 +302,15 @@ impl Agent {
         };
         if outcome != Ok(true) {
             let half = self.gate.half;
-            let before = |id: &ConnectionId| self.gate.known.get(&id.0).map(|known| known.subjects);
-            for (id, (place, _)) in &mut members {
-                *place = in_older_table(*place, &places, before(id), half);
+            for (id, judged) in &mut members {
+                let before = self.gate.known.get(&id.0);
+                if judged.kind != abi::GATE_NOBODY {
+                    judged.kind =
+                        in_older_table(judged.kind, &places, before.map(|known| known.subjects), half);
+                }
+                if let Some((kind, _)) = &mut judged.blocked {
+                    *kind = in_older_table(*kind, &places, before.map(|known| known.blocked), half);
+                }
             }
         }
         match outcome {
@@ -258,6 +330,9 @@ impl Agent {
             }
         }
         self.tell_members(&members, self.gate.half, now);
+        if let Some(last) = self.gate.sessions.take_before() {
+            self.kernel.gate().forget_sessions(last);
+        }
         self.forget_calls(&config, &members, now);
         let gone: Vec<u64> =
             self.gate.known.keys().copied().filter(|id| !members.contains_key(&ConnectionId(*id))).collect();
@@ -286,17 +361,29 @@ impl Agent {
 
     /// The kinds of connections that there are, and which of them each connection is that is judged: [`NO_SUBJECT`] where
     /// there are more than have room.
+    ///
+    /// Where nothing is enforced, only what is blocked by hand is judged.
     fn subjects(&mut self, config: &Config) -> (Vec<GateSubject>, Members) {
+        let is_enforcing = config.enforcement.stdio != StdioEnforcement::Observe;
         let mut subjects: Vec<GateSubject> = Vec::new();
         let mut members = BTreeMap::new();
         let is_ours = |id: &ConnectionId| !own::is_own(*id);
-        let gated: Vec<ConnectionId> = self.engine.gated().filter(is_ours).collect();
+        let mut gated: Vec<ConnectionId> = self.engine.gated().filter(is_ours).collect();
+        // That these are servers was known before this agent was.
+        self.gate.met.retain(|id| self.engine.gate_caller(*id).is_some());
+        gated.extend(&self.gate.met);
+        gated.sort_unstable();
+        gated.dedup();
         let soon: Vec<ConnectionId> = self.engine.soon_gated().filter(is_ours).take(SOON).collect();
         for (id, is_gated) in
             gated.into_iter().map(|id| (id, true)).chain(soon.into_iter().map(|id| (id, false)))
         {
-            if !is_gated && subjects.len() >= MOST_SUBJECTS {
+            if !is_gated && (subjects.len() >= MOST_SUBJECTS || !is_enforcing) {
                 break;
+            }
+            let block = self.engine.gate_block(id).cloned();
+            if !is_enforcing && block.is_none() {
+                continue;
             }
             let Some(mut subject) = self.engine.gate_subject(id) else { continue };
             let Some(caller) = self.engine.gate_caller(id) else { continue };
@@ -304,17 +391,13 @@ impl Agent {
                 // Nobody asks for it then, and each server that has not listed its tools yet would be one of its kind.
                 subject.listing = Listing::Unknown;
             }
-            let place = match subjects.iter().position(|known| *known == subject) {
-                Some(place) => Some(place),
-                None if subjects.len() >= MOST_SUBJECTS => None,
-                None => {
-                    subjects.push(subject);
-                    Some(subjects.len() - 1)
-                }
-            };
+            let blocked = block.map(|block| {
+                let until = block.until.map_or(u64::MAX, |until| self.clock.boot(until));
+                (number_of(subject.blocked(&block), &mut subjects), until)
+            });
+            let kind = if is_enforcing { number_of(subject, &mut subjects) } else { abi::GATE_NOBODY };
             if is_gated {
-                let place = place.and_then(|place| u32::try_from(place).ok());
-                members.insert(id, (place.unwrap_or(NO_SUBJECT), caller));
+                members.insert(id, Judged { kind, blocked, caller });
             }
         }
         (subjects, members)
@@ -340,8 +423,8 @@ impl Agent {
         self.kernel.gate().number(half, &table.view()).map_err(|error| error.to_string())?;
         (self.gate.half, self.gate.generation) = (half, generation);
         let mode = match config.enforcement.stdio {
-            StdioEnforcement::Observe => abi::GATE_OFF,
-            StdioEnforcement::Neutralize => abi::GATE_NEUTRALIZE,
+            // For what is blocked by hand.
+            StdioEnforcement::Observe | StdioEnforcement::Neutralize => abi::GATE_NEUTRALIZE,
             StdioEnforcement::Deny => abi::GATE_DENY,
         };
         self.switch_gate(config, mode);
@@ -360,11 +443,16 @@ impl Agent {
     /// Says what each connection is in this half of the table.
     fn tell_members(&mut self, members: &Members, half: u32, now: Timestamp) {
         let index = usize::from(half == 1);
-        for (id, (subject, caller)) in members {
+        for (id, Judged { kind, blocked, caller }) in members {
             let known = self.gate.known.get(&id.0).copied();
-            let mut subjects = known.map_or([abi::GATE_NOBODY; 2], |known| known.subjects);
-            subjects[index] = *subject;
-            let fresh = self.gate.sessions.member(caller, subjects, now);
+            let mut fresh = self.gate.sessions.member(caller, now);
+            let (subjects, blocks) = known
+                .map_or(([abi::GATE_NOBODY; 2], [NO_SUBJECT; 2]), |known| (known.subjects, known.blocked));
+            (fresh.subjects, fresh.blocked) = (subjects, blocks);
+            fresh.subjects[index] = *kind;
+            if let Some((kind, until)) = blocked {
+                (fresh.blocked[index], fresh.blocked_until_ns) = (*kind, *until);
+            }
             if known != Some(fresh) {
                 self.gate.sessions.see(Some(&caller.session));
                 if self.kernel.gate().set_member(id.0, fresh) {
@@ -381,7 +469,7 @@ impl Agent {
 
     /// Has the kernel forget what no call to come is judged by.
     fn forget_calls(&mut self, config: &Config, members: &Members, now: Timestamp) {
-        let current: BTreeSet<_> = members.values().map(|(_, caller)| &caller.session).collect();
+        let current: BTreeSet<_> = members.values().map(|judged| &judged.caller.session).collect();
         let idle = config.cross_server.session_idle.0;
         self.gate.sessions.forget_idle(&current, idle, now, self.kernel.gate());
         if now > self.gate.swept.after(SWEEP_EVERY) {
@@ -414,6 +502,19 @@ impl Agent {
         let connection = ConnectionId(header.connection);
         self.engine.handle(Input::Gate { connection, time, decided }, now, &mut self.outputs);
     }
+}
+
+/// The number of a kind among those that there are, to which it is added; [`NO_SUBJECT`] where there is no room.
+fn number_of(subject: GateSubject, subjects: &mut Vec<GateSubject>) -> u32 {
+    let place = match subjects.iter().position(|known| *known == subject) {
+        Some(place) => Some(place),
+        None if subjects.len() >= MOST_SUBJECTS => None,
+        None => {
+            subjects.push(subject);
+            Some(subjects.len() - 1)
+        }
+    };
+    place.and_then(|place| u32::try_from(place).ok()).unwrap_or(NO_SUBJECT)
 }
 
 /// Which kind a connection is of in the table that counts, where there is none of what is known now: `place` is its kind's number

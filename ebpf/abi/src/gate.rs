@@ -35,6 +35,10 @@ pub struct GateMember {
     pub server: u32,
     /// Whose bucket calls take their tokens from: a number for each user's server.
     pub bucket: u64,
+    /// Which subject while it is blocked by hand, by table.
+    pub blocked: [u32; 2],
+    /// Until when that is; nanoseconds since boot.
+    pub blocked_until_ns: u64,
 }
 
 /// Which bucket tokens are taken from.
@@ -91,7 +95,7 @@ pub struct GateInfo {
 }
 
 /// Size of what the kernel half knows of a connection that is judged; of 8 bytes each.
-pub const GATED_WORDS: usize = 57;
+pub const GATED_WORDS: usize = 59;
 
 /// The write was let through, though nobody can tell what it asks for.
 pub const GATE_PASSED: u8 = 0;

@@ -31,7 +31,7 @@ pub const DOES_SEND: u8 = 3;
 /// It may do anything: its server does not list it.
 pub const DOES_ANYTHING: u8 = 4;
 /// It is denied, and asks for its token before that.
-pub const DOES_PAY: u8 = 5;
+pub const DOES_PAY: u8 = 8;
 
 /// Nothing speaks against a call.
 pub const BY_NOTHING: u8 = 0;
@@ -161,6 +161,7 @@ impl Call {
     #[inline(always)]
     pub fn judge(&self, memory: &impl Memory, view: &View<'_>, subject: &Subject) -> u8 {
         let (means, now) = (view.means(self.outcome), self.now);
+        let (does, pays) = (means.does & !DOES_PAY, means.does & DOES_PAY != 0);
         let (mut by, mut known) = (BY_NOTHING, None);
         if subject.across != 0 {
             by = BY_FORGOTTEN;
@@ -169,7 +170,7 @@ impl Call {
             {
                 let (rules, turn) = (&view.head.rules, memory.turn());
                 let Self { server, is_first, .. } = *self;
-                let across = Across { rules, session, calls, turn, server, does: means.does, is_first, now };
+                let across = Across { rules, session, calls, turn, server, does, is_first, now };
                 by = across.judge();
                 known = Some(session);
             }
@@ -182,7 +183,7 @@ impl Call {
             }
         }
         let is_denied = self.outcome & DENY != 0;
-        if is_denied && means.does != DOES_PAY {
+        if is_denied && !pays {
             return by;
         }
         if self.is_first && subject.limit != 0 {
@@ -192,7 +193,8 @@ impl Call {
             }
         }
         if let Some(session) = known
-            && (means.does == DOES_READ || self.is_strict && means.does == DOES_ANYTHING)
+            && !is_denied
+            && (does == DOES_READ || self.is_strict && does == DOES_ANYTHING)
         {
             session.note_read(self.server, now);
         }

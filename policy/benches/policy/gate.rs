@@ -58,6 +58,7 @@ fn server(number: usize) -> GateSubject {
         listing: Listing::Unknown,
         profile: Profile::default(),
         tools: (0..TOOLS).map(facts).collect::<BTreeMap<_, _>>(),
+        block: None,
     }
 }
 

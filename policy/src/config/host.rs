@@ -25,7 +25,7 @@ pub struct Enforcement {
     /// of the other forms that docs/gate.md lists.
     pub undecided: AllowDeny,
     /// Whether the programs in the kernel stay when the agent ends or is killed, until the next one takes over, or `mcpwarden
-    /// detach`: connections stay denied, and what is said meanwhile waits in the ring.
+    /// detach`: connections and calls stay denied, and what is said meanwhile waits in the ring.
     pub persist: bool,
 }
 

@@ -11,6 +11,7 @@ use crate::config::Config;
 use crate::event::{GateDecided, ServerType};
 use crate::gate::{GateCaller, GateCompiler, GateError, GateSubject};
 use crate::guard::{TurnState, Verdict};
+use crate::guards::{CallBlock, Callee};
 use crate::ids::{ConnectionId, SessionId, Timestamp};
 use crate::registry::ItemKind;
 
@@ -101,6 +102,18 @@ impl Engine {
         Some(GateCaller { session, server, uid })
     }
 
+    /// On how many connections over stdio calls are made that are meant.
+    pub fn connections_of(&self, callee: &Callee) -> usize {
+        let places = self.of_stdio().filter_map(|one| self.place(one.id));
+        places.filter(|place| callee.is(&place.server, &place.session)).count()
+    }
+
+    /// What an operator blocks of a connection's calls.
+    pub fn gate_block(&self, id: ConnectionId) -> Option<&CallBlock> {
+        let Place { session, server, .. } = self.place(id)?;
+        self.judge.call_block(&server, &session)
+    }
+
     /// What the guards know of a session's turn; `None`: none of them goes by turns, or there was none.
     pub fn gate_turn(&self, session: &SessionId) -> Option<TurnState> {
         self.judge.turn(session)
@@ -129,6 +142,7 @@ impl Engine {
             listing: facts.listing,
             profile: facts.profile.clone(),
             tools: std::collections::BTreeMap::new(),
+            block: None,
         })?;
         for name in names {
             if let Some(Some(known)) = self.with_facts(&place, Some(&name), |_, facts| facts.tool.cloned()) {

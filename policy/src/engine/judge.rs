@@ -25,7 +25,9 @@ use crate::guard::{
     Facts, GuardKind, Listing, Operation, PinState, Recorded, Refusal, ToolCategory, ToolFacts, Trust,
     TurnState, Verdict,
 };
-use crate::guards::{Asked, Client, Executor, Outcome, Question, SessionRule, SessionRules, build};
+use crate::guards::{
+    Asked, CallBlock, CallBlocks, Client, Executor, Outcome, Question, SessionRule, SessionRules, build,
+};
 use crate::ids::{ConnectionId, ServerId, SessionId, Timestamp};
 use crate::protocol::{Kind, Message, Method, members, string};
 use crate::registry::Standing;
@@ -58,6 +60,7 @@ pub struct Judge {
     detector: Option<Arc<Detector>>,
     standings: BTreeMap<String, ServerStanding>,
     sessions: SessionRules,
+    blocks: CallBlocks,
     no_names: ToolNames,
     approval_timeout: Duration,
 }
@@ -102,6 +105,17 @@ impl Judge {
     pub(super) fn succeed(&mut self, before: Self) {
         self.executor.succeed(before.executor);
         self.sessions.succeed(before.sessions);
+        self.blocks = before.blocks;
+    }
+
+    /// What an operator blocks of a session's calls to a server.
+    pub(super) fn call_block(&self, server: &ServerId, session: &SessionId) -> Option<&CallBlock> {
+        self.blocks.of(server, session)
+    }
+
+    /// What an operator blocks by hand.
+    pub(super) fn blocks_mut(&mut self) -> &mut CallBlocks {
+        &mut self.blocks
     }
 
     /// What clients' sessions may do.
@@ -181,6 +195,7 @@ impl Judge {
             tool: Some(&known),
             tool_names: &self.no_names,
             profile: self.sessions.profile(session),
+            block: None,
             metadata: &Value::Null,
         };
         let operations = [
@@ -293,6 +308,7 @@ impl Engine {
             tool: tool.and_then(|tool| connection.tool(tool)),
             tool_names: names.unwrap_or(&judge.no_names),
             profile: &judge.sessions.profile_of(&place.session, session),
+            block: judge.blocks.of(&place.server, &place.session),
             metadata: &connection.metadata,
         };
         Some(ask(&mut judge.executor, &facts))

@@ -1,8 +1,8 @@
-//! What somebody says of a session by hand.
+//! What somebody says by hand: of a session, and whose calls are blocked.
 
 use super::Engine;
 use crate::event::SessionProfile;
-use crate::guards::{ProfileChange, TooManyProfiles};
+use crate::guards::{CallBlock, ProfileChange, TooManyProfiles};
 use crate::ids::SessionId;
 
 /// Why nothing is set of a session.
@@ -17,6 +17,11 @@ pub enum ProfileError {
 }
 
 impl Engine {
+    /// These blocks of calls count from now on, in place of those before.
+    pub fn set_call_blocks(&mut self, blocks: Vec<CallBlock>) {
+        *self.judge.blocks_mut() = blocks.into();
+    }
+
     /// Sets something of the profile of a session, or has the configuration say that again; gives the profile from now on.
     /// It holds as long as the client runs, whatever configurations come.
     ///

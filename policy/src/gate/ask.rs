@@ -174,7 +174,8 @@ impl Asker {
         let verdict = self.call(subject, name, known, trace.as_mut());
         let pays = verdict.denied.is_some() && trace.is_some_and(|trace| self.pays(subject, &trace));
         let consequences = match &verdict.denied {
-            Some(_) if pays => Consequences { limit: consequences.limit, pays, ..Consequences::default() },
+            // Nor does it where the calls before are what denies it: the rules across servers come first.
+            Some(_) if pays => Consequences { pays, may_do_anything: false, ..consequences },
             Some(_) => Consequences::default(),
             None => consequences,
         };
@@ -210,6 +211,7 @@ impl Asker {
             tool,
             tool_names: &self.no_names,
             profile: &subject.profile,
+            block: subject.block.as_ref(),
             metadata: &Value::Null,
         };
         match self.executor.ask(&Question { operations, facts: &facts, now: self.now }, trace) {

@@ -111,7 +111,8 @@ impl GateCompiler {
                 self.forget();
             }
             if !may_be_others || !has_past {
-                if crowded == by_size.len() {
+                // Rates are those of the configuration, whatever servers list.
+                if crowded == by_size.len() || matches!(error, GateError::Limits { .. }) {
                     break Err(error);
                 }
                 crowded = (2 * crowded).clamp(1, by_size.len());

@@ -36,7 +36,6 @@ impl Limits {
     /// There are too many limits.
     pub(super) fn means(&mut self, outcome: &GateOutcome) -> Result<Means, GateError> {
         let does = match outcome.category {
-            _ if outcome.pays => DOES_PAY,
             _ if outcome.may_do_anything => DOES_ANYTHING,
             ToolCategory::Read => DOES_READ,
             ToolCategory::Write => DOES_WRITE,
@@ -44,7 +43,7 @@ impl Limits {
             ToolCategory::Compute | ToolCategory::Unknown => DOES_NOTHING,
         };
         let limit = u8::try_from(self.number(outcome.limit)?).map_err(|_| TOO_MANY)?;
-        Ok(Means { does, limit })
+        Ok(Means { does: if outcome.pays { does | DOES_PAY } else { does }, limit })
     }
 
     /// All of them.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::*;
 use crate::config;
 use crate::detect::{DetectConfig, Detector, RuleSet};
+use crate::guards::Callee;
 
 static DETECTOR: LazyLock<Arc<Detector>> =
     LazyLock::new(|| Arc::new(Detector::new(RuleSet::default(), &DetectConfig::default()).unwrap()));
@@ -25,6 +26,7 @@ fn subject(server: &str, tools: &[(&str, ToolCategory)]) -> GateSubject {
         listing: Listing::Listed,
         profile: Profile::default(),
         tools: tools.iter().map(facts).collect(),
+        block: None,
     }
 }
 
@@ -88,6 +90,39 @@ fn each_subject_has_its_own_rules() {
     let off = said(&table, 2, "x");
     assert!(off.starts_with("Deny server_access server_disabled unknown"), "{off}");
     assert!(stops(&table).contains(&"tool_denied"));
+}
+
+/// All that is asked, whatever the lists and guards say, and beside the same server while it is not blocked.
+#[test]
+fn what_is_blocked_by_hand_is_denied_whatever_it_is() {
+    let yaml = "{ policy: { allowed_servers: ['*'], allowed_tools: ['*'] },
+        guards: [{ kind: server_access, enabled: false }, { kind: tool_access, enabled: false }] }";
+    let open = subject("files", &[("read", ToolCategory::Unknown)]);
+    let blocked = |callee: &str| {
+        let callee = Callee::parse(callee).unwrap();
+        open.blocked(&CallBlock { callee, until: Some(Timestamp(5)), reason: Some("a test".into()) })
+    };
+    let subjects = [open.clone(), blocked("server=files"), blocked("session=s")];
+    let table = compile(yaml, &subjects).unwrap();
+    let codes = ["server_blocked", "session_blocked"];
+    assert_eq!(said(&table, 0, "read"), "");
+    for (subject, code) in (1..).zip(codes) {
+        for message in [
+            call("read"),
+            call("what nobody knows"),
+            call(&"long".repeat(100)),
+            r#"{"id":1,"method":"initialize","params":{}}"#.to_owned() + "\n",
+            r#"{"method":"notifications/initialized"}"#.to_owned() + "\n",
+            r#"{"id":1,"method":"prompts/get","params":{"name":"x"}}"#.to_owned() + "\n",
+            r#"{"id":1,"method":"resources/read","params":{"uri":"x"}}"#.to_owned() + "\n",
+        ] {
+            let mut told = Vec::new();
+            GateReader::default().write(&table, subject, message.as_bytes(), |said| {
+                told.push((said.verdict, table.outcome(said.outcome).unwrap().code.clone()));
+            });
+            assert!(told.contains(&(GateVerdict::Deny, code.to_owned())), "{message}: {told:?}");
+        }
+    }
 }
 
 #[test]

@@ -275,7 +275,13 @@ impl Executor {
     /// Asks the guards in order: those of [`Phase::Request`], those of the specific phase, those of
     /// [`Phase::Response`], each by priority. The first denial ends it, and a guard sees what those before it changed.
     /// Everybody who was asked is added to `trace`.
-    pub fn ask(&mut self, question: &Question<'_>, trace: Option<&mut Vec<Asked>>) -> Outcome {
+    /// What an operator blocks by hand nobody is asked about: `server_access` denies it, whether there is such a guard or not.
+    pub fn ask(&mut self, question: &Question<'_>, mut trace: Option<&mut Vec<Asked>>) -> Outcome {
+        if let Some(denial) = question.facts.block.and_then(|block| block.denial(question)) {
+            let guard = GuardKind::ServerAccess;
+            note(&mut trace, guard, Phase::Request, Said::Deny, || Some(denial.message.clone()));
+            return Outcome::Decided(Verdict { denied: Some((guard, denial)), ..Verdict::default() });
+        }
         self.go_on(Progress::default(), None, question, trace)
     }
 

@@ -43,6 +43,7 @@ pub(super) struct World {
     pub(super) tool: Option<ToolFacts>,
     pub(super) names: ToolNames,
     pub(super) profile: Profile,
+    pub(super) block: Option<CallBlock>,
     pub(super) metadata: Value,
 }
 
@@ -60,6 +61,7 @@ impl Default for World {
             tool: None,
             names: ToolNames::default(),
             profile: Profile::default(),
+            block: None,
             metadata: Value::Null,
         }
     }
@@ -88,6 +90,7 @@ impl World {
             tool: self.tool.as_ref(),
             tool_names: &self.names,
             profile: &self.profile,
+            block: self.block.as_ref(),
             metadata: &self.metadata,
         }
     }

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::address::{Address, Host, Prefix, reached};
 use crate::event::ServerType;
+use crate::guards::Callee;
 use crate::ids::{ServerId, Timestamp};
 
 /// What may be, and what not.
@@ -106,6 +107,8 @@ pub enum Target {
     Address(Address),
     /// Where a declared server of type `http` or `sse` is.
     Server(ServerId),
+    /// No destination: calls, of which the gate lets none through.
+    Calls(Callee),
 }
 
 /// A block: a denial that is always enforced, by an operator or by a guard, for a time.
@@ -131,7 +134,7 @@ pub fn names_of(rules: &NetworkRules, blocks: &[Block]) -> BTreeSet<String> {
     let of_servers = rules.servers.iter().filter_map(|server| server.address.as_ref());
     let of_blocks = blocks.iter().filter_map(|block| match &block.target {
         Target::Address(address) => Some(address),
-        Target::Server(_) => None,
+        Target::Server(_) | Target::Calls(_) => None,
     });
     let hosts = of_rules.chain(of_servers).chain(of_blocks).map(|address| &address.host);
     let name = |host: &Host| match host {

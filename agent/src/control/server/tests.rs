@@ -44,6 +44,7 @@ fn agent(gone: bool) -> mpsc::Sender<Request> {
                         uid: by.uid,
                         user: None,
                         addresses: Vec::new(),
+                        connections: None,
                     }))),
                     Ask::Unblock(OldBlock { target, .. }) => Err(Code::NotFound.because(target)),
                     Ask::Approvals => Ok(Answer::Waiting(Waiting { approvals: Vec::new() })),
@@ -277,9 +278,8 @@ async fn who_is_slow_is_left() {
     }
 }
 
-#[tokio::test]
-async fn there_are_so_many_places() {
-    let socket = start();
+/// Those who wait in all places there are, so that one more is told that there is none.
+async fn take_all_places(socket: &Socket) -> Vec<UnixStream> {
     let mut waiting = Vec::new();
     for _ in 0..PLACES {
         waiting.push(UnixStream::connect(&socket.path).await.unwrap());
@@ -287,6 +287,13 @@ async fn there_are_so_many_places() {
     let answer = say(&socket.path, Vec::new()).await;
     assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("too many ask at once"), "{answer}");
     assert_eq!(socket.asked.counts.read().connections_refused, 1);
+    waiting
+}
+
+#[tokio::test]
+async fn there_are_so_many_places() {
+    let socket = start();
+    let mut waiting = take_all_places(&socket).await;
     // One that leaves makes room.
     waiting.pop();
     while socket.asked.counts.read().requests == 0 {

@@ -17,6 +17,8 @@ pub struct Sessions {
     known: BTreeMap<SessionId, Known>,
     /// The number that was given last.
     last: u32,
+    /// The last one that an agent before gave.
+    before: Option<u32>,
     /// Of these there may be news.
     seen: BTreeSet<SessionId>,
 }
@@ -39,6 +41,16 @@ impl Known {
 }
 
 impl Sessions {
+    /// Numbers up to this one are those of another agent.
+    pub fn begin_behind(&mut self, last: u32) {
+        (self.last, self.before) = (last, Some(last));
+    }
+
+    /// The last number of that agent's, once no connection has any of them.
+    pub fn take_before(&mut self) -> Option<u32> {
+        self.before.take()
+    }
+
     /// There may be news of a session.
     pub fn see(&mut self, session: Option<&SessionId>) {
         if let Some(session) = session.filter(|session| self.known.contains_key(session)) {
@@ -48,9 +60,9 @@ impl Sessions {
 
     /// What a connection of this caller is. Where there is no room for its session, or for its server in it, its session is 0:
     /// what the rules across servers say is undecided.
-    pub fn member(&mut self, caller: &GateCaller, subjects: [u32; 2], now: Timestamp) -> GateMember {
+    pub fn member(&mut self, caller: &GateCaller, now: Timestamp) -> GateMember {
         let (session, server) = self.place(caller, now).unwrap_or((0, 0));
-        GateMember { subjects, session, server, bucket: caller.bucket() }
+        GateMember { session, server, bucket: caller.bucket(), ..GateMember::default() }
     }
 
     fn place(&mut self, caller: &GateCaller, now: Timestamp) -> Option<(u32, u32)> {
@@ -134,13 +146,12 @@ mod tests {
             ("a", "files", None, (1, 0, 3)),
             ("a", "files", Some(1), (1, 0, 0)),
         ] {
-            let member = sessions.member(&caller(session, server, uid), [7, 8], Timestamp(0));
+            let member = sessions.member(&caller(session, server, uid), Timestamp(0));
             let place = buckets.iter().position(|known| *known == member.bucket).unwrap_or_else(|| {
                 buckets.push(member.bucket);
                 buckets.len() - 1
             });
             assert_eq!((member.session, member.server, place), expected, "{session} {server} {uid:?}");
-            assert_eq!(member.subjects, [7, 8]);
         }
     }
 
@@ -148,10 +159,10 @@ mod tests {
     fn where_there_is_no_room_the_session_has_no_number() {
         let mut sessions = Sessions::default();
         for server in 0..SERVERS {
-            let member = sessions.member(&caller("a", &server.to_string(), None), [0, 0], Timestamp(0));
+            let member = sessions.member(&caller("a", &server.to_string(), None), Timestamp(0));
             assert_eq!(member.session, 1);
         }
-        assert_eq!(sessions.member(&caller("a", "one more", None), [0, 0], Timestamp(0)).session, 0);
-        assert_eq!(sessions.member(&caller("b", "one more", None), [0, 0], Timestamp(0)).session, 2);
+        assert_eq!(sessions.member(&caller("a", "one more", None), Timestamp(0)).session, 0);
+        assert_eq!(sessions.member(&caller("b", "one more", None), Timestamp(0)).session, 2);
     }
 }

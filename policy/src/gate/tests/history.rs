@@ -131,6 +131,7 @@ impl Guards {
             tool: subject.tools.get(tool),
             tool_names: &ToolNames::default(),
             profile: &subject.profile,
+            block: None,
             metadata: &Value::Null,
         };
         with(&mut self.executor, &facts)

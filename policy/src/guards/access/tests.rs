@@ -4,6 +4,7 @@ use super::super::Question;
 use super::super::tests::{World, at, decide, entries, guards, policy, tool};
 use super::*;
 use crate::config::Server;
+use crate::guards::{CallBlock, Callee};
 
 /// The example of the requirements.
 fn example() -> serde_json::Value {
@@ -35,6 +36,26 @@ fn the_example_of_the_requirements_reads_as_it_is_meant() {
             expected,
             "{server} {name}"
         );
+    }
+}
+
+/// Before any guard is asked, and for as long as it lasts.
+#[test]
+fn what_is_blocked_by_hand_is_denied_until_its_end() {
+    let world = |callee: &str, until: Option<f64>| {
+        let callee = Callee::parse(callee).unwrap();
+        let block = CallBlock { callee, until: until.map(at), reason: None };
+        World { block: Some(block), ..World::server("files") }
+    };
+    let mut guards = guards(&policy(json!({"allowed_servers": ["*"]})));
+    for (callee, until, now, expected) in [
+        ("server=files", None, 1e6, "server_access: server_blocked"),
+        ("session=sess_1", None, 0.0, "server_access: session_blocked"),
+        ("server=files", Some(5.0), 4.9, "server_access: server_blocked"),
+        ("server=files", Some(5.0), 5.0, "allow"),
+    ] {
+        let said = decide(&mut guards, &world(callee, until), "read", at(now));
+        assert_eq!(said, expected, "{callee} {until:?} {now}");
     }
 }
 

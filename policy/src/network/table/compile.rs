@@ -84,10 +84,11 @@ impl<'a> Compiler<'a> {
                 };
                 address
             }
+            Target::Calls(_) => return,
         };
         let origin = match &block.target {
-            Target::Address(_) => "block".to_owned(),
             Target::Server(id) => format!("block of server '{id}'"),
+            Target::Address(_) | Target::Calls(_) => "block".to_owned(),
         };
         let until = block.until.unwrap_or(Block::FOREVER);
         self.add(0, Rule { origin, address, reason: block.reason.clone() }, |said, rule| {

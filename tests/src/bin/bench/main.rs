@@ -5,6 +5,7 @@
 
 mod agent;
 mod gate;
+mod lag;
 mod network;
 mod peer;
 mod report;
@@ -50,6 +51,12 @@ enum What {
         #[arg(long, default_value_t = 15)]
         rounds: usize,
     },
+    /// How soon the gate goes by what only the agent can know
+    Lag {
+        /// Servers that begin one after the other
+        #[arg(long, default_value_t = 100)]
+        servers: usize,
+    },
     /// What it takes to find something among many stored events
     Store {
         /// How many
@@ -86,6 +93,7 @@ fn main() -> ExitCode {
         What::Kernel { rounds, seconds, rate } => kernel(rounds, seconds, rate),
         What::Network { rounds } => network::network(rounds),
         What::Gate { rounds } => gate::gate(rounds),
+        What::Lag { servers } => lag::lag(servers),
         What::Store { events, rounds } => store::store(events, rounds),
         What::Soak { seconds } => soak::soak(seconds),
         What::Workload { name, count, rate, time, judged } => {

@@ -119,13 +119,7 @@ async fn who_leaves_makes_room() {
 async fn who_follows_leaves_the_places_of_others() {
     let socket = start();
     let (_, _following) = follow(Client::connect(&socket.path).unwrap()).await;
-    let mut waiting = Vec::new();
-    for _ in 0..PLACES {
-        waiting.push(UnixStream::connect(&socket.path).await.unwrap());
-    }
-    let answer = say(&socket.path, Vec::new()).await;
-    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("too many ask at once"), "{answer}");
-    assert_eq!(socket.asked.counts.read().connections_refused, 1);
+    take_all_places(&socket).await;
 }
 
 /// The sockets of both ends are full, too, before events find no room.

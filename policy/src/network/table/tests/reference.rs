@@ -83,6 +83,7 @@ fn judge(
     let is_blocked = |block: &Block| match &block.target {
         Target::Address(address) => is_named(address),
         Target::Server(id) => rules.servers.iter().filter(is_there).any(|server| server.id == *id),
+        Target::Calls(_) => false,
     };
     if blocks.iter().any(|block| block.until.is_none_or(|until| until > now) && is_blocked(block)) {
         return (Verdict::Deny, true, server);
