@@ -49,6 +49,9 @@ enum What {
         /// Interleaved rounds of each ratio
         #[arg(long, default_value_t = 15)]
         rounds: usize,
+        /// Measurements of each in a round
+        #[arg(long, default_value_t = 1)]
+        repeat: usize,
     },
     /// What it takes to find something among many stored events
     Store {
@@ -85,7 +88,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         What::Kernel { rounds, seconds, rate } => kernel(rounds, seconds, rate),
         What::Network { rounds } => network::network(rounds),
-        What::Gate { rounds } => gate::gate(rounds),
+        What::Gate { rounds, repeat } => gate::gate(rounds, repeat),
         What::Store { events, rounds } => store::store(events, rounds),
         What::Soak { seconds } => soak::soak(seconds),
         What::Workload { name, count, rate, time, judged } => {

@@ -233,7 +233,8 @@ impl Line {
         let deadline = Instant::now() + patience(JUDGED_WITHIN);
         let mut answer = [0; 4096];
         while judged {
-            self.to.write_all(DENIED)?;
+            // Anew: what may not be written to cannot be spoilt, and is refused.
+            self.to.write_all(&DENIED.to_vec())?;
             let size = self.from.read(&mut answer)?;
             if answer[..size].contains(&SPOILT) {
                 break;
