@@ -230,19 +230,22 @@ impl Line {
     /// Once its calls are judged, where they are to be: what is denied then comes back spoilt. The first calls of a server go
     /// by before the agent has put it into its table.
     fn once(mut self, judged: bool) -> Result<Self> {
+        if !judged {
+            return Ok(self);
+        }
         let deadline = Instant::now() + patience(JUDGED_WITHIN);
+        // In memory that may be written to: elsewhere it could not be spoilt, and would be refused.
+        let denied = DENIED.to_vec();
         let mut answer = [0; 4096];
-        while judged {
-            // Anew: what may not be written to cannot be spoilt, and is refused.
-            self.to.write_all(&DENIED.to_vec())?;
+        loop {
+            self.to.write_all(&denied)?;
             let size = self.from.read(&mut answer)?;
             if answer[..size].contains(&SPOILT) {
-                break;
+                return Ok(self);
             }
             ensure!(Instant::now() < deadline, "calls are not judged");
             std::thread::sleep(SETTLE);
         }
-        Ok(self)
     }
 
     fn ping_pong(mut self, count: u64, time: Time) -> Result<f64> {
