@@ -212,12 +212,13 @@ impl Line {
                     Ok(())
                 });
             }
-            let child = command.spawn()?;
-            return Ok(Self { child, to: to.into(), from: from.into() });
+        } else {
+            command.stdin(stdin).stdout(stdout);
         }
-        let child = command.stdin(stdin).stdout(stdout).spawn()?;
+        let child = command.spawn()?;
         drop(command);
         let mut line = Self { child, to: to.into(), from: from.into() };
+        // Its answer also says that the peer has started, which is not to be measured.
         line.to.write_all(HELLO)?;
         if !matches!(kind, Kind::Sink) {
             let mut buffer = [0; 4096];
