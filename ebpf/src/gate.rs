@@ -510,11 +510,19 @@ unsafe extern "C" fn flags_of(_task: *mut c_void, vma: *mut c_void, context: *mu
     0
 }
 
-/// A write to a channel has returned, with `left` bytes that were not written. `bytes`: where those lay that were.
+/// A write to a channel has returned. `left`: how many bytes were not written; `bytes`: where those lay that were.
 #[inline(always)]
-pub fn returned(channel: *const Channel, result: i64, left: u64, bytes: impl FnOnce(u64) -> Option<Source>) {
+pub fn returned(
+    channel: *const Channel,
+    result: i64,
+    left: impl FnOnce() -> u64,
+    bytes: impl FnOnce(u64) -> Option<Source>,
+) {
     // SAFETY: a live map value.
     let id = unsafe { (*channel).write_capture };
+    if id == 0 {
+        return;
+    }
     let Some(gated) = GATED.get_ptr_mut(id) else { return };
     let me = thread();
     // SAFETY: live map values.
@@ -530,7 +538,7 @@ pub fn returned(channel: *const Channel, result: i64, left: u64, bytes: impl FnO
         return;
     }
     if result > 0 {
-        let written = result as u64;
+        let (written, left) = (result as u64, left());
         if is_late {
             settle_unread(gated, written, left, bytes);
         } else {

@@ -20,6 +20,9 @@ use crate::{
 const IOVEC_BYTES: u64 = 16;
 /// `UIO_MAXIOV` (`linux/uio.h`)
 const MOST_BUFFERS: u32 = 1024;
+/// `sizeof(struct iov_iter)`, 5.8 to 6.18. Read at once, since one read costs less than two, and since one kernel has fields in
+/// a union, of which the verifier knows one member alone.
+const ITERATOR_BYTES: usize = 40;
 
 /// What kind of memory bytes lay in. No enum with the [`Source`] in it, as [`crate::capture::Payload`] is none.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -55,6 +58,35 @@ impl Place {
     }
 }
 
+/// The words of an iterator.
+struct Words([u64; ITERATOR_BYTES / 8]);
+
+impl Words {
+    #[inline(always)]
+    fn of(iterator: Ptr) -> Option<Self> {
+        probe(iterator, 0).map(Self)
+    }
+
+    #[inline(always)]
+    fn at(&self, offset: usize) -> u64 {
+        // SAFETY: the verifier refuses the program on a kernel whose iterators are longer.
+        unsafe { core::ptr::read_volatile(self.0.as_ptr().cast::<u8>().add(offset).cast::<u64>()) }
+    }
+}
+
+/// What kind of memory an iterator goes over, with no more than one load.
+#[inline(always)]
+pub fn memory(iterator: Ptr) -> Memory {
+    let kind = load::<u8>(iterator, offset!(iter_type)) as usize;
+    if kind == offset!(iter_is_bvec) {
+        Memory::Pages
+    } else if kind == offset!(iter_is_ubuf) || kind == offset!(iter_is_iovec) {
+        Memory::User
+    } else {
+        Memory::Kernel
+    }
+}
+
 /// Where the last `bytes` lay that an iterator went over.
 #[inline(always)]
 pub fn passed(iterator: Ptr, bytes: u64) -> Place {
@@ -65,16 +97,13 @@ pub fn passed(iterator: Ptr, bytes: u64) -> Place {
     if kind != offset!(iter_is_ubuf) && kind != offset!(iter_is_iovec) {
         return Place::other(Memory::Kernel);
     }
-    // One kernel has it in a union, of which the verifier knows one member alone; the other two always are.
-    let Some(offset) = probe::<u64>(iterator, offset!(iter_offset)) else {
-        return Place::other(Memory::Unknown);
-    };
-    let at = if kind == offset!(iter_is_ubuf) { offset!(iter_ubuf) } else { offset!(iter_iov) };
-    let Some(start) = probe::<u64>(iterator, at) else { return Place::other(Memory::Unknown) };
+    let Some(words) = Words::of(iterator) else { return Place::other(Memory::Unknown) };
+    let offset = words.at(offset!(iter_offset));
     if kind == offset!(iter_is_ubuf) {
+        let start = words.at(offset!(iter_ubuf));
         return Place::user(Source::buffer(start.wrapping_add(offset).wrapping_sub(bytes)));
     }
-    back(start, offset, bytes)
+    back(words.at(offset!(iter_iov)), offset, bytes)
 }
 
 /// How many bytes an iterator is still to go over; as if it were some where that cannot be read.
@@ -87,17 +116,15 @@ pub fn left(iterator: Ptr) -> u64 {
 #[inline(always)]
 pub fn ahead(iterator: Ptr) -> Coming {
     let kind = load::<u8>(iterator, offset!(iter_type)) as usize;
-    let Some(offset) = probe::<u64>(iterator, offset!(iter_offset)) else { return Coming::unknown() };
-    let Some(count) = probe::<u64>(iterator, offset!(iter_count)) else { return Coming::unknown() };
+    let Some(words) = Words::of(iterator) else { return Coming::unknown() };
+    let (offset, count) = (words.at(offset!(iter_offset)), words.at(offset!(iter_count)));
     if kind == offset!(iter_is_ubuf) {
-        let Some(start) = probe::<u64>(iterator, offset!(iter_ubuf)) else { return Coming::unknown() };
-        return Coming::at(Source::buffer(start.wrapping_add(offset)), count);
+        return Coming::at(Source::buffer(words.at(offset!(iter_ubuf)).wrapping_add(offset)), count);
     }
     if kind != offset!(iter_is_iovec) {
         return Coming::unknown();
     }
-    let Some(vector) = probe::<u64>(iterator, offset!(iter_iov)) else { return Coming::unknown() };
-    let Some(buffers) = probe::<u64>(iterator, offset!(iter_segments)) else { return Coming::unknown() };
+    let (vector, buffers) = (words.at(offset!(iter_iov)), words.at(offset!(iter_segments)));
     Coming::at(Source::copied(vector, buffers, offset as u32), count)
 }
 

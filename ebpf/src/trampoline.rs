@@ -56,7 +56,8 @@ pub fn pipe(request: Ptr, bytes: Ptr, result: i64, writes: bool, which: Pipes) {
         }
     }
     let result = result as u64;
-    passed(channel, writes, result, caller(), payload(iterator::passed(bytes, result)));
+    let payload = payload(channel, writes, bytes, result);
+    passed(channel, writes, result, caller(), payload);
 }
 
 /// A socket took bytes.
@@ -68,17 +69,17 @@ pub fn sent(socket: Ptr, message: Ptr, result: i32) {
     let Some(channel) = channel_of(load(socket, offset!(socket_file))) else { return };
     let mut bytes = result as u64;
     let flags: u32 = load(message, offset!(msghdr_flags));
-    let place = iterator::passed(message.wrapping_add(offset!(msghdr_iter)), bytes);
-    if flags & MSG_SPLICE_PAGES != 0 || of_splice(message, &place) {
+    if flags & MSG_SPLICE_PAGES != 0 || of_splice(message) {
         return;
     }
+    let payload = payload(channel, true, message.wrapping_add(offset!(msghdr_iter)), bytes);
     if is_urgent(message) {
         bytes -= 1;
         if bytes == 0 {
             return;
         }
     }
-    passed(channel, true, bytes, caller(), payload(place));
+    passed(channel, true, bytes, caller(), payload);
 }
 
 /// A socket gave bytes up.
@@ -101,11 +102,11 @@ pub fn received(socket: Ptr, message: Ptr, flags: u32, result: i32) {
         }
         return;
     }
-    let place = iterator::passed(message.wrapping_add(offset!(msghdr_iter)), bytes);
-    if of_splice(message, &place) {
+    if of_splice(message) {
         return;
     }
-    passed(channel, false, bytes, caller(), payload(place));
+    let payload = payload(channel, false, message.wrapping_add(offset!(msghdr_iter)), bytes);
+    passed(channel, false, bytes, caller(), payload);
 }
 
 /// Somebody wants to read or write a file: what the kernel is to answer where that is a channel's pipe.
@@ -142,7 +143,7 @@ fn is_urgent(message: Ptr) -> bool {
 #[inline(always)]
 pub fn pipe_settled(request: Ptr, bytes: Ptr, result: i64) {
     let Some(channel) = channel_of(load(request, offset!(iocb_filp))) else { return };
-    let left = iterator::left(bytes);
+    let left = || iterator::left(bytes);
     gate::returned(channel, result, left, |written| of_process(iterator::passed(bytes, written)));
 }
 
@@ -151,7 +152,7 @@ pub fn pipe_settled(request: Ptr, bytes: Ptr, result: i64) {
 pub fn socket_settled(socket: Ptr, message: Ptr, result: i32) {
     let Some(channel) = channel_of(load(socket, offset!(socket_file))) else { return };
     let bytes = message.wrapping_add(offset!(msghdr_iter));
-    let left = iterator::left(bytes);
+    let left = || iterator::left(bytes);
     let result = result - is_urgent(message) as i32;
     gate::returned(channel, result as i64, left, |written| of_process(iterator::passed(bytes, written)));
 }
@@ -176,8 +177,15 @@ fn caller() -> u32 {
     (bpf_get_current_pid_tgid() >> 32) as u32
 }
 
+/// Where the last `bytes` of a channel lay that an iterator went over. Of those that are only counted that is not looked for.
 #[inline(always)]
-fn payload(place: Place) -> Payload {
+fn payload(channel: *const Channel, writes: bool, iterator: Ptr, bytes: u64) -> Payload {
+    // SAFETY: a live map value.
+    let captured_for = unsafe { if writes { (*channel).write_capture } else { (*channel).read_capture } };
+    if captured_for == 0 {
+        return Payload::lost(GAP_UNREADABLE);
+    }
+    let place = iterator::passed(iterator, bytes);
     match place.memory {
         Memory::User => Payload::at(place.source),
         Memory::Pages => Payload::lost(GAP_IO_URING),
@@ -188,8 +196,8 @@ fn payload(place: Place) -> Payload {
 /// Whether a message moves bytes on behalf of a splice, where a kind of socket has no way of its own to do that (MPTCP):
 /// from the kernel's memory, or to pages for a request that is nobody's but the caller's. io_uring's know whom to tell.
 #[inline(always)]
-fn of_splice(message: Ptr, place: &Place) -> bool {
-    match place.memory {
+fn of_splice(message: Ptr) -> bool {
+    match iterator::memory(message.wrapping_add(offset!(msghdr_iter))) {
         Memory::User | Memory::Unknown => false,
         Memory::Kernel => true,
         Memory::Pages => {

@@ -91,8 +91,20 @@ impl Words {
         for (number, bytes) in writes.iter().enumerate() {
             let mut marks = Marks::NONE;
             scan.begin(&view, view.subject(subject));
+            let mut quick = (scan, marks);
+            let mut letters_end = 0;
             for (place, byte) in (0_u32..).zip(bytes.iter()) {
+                if place >= letters_end {
+                    quick = (scan, marks);
+                    letters_end = place + read_letters(&mut quick, &view, bytes, place);
+                }
                 let said = scan.step(&view, view.subject(subject), &mut marks, *byte, place);
+                if place < letters_end {
+                    assert_eq!(said, SILENT, "{bytes:?} at {place}");
+                }
+                if place + 1 == letters_end {
+                    assert_eq!(quick, (scan, marks), "{bytes:?} to {place}");
+                }
                 if said.outcome != 0 {
                     all.push((said.outcome, number, said.place));
                 }
@@ -100,6 +112,20 @@ impl Words {
         }
         all
     }
+}
+
+/// Reads letters of a write from `place` on, as the kernel half does: in pieces. How many there were.
+fn read_letters((scan, marks): &mut (Scan, Marks), view: &View<'_>, bytes: &[u8], place: u32) -> u32 {
+    const CHUNK: usize = 64;
+    let from = place as usize & !(CHUNK - 1);
+    let end = bytes.len().min(from + CHUNK);
+    let mut chunk = [b'x'; CHUNK];
+    chunk[..end - from].copy_from_slice(&bytes[from..end]);
+    let mut words = [0; CHUNK / 8];
+    for (word, bytes) in words.iter_mut().zip(chunk.chunks_exact(8)) {
+        *word = u64::from_le_bytes(bytes.try_into().unwrap());
+    }
+    scan.letters(view, marks, &words, place - from as u32, (end - from) as u32, place)
 }
 
 fn words() -> Words {
@@ -413,6 +439,45 @@ fn a_table_that_changes_in_the_middle() {
             }
             said.retain(|outcome| *outcome != 0);
             assert_eq!(said, [if untold.contains(&cut) { LONG } else { DENIED }], "{cut}");
+        }
+    }
+}
+
+/// Letters at once are read as one by one ([`Words::read`] compares them), whatever strings are made of and wherever they
+/// are cut.
+#[test]
+fn letters_at_once_are_letters() {
+    let words = words();
+    let long = "n".repeat(300);
+    let odd = ["", "\u{e9}", "\\\"", "\\u00e9", "\\ud83d", "\\ud83d\\ude00", "\t", "\u{1}", "\u{7f}", "\\\\"];
+    for text in ["a", "delete_x", long.as_str()] {
+        for odd in odd {
+            for key in ["method", "name", "uri", "other"] {
+                let string = format!("{odd}{text}{odd}{text}");
+                let params = format!(r#""params":{{"{key}":"{string}","arguments":{{"{key}":"{string}"}}}}"#);
+                let message = format!("{{\"{key}\":\"{string}\",{params},\"{key}\":\"{string}\"}}\n");
+                let whole = words.read(0, &[message.as_bytes()]);
+                for cut in (0..message.len()).step_by(7) {
+                    let (first, second) = message.as_bytes().split_at(cut);
+                    assert_eq!(words.read(0, &[first, second]).len(), whole.len(), "{message} cut at {cut}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn letters_are_told_from_other_bytes() {
+    for at in 0..8 {
+        for byte in 0..=255_u8 {
+            for (below, above) in [(b'a', b'a'), (b' ', 0), (0x7f, b'"'), (b'#', b'!'), (b'~', 0x80)] {
+                let mut bytes = [below; 8];
+                bytes[at] = byte;
+                bytes[at + 1..].fill(above);
+                let is_letter = |byte: &u8| (b' '..0x80).contains(byte) && *byte != b'"' && *byte != b'\\';
+                let expected = bytes.iter().take_while(|byte| is_letter(byte)).count();
+                assert_eq!(letters_in(u64::from_le_bytes(bytes)), expected as u32, "{bytes:?}");
+            }
         }
     }
 }

@@ -79,8 +79,9 @@ impl Stage {
     }
 }
 
-/// Measures without an agent, and with one in each of the stages, one after the other in each round.
-pub fn gate(rounds: usize) -> Result<()> {
+/// Measures without an agent, and with one in each of the stages, one after the other in each round; all of them `repeat` times
+/// before the next, since in an emulator it takes longer to start an agent than to measure.
+pub fn gate(rounds: usize, repeat: usize) -> Result<()> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("config.yaml");
     fs::write(&path, CONFIG)?;
@@ -90,12 +91,16 @@ pub fn gate(rounds: usize) -> Result<()> {
     for round in 1..=rounds {
         eprintln!("round {round} of {rounds} …");
         for ((workload, count, _), found) in PLAN.iter().zip(&mut unloaded) {
-            found.push(measure_time(*workload, *count, Time::Processor, false)?);
+            for _ in 0..repeat {
+                found.push(measure_time(*workload, *count, Time::Processor, false)?);
+            }
         }
         for (index, stage) in STAGES.iter().enumerate() {
             let agent = stage.start(&path)?;
             for ((workload, count, _), found) in PLAN.iter().zip(&mut loaded) {
-                found[index].push(measure_time(*workload, *count, Time::Processor, stage.judges)?);
+                for _ in 0..repeat {
+                    found[index].push(measure_time(*workload, *count, Time::Processor, stage.judges)?);
+                }
             }
             stage.stop(agent)?;
         }

@@ -50,6 +50,9 @@ enum What {
         /// Interleaved rounds of each ratio
         #[arg(long, default_value_t = 15)]
         rounds: usize,
+        /// Measurements of each in a round
+        #[arg(long, default_value_t = 1)]
+        repeat: usize,
     },
     /// How soon the gate goes by what only the agent can know
     Lag {
@@ -92,7 +95,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         What::Kernel { rounds, seconds, rate } => kernel(rounds, seconds, rate),
         What::Network { rounds } => network::network(rounds),
-        What::Gate { rounds } => gate::gate(rounds),
+        What::Gate { rounds, repeat } => gate::gate(rounds, repeat),
         What::Lag { servers } => lag::lag(servers),
         What::Store { events, rounds } => store::store(events, rounds),
         What::Soak { seconds } => soak::soak(seconds),

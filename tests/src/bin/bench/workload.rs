@@ -212,12 +212,13 @@ impl Line {
                     Ok(())
                 });
             }
-            let child = command.spawn()?;
-            return Ok(Self { child, to: to.into(), from: from.into() });
+        } else {
+            command.stdin(stdin).stdout(stdout);
         }
-        let child = command.stdin(stdin).stdout(stdout).spawn()?;
+        let child = command.spawn()?;
         drop(command);
         let mut line = Self { child, to: to.into(), from: from.into() };
+        // Its answer also says that the peer has started, which is not to be measured.
         line.to.write_all(HELLO)?;
         if !matches!(kind, Kind::Sink) {
             let mut buffer = [0; 4096];
@@ -230,18 +231,22 @@ impl Line {
     /// Once its calls are judged, where they are to be: what is denied then comes back spoilt. The first calls of a server go
     /// by before the agent has put it into its table.
     fn once(mut self, judged: bool) -> Result<Self> {
+        if !judged {
+            return Ok(self);
+        }
         let deadline = Instant::now() + patience(JUDGED_WITHIN);
+        // In memory that may be written to: elsewhere it could not be spoilt, and would be refused.
+        let denied = DENIED.to_vec();
         let mut answer = [0; 4096];
-        while judged {
-            self.to.write_all(DENIED)?;
+        loop {
+            self.to.write_all(&denied)?;
             let size = self.from.read(&mut answer)?;
             if answer[..size].contains(&SPOILT) {
-                break;
+                return Ok(self);
             }
             ensure!(Instant::now() < deadline, "calls are not judged");
             std::thread::sleep(SETTLE);
         }
-        Ok(self)
     }
 
     fn ping_pong(mut self, count: u64, time: Time) -> Result<f64> {
