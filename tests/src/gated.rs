@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 use crate::agent::{Agent, is};
 use crate::command::configured;
+use crate::framing::Framing;
 use crate::patience::is_emulated;
 use crate::peer::{Peer, initialize};
 use crate::places;
@@ -89,6 +90,7 @@ impl Gated {
     ) -> Result<Self> {
         let heard = directory.path().join("heard");
         let mut peer = Peer::start(wiring, Command::new(&program).arg("--heard").arg(&heard).args(options))?;
+        peer.frame(Framing::content_length(options.contains(&"--content-length")));
         peer.ask(&initialize(1))?;
         let connection = agent.connection_of_server(peer.pid())?;
         peer.ask(&json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"}))?;

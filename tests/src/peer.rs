@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::agent::{Agent, is};
+use crate::framing::Framing;
 use crate::io_methods::WriteMethod;
 use crate::patience::patience;
 use crate::places;
@@ -28,6 +29,7 @@ pub struct Peer {
     child: Child,
     to_server: Option<File>,
     from_server: BufReader<File>,
+    framing: Framing,
     said: Vec<(Dir, Value)>,
 }
 
@@ -41,7 +43,13 @@ impl Peer {
         let Wired { child, to_child, from_child } =
             wired.with_context(|| format!("cannot start {command:?}"))?;
         let from_server = BufReader::new(from_child);
-        Ok(Self { child, to_server: Some(to_child), from_server, said: Vec::new() })
+        let framing = Framing::default();
+        Ok(Self { child, to_server: Some(to_child), from_server, framing, said: Vec::new() })
+    }
+
+    /// From now on messages are told apart like this.
+    pub fn frame(&mut self, framing: Framing) {
+        self.framing = framing;
     }
 
     /// The process id of the program that was started.
@@ -81,7 +89,7 @@ impl Peer {
     /// # Errors
     /// The server does not take it.
     pub fn say(&mut self, message: &Value) -> Result<()> {
-        self.write(format!("{message}\n").as_bytes())?;
+        self.write(&self.framing.wrap(message.to_string().as_bytes()))?;
         self.said.push((Dir::C2s, message.clone()));
         Ok(())
     }
@@ -92,14 +100,8 @@ impl Peer {
     /// It says nothing for long.
     pub fn line(&mut self) -> Result<Option<Vec<u8>>> {
         let mut line = Vec::new();
-        let timeout = PollTimeout::try_from(patience(LIMIT)).context("no time to wait")?;
         while !line.ends_with(b"\n") {
-            if self.from_server.buffer().is_empty() {
-                let mut ready = [PollFd::new(self.from_server.get_ref().as_fd(), PollFlags::POLLIN)];
-                let count = poll(&mut ready, timeout).context("cannot wait")?;
-                ensure!(count > 0, "no answer for {:?}", patience(LIMIT));
-            }
-            let part = self.from_server.fill_buf().context("cannot read from the server")?;
+            let part = self.waiting()?;
             if part.is_empty() {
                 return Ok((!line.is_empty()).then_some(line));
             }
@@ -110,13 +112,52 @@ impl Peer {
         Ok(Some(line))
     }
 
+    /// What the server has said and nobody has taken; nothing at its end.
+    fn waiting(&mut self) -> Result<&[u8]> {
+        if self.from_server.buffer().is_empty() {
+            let timeout = PollTimeout::try_from(patience(LIMIT)).context("no time to wait")?;
+            let mut ready = [PollFd::new(self.from_server.get_ref().as_fd(), PollFlags::POLLIN)];
+            let count = poll(&mut ready, timeout).context("cannot wait")?;
+            ensure!(count > 0, "no answer for {:?}", patience(LIMIT));
+        }
+        self.from_server.fill_buf().context("cannot read from the server")
+    }
+
     /// The server's next message; it is no part of the conversation.
     ///
     /// # Errors
     /// None came, or it is no JSON.
     pub fn answer(&mut self) -> Result<Value> {
-        let line = self.line()?.context("the server ended without an answer")?;
-        serde_json::from_slice(&line).context("an answer that is no JSON")
+        let text = match self.framing {
+            Framing::Lines => self.line()?.context("the server ended without an answer")?,
+            Framing::ContentLength => self.body()?,
+        };
+        serde_json::from_slice(&text).context("an answer that is no JSON")
+    }
+
+    /// The body behind the server's next headers.
+    fn body(&mut self) -> Result<Vec<u8>> {
+        let mut left = 0_usize;
+        loop {
+            let header = self.line()?.context("the server ended without an answer")?;
+            let header = String::from_utf8_lossy(&header);
+            if header.trim().is_empty() {
+                break;
+            }
+            if let Some(length) = header.strip_prefix("Content-Length:") {
+                left = length.trim().parse().with_context(|| format!("no length: {header}"))?;
+            }
+        }
+        let mut body = Vec::with_capacity(left);
+        while left > 0 {
+            let part = self.waiting()?;
+            ensure!(!part.is_empty(), "the server ended within an answer");
+            let taken = part.len().min(left);
+            body.extend_from_slice(part.get(..taken).unwrap_or_default());
+            self.from_server.consume(taken);
+            left -= taken;
+        }
+        Ok(body)
     }
 
     /// Sends a message and gives the server's next.

@@ -2,10 +2,13 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
 use mcpwarden_tests::gated::{Gated, WIRINGS, add, agent, is_through};
+use mcpwarden_tests::patience::patience;
 use mcpwarden_tests::peer::echo;
 use mcpwarden_tests::wiring::Wiring;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -106,6 +109,78 @@ fn what_was_read_is_not_sent_elsewhere() -> Result<()> {
         // Where it was read it may go.
         at_once(&agent, &mut files, &[add(12)])?;
         check(&agent, &mut files, &[12], &[], ("cross_server", "read_then_send"))?;
+    }
+    agent.stop()?;
+    Ok(())
+}
+
+/// A session's calls are one turn until it pauses. What was read in a turn is not written elsewhere within it; where that does not
+/// count, not within the window.
+#[test]
+fn what_was_read_is_not_written_elsewhere_in_the_same_turn() -> Result<()> {
+    let test = "what_was_read_is_not_written_elsewhere_in_the_same_turn";
+    for (flow, is_free_later) in
+        [("same_turn_only: true", true), ("same_turn_only: false, window: 10m", false)]
+    {
+        let config = format!(
+            "enforcement: {{ stdio: neutralize }}\n\
+             classifier: {{ overrides: [{{ tool: echo, category: read }}, {{ tool: add, category: write }}] }}\n\
+             cross_server: {{ shadow_tool: {{ enabled: false }}, turn_gap: 1s, cross_server_flow: {{ {flow} }} }}\n"
+        );
+        let Some(agent) = agent(test, &config)? else { return Ok(()) };
+        let by = ("cross_server", "cross_server_flow");
+        for (wiring, [from, to]) in WIRINGS.into_iter().zip([["files", "notes"], ["mails", "pages"]]) {
+            let what = || format!("{flow} {wiring:?}");
+            let mut from = Gated::start_as(from, &agent, wiring, &[])?;
+            let mut to = Gated::start_as(to, &agent, wiring, &[])?;
+            if wiring == Wiring::Pipes {
+                at_once(&agent, &mut to, &[add(9)])?;
+                check(&agent, &mut to, &[9], &[], by).with_context(what)?;
+            }
+            // The one right behind the other: nobody has seen the first when the second comes.
+            let (read, write) = (format!("{}\n", echo(10, "secret")), format!("{}\n", add(11)));
+            from.peer.write(read.as_bytes())?;
+            to.peer.write(write.as_bytes())?;
+            check(&agent, &mut from, &[10], &[], by).with_context(what)?;
+            check(&agent, &mut to, &[], &[11], by).with_context(what)?;
+            ensure!(!to.heard()?.contains(&add(11).to_string()), "{}: {}", what(), to.heard()?);
+            if is_free_later || wiring == Wiring::Pipes {
+                // Where it was read it may be written. (With the second wiring others have been read from within the window.)
+                at_once(&agent, &mut from, &[add(12)])?;
+                check(&agent, &mut from, &[12], &[], by).with_context(what)?;
+            }
+            // The pause begins when the agent has told of the last answer.
+            agent.settle();
+            thread::sleep(patience(Duration::from_millis(1_100)));
+            at_once(&agent, &mut to, &[add(13)])?;
+            let [made, stopped]: [&[u64]; 2] = if is_free_later { [&[13], &[]] } else { [&[], &[13]] };
+            check(&agent, &mut to, made, stopped, by).with_context(what)?;
+        }
+        agent.stop()?;
+    }
+    Ok(())
+}
+
+/// Whose name a tool has is the first server's; the same tool of another is stopped until somebody approves of it.
+#[test]
+fn a_tool_that_has_anothers_name_is_stopped() -> Result<()> {
+    let config = "enforcement: { stdio: neutralize }";
+    let Some(agent) = agent("a_tool_that_has_anothers_name_is_stopped", config)? else { return Ok(()) };
+    let by = ("tool_shadowing", "shadow_tool");
+    let mut first = Gated::start_as("files", &agent, Wiring::Pipes, &[])?;
+    for (wiring, name) in WIRINGS.into_iter().zip(["mail", "notes"]) {
+        let mut second = Gated::start_as(name, &agent, wiring, &[]).context(name)?;
+        at_once(&agent, &mut second, &[add(10), echo(11, "x")])?;
+        check(&agent, &mut second, &[], &[10, 11], by).context(name)?;
+        let heard = second.heard()?;
+        ensure!(!heard.contains("\"add\"") && !heard.contains("\"echo\""), "{name}: {heard}");
+        let id = if wiring == Wiring::Pipes { 20 } else { 30 };
+        at_once(&agent, &mut first, &[add(id), echo(id + 1, "x")])?;
+        check(&agent, &mut first, &[id, id + 1], &[], by).context(name)?;
+        agent.tell(&["approve", &format!("{name}:add")])?.expect("approve", 0, "approved")?;
+        agent.settle();
+        at_once(&agent, &mut second, &[add(40), echo(41, "x")])?;
+        check(&agent, &mut second, &[40], &[41], by).context(name)?;
     }
     agent.stop()?;
     Ok(())

@@ -1,5 +1,6 @@
 //! The gate, by the ways in which a client can write, and the memory that it writes from.
 
+use std::fs;
 use std::io;
 use std::ptr;
 use std::slice;
@@ -13,7 +14,7 @@ use mcpwarden_tests::peer::echo;
 use mcpwarden_tests::wiring::Wiring;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// What becomes of a denied call.
 #[derive(Debug, PartialEq)]
@@ -44,8 +45,14 @@ fn fate(method: WriteMethod, wiring: Wiring) -> Fate {
 
 #[test]
 fn every_way_to_write() -> Result<()> {
-    let config = "enforcement: { stdio: neutralize }\npolicy: { denied_tools: [add] }";
-    let Some(agent) = agent("every_way_to_write", config)? else { return Ok(()) };
+    let directory = tempfile::tempdir()?;
+    let critical = directory.path().join("critical.jsonl");
+    let config = format!(
+        "enforcement: {{ stdio: neutralize }}\npolicy: {{ denied_tools: [add] }}\n\
+         sinks: [{{ kind: file, path: {}, filter: {{ severity: critical, types: [mcp_gate_decided] }} }}]",
+        critical.display()
+    );
+    let Some(agent) = agent("every_way_to_write", &config)? else { return Ok(()) };
     for wiring in WIRINGS {
         let mut session = Gated::start(&agent, wiring, &[])?;
         for (id, method) in (10..).step_by(2).zip(WriteMethod::value_variants()) {
@@ -114,7 +121,14 @@ fn every_way_to_write() -> Result<()> {
             }
         }
     }
+    let is_unseen = |event: &&Value| event["action"] == "unseen";
+    let unseen = agent.events().iter().filter(is_unseen).count();
     agent.stop()?;
+    // Whoever writes past every hook gets past everything: nothing else that the gate says is as bad.
+    let said = fs::read_to_string(&critical)?;
+    let said: Vec<Value> = said.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    ensure!(said.iter().all(|event| is_unseen(&event)) && said.len() == unseen, "{unseen} of {said:#?}");
+    ensure!(unseen > 4, "{unseen}");
     Ok(())
 }
 
