@@ -613,6 +613,11 @@ fn settle(
     unsafe {
         (*gated).position += written;
         if left == 0 {
+            // Memory that was not there when it was asked about is there now.
+            if (*gated).lost_after != 0 && bytes(written).is_some_and(|source| ends_a_line(&source, written))
+            {
+                (*gated).lost_after = 0;
+            }
             written_whole(gated);
             return;
         }
