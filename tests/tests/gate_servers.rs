@@ -61,8 +61,8 @@ fn methods(heard: &str) -> Result<BTreeSet<String>> {
     Ok(methods.filter(|method| !method.contains('\u{7f}')).map(str::to_owned).collect())
 }
 
-/// A server that nobody declared, and that is denied by its name: what it is asked first passes, since nobody knew of it, and is
-/// said to; then it is asked nothing, and runs on.
+/// A server that nobody declared, and that is denied by its name: what it is asked first passes, since nobody knew of it by then;
+/// from then on it is asked nothing, and runs on.
 #[test]
 fn a_server_that_is_denied_by_its_name_is_asked_nothing() -> Result<()> {
     let test = "a_server_that_is_denied_by_its_name_is_asked_nothing";
