@@ -47,11 +47,18 @@ pub fn agent_of(test: &str, path: &str) -> Result<Option<Agent>> {
     that_stops(test, Agent::start(&["--config", path])?)
 }
 
-/// This agent, where it can stop what is denied. `None` where the kernel has no gate, which is said.
+/// Whether there is a gate; where there is none, that is said.
 ///
 /// # Errors
-/// There is no gate where there must be one.
-pub fn that_stops(test: &str, agent: Agent) -> Result<Option<Agent>> {
+/// There is none where there must be one.
+pub fn is_there(test: &str) -> Result<bool> {
+    let Some(agent) = agent(test, "enforcement: { stdio: neutralize }")? else { return Ok(false) };
+    agent.stop()?;
+    Ok(true)
+}
+
+/// This agent, where it can stop what is denied. `None` where the kernel has no gate, which is said.
+fn that_stops(test: &str, agent: Agent) -> Result<Option<Agent>> {
     if let Some(line) = agent.stderr().lines().find(|line| line.contains("reported and not stopped")) {
         ensure!(!is_emulated(), "there is no gate: {line}");
         places::skipped(test, line);

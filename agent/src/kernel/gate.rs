@@ -211,14 +211,6 @@ impl Kernel {
         self.attached.extend(hooks.iter().map(gate_place));
     }
 
-    /// Whether this kernel has what calls are stopped with.
-    ///
-    /// # Errors
-    /// Why it has not.
-    pub fn can_stop_calls(&self) -> Result<(), String> {
-        self.gate.hooks.as_ref().map(drop).map_err(Clone::clone)
-    }
-
     /// Detaches them, and forgets what they knew: what goes by from now on nobody reads.
     ///
     /// # Errors

@@ -178,6 +178,9 @@ impl Agent {
         let request = BlockRequest { target, period, reason: new.reason.as_deref(), sure: new.yes, by };
         let block = self.network.block(request, self.kernel.addresses(), &self.clock);
         self.block_calls();
+        if block.is_err() {
+            self.let_gate_go();
+        }
         let block = block?;
         self.say_of(
             &block.target,

@@ -241,8 +241,23 @@ impl Agent {
         {
             return Err(BlockError::NoSession(escaped(&id.0)));
         }
-        self.kernel.can_stop_calls().map_err(BlockError::NoGate)?;
-        self.gate.unusable.clone().map_or(Ok(()), |why| Err(BlockError::NoGate(why)))
+        if let Some(why) = &self.gate.unusable {
+            return Err(BlockError::NoGate(why.clone()));
+        }
+        // Whether it runs here shows when it is attached.
+        if !self.gate.is_wanted(self.reload.current().0) {
+            self.kernel.attach_gate().map_err(BlockError::NoGate)?;
+        }
+        Ok(())
+    }
+
+    /// Lets the gate go where nothing is to be stopped: a block for which it was attached was refused.
+    pub(super) fn let_gate_go(&mut self) {
+        if !self.gate.is_wanted(self.reload.current().0)
+            && let Err(error) = self.kernel.detach_gate()
+        {
+            anstream::eprintln!("mcpwarden: gate: {error}");
+        }
     }
 
     /// Brings the gate up to what is blocked by hand, at once.
