@@ -34,7 +34,6 @@ const ROUNDS: [Round; 6] = [
             ("gate_forms", None),
             ("gate_framing", None),
             ("gate_history", None),
-            ("gate_life", None),
             ("gate_owner", None),
             ("gate_ways", None),
         ],
@@ -44,7 +43,7 @@ const ROUNDS: [Round; 6] = [
         what: "as it comes, once more",
         series: &["6.12"],
         append: "",
-        tests: &[("gate_block", None), ("gate_undecided", None)],
+        tests: &[("gate_block", None), ("gate_life", None), ("gate_undecided", None)],
     },
     // Its pipes have other functions.
     Round {
@@ -53,7 +52,6 @@ const ROUNDS: [Round; 6] = [
         append: "",
         tests: &[
             ("surroundings", Some("doctor_")),
-            ("gate", None),
             ("gate_persist", None),
             ("gate_servers", None),
             ("gate_ways", None),
