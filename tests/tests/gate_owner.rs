@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use mcpwarden_tests::agent::Agent;
 use mcpwarden_tests::command::configured;
 use mcpwarden_tests::gated::{Gated, WIRINGS, add, agent, agent_of, is_through};
 use mcpwarden_tests::peer::{echo, wait_until};
@@ -159,6 +160,11 @@ fn what_was_paid_for_one_call_is_not_paid_for_another() -> Result<()> {
     Ok(())
 }
 
+/// Has an agent read its configuration. Where the processor is emulated the gate's programs can take longer to load than a command waits.
+fn reload(agent: &Agent) -> Result<()> {
+    wait_until("the configuration is read", || agent.tell(&["reload"]).is_ok_and(|said| said.code == Some(0)))
+}
+
 /// What goes by while the gate is off nobody reads: a message that began before it is none when the gate is on again.
 #[test]
 fn a_gate_that_was_off_begins_anew() -> Result<()> {
@@ -171,12 +177,12 @@ fn a_gate_that_was_off_begins_anew() -> Result<()> {
         let (first, second) = text.split_at(text.len() - 10);
         session.peer.write(first.as_bytes())?;
         fs::write(&path, on.replace("neutralize", "observe"))?;
-        ensure!(agent.tell(&["reload"])?.code == Some(0), "{wiring:?}: the gate is not off");
+        reload(&agent)?;
         session.peer.write(second.as_bytes())?;
         ensure!(is_through(&session.peer.answer()?), "{wiring:?}: the message at hand");
         ensure!(is_through(&session.peer.ask(&add(id + 1))?), "{wiring:?}: the gate is not off");
         fs::write(&path, on)?;
-        ensure!(agent.tell(&["reload"])?.code == Some(0), "{wiring:?}: the gate is not on");
+        reload(&agent)?;
         // The answer to the reload is the word that it counts.
         let answer = session.peer.ask(&add(id + 2))?;
         ensure!(answer["error"].is_object(), "{wiring:?}: {answer} {:?}", session.decided(&agent));
