@@ -71,7 +71,7 @@ pub struct GateSubject {
 impl GateSubject {
     /// The same while all that is asked of it is blocked: whatever its tools are.
     pub fn blocked(&self, block: &CallBlock) -> Self {
-        let block = Some(CallBlock { until: None, ..block.clone() });
+        let block = Some(CallBlock { callee: block.callee.clone(), until: None, reason: None });
         Self { tools: BTreeMap::new(), block, ..self.clone() }
     }
 

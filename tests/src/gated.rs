@@ -10,12 +10,15 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::agent::{Agent, is};
-use crate::command::configured;
+use crate::command::{Said, configured};
 use crate::framing::Framing;
 use crate::patience::is_emulated;
-use crate::peer::{Peer, initialize};
+use crate::peer::{Peer, initialize, wait_until};
 use crate::places;
 use crate::wiring::Wiring;
+
+/// What the gate writes over a letter of what is denied.
+pub const SPOILT: u8 = 0x7F;
 
 /// Both kinds of channels.
 pub const WIRINGS: [Wiring; 2] = [Wiring::Pipes, Wiring::Sockets];
@@ -151,6 +154,20 @@ impl Gated {
         }
         Ok(answers)
     }
+}
+
+/// What an agent says to a command for which it loads the programs of the gate. Where the processor is emulated that can take longer
+/// than a command waits: then it is asked again.
+///
+/// # Errors
+/// It does not do it in time.
+pub fn tell(agent: &Agent, args: &[&str]) -> Result<Said> {
+    let mut done = None;
+    wait_until(args[0], || {
+        done = agent.tell(args).ok().filter(|said| said.code == Some(0));
+        done.is_some()
+    })?;
+    done.context("what it said")
 }
 
 /// A call of the tool `add`.

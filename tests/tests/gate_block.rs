@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
-use mcpwarden_tests::gated::{Gated, WIRINGS, add, agent, is_there, is_through};
+use mcpwarden_tests::gated::{Gated, WIRINGS, add, agent, is_there, is_through, tell};
 use mcpwarden_tests::patience::patience;
 use mcpwarden_tests::peer::{echo, wait_until};
 use mcpwarden_tests::wiring::Wiring;
@@ -28,13 +28,6 @@ fn passes(session: &mut Gated, id: u64) -> Result<bool> {
     Ok(answers[0])
 }
 
-/// Blocks, and hears what that is. Where the processor is emulated the gate's programs can take longer to load than a command waits.
-fn block(agent: &Agent, target: &str, what: &str) -> Result<()> {
-    let block = || agent.tell(&["block", target, "--reason", "a test"]);
-    wait_until("it is blocked", || block().is_ok_and(|said| said.code == Some(0)))?;
-    block()?.expect("block", 0, what)
-}
-
 /// Where nothing is enforced, too; and of what is not blocked nothing is stopped, though it would be denied.
 #[test]
 fn what_is_blocked_is_not_called_even_where_nothing_is_enforced() -> Result<()> {
@@ -51,7 +44,8 @@ fn what_is_blocked_is_not_called_even_where_nothing_is_enforced() -> Result<()> 
     let (id, session) = who(&agent, one)?;
     ensure!(who(&agent, two)?.0 != id, "two servers");
     let target = format!("server={id}");
-    block(&agent, &target, "1 connection over stdio")?;
+    let block = |target: &str| tell(&agent, &["block", target, "--reason", "a test"]);
+    block(&target)?.expect("block", 0, "1 connection over stdio")?;
     ensure!(!passes(one, 10)?, "a server that is blocked");
     ensure!(passes(two, 10)?, "another");
     let call = one.call(&agent, 10)?;
@@ -67,7 +61,7 @@ fn what_is_blocked_is_not_called_even_where_nothing_is_enforced() -> Result<()> 
 
     // All servers of a session, also those to come.
     let target = format!("session={session}");
-    block(&agent, &target, "2 connections over stdio")?;
+    block(&target)?.expect("block", 0, "2 connections over stdio")?;
     ensure!(!passes(one, 30)? && !passes(two, 30)?, "a session that is blocked");
     agent.tell(&["unblock", &target])?.expect("unblock", 0, "unblocked")?;
     ensure!(passes(one, 40)? && passes(two, 40)?, "unblocked");

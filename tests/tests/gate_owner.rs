@@ -8,9 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use mcpwarden_tests::agent::Agent;
 use mcpwarden_tests::command::configured;
-use mcpwarden_tests::gated::{Gated, WIRINGS, add, agent, agent_of, is_through};
+use mcpwarden_tests::gated::{Gated, WIRINGS, add, agent, agent_of, is_through, tell};
 use mcpwarden_tests::peer::{echo, wait_until};
 use mcpwarden_tests::wiring::Wiring;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -160,11 +159,6 @@ fn what_was_paid_for_one_call_is_not_paid_for_another() -> Result<()> {
     Ok(())
 }
 
-/// Has an agent read its configuration. Where the processor is emulated the gate's programs can take longer to load than a command waits.
-fn reload(agent: &Agent) -> Result<()> {
-    wait_until("the configuration is read", || agent.tell(&["reload"]).is_ok_and(|said| said.code == Some(0)))
-}
-
 /// What goes by while the gate is off nobody reads: a message that began before it is none when the gate is on again.
 #[test]
 fn a_gate_that_was_off_begins_anew() -> Result<()> {
@@ -177,12 +171,12 @@ fn a_gate_that_was_off_begins_anew() -> Result<()> {
         let (first, second) = text.split_at(text.len() - 10);
         session.peer.write(first.as_bytes())?;
         fs::write(&path, on.replace("neutralize", "observe"))?;
-        reload(&agent)?;
+        tell(&agent, &["reload"])?;
         session.peer.write(second.as_bytes())?;
         ensure!(is_through(&session.peer.answer()?), "{wiring:?}: the message at hand");
         ensure!(is_through(&session.peer.ask(&add(id + 1))?), "{wiring:?}: the gate is not off");
         fs::write(&path, on)?;
-        reload(&agent)?;
+        tell(&agent, &["reload"])?;
         // The answer to the reload is the word that it counts.
         let answer = session.peer.ask(&add(id + 2))?;
         ensure!(answer["error"].is_object(), "{wiring:?}: {answer} {:?}", session.decided(&agent));

@@ -116,7 +116,7 @@ pub fn vm(args: &Args) -> Result<ExitCode> {
             kernel.with_context(|| format!("this machine's packages have no cloud kernel {series}"))?;
         println!("━━ Linux {}", kernel.version);
         let clock = if args.count_instructions { Clock::Instructions } else { Clock::Host };
-        let guest = Guest::with_clock(&kernel, &job, &args.append, &directory(), &busybox, clock)?;
+        let guest = Guest::new(&kernel, &job, &args.append, &directory(), &busybox, clock)?;
         let ending = guest.run(LIMIT_SECONDS, "")?.0;
         if !ending.well() {
             println!("━━ Linux {series}: {ending}");

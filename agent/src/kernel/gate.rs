@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, io::Write as _, path::Path};
 
 use aya::{
-    Ebpf, Pod,
+    Ebpf,
     maps::{Array, HashMap, MapData, MapError},
     sys::{Stats, enable_stats},
 };
@@ -14,7 +14,7 @@ use super::{
     Kernel, KernelError, brief, clear,
     hooks::{self, Ground, Hook},
     pins::Kept,
-    stats, take,
+    remove_if, stats, take,
 };
 
 /// Programs and tables of the gate.
@@ -151,14 +151,6 @@ impl Gate {
         for key in full {
             let _ = self.buckets.remove(&key);
         }
-    }
-}
-
-/// Takes out the entries with such a key. What is not there is as good as taken out.
-fn remove_if<K: Pod, V: Pod>(table: &mut HashMap<MapData, K, V>, is_one: impl Fn(&K) -> bool) {
-    let keys: Vec<K> = table.keys().filter_map(Result::ok).filter(is_one).collect();
-    for key in keys {
-        let _ = table.remove(&key);
     }
 }
 

@@ -171,7 +171,12 @@ where
 
 /// Takes everything out of a table. What is not there is as good as taken out.
 fn clear<K: Pod, V: Pod>(table: &mut HashMap<MapData, K, V>) {
-    let keys: Vec<K> = table.keys().filter_map(Result::ok).collect();
+    remove_if(table, |_| true);
+}
+
+/// The same of the entries with such a key.
+fn remove_if<K: Pod, V: Pod>(table: &mut HashMap<MapData, K, V>, is_one: impl Fn(&K) -> bool) {
+    let keys: Vec<K> = table.keys().filter_map(Result::ok).filter(is_one).collect();
     for key in keys {
         let _ = table.remove(&key);
     }

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use mcpwarden_policy::protocol::{self, Kind, Method, members, string};
 use mcpwarden_tests::agent::{Agent, is};
 use mcpwarden_tests::framing::Framing;
-use mcpwarden_tests::gated::{Gated, WIRINGS, agent};
+use mcpwarden_tests::gated::{Gated, SPOILT, WIRINGS, agent};
 use mcpwarden_tests::wiring::Wiring;
 use serde_json::{Value, json};
 
@@ -19,8 +19,6 @@ const CONFIG: &str = "enforcement: { stdio: neutralize }\npolicy: { denied_tools
 
 /// Most messages of one write that are spoilt; of one with more that are denied, all are refused.
 const SPOILS: usize = 4;
-/// What the gate writes over a letter.
-const SPOILT: u8 = 0x7F;
 
 /// Whether the engine reads a call in this that the policy denies, of a tool that there could be.
 fn asks_for_what_is_denied(text: &str) -> bool {

@@ -174,15 +174,7 @@ impl Guest {
     ///
     /// # Errors
     /// Something that it is made of is missing.
-    pub fn new(kernel: &Kernel, job: &Job, append: &str, directory: &Path, busybox: &Path) -> Result<Self> {
-        Self::with_clock(kernel, job, append, directory, busybox, Clock::Host)
-    }
-
-    /// The same, with this clock.
-    ///
-    /// # Errors
-    /// Something that it is made of is missing.
-    pub fn with_clock(
+    pub fn new(
         kernel: &Kernel,
         job: &Job,
         append: &str,

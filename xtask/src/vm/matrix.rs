@@ -4,7 +4,7 @@ use std::thread;
 
 use anyhow::{Context as _, Result, anyhow};
 
-use super::guest::{self, Guest, Job, Program};
+use super::guest::{self, Clock, Guest, Job, Program};
 use super::kernel::Kernel;
 use super::{LIMIT_SECONDS, SERIES, build, directory, name_of};
 use crate::harness::Counts;
@@ -107,7 +107,7 @@ pub fn matrix() -> Result<(Counts, Option<String>, Vec<&'static str>)> {
         for round in ROUNDS.iter().filter(|round| round.series.contains(&series)) {
             let name = format!("Linux {series} {}", round.what);
             println!("━━ {name} ({})", kernel.version);
-            let guest = Guest::new(kernel, &job(round)?, round.append, &directory(), &busybox)?;
+            let guest = Guest::new(kernel, &job(round)?, round.append, &directory(), &busybox, Clock::Host)?;
             let (ending, counted) = guest.run(LIMIT_SECONDS, &format!("{series}: "))?;
             println!("━━ {name}: {counted}");
             if !ending.well() {

@@ -6,7 +6,7 @@ use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
 
 use anyhow::Result;
 
-use crate::workload::SPOILT;
+use mcpwarden_tests::gated::SPOILT;
 
 /// What it does with what it reads.
 #[derive(Clone, Copy, clap::ValueEnum)]

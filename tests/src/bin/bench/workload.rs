@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use mcpwarden_tests::gated::SPOILT;
 use mcpwarden_tests::patience::patience;
 use nix::fcntl::OFlag;
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -170,8 +171,6 @@ pub fn call(id: u64) -> Vec<u8> {
 /// A call of a tool that is to be denied (`delete_*`).
 const DENIED: &[u8] =
     b"{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"tools/call\",\"params\":{\"name\":\"delete_it\"}}\n";
-/// What the gate puts into the name of a tool that is denied.
-pub const SPOILT: u8 = 0x7f;
 
 /// A connection to a peer.
 struct Line {
