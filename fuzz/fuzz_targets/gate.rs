@@ -24,6 +24,7 @@ static TABLE: LazyLock<GateTable> = LazyLock::new(|| {
         listing: Listing::Listed,
         profile: Profile::default(),
         tools: Default::default(),
+        block: None,
     };
     GateCompiler::new(&config, &detector).and_then(|mut compiler| compiler.compile(&[subject], 1, Timestamp(0))).unwrap()
 });
