@@ -9,14 +9,14 @@
 //! in a map's value, and so goes through a byte's step once, whatever came before.
 
 mod history;
+mod memory;
+mod owner;
 mod reading;
+mod settle;
 
 use aya_ebpf::{
-    bindings::{BPF_F_NO_PREALLOC, BPF_NOEXIST, task_struct},
-    helpers::{
-        bpf_get_current_pid_tgid,
-        generated::{bpf_find_vma, bpf_loop, bpf_probe_write_user},
-    },
+    bindings::{BPF_F_NO_PREALLOC, BPF_NOEXIST},
+    helpers::{bpf_get_current_pid_tgid, generated::bpf_loop},
     macros::map,
     maps::{Array, HashMap},
 };
@@ -24,17 +24,19 @@ use core::ffi::c_void;
 use mcpwarden_abi::{
     CLIENT_TO_SERVER, Channel, ConnectionId, Counter, GATE_BECAUSE_CHANGED, GATE_BECAUSE_FORGOTTEN,
     GATE_BECAUSE_LOST, GATE_BECAUSE_RACE, GATE_BECAUSE_UNKNOWN, GATE_BECAUSE_UNSEEN, GATE_NOBODY, GATE_OFF,
-    GATE_PASSED, GATE_REFUSED, GATE_SPOILED, GATE_SPOILT, GATE_UNSEEN, GATE_UNSPOILABLE, GATE_WINDOW_MOST,
-    GATED_WORDS, GateInfo, GateMember, GateSettings, Positions, RECORD_GATE, RecordHeader, SOCKET,
+    GATE_PASSED, GATE_REFUSED, GATE_SPOILED, GATE_UNSEEN, GATE_UNSPOILABLE, GATE_WINDOW_MOST, GATED_WORDS,
+    GateInfo, GateMember, GateSettings, Positions, RECORD_GATE, RecordHeader, SOCKET,
 };
 use mcpwarden_gate::{ENTRIES, Head, Number, Scan, View};
+use memory::{NOT_OVERWRITTEN, overwrite};
+use owner::thread;
 use reading::{Reading, SPOILS, Spoil, Walk, Why, ends_a_line};
+pub use settle::returned;
 
 use crate::{
     capture::{self, RING, header},
-    channel,
-    kernel::{self, Ptr, load, offset},
-    source::{Coming, Source, read},
+    channel, kernel,
+    source::Coming,
 };
 
 /// How the gate is set.
@@ -57,25 +59,8 @@ static MEMBERS: HashMap<ConnectionId, GateMember> = HashMap::with_max_entries(8_
 #[map(name = "GATED")]
 static GATED: HashMap<ConnectionId, Gated> = HashMap::with_max_entries(8_192, BPF_F_NO_PREALLOC);
 
-/// Whether this kernel lets programs write into the memory of processes (under lockdown it refuses one that could).
-#[unsafe(no_mangle)]
-pub static MAY_SPOIL: u32 = 0;
-
-/// `linux/mm.h`
-const VM_WRITE: u64 = 2;
-const VM_SHARED: u64 = 8;
 /// `linux/errno.h`
 const EPERM: i32 = 1;
-const EBUSY: i64 = -16;
-/// How often it is tried to look at a process's memory while another of its threads changes what it has. That takes
-/// microseconds.
-const VMA_TRIES: u32 = 256;
-/// The unit of an owner's time: 2^20 ns, about a millisecond.
-const OWNED_SHIFT: u32 = 20;
-/// How long a write has its channel for itself, where it does not return. In that unit: a second. One that others refused
-/// never returns here, and a full pipe can hold one up for as long as it likes.
-const OWNED_FOR: u32 = (1_000_000_000_u64 >> OWNED_SHIFT) as u32;
-
 /// What is known of a channel.
 #[repr(C)]
 pub struct Gated {
@@ -263,50 +248,6 @@ struct Write {
 }
 
 impl Write {
-    /// Takes the channel. False where another write is on its way: which of them comes first is not known.
-    #[inline(always)]
-    fn claim(&self, now: u64) -> bool {
-        let (me, at, gated) = (thread(), owned_at(now), self.gated);
-        // SAFETY: live map values. Whoever is the owner has the entry until its write returns.
-        unsafe {
-            let owner = (*gated).owner.get();
-            let (is_mine, since) = (owner as u32 == me, (owner >> 32) as u32);
-            let captured = (*self.entry).streams[CLIENT_TO_SERVER as usize].offset;
-            let passed = captured.wrapping_sub((*gated).position);
-            // Capture's program at its exit was run, and the gate's not yet, or not at all.
-            let has_returned = owner != 0 && passed != 0 && passed == (*gated).length;
-            let is_anothers = owner != 0 && !is_mine && !has_returned;
-            if is_anothers && at.wrapping_sub(since) <= OWNED_FOR {
-                return false;
-            }
-            if (*gated).owner.replace(owner, owned(at, me)) != owner {
-                return false;
-            }
-            if is_anothers {
-                // It may still be written.
-                (*gated).lost = 1;
-                (*gated).displaced = owner as u32;
-            }
-            if (*gated).last == 0 {
-                (*gated).position = captured;
-            } else if has_returned {
-                written_whole(gated);
-                (*gated).position = captured;
-            } else if passed != 0 && (passed as i64 > 0 || (*gated).last == me) {
-                // Bytes that nobody was asked about, unless it is capture that has missed some.
-                if passed as i64 > 0 {
-                    (*gated).lost = 1;
-                }
-                (*gated).position = captured;
-            }
-            (*gated).last = me;
-            (*gated).length = 0;
-            (*gated).is_read = 0;
-            (*gated).reading.place = 0;
-        }
-        true
-    }
-
     /// Reads the bytes that are about to be written.
     #[inline(always)]
     fn read(&self, walk: &Walk, view: &View<'_>, bytes: Coming) {
@@ -448,204 +389,4 @@ unsafe extern "C" fn spoil(index: u64, context: *mut c_void) -> i64 {
     }
     write.tell(place as u64, GateInfo { original: original as u8, ..write.info(GATE_SPOILED, why) });
     0
-}
-
-/// See [`overwrite`].
-const NOT_OVERWRITTEN: u32 = 256;
-
-/// Overwrites the byte at an address with one that is in no name. What it was; [`NOT_OVERWRITTEN`] where that cannot be.
-#[inline(always)]
-fn overwrite(address: u64) -> u32 {
-    // SAFETY: a static of this program, which the agent sets before the load.
-    if unsafe { core::ptr::read_volatile(&raw const MAY_SPOIL) } == 0 {
-        return NOT_OVERWRITTEN;
-    }
-    // Shared memory is somebody else's too, and perhaps a file.
-    if memory_flags(address) & (VM_WRITE | VM_SHARED) != VM_WRITE {
-        return NOT_OVERWRITTEN;
-    }
-    let Some(original) = read::<u8>(address) else { return NOT_OVERWRITTEN };
-    let spoilt = GATE_SPOILT;
-    // SAFETY: the helper checks the address.
-    if unsafe { bpf_probe_write_user(address as *mut c_void, (&raw const spoilt).cast(), 1) } != 0 {
-        return NOT_OVERWRITTEN;
-    }
-    original as u32
-}
-
-/// What is asked of a process's memory, and what is found.
-struct Asked {
-    address: u64,
-    flags: u64,
-}
-
-/// What may be done with the memory at an address of this process (`vm_flags`); 0 where there is none.
-#[inline(always)]
-fn memory_flags(address: u64) -> u64 {
-    let mut asked = Asked { address, flags: 0 };
-    // SAFETY: the callback's signature is the one bpf_loop wants, and `asked` outlives the call.
-    unsafe {
-        bpf_loop(VMA_TRIES, look as *mut c_void, (&raw mut asked).cast(), 0);
-    }
-    asked.flags
-}
-
-/// One try: returns 1 unless another thread is changing what memory there is.
-unsafe extern "C" fn look(_index: u64, context: *mut c_void) -> i64 {
-    let task = kernel::current() as *mut task_struct;
-    // SAFETY: bpf_loop hands back the pointer that `memory_flags` gave it; the callback's signature is the one that
-    // bpf_find_vma wants.
-    let found = unsafe {
-        let address = (*context.cast::<Asked>()).address;
-        bpf_find_vma(task, address, flags_of as *mut c_void, context, 0)
-    };
-    (found != EBUSY) as i64
-}
-
-/// The memory that was asked for.
-unsafe extern "C" fn flags_of(_task: *mut c_void, vma: *mut c_void, context: *mut c_void) -> i64 {
-    let flags: u64 = load(vma as Ptr, offset!(vma_flags));
-    // SAFETY: bpf_find_vma hands back the pointer that `look` gave it.
-    unsafe { (*context.cast::<Asked>()).flags = flags };
-    0
-}
-
-/// A write to a channel has returned. `left`: how many bytes were not written; `bytes`: where those lay that were.
-#[inline(always)]
-pub fn returned(
-    channel: *const Channel,
-    result: i64,
-    left: impl FnOnce() -> u64,
-    bytes: impl FnOnce(u64) -> Option<Source>,
-) {
-    // SAFETY: a live map value.
-    let id = unsafe { (*channel).write_capture };
-    if id == 0 {
-        return;
-    }
-    let Some(gated) = GATED.get_ptr_mut(id) else { return };
-    let me = thread();
-    // SAFETY: live map values.
-    let (owner, displaced) = unsafe { ((*gated).owner.get(), (*gated).displaced) };
-    let is_late = owner == 0 && displaced == me;
-    if owner as u32 != me && !is_late {
-        return;
-    }
-    // Anew, lest another takes it while this is settled: that write may have begun long ago.
-    let anew = owned(owned_at(channel::now()), me);
-    // SAFETY: a live map value.
-    if unsafe { (*gated).owner.replace(owner, anew) } != owner {
-        return;
-    }
-    if result > 0 {
-        let (written, left) = (result as u64, left());
-        if is_late {
-            settle_unread(gated, written, left, bytes);
-        } else {
-            settle(id, gated, written, left, bytes);
-        }
-    }
-    // SAFETY: a live map value, which this write has claimed.
-    unsafe {
-        if is_late || result > 0 {
-            (*gated).displaced = 0;
-        }
-        (*gated).length = 0;
-        (*gated).owner.replace(anew, 0);
-    }
-}
-
-/// So many bytes of a write that had lost its channel were written: what was read of them is gone, and all that counts is whether
-/// they end a line.
-#[inline(always)]
-fn settle_unread(gated: *mut Gated, written: u64, left: u64, bytes: impl FnOnce(u64) -> Option<Source>) {
-    let ends = left == 0 && bytes(written).is_some_and(|source| ends_a_line(&source, written));
-    // SAFETY: a live map value, which this write has claimed.
-    unsafe {
-        (*gated).position += written;
-        (*gated).before.reset();
-        (*gated).lost = !ends as u32;
-    }
-}
-
-/// The thread that runs.
-#[inline(always)]
-fn thread() -> u32 {
-    bpf_get_current_pid_tgid() as u32
-}
-
-/// An owner's time.
-#[inline(always)]
-fn owned_at(now: u64) -> u32 {
-    (now >> OWNED_SHIFT) as u32
-}
-
-/// The word of an owner.
-#[inline(always)]
-fn owned(at: u32, thread: u32) -> u64 {
-    (at as u64) << 32 | thread as u64
-}
-
-/// A write went to its end: what was read of it counts.
-///
-/// # Safety
-/// A live map value, which this write has claimed.
-#[inline(always)]
-unsafe fn written_whole(gated: *mut Gated) {
-    // SAFETY: the caller's.
-    unsafe {
-        (*gated).before = (*gated).after;
-        (*gated).lost = (*gated).lost_after;
-        (*gated).reading.uncharge();
-    }
-}
-
-/// So many bytes of a write were written, and `left` were not.
-#[inline(always)]
-fn settle(
-    id: ConnectionId,
-    gated: *mut Gated,
-    written: u64,
-    left: u64,
-    bytes: impl FnOnce(u64) -> Option<Source>,
-) {
-    // SAFETY: a live map value, which this write has claimed.
-    unsafe {
-        (*gated).position += written;
-        if left == 0 {
-            // Memory that was not there when it was asked about is there now.
-            if (*gated).lost_after != 0 && bytes(written).is_some_and(|source| ends_a_line(&source, written))
-            {
-                (*gated).lost_after = 0;
-            }
-            written_whole(gated);
-            return;
-        }
-        // Only a part, so it is read again, up to there: whatever is to be said of it has been.
-        (*gated).lost = 1;
-        if (*gated).is_read == 0 {
-            return;
-        }
-        let Some(settings) = SETTINGS.get_ptr(0) else { return };
-        let half = (*settings).half & 1;
-        let Some(member) = MEMBERS.get_ptr(id) else { return };
-        let (Some(head), Some(next)) = (HEADS.get_ptr(half), NEXT.get_ptr(half)) else { return };
-        let Some(source) = bytes(written) else { return };
-        if written > (*settings).window as u64 {
-            return;
-        }
-        let view = View { head: &*head, next: &*next };
-        let subject = view.subject(subject_of(member, half, channel::now()).0);
-        (*gated).after = (*gated).before;
-        (*gated).after.begin(&view, subject);
-        // A vector may go on behind what was written.
-        (*gated).reading.begin(source, written, written as u32, false);
-        let walk = Walk { gated, head, next, subject, member, now: 0 };
-        walk.run(written as u32);
-        if (*gated).reading.place as u64 == written {
-            (*gated).before = (*gated).after;
-            (*gated).lost = 0;
-            (*gated).reading.charge_less();
-        }
-    }
 }

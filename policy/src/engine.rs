@@ -267,6 +267,21 @@ impl Engine {
         }
     }
 
+    /// Nothing comes any more: what waits for something is said as it is.
+    pub fn end(&mut self, now: Timestamp, out: &mut Vec<Output>) {
+        for (time, due) in std::mem::take(&mut self.due) {
+            match due {
+                Due::Held(held) => self.release(held, out),
+                Due::Early(connection, direction) => {
+                    self.give_up_early(connection, direction, Timestamp(u64::MAX), out);
+                }
+                Due::Start(connection) => self.start_pending(connection, now, out),
+                Due::Exit(connection) => self.say_exit(connection, time.min(now), out),
+                Due::Late(_) | Due::Approval(_) => {}
+            }
+        }
+    }
+
     /// When [`Engine::tick`] has something to do next; `None` when nothing is waiting.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         self.due.first().map(|(time, _)| *time)

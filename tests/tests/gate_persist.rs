@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
 use mcpwarden_tests::command::{configured, directory, replace};
-use mcpwarden_tests::gated::{Gated, WIRINGS, add, is_there, is_through};
+use mcpwarden_tests::gated::{Gated, WIRINGS, add, is_there, is_through, tell};
 use mcpwarden_tests::kept::{BpfFs, end, let_go, taken_over};
 use mcpwarden_tests::patience::patience;
 use mcpwarden_tests::peer::{echo, wait_until};
@@ -127,6 +127,38 @@ fn what_is_kept_of_the_gate_is_of_the_configuration_that_counts() -> Result<()> 
     wait_until("nothing is stopped", || session.peer.ask(&add(12)).is_ok_and(|answer| is_through(&answer)))?;
     end(agent, Signal::SIGKILL)?;
     ensure!(is_through(&session.peer.ask(&add(13))?), "switched off by a reload");
+    let_go(place.path())?;
+    ensure!(files.left()?.is_empty(), "left: {:?}", files.left()?);
+    Ok(())
+}
+
+/// What was blocked by hand is not, of the agent after that one: also where nothing but a block brings the gate.
+#[test]
+fn blocks_by_hand_end_with_their_agent() -> Result<()> {
+    if !is_there("blocks_by_hand_end_with_their_agent")? {
+        return Ok(());
+    }
+    let files = BpfFs::there()?;
+    let place = directory()?;
+    let (_directory, config) = configured("enforcement: { persist: true }")?;
+    let agent = start(place.path(), &config)?;
+    let mut one = Gated::start_as("one", &agent, Wiring::Pipes, &[])?;
+    let mut other = Gated::start_as("other", &agent, Wiring::Sockets, &[])?;
+    let mut ask = |id: u64| -> Result<(bool, bool)> {
+        Ok((is_through(&one.peer.ask(&echo(id, "x"))?), is_through(&other.peer.ask(&echo(id, "x"))?)))
+    };
+    tell(&agent, &["block", "server=one"])?;
+    ensure!(ask(10)? == (false, true), "blocked");
+    end(agent, Signal::SIGKILL)?;
+    ensure!(ask(11)? == (false, true), "nobody runs");
+
+    let agent = start(place.path(), &config)?;
+    ensure!(taken_over(&agent)?["resumed"] == true, "{}", taken_over(&agent)?);
+    ensure!(ask(12)? == (true, true), "nothing is blocked");
+    tell(&agent, &["block", "server=other"])?;
+    ensure!(ask(13)? == (true, false), "the other is");
+    end(agent, Signal::SIGTERM)?;
+    ensure!(ask(14)? == (true, true), "it has ended");
     let_go(place.path())?;
     ensure!(files.left()?.is_empty(), "left: {:?}", files.left()?);
     Ok(())

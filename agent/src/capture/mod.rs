@@ -14,7 +14,8 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 
 use mcpwarden_abi as abi;
 use mcpwarden_policy::{ConnectionId, Direction, Exec, GapCause, Input, Limits, Process, Timestamp};
@@ -157,14 +158,18 @@ impl Capture {
         self.begun = streams.iter().copied().collect();
     }
 
-    /// All that waited in the ring for this agent is read.
+    /// All that waited in the ring for this agent is read: it is handed on as it went by, requests before their answers.
     pub fn go_on(&mut self, sink: &mut dyn FnMut(Input<'_>)) {
-        for connection in self.connections.values_mut() {
-            for index in 0..2 {
-                let out = &mut Outlet { sockets: &mut self.sockets, counters: &mut self.counters, sink };
-                connection.streams[index].go_on(out);
-                account(&mut self.memory, connection, index);
+        let streams = self.connections.keys().flat_map(|id| [(*id, 0), (*id, 1)]);
+        let mut next: BinaryHeap<_> = streams.map(|(id, index)| Reverse((Timestamp(0), id, index))).collect();
+        while let Some(Reverse((_, id, index))) = next.pop() {
+            let last = next.peek().map_or(Timestamp(u64::MAX), |Reverse((time, ..))| *time);
+            let Some(connection) = self.connections.get_mut(&id) else { continue };
+            let out = &mut Outlet { sockets: &mut self.sockets, counters: &mut self.counters, sink };
+            if let Some(time) = connection.streams[index].go_on_until(last, out) {
+                next.push(Reverse((time, id, index)));
             }
+            account(&mut self.memory, connection, index);
         }
     }
 

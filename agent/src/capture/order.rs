@@ -59,6 +59,15 @@ enum Piece {
     Hole(Hole),
 }
 
+impl Piece {
+    fn time(&self) -> Timestamp {
+        match self {
+            Self::Bytes(_, time) => *time,
+            Self::Hole(hole) => hole.time,
+        }
+    }
+}
+
 /// One direction of one connection.
 #[derive(Debug, Default)]
 pub struct Order {
@@ -85,12 +94,16 @@ impl Order {
 
     /// What was on its way when somebody else was gone has come by now: the first of the records says where it begins.
     pub fn go_on(&mut self, sink: &mut impl FnMut(Stretch<'_>)) {
-        if let Some((first, _)) = self.waiting.first_key_value() {
-            if std::mem::take(&mut self.is_after_another) {
-                self.next = self.next.min(*first);
-            }
-            self.hand_on(sink);
+        self.go_on_until(Timestamp(u64::MAX), sink);
+    }
+
+    /// The same up to what went by at `last`. When the next went by that is in order, where there is one.
+    pub fn go_on_until(&mut self, last: Timestamp, sink: &mut impl FnMut(Stretch<'_>)) -> Option<Timestamp> {
+        let (first, _) = self.waiting.first_key_value()?;
+        if std::mem::take(&mut self.is_after_another) {
+            self.next = self.next.min(*first);
         }
+        self.hand_on_until(last, sink)
     }
 
     fn is_full(&self) -> bool {
@@ -142,9 +155,18 @@ impl Order {
 
     /// Hands on what is in order.
     fn hand_on(&mut self, sink: &mut impl FnMut(Stretch<'_>)) {
+        self.hand_on_until(Timestamp(u64::MAX), sink);
+    }
+
+    /// The same up to what went by at `last`. When the next went by that is in order, where there is one.
+    fn hand_on_until(&mut self, last: Timestamp, sink: &mut impl FnMut(Stretch<'_>)) -> Option<Timestamp> {
         while let Some(entry) = self.waiting.first_entry() {
             if *entry.key() > self.next {
-                return;
+                return None;
+            }
+            let time = entry.get().time();
+            if time > last {
+                return Some(time);
             }
             let (offset, piece) = entry.remove_entry();
             // A record from before the position would be a repetition; it cannot be, and is not shown twice.
@@ -165,6 +187,7 @@ impl Order {
             }
         }
         self.deadline = None;
+        None
     }
 
     /// What has not come by now will not come.
@@ -178,10 +201,7 @@ impl Order {
     pub fn give_up(&mut self, cause: GapCause, sink: &mut impl FnMut(Stretch<'_>)) {
         self.go_on(sink);
         while let Some((&offset, piece)) = self.waiting.first_key_value() {
-            let time = match piece {
-                Piece::Bytes(_, time) => *time,
-                Piece::Hole(hole) => hole.time,
-            };
+            let time = piece.time();
             self.skip(offset, time, cause, sink);
             self.hand_on(sink);
         }

@@ -93,9 +93,9 @@ impl Stream {
         }
     }
 
-    /// All that waited in the ring for this agent is read.
-    pub fn go_on(&mut self, out: &mut Outlet<'_>) {
-        self.order.go_on(&mut |stretch| self.frames.take(stretch, out));
+    /// All that waited in the ring for this agent is read: what went by until `last` is handed on. When the next went by.
+    pub fn go_on_until(&mut self, last: Timestamp, out: &mut Outlet<'_>) -> Option<Timestamp> {
+        self.order.go_on_until(last, &mut |stretch| self.frames.take(stretch, out))
     }
 
     /// Until when records wait for others.

@@ -203,12 +203,14 @@ impl Kernel {
         self.attached.extend(hooks.iter().map(gate_place));
     }
 
-    /// Detaches them, and forgets what they knew: what goes by from now on nobody reads.
+    /// Detaches them, also those that an agent before left, and forgets what they knew: what goes by from now on nobody reads.
     ///
     /// # Errors
     /// How it is set cannot be written.
     pub fn detach_gate(&mut self) -> Result<(), KernelError> {
-        if let (true, Ok(hooks)) = (self.gate.is_attached, &self.gate.hooks) {
+        if let Ok(hooks) = &self.gate.hooks
+            && (self.gate.is_attached || self.kept.has(hooks))
+        {
             if let Some(to_keep) = &mut self.to_keep {
                 to_keep.links.retain(|(name, _)| hooks.iter().all(|hook| hook.program() != *name));
             }

@@ -179,7 +179,7 @@ impl Agent {
         let block = self.network.block(request, self.kernel.addresses(), &self.clock);
         self.block_calls();
         if block.is_err() {
-            self.let_gate_go();
+            self.block_was_refused();
         }
         let block = block?;
         self.say_of(

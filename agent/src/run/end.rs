@@ -42,6 +42,8 @@ impl Agent {
         } else {
             self.look_for_the_last_time();
         }
+        self.engine.end(self.clock.now(), &mut self.outputs);
+        self.carry_out();
         let counters = self.counters();
         for loss in self.loss.look(&counters) {
             self.say(loss.into());

@@ -210,9 +210,7 @@ impl Agent {
         (self.gate.compiler, self.gate.is_outdated) = (None, true);
         if !self.gate.is_wanted(config) {
             self.switch_gate(config, abi::GATE_OFF);
-            if let Err(error) = self.kernel.detach_gate() {
-                anstream::eprintln!("mcpwarden: gate: {error}");
-            }
+            self.let_gate_go();
             // It begins anew when it is switched on.
             let Gate { half, generation, counters, .. } = self.gate;
             let tables = std::mem::take(&mut self.gate.tables);
@@ -251,11 +249,15 @@ impl Agent {
         Ok(())
     }
 
-    /// Lets the gate go where nothing is to be stopped: a block for which it was attached was refused.
-    pub(super) fn let_gate_go(&mut self) {
-        if !self.gate.is_wanted(self.reload.current().0)
-            && let Err(error) = self.kernel.detach_gate()
-        {
+    /// A block for which the gate was attached was refused: it goes where nothing else is to be stopped.
+    pub(super) fn block_was_refused(&mut self) {
+        if !self.gate.is_wanted(self.reload.current().0) {
+            self.let_gate_go();
+        }
+    }
+
+    fn let_gate_go(&mut self) {
+        if let Err(error) = self.kernel.detach_gate() {
             anstream::eprintln!("mcpwarden: gate: {error}");
         }
     }

@@ -123,6 +123,18 @@ fn an_answer_without_a_request_is_given_up() {
     assert_eq!(bench.engine.memory.bytes(), bench.booked());
 }
 
+/// An agent that goes on with another's programs hears answers to what that one heard: it can end before it gives them up.
+#[test]
+fn at_the_end_nothing_waits() {
+    let mut bench = Bench::with(|config| config.verbose = true);
+    bench.server(1, 5, "s", 9);
+    bench.s2c(1, &answer(77, "{}"));
+    assert!(bench.said().is_empty());
+    bench.engine.end(Timestamp(bench.now), &mut bench.out);
+    assert_eq!(bench.said(), ["1 s message Response - 77"]);
+    assert_eq!(bench.engine.next_deadline(), None);
+}
+
 #[test]
 fn tools_are_seen_once() {
     let mut bench = Bench::new();

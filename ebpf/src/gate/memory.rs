@@ -1,0 +1,87 @@
+//! A byte of a write is overwritten in the memory of the process that writes it, where that may be.
+
+use core::ffi::c_void;
+
+use aya_ebpf::{
+    bindings::task_struct,
+    helpers::generated::{bpf_find_vma, bpf_loop, bpf_probe_write_user},
+};
+use mcpwarden_abi::GATE_SPOILT;
+
+use crate::{
+    kernel::{self, Ptr, load, offset},
+    source::read,
+};
+
+/// Whether this kernel lets programs write into the memory of processes (under lockdown it refuses one that could).
+#[unsafe(no_mangle)]
+pub static MAY_SPOIL: u32 = 0;
+
+/// `linux/mm.h`
+const VM_WRITE: u64 = 2;
+const VM_SHARED: u64 = 8;
+/// `linux/errno.h`
+const EBUSY: i64 = -16;
+/// How often it is tried to look at a process's memory while another of its threads changes what it has. That takes
+/// microseconds.
+const VMA_TRIES: u32 = 256;
+
+/// See [`overwrite`].
+pub const NOT_OVERWRITTEN: u32 = 256;
+
+/// Overwrites the byte at an address with one that is in no name. What it was; [`NOT_OVERWRITTEN`] where that cannot be.
+#[inline(always)]
+pub fn overwrite(address: u64) -> u32 {
+    // SAFETY: a static of this program, which the agent sets before the load.
+    if unsafe { core::ptr::read_volatile(&raw const MAY_SPOIL) } == 0 {
+        return NOT_OVERWRITTEN;
+    }
+    // Shared memory is somebody else's too, and perhaps a file.
+    if memory_flags(address) & (VM_WRITE | VM_SHARED) != VM_WRITE {
+        return NOT_OVERWRITTEN;
+    }
+    let Some(original) = read::<u8>(address) else { return NOT_OVERWRITTEN };
+    let spoilt = GATE_SPOILT;
+    // SAFETY: the helper checks the address.
+    if unsafe { bpf_probe_write_user(address as *mut c_void, (&raw const spoilt).cast(), 1) } != 0 {
+        return NOT_OVERWRITTEN;
+    }
+    original as u32
+}
+
+/// What is asked of a process's memory, and what is found.
+struct Asked {
+    address: u64,
+    flags: u64,
+}
+
+/// What may be done with the memory at an address of this process (`vm_flags`); 0 where there is none.
+#[inline(always)]
+fn memory_flags(address: u64) -> u64 {
+    let mut asked = Asked { address, flags: 0 };
+    // SAFETY: the callback's signature is the one bpf_loop wants, and `asked` outlives the call.
+    unsafe {
+        bpf_loop(VMA_TRIES, look as *mut c_void, (&raw mut asked).cast(), 0);
+    }
+    asked.flags
+}
+
+/// One try: returns 1 unless another thread is changing what memory there is.
+unsafe extern "C" fn look(_index: u64, context: *mut c_void) -> i64 {
+    let task = kernel::current() as *mut task_struct;
+    // SAFETY: bpf_loop hands back the pointer that `memory_flags` gave it; the callback's signature is the one that
+    // bpf_find_vma wants.
+    let found = unsafe {
+        let address = (*context.cast::<Asked>()).address;
+        bpf_find_vma(task, address, flags_of as *mut c_void, context, 0)
+    };
+    (found != EBUSY) as i64
+}
+
+/// The memory that was asked for.
+unsafe extern "C" fn flags_of(_task: *mut c_void, vma: *mut c_void, context: *mut c_void) -> i64 {
+    let flags: u64 = load(vma as Ptr, offset!(vma_flags));
+    // SAFETY: bpf_find_vma hands back the pointer that `look` gave it.
+    unsafe { (*context.cast::<Asked>()).flags = flags };
+    0
+}

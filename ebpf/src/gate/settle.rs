@@ -1,0 +1,134 @@
+//! What was read of a write counts once it has returned: by then it is known how much of it was written.
+
+use mcpwarden_abi::{Channel, ConnectionId};
+use mcpwarden_gate::View;
+
+use super::{
+    GATED, Gated, HEADS, MEMBERS, NEXT, SETTINGS,
+    owner::{owned, owned_at, thread},
+    reading::{Walk, ends_a_line},
+    subject_of,
+};
+use crate::{channel, source::Source};
+
+/// A write to a channel has returned. `left`: how many bytes were not written; `bytes`: where those lay that were.
+#[inline(always)]
+pub fn returned(
+    channel: *const Channel,
+    result: i64,
+    left: impl FnOnce() -> u64,
+    bytes: impl FnOnce(u64) -> Option<Source>,
+) {
+    // SAFETY: a live map value.
+    let id = unsafe { (*channel).write_capture };
+    if id == 0 {
+        return;
+    }
+    let Some(gated) = GATED.get_ptr_mut(id) else { return };
+    let me = thread();
+    // SAFETY: live map values.
+    let (owner, displaced) = unsafe { ((*gated).owner.get(), (*gated).displaced) };
+    let is_late = owner == 0 && displaced == me;
+    if owner as u32 != me && !is_late {
+        return;
+    }
+    // Anew, lest another takes it while this is settled: that write may have begun long ago.
+    let anew = owned(owned_at(channel::now()), me);
+    // SAFETY: a live map value.
+    if unsafe { (*gated).owner.replace(owner, anew) } != owner {
+        return;
+    }
+    if result > 0 {
+        let (written, left) = (result as u64, left());
+        if is_late {
+            settle_unread(gated, written, left, bytes);
+        } else {
+            settle(id, gated, written, left, bytes);
+        }
+    }
+    // SAFETY: a live map value, which this write has claimed.
+    unsafe {
+        if is_late || result > 0 {
+            (*gated).displaced = 0;
+        }
+        (*gated).length = 0;
+        (*gated).owner.replace(anew, 0);
+    }
+}
+
+/// So many bytes of a write that had lost its channel were written: what was read of them is gone, and all that counts is whether
+/// they end a line.
+#[inline(always)]
+fn settle_unread(gated: *mut Gated, written: u64, left: u64, bytes: impl FnOnce(u64) -> Option<Source>) {
+    let ends = left == 0 && bytes(written).is_some_and(|source| ends_a_line(&source, written));
+    // SAFETY: a live map value, which this write has claimed.
+    unsafe {
+        (*gated).position += written;
+        (*gated).before.reset();
+        (*gated).lost = !ends as u32;
+    }
+}
+
+/// A write went to its end: what was read of it counts.
+///
+/// # Safety
+/// A live map value, which this write has claimed.
+#[inline(always)]
+pub unsafe fn written_whole(gated: *mut Gated) {
+    // SAFETY: the caller's.
+    unsafe {
+        (*gated).before = (*gated).after;
+        (*gated).lost = (*gated).lost_after;
+        (*gated).reading.uncharge();
+    }
+}
+
+/// So many bytes of a write were written, and `left` were not.
+#[inline(always)]
+fn settle(
+    id: ConnectionId,
+    gated: *mut Gated,
+    written: u64,
+    left: u64,
+    bytes: impl FnOnce(u64) -> Option<Source>,
+) {
+    // SAFETY: a live map value, which this write has claimed.
+    unsafe {
+        (*gated).position += written;
+        if left == 0 {
+            // Memory that was not there when it was asked about is there now.
+            if (*gated).lost_after != 0 && bytes(written).is_some_and(|source| ends_a_line(&source, written))
+            {
+                (*gated).lost_after = 0;
+            }
+            written_whole(gated);
+            return;
+        }
+        // Only a part, so it is read again, up to there: whatever is to be said of it has been.
+        (*gated).lost = 1;
+        if (*gated).is_read == 0 {
+            return;
+        }
+        let Some(settings) = SETTINGS.get_ptr(0) else { return };
+        let half = (*settings).half & 1;
+        let Some(member) = MEMBERS.get_ptr(id) else { return };
+        let (Some(head), Some(next)) = (HEADS.get_ptr(half), NEXT.get_ptr(half)) else { return };
+        let Some(source) = bytes(written) else { return };
+        if written > (*settings).window as u64 {
+            return;
+        }
+        let view = View { head: &*head, next: &*next };
+        let subject = view.subject(subject_of(member, half, channel::now()).0);
+        (*gated).after = (*gated).before;
+        (*gated).after.begin(&view, subject);
+        // A vector may go on behind what was written.
+        (*gated).reading.begin(source, written, written as u32, false);
+        let walk = Walk { gated, head, next, subject, member, now: 0 };
+        walk.run(written as u32);
+        if (*gated).reading.place as u64 == written {
+            (*gated).before = (*gated).after;
+            (*gated).lost = 0;
+            (*gated).reading.charge_less();
+        }
+    }
+}
