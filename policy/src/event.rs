@@ -32,9 +32,9 @@ pub use judgement::{
     RequestBlocked, RequestWarned, Subject, ToolChanged, ToolRemoved,
 };
 pub use network::{
-    BlockEnd, Connecting, Family, NetworkBlocked, NetworkClosed, NetworkConnection, NetworkUnblocked,
-    NetworkUninspected, Protocol, RequestRefused, ServerDenied, ServerEgress, ServerReachable,
-    ServerUnreachable, TlsMismatch,
+    BlockEnd, CallsBlocked, CallsUnblocked, Connecting, Family, NetworkBlocked, NetworkClosed,
+    NetworkConnection, NetworkUnblocked, NetworkUninspected, Protocol, RequestRefused, ServerDenied,
+    ServerEgress, ServerReachable, ServerUnreachable, TlsMismatch,
 };
 pub use server::{
     Identity, MatchedBy, PerDirection, ProcessInfo, ServerExited, ServerInitialized, ServerStarted,
@@ -161,8 +161,10 @@ impl EventBody {
             Self::ServerStarted(started) => started.uid,
             Self::NetworkConnection(connection) => connection.connecting.uid,
             Self::ServerEgress(egress) => egress.connecting.uid,
-            Self::NetworkBlocked(blocked) => Some(blocked.uid),
-            Self::NetworkUnblocked(unblocked) => unblocked.uid,
+            Self::NetworkBlocked(blocked) | Self::CallsBlocked(CallsBlocked(blocked)) => Some(blocked.uid),
+            Self::NetworkUnblocked(unblocked) | Self::CallsUnblocked(CallsUnblocked(unblocked)) => {
+                unblocked.uid
+            }
             Self::ApprovalRequested(asked) => asked.whose.uid,
             Self::ApprovalGranted(granted) => granted.whose.uid,
             Self::ApprovalDenied(denied) => denied.whose.uid,
@@ -285,8 +287,12 @@ bodies! {
     ServerDenied = "mcp_server_denied",
     /// Somebody blocked a destination by hand.
     NetworkBlocked = "mcp_network_blocked",
-    /// A block by hand is none any more.
+    /// A destination that was blocked by hand is not any more.
     NetworkUnblocked = "mcp_network_unblocked",
+    /// Somebody blocked all calls of a server or a session by hand.
+    CallsBlocked = "mcp_calls_blocked",
+    /// Calls that were blocked by hand are not any more.
+    CallsUnblocked = "mcp_calls_unblocked",
     /// What a client and a server say over TCP is not inspected.
     NetworkUninspected = "mcp_network_uninspected",
     /// A server over HTTP refused a request.

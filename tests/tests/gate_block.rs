@@ -53,7 +53,7 @@ fn what_is_blocked_is_not_called_even_where_nothing_is_enforced() -> Result<()> 
     let reason = format!("server '{id}' is blocked by hand: a test");
     ensure!(found == json!(["block", true, reason]) && call["code"] == "server_blocked", "{call}");
     let events = agent.events();
-    let said = events.iter().find(|event| is(event, "mcp_network_blocked")).context("that it is blocked")?;
+    let said = events.iter().find(|event| is(event, "mcp_calls_blocked")).context("that it is blocked")?;
     ensure!(said["target"] == target.as_str() && said["server_id"] == id.as_str(), "{said}");
 
     agent.tell(&["unblock", &target])?.expect("unblock", 0, "unblocked")?;
@@ -99,7 +99,7 @@ fn a_block_ends_with_no_help_of_the_agent() -> Result<()> {
     agent.signal(Signal::SIGCONT)?;
     ended?;
     ensure!(denied["error"].is_object(), "the policy counts on: {denied}");
-    let said = agent.wait_for("its end", |event| is(event, "mcp_network_unblocked"))?;
+    let said = agent.wait_for("its end", |event| is(event, "mcp_calls_unblocked"))?;
     ensure!(said["reason"] == "expired" && said["target"] == target.as_str(), "{said}");
     agent.tell(&["blocks"])?.expect("blocks", 0, "nothing is blocked")?;
     agent.stop()?;

@@ -74,8 +74,10 @@ pub fn of(body: &EventBody) -> (&'static str, Style) {
         EventBody::ServerUnreachable(_) => ("no list ", colour(AnsiColor::Yellow)),
         EventBody::TlsMismatch(_) => ("MISMATCH", colour(AnsiColor::Red)),
         EventBody::ServerDenied(_) => ("DENIED  ", colour(AnsiColor::Red)),
-        EventBody::NetworkBlocked(_) => ("BLOCKED ", colour(AnsiColor::Red)),
-        EventBody::NetworkUnblocked(_) => ("unblock ", colour(AnsiColor::Green)),
+        EventBody::NetworkBlocked(_) | EventBody::CallsBlocked(_) => ("BLOCKED ", colour(AnsiColor::Red)),
+        EventBody::NetworkUnblocked(_) | EventBody::CallsUnblocked(_) => {
+            ("unblock ", colour(AnsiColor::Green))
+        }
         EventBody::ServerExited(_) => ("exited  ", colour(AnsiColor::Magenta)),
         EventBody::CaptureGap(_) => ("GAP     ", colour(AnsiColor::Red)),
         EventBody::AgentLoss(_) => ("LOSS    ", colour(AnsiColor::Red)),

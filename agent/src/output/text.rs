@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use anstyle::{AnsiColor, Style};
 use mcpwarden_policy::{
     Direction, Event, EventBody,
-    event::{Action, Connecting, Decided},
+    event::{Action, CallsBlocked, CallsUnblocked, Connecting, Decided},
     registry::Diff,
 };
 use serde_json::Value;
@@ -302,7 +302,7 @@ fn body(event: &Event, line: &mut Line) {
                 line.plain("; connections are only observed (enforcement.network)");
             }
         }
-        EventBody::NetworkBlocked(blocked) => {
+        EventBody::NetworkBlocked(blocked) | EventBody::CallsBlocked(CallsBlocked(blocked)) => {
             line.plain(&format!(
                 "  {} by {}",
                 clean(&blocked.target),
@@ -315,7 +315,7 @@ fn body(event: &Event, line: &mut Line) {
                 line.plain(&format!("  {}", clean(reason)));
             }
         }
-        EventBody::NetworkUnblocked(unblocked) => {
+        EventBody::NetworkUnblocked(unblocked) | EventBody::CallsUnblocked(CallsUnblocked(unblocked)) => {
             line.plain(&format!("  {} {}", clean(&unblocked.target), word(&unblocked.reason)));
             if let Some(uid) = unblocked.uid {
                 line.plain(&format!(" by {}", who(uid, unblocked.user.as_ref())));

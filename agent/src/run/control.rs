@@ -3,7 +3,7 @@
 use mcpwarden_policy::{
     Decide, Definitions, Event, EventBody, Input, Output, ProfileError, ServerId, SessionId,
     config::{Config, is_asked, known_side_effects},
-    event::{BlockEnd, NetworkBlocked, NetworkUnblocked, SessionSet},
+    event::{BlockEnd, CallsBlocked, CallsUnblocked, NetworkBlocked, NetworkUnblocked, SessionSet},
     guards::{Callee, ProfileChange, Setting},
     network::Target,
     registry::RegistryError,
@@ -182,16 +182,17 @@ impl Agent {
             self.block_was_refused();
         }
         let block = block?;
-        self.say_of(
-            &block.target,
-            NetworkBlocked {
-                target: network::text(&block.target),
-                until: block.until(&self.clock),
-                reason: block.reason.clone(),
-                uid: block.by.uid,
-                user: block.by.user.clone(),
-            },
-        );
+        let said = NetworkBlocked {
+            target: network::text(&block.target),
+            until: block.until(&self.clock),
+            reason: block.reason.clone(),
+            uid: block.by.uid,
+            user: block.by.user.clone(),
+        };
+        match &block.target {
+            Target::Calls(_) => self.say_of(&block.target, CallsBlocked(said)),
+            Target::Address(_) | Target::Server(_) => self.say_of(&block.target, said),
+        }
         Ok(Answer::Block(Box::new(self.view(&block))))
     }
 
@@ -224,7 +225,11 @@ impl Agent {
     fn say_unblocked(&mut self, block: &Standing, reason: BlockEnd, by: Option<Who>) {
         let target = network::text(&block.target);
         let (uid, user) = by.map_or((None, None), |by| (Some(by.uid), by.user));
-        self.say_of(&block.target, NetworkUnblocked { target, reason, uid, user });
+        let said = NetworkUnblocked { target, reason, uid, user };
+        match &block.target {
+            Target::Calls(_) => self.say_of(&block.target, CallsUnblocked(said)),
+            Target::Address(_) | Target::Server(_) => self.say_of(&block.target, said),
+        }
     }
 
     /// Says something of a target, which may be a server.

@@ -4,6 +4,8 @@
 //! compiled, written beside the one that counts, and made to count with one value. On any error the one before stays: who is
 //! of a kind that it does not know is undecided.
 
+mod blocks;
+mod hear;
 mod sessions;
 
 use std::{
@@ -11,14 +13,12 @@ use std::{
     time::Duration,
 };
 
-use mcpwarden_abi::{self as abi, GateInfo, GateMember, GateSettings, RecordHeader};
-use mcpwarden_gate::{BY_BURST, BY_FLOW, BY_READ_THEN_SEND, BY_TOOL_RATE, BY_WHAT_IT_MAY_DO};
+use mcpwarden_abi::{self as abi, GateMember, GateSettings};
 use mcpwarden_policy::{
-    ConnectionId, Event, EventBody, Input, ServerId, Timestamp,
-    event::{GateAction, GateDecided},
+    ConnectionId, Event, EventBody, ServerId, Timestamp,
     gate::{GateCaller, GateCompiler, GateError, GateOutcome, GateSubject, MOST_SUBJECTS, NO_SUBJECT},
-    guard::{GuardKind, Listing},
-    guards::{CallBlock, Callee},
+    guard::Listing,
+    guards::CallBlock,
 };
 
 use super::Agent;
@@ -26,7 +26,6 @@ use crate::{
     config::{AllowDeny, Config, StdioEnforcement},
     kernel::{GateLeft, surroundings},
     listing as own,
-    network::BlockError,
     output::escaped,
 };
 use sessions::Sessions;
@@ -229,53 +228,10 @@ impl Agent {
         self.say_troubles();
     }
 
-    /// Whether calls can be stopped here that these are.
-    ///
-    /// # Errors
-    /// There is no gate, or no such session.
-    pub(super) fn can_block_calls(&mut self, callee: &Callee) -> Result<(), BlockError> {
-        if let Callee::Session(id) = callee
-            && self.engine.connections_of(callee) == 0
-        {
-            return Err(BlockError::NoSession(escaped(&id.0)));
-        }
-        if let Some(why) = &self.gate.unusable {
-            return Err(BlockError::NoGate(why.clone()));
-        }
-        // Whether it runs here shows when it is attached.
-        if !self.gate.is_wanted(self.reload.current().0) {
-            self.kernel.attach_gate().map_err(BlockError::NoGate)?;
-        }
-        Ok(())
-    }
-
-    /// A block for which the gate was attached was refused: it goes where nothing else is to be stopped.
-    pub(super) fn block_was_refused(&mut self) {
-        if !self.gate.is_wanted(self.reload.current().0) {
-            self.let_gate_go();
-        }
-    }
-
     fn let_gate_go(&mut self) {
         if let Err(error) = self.kernel.detach_gate() {
             anstream::eprintln!("mcpwarden: gate: {error}");
         }
-    }
-
-    /// Brings the gate up to what is blocked by hand, at once.
-    pub(super) fn block_calls(&mut self) {
-        let blocks = self.network.blocked_calls(&self.clock);
-        if blocks == self.gate.blocks {
-            return;
-        }
-        self.gate.blocks.clone_from(&blocks);
-        self.engine.set_call_blocks(blocks);
-        self.gate.touch();
-        let config = self.reload.current().0.clone();
-        if config.enforcement.stdio == StdioEnforcement::Observe {
-            self.set_gate(&config);
-        }
-        self.renew_gate();
     }
 
     fn say_troubles(&self) {
@@ -509,16 +465,6 @@ impl Agent {
             anstream::eprintln!("mcpwarden: gate: {error}");
         }
     }
-
-    /// Says what the gate did.
-    pub(super) fn hear_gate(&mut self, header: &RecordHeader, info: &GateInfo) {
-        let now = self.clock.now();
-        let time = self.clock.wall(header.time_ns);
-        let outcome = self.gate.outcome(info.generation, info.outcome);
-        let decided = decided(header, info, outcome);
-        let connection = ConnectionId(header.connection);
-        self.engine.handle(Input::Gate { connection, time, decided }, now, &mut self.outputs);
-    }
 }
 
 /// The number of a kind among those that there are, to which it is added; [`NO_SUBJECT`] where there is no room.
@@ -542,86 +488,6 @@ fn in_older_table(place: u32, places: &[Option<u32>], before: Option<[u32; 2]>, 
     let known = usize::try_from(place).ok().and_then(|place| places.get(place).copied().flatten());
     let before = before.map(|before| before[usize::from(half == 1)]);
     known.or(before.filter(|place| *place != abi::GATE_NOBODY)).unwrap_or(NO_SUBJECT)
-}
-
-/// What is said of a write.
-fn decided(header: &RecordHeader, info: &GateInfo, outcome: Option<&GateOutcome>) -> GateDecided {
-    let action = match info.action {
-        abi::GATE_SPOILED => GateAction::Neutralized,
-        abi::GATE_REFUSED => GateAction::Refused,
-        abi::GATE_UNSEEN => GateAction::Unseen,
-        _ => GateAction::Passed,
-    };
-    let form = |code: &str, reason: &str| (code.to_owned(), reason.to_owned());
-    let by_table = || {
-        outcome.map_or_else(
-            || form("unknown", "by a table that is not remembered any more"),
-            |outcome| {
-                let reason = match outcome.guard {
-                    Some(guard) => format!("{}: {}", guard.name(), outcome.code),
-                    None => outcome.code.clone(),
-                };
-                (outcome.code.clone(), reason)
-            },
-        )
-    };
-    let because = info.because & !abi::GATE_UNSPOILABLE;
-    let mut guard = outcome.and_then(|outcome| outcome.guard);
-    let (code, mut reason) = match because {
-        abi::GATE_BECAUSE_LONG => form("long_write", "the write is longer than `enforcement.window_bytes`"),
-        abi::GATE_BECAUSE_LOST => {
-            form("after_unread", "it goes on with a message that was not read from its beginning")
-        }
-        abi::GATE_BECAUSE_UNREADABLE => {
-            form("unreadable_write", "the client's memory could not be read without faulting")
-        }
-        abi::GATE_BECAUSE_UNKNOWN => {
-            form("unknown_write", "io_uring, or a system call that the gate does not know")
-        }
-        abi::GATE_BECAUSE_RACE => form("racing_writes", "another write to the same server had not returned"),
-        abi::GATE_BECAUSE_CHANGED => form("policy_changed", "the policy changed while it was read"),
-        abi::GATE_BECAUSE_UNSEEN => form(
-            "unseen_write",
-            "splice, tee, vmsplice, sendfile, or a registered buffer of io_uring: no hook is asked",
-        ),
-        abi::GATE_BECAUSE_FORGOTTEN => {
-            form("forgotten_calls", "there is no room to remember the calls that it is to be judged by")
-        }
-        abi::GATE_BECAUSE_CALLS.. => {
-            let (by, code, reason) = by_calls(because - abi::GATE_BECAUSE_CALLS);
-            guard = Some(by);
-            form(code, &format!("{}: {reason}", by.name()))
-        }
-        _ => by_table(),
-    };
-    if info.because != because {
-        reason.push_str(
-            "; it could not be neutralized: the client's memory is shared, or must not be written to",
-        );
-    }
-    GateDecided { action, guard, code, reason, pid: header.pid, bytes: info.bytes }
-}
-
-/// Which guard's rule the calls before break, its code, and why in words.
-fn by_calls(by: u8) -> (GuardKind, &'static str, &'static str) {
-    match by {
-        BY_READ_THEN_SEND => {
-            (GuardKind::CrossServer, "read_then_send", "it sends, and another server was read from before")
-        }
-        BY_BURST => (GuardKind::CrossServer, "burst", "its server was called too often"),
-        BY_FLOW => (
-            GuardKind::CrossServer,
-            "cross_server_flow",
-            "it writes or sends, and another server was read from before",
-        ),
-        BY_TOOL_RATE => (GuardKind::RateLimit, "rate_limited", "the tool was called too often"),
-        BY_WHAT_IT_MAY_DO => (
-            GuardKind::CrossServer,
-            "unlisted_tool",
-            "its server does not list it, so it may send or write, and another server was read from before",
-        ),
-        _ => (GuardKind::RateLimit, "rate_limited", "its server was called too often"),
-    }
 }
 
 #[cfg(test)]

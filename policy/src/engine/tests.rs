@@ -277,6 +277,8 @@ pub(super) fn short(output: &Output) -> String {
         | EventBody::ServerDenied(_)
         | EventBody::NetworkBlocked(_)
         | EventBody::NetworkUnblocked(_)
+        | EventBody::CallsBlocked(_)
+        | EventBody::CallsUnblocked(_)
         | EventBody::ServerReachable(_)
         | EventBody::ServerUnreachable(_)
         | EventBody::TlsMismatch(_)

@@ -385,6 +385,8 @@ pub fn examples() -> Vec<Event> {
             obstacle: Some("o".into()),
         }),
         about(network_blocked.clone()),
+        about(CallsBlocked(NetworkBlocked { target: "server=git".into(), ..network_blocked.clone() })),
+        about(CallsUnblocked(NetworkUnblocked { target: "server=git".into(), ..unblocked.clone() })),
         Event::agent(
             Timestamp(6),
             NetworkBlocked { until: None, reason: None, user: None, ..network_blocked }.into(),

@@ -115,7 +115,7 @@ pub struct ServerDenied {
 /// `enforcement.network` says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NetworkBlocked {
-    /// What is blocked: `10.0.0.0/8:443`, a name, or the id of a server.
+    /// What is blocked: `10.0.0.0/8:443`, a name, `server=` and the id of a server, or `session=` and that of a session.
     pub target: String,
     /// Until when. Absent where it is blocked until somebody unblocks it, or the agent ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -130,6 +130,15 @@ pub struct NetworkBlocked {
     pub user: Option<String>,
 }
 
+/// Somebody blocked by hand all that is asked of the server `server_id` over stdio, or that the session `session_id` asks:
+/// the gate stops it, whatever `enforcement.stdio` says. As `mcp_network_blocked`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CallsBlocked(pub NetworkBlocked);
+
+/// Such a block is none any more. As `mcp_network_unblocked`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CallsUnblocked(pub NetworkUnblocked);
+
 /// Why a block is none any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -142,7 +151,7 @@ pub enum BlockEnd {
     AgentStopped,
 }
 
-/// A block by hand is none any more.
+/// A destination that was blocked by hand is not any more.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NetworkUnblocked {
     /// What was blocked, as in `mcp_network_blocked`.
