@@ -24,7 +24,7 @@ pub use matrix::matrix;
 const SERIES: [&str; 3] = ["6.1", "6.12", "6.18"];
 
 /// The end-to-end tests (`tests/tests/*.rs`) that tell kernels apart, and none of which measures time.
-const TELLING: [&str; 24] = [
+const TELLING: [&str; 26] = [
     "forms",
     "gate",
     "gate_block",
@@ -38,8 +38,10 @@ const TELLING: [&str; 24] = [
     "gate_servers",
     "gate_undecided",
     "gate_ways",
+    "hostile",
     "http",
     "life",
+    "loss",
     "methods",
     "network",
     "network_found",

@@ -63,7 +63,7 @@ const ROUNDS: [Round; 7] = [
         what: "which does not preempt itself",
         series: &["6.18"],
         append: "preempt=voluntary",
-        tests: &[("forms", None), ("hostile", None), ("loss", None), ("methods", None)],
+        tests: &[("hostile", Some("what_the_client_got")), ("methods", None)],
     },
     Round {
         what: "which preempts itself",
