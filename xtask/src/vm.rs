@@ -232,6 +232,6 @@ mod tests {
         );
         let programs = test_programs(messages);
         assert_eq!(programs, [Path::new("/t/life-1")]);
-        assert!(is_telling(&programs[0]) && !is_telling(Path::new("/t/loss-1")));
+        assert!(is_telling(&programs[0]) && !is_telling(Path::new("/t/schema-1")));
     }
 }
