@@ -53,6 +53,7 @@ const ROUNDS: [Round; 7] = [
         append: "",
         tests: &[
             ("surroundings", Some("doctor_")),
+            ("gate_clients", None),
             ("gate_persist", None),
             ("gate_servers", None),
             ("gate_ways", None),
