@@ -300,6 +300,25 @@ mod tests {
         }
     }
 
+    /// Streams take turns by when their records went by: each hands on up to a time, and says when the next went by.
+    #[test]
+    fn what_waits_is_handed_on_up_to_a_time() {
+        let mut order = Order::after_another(9, 0);
+        let mut out = String::new();
+        let mut sink = |stretch: Stretch<'_>| match stretch {
+            Stretch::Bytes(_, bytes, _) => out.push_str(std::str::from_utf8(bytes).unwrap()),
+            Stretch::Hole(hole) => panic!("{hole:?}"),
+        };
+        for (offset, time, bytes) in [(6, 20, "cd"), (4, 10, "ab"), (9, 30, "e")] {
+            let place = Place { time: Timestamp(time), ..at(offset, 0) };
+            order.data(place, bytes.as_bytes(), Timestamp(0), &mut sink);
+        }
+        // The last of them waits for what comes before it.
+        let next: Vec<_> = [0, 10, 25].map(|last| order.go_on_until(Timestamp(last), &mut sink)).into();
+        assert_eq!(next, [Some(Timestamp(10)), Some(Timestamp(20)), None]);
+        assert_eq!(out, "abcd");
+    }
+
     #[test]
     fn waiting_is_bounded() {
         let mut order = Order::default();
