@@ -131,6 +131,20 @@ impl Gated {
         })
     }
 
+    /// Until the agent says that a call was refused for it could not be neutralized: while another thread of the client changes what
+    /// memory that has, nobody can look at it. The session has ended by then.
+    ///
+    /// # Errors
+    /// The agent does not say so.
+    pub fn wait_for_not_neutralized(&self, agent: &Agent) -> Result<()> {
+        let is_it = |event: &Value| {
+            event["connection"] == self.connection
+                && event["action"] == "refused"
+                && event["reason"].as_str().is_some_and(|why| why.contains("could not be neutralized"))
+        };
+        agent.wait_for("why it was refused", is_it).map(drop)
+    }
+
     /// What the gate did to this connection so far: action and code of each.
     pub fn decided(&self, agent: &Agent) -> Vec<(String, String)> {
         let events = agent.events_of(self.connection);

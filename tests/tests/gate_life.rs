@@ -187,14 +187,7 @@ fn a_policy_takes_anothers_place_under_load() -> Result<()> {
                 while !is_over.load(Ordering::Relaxed) {
                     let through = session.peer.ask(&echo(id, "x"))?;
                     let Ok(stopped) = session.peer.ask(&add(id + 1)) else {
-                        // Another thread of this process changes what memory it has, and nobody can look at it.
-                        agent.wait_for("why it was refused", |event| {
-                            event["connection"] == session.connection
-                                && event["action"] == "refused"
-                                && event["reason"]
-                                    .as_str()
-                                    .is_some_and(|why| why.contains("could not be neutralized"))
-                        })?;
+                        session.wait_for_not_neutralized(agent)?;
                         session = Gated::start(agent, wiring, &[])?;
                         continue;
                     };
