@@ -4,6 +4,8 @@ use std::fs;
 use std::io;
 use std::ptr;
 use std::slice;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::ValueEnum as _;
@@ -155,6 +157,58 @@ fn mapped(flags: i32, protection: i32, bytes: &[u8]) -> Result<&'static [u8]> {
         ensure!(libc::mprotect(at, 4096, protection) == 0, "no protection");
         Ok(slice::from_raw_parts(at.cast(), bytes.len()))
     }
+}
+
+/// A client whose other thread keeps changing what memory it has: a denied call is spoilt, or it is refused and that is said.
+#[test]
+fn memory_that_is_being_changed() -> Result<()> {
+    let config = "enforcement: { stdio: neutralize }\npolicy: { denied_tools: [add] }";
+    let Some(agent) = agent("memory_that_is_being_changed", config)? else { return Ok(()) };
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| -> Result<()> {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                // SAFETY: a new mapping, of which nobody else knows.
+                unsafe {
+                    let at = libc::mmap(
+                        ptr::null_mut(),
+                        1 << 20,
+                        libc::PROT_READ | libc::PROT_WRITE,
+                        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE,
+                        -1,
+                        0,
+                    );
+                    if at != libc::MAP_FAILED {
+                        libc::munmap(at, 1 << 20);
+                    }
+                }
+            }
+        });
+        let calls = WIRINGS.iter().try_for_each(|wiring| {
+            let mut session = Gated::start(&agent, *wiring, &[])?;
+            let mut refused = 0;
+            for id in 10..25 {
+                match session.peer.write_by(WriteMethod::Write, format!("{}\n", add(id)).as_bytes()) {
+                    Ok(()) => {
+                        let answer = session.peer.answer()?;
+                        ensure!(answer["id"] == id && !is_through(&answer), "{wiring:?}: {answer}");
+                    }
+                    Err(error) => {
+                        ensure!(error.kind() == io::ErrorKind::PermissionDenied, "{wiring:?}: {error}");
+                        session.wait_for_not_neutralized(&agent)?;
+                        session = Gated::start(&agent, *wiring, &[])?;
+                        refused += 1;
+                    }
+                }
+            }
+            println!("{wiring:?}: {refused} of 15 were refused");
+            Ok(())
+        });
+        is_over.store(true, Ordering::Relaxed);
+        calls
+    })?;
+    agent.stop()?;
+    Ok(())
 }
 
 /// What is nobody's but the client's is overwritten, and nothing else.

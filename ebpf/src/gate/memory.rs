@@ -23,8 +23,8 @@ const VM_SHARED: u64 = 8;
 /// `linux/errno.h`
 const EBUSY: i64 = -16;
 /// How often it is tried to look at a process's memory while another of its threads changes what it has. That takes
-/// microseconds, unless the thread is interrupted meanwhile; a try takes tens of nanoseconds, and to give up ends a session.
-const VMA_TRIES: u32 = 16_384;
+/// microseconds. Where that thread waits for this processor no number of tries helps: 16,384 were refused as often (6.1).
+const VMA_TRIES: u32 = 256;
 
 /// See [`overwrite`].
 pub const NOT_OVERWRITTEN: u32 = 256;
