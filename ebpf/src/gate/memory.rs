@@ -23,7 +23,7 @@ const VM_SHARED: u64 = 8;
 /// `linux/errno.h`
 const EBUSY: i64 = -16;
 /// How often it is tried to look at a process's memory while another of its threads changes what it has. That takes
-/// microseconds. Where that thread waits for this processor no number of tries helps: 16,384 were refused as often (6.1).
+/// microseconds. Where that thread waits for this processor no number of tries helps: with 16,384, as many calls were refused (6.1).
 const VMA_TRIES: u32 = 256;
 
 /// See [`overwrite`].
