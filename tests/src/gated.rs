@@ -140,7 +140,7 @@ impl Gated {
         let is_it = |event: &Value| {
             event["connection"] == self.connection
                 && event["action"] == "refused"
-                && event["reason"].as_str().is_some_and(|why| why.contains("could not be neutralized"))
+                && was_not_neutralized(event)
         };
         agent.wait_for("why it was refused", is_it).map(drop)
     }
@@ -168,6 +168,11 @@ impl Gated {
         }
         Ok(answers)
     }
+}
+
+/// Whether the agent says of this event that it could not be neutralized.
+pub fn was_not_neutralized(event: &Value) -> bool {
+    event["reason"].as_str().is_some_and(|why| why.contains("could not be neutralized"))
 }
 
 /// What an agent says to a command for which it loads the programs of the gate. Where the processor is emulated that can take longer

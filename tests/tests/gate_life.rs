@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 use mcpwarden_tests::agent::is;
 use mcpwarden_tests::command::configured;
-use mcpwarden_tests::gated::{Gated, WIRINGS, add, agent, agent_of, is_through};
+use mcpwarden_tests::gated::{Gated, WIRINGS, add, agent, agent_of, is_through, was_not_neutralized};
 use mcpwarden_tests::patience::{fewer, patience};
 use mcpwarden_tests::peer::{call, echo, wait_until};
 use mcpwarden_tests::wiring::Wiring;
@@ -160,8 +160,7 @@ fn each_write_is_judged_by_one_policy() -> Result<()> {
     let decided: Vec<Value> =
         agent.events().into_iter().filter(|event| is(event, "mcp_gate_decided")).collect();
     for event in decided.iter().filter(|event| event["action"] != "neutralized") {
-        let is_explained = event["code"] == "policy_changed"
-            || event["reason"].as_str().is_some_and(|why| why.contains("could not be neutralized"));
+        let is_explained = event["code"] == "policy_changed" || was_not_neutralized(event);
         ensure!(event["action"] == "refused" && is_explained, "{event}");
     }
     agent.stop()?;
