@@ -87,22 +87,6 @@ fn run_command(directory: &Path, state: &Path, args: &[&str]) -> Command {
     command
 }
 
-/// From here on this process takes memory by the heap's end alone, in large pieces, and gives none back. A test is a client, too, and
-/// the gate cannot neutralize what one asks for while another of its threads, here the one that listens to the agent, changes what
-/// memory it has.
-fn keep_memory() {
-    const PIECE: i32 = 64 << 20;
-    for (what, value) in [
-        (libc::M_ARENA_MAX, 1),
-        (libc::M_MMAP_MAX, 0),
-        (libc::M_TOP_PAD, PIECE),
-        (libc::M_TRIM_THRESHOLD, i32::MAX),
-    ] {
-        // SAFETY: settings of the allocator, which takes them at any time.
-        unsafe { libc::mallopt(what, value) };
-    }
-}
-
 impl Agent {
     /// Starts `mcpwarden run` with everything switched on that a test looks at, and waits until it is attached.
     ///
@@ -157,12 +141,13 @@ impl Agent {
     fn spawn(mut command: Command, directory: PathBuf, own: Option<TempDir>) -> Result<Self> {
         // In a file: it matters only where something fails, and a pipe that nobody reads would fill.
         let stderr = File::create(directory.join(STDERR)).context("cannot create a file")?;
-        let mut child =
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr).spawn().with_context(
-                || format!("cannot start {command:?} (`cargo build --release -p mcpwarden` makes it)"),
-            )?;
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(stderr)
+            .spawn()
+            .with_context(|| format!("cannot start {command:?} (`cargo build -p mcpwarden` makes it)"))?;
         let stdout = child.stdout.take().context("no stdout")?;
-        keep_memory();
         let events = Arc::new(Events::default());
         let collector = Arc::clone(&events);
         thread::spawn(move || collector.collect(stdout));

@@ -4,7 +4,8 @@
 //! - [`command`] runs its other commands.
 //! - [`transcript`] says what both sides of a connection really exchanged, and compares it with the events.
 //! - [`replay`] plays recorded transcripts again.
-//! - [`clients`] runs the official MCP clients against real servers; [`peer`] makes the test itself a client, or runs ours.
+//! - [`clients`] runs the official MCP clients against real servers; [`peer`] has a
+//!   [`client_process`] do what the test says, or runs our client; [`memory`] is what it can write from.
 //! - [`containers`] has a container engine; [`dial`] knows every way to reach an address, [`listener`] is what is
 //!   reached, [`hold`] keeps sockets of every kind open, [`dns`] tells addresses of names, and a
 //!   [`neighbour::Neighbour`] sits at the same hook.
@@ -22,6 +23,7 @@
 
 pub mod agent;
 pub mod cgroup;
+pub mod client_process;
 pub mod clients;
 pub mod command;
 pub mod containers;
@@ -36,6 +38,7 @@ pub mod io_methods;
 pub mod kept;
 pub mod listener;
 pub mod maps;
+pub mod memory;
 pub mod mini_server;
 pub mod neighbour;
 pub mod patience;

@@ -1,34 +1,38 @@
-//! Clients for tests about something else than bytes: the test itself, or the program `client`.
+//! Clients for tests about something else than bytes: a process that does what the test says, or the program `client`.
 
+use std::collections::VecDeque;
 use std::fs::{self, File};
-use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsFd as _;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::agent::{Agent, is};
+use crate::client_process::{ClientThread, Program, Request};
 use crate::framing::Framing;
 use crate::io_methods::WriteMethod;
+use crate::memory::Memory;
 use crate::patience::patience;
 use crate::places;
 use crate::transcript::{Dir, compare, read_log};
-use crate::wiring::{Wired, Wiring};
+use crate::wiring::Wiring;
 
 /// How long a server may take to answer, and a program to end.
-const LIMIT: Duration = Duration::from_secs(30);
+pub const LIMIT: Duration = Duration::from_secs(30);
 
-/// A server that the test itself is the client of.
+/// A server whose client does what the test says. That client is a process of its own, the same for all servers of a test.
 pub struct Peer {
-    child: Child,
-    to_server: Option<File>,
-    from_server: BufReader<File>,
+    client: ClientThread,
+    /// The server's process id.
+    pid: u32,
+    /// What was read and nobody has taken.
+    unread: VecDeque<u8>,
     framing: Framing,
     said: Vec<(Dir, Value)>,
 }
@@ -39,12 +43,12 @@ impl Peer {
     /// # Errors
     /// It cannot be started.
     pub fn start(wiring: Wiring, command: &mut Command) -> Result<Self> {
-        let wired = wiring.channels().and_then(|channels| channels.spawn(command));
-        let Wired { child, to_child, from_child } =
-            wired.with_context(|| format!("cannot start {command:?}"))?;
-        let from_server = BufReader::new(from_child);
-        let framing = Framing::default();
-        Ok(Self { child, to_server: Some(to_child), from_server, framing, said: Vec::new() })
+        let mut client = ClientThread::start()?;
+        let program = Program::of(wiring, command);
+        let started = client.ask(&Request::Start(program), &[]);
+        let (pid, _) = started.with_context(|| format!("cannot start {command:?}"))?;
+        let pid = u32::try_from(pid).context("a process id")?;
+        Ok(Self { client, pid, unread: VecDeque::new(), framing: Framing::default(), said: Vec::new() })
     }
 
     /// From now on messages are told apart like this.
@@ -54,7 +58,7 @@ impl Peer {
 
     /// The process id of the program that was started.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.pid
     }
 
     /// Writes bytes as they are; they are no part of the conversation.
@@ -62,26 +66,53 @@ impl Peer {
     /// # Errors
     /// The server does not take them.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        let to_server = self.to_server.as_mut().context("the server's input is closed")?;
-        to_server.write_all(bytes).context("the server does not take what it is sent")
+        self.client.write_all(bytes).context("the server does not take what it is sent")
     }
 
     /// The same in some other way.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn write_by(&self, method: WriteMethod, bytes: &[u8]) -> io::Result<()> {
-        let to_server = self.to_server.as_ref().ok_or(io::ErrorKind::NotConnected)?;
-        method.write(to_server.as_fd(), bytes)
+    pub fn write_by(&mut self, method: WriteMethod, bytes: &[u8]) -> io::Result<()> {
+        self.client.write_by(method, bytes)
     }
 
-    /// The end that is written to, for another thread.
+    /// Writes bytes from memory of some kind: what came of it, and whether the memory is another now.
+    ///
+    /// # Errors
+    /// The client has ended.
+    pub fn write_from(&mut self, memory: Memory, bytes: &[u8]) -> Result<(io::Result<()>, bool)> {
+        let (reply, _) = self.client.reply(&Request::Write(WriteMethod::Write, memory), bytes)?;
+        let written = reply.outcome.map(drop).map_err(io::Error::from_raw_os_error);
+        Ok((written, reply.is_changed))
+    }
+
+    /// Sends the last byte out of band: how many bytes were sent.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn send_urgent(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let (count, _) = self.client.ask(&Request::SendUrgent, bytes)?;
+        usize::try_from(count).map_err(io::Error::other)
+    }
+
+    /// Has another thread of the client change what memory it has, or stops that.
+    ///
+    /// # Errors
+    /// The client has ended.
+    pub fn change_memory(&mut self, is_set: bool) -> Result<()> {
+        self.client.ask(&Request::ChangeMemory(is_set), &[])?;
+        Ok(())
+    }
+
+    /// Another thread of the client, which writes to the same server.
     ///
     /// # Errors
     /// There are no descriptors left.
-    pub fn writer(&self) -> Result<File> {
-        let to_server = self.to_server.as_ref().context("the server's input is closed")?;
-        to_server.try_clone().context("cannot duplicate a descriptor")
+    pub fn writer(&self) -> Result<ClientThread> {
+        let mut thread = ClientThread::start()?;
+        thread.ask(&Request::Share(self.pid), &[]).context("cannot share the server's input")?;
+        Ok(thread)
     }
 
     /// Sends a message.
@@ -99,28 +130,27 @@ impl Peer {
     /// # Errors
     /// It says nothing for long.
     pub fn line(&mut self) -> Result<Option<Vec<u8>>> {
-        let mut line = Vec::new();
-        while !line.ends_with(b"\n") {
-            let part = self.waiting()?;
-            if part.is_empty() {
-                return Ok((!line.is_empty()).then_some(line));
+        let mut searched = 0;
+        loop {
+            if let Some(at) = self.unread.iter().skip(searched).position(|byte| *byte == b'\n') {
+                return Ok(Some(self.unread.drain(..=searched + at).collect()));
             }
-            let end = part.iter().position(|byte| *byte == b'\n').map_or(part.len(), |at| at + 1);
-            line.extend_from_slice(part.get(..end).unwrap_or_default());
-            self.from_server.consume(end);
+            searched = self.unread.len();
+            if !self.read()? {
+                return Ok((!self.unread.is_empty()).then(|| self.unread.drain(..).collect()));
+            }
         }
-        Ok(Some(line))
     }
 
-    /// What the server has said and nobody has taken; nothing at its end.
-    fn waiting(&mut self) -> Result<&[u8]> {
-        if self.from_server.buffer().is_empty() {
-            let timeout = PollTimeout::try_from(patience(LIMIT)).context("no time to wait")?;
-            let mut ready = [PollFd::new(self.from_server.get_ref().as_fd(), PollFlags::POLLIN)];
-            let count = poll(&mut ready, timeout).context("cannot wait")?;
-            ensure!(count > 0, "no answer for {:?}", patience(LIMIT));
-        }
-        self.from_server.fill_buf().context("cannot read from the server")
+    /// Waits for what the server says. False at its end.
+    fn read(&mut self) -> Result<bool> {
+        let (count, bytes) =
+            self.client.ask(&Request::Read, &[]).map_err(|error| match error.raw_os_error() {
+                Some(libc::ETIMEDOUT) => anyhow!("no answer for {:?}", patience(LIMIT)),
+                _ => anyhow!(error).context("cannot read from the server"),
+            })?;
+        self.unread.extend(bytes);
+        Ok(count > 0)
     }
 
     /// The server's next message; it is no part of the conversation.
@@ -148,16 +178,10 @@ impl Peer {
                 left = length.trim().parse().with_context(|| format!("no length: {header}"))?;
             }
         }
-        let mut body = Vec::with_capacity(left);
-        while left > 0 {
-            let part = self.waiting()?;
-            ensure!(!part.is_empty(), "the server ended within an answer");
-            let taken = part.len().min(left);
-            body.extend_from_slice(part.get(..taken).unwrap_or_default());
-            self.from_server.consume(taken);
-            left -= taken;
+        while self.unread.len() < left {
+            ensure!(self.read()?, "the server ended within an answer");
         }
-        Ok(body)
+        Ok(self.unread.drain(..left).collect())
     }
 
     /// Sends a message and gives the server's next.
@@ -181,9 +205,9 @@ impl Peer {
     /// # Errors
     /// It does not end.
     pub fn close(&mut self) -> Result<ExitStatus> {
-        self.to_server = None;
+        self.client.ask(&Request::Close, &[])?;
         while self.line()?.is_some() {}
-        self.child.wait().context("cannot wait for the server")
+        self.end(&Request::Wait)
     }
 
     /// Ends the server by SIGKILL.
@@ -191,18 +215,12 @@ impl Peer {
     /// # Errors
     /// It cannot be signalled.
     pub fn kill(&mut self) -> Result<()> {
-        self.child.kill().context("cannot signal the server")?;
-        self.child.wait().context("cannot wait for the server")?;
-        Ok(())
+        self.end(&Request::Kill).map(drop)
     }
-}
 
-impl Drop for Peer {
-    fn drop(&mut self) {
-        if let Ok(None) = self.child.try_wait() {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
+    fn end(&mut self, how: &Request) -> Result<ExitStatus> {
+        let (status, _) = self.client.ask(how, &[]).context("cannot wait for the server")?;
+        Ok(ExitStatus::from_raw(i32::try_from(status)?))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Where what a test starts lies.
 
 use std::env;
-use std::fs;
+use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -25,11 +25,11 @@ pub fn program(name: &str) -> PathBuf {
     programs_dir().join(name)
 }
 
-/// The agent: `MCPWARDEN_BIN`, or the release build, which alone is fast enough to be tested.
+/// The agent: `MCPWARDEN_BIN`, or what was built beside the tests.
 pub fn agent() -> PathBuf {
     match env::var_os("MCPWARDEN_BIN") {
         Some(path) => path.into(),
-        None => target_dir().join("release/mcpwarden"),
+        None => program("mcpwarden"),
     }
 }
 
@@ -48,10 +48,17 @@ pub fn sources() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Says that a test has nothing to run on. `cargo xtask test` counts these lines.
+/// Reports that a test has nothing to run on: `cargo xtask test` prints and counts these lines. They go to the file that
+/// `MCPWARDEN_TEST_SKIPS` names, since a test runner keeps the output of a passed test to itself, or to standard error.
 pub fn skipped(test: &str, why: &str) {
-    // Not eprintln!: libtest would swallow it, since the test passes.
-    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
+    let line = format!("SKIPPED {test}: {why}\n");
+    let file =
+        env::var_os("MCPWARDEN_TEST_SKIPS").and_then(|path| File::options().append(true).open(path).ok());
+    let _ = match file {
+        Some(mut file) => file.write_all(line.as_bytes()),
+        // Not eprintln!: libtest would swallow it.
+        None => std::io::stderr().write_all(line.as_bytes()),
+    };
 }
 
 /// Two groups of this host that are not root's: their names and numbers.

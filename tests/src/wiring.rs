@@ -7,9 +7,10 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 
 use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
 
 /// What a child's standard input and output are made of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum Wiring {
     /// Two pipes (Python, Go, Rust).
     #[default]

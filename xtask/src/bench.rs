@@ -3,13 +3,14 @@
 //! what the pure core costs; it needs neither root nor a kernel. Given a folder of recorded definitions and results, it
 //! searches those too.
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use anyhow::Result;
 
-use crate::run::build;
-use crate::setup::setup;
-use crate::util::{as_root, built, cargo, run};
+use crate::build;
+use crate::run::build_release;
+use crate::setup::{Needs, setup};
+use crate::util::{as_root, built, cargo, run, target_dir};
 
 /// What of the benchmarks is the soak of five minutes.
 pub const SHORT_SOAK: [&str; 3] = ["soak", "--seconds", "300"];
@@ -37,10 +38,20 @@ pub fn soak(short: bool) -> Result<ExitCode> {
     run_as_root(what, &args.map(str::to_owned))
 }
 
+/// Measures what the detector finds in a corpus.
+///
+/// # Errors
+/// The set-up or the build failed, or there is no corpus.
+pub fn eval(args: &[String]) -> Result<ExitCode> {
+    setup(Needs::Build)?;
+    build::programs()?;
+    run(Command::new(target_dir().join("debug/eval")).args(args), "read what it says above")?;
+    Ok(ExitCode::SUCCESS)
+}
+
 fn run_as_root(what: &str, args: &[String]) -> Result<ExitCode> {
-    setup(false)?;
-    build("mcpwarden")?;
-    build("mcpwarden-tests")?;
+    setup(Needs::Build)?;
+    build_release(&["mcpwarden", "mcpwarden-tests"])?;
     run(as_root(built("bench"))?.arg(what).args(args), "read what it says above")?;
     Ok(ExitCode::SUCCESS)
 }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::run::build;
-use crate::setup::setup;
+use crate::run::build_release;
+use crate::setup::{Needs, setup};
 use crate::util::{as_root, built, run};
 
 /// How long the agent may take to load and attach its programs.
@@ -29,9 +29,8 @@ const KINDS: [(&str, &str); 3] =
 /// # Errors
 /// The set-up or the build failed, or the agent does not start.
 pub fn demo() -> Result<ExitCode> {
-    setup(false)?;
-    build("mcpwarden")?;
-    build("mcpwarden-tests")?;
+    setup(Needs::Build)?;
+    build_release(&["mcpwarden", "mcpwarden-tests"])?;
 
     println!("\n→ starting the agent; it watches every MCP server on this host, so others may show up too");
     let mut agent = Agent::start()?;

@@ -29,9 +29,16 @@ pub fn install(packages: &Packages) -> Result<()> {
     fs::create_dir_all(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
     python_servers(&directory.join("venv"))?;
     node_servers(&directory.join("node"))?;
-    promtool(packages, &directory.join("prometheus"))?;
+    promtool(packages, &directory.join("prometheus"))
+}
+
+/// Installs what only some of all tests need: a container engine, and what looks at packages.
+///
+/// # Errors
+/// As [`install`].
+pub fn install_more(packages: &Packages) -> Result<()> {
     lintian(packages)?;
-    docker(packages, &directory.join("docker"))
+    docker(packages, &directory().join("docker"))
 }
 
 /// One program of the package, without the server that it would start.

@@ -1,4 +1,4 @@
-//! One `cargo test`: its output goes through to the terminal, is counted on the way, and what hangs is ended.
+//! A run of tests: its output goes through to the terminal, is counted on the way, and what hangs is ended.
 
 use std::collections::HashMap;
 use std::env;
@@ -15,10 +15,12 @@ use anyhow::{Context as _, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::util::command_line;
+use crate::util::{command_line, target_dir};
 
 /// How a test's line begins that says that it could not run here, and why.
 pub const SKIPPED: &str = "SKIPPED ";
+/// The variable that names the file for such lines.
+const SKIPS: &str = "MCPWARDEN_TEST_SKIPS";
 /// A test that says nothing for so long never will. The longest takes two minutes.
 const SILENCE: Duration = Duration::from_secs(600);
 
@@ -28,6 +30,8 @@ pub struct Counts {
     pub passed: u64,
     pub failed: u64,
     pub skipped: u64,
+    /// Of those that passed, the ones that failed before.
+    pub flaky: u64,
 }
 
 impl Counts {
@@ -35,24 +39,37 @@ impl Counts {
         self.passed += other.passed;
         self.failed += other.failed;
         self.skipped += other.skipped;
+        self.flaky += other.flaky;
     }
 
-    /// Counts what one line of a test run says: libtest's `test result: ok. 3 passed; 0 failed; 1 ignored; …`,
-    /// or the harness's word that a test had nothing to run on, which libtest counts as passed.
+    /// Counts what one line of a test run says: libtest's `test result: ok. 3 passed; 0 failed; 1 ignored; …`, nextest's
+    /// `Summary [ 1.2s] 4 tests run: 4 passed (1 flaky), 0 skipped`, or the harness's word that a test had nothing to run on,
+    /// which test runners count as passed. What nextest calls skipped was not chosen.
     pub fn read(&mut self, line: &str) {
         // In a guest it stands behind the test's name: there is one console for both.
         if line.starts_with(SKIPPED) || line.contains(&format!(" ... {SKIPPED}")) {
             self.skipped += 1;
-        } else if let Some(results) = line.strip_prefix("test result: ") {
-            for part in results.split(['.', ';']) {
-                let mut words = part.split_whitespace();
-                let Some(number) = words.next().and_then(|word| word.parse::<u64>().ok()) else { continue };
-                match words.next() {
-                    Some("passed") => self.passed += number,
-                    Some("failed") => self.failed += number,
-                    Some("ignored") => self.skipped += number,
-                    _ => {}
-                }
+            return;
+        }
+        let (results, is_nextest) = if let Some(results) = line.strip_prefix("test result: ") {
+            (results, false)
+        } else if let Some((_, results)) =
+            line.trim_start().strip_prefix("Summary [").and_then(|rest| rest.split_once(" run: "))
+        {
+            (results, true)
+        } else {
+            return;
+        };
+        for part in results.split(['.', ';', ',', '(', ')']) {
+            let mut words = part.split_whitespace();
+            let Some(number) = words.next().and_then(|word| word.parse::<u64>().ok()) else { continue };
+            match words.next() {
+                Some("passed") => self.passed += number,
+                Some("flaky") => self.flaky += number,
+                // Of nextest's too: `timed out`, `exec failed`.
+                Some("failed" | "timed" | "exec") => self.failed += number,
+                Some("ignored") if !is_nextest => self.skipped += number,
+                _ => {}
             }
         }
     }
@@ -64,15 +81,25 @@ impl std::fmt::Display for Counts {
     }
 }
 
-/// Runs `cargo test`. Gives what was counted, and why it failed if it did.
+/// Runs tests. Gives what was counted, and why it failed if it did.
 ///
 /// # Errors
 /// It cannot be started.
-pub fn cargo_test(command: &mut Command) -> Result<(Counts, Option<String>)> {
+pub fn run_tests(command: &mut Command) -> Result<(Counts, Option<String>)> {
     if std::io::stdout().is_terminal() && env::var_os("NO_COLOR").is_none() {
-        command.arg("--color=always").env("CARGO_TERM_COLOR", "always");
+        command.env("CARGO_TERM_COLOR", "always");
     }
-    counted(command, SILENCE)
+    let skips = target_dir().join("test-skips");
+    fs::write(&skips, "").with_context(|| format!("cannot write {}", skips.display()))?;
+    let (mut counts, problem) = counted(command.env(SKIPS, &skips), SILENCE)?;
+    let skipped = fs::read_to_string(&skips).unwrap_or_default();
+    for line in skipped.lines() {
+        println!("{line}");
+        counts.skipped += 1;
+        // Its runner knows of no test that ends without having found out something.
+        counts.passed = counts.passed.saturating_sub(1);
+    }
+    Ok((counts, problem))
 }
 
 fn counted(command: &mut Command, silence: Duration) -> Result<(Counts, Option<String>)> {
@@ -121,15 +148,25 @@ fn copy(from: impl Read, mut to: impl Write, last_word: &Mutex<Instant>) -> Coun
         for piece in part.split_inclusive(|byte| *byte == b'\n') {
             line.extend_from_slice(piece);
             if piece.ends_with(b"\n") {
-                counts.read(&String::from_utf8_lossy(&line));
+                counts.read(&plain(&line));
                 line.clear();
             }
         }
         let length = part.len();
         from.consume(length);
     }
-    counts.read(&String::from_utf8_lossy(&line));
+    counts.read(&plain(&line));
     counts
+}
+
+/// A line without its colours.
+fn plain(line: &[u8]) -> String {
+    let line = String::from_utf8_lossy(line);
+    let mut parts = line.split("\u{1b}[");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    // Behind an escape, what follows up to the `m` is the colour.
+    plain.extend(parts.map(|part| part.split_once('m').map_or("", |(_, text)| text)));
+    plain
 }
 
 /// Whenever nothing was said for `silence`: ends what the process `cargo` has started, so that it goes on with its next
@@ -190,18 +227,25 @@ mod tests {
         let cases = [
             (
                 "test result: ok. 3 passed; 1 failed; 2 ignored; 0 measured; 9 filtered out; finished in 0.01s",
-                (3, 1, 2),
+                (3, 1, 2, 0),
             ),
-            ("test result: \u{1b}[32mok\u{1b}[m. 12 passed; 0 failed; 0 ignored; 0 measured", (12, 0, 0)),
-            ("SKIPPED corpus: no transcripts", (0, 0, 1)),
-            ("test corpus ... SKIPPED corpus: no transcripts", (0, 0, 1)),
-            ("test result_is_kept ... ok", (0, 0, 0)),
-            ("5 passed", (0, 0, 0)),
+            ("test result: \u{1b}[32mok\u{1b}[m. 12 passed; 0 failed; 0 ignored; 0 measured", (12, 0, 0, 0)),
+            ("     Summary [   0.010s] 5 tests run: 5 passed, 3 skipped", (5, 0, 0, 0)),
+            (
+                "\u{1b}[32;1m     Summary\u{1b}[0m [   9.1s] \u{1b}[1m8\u{1b}[0m tests run: \u{1b}[1m6\u{1b}[0m passed \
+                 (1 slow, \u{1b}[1m2\u{1b}[0m flaky), 1 failed, 1 timed out, 0 skipped",
+                (6, 2, 0, 2),
+            ),
+            ("     Summary [   0.010s] 1 test run: 0 passed, 1 exec failed, 0 skipped", (0, 1, 0, 0)),
+            ("SKIPPED corpus: no transcripts", (0, 0, 1, 0)),
+            ("test corpus ... SKIPPED corpus: no transcripts", (0, 0, 1, 0)),
+            ("test result_is_kept ... ok", (0, 0, 0, 0)),
+            ("5 passed", (0, 0, 0, 0)),
         ];
-        for (line, (passed, failed, skipped)) in cases {
+        for (line, (passed, failed, skipped, flaky)) in cases {
             let mut counts = Counts::default();
-            counts.read(line);
-            assert_eq!(counts, Counts { passed, failed, skipped }, "{line}");
+            counts.read(&plain(line.as_bytes()));
+            assert_eq!(counts, Counts { passed, failed, skipped, flaky }, "{line}");
         }
     }
 

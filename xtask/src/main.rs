@@ -4,9 +4,9 @@
 //! same. Each subcommand sets up what it needs first; a step that is done already costs a fraction of a second.
 
 mod bench;
+mod build;
 mod demo;
 mod e2e;
-mod eval;
 mod fuzz;
 mod harness;
 mod package;
@@ -20,6 +20,7 @@ mod vm;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use setup::Needs;
 
 /// Sets up, builds, runs and tests mcpwarden.
 #[derive(Parser)]
@@ -43,12 +44,8 @@ enum Command {
         #[arg(last = true, value_name = "ARGS")]
         args: Vec<String>,
     },
-    /// Set up, then check everything: format, lints, unit tests, end-to-end tests as root
-    Test {
-        /// Run only the tests whose name contains NAME
-        #[arg(long, value_name = "NAME")]
-        filter: Option<String>,
-    },
+    /// Set up, then check every commit's part: format, lints, unit tests, end-to-end tests as root, one guest; --full checks all
+    Test(test::Args),
     /// Run the end-to-end tests on other kernels, in virtual machines
     Vm(vm::Args),
     /// Pack the agent for installation: a .deb and a tarball
@@ -56,7 +53,11 @@ enum Command {
     /// Show in under a minute what mcpwarden sees: a benign and a poisoned server, driven by a client
     Demo,
     /// Measure what the detector finds in a corpus of attacks, and what it says of honest tools
-    Eval(eval::Args),
+    Eval {
+        /// Arguments for the measurement; `--help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+        args: Vec<String>,
+    },
     /// Put any input through everything that reads input, for some seconds each
     Fuzz(fuzz::Args),
     /// Run the agent for an hour under load: whether everything is said once, and memory stays what it is
@@ -78,13 +79,13 @@ enum Command {
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
-        Command::Setup { tests } => setup::setup(tests),
+        Command::Setup { tests } => setup::setup(if tests { Needs::AllTests } else { Needs::Build }),
         Command::Run { args } => run::run(&args),
-        Command::Test { filter } => test::test(filter.as_deref()),
+        Command::Test(args) => test::test(&args),
         Command::Vm(args) => vm::vm(&args),
         Command::Package(args) => package::package(&args),
         Command::Demo => demo::demo(),
-        Command::Eval(args) => eval::eval(&args),
+        Command::Eval { args } => bench::eval(&args),
         Command::Fuzz(args) => fuzz::fuzz(&args),
         Command::Soak { short } => bench::soak(short),
         Command::Bench { what, args } => bench::bench(&what, &args),

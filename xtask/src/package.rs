@@ -15,7 +15,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context as _, Result, ensure};
 
 use crate::harness::SKIPPED;
-use crate::util::{built, cargo, doing, exists, output_of, root, run, target_dir};
+use crate::util::{cargo, doing, exists, output_of, root, run, target_dir};
 use tree::Tree;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -132,12 +132,12 @@ fn build() -> Result<PathBuf> {
     let target = target_dir().join("packaged");
     run(
         cargo()
-            .args(["build", "--release", "--locked", "-p", "mcpwarden", "--target-dir"])
+            .args(["build", "--profile", "dist", "--locked", "-p", "mcpwarden", "--target-dir"])
             .arg(&target)
             .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f")),
         "mend what the compiler says above",
     )?;
-    Ok(target.join("release/mcpwarden"))
+    Ok(target.join("dist/mcpwarden"))
 }
 
 fn remap(from: &Path, to: &str) -> String {
@@ -190,7 +190,7 @@ fn epoch() -> String {
     env::var("SOURCE_DATE_EPOCH").ok().or_else(commit).unwrap_or_else(|| "0".to_owned())
 }
 
-/// The same for the release build that tests have made. Says what could not be looked at here.
+/// The same for what is built for it. Gives what could not be looked at here.
 ///
 /// # Errors
 /// As [`check`].
@@ -198,5 +198,5 @@ pub fn check_built() -> Result<Vec<&'static str>> {
     if !exists("dpkg-deb") {
         return Ok(vec!["there is no dpkg-deb"]);
     }
-    check(&built("mcpwarden"), &target_dir().join("package"))
+    check(&build()?, &target_dir().join("package"))
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 
-use crate::setup::setup;
+use crate::setup::{Needs, setup};
 use crate::util::{as_root, built, cargo, command_line, run as run_command};
 
 /// Builds the agent and becomes it.
@@ -13,8 +13,8 @@ use crate::util::{as_root, built, cargo, command_line, run as run_command};
 /// # Errors
 /// The set-up or the build failed, or the agent cannot be started.
 pub fn run(args: &[String]) -> Result<ExitCode> {
-    setup(false)?;
-    build("mcpwarden")?;
+    setup(Needs::Build)?;
+    build_release(&["mcpwarden"])?;
     let mut agent = as_root(built("mcpwarden"))?;
     agent.arg("run").args(args);
     let line = command_line(&agent);
@@ -22,10 +22,11 @@ pub fn run(args: &[String]) -> Result<ExitCode> {
     Err(agent.exec()).with_context(|| format!("cannot start `{line}`"))
 }
 
-/// Builds a package of the workspace in release mode.
+/// Builds packages of the workspace in release mode.
 ///
 /// # Errors
 /// The build failed.
-pub fn build(package: &str) -> Result<()> {
-    run_command(cargo().args(["build", "--release", "-p", package]), "mend what the compiler says above")
+pub fn build_release(packages: &[&str]) -> Result<()> {
+    let packages = packages.iter().flat_map(|package| ["-p", package]);
+    run_command(cargo().args(["build", "--release"]).args(packages), "mend what the compiler says above")
 }

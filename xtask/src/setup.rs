@@ -20,16 +20,30 @@ const BPF_LINKER_VERSION: &str = "0.13.0";
 /// Installed where there is none; others will do.
 const CARGO_FUZZ_VERSION: &str = "0.13.2";
 
+/// What a command needs on this machine.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Needs {
+    /// What building takes.
+    Build,
+    /// And what the tests of every commit take.
+    Tests,
+    /// And what all tests take.
+    AllTests,
+}
+
 /// Runs every step that is not done yet.
 ///
 /// # Errors
 /// A step failed; the error shows its command and says what to do.
-pub fn setup(tests: bool) -> Result<ExitCode> {
+pub fn setup(needs: Needs) -> Result<ExitCode> {
     let packages = Packages::default();
     build_tools(&packages)?;
-    if tests {
-        cargo_fuzz()?;
+    if needs >= Needs::Tests {
         e2e::install(&packages)?;
+    }
+    if needs >= Needs::AllTests {
+        cargo_fuzz()?;
+        e2e::install_more(&packages)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,5 @@
-//! `cargo xtask test`: every check there is, in stages, with one line at the end that sums them up.
+//! `cargo xtask test`: the checks of every commit, or with `--full` every check there is; in stages, with a table at the end that
+//! sums them up.
 
 use std::env;
 use std::process::{Command, ExitCode};
@@ -7,68 +8,138 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow};
 
 use crate::bench::SHORT_SOAK;
+use crate::build::{self, PROGRAMS, WORKSPACE};
 use crate::fuzz;
-use crate::harness::{Counts, SKIPPED, cargo_test};
+use crate::harness::{Counts, SKIPPED, run_tests};
 use crate::package;
-use crate::setup::setup;
+use crate::setup::{Needs, setup};
 use crate::util::{as_root, cargo, command_line, exists, is_root, target_dir};
-use crate::vm;
+use crate::vm::{self, Guests};
 
-/// Of the agent they use the release build, which alone is fast enough for what they ask of it; they themselves need not
-/// be.
-const END_TO_END: [&str; 3] = ["test", "-p", "mcpwarden-tests"];
+/// The package of the end-to-end tests.
+const END_TO_END: &str = "mcpwarden-tests";
+
+/// The program of those that start no agent, and need not run in order.
+const SIDE_BY_SIDE: &str = "offline";
+
+/// End-to-end tests that wait for `--full`, since they take long and others show most of what they do: programs, and modules or
+/// tests of them.
+const FULL_ONLY: &[(&str, &str)] = &[];
+
+/// What is tested.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Run only the tests whose name contains NAME; no format, no lints
+    #[arg(long, value_name = "NAME")]
+    filter: Option<String>,
+    /// Run everything there is: all kernels, soak, fuzzing, packages, documentation; a test that passes on its second try fails
+    #[arg(long, conflicts_with = "filter")]
+    full: bool,
+}
 
 /// Runs all stages, or, with a filter, those that run tests.
 ///
 /// # Errors
 /// A stage could not be started at all; that one failed is in the exit code.
-pub fn test(filter: Option<&str>) -> Result<ExitCode> {
-    let mut stages = Stages::default();
-    if !stages.run("set-up", || setup(true).map(|_| Report::default())) {
+pub fn test(args: &Args) -> Result<ExitCode> {
+    let (filter, full) = (args.filter.as_deref(), args.full);
+    let mut stages = Stages { is_flaky_wrong: full, ..Stages::default() };
+    let needs = if full { Needs::AllTests } else { Needs::Tests };
+    if !stages.run("set-up", || setup(needs).map(|_| Report::default())) {
         return Ok(stages.summary());
     }
     if filter.is_none() {
         stages.run("format", || checked(cargo().args(["fmt", "--all", "--check"])));
         stages.run("lints", || {
-            checked(
-                cargo()
-                    .args(["clippy", "--workspace", "--exclude", "mcpwarden-ebpf", "--all-targets"])
-                    .args(["--", "-D", "warnings"]),
-            )
+            checked(cargo().arg("clippy").args(WORKSPACE).arg("--all-targets").args(["--", "-D", "warnings"]))
         });
-        stages.run("dependencies", dependencies);
-        stages.run("fuzzing", || fuzz::brief().map(|()| Report::default()));
     }
-    stages.run("unit tests", || {
-        let mut command = cargo();
-        command
-            .args(["test", "--workspace", "--exclude", "mcpwarden-ebpf", "--exclude", "mcpwarden-tests"])
-            .arg("--no-fail-fast");
-        tests(&mut command, &[], filter)
-    });
-    let built = stages.run("release build", || {
-        let agent = checked(cargo().args(["build", "--release", "-p", "mcpwarden"]))?;
-        if agent.problem.is_some() {
-            return Ok(agent);
-        }
-        // The same selection of packages as below: cargo builds dependencies anew for another one.
-        checked(cargo().args(END_TO_END).arg("--no-run"))
+    let built = stages.run("build", || {
+        build::programs()?;
+        checked(runner(&["--no-run"]).args(WORKSPACE))
     });
     if built {
-        stages.run("end-to-end tests", || {
-            let mut command = cargo();
-            command.args(END_TO_END).arg("--no-fail-fast");
-            as_root_only_the_tests(&mut command)?;
-            // Each of them starts an agent that watches the whole host: one at a time.
-            tests(&mut command, &["--test-threads=1"], filter)
-        });
-        if filter.is_none() {
+        stages.run("unit tests", || unit_tests(filter, full));
+        stages.run("end-to-end tests", || end_to_end_tests(filter, full));
+        if filter.is_none() && !full {
+            stages.run("guest", || guests(Guests::Smoke));
+        }
+        if full {
+            stages.run("dependencies", dependencies);
+            stages.run("documentation", || {
+                checked(cargo().env("RUSTDOCFLAGS", "-D warnings").args(["doc", "--no-deps"]).args(WORKSPACE))
+            });
+            stages.run("fuzzing", || fuzz::brief().map(|()| Report::default()));
             stages.run("soak", soak);
             stages.run("packages", packages);
-            stages.run("other kernels", other_kernels);
+            stages.run("other kernels", || guests(Guests::All));
         }
     }
     Ok(stages.summary())
+}
+
+/// Whether cargo-nextest is there, which runs tests side by side, each in a process of its own.
+fn has_nextest() -> bool {
+    exists("cargo-nextest")
+}
+
+/// What runs tests here, with these arguments.
+fn runner(args: &[&str]) -> Command {
+    let mut command = cargo();
+    if has_nextest() {
+        command.args(["nextest", "run"])
+    } else {
+        command.arg("test")
+    };
+    command.args(args);
+    command
+}
+
+/// Tests of single packages, which start no agent, and the examples in their documentation.
+fn unit_tests(filter: Option<&str>, full: bool) -> Result<Report> {
+    let mut command = runner(&[]);
+    if has_nextest() {
+        command.args(WORKSPACE).args(["-E", &format!("not package({END_TO_END})")]).args(tries(full));
+        command.args(["--no-tests", if filter.is_some() { "pass" } else { "fail" }]).args(filter);
+    } else {
+        command.args(WORKSPACE).args(["--exclude", END_TO_END, "--no-fail-fast", "--"]).args(filter);
+    }
+    tests(&mut command)
+}
+
+/// Tests that start the program. All that start an agent share this host, and run in order.
+fn end_to_end_tests(filter: Option<&str>, full: bool) -> Result<Report> {
+    let left_out = if full || filter.is_some() { &[][..] } else { FULL_ONLY };
+    let mut command = runner(&[]);
+    as_root_only_the_tests(&mut command)?;
+    if has_nextest() {
+        let mut chosen = format!("package({END_TO_END})");
+        for (program, name) in left_out {
+            chosen += &format!(" and not (binary(={program}) and test(/^{name}(::|$)/))");
+        }
+        command.args(WORKSPACE).args(["-E", &chosen]).args(tries(full));
+        command.args(["--no-tests", if filter.is_some() { "pass" } else { "fail" }]).args(filter);
+        return tests(&mut command);
+    }
+    // The same selection of packages, so that nothing is built anew: the others' tests are none of these.
+    let mut report = Report::default();
+    for program in PROGRAMS {
+        let mut command = runner(&[]);
+        as_root_only_the_tests(&mut command)?;
+        command.args(WORKSPACE).args(["--no-fail-fast", "--test", program, "--"]);
+        command.args((program != SIDE_BY_SIDE).then_some("--test-threads=1"));
+        let skipped = left_out.iter().filter(|(known, _)| *known == program);
+        command.args(skipped.flat_map(|(_, name)| ["--skip", name])).args(filter);
+        let more = tests(&mut command)?;
+        report.counts.add(more.counts);
+        report.problem = report.problem.or(more.problem);
+    }
+    Ok(report)
+}
+
+/// How often a test is tried. What passes on its second try is printed as flaky, and is a failure with `--full`.
+fn tries(full: bool) -> [&'static str; 4] {
+    ["--retries", "1", "--flaky-result", if full { "fail" } else { "pass" }]
 }
 
 /// Licences, sources and doubles of dependencies, by `deny.toml`. Not the advisories: their database is fetched, and
@@ -83,8 +154,7 @@ fn dependencies() -> Result<Report> {
     Ok(Report { counts: Counts { skipped: 1, ..Counts::default() }, problem: None })
 }
 
-/// That the agent says everything once and takes no more memory under load, for five minutes. The load is the debug build's, which
-/// the end-to-end tests have built.
+/// That the agent reports everything once and takes no more memory under load, for five minutes.
 fn soak() -> Result<Report> {
     checked(as_root(target_dir().join("debug/bench"))?.args(SHORT_SOAK))
 }
@@ -97,10 +167,9 @@ fn packages() -> Result<Report> {
     Ok(Report { counts, problem: None })
 }
 
-/// That every hook loads and fires on the other kernels, that the gate stops calls there, and that what is off there is said; all
-/// their tests are `cargo xtask vm`.
-fn other_kernels() -> Result<Report> {
-    let (counts, problem, missing) = vm::matrix()?;
+/// That every hook loads and fires on the other kernels, that the gate stops calls there, and that what is off there is reported.
+fn guests(guests: Guests) -> Result<Report> {
+    let (counts, problem, missing) = vm::matrix(guests)?;
     for series in &missing {
         println!("{SKIPPED}other kernels: this machine's packages have no cloud kernel {series}");
     }
@@ -135,6 +204,8 @@ struct Report {
 /// The stages that have run.
 #[derive(Default)]
 struct Stages {
+    /// Whether a test that passed on its second try is a failure.
+    is_flaky_wrong: bool,
     rows: Vec<(&'static str, Report, Duration)>,
 }
 
@@ -165,10 +236,24 @@ impl Stages {
     fn summary(&self) -> ExitCode {
         println!("\n━━ summary");
         let mut total = Counts::default();
+        let mut all = Duration::ZERO;
         for (name, report, took) in &self.rows {
             let outcome = if report.problem.is_none() { "ok" } else { "FAILED" };
-            println!("{name:<18} {outcome:<7} {:>7.1} s  {}", took.as_secs_f64(), report.counts);
+            let flaky = match report.counts.flaky {
+                0 => String::new(),
+                flaky => format!(", {flaky} FLAKY"),
+            };
+            println!("{name:<18} {outcome:<7} {:>7.1} s  {}{flaky}", took.as_secs_f64(), report.counts);
             total.add(report.counts);
+            all += *took;
+        }
+        println!("{:<18} {:<7} {:>7.1} s", "all", "", all.as_secs_f64());
+        if total.flaky > 0 {
+            println!("FLAKY: {} passed on the second try only; find out why", total.flaky);
+            if self.is_flaky_wrong {
+                total.failed += total.flaky;
+                total.passed = total.passed.saturating_sub(total.flaky);
+            }
         }
         println!("{total}");
         if total.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -183,9 +268,8 @@ fn checked(command: &mut Command) -> Result<Report> {
     Ok(Report { counts: Counts::default(), problem })
 }
 
-/// A stage that is one `cargo test`.
-fn tests(command: &mut Command, libtest: &[&str], filter: Option<&str>) -> Result<Report> {
-    command.arg("--").args(libtest).args(filter);
-    let (counts, problem) = cargo_test(command)?;
+/// A stage that is one run of tests.
+fn tests(command: &mut Command) -> Result<Report> {
+    let (counts, problem) = run_tests(command)?;
     Ok(Report { counts, problem })
 }

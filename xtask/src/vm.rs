@@ -13,44 +13,35 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, Result, ensure};
 
+use crate::build::{self, PROGRAMS, TestProgram, test_programs};
 use crate::packages::Packages;
-use crate::setup::setup;
-use crate::util::{cargo, command_line, output_of, run, target_dir};
+use crate::setup::{Needs, setup};
+use crate::util::{output_of, target_dir};
 use guest::{Clock, Guest, Job, Program};
 use kernel::Kernel;
-pub use matrix::matrix;
+pub use matrix::{Guests, matrix};
 
 /// The series that the tests run on, besides this machine's own kernel.
 const SERIES: [&str; 3] = ["6.1", "6.12", "6.18"];
 
-/// The end-to-end tests (`tests/tests/*.rs`) that tell kernels apart, and none of which measures time.
-const TELLING: [&str; 26] = [
-    "forms",
+/// The end-to-end tests that tell kernels apart, and none of which measures time: a test program, or a module of it, such as
+/// `tests/tests/agent/forms.rs`.
+const TELLING: [&str; 15] = [
+    "agent::forms",
+    "agent::hostile",
+    "agent::http",
+    "agent::life",
+    "agent::loss",
+    "agent::methods",
+    "agent::real_servers",
+    "agent::stress",
     "gate",
-    "gate_block",
-    "gate_clients",
-    "gate_forms",
-    "gate_framing",
-    "gate_history",
-    "gate_life",
-    "gate_owner",
-    "gate_persist",
-    "gate_servers",
-    "gate_undecided",
-    "gate_ways",
-    "hostile",
-    "http",
-    "life",
-    "loss",
-    "methods",
-    "network",
-    "network_found",
-    "network_life",
-    "network_opened",
-    "persist",
-    "real_servers",
-    "resume",
-    "stress",
+    "network::connections",
+    "network::found",
+    "network::life",
+    "network::opened",
+    "network::persist",
+    "network::resume",
 ];
 
 /// The variables that say what to test in a guest too: which agent, and which backend it captures with.
@@ -58,7 +49,7 @@ const AGENT: &str = "MCPWARDEN_BIN";
 const BACKEND: &str = "MCPWARDEN_TEST_BACKEND";
 
 /// Of these, those that tell backends apart: they are run once more with the one that is not the best.
-const CAPTURING: [&str; 3] = ["forms", "http", "methods"];
+const CAPTURING: [&str; 3] = ["agent::forms", "agent::http", "agent::methods"];
 
 /// Where distributions put it.
 const SYSTEMD: &str = "/lib/systemd/systemd";
@@ -72,7 +63,7 @@ pub struct Args {
     /// Series of the kernel; every known one if this is not given
     #[arg(long, value_name = "6.1|6.12|6.18")]
     kernel: Option<String>,
-    /// Run only the test programs, or else the tests, whose name contains NAME
+    /// Run only the tests whose name (`gate::ways::every_way_to_write`) contains NAME
     #[arg(long, value_name = "NAME")]
     filter: Option<String>,
     /// Run all end-to-end tests, not only those that tell kernels apart
@@ -98,14 +89,14 @@ pub struct Args {
 /// # Errors
 /// The machine lacks something, or a build failed; that a test failed is in the exit code.
 pub fn vm(args: &Args) -> Result<ExitCode> {
-    setup(true)?;
+    setup(Needs::Tests)?;
     let job = if args.shell {
         Job::Shell
     } else if let Some(package) = &args.service {
         service(package)?
     } else if args.command.is_empty() {
-        let programs = build()?.into_iter().filter(|program| args.all || is_telling(program)).collect();
-        tests(programs, args.filter.as_deref())?
+        let chosen: &[&str] = if args.all { &PROGRAMS } else { &TELLING };
+        tests(&test_programs()?, chosen, args.filter.as_deref())?
     } else {
         Job::Command(args.command.clone())
     };
@@ -137,79 +128,61 @@ fn service(package: &Path) -> Result<Job> {
         Path::new(SYSTEMD).exists(),
         "there is no {SYSTEMD} on this machine, of which a guest has its files; on Debian: apt install systemd"
     );
-    run(cargo().args(["build", "-p", "mcpwarden-tests", "--bins"]), "mend what the compiler says above")?;
+    build::programs()?;
     Ok(Job::Service { package: package.to_owned(), server: target_dir().join("debug/benign-server") })
 }
 
-/// Whether a test program is one of [`TELLING`].
-fn is_telling(program: &Path) -> bool {
-    TELLING.contains(&name_of(program))
-}
-
-/// The name of a test program, `NAME-HASH`.
-fn name_of(program: &Path) -> &str {
-    let name = program.file_name().and_then(|name| name.to_str()).and_then(|name| name.rsplit_once('-'));
-    name.map_or("", |(name, _)| name)
-}
-
-/// The test programs whose name contains `filter`, or where none does, those that have such a test.
+/// The job of the tests below these names (a test program, a module of one, or the beginning of a test's name) whose own name
+/// contains `filter`; those that tell backends apart are run once more with the one that is not the best.
 ///
 /// # Errors
-/// Nothing has: to run no test is no success.
-fn tests(mut programs: Vec<PathBuf>, filter: Option<&str>) -> Result<Job> {
-    let Some(filter) = filter else { return Ok(job(programs, None)) };
-    if programs.iter().any(|program| name_of(program).contains(filter)) {
-        programs.retain(|program| name_of(program).contains(filter));
-        return Ok(job(programs, None));
-    }
-    programs.retain(|program| {
-        let listed = output_of(Command::new(program).args(["--list", "--format=terse"]));
-        listed.is_some_and(|listed| listed.lines().any(|line| line.contains(filter)))
-    });
-    let known = TELLING.join(", ");
+/// There is none: to run no test is no success.
+fn tests(programs: &[TestProgram], below: &[&str], filter: Option<&str>) -> Result<Job> {
+    let is_chosen = |name: &str| filter.is_none_or(|filter| name.contains(filter));
+    let first = selected(programs, below, is_chosen)?;
     ensure!(
-        !programs.is_empty(),
-        "no test program and no test has a name with '{filter}' in it; programs: {known}; with --all there are more"
+        !first.is_empty(),
+        "no test has a name with '{}' in it below {}; with --all there are more",
+        filter.unwrap_or_default(),
+        below.join(", ")
     );
-    Ok(job(programs, Some(filter.to_owned())))
+    let again = if std::env::var_os(BACKEND).is_some() { &[][..] } else { &CAPTURING };
+    Ok(Job::Tests { programs: first, again: selected(programs, again, is_chosen)? })
 }
 
-/// The job of these programs, some of them twice.
-fn job(programs: Vec<PathBuf>, filter: Option<String>) -> Job {
-    let is_chosen = std::env::var_os(BACKEND).is_some();
-    let tells = |path: &&PathBuf| !is_chosen && CAPTURING.contains(&name_of(path));
-    let program = |path: &PathBuf| Program { path: path.clone(), filter: filter.clone() };
-    let again = programs.iter().filter(tells).map(program).collect();
-    Job::Tests { programs: programs.iter().map(program).collect(), again }
-}
-
-/// Builds what the guests run, and gives the programs of the end-to-end tests.
+/// Of each program the tests below these names that are chosen; programs that have none are left out.
 ///
 /// # Errors
-/// A build failed.
-fn build() -> Result<Vec<PathBuf>> {
-    if std::env::var_os(AGENT).is_none() {
-        run(cargo().args(["build", "--release", "-p", "mcpwarden"]), "mend what the compiler says above")?;
+/// A program does not list its tests.
+fn selected(
+    programs: &[TestProgram],
+    below: &[&str],
+    is_chosen: impl Fn(&str) -> bool,
+) -> Result<Vec<Program>> {
+    let mut found = Vec::new();
+    for TestProgram { name, path } in programs {
+        if !below.iter().any(|below| below.split("::").next() == Some(name)) {
+            continue;
+        }
+        let listed = output_of(Command::new(path).args(["--list", "--format=terse"]))
+            .with_context(|| format!("{} does not list its tests", path.display()))?;
+        let tests = listed.lines().filter_map(|line| line.strip_suffix(": test"));
+        let is_selected = |test: &&str| {
+            let whole = format!("{name}::{test}");
+            below.iter().any(|below| is_below(&whole, below)) && is_chosen(&whole)
+        };
+        let tests: Vec<String> = tests.filter(is_selected).map(str::to_owned).collect();
+        if !tests.is_empty() {
+            found.push(Program { path: path.clone(), tests });
+        }
     }
-    let mut command = cargo();
-    command.args(["test", "-p", "mcpwarden-tests", "--no-run", "--message-format=json"]);
-    let line = command_line(&command);
-    let messages = output_of(&mut command).with_context(|| format!("`{line}` failed; run it by hand"))?;
-    let programs = test_programs(&messages);
-    ensure!(!programs.is_empty(), "`{line}` names no test programs");
-    Ok(programs)
+    Ok(found)
 }
 
-/// The executables of `tests/tests/*.rs` among cargo's messages.
-fn test_programs(messages: &str) -> Vec<PathBuf> {
-    let mut programs: Vec<PathBuf> = messages
-        .lines()
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .filter(|message| message["reason"] == "compiler-artifact" && message["target"]["kind"][0] == "test")
-        .filter_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .collect();
-    programs.sort();
-    programs
+/// Whether a test's whole name begins with these words, of which the last may be the beginning of a test's own name.
+fn is_below(name: &str, words: &str) -> bool {
+    name.strip_prefix(words).is_some_and(|rest| rest.starts_with("::") || words.ends_with('_'))
+        || name == words
 }
 
 fn directory() -> PathBuf {
@@ -218,20 +191,22 @@ fn directory() -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::is_below;
 
     #[test]
-    fn finds_the_test_programs() {
-        let messages = concat!(
-            r#"{"reason":"compiler-artifact","target":{"kind":["lib"],"name":"a"},"executable":null}"#,
-            "\n",
-            r#"{"reason":"compiler-artifact","target":{"kind":["test"],"name":"life"},"executable":"/t/life-1"}"#,
-            "\n",
-            r#"{"reason":"build-finished","success":true}"#,
-            "\n",
-        );
-        let programs = test_programs(messages);
-        assert_eq!(programs, [Path::new("/t/life-1")]);
-        assert!(is_telling(&programs[0]) && !is_telling(Path::new("/t/schema-1")));
+    fn tests_are_found_by_program_module_and_name() {
+        let name = "agent::surroundings::doctor_proves_every_hook";
+        let cases = [
+            ("agent", true),
+            ("agent::surroundings", true),
+            ("agent::surroundings::doctor_", true),
+            (name, true),
+            ("agent::sur", false),
+            ("age", false),
+            ("gate", false),
+        ];
+        for (words, expected) in cases {
+            assert_eq!(is_below(name, words), expected, "{words}");
+        }
     }
 }

@@ -62,8 +62,8 @@ pub enum Job {
 pub struct Program {
     /// Where it is.
     pub path: PathBuf,
-    /// Only the tests whose name contains this.
-    pub filter: Option<String>,
+    /// The tests of it that are run.
+    pub tests: Vec<String>,
 }
 
 /// What makes a guest's time pass.
@@ -370,10 +370,14 @@ fn script(job: &Job) -> Result<String> {
     match job {
         Job::Tests { programs, again } => {
             script += "status=0\n";
-            let line = |Program { path, filter }: &Program| {
-                let filter = filter.as_deref().map_or(String::new(), |name| format!(" {}", quoted(name)));
+            let line = |Program { path, tests }: &Program| {
+                let tests: Vec<String> = tests.iter().map(|name| quoted(name)).collect();
                 let program = path.to_str().context("the path of a test is not UTF-8")?;
-                anyhow::Ok(format!("{} --test-threads=1{filter} || status=1\n", quoted(program)))
+                anyhow::Ok(format!(
+                    "{} --test-threads=1 --exact {} || status=1\n",
+                    quoted(program),
+                    tests.join(" ")
+                ))
             };
             for program in programs {
                 script += &line(program)?;
@@ -409,10 +413,10 @@ mod tests {
             (Job::Command(vec!["echo".into(), "it's".into()]), r"'echo' 'it'\''s'"),
             (
                 Job::Tests {
-                    programs: vec![Program { path: "/t/a b".into(), filter: Some("x y".into()) }],
-                    again: vec![Program { path: "/t/c".into(), filter: None }],
+                    programs: vec![Program { path: "/t/a b".into(), tests: vec!["x y".into(), "z".into()] }],
+                    again: vec![Program { path: "/t/c".into(), tests: vec!["a".into()] }],
                 },
-                "'/t/a b' --test-threads=1 'x y' || status=1\nexport MCPWARDEN_TEST_BACKEND=tracepoints\n'/t/c' --test",
+                "'/t/a b' --test-threads=1 --exact 'x y' 'z' || status=1\nexport MCPWARDEN_TEST_BACKEND=tracepoints\n'/t/c' --test",
             ),
         ];
         for (job, words) in cases {

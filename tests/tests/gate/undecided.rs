@@ -1,15 +1,11 @@
 //! The gate, where it cannot tell what is written: `enforcement.undecided` and `policy.fail_closed` say what becomes of that.
 
-use std::fs::File;
-use std::io::Write as _;
-use std::os::fd::AsRawFd as _;
-use std::ptr;
-use std::slice;
-
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
+use mcpwarden_tests::client_process;
 use mcpwarden_tests::gated::{Gated, WIRINGS, add, agent, is_through};
 use mcpwarden_tests::io_methods::WriteMethod;
+use mcpwarden_tests::memory::Memory;
 use mcpwarden_tests::peer::echo;
 use mcpwarden_tests::wiring::Wiring;
 use serde_json::Value;
@@ -30,18 +26,6 @@ fn config((undecided, fail_closed, _): (&str, &str, bool)) -> String {
         server.display(),
         server.display()
     )
-}
-
-/// A file's bytes in memory that nobody has touched: the kernel reads them in when it has to.
-fn untouched(text: &str) -> Result<&'static [u8]> {
-    let mut file: File = tempfile::tempfile()?;
-    file.write_all(text.as_bytes())?;
-    // SAFETY: a new mapping of its own, at no given place; it stays until the test ends.
-    let at =
-        unsafe { libc::mmap(ptr::null_mut(), 4096, libc::PROT_READ, libc::MAP_PRIVATE, file.as_raw_fd(), 0) };
-    ensure!(at != libc::MAP_FAILED, "no memory");
-    // SAFETY: it is 4096 bytes long, and the file has as many as the text.
-    Ok(unsafe { slice::from_raw_parts(at.cast(), text.len()) })
 }
 
 /// The call was run or was not, as the setting says, and both are said: by the gate, in this word, and of the call.
@@ -70,7 +54,7 @@ fn check(
             && event["action"] == word
             && event["code"] == code
     })?;
-    ensure!(decided["pid"] == std::process::id(), "{decided}");
+    ensure!(decided["pid"] == client_process::pid()?, "{decided}");
     Ok(())
 }
 
@@ -84,8 +68,8 @@ fn memory_that_is_not_there() -> Result<()> {
             let mut session = Gated::start(&agent, wiring, &[]).with_context(what)?;
             // An innocent call is as unknown as a denied one.
             for call in [add(10), echo(12, "x")] {
-                let bytes = untouched(&format!("{call}\n"))?;
-                let written = session.peer.write_by(WriteMethod::Write, bytes);
+                let line = format!("{call}\n");
+                let (written, _) = session.peer.write_from(Memory::NotResident, line.as_bytes())?;
                 check(&agent, &mut session, written, &call, setting.2, "unreadable_write")
                     .with_context(what)?;
             }

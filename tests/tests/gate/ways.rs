@@ -2,16 +2,14 @@
 
 use std::fs;
 use std::io;
-use std::ptr;
-use std::slice;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::ValueEnum as _;
-use mcpwarden_tests::agent::{Agent, is};
-use mcpwarden_tests::gated::{Gated, WIRINGS, add, agent, is_through, was_not_neutralized};
+use mcpwarden_tests::agent::Agent;
+use mcpwarden_tests::gated::{Gated, WIRINGS, add, agent, is_through};
 use mcpwarden_tests::io_methods::WriteMethod;
+use mcpwarden_tests::memory::Memory;
 use mcpwarden_tests::peer::echo;
 use mcpwarden_tests::wiring::Wiring;
 use nix::sys::signal::{Signal, kill};
@@ -117,16 +115,7 @@ fn every_way_to_write() -> Result<()> {
                 (WriteMethod::Sendmmsg, _) => &Fate::Refused,
                 _ => &expected,
             };
-            let mut found = what_becomes(&agent, &mut session, *method, wiring, id).with_context(what)?;
-            for _ in 0..3 {
-                if found != Fate::Refused || expected != Fate::Spoilt || *either == Fate::Refused {
-                    break;
-                }
-                // The thread that listens to the agent can be changing what memory this process has.
-                session.wait_for_not_neutralized(&agent).with_context(what)?;
-                session = Gated::start(&agent, wiring, &[])?;
-                found = what_becomes(&agent, &mut session, *method, wiring, id).with_context(what)?;
-            }
+            let found = what_becomes(&agent, &mut session, *method, wiring, id).with_context(what)?;
             ensure!(found == expected || found == *either, "{}: {found:?}, not {expected:?}", what());
             if found != Fate::Spoilt {
                 // Of this message the beginning may be there; and what passed is not read on.
@@ -145,64 +134,32 @@ fn every_way_to_write() -> Result<()> {
     Ok(())
 }
 
-/// New memory that can be written to, at no given place.
-fn map(flags: i32, length: usize) -> Result<*mut libc::c_void> {
-    let both = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping of its own.
-    let at = unsafe { libc::mmap(ptr::null_mut(), length, both, flags | libc::MAP_ANONYMOUS, -1, 0) };
-    ensure!(at != libc::MAP_FAILED, "no memory");
-    Ok(at)
-}
-
-/// Memory of other kinds than a program's own. It stays until the test ends.
-fn mapped(flags: i32, protection: i32, bytes: &[u8]) -> Result<&'static [u8]> {
-    let at = map(flags, 4096)?;
-    // SAFETY: it is 4096 bytes long, and nobody else knows of it.
-    unsafe {
-        ptr::copy_nonoverlapping(bytes.as_ptr(), at.cast(), bytes.len());
-        ensure!(libc::mprotect(at, 4096, protection) == 0, "no protection");
-        Ok(slice::from_raw_parts(at.cast(), bytes.len()))
-    }
-}
-
 /// A client whose other thread keeps changing what memory it has: a denied call is spoilt, or it is refused and that is said.
 #[test]
 fn memory_that_is_being_changed() -> Result<()> {
     let config = "enforcement: { stdio: neutralize }\npolicy: { denied_tools: [add] }";
     let Some(agent) = agent("memory_that_is_being_changed", config)? else { return Ok(()) };
-    let is_over = AtomicBool::new(false);
-    thread::scope(|scope| -> Result<()> {
-        scope.spawn(|| {
-            while !is_over.load(Ordering::Relaxed) {
-                if let Ok(at) = map(libc::MAP_PRIVATE | libc::MAP_POPULATE, 1 << 20) {
-                    // SAFETY: nobody else knows of it.
-                    unsafe { libc::munmap(at, 1 << 20) };
+    for wiring in WIRINGS {
+        let mut session = Gated::start(&agent, wiring, &[])?;
+        session.peer.change_memory(true)?;
+        let mut refused = 0;
+        for id in 10..25 {
+            match session.peer.write_by(WriteMethod::Write, format!("{}\n", add(id)).as_bytes()) {
+                Ok(()) => {
+                    let answer = session.peer.answer()?;
+                    ensure!(answer["id"] == id && !is_through(&answer), "{wiring:?}: {answer}");
+                }
+                Err(error) => {
+                    ensure!(error.kind() == io::ErrorKind::PermissionDenied, "{wiring:?}: {error}");
+                    session.wait_for_not_neutralized(&agent)?;
+                    session = Gated::start(&agent, wiring, &[])?;
+                    refused += 1;
                 }
             }
-        });
-        let calls = WIRINGS.iter().try_for_each(|wiring| {
-            let mut session = Gated::start(&agent, *wiring, &[])?;
-            let mut refused = 0;
-            for id in 10..25 {
-                match session.peer.write_by(WriteMethod::Write, format!("{}\n", add(id)).as_bytes()) {
-                    Ok(()) => {
-                        let answer = session.peer.answer()?;
-                        ensure!(answer["id"] == id && !is_through(&answer), "{wiring:?}: {answer}");
-                    }
-                    Err(error) => {
-                        ensure!(error.kind() == io::ErrorKind::PermissionDenied, "{wiring:?}: {error}");
-                        session.wait_for_not_neutralized(&agent)?;
-                        session = Gated::start(&agent, *wiring, &[])?;
-                        refused += 1;
-                    }
-                }
-            }
-            println!("{wiring:?}: {refused} of 15 were refused");
-            Ok(())
-        });
-        is_over.store(true, Ordering::Relaxed);
-        calls
-    })?;
+        }
+        session.peer.change_memory(false)?;
+        println!("{wiring:?}: {refused} of 15 were refused");
+    }
     agent.stop()?;
     Ok(())
 }
@@ -215,34 +172,27 @@ fn memory_that_is_not_the_clients_alone_is_not_written_to() -> Result<()> {
         return Ok(());
     };
     let line = format!("{}\n", add(9));
-    let both = libc::PROT_READ | libc::PROT_WRITE;
     for wiring in WIRINGS {
-        for (what, flags, protection, is_written) in [
-            ("its own", libc::MAP_PRIVATE, both, true),
-            ("shared", libc::MAP_SHARED, both, false),
-            ("shared, to be read", libc::MAP_SHARED, libc::PROT_READ, false),
-            ("to be read", libc::MAP_PRIVATE, libc::PROT_READ, false),
+        for (what, is_written) in [
+            (Memory::Private, true),
+            (Memory::Shared, false),
+            (Memory::SharedReadOnly, false),
+            (Memory::PrivateReadOnly, false),
         ] {
             let mut session = Gated::start(&agent, wiring, &[])?;
-            let memory = mapped(flags, protection, line.as_bytes())?;
-            let written = session.peer.write_by(WriteMethod::Write, memory);
-            ensure!(written.is_ok() == is_written, "{wiring:?}, {what}: {written:?}");
-            let now = (0..memory.len()).map(|index| {
-                // SAFETY: within it. Read anew, since the kernel half may have written there.
-                unsafe { ptr::read_volatile(memory.as_ptr().add(index)) }
-            });
-            let is_changed = !now.eq(line.bytes());
-            ensure!(is_changed == is_written, "{wiring:?}, {what}: changed: {is_changed}");
+            let (written, is_changed) = session.peer.write_from(what, line.as_bytes())?;
+            ensure!(written.is_ok() == is_written, "{wiring:?}, {what:?}: {written:?}");
+            ensure!(is_changed == is_written, "{wiring:?}, {what:?}: changed: {is_changed}");
             if is_written {
-                ensure!(session.peer.answer()?["error"].is_object(), "{wiring:?}, {what}: it was run");
+                ensure!(session.peer.answer()?["error"].is_object(), "{wiring:?}, {what:?}: it was run");
             } else {
                 agent.settle();
                 let decided = session.decided(&agent);
                 ensure!(
                     decided == [("refused".into(), "tool_denied".into())],
-                    "{wiring:?}, {what}: {decided:?}"
+                    "{wiring:?}, {what:?}: {decided:?}"
                 );
-                ensure!(!session.heard()?.contains("\"add\""), "{wiring:?}, {what}: it was heard");
+                ensure!(!session.heard()?.contains("\"add\""), "{wiring:?}, {what:?}: it was heard");
             }
         }
     }
@@ -305,59 +255,38 @@ fn long_writes() -> Result<()> {
     Ok(())
 }
 
-/// How often a client may find that its memory could not be looked at: see [`in_part`].
-const TRIES: usize = 5;
-
 /// A client that does not wait writes what there is room for, and the rest later: it is one message.
 #[test]
 fn writes_that_go_in_part() -> Result<()> {
     let config = "enforcement: { stdio: neutralize, window_bytes: 64KiB }\npolicy: { denied_tools: [add] }";
     let Some(agent) = agent("writes_that_go_in_part", config)? else { return Ok(()) };
     for wiring in WIRINGS {
-        let mut tries = 0;
-        while !in_part(&agent, wiring)? {
-            tries += 1;
-            ensure!(tries < TRIES, "{wiring:?}: {tries} times its memory could not be looked at");
+        let mut session = Gated::start(&agent, wiring, &["--delay-ms", "2"])?;
+        let (calls, mut writer) = (20, session.peer.writer()?);
+        let server = Pid::from_raw(i32::try_from(session.peer.pid())?);
+        let thread = thread::spawn(move || -> io::Result<()> {
+            for id in 0..calls {
+                let text = format!("{}\n{}\n", echo(100 + 2 * id, &"y".repeat(40_000)), add(101 + 2 * id));
+                let written = writer.write_by(WriteMethod::Nonblocking, text.as_bytes());
+                if let Err(error) = written {
+                    // Nobody is to wait for an answer.
+                    let _ = kill(server, Signal::SIGKILL);
+                    return Err(error);
+                }
+            }
+            Ok(())
+        });
+        for id in 0..2 * calls {
+            let Ok(answer) = session.peer.answer() else { break };
+            ensure!(answer["id"] == 100 + id, "{wiring:?}: {answer}");
+            ensure!(is_through(&answer) == (id % 2 == 0), "{wiring:?}: {answer}");
         }
+        thread.join().map_err(|_| anyhow::anyhow!("the writer failed"))??;
+        agent.settle();
+        let decided = session.decided(&agent);
+        ensure!(decided.len() == usize::try_from(calls)?, "{wiring:?}: {decided:?}");
+        ensure!(decided.iter().all(|(action, _)| action == "neutralized"), "{wiring:?}: {decided:?}");
     }
     agent.stop()?;
     Ok(())
-}
-
-/// Whether all of it was written. False where another thread of this process changed what memory it has, and nobody could look
-/// at it: where one processor of an emulated machine waits for the other, that lasts.
-fn in_part(agent: &Agent, wiring: Wiring) -> Result<bool> {
-    let mut session = Gated::start(agent, wiring, &["--delay-ms", "2"])?;
-    let (calls, writer) = (20, session.peer.writer()?);
-    let server = Pid::from_raw(i32::try_from(session.peer.pid())?);
-    let thread = std::thread::spawn(move || -> io::Result<()> {
-        for id in 0..calls {
-            let text = format!("{}\n{}\n", echo(100 + 2 * id, &"y".repeat(40_000)), add(101 + 2 * id));
-            let written = WriteMethod::Nonblocking.write(std::os::fd::AsFd::as_fd(&writer), text.as_bytes());
-            if let Err(error) = written {
-                // Nobody is to wait for an answer.
-                let _ = kill(server, Signal::SIGKILL);
-                return Err(error);
-            }
-        }
-        Ok(())
-    });
-    for id in 0..2 * calls {
-        let Ok(answer) = session.peer.answer() else { break };
-        ensure!(answer["id"] == 100 + id, "{wiring:?}: {answer}");
-        ensure!(is_through(&answer) == (id % 2 == 0), "{wiring:?}: {answer}");
-    }
-    let written = thread.join().map_err(|_| anyhow::anyhow!("the writer failed"))?;
-    agent.settle();
-    if written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied) {
-        let events = agent.events_of(session.connection);
-        let last = events.iter().rfind(|event| is(event, "mcp_gate_decided")).context("no word of it")?;
-        ensure!(was_not_neutralized(last), "{wiring:?}: {last}");
-        return Ok(false);
-    }
-    written?;
-    let decided = session.decided(agent);
-    ensure!(decided.len() == usize::try_from(calls)?, "{wiring:?}: {decided:?}");
-    ensure!(decided.iter().all(|(action, _)| action == "neutralized"), "{wiring:?}: {decided:?}");
-    Ok(true)
 }

@@ -8,23 +8,22 @@ use std::collections::BTreeMap;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
+use clap::Parser;
 use mcpwarden_policy::detect::{DetectConfig, Detector, Inspection, RuleSet, ToolNames};
 use mcpwarden_policy::event::Severity;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
-use crate::util::root;
-
 /// Servers of one session: a result is judged by the names of its tools as well.
 const SESSION_SERVERS: usize = 5;
 
-/// What to measure.
-#[derive(clap::Args)]
-pub struct Args {
+/// Measures what the detector finds in a corpus of attacks, and what it says of honest tools.
+#[derive(Parser)]
+#[command(name = "cargo xtask eval")]
+struct Args {
     /// The corpus [default: $MCPWARDEN_CORPUS/.., or beside the checkout]
     #[arg(long, value_name = "DIR")]
     corpus: Option<PathBuf>,
@@ -98,19 +97,16 @@ fn is_high(found: &Inspection) -> bool {
     found.max_severity() >= Some(Severity::High)
 }
 
-/// Runs the measurement and prints its tables.
-///
-/// # Errors
-/// There is no corpus, or a rule or a file of it cannot be read.
-pub fn eval(args: &Args) -> Result<ExitCode> {
+fn main() -> Result<()> {
+    let args = Args::parse();
     if let Some(path) = &args.definitions {
         labelled(&detector(args.rules.as_deref())?, path, args.misses)?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(());
     }
     let corpus = match (&args.corpus, env::var_os("MCPWARDEN_CORPUS")) {
         (Some(path), _) => path.clone(),
         (None, Some(transcripts)) => Path::new(&transcripts).join(".."),
-        (None, None) => root().join("../shared/corpus"),
+        (None, None) => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpus"),
     };
     ensure!(
         corpus.join("benign").is_dir(),
@@ -122,7 +118,7 @@ pub fn eval(args: &Args) -> Result<ExitCode> {
     let sessions = benign_tools(&detector, &corpus.join("benign"), args.misses)?;
     attacks(&detector, &corpus.join("results"), "results", args.misses)?;
     benign_results(&detector, &corpus.join("results/benign.jsonl"), &sessions, args.misses)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn detector(rules: Option<&Path>) -> Result<Detector> {

@@ -1,7 +1,7 @@
 //! The gate, by the calls before: rates, and the rules across servers.
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io;
 use std::thread;
 use std::time::Duration;
 
@@ -11,7 +11,6 @@ use mcpwarden_tests::gated::{Gated, WIRINGS, add, agent, is_through};
 use mcpwarden_tests::patience::patience;
 use mcpwarden_tests::peer::echo;
 use mcpwarden_tests::wiring::Wiring;
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
@@ -207,8 +206,8 @@ fn what_is_written_again_is_one_call() -> Result<()> {
                   policy: { rate_limits: { enabled: true, default_rpm: 1, default_burst: 2 } }";
     let Some(agent) = agent("what_is_written_again_is_one_call", config)? else { return Ok(()) };
     let mut session = Gated::start(&agent, Wiring::Pipes, &[])?;
-    let writer = session.peer.writer()?;
-    fcntl(&writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    let mut writer = session.peer.writer()?;
+    writer.nonblocking(true)?;
     let server = Pid::from_raw(i32::try_from(session.peer.pid())?);
     kill(server, Signal::SIGSTOP)?;
     let mut pings = 0;
@@ -219,20 +218,20 @@ fn what_is_written_again_is_one_call() -> Result<()> {
     };
     loop {
         let ping = json!({"jsonrpc": "2.0", "id": 100 + pings, "method": "ping", "params": {"_meta": {"x": padding}}});
-        if is_full((&writer).write(format!("{ping}\n").as_bytes()))? {
+        if is_full(writer.write_once(format!("{ping}\n").as_bytes()))? {
             break;
         }
         pings += 1;
     }
     // What is left of the pipe must not have room for the call.
-    while !is_full((&writer).write(b" "))? {}
+    while !is_full(writer.write_once(b" "))? {}
     let text = format!("{}\n", add(10));
     for _ in 0..5 {
-        ensure!(is_full((&writer).write(text.as_bytes()))?, "there is room");
+        ensure!(is_full(writer.write_once(text.as_bytes()))?, "there is room");
     }
     kill(server, Signal::SIGCONT)?;
     session.hear(pings)?;
-    fcntl(&writer, FcntlArg::F_SETFL(OFlag::empty()))?;
+    writer.nonblocking(false)?;
     for id in 10..13 {
         at_once(&agent, &mut session, &[add(id)])?;
     }

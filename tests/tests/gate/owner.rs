@@ -2,17 +2,16 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{self, Write as _};
-use std::os::fd::AsRawFd as _;
+use std::io;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use mcpwarden_tests::client_process;
 use mcpwarden_tests::command::configured;
 use mcpwarden_tests::gated::{Gated, WIRINGS, add, agent, agent_of, is_through, tell};
 use mcpwarden_tests::peer::{echo, wait_until};
 use mcpwarden_tests::wiring::Wiring;
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -30,7 +29,7 @@ fn who_races_another_is_refused_and_nobody_else() -> Result<()> {
     for round in 0..6_u64 {
         let is_long = round >= 4;
         let id = 100 * (round + 1);
-        let (first, second) = (session.peer.writer()?, session.peer.writer()?);
+        let (mut first, mut second) = (session.peer.writer()?, session.peer.writer()?);
         let server = Pid::from_raw(i32::try_from(session.peer.pid())?);
         kill(server, Signal::SIGSTOP)?;
         // More than there is room for, in messages within the window.
@@ -39,7 +38,7 @@ fn who_races_another_is_refused_and_nobody_else() -> Result<()> {
         let thread = thread::spawn(move || -> io::Result<()> {
             for at in 0..writes {
                 let _ = begun.0.send(at);
-                (&first).write_all(format!("{}\n", echo(id + at, &padding)).as_bytes())?;
+                first.write_all(format!("{}\n", echo(id + at, &padding)).as_bytes())?;
             }
             Ok(())
         });
@@ -47,15 +46,16 @@ fn who_races_another_is_refused_and_nobody_else() -> Result<()> {
         for _ in 0..3 {
             begun.1.recv().context("the writer has ended")?;
         }
+        let tasks = format!("/proc/{}/task", client_process::pid()?);
         wait_until("a writer that waits", || {
-            let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+            let tasks = fs::read_dir(&tasks).into_iter().flatten().flatten();
             let asleep = tasks.filter_map(|task| fs::read_to_string(task.path().join("wchan")).ok());
             asleep.into_iter().any(|place| place.contains("pipe_write"))
         })?;
         if is_long {
             thread::sleep(HELD);
         }
-        let refused = (&second).write(format!("{}\n", echo(id + 50, "y")).as_bytes());
+        let refused = second.write_once(format!("{}\n", echo(id + 50, "y")).as_bytes());
         kill(server, Signal::SIGCONT)?;
         let refused = refused.err().map(|error| error.kind());
         ensure!(refused == Some(io::ErrorKind::PermissionDenied), "{round}: {refused:?}");
@@ -90,15 +90,11 @@ fn what_is_sent_out_of_band_is_not_read_as_text() -> Result<()> {
             return Ok(());
         };
         let mut session = Gated::start(&agent, Wiring::Sockets, &[])?;
-        let writer = session.peer.writer()?;
         let text = format!("{}\n", add(9));
         let (first, second) = text.split_at(text.find("add").context("the name")? + 2);
         let urgent = format!("{first}x");
-        // SAFETY: a buffer of that length.
-        let sent =
-            unsafe { libc::send(writer.as_raw_fd(), urgent.as_ptr().cast(), urgent.len(), libc::MSG_OOB) };
-        let error = io::Error::last_os_error();
-        if sent < 0 && error.raw_os_error() == Some(libc::EOPNOTSUPP) {
+        let sent = session.peer.send_urgent(urgent.as_bytes()).map_err(|error| error.raw_os_error());
+        if sent == Err(Some(libc::EOPNOTSUPP)) {
             mcpwarden_tests::places::skipped(
                 "what_is_sent_out_of_band_is_not_read_as_text",
                 "no AF_UNIX_OOB",
@@ -106,12 +102,12 @@ fn what_is_sent_out_of_band_is_not_read_as_text() -> Result<()> {
             agent.stop()?;
             return Ok(());
         }
-        ensure!((sent > 0) == is_written, "{undecided}: {sent} {error}");
+        ensure!(sent.is_ok() == is_written, "{undecided}: {sent:?}");
         if is_written {
             session.peer.write(second.as_bytes())?;
             session.peer.answer()?;
         } else {
-            ensure!(error.raw_os_error() == Some(libc::EPERM), "{undecided}: {error}");
+            ensure!(sent == Err(Some(libc::EPERM)), "{undecided}: {sent:?}");
             ensure!(is_through(&session.peer.ask(&echo(10, "x"))?), "{undecided}: the next");
         }
         agent.settle();
@@ -134,19 +130,19 @@ fn what_was_paid_for_one_call_is_not_paid_for_another() -> Result<()> {
         return Ok(());
     };
     let mut session = Gated::start(&agent, Wiring::Pipes, &[])?;
-    let writer = session.peer.writer()?;
-    fcntl(&writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    let mut writer = session.peer.writer()?;
+    writer.nonblocking(true)?;
     let server = Pid::from_raw(i32::try_from(session.peer.pid())?);
     kill(server, Signal::SIGSTOP)?;
-    while (&writer).write(b"          ").is_ok() {}
+    while writer.write_once(b"          ").is_ok() {}
     let mut calls = String::new();
     for id in 20..24 {
         writeln!(calls, "{}", add(id))?;
     }
-    let found = (&writer).write(calls.as_bytes()).map_err(|error| error.kind());
+    let found = writer.write_once(calls.as_bytes()).map_err(|error| error.kind());
     ensure!(found == Err(io::ErrorKind::WouldBlock), "{found:?}");
     kill(server, Signal::SIGCONT)?;
-    fcntl(&writer, FcntlArg::F_SETFL(OFlag::empty()))?;
+    writer.nonblocking(false)?;
     let mut calls = String::new();
     for id in 30..34 {
         writeln!(calls, "{}", echo(id, "x"))?;

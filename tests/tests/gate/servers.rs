@@ -200,8 +200,7 @@ fn others_are_left_alone() -> Result<()> {
             while !others.is_finished() || id < 30 {
                 ensure!(is_through(&session.peer.ask(&echo(id, "x"))?), "{wiring:?}: an innocent call");
                 let stopped = session.peer.ask(&add(id + 1));
-                // Where another thread changes what memory there is, it cannot be spoilt.
-                ensure!(stopped.is_err() || stopped?["error"].is_object(), "{wiring:?}: it was run");
+                ensure!(stopped?["error"].is_object(), "{wiring:?}: it was run");
                 id += 2;
             }
             others.join().map_err(|_| anyhow::anyhow!("others failed"))?

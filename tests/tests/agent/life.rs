@@ -8,6 +8,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
+use mcpwarden_tests::client_process;
 use mcpwarden_tests::peer::{Driven, Peer, await_exit, echo, initialize, server};
 use mcpwarden_tests::places;
 use mcpwarden_tests::script::{Report, Step};
@@ -201,7 +202,7 @@ fn servers_are_found_by_name_and_by_behaviour() -> Result<()> {
             let started = started(&agent, connection)?;
             ensure!(started["matched_by"] == matched_by, "{}: {started}", what());
             ensure!(started["server_id"] == id, "{}: {started}", what());
-            ensure!(started["client"]["pid"] == std::process::id(), "{}: {started}", what());
+            ensure!(started["client"]["pid"] == client_process::pid()?, "{}: {started}", what());
         }
     }
     agent.stop()?;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use mcpwarden_tests::agent::is;
+use mcpwarden_tests::client_process;
 use mcpwarden_tests::gated::{Gated, WIRINGS, add, agent, is_through};
 use mcpwarden_tests::peer::{Peer, echo, initialize};
 use mcpwarden_tests::places;
@@ -38,7 +39,7 @@ fn a_denied_call_is_spoilt_and_the_session_lives_on() -> Result<()> {
         })?;
         let found = json!([decided["action"], decided["guard"], decided["code"], decided["pid"]]);
         ensure!(
-            found == json!(["neutralized", "tool_access", "tool_denied", std::process::id()]),
+            found == json!(["neutralized", "tool_access", "tool_denied", client_process::pid()?]),
             "{wiring:?}: {decided}"
         );
     }

@@ -9,6 +9,7 @@ use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
+use mcpwarden_tests::client_process;
 use mcpwarden_tests::command::{Said, ask, mcpwarden};
 use mcpwarden_tests::http_server::{HttpServer, Style};
 use mcpwarden_tests::listener::Listener;
@@ -203,7 +204,7 @@ fn what_happened() -> Result<()> {
             ensure!(found == expected, "{args}: {found} and not {expected}");
         }
         let sessions = place.lines(&["sessions", "--session", &session])?;
-        ensure!(sessions[0]["client"]["pid"] == std::process::id(), "{sessions:?}");
+        ensure!(sessions[0]["client"]["pid"] == client_process::pid()?, "{sessions:?}");
         ensure!(place.lines(&["registry", "list"])? == place.lines(&["tools"])?, "both are the same list");
         reports(&place, &session)?;
         diffs(&place)

@@ -1,0 +1,32 @@
+//! A running agent: what it captures, reports, stores and answers. One at a time, since each watches the whole host.
+
+mod answers;
+mod approvals;
+mod control;
+mod corpus;
+mod flood;
+mod forms;
+mod hostile;
+mod http;
+mod http_mixed;
+mod http_rough;
+mod http_servers;
+mod life;
+mod listing;
+mod loss;
+mod methods;
+mod metrics;
+mod profiles;
+mod queries;
+mod real_servers;
+mod relay;
+mod reload;
+mod schema;
+mod service;
+mod sessions;
+mod sinks;
+mod store;
+mod stress;
+mod surroundings;
+mod terminal;
+mod top;

@@ -1,0 +1,14 @@
+//! The gate: calls that are stopped in the kernel. Where a kernel has none, each test says that it was skipped.
+
+mod block;
+mod calls;
+mod clients;
+mod forms;
+mod framing;
+mod history;
+mod life;
+mod owner;
+mod persist;
+mod servers;
+mod undecided;
+mod ways;

@@ -1,0 +1,9 @@
+//! Commands that need no running agent, and what is checked of files: side by side.
+
+mod check_config;
+mod commands;
+mod dashboard;
+mod inspect;
+mod ocsf;
+mod refusals;
+mod unit;
