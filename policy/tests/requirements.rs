@@ -1,5 +1,5 @@
 //! What is required of the whole core, as a user sees it: a configuration, what servers and clients say, and what comes
-//! of it. docs/requirements.md names these tests. And that the tests that it and docs/claims.md name are there.
+//! of it. docs/internals/requirements.md names these tests. And that the tests that it and docs/internals/claims.md name are there.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is a failed test")]
 
@@ -272,7 +272,7 @@ fn what_a_declared_server_must_say() {
 fn every_requirement_that_is_built_names_tests_that_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let tests = all_tests(&root);
-    let page = fs::read_to_string(root.join("docs/requirements.md")).unwrap();
+    let page = fs::read_to_string(root.join("docs/internals/requirements.md")).unwrap();
     let mut built = 0;
     for row in page.lines() {
         let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
@@ -294,14 +294,14 @@ fn every_requirement_that_is_built_names_tests_that_exist() {
     assert!(built > 200, "the table is not what this test reads: {built} rows");
 }
 
-/// What the README claims is in docs/claims.md, in its words, with tests that exist: each row of its tables of events and
+/// What the README claims is in docs/internals/claims.md, in its words, with tests that exist: each row of its tables of events and
 /// costs, and each item of what it cannot do.
 #[test]
 fn every_claim_names_tests_that_exist() {
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let (tests, readme) = (all_tests(&root), fs::read_to_string(root.join("README.md")).unwrap());
-    let page = fs::read_to_string(root.join("docs/claims.md")).unwrap();
+    let page = fs::read_to_string(root.join("docs/internals/claims.md")).unwrap();
     let mut claims = Vec::new();
     for row in page.lines().filter(|row| row.starts_with("| ") && *row != "| claim | shown by |") {
         let (claim, shown) = row.trim_matches('|').trim().split_once(" | ").unwrap();
@@ -328,7 +328,10 @@ fn every_claim_names_tests_that_exist() {
     let mut said = 0;
     for what in rows.into_iter().flatten().filter(|row| !row.starts_with("| |")).chain(items) {
         said += 1;
-        assert!(claims.iter().any(|claim| what.contains(claim)), "docs/claims.md has nothing of: {what}");
+        assert!(
+            claims.iter().any(|claim| what.contains(claim)),
+            "docs/internals/claims.md has nothing of: {what}"
+        );
     }
     assert!(said > 35, "the README is not what this test reads: {said} rows and items");
 }
