@@ -1,14 +1,17 @@
-//! Every relative link in the documentation leads to a file that exists, and every anchor to a heading in it.
+//! The documentation in itself: every relative link leads to a file that exists, every anchor to a heading in it, and every
+//! configuration that is shown is valid.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is a failed test")]
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use mcpwarden_policy::config;
+
 #[test]
 fn every_link_in_the_docs_leads_somewhere() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap();
-    let mut pages = vec![root.join("README.md"), root.join("CONTRIBUTING.md")];
-    find_pages(&root.join("docs"), &mut pages);
+    let (root, pages) = all_pages();
     let (mut checked, mut broken) = (0, Vec::new());
     for page in &pages {
         for target in links(&fs::read_to_string(page).unwrap()) {
@@ -22,7 +25,26 @@ fn every_link_in_the_docs_leads_somewhere() {
         }
     }
     assert!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
-    assert!(pages.len() > 20 && checked > 70, "{} pages, {checked} links", pages.len());
+    assert!(pages.len() > 20 && checked > 100, "{} pages, {checked} links", pages.len());
+}
+
+#[test]
+fn every_configuration_in_the_docs_is_valid() {
+    let mut checked = 0;
+    for page in all_pages().1 {
+        let text = fs::read_to_string(&page).unwrap();
+        let blocks = text.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+        // A scrape configuration of Prometheus, and a rule file.
+        let is_ours = |block: &&str| !block.starts_with("scrape_configs:") && !block.starts_with("rules:");
+        for block in blocks.filter(is_ours) {
+            checked += 1;
+            let filled = block.replace("sha256:…", &format!("sha256:{}", "0".repeat(64)));
+            if let Err(problems) = config::parse(filled.as_bytes()) {
+                panic!("{}: {problems:?}\n{block}", page.display());
+            }
+        }
+    }
+    assert!(checked > 15, "{checked} configurations");
 }
 
 #[test]
@@ -31,6 +53,14 @@ fn links_and_anchors_are_read_as_github_reads_them() {
                 `[q](e.md)` [r](https://example.com) [s](#one-page-a_b)\n## Two\n## Two\n";
     assert_eq!(links(page), ["a.md#b", "c.svg", "#one-page-a_b"]);
     assert_eq!(anchors(page), ["one-page-a_b", "two", "two-1"]);
+}
+
+/// The root of the repository, and its pages.
+fn all_pages() -> (PathBuf, Vec<PathBuf>) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap();
+    let mut pages = vec![root.join("README.md"), root.join("CONTRIBUTING.md")];
+    find_pages(&root.join("docs"), &mut pages);
+    (root, pages)
 }
 
 fn find_pages(directory: &Path, pages: &mut Vec<PathBuf>) {
