@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn the_documented_file_is_one() {
-        let page = include_str!("../../docs/configuration.md");
+        let page = include_str!("../../docs/reference/configuration.md");
         let yaml = page.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
         let (config, warnings) = config::parse(yaml.as_bytes()).unwrap();
         // What it shows of `capture` are the defaults.

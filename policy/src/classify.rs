@@ -1,5 +1,5 @@
 //! What a tool does, told by its name and description: a category for the rules across servers, how risky it is, and
-//! which side effects it has. (Requirements: docs/requirements.md, "cross-server patterns" and "capabilities".)
+//! which side effects it has. (Requirements: docs/internals/requirements.md, "cross-server patterns" and "capabilities".)
 //!
 //! A name is taken apart into words: `read_file`, `readFile`, `read-file`, `files.read` and `mcp__files__read` have
 //! `read` in them. The first word counts most, then the last, then those between: `slack_post_message` sends and

@@ -100,10 +100,10 @@ pub struct Config {
     pub capture: Capture,
     /// What is kept on this host.
     pub store: Store,
-    /// Where events are sent, beside the store. See sinks.md.
+    /// Where events are sent, beside the store. See docs/guide/siem.md.
     #[schemars(length(max = 64))]
     pub sinks: Vec<Sink>,
-    /// Where metrics are read. See metrics.md.
+    /// Where metrics are read. See docs/reference/metrics.md.
     pub metrics: Metrics,
     /// Who may ask and tell the running agent.
     pub control: Control,

@@ -2,7 +2,7 @@
 //! the model that reads it.
 //!
 //! It is pure: texts in, [`Detection`]s out, the same ones every time. Its two most important types are
-//! [`RuleSet`], what is looked for, and [`Detector`], the rules compiled. docs/detection.md explains the method.
+//! [`RuleSet`], what is looked for, and [`Detector`], the rules compiled. docs/internals/detection.md explains the method.
 //!
 //! | module | job |
 //! |---|---|

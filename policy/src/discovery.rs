@@ -1,4 +1,4 @@
-//! Is this command an MCP server, and what is it called? (Requirements: docs/requirements.md,
+//! Is this command an MCP server, and what is it called? (Requirements: docs/internals/requirements.md,
 //! "tool inspection".)
 //!
 //! A command line is first taken apart into *pieces*: the package, module, script, image or program that it

@@ -1,7 +1,7 @@
 //! The event schema: everything the agent says is one of these, one JSON object a line.
 //!
 //! Defined here once; [`schema`] generates the JSON Schema file from it, and tests hold examples of every event
-//! against that. Field names are those of docs/requirements.md wherever it lists one.
+//! against that. Field names are those of docs/internals/requirements.md wherever it lists one.
 
 mod agent;
 mod approval;

@@ -1,5 +1,5 @@
 //! The gate: everything that can be said of a call before it is made, as one table that the kernel half looks up while a
-//! client writes. (Requirements: docs/gate.md.)
+//! client writes. (Requirements: docs/internals/gate.md.)
 //!
 //! What decides is not written a second time. A policy speaks of names through globs, and of known tools by their names:
 //! these are run as one automaton, so that all names which lead to the same patterns are alike to the policy, and the

@@ -1,6 +1,6 @@
 //! The guards that are built in, and who asks them.
 //!
-//! [`build`] makes of a [`Config`](crate::config::Config) the [`Executor`], which is asked about every operation. docs/guards.md says
+//! [`build`] makes of a [`Config`](crate::config::Config) the [`Executor`], which is asked about every operation. docs/reference/guards.md says
 //! what each guard goes by, and what can enforce its denials.
 //!
 //! | module | guards |

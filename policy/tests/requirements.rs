@@ -1,5 +1,6 @@
 //! What is required of the whole core, as a user sees it: a configuration, what servers and clients say, and what comes
-//! of it. docs/requirements.md names these tests. And that the tests that it and docs/claims.md name are there.
+//! of it. docs/internals/requirements.md names these tests. And that the tests that it and docs/internals/claims.md name
+//! are there.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is a failed test")]
 
@@ -7,7 +8,7 @@
 mod wire;
 
 use mcpwarden_policy::config;
-use mcpwarden_policy::event::{Category, Severity};
+use mcpwarden_policy::event::{Category, EventBody, Severity};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -272,7 +273,7 @@ fn what_a_declared_server_must_say() {
 fn every_requirement_that_is_built_names_tests_that_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let tests = all_tests(&root);
-    let page = fs::read_to_string(root.join("docs/requirements.md")).unwrap();
+    let page = fs::read_to_string(root.join("docs/internals/requirements.md")).unwrap();
     let mut built = 0;
     for row in page.lines() {
         let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
@@ -294,18 +295,20 @@ fn every_requirement_that_is_built_names_tests_that_exist() {
     assert!(built > 200, "the table is not what this test reads: {built} rows");
 }
 
-/// What the README claims is in docs/claims.md, in its words, with tests that exist: each row of its tables of events and
-/// costs, and each item of what it cannot do.
+/// What the README, the page of events and the summary of the benchmarks claim is in docs/internals/claims.md, in their
+/// words, with tests that exist: each row of the tables of events and costs, and each item of the limits.
 #[test]
 fn every_claim_names_tests_that_exist() {
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let (tests, readme) = (all_tests(&root), fs::read_to_string(root.join("README.md")).unwrap());
-    let page = fs::read_to_string(root.join("docs/claims.md")).unwrap();
+    let tests = all_tests(&root);
+    let read = |path: &str| fs::read_to_string(root.join(path)).unwrap();
+    let pages = ["README.md", "docs/reference/events.md", "docs/internals/benchmarks.md"].map(read);
     let mut claims = Vec::new();
+    let page = read("docs/internals/claims.md");
     for row in page.lines().filter(|row| row.starts_with("| ") && *row != "| claim | shown by |") {
         let (claim, shown) = row.trim_matches('|').trim().split_once(" | ").unwrap();
-        assert!(words(&readme).contains(claim), "the README does not say: {claim}");
+        assert!(pages.iter().any(|page| words(page).contains(claim)), "no page claims: {claim}");
         claims.push(claim);
         if shown.starts_with("a limit: ") {
             continue;
@@ -317,20 +320,38 @@ fn every_claim_names_tests_that_exist() {
             assert!(there, "{claim}: {name} is not there");
         }
     }
-    let section = |title: &str| {
-        let (_, rest) = readme.split_once(&format!("\n## {title}\n")).unwrap();
-        rest.split_once("\n## ").unwrap().0
-    };
-    let rows = ["What it says", "What it costs"].map(|title| {
-        section(title).lines().filter(|line| line.starts_with("| ") && !line.contains("| event |")).map(words)
+    let [readme, events, benchmarks] = &pages;
+    let rows = [section(events, "Event types"), section(benchmarks, "Summary")].map(|section| {
+        let rows = section.lines().filter(|line| line.starts_with("| "));
+        rows.filter(|row| !row.starts_with("| event |") && !row.starts_with("| workload |")).map(words)
     });
-    let items = section("What it cannot do").split("\n- ").skip(1).map(words);
-    let mut said = 0;
-    for what in rows.into_iter().flatten().filter(|row| !row.starts_with("| |")).chain(items) {
-        said += 1;
-        assert!(claims.iter().any(|claim| what.contains(claim)), "docs/claims.md has nothing of: {what}");
+    let items = section(readme, "Limits").split("\n- ").skip(1).map(words);
+    let mut claimed = 0;
+    for what in rows.into_iter().flatten().chain(items) {
+        claimed += 1;
+        assert!(
+            claims.iter().any(|claim| what.contains(claim)),
+            "docs/internals/claims.md has nothing of: {what}"
+        );
     }
-    assert!(said > 35, "the README is not what this test reads: {said} rows and items");
+    assert!(claimed > 35, "the pages are not what this test reads: {claimed} rows and items");
+}
+
+/// The page of events has a row for each type that there is, and no other.
+#[test]
+fn every_event_type_is_documented() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let page = fs::read_to_string(root.join("docs/reference/events.md")).unwrap();
+    let rows = section(&page, "Event types").lines().filter(|line| line.starts_with("| `"));
+    let names = rows.flat_map(|row| row.split(" | ").next().unwrap().split('`').skip(1).step_by(2));
+    let documented: BTreeSet<&str> = names.collect();
+    assert_eq!(documented, EventBody::KINDS.iter().copied().collect());
+}
+
+/// The text below a heading of the second level, up to the next one.
+fn section<'a>(page: &'a str, title: &str) -> &'a str {
+    let (_, rest) = page.split_once(&format!("\n## {title}\n")).unwrap();
+    rest.split_once("\n## ").map_or(rest, |(section, _)| section)
 }
 
 fn all_tests(root: &Path) -> BTreeSet<String> {

@@ -34,7 +34,7 @@ pub struct Post {
 }
 
 impl Post {
-    /// Whether it is signed as docs/sinks.md says.
+    /// Whether it is signed as docs/guide/siem.md says.
     pub fn is_signed_with(&self, secret: &str) -> bool {
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret.as_bytes()) else { return false };
         mac.update(self.timestamp.as_bytes());

@@ -75,7 +75,7 @@ pub fn check(binary: &Path, out: &Path) -> Result<Vec<&'static str>> {
     lint(package)
 }
 
-/// Unpacks the tarball as docs/install.md says: it holds what the package does, and its program runs.
+/// Unpacks the tarball as docs/guide/install.md says: it holds what the package does, and its program runs.
 fn unpack([package, tarball]: &[PathBuf; 2], into: &Path) -> Result<()> {
     let _ = fs::remove_dir_all(into);
     fs::create_dir_all(into)?;

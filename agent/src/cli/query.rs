@@ -27,7 +27,7 @@ pub enum Query {
     /// List the servers that events tell of, with how they do.
     ///
     /// Errors are answers that say so. Health is judged by the last hour, whatever --since says: `unhealthy`, `degraded` or
-    /// `healthy`, with the reasons in --json; `-` where nothing was seen of the server in it. docs/commands.md says by what.
+    /// `healthy`, with the reasons in --json; `-` where nothing was seen of the server in it. docs/reference/commands.md says by what.
     ///
     /// Counted are the events that --session, --since and --until leave. Exit status 2 where the database cannot be read.
     Servers(ListOptions),

@@ -101,7 +101,7 @@ pub enum Audit {
     /// Say whether every event is as it was stored, and none is missing.
     ///
     /// Each event has the hash of the one before it. What is gone for its age is vouched for by a signature of this host.
-    /// docs/store.md says what this proves.
+    /// docs/internals/store.md says what this proves.
     ///
     /// Exit status 0 where the chain holds; 1 where it does not, with the first link that is broken; 2 where the database
     /// cannot be read.

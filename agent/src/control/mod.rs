@@ -1,6 +1,6 @@
 //! The control socket: how an operator asks the running agent, and tells it what to do.
 //!
-//! HTTP/1.1 with JSON on a Unix socket; docs/control.md describes it for programs. Requests reach the agent's one task
+//! HTTP/1.1 with JSON on a Unix socket; docs/reference/control-socket.md describes it for programs. Requests reach the agent's one task
 //! through a bounded channel, each with a place for its one answer: nothing here holds any of the agent's state. Events are
 //! followed without asking it.
 

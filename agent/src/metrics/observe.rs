@@ -154,7 +154,7 @@ impl Observer {
                 self.call_seconds.observe(in_seconds(result.latency_ns));
             }
             EventBody::GateDecided(decided) => {
-                // Codes that are no guard's are few: those of docs/gate.md.
+                // Codes that are no guard's are few: those of docs/internals/gate.md.
                 let reason = decided.guard.map_or(decided.code.as_str(), |guard| guard.name());
                 self.gate.with_label_values(&[&*word(&decided.action), reason]).inc();
             }

@@ -1,4 +1,4 @@
-//! Every metric there is: its name, what it says, and where its numbers come from. `docs/metrics.md` is generated from it.
+//! Every metric there is: its name, what it says, and where its numbers come from. `docs/reference/metrics.md` is generated from it.
 //!
 //! The agent counts in one place (`run/counters.rs`); most metrics are a view of that. Where a metric has labels that these
 //! counters do not have, it is counted from events as they go by, and the counter is named here as what it adds up to.

@@ -335,7 +335,7 @@ fn reference() -> String {
 
 #[test]
 fn the_docs_name_every_metric() {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/metrics.md");
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/metrics.md");
     let page = std::fs::read_to_string(&path).unwrap();
     let (before, rest) = page.split_once(BEGIN).unwrap();
     let (_, after) = rest.split_once(END).unwrap();
@@ -343,7 +343,10 @@ fn the_docs_name_every_metric() {
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(path, must).unwrap();
     } else {
-        assert!(page == must, "docs/metrics.md is old: UPDATE_DOCS=1 cargo test -p mcpwarden metrics");
+        assert!(
+            page == must,
+            "docs/reference/metrics.md is old: UPDATE_DOCS=1 cargo test -p mcpwarden metrics"
+        );
     }
 }
 

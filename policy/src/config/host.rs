@@ -22,7 +22,7 @@ pub struct Enforcement {
     #[schemars(extend("minimum" = 1024, "maximum" = 65536))]
     pub window_bytes: Bytes,
     /// What a write meets of which the gate cannot tell what it asks for: it is longer than the window, cannot be read, or is one
-    /// of the other forms that docs/gate.md lists.
+    /// of the other forms that docs/internals/gate.md lists.
     pub undecided: AllowDeny,
     /// Whether the programs in the kernel stay when the agent ends or is killed, until the next one takes over, or `mcpwarden
     /// detach`: connections and calls stay denied, and what is said meanwhile waits in the ring.
@@ -104,7 +104,7 @@ impl Default for Retention {
     }
 }
 
-/// Where events are sent, beside the store. See sinks.md.
+/// Where events are sent, beside the store. See docs/guide/siem.md.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sink {
@@ -195,7 +195,7 @@ impl Default for SinkFilter {
     }
 }
 
-/// Where metrics are read. See metrics.md.
+/// Where metrics are read. See docs/reference/metrics.md.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Metrics {
@@ -210,7 +210,7 @@ impl Default for Metrics {
     }
 }
 
-/// Who may ask and tell the running agent. See control.md.
+/// Who may ask and tell the running agent. See docs/reference/control-socket.md.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Control {

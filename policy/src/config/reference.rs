@@ -1,4 +1,4 @@
-//! `docs/configuration.md` and `docs/config.schema.json` say what the schema says.
+//! `docs/reference/configuration.md` and `docs/reference/config.schema.json` say what the schema says.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ const BEGIN: &str = "<!-- The keys, generated from the schema. -->\n";
 const END: &str = "<!-- End of the keys. -->\n";
 
 fn docs(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs").join(name)
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/reference").join(name)
 }
 
 /// Compares a file with what it must be; with `UPDATE_DOCS=1` it is made so.
@@ -19,7 +19,10 @@ pub(super) fn same(name: &str, is: &str, must: &str) {
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(docs(name), must).unwrap();
     } else {
-        assert!(is == must, "docs/{name} is old: UPDATE_DOCS=1 cargo test -p mcpwarden-policy config");
+        assert!(
+            is == must,
+            "docs/reference/{name} is old: UPDATE_DOCS=1 cargo test -p mcpwarden-policy config"
+        );
     }
 }
 

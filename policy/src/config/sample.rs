@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::reference::{SECTIONS, described, kind, resolve, same};
 use super::{Config, parse, schema};
 
-const FILE: &str = "../deploy/config.yaml";
+const FILE: &str = "../../deploy/config.yaml";
 const SHIPPED: &str = include_str!("../../../deploy/config.yaml");
 /// Columns of a line.
 const WIDTH: usize = 100;
@@ -15,7 +15,7 @@ const WIDTH: usize = 100;
 const HEAD: &str = "\
 # The configuration of mcpwarden. As it is here it says nothing: what is commented out are the defaults.
 # `mcpwarden check-config FILE` says what is wrong with it; the running agent reads it again when it changes.
-# configuration.md says more, with the keys of the entries of lists.
+# docs/reference/configuration.md says more, with the keys of the entries of lists.
 ";
 
 #[test]

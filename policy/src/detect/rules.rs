@@ -304,7 +304,7 @@ impl RuleSet {
                         line: place.map_or(0, |place| place.line()),
                         column: place.map_or(0, |place| place.column()),
                         what: error.without_snippet().to_string(),
-                        expected: "a rule file: docs/detection.md shows one".into(),
+                        expected: "a rule file: docs/reference/rules.md shows one".into(),
                     });
                 }
             }

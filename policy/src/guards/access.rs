@@ -1,4 +1,4 @@
-//! Which servers may be used, and which of their tools. (Requirements: docs/requirements.md, "policy".)
+//! Which servers may be used, and which of their tools. (Requirements: docs/internals/requirements.md, "policy".)
 //!
 //! What is denied is denied, whatever the lists are for; only a bare `*` among the denied yields to a rule that allows
 //! by name, so that `denied: ["*"]` beside a list of what is allowed reads as it is meant. Then the allowlist decides,

@@ -1,5 +1,5 @@
 //! What several servers of a session do together: one is read and another is to send what was read, or one is called
-//! very often. (Requirements: docs/requirements.md, "cross-server patterns".)
+//! very often. (Requirements: docs/internals/requirements.md, "cross-server patterns".)
 //!
 //! Nothing is judged before a session has its second server: until then only the last read is remembered, so that a
 //! server that comes late is judged by it.

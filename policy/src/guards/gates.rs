@@ -1,5 +1,5 @@
 //! The six gates: what a client may do by its profile (`sessions:`), whatever the tool. Off by default.
-//! (Requirements: docs/requirements.md, "capabilities".)
+//! (Requirements: docs/internals/requirements.md, "capabilities".)
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;

@@ -1,5 +1,5 @@
 //! Which profile a session has: what the entries of `sessions:` say of its client. (Requirements:
-//! docs/requirements.md, "capabilities".)
+//! docs/internals/requirements.md, "capabilities".)
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

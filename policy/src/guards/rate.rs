@@ -1,5 +1,5 @@
 //! How often may be called: a token bucket for every server, and one for every tool that has a limit of its own.
-//! (Requirements: docs/requirements.md, "policy".)
+//! (Requirements: docs/internals/requirements.md, "policy".)
 
 use std::any::Any;
 use std::collections::BTreeMap;

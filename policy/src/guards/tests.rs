@@ -293,9 +293,9 @@ fn names_are_those_of_the_configuration() {
     assert_eq!(default_priority(GuardKind::AdminToken), 80);
 }
 
-/// docs/guards.md, without its surroundings.
+/// docs/reference/guards.md, without its surroundings.
 fn documented(from: &str) -> Vec<Vec<String>> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guards.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/guards.md");
     let text = std::fs::read_to_string(path).unwrap();
     let table = text.split(from).nth(1).unwrap();
     let rows = table.lines().skip(1).skip_while(|line| line.is_empty() || line.starts_with("|---"));

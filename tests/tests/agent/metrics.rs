@@ -254,7 +254,7 @@ fn play(scenario: &Scenario) -> Result<()> {
 
 /// No counter of the agent's is without a metric.
 fn all_are_shown(stopped: &Value) -> Result<()> {
-    let docs = fs::read_to_string(places::sources().join("../docs/metrics.md"))?;
+    let docs = fs::read_to_string(places::sources().join("../docs/reference/metrics.md"))?;
     let counters = stopped["counters"].as_object().context("no counters")?;
     for name in counters.keys().filter(|name| !name.starts_with("program_")) {
         ensure!(docs.contains(&format!("`{name}`")), "no metric shows the counter {name}");

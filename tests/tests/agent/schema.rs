@@ -22,9 +22,9 @@ fn schema() -> Result<(String, Value)> {
 
 #[test]
 fn the_published_schema_is_what_the_agent_says() -> Result<()> {
-    let path = places::sources().join("../docs/events.schema.json");
+    let path = places::sources().join("../docs/reference/events.schema.json");
     let published = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    ensure!(published == schema()?.0, "make it again: mcpwarden schema > docs/events.schema.json");
+    ensure!(published == schema()?.0, "make it again: mcpwarden schema > docs/reference/events.schema.json");
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! What the gate's modes are to those who call through the official clients. docs/gate.md has it as a table, in these words.
+//! What the gate's modes are to those who call through the official clients. docs/guide/blocking-calls.md has it as a table, in these words.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
 //! The gate, by the forms that messages have: ten thousand, as JSON allows them to be written, judged as the engine judges them.
-//! Where the gate is stricter, that is what docs/gate.md says ("Where it is stricter than the engine").
+//! Where the gate is stricter, that is what docs/internals/gate.md says ("Where it is stricter than the engine").
 
 mod messages;
 

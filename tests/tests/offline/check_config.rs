@@ -283,7 +283,8 @@ fn the_schema_is_printed() -> Result<()> {
     let said = ask(&["schema", "--config"])?;
     let schema: Value = serde_json::from_str(&said.stdout).with_context(|| said.stdout.clone())?;
     ensure!(schema["properties"]["cross_server"].is_object(), "{schema}");
-    let file = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/config.schema.json"))?;
-    ensure!(serde_json::from_str::<Value>(&file)? == schema, "docs/config.schema.json is another");
+    let file =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/config.schema.json"))?;
+    ensure!(serde_json::from_str::<Value>(&file)? == schema, "docs/reference/config.schema.json is another");
     Ok(())
 }

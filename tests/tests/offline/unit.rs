@@ -11,7 +11,7 @@ use mcpwarden_tests::places;
 const OFFLINE: u32 = 250;
 /// That in which `Type=notify-reload` came.
 const NOTIFY_RELOAD: u32 = 253;
-/// That by which docs/install.md says how exposed the service is, and how exposed it may be by any. Tenths are written
+/// That by which docs/guide/install.md says how exposed the service is, and how exposed it may be by any. Tenths are written
 /// without a point.
 const DOCUMENTED: u32 = 252;
 const MOST: &str = "--threshold=35";
@@ -59,9 +59,12 @@ fn the_service_is_as_little_exposed_as_is_said() -> Result<()> {
     ensure!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     let level = said.lines().find_map(|line| line.split_once("mcpwarden.service: ")).map(|(_, rest)| rest);
     let level = level.and_then(|rest| rest.split(' ').next()).with_context(|| said.to_string())?;
-    let page = fs::read_to_string(root().join("docs/install.md"))?;
+    let page = fs::read_to_string(root().join("docs/guide/install.md"))?;
     let documented = format!("**{level}** (systemd {DOCUMENTED};");
-    ensure!(version != DOCUMENTED || page.contains(&documented), "docs/install.md does not say {documented}");
+    ensure!(
+        version != DOCUMENTED || page.contains(&documented),
+        "docs/guide/install.md does not say {documented}"
+    );
     Ok(())
 }
 
@@ -91,13 +94,13 @@ fn systemd_understands_the_unit_with_each_drop_in() -> Result<()> {
     Ok(())
 }
 
-/// Each has its row in docs/install.md, which has the lines of it.
+/// Each has its row in docs/guide/install.md, which has the lines of it.
 #[test]
 fn each_drop_in_is_documented() -> Result<()> {
-    let page = fs::read_to_string(root().join("docs/install.md"))?;
+    let page = fs::read_to_string(root().join("docs/guide/install.md"))?;
     for (name, text) in drop_ins()? {
         let row = page.lines().find(|line| line.contains(&format!("| `{name}` |")));
-        let row = row.with_context(|| format!("{name} is not in docs/install.md"))?;
+        let row = row.with_context(|| format!("{name} is not in docs/guide/install.md"))?;
         let lines = text.lines().filter(|line| !line.starts_with(['#', '[']) && !line.is_empty());
         for line in lines {
             let (key, value) = line.split_once('=').with_context(|| format!("{name}: {line}"))?;

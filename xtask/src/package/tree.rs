@@ -20,8 +20,8 @@ const FILES: [(&str, &str); 9] = [
     ("deploy/config.yaml", "etc/mcpwarden/config.yaml"),
     ("deploy/prometheus/mcpwarden.rules.yaml", "usr/share/mcpwarden/prometheus/mcpwarden.rules.yaml"),
     ("deploy/grafana/mcpwarden.json", "usr/share/mcpwarden/grafana/mcpwarden.json"),
-    ("docs/config.schema.json", "usr/share/mcpwarden/config.schema.json"),
-    ("docs/events.schema.json", "usr/share/mcpwarden/events.schema.json"),
+    ("docs/reference/config.schema.json", "usr/share/mcpwarden/config.schema.json"),
+    ("docs/reference/events.schema.json", "usr/share/mcpwarden/events.schema.json"),
     ("deploy/debian/copyright", "usr/share/doc/mcpwarden/copyright"),
 ];
 
@@ -33,8 +33,11 @@ const SAID: [(&[&str], &str); 3] = [
 ];
 
 /// What is copied as it is, whatever is in it: ends of names, and directories.
-const DIRECTORIES: [(&str, &str, &str); 2] = [
+const DIRECTORIES: [(&str, &str, &str); 5] = [
     ("md", "docs", "usr/share/doc/mcpwarden"),
+    ("md", "docs/guide", "usr/share/doc/mcpwarden/guide"),
+    ("md", "docs/reference", "usr/share/doc/mcpwarden/reference"),
+    ("md", "docs/internals", "usr/share/doc/mcpwarden/internals"),
     ("conf", "deploy/systemd/drop-ins", "usr/share/mcpwarden/systemd"),
 ];
 

@@ -1,4 +1,4 @@
-# The life of the service, under systemd in a guest: `package` is installed, and everything that docs/install.md says of the
+# The life of the service, under systemd in a guest: `package` is installed, and everything that docs/guide/install.md says of the
 # unit is tried. The first thing that is not so ends it.
 fail() { echo "FAILED $1"; journalctl -u mcpwarden -n 30 --no-pager; finish 1; }
 # within SECONDS COMMAND: as long as the command fails, and then no longer. The processor is emulated.

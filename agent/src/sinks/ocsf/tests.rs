@@ -160,13 +160,13 @@ fn reference() -> String {
 
 /// Compares a file of the docs with what it must be; with `UPDATE_DOCS=1` it is made so.
 fn check(name: &str, must: impl FnOnce(&str) -> String) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs").join(name);
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/reference").join(name);
     let is = std::fs::read_to_string(&path).unwrap_or_default();
     let must = must(&is);
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(path, must).unwrap();
     } else {
-        assert!(is == must, "docs/{name} is old: UPDATE_DOCS=1 cargo test -p mcpwarden ocsf");
+        assert!(is == must, "docs/reference/{name} is old: UPDATE_DOCS=1 cargo test -p mcpwarden ocsf");
     }
 }
 

@@ -1,4 +1,4 @@
-//! docs/detection.md and the rule files say the same.
+//! docs/reference/rules.md and the rule files say the same.
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn table() -> String {
 
 #[test]
 fn the_table_of_rules_is_that_of_the_files() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/detection.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/rules.md");
     let text = std::fs::read_to_string(path).unwrap();
     let (before, rest) = text.split_once(BEGIN).unwrap();
     let (_, after) = rest.split_once(END).unwrap();
@@ -33,6 +33,6 @@ fn the_table_of_rules_is_that_of_the_files() {
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(path, expected).unwrap();
     } else {
-        assert!(text == expected, "docs/detection.md: run this test with UPDATE_DOCS=1");
+        assert!(text == expected, "docs/reference/rules.md: run this test with UPDATE_DOCS=1");
     }
 }

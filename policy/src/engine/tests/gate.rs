@@ -204,7 +204,7 @@ fn engine(dice: &mut Dice, yaml: &str) -> (Bench, config::Config) {
     (bench, config)
 }
 
-/// What makes the gate stricter than the engine is, on purpose: docs/gate.md names them.
+/// What makes the gate stricter than the engine is, on purpose: docs/internals/gate.md names them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Odd {
     /// A key is there twice, or in another case as well.

@@ -9,7 +9,7 @@ use mcpwarden_tests::scrape::Scrape;
 use crate::report;
 
 const CONFIG: &str = "enforcement: { stdio: neutralize }\npolicy: { denied_tools: ['delete_*'] }\n";
-/// From the bytes that told of something to the table that goes by it; docs/metrics.md.
+/// From the bytes that told of something to the table that goes by it; docs/reference/metrics.md.
 const METRIC: &str = "mcpwarden_gate_lag_seconds";
 
 /// Starts so many servers, one beside the other, which each list two tools; and says within which time the gate knew.
