@@ -10,14 +10,12 @@
 //! | `alias` | other names of keys |
 //! | `check` | the tree against the schema |
 //! | `rules` | what no schema says: keys that need or exclude each other |
-//! | `warnings` | what does not do what it seems to |
-//! | `effective` | what holds where a file says nothing |
+//! | `written` | what stands in the file, and where, for whoever knows more |
 //! | `values` | sizes, durations, addresses, globs … |
 //! | `sections`, `inspection`, `judgement`, `guards`, `network`, `host` | the keys |
 
 mod alias;
 mod check;
-mod effective;
 mod guards;
 mod host;
 mod inspection;
@@ -28,7 +26,7 @@ mod rules;
 mod sections;
 mod tree;
 mod values;
-mod warnings;
+mod written;
 
 #[cfg(test)]
 mod reference;
@@ -49,22 +47,14 @@ pub use inspection::*;
 pub use judgement::*;
 pub use network::*;
 pub use problem::{Level, MAX_PROBLEMS, Place, Problem};
+pub(crate) use rules::steps;
 pub use rules::{Finding, Step, check_ring};
 pub use sections::*;
 pub use tree::MAX_BYTES;
-pub use values::{AbsolutePath, Bytes, Fingerprint, Glob, Hash, HttpUrl, Pattern, Period, SecretFile};
-pub use warnings::{is_asked, known_side_effects, unenforceable};
+pub use values::{AbsolutePath, Bytes, Fingerprint, Glob, HttpUrl, Pattern, Period, SecretFile};
+pub use written::Written;
 
-use crate::NamePatterns;
-use crate::detect::{self, DetectConfig};
-use crate::discovery::{BUILT_IN, Declared};
-use crate::engine::Remote;
-use crate::event::Category;
-use crate::glob::GlobError;
-use crate::guard::GuardKind;
-use crate::ids::ServerId;
-pub use crate::network::{Address, Host};
-use crate::registry::RegistrySettings;
+pub use crate::terms::{Address, Hash, Host, Mode, ServerType};
 use problem::Problems;
 
 /// The whole file.
@@ -114,18 +104,18 @@ pub struct Config {
 /// # Errors
 /// Everything that is wrong with it, warnings included, in the order of the file.
 pub fn parse(file: &[u8]) -> Result<(Config, Vec<Problem>), Vec<Problem>> {
-    match check(file, |_| Vec::new()) {
+    match check(file, |_, _| Vec::new()) {
         (Some(config), warnings) => Ok((config, warnings)),
         (None, problems) => Err(problems),
     }
 }
 
-/// Reads a file, and has it looked at by somebody who knows more, such as the users of a host: `more` is given what of
-/// the file is right, and what it finds is said with the rest, in the order of the file. There is no configuration
+/// Reads a file, and has it looked at by somebody who knows more, such as what guards do or the users of a host: `more` is
+/// given what of the file is right, and what it finds is said with the rest, in the order of the file. There is no configuration
 /// where one problem is an error.
 pub fn check(
     file: &[u8],
-    more: impl FnOnce(&Config) -> Vec<(Level, Finding)>,
+    more: impl FnOnce(&Config, &Written<'_>) -> Vec<(Level, Finding)>,
 ) -> (Option<Config>, Vec<Problem>) {
     let mut problems = Problems::default();
     let config = read(file, more, &mut problems).map_err(|problem| problems.add(problem)).ok();
@@ -145,7 +135,7 @@ pub fn misshapen(schema: &Value, file: &[u8]) -> Vec<Problem> {
 /// What of the file is right. It is only good where no problem is an error.
 fn read(
     file: &[u8],
-    more: impl FnOnce(&Config) -> Vec<(Level, Finding)>,
+    more: impl FnOnce(&Config, &Written<'_>) -> Vec<(Level, Finding)>,
     problems: &mut Problems,
 ) -> Result<Config, Problem> {
     let mut root = tree::parse(file, problems)?;
@@ -161,7 +151,7 @@ fn read(
     let config = serde_json::from_value(root.to_json())
         .map_err(|error| Problem::error(Place::default(), "", format!("it cannot be read: {error}")))?;
     rules::check(&config, &root, problems);
-    for (level, finding) in more(&config) {
+    for (level, finding) in more(&config, &Written::new(&root)) {
         rules::place(&root, level, finding, problems);
     }
     Ok(config)
@@ -174,11 +164,6 @@ pub fn schema() -> &'static Value {
     &SCHEMA
 }
 
-/// What the detector calls a pattern of a guard: by the entry of `guards` and the number in it.
-fn guard_pattern([guard, index]: [usize; 2]) -> String {
-    format!("guards[{guard}].custom_patterns[{index}]")
-}
-
 impl Config {
     /// The file that says all of this, defaults included. YAML.
     ///
@@ -186,118 +171,5 @@ impl Config {
     /// None that is known: everything in it has a form in YAML.
     pub fn to_yaml(&self) -> Result<String, serde_saphyr::ser_error::Error> {
         serde_saphyr::to_string(self)
-    }
-
-    /// The patterns that name MCP servers.
-    ///
-    /// # Errors
-    /// A pattern is no glob, which [`parse`] does not let through.
-    pub fn patterns(&self) -> Result<NamePatterns, GlobError> {
-        let texts = |globs: &[Glob]| globs.iter().map(|glob| glob.as_str().to_owned()).collect::<Vec<_>>();
-        let built_in = || BUILT_IN.map(str::to_owned).to_vec();
-        let patterns = self.discovery.server_patterns.as_deref().map_or_else(built_in, texts);
-        NamePatterns::new(&patterns, &texts(&self.discovery.custom_servers))
-    }
-
-    /// What is looked for, besides the rules in files.
-    pub fn detect(&self) -> DetectConfig {
-        let section = &self.inspection;
-        let own = section.custom_patterns.iter().map(|own| detect::CustomPattern {
-            name: own.name.clone(),
-            pattern: own.pattern.as_str().to_owned(),
-            severity: own.severity,
-            description: own.description.clone(),
-        });
-        DetectConfig {
-            disabled: self.switched_off().collect(),
-            custom_patterns: own.collect(),
-            of_servers: self.patterns_of_guards(),
-        }
-    }
-
-    /// The patterns of the entries for `tool_poisoning`. The first that names a server is the one for it, whether it has
-    /// patterns or not.
-    fn patterns_of_guards(&self) -> Vec<detect::ServerPatterns> {
-        let pattern =
-            |place: [usize; 2], GuardPattern { pattern, severity }: &GuardPattern| detect::CustomPattern {
-                name: guard_pattern(place),
-                pattern: pattern.as_str().to_owned(),
-                severity: *severity,
-                description: "custom_patterns of a tool_poisoning under guards".to_owned(),
-            };
-        let entries = self.guards.iter().enumerate();
-        let entries = entries.filter(|(_, entry)| entry.kind == GuardKind::ToolPoisoning);
-        let patterns = entries.map(|(guard, entry)| {
-            let settings = entry.config.as_ref().filter(|_| entry.enabled);
-            let own = settings.and_then(|settings| settings.custom_patterns.as_deref()).unwrap_or_default();
-            detect::ServerPatterns {
-                servers: entry.servers.iter().map(|glob| glob.as_str().to_owned()).collect(),
-                case_sensitive: self.policy.case_sensitive,
-                patterns: own.iter().enumerate().map(|(index, own)| pattern([guard, index], own)).collect(),
-            }
-        });
-        patterns.collect()
-    }
-
-    /// Where the pattern stands that the detector knows by the name that is meant.
-    pub fn place_of_pattern(&self, is_meant: impl Fn(&str) -> bool) -> Option<Vec<Step>> {
-        let own = self.inspection.custom_patterns.iter().position(|own| is_meant(&own.name));
-        let of_inspection =
-            |index: usize| vec!["inspection".into(), "custom_patterns".into(), index.into(), "name".into()];
-        let of_guards = || {
-            let settings = self.guards.iter().map(|entry| entry.config.as_ref()?.custom_patterns.as_ref());
-            let places = settings
-                .enumerate()
-                .flat_map(|(guard, own)| (0..own.map_or(0, Vec::len)).map(move |index| [guard, index]));
-            let [guard, index] = places.into_iter().find(|place| is_meant(&guard_pattern(*place)))?;
-            Some(vec!["guards".into(), guard.into(), "config".into(), "custom_patterns".into(), index.into()])
-        };
-        own.map(of_inspection).or_else(of_guards)
-    }
-
-    /// What is pinned, and when names are nearly the same.
-    pub fn registry_settings(&self) -> RegistrySettings {
-        let Registry { pin_on_first_use, alert_on_change, persistent } = self.registry;
-        let similarity_threshold = self.inspection.similarity_threshold;
-        RegistrySettings {
-            pin_on_first_use,
-            alert_on_change,
-            persistent,
-            similarity_threshold,
-            switched_off: self.switched_off().collect(),
-            ..RegistrySettings::default()
-        }
-    }
-
-    /// The categories of what is found that are switched off.
-    fn switched_off(&self) -> impl Iterator<Item = Category> {
-        self.inspection.builtin.iter().filter(|(_, on)| !**on).map(|(category, _)| *category)
-    }
-
-    /// The declared servers that are at addresses.
-    pub fn remote(&self) -> Vec<Remote> {
-        let remote = |server: &Server| {
-            let url = server.url.as_ref()?;
-            Some(Remote {
-                id: ServerId(server.id.as_str().into()),
-                address: url.address()?.to_string(),
-                path: url.path().to_owned(),
-                tls: !url.is_plain(),
-            })
-        };
-        self.servers.iter().filter_map(remote).collect()
-    }
-
-    /// The declared servers that are programs.
-    pub fn declared(&self) -> Vec<Declared> {
-        let declared = |server: &Server| {
-            server.command.as_ref().map(|command| Declared {
-                id: ServerId(server.id.as_str().into()),
-                command: command.clone(),
-                args: server.args.clone(),
-                executables: server.executable.iter().map(|path| path.as_str().to_owned()).collect(),
-            })
-        };
-        self.servers.iter().filter_map(declared).collect()
     }
 }

@@ -38,15 +38,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use cache::{DefinitionCache, Known};
-pub(crate) use fold::folded;
+pub use fold::folded;
 pub use harmless::Harmless;
 pub use names::ToolNames;
 pub use probe::{GAP_BYTES, SHORT_GAP_BYTES};
 pub use rules::{Examples, Rule, RuleError, RuleSet, Scope, Structure};
 pub use window::{score_of, severity_of};
 
-use crate::event::{Category, Detection, Severity};
 use crate::glob::NameGlob;
+use crate::terms::{Category, Detection, Severity};
 use evidence::Masking;
 use inspect::{Inspector, Joined, MAX_DETECTIONS, Signs};
 use probe::Matcher;

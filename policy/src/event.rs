@@ -5,10 +5,8 @@
 
 mod agent;
 mod approval;
-mod detection;
 pub mod examples;
 mod gate;
-mod json;
 mod judgement;
 mod network;
 mod server;
@@ -24,9 +22,7 @@ pub use approval::{
     ApprovalDenied, ApprovalGranted, ApprovalRequested, ApprovalTimedOut, DefinitionApproved, PinsReset,
     Whose,
 };
-pub use detection::{Category, Detection, Form, Match, Severity};
 pub use gate::{GateAction, GateDecided};
-pub use json::Json;
 pub use judgement::{
     Action, CrossServerBlocked, Decided, DefinitionChanged, Detected, ListChanged, ListKind, RelatedCall,
     RequestBlocked, RequestWarned, Subject, ToolChanged, ToolRemoved,
@@ -36,30 +32,16 @@ pub use network::{
     NetworkConnection, NetworkUnblocked, NetworkUninspected, Protocol, RequestRefused, ServerDenied,
     ServerEgress, ServerReachable, ServerUnreachable, TlsMismatch,
 };
-pub use server::{
-    Identity, MatchedBy, PerDirection, ProcessInfo, ServerExited, ServerInitialized, ServerStarted,
-};
+pub use server::{MatchedBy, PerDirection, ProcessInfo, ServerExited, ServerInitialized, ServerStarted};
 pub use session::{SessionProfile, SessionSet};
 pub use store::{AuditHead, Link, StoreFailing, StoreRecovered, StoreReplaced};
 pub use traffic::{
-    CallStatus, CaptureGap, ConcurrencyExceeded, GapCause, Message, MessageKind, RequestTimedOut, ToolCalled,
+    CallStatus, CaptureGap, ConcurrencyExceeded, Message, MessageKind, RequestTimedOut, ToolCalled,
     ToolResult, ToolSeen, ToolStatus,
 };
 
-use crate::ids::{ConnectionId, ServerId, SessionId, Timestamp};
-
-/// How a server is reached.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ServerType {
-    /// A process that is spoken to over its standard input and output.
-    #[default]
-    Stdio,
-    /// An address that is spoken to over streamable HTTP.
-    Http,
-    /// An address that is spoken to over HTTP with server-sent events, the older transport.
-    Sse,
-}
+pub use crate::terms::{Category, Detection, Form, GapCause, Identity, Json, Match, ServerType, Severity};
+use crate::terms::{ConnectionId, ServerId, SessionId, Timestamp};
 
 /// One record of something that happened.
 ///

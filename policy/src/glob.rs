@@ -76,12 +76,12 @@ impl NameGlob {
     }
 
     /// The glob that stands for this name alone.
-    pub(crate) fn plain(name: &str) -> Self {
+    pub fn plain(name: &str) -> Self {
         Self { text: name.to_owned(), matcher: Matcher::Exact }
     }
 
     /// The regular expression of the names that it stands for.
-    pub(crate) fn expression(&self) -> String {
+    pub fn expression(&self) -> String {
         match &self.matcher {
             Matcher::Any => "(?s).*".to_owned(),
             Matcher::Exact => regex::escape(&self.text),

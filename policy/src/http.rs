@@ -40,8 +40,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::counters::counters;
-use crate::event::{GapCause, ServerType};
-use crate::ids::{ConnectionId, Direction, Timestamp};
+use crate::terms::{ConnectionId, Direction, GapCause, ServerType, Timestamp};
 pub use link::LINK;
 use link::Links;
 use stream::Stream;
@@ -110,7 +109,7 @@ pub struct HttpMeta {
 
 impl HttpMeta {
     /// Memory that its texts take.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let texts = [&self.protocol_version, &self.traceparent, &self.tracestate, &self.user_agent];
         texts.into_iter().flatten().map(|text| text.len()).sum()
     }

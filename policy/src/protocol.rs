@@ -18,11 +18,10 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use smallvec::{SmallVec, smallvec};
 
-use crate::ids::Direction;
+use crate::terms::Direction;
 
 pub use method::Method;
-pub(crate) use value::{Key, all_members, members_once, mend_surrogates};
-pub use value::{decode_str, members, string, value};
+pub use value::{Key, all_members, decode_str, members, members_once, mend_surrogates, string, value};
 
 /// Most messages in one batch.
 pub const MAX_BATCH: usize = 10_000;
@@ -190,7 +189,7 @@ impl IdKey {
     }
 
     /// Bytes kept beside the value itself.
-    pub(crate) fn heap_bytes(&self) -> usize {
+    pub fn heap_bytes(&self) -> usize {
         match self {
             Self::Text(text) | Self::Other(text) => text.len(),
             Self::Integer(_) | Self::Float(_) | Self::Long(_) => 0,

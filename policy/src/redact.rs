@@ -11,9 +11,9 @@ use std::fmt::{self, Write as _};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::event::Json;
-use crate::hash::{hex, push_hex};
+use crate::definition::{hex, push_hex};
 use crate::protocol::mend_surrogates;
+use crate::terms::Json;
 
 pub(crate) use argv::{is_secret_key, redact_prose};
 pub use argv::{redact_argv, redact_word};
@@ -69,7 +69,7 @@ impl Redactor {
     }
 
     /// The leaf that stands for a JSON text as a whole.
-    pub(crate) fn leaf(&self, kind: &str, json: &str) -> Json {
+    pub fn leaf(&self, kind: &str, json: &str) -> Json {
         let mut out = String::new();
         write_leaf(&mut out, kind, &self.hash(kind, json.as_bytes()), Some(json.len()));
         Json::new(out)

@@ -19,7 +19,7 @@
 mod header;
 mod scan;
 
-use crate::ids::Timestamp;
+use crate::terms::Timestamp;
 use header::{Header, HeaderLine};
 
 /// Bounds of what a stream may make grow.

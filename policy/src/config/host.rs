@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::sections::AllowDeny;
 use super::values::{AbsolutePath, Bytes, Glob, HttpUrl, Period, SecretFile};
-use crate::event::Severity;
+use crate::terms::Severity;
 
 /// What a denial does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

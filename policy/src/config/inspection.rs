@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::judgement::seconds;
 use super::values::{AbsolutePath, Pattern, Period};
-use crate::event::{Category, Severity};
+use crate::terms::{Category, Severity};
 
 /// What texts are searched for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -6,8 +6,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::values::{Glob, Hash, Period};
-use crate::guard::{RiskLevel, ToolCategory};
+use super::values::{Glob, Period};
+use crate::terms::{Hash, RiskLevel, ToolCategory};
 
 pub(super) fn seconds(seconds: u64) -> Period {
     Period(Duration::from_secs(seconds))

@@ -7,12 +7,11 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::rules::{Finding, Step};
-use super::sections::{AllowDeny, ServerType};
-use super::values::{AbsolutePath, HttpUrl, Period};
-use super::{Config, NetworkEnforcement};
-use crate::ids::ServerId;
-use crate::network::{Address, Host, NetworkRules, NetworkServer, Rule};
+use super::Config;
+use super::rules::Finding;
+use super::sections::AllowDeny;
+use super::values::{AbsolutePath, Period};
+use crate::terms::{Address, Host};
 
 /// Where a server's processes may connect to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -32,7 +31,7 @@ impl Default for Egress {
 
 impl Egress {
     /// The only destinations; `None`: any.
-    fn only(&self) -> Option<&[AddressRule]> {
+    pub fn only(&self) -> Option<&[AddressRule]> {
         match self {
             Self::All(EgressWord::Any) => None,
             Self::All(EgressWord::None) => Some(&[]),
@@ -156,44 +155,6 @@ impl Default for Resolver {
     }
 }
 
-impl Config {
-    /// All that decides about connections. `denied`: why servers may not be used at all, of
-    /// [`denied_servers`](crate::guards::denied_servers).
-    pub fn network_rules(&self, denied: &HashMap<ServerId, String>) -> NetworkRules {
-        let network = &self.network;
-        let servers = self.servers.iter().map(|server| {
-            let id = ServerId(server.id.as_str().into());
-            let only = server.egress.only().filter(|_| server.kind == ServerType::Stdio);
-            NetworkServer {
-                kind: server.kind,
-                address: server.url.as_ref().and_then(|url| url.address()),
-                plain: server.url.as_ref().is_some_and(HttpUrl::is_plain),
-                denied: denied.get(&id).cloned(),
-                egress: only.map(|rules| named(rules, &format!("egress of server '{id}'"))),
-                id,
-            }
-        });
-        NetworkRules {
-            enforced: self.enforcement.network == NetworkEnforcement::Deny,
-            deny_by_default: network.default == AllowDeny::Deny,
-            deny: named(&network.deny, "network.deny"),
-            allow: named(&network.allow, "network.allow"),
-            servers: servers.collect(),
-            found: Vec::new(),
-        }
-    }
-}
-
-/// Rules with where they stand.
-fn named(rules: &[AddressRule], list: &str) -> Vec<Rule> {
-    let named = |(index, rule): (usize, &AddressRule)| Rule {
-        origin: format!("{list}[{index}]"),
-        address: rule.address.clone(),
-        reason: rule.reason.clone(),
-    };
-    rules.iter().enumerate().map(named).collect()
-}
-
 /// Declared servers are not listed more often.
 const MIN_LIST_EVERY: Duration = Duration::from_secs(1);
 
@@ -244,50 +205,4 @@ impl Resolver {
     pub fn name_servers(&self) -> Vec<SocketAddr> {
         self.servers.iter().filter_map(name_server).collect()
     }
-}
-
-/// What does not do what it seems to.
-pub(super) fn warnings(config: &Config) -> Vec<Finding> {
-    let network = &config.network;
-    let mut found = Vec::new();
-    let mut add = |path: Vec<Step>, message: &str| found.push(Finding::new(path, message.to_owned()));
-    for (index, server) in config.servers.iter().enumerate() {
-        if server.kind != ServerType::Stdio && server.egress != Egress::default() {
-            add(
-                vec!["servers".into(), index.into(), "egress".into()],
-                "it has no effect: which processes a server on the network has is not known",
-            );
-        }
-        if let Egress::Only(rules) = &server.egress {
-            for rule in unspecified(rules) {
-                add(vec!["servers".into(), index.into(), "egress".into(), rule.into()], LOOPBACK);
-            }
-        }
-    }
-    for (key, rules) in [("allow", &network.allow), ("deny", &network.deny)] {
-        for rule in unspecified(rules) {
-            add(vec!["network".into(), key.into(), rule.into()], LOOPBACK);
-        }
-    }
-    for (index, rule) in network.allow.iter().enumerate() {
-        if network.deny.iter().any(|denied| denied.address == rule.address) {
-            add(vec!["network".into(), "allow".into(), index.into()], "it is in `deny`, too, and denied");
-        }
-    }
-    if !network.allow.is_empty() && network.deny.is_empty() && network.default == AllowDeny::Allow {
-        add(
-            vec!["network".into(), "allow".into()],
-            "others are allowed, too, while `default` is `allow` and nothing is denied",
-        );
-    }
-    found
-}
-
-const LOOPBACK: &str =
-    "it is read as the loopback addresses, which it reaches; all addresses are 0.0.0.0/0, ::/0 or *";
-
-/// The places of rules that are written as 0.0.0.0 or ::.
-fn unspecified(rules: &[AddressRule]) -> impl Iterator<Item = usize> {
-    let rules = rules.iter().enumerate().filter(|(_, rule)| rule.address.host.is_unspecified());
-    rules.map(|(index, _)| index)
 }

@@ -4,9 +4,10 @@ use std::fmt;
 
 use super::check::joined;
 use super::problem::{did_you_mean, nearest};
-use super::tree::{Kind, Node};
+use super::tree::Node;
+use super::written::locate;
 use super::*;
-use crate::guard::GuardKind;
+use crate::terms::GuardKind;
 
 /// One step of a path.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,17 +67,14 @@ impl fmt::Display for Finding {
 
 /// A path, by its steps.
 macro_rules! steps {
-    ($($step:expr),*) => { vec![$($crate::config::rules::Step::from($step)),*] };
+    ($($step:expr),*) => { vec![$($crate::config::Step::from($step)),*] };
 }
-pub(super) use steps;
+pub(crate) use steps;
 
-/// Adds what is wrong with `config`, which was read from `root`.
+/// Adds what makes `config`, which was read from `root`, unusable.
 pub(super) fn check(config: &Config, root: &Node, problems: &mut Problems) {
     for finding in errors(config) {
         place(root, Level::Error, finding, problems);
-    }
-    for finding in warnings::all(config, root) {
-        place(root, Level::Warning, finding, problems);
     }
 }
 
@@ -85,40 +83,6 @@ pub(super) fn place(root: &Node, level: Level, finding: Finding, problems: &mut 
     if let Some((at, path)) = locate(root, &finding.path) {
         problems.add(Problem { level, at, path, message: finding.message, nearest: finding.nearest });
     }
-}
-
-/// The place of a path, or of the nearest thing above it that is written, and the path as it stands in the file, where
-/// entries that are wrong count, too. `None` where what is written was reported as wrong: a bad `url` is no missing one.
-fn locate(root: &Node, path: &[Step]) -> Option<(Place, String)> {
-    let (mut node, mut at, mut text) = (root, root.at, String::new());
-    for step in path {
-        match (step, &node.kind) {
-            (Step::Key(key), Kind::Map(entries)) => {
-                text = joined(&text, key);
-                let Some(entry) = entries.iter().find(|entry| entry.key == *key) else { break };
-                node = &entry.value;
-                if node.bad {
-                    return None;
-                }
-                at = if matches!(node.kind, Kind::Map(_) | Kind::List(_)) { entry.key_at } else { node.at };
-            }
-            (Step::Index(index), Kind::List(list)) => {
-                let good = list.iter().enumerate().filter(|(_, node)| !node.bad).nth(*index);
-                let Some((index, entry)) = good else { break };
-                text = format!("{text}[{index}]");
-                (node, at) = (entry, entry.at);
-            }
-            _ => break,
-        }
-    }
-    Some((at, text))
-}
-
-/// What an entry of a list at the top is called in messages: `guards[2]`. The file's entries are counted, those that are
-/// wrong, too, where it is known.
-pub(super) fn entry_name(root: Option<&Node>, list: &str, index: usize) -> String {
-    let located = root.and_then(|root| locate(root, &[list.into(), index.into()]));
-    located.map_or_else(|| format!("{list}[{index}]"), |(_, name)| name)
 }
 
 /// What makes a configuration unusable.

@@ -8,9 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::network::Egress;
-use super::values::{AbsolutePath, Bytes, Fingerprint, Glob, Hash, HttpUrl, Period, SecretFile};
-pub use crate::event::ServerType;
-use crate::guard::Trust;
+use super::values::{AbsolutePath, Bytes, Fingerprint, Glob, HttpUrl, Period, SecretFile};
+use crate::terms::{Hash, Mode, ServerType, Trust};
 
 /// What is an MCP server: globs on the command line and on the package, script or module in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -180,17 +179,6 @@ pub struct SessionMatch {
     /// Glob on the path in the cgroup tree. Example: `/user.slice/*`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<Glob>,
-}
-
-/// What a session is about.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// Nothing may be changed.
-    Planning,
-    /// Work is done.
-    #[default]
-    Execution,
 }
 
 /// Which backend captures.

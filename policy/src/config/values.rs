@@ -5,11 +5,8 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-
 use crate::glob::{self, GlobError, NameGlob};
-use crate::network::{Address, Host};
+use crate::terms::{Address, Hash, Host, as_text, checked_text, hexadecimal};
 
 /// A form that texts are checked against.
 pub(super) struct Format {
@@ -75,86 +72,6 @@ where
 /// Compiled size of a regular expression at most. Bytes.
 const REGEX_BYTES: usize = 256 << 10;
 
-/// Makes a type that is read from a text, is written as one, and says its form in the schema.
-macro_rules! as_text {
-    ($name:ident, $format:literal, $types:tt) => {
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                #[derive(Deserialize)]
-                #[serde(untagged)]
-                enum Raw {
-                    Number(u64),
-                    Text(String),
-                }
-                let text = match Raw::deserialize(deserializer)? {
-                    Raw::Number(number) => number.to_string(),
-                    Raw::Text(text) => text,
-                };
-                text.parse().map_err(|error| de::Error::custom(format_args!("{text}: {error}")))
-            }
-        }
-
-        impl JsonSchema for $name {
-            fn schema_name() -> std::borrow::Cow<'static, str> {
-                stringify!($name).into()
-            }
-
-            fn inline_schema() -> bool {
-                true
-            }
-
-            fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!({ "type": $types, "format": $format })
-            }
-        }
-    };
-}
-
-/// A text whose form was checked.
-macro_rules! checked_text {
-    ($(#[$doc:meta])* $name:ident, $format:literal, $check:expr) => {
-        $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub struct $name(String);
-
-        impl $name {
-            /// For defaults, which a test reads again.
-            #[allow(dead_code)]
-            pub(super) fn of(text: &'static str) -> Self {
-                Self(text.to_owned())
-            }
-
-            /// As it is written.
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl FromStr for $name {
-            type Err = String;
-
-            fn from_str(text: &str) -> Result<Self, String> {
-                let check: fn(&str) -> Result<(), String> = $check;
-                check(text).map(|()| Self(text.to_owned()))
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str(&self.0)
-            }
-        }
-
-        as_text!($name, $format, "string");
-    };
-}
-
 checked_text!(
     /// A glob in which `*` matches any characters, `/` too; `?`, `[…]`, `{a,b}`.
     Glob, "glob", glob::check
@@ -163,7 +80,7 @@ checked_text!(
 impl Glob {
     /// The two globs of `SERVER:TOOL`, or of a tool's id, `mcp:SERVER:TOOL`; a tool alone is every server's. A server's id
     /// may have colons, as an address has; a colon in brackets or braces is the glob's own.
-    pub(crate) fn server_and_tool(&self) -> (Self, Self) {
+    pub fn server_and_tool(&self) -> (Self, Self) {
         self.halves().unwrap_or_else(|| (Self::of("*"), self.clone()))
     }
 
@@ -204,18 +121,6 @@ checked_text!(
         }
     }
 );
-
-checked_text!(
-    /// A definition's hash: 64 hexadecimal digits as events have it, `sha256:` before it or not.
-    Hash, "hash", |text| hexadecimal(text, &["sha256:", ""])
-);
-
-impl Hash {
-    /// The digits alone.
-    pub fn digits(&self) -> &str {
-        self.0.strip_prefix("sha256:").unwrap_or(&self.0)
-    }
-}
 
 checked_text!(
     /// A certificate's fingerprint: `sha256:` (of the certificate) or `spki-sha256:` (of its key) and 64 hexadecimal
@@ -298,16 +203,6 @@ checked_text!(
     /// A path from the root: the agent's working directory is nobody's business.
     AbsolutePath, "path", |text| if text.starts_with('/') { Ok(()) } else { Err("it does not begin with /".into()) }
 );
-
-fn hexadecimal(text: &str, prefixes: &[&str]) -> Result<(), String> {
-    let digits =
-        prefixes.iter().find_map(|prefix| text.strip_prefix(prefix)).ok_or("its beginning is another")?;
-    if digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        Ok(())
-    } else {
-        Err(format!("it has {} characters, or not all are digits", digits.chars().count()))
-    }
-}
 
 /// A number of bytes. Written as a whole number or with a unit: `64KiB`, `2GiB`; `1MB` is 1,000,000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -393,6 +288,3 @@ impl fmt::Display for Period {
 }
 
 as_text!(Period, "duration", "string");
-
-as_text!(Host, "host", "string");
-as_text!(Address, "address", "string");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sha2::{Digest as _, Sha256};
 
 use super::{Detector, Harmless, Inspection};
-use crate::hash::json_digest;
+use crate::definition::json_digest;
 
 /// What is known of the text of a definition.
 #[derive(Debug, PartialEq)]

@@ -13,7 +13,7 @@ use super::fold::invisible;
 use super::probe::Work;
 use super::rules::Structure;
 use super::view::{Mapped, View};
-use crate::event::Form;
+use crate::terms::Form;
 pub(super) use bytes::may_be_text;
 use bytes::{prose, set_apart, spelt_out, standing_for_bytes};
 

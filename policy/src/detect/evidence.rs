@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use crate::event::Match;
 use crate::redact::redact_prose;
+use crate::terms::Match;
 
 /// Longest text of a match. Bytes.
 const TEXT_BYTES: usize = 200;

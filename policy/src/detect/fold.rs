@@ -15,7 +15,7 @@ use unicode_normalization::UnicodeNormalization as _;
 use super::finder::position;
 use super::rules::Structure;
 use super::view::{Mapped, View};
-use crate::event::Form;
+use crate::terms::Form;
 
 /// Something about the characters of a text that is worth saying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub(super) fn fold<'a>(view: &View<'a>) -> (Option<View<'a>>, Vec<Mark>) {
 }
 
 /// The normal form of a text by itself, where the way back is not needed. Printable ASCII is its own, and costs no memory.
-pub(crate) fn folded(text: &str) -> Cow<'_, str> {
+pub fn folded(text: &str) -> Cow<'_, str> {
     fold(&View::raw(text)).0.map_or(Cow::Borrowed(text), |normal| Cow::Owned(normal.text.into_owned()))
 }
 

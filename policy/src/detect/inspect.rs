@@ -20,7 +20,7 @@ use super::view::View;
 use super::walk::Path;
 use super::window::{self, severity_of};
 use super::{Bounds, Inspection};
-use crate::event::{Detection, Form};
+use crate::terms::{Detection, Form};
 
 /// Most detections of one message.
 pub(super) const MAX_DETECTIONS: usize = 64;

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder, MatchKind};
 
 use super::view::{Mapped, View};
-use crate::event::Form;
+use crate::terms::Form;
 
 /// Shortest name that is looked for in texts: shorter ones are words.
 const MIN_NAME: usize = 4;

@@ -24,7 +24,7 @@ use super::CustomPattern;
 use super::examples;
 use super::pattern::{self, Pattern};
 use super::window::score_of;
-use crate::event::{Category, Severity};
+use crate::terms::{Category, Severity};
 
 /// The rules that are built in.
 const BUILT_IN: &[(&str, &str)] = &[

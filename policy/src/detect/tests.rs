@@ -10,8 +10,8 @@ mod texts;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::event::Form;
-use crate::hash::json_digest;
+use crate::definition::json_digest;
+use crate::terms::Form;
 
 /// One detector for all tests: compiling the rules takes a while without optimisation.
 fn detector() -> &'static Detector {

@@ -5,7 +5,7 @@
 //! up, and each hit is as bad as the best window that it is in. A user's pattern is as bad as he says.
 
 use super::probe::{Hit, Matcher, ends_sentence};
-use crate::event::Severity;
+use crate::terms::Severity;
 
 /// A sentence longer than this is taken for several. Bytes.
 pub(super) const SENTENCE_BYTES: usize = 320;

@@ -4,9 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Detection, Severity};
-use crate::guard::GuardKind;
-use crate::ids::{ServerId, Timestamp};
-use crate::registry::{ItemKind, PinKey};
+use crate::terms::{GuardKind, ItemKind, PinKey, ServerId, Timestamp};
 
 /// Whose a server is, where several have its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

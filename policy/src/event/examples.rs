@@ -3,11 +3,8 @@
 use serde_json::json;
 
 use super::*;
-use crate::config::Mode;
-use crate::guard::{GuardKind, RiskLevel, ToolCategory};
-use crate::guards::ProfileKey;
-use crate::ids::Direction;
-use crate::registry::{Diff, ItemKind};
+use crate::definition::Diff;
+use crate::terms::{Direction, GuardKind, ItemKind, Mode, ProfileKey, RiskLevel, ToolCategory};
 
 fn about(body: impl Into<EventBody>) -> Event {
     Event {

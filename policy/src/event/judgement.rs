@@ -5,9 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Detection, MessageKind, Severity};
-use crate::guard::{GuardKind, ToolCategory};
-use crate::ids::{ServerId, Timestamp};
-use crate::registry::{Diff, ItemKind};
+use crate::definition::Diff;
+use crate::terms::{GuardKind, ItemKind, ServerId, Timestamp, ToolCategory};
 
 /// What came of something that guards looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]

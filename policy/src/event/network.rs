@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Action, Severity};
-use crate::ids::{ServerId, Timestamp};
+use crate::terms::{ServerId, Timestamp};
 
 /// What a connection speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]

@@ -4,8 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Detection;
-use crate::ids::{Direction, ServerId};
+use crate::terms::{Detection, Direction, Identity, ServerId};
 
 /// How it was found out that a program is an MCP server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -19,16 +18,6 @@ pub enum MatchedBy {
     Declared,
     /// A recording says so.
     Given,
-}
-
-/// Where a server's id comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Identity {
-    /// From the configuration.
-    Declared,
-    /// From the command line: as forgeable as that.
-    Derived,
 }
 
 /// A process, as far as it is worth saying.

@@ -2,8 +2,7 @@
 
 use super::coding::{Coding, CodingError, Decoder};
 use super::sse::{self, Event, Events};
-use crate::event::GapCause;
-use crate::ids::Timestamp;
+use crate::terms::{GapCause, Timestamp};
 
 /// What comes out of a body.
 #[derive(Debug)]

@@ -3,8 +3,8 @@
 use super::head::{Method, Request};
 use super::link::{Hash, Names, Place};
 use super::{HttpMeta, Peers};
-use crate::ids::ConnectionId;
 use crate::protocol::{self, Kind, MAX_ID_BYTES};
+use crate::terms::ConnectionId;
 
 /// A request, and what is known of its answer.
 #[derive(Debug)]

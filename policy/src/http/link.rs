@@ -7,8 +7,7 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 
 use super::{Context, HttpLimits, HttpOutput};
-use crate::event::ServerType;
-use crate::ids::{ConnectionId, Timestamp};
+use crate::terms::{ConnectionId, ServerType, Timestamp};
 
 /// A process: its id, and when it started.
 pub(super) type Client = (u32, u64);

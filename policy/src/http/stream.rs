@@ -10,8 +10,7 @@ use super::exchange::Exchange;
 use super::link::Place;
 use super::reader::{Damage, Reader, Side};
 use super::{Context, HttpCounters, HttpLimits, HttpOutput, Peers, Uninspected};
-use crate::event::GapCause;
-use crate::ids::{ConnectionId, Direction, Timestamp};
+use crate::terms::{ConnectionId, Direction, GapCause, Timestamp};
 
 /// A stream is not MCP when so many requests or events show nothing of it.
 const STRANGE_MESSAGES: u32 = 8;

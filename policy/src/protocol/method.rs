@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::ids::Direction;
+use crate::terms::Direction;
 
 /// Defines the methods once: the variants and their spelling.
 macro_rules! methods {

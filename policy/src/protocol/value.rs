@@ -9,7 +9,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// An object key; borrowed where it has no escapes.
-pub(crate) struct Key<'a>(pub(crate) Cow<'a, str>);
+pub struct Key<'a>(pub Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Key<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -53,7 +53,7 @@ pub fn members<'a, const N: usize>(json: &'a str, names: [&str; N]) -> [Option<&
 }
 
 /// The same, and one of the names that stands there more than once.
-pub(crate) fn members_once<'a, 'n, const N: usize>(
+pub fn members_once<'a, 'n, const N: usize>(
     json: &'a str,
     names: [&'n str; N],
 ) -> ([Option<&'a RawValue>; N], Option<&'n str>) {
@@ -81,7 +81,7 @@ pub(crate) fn members_once<'a, 'n, const N: usize>(
 }
 
 /// All members of an object, in order, each as often as it stands there; `None` where it is no object.
-pub(crate) fn all_members(json: &str) -> Option<Vec<(String, &RawValue)>> {
+pub fn all_members(json: &str) -> Option<Vec<(String, &RawValue)>> {
     struct All;
     impl<'de> Visitor<'de> for All {
         type Value = Vec<(String, &'de RawValue)>;
@@ -124,7 +124,7 @@ pub fn value(json: &str) -> Option<Value> {
 }
 
 /// With each `\uD800`-like escape that has no partner replaced by that of U+FFFD.
-pub(crate) fn mend_surrogates(json: &str) -> Cow<'_, str> {
+pub fn mend_surrogates(json: &str) -> Cow<'_, str> {
     if !json.contains("\\u") {
         return Cow::Borrowed(json);
     }

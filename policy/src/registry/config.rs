@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::store::StoreError;
 use crate::counters::counters;
-use crate::event::{Category, Detection};
+use crate::terms::{Category, Detection};
 
 /// Bounds of everything that servers can make grow. What is refused is counted.
 #[derive(Clone, Debug, PartialEq, Eq)]

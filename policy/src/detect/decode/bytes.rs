@@ -7,7 +7,7 @@ use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 use super::super::finder::{is_word, position};
-use crate::event::Form;
+use crate::terms::Form;
 
 /// Shortest run of base64 or hexadecimal digits that is tried. Bytes.
 pub(super) const MIN_RUN: usize = 24;

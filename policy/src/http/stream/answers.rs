@@ -3,14 +3,13 @@
 use fluent_uri::{Uri, UriRef};
 
 use super::{HELD_BYTES, Held, Reading, Stream};
-use crate::event::{GapCause, ServerType};
 use crate::http::content::{Content, Piece};
 use crate::http::exchange::{Exchange, Gist};
 use crate::http::head::{self, Method};
 use crate::http::reader::{Framing, Resumed, Step};
 use crate::http::sse::{Event, Name};
 use crate::http::{Context, HttpOutput, Uninspected};
-use crate::ids::{ConnectionId, Direction, Timestamp};
+use crate::terms::{ConnectionId, Direction, GapCause, ServerType, Timestamp};
 
 const DIRECTION: Direction = Direction::ServerToClient;
 

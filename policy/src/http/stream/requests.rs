@@ -3,14 +3,13 @@
 use sha2::{Digest, Sha256};
 
 use super::{MAX_WAITING, Reading, Stream};
-use crate::event::{GapCause, ServerType};
 use crate::http::coding::CodingError;
 use crate::http::content::{Content, Piece};
 use crate::http::exchange::{Exchange, Gist};
 use crate::http::head::{self, Method, Request};
 use crate::http::reader::Step;
 use crate::http::{Context, Uninspected};
-use crate::ids::{ConnectionId, Direction, Timestamp};
+use crate::terms::{ConnectionId, Direction, GapCause, ServerType, Timestamp};
 
 const DIRECTION: Direction = Direction::ClientToServer;
 

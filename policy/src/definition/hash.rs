@@ -110,7 +110,7 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 /// Appends them.
-pub(crate) fn push_hex(bytes: &[u8], out: &mut String) {
+pub fn push_hex(bytes: &[u8], out: &mut String) {
     const DIGITS: [char; 16] =
         ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
     out.reserve(2 * bytes.len());
@@ -204,7 +204,7 @@ const MAX_BYTES: usize = 256;
 const HASH_DIGITS: usize = 64;
 
 /// Whether a name is one of those that were too long, so that its end is not known.
-pub(crate) fn is_bounded(name: &str) -> bool {
+pub fn is_bounded(name: &str) -> bool {
     let hash = name.len().checked_sub(HASH_DIGITS).and_then(|at| name.split_at_checked(at));
     name.len() > MAX_BYTES - HASH_DIGITS
         && hash.is_some_and(|(kept, hash)| {
@@ -213,7 +213,7 @@ pub(crate) fn is_bounded(name: &str) -> bool {
 }
 
 /// The same as [`bounded_name`], where it need not be kept.
-pub(crate) fn bounded(name: &str) -> Cow<'_, str> {
+pub fn bounded(name: &str) -> Cow<'_, str> {
     if name.len() <= MAX_BYTES {
         return Cow::Borrowed(name);
     }

@@ -1,6 +1,7 @@
 //! Other names for keys, and other forms of values.
 
 use super::*;
+use crate::config::OnDetection;
 
 #[test]
 fn other_names_are_read_and_said() {
@@ -28,11 +29,11 @@ guards:
     assert_eq!(config.discovery.server_patterns.unwrap()[0].as_str(), "a*");
     assert_eq!(config.discovery.custom_servers[0].as_str(), "b*");
     assert_eq!(config.inspection.builtin.len(), 1);
-    assert_eq!(config.inspection.custom_patterns[0].severity, crate::event::Severity::High);
-    assert_eq!(config.inspection.alert_threshold, crate::event::Severity::Low);
+    assert_eq!(config.inspection.custom_patterns[0].severity, crate::terms::Severity::High);
+    assert_eq!(config.inspection.alert_threshold, crate::terms::Severity::Low);
     assert_eq!(config.sinks[0].url.as_ref().unwrap().as_str(), "https://x/");
     assert_eq!(config.sinks[0].filter.types[0].as_str(), "mcp_detection");
-    assert_eq!(config.guards[0].kind, crate::guard::GuardKind::ServerAccess);
+    assert_eq!(config.guards[0].kind, crate::terms::GuardKind::ServerAccess);
     assert_eq!(config.guards[1].config.as_ref().unwrap().min_detections, Some(2));
     assert_eq!(warnings.iter().filter(|warning| warning.message.contains("another name")).count(), 11);
 
@@ -56,7 +57,7 @@ guards:
     assert!(config.policy.fail_closed && !config.registry.pin_on_first_use);
     assert_eq!(config.servers[0].id, "files");
     assert_eq!(config.policy.denied_tools.len(), 1);
-    assert_eq!(config.enforcement, crate::config::Enforcement::default());
+    assert_eq!(config.enforcement, config::Enforcement::default());
     assert!(warnings.iter().any(|warning| warning.path == "sandbox.mcp.enforce_policy"));
     assert_eq!(warnings.iter().filter(|warning| warning.message.contains("another name")).count(), 11);
 

@@ -16,7 +16,7 @@ pub struct Json(Cow<'static, str>);
 
 impl Json {
     /// Of a text that is one JSON value. Whether it is one shows only where it is written into a line.
-    pub(crate) fn new(text: String) -> Self {
+    pub fn new(text: String) -> Self {
         Self(Cow::Owned(text))
     }
 

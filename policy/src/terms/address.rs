@@ -1,8 +1,11 @@
 //! Where a connection goes, as rules write it.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
+
+use super::text::as_text;
 
 /// Bits of an IPv6 address before the IPv4 address in its v4-mapped form.
 const MAPPED_BITS: u8 = 96;
@@ -59,7 +62,7 @@ impl Prefix {
     }
 
     /// Whether the other begins with the bits of this.
-    pub(super) fn begins(&self, other: &Self) -> bool {
+    pub fn begins(&self, other: &Self) -> bool {
         other.bits >= self.bits && other.shortened(self.bits) == *self
     }
 
@@ -126,6 +129,9 @@ pub fn reached(ip: IpAddr) -> IpAddr {
     }
 }
 
+/// The addresses of each name. The module `network` says of which.
+pub type Names = BTreeMap<String, Vec<IpAddr>>;
+
 /// Where a connection goes: `example.com`, `example.com:443`, `10.0.0.0/8`, `[2001:db8::1]:443`, `*:25`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Address {
@@ -162,6 +168,25 @@ impl Host {
     /// Whether it is written as `0.0.0.0` or `::`, which is read as loopback.
     pub fn is_unspecified(&self) -> bool {
         matches!(self, Self::Block(block) if block.only().is_some_and(|ip| ip.is_unspecified()))
+    }
+}
+
+impl Address {
+    /// Whether it is this address, or one of those that it stands for, as its name is resolved. Loopback is one, whichever way it
+    /// is written.
+    pub fn is_at(&self, address: SocketAddr, names: &Names) -> bool {
+        let ip = reached(address.ip());
+        let is_there = match &self.host {
+            Host::Name(name) if name.eq_ignore_ascii_case("localhost") => ip.is_loopback(),
+            Host::Name(name) => {
+                names.get(name.as_str()).is_some_and(|all| all.iter().any(|one| reached(*one) == ip))
+            }
+            Host::Block(block) => {
+                block.covers(&Prefix::host(ip)) || self.host.is_loopback() && ip.is_loopback()
+            }
+            Host::Any => true,
+        };
+        is_there && self.port.is_none_or(|port| port == address.port())
     }
 }
 
@@ -261,6 +286,9 @@ impl fmt::Display for Address {
         }
     }
 }
+
+as_text!(Host, "host", "string");
+as_text!(Address, "address", "string");
 
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 
+use super::json_hash;
 use crate::protocol::value;
 
 /// Most fields in one diff.
@@ -59,7 +60,7 @@ impl Diff {
             diff.values(&mut String::new(), &left, &right);
         }
         // Too deep to be read, or different in what only the text shows: a duplicate key, a lone surrogate.
-        if diff.diff.changes.is_empty() && crate::hash::json_hash(previous) != crate::hash::json_hash(new) {
+        if diff.diff.changes.is_empty() && json_hash(previous) != json_hash(new) {
             diff.change("", Some(previous), Some(new));
         }
         diff.diff

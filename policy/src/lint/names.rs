@@ -1,6 +1,6 @@
 //! Ids where a name alone is compared. A tool's id is `mcp:SERVER:TOOL`; neither a server nor a tool is called so.
 
-use super::*;
+use crate::config::{Config, Finding, Glob, ServerRule, Step, ToolRule, steps};
 
 /// Globs on servers and on tools that have more of an id in them than is compared.
 pub(super) fn ids(config: &Config) -> Vec<Finding> {

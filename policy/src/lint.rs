@@ -1,30 +1,68 @@
-//! What is accepted and does not do what it seems to.
+//! What a configuration says that is accepted and does not do what it seems to, and what holds where it says nothing: that
+//! takes the guards to know.
+//!
+//! [`parse`] and [`check`] are those of [`config`](crate::config), with the warnings of this module.
 
+mod effective;
 mod names;
+mod network;
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 
-use super::rules::{Finding, Step, entry_name, steps};
-use super::tree::{Kind, Node};
-use super::*;
 use crate::classify::side_effect_tags;
-use crate::guard::{GuardKind, Phase, Trust};
+use crate::config::{
+    self, AllowDeny, Config, DetectionAction, Egress, Finding, GuardEntry, GuardSettings, Level, ListMode,
+    NetworkEnforcement, OnChange, Policy, Problem, RateLimits, Server, SessionMatch, StdioEnforcement, Step,
+    TextAction, ToolRule, VersionPinning, Written, steps,
+};
 use crate::guards::{enforcers, is_on};
+use crate::terms::{self, GuardKind, Phase, ServerType, Trust};
 
-/// Everything of the kind, of a configuration that was read from `root`.
-pub(super) fn all(config: &Config, root: &Node) -> Vec<Finding> {
-    let mut off = switched_off(config, Some(root));
-    off.extend(idle_cross_server(config, root));
+pub use effective::effective;
+
+/// Reads a file: the configuration and its warnings.
+///
+/// # Errors
+/// Everything that is wrong with it, warnings included, in the order of the file.
+pub fn parse(file: &[u8]) -> Result<(Config, Vec<Problem>), Vec<Problem>> {
+    match check(file, |_| Vec::new()) {
+        (Some(config), warnings) => Ok((config, warnings)),
+        (None, problems) => Err(problems),
+    }
+}
+
+/// Reads a file, and has it looked at by somebody who knows more, such as the users of a host: `more` is given what of
+/// the file is right, and what it finds is said with the rest, in the order of the file. There is no configuration
+/// where one problem is an error.
+pub fn check(
+    file: &[u8],
+    more: impl FnOnce(&Config) -> Vec<(Level, Finding)>,
+) -> (Option<Config>, Vec<Problem>) {
+    config::check(file, |config, written| {
+        let mut found: Vec<_> =
+            warnings(config, written).into_iter().map(|warning| (Level::Warning, warning)).collect();
+        found.extend(more(config));
+        found
+    })
+}
+
+/// Everything that does not do what it seems to, of a configuration that was read from what is written.
+fn warnings(config: &Config, written: &Written<'_>) -> Vec<Finding> {
+    let mut off = switched_off(config, Some(written));
+    off.extend(idle_cross_server(config, written));
     let lists = [
         contradictions(config),
         idle(config),
-        idle_guards(config, root),
-        idle_sessions(config, root),
+        idle_guards(config, written),
+        idle_sessions(config, written),
         names::ids(config),
         unknown_tags(config),
         network::warnings(config),
         unenforced(config),
-        idle_gate(config, root),
+        idle_gate(config, written),
     ];
     besides(off, lists.concat())
 }
@@ -94,7 +132,7 @@ fn idle(config: &Config) -> Vec<Finding> {
     }
     for (index, entry) in config.sessions.iter().enumerate() {
         for (key, given, kind) in [
-            ("mode", entry.mode == super::Mode::Planning, Mode),
+            ("mode", entry.mode == terms::Mode::Planning, Mode),
             ("spec_frozen", entry.spec_frozen, SpecFrozen),
             ("spec_hash", entry.spec_hash.is_some(), SpecFrozen),
             ("project_id", entry.project_id.is_some(), ProjectBinding),
@@ -120,7 +158,7 @@ pub fn is_asked(config: &Config, kind: GuardKind) -> bool {
 }
 
 /// Entries of `guards:` that are never asked, not where their denials would count, or for less than the sections say.
-fn idle_guards(config: &Config, root: &Node) -> Vec<Finding> {
+fn idle_guards(config: &Config, written: &Written<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut add = |path: Vec<Step>, message: String| found.push(Finding::new(path, message));
     for (index, entry) in config.guards.iter().enumerate() {
@@ -128,7 +166,7 @@ fn idle_guards(config: &Config, root: &Node) -> Vec<Finding> {
         let (name, can) = (entry.kind.name(), entry.kind.phases());
         let covers = |earlier: &GuardEntry| earlier.kind == entry.kind && is_for_every_server(earlier);
         if let Some(first) = { earlier }.position(covers) {
-            let first = entry_name(Some(root), "guards", first);
+            let first = entry_name(Some(written), "guards", first);
             let message = format!("{first} is of this kind and for every server: this one never counts");
             add(steps!["guards", index], message);
         }
@@ -181,12 +219,12 @@ fn idle_guards(config: &Config, root: &Node) -> Vec<Finding> {
 }
 
 /// Entries of `sessions:` that come after one for every client.
-fn idle_sessions(config: &Config, root: &Node) -> Vec<Finding> {
+fn idle_sessions(config: &Config, written: &Written<'_>) -> Vec<Finding> {
     let every = SessionMatch::default();
     let Some(first) = config.sessions.iter().position(|entry| entry.matches == every) else {
         return Vec::new();
     };
-    let name = entry_name(Some(root), "sessions", first);
+    let name = entry_name(Some(written), "sessions", first);
     let message = || format!("{name} is for every client: this one never counts");
     let later = first + 1..config.sessions.len();
     later.map(|index| Finding::new(steps!["sessions", index], message())).collect()
@@ -209,7 +247,7 @@ fn switch(config: &Config, kind: GuardKind) -> Option<usize> {
 }
 
 /// Lists and limits that nothing goes by, since the guard that would is switched off.
-fn switched_off(config: &Config, root: Option<&Node>) -> Vec<Finding> {
+fn switched_off(config: &Config, written: Option<&Written<'_>>) -> Vec<Finding> {
     use GuardKind::{AdminToken, DisabledTool, RateLimit, RugPull, ServerAccess, ToolAccess, ToolPoisoning};
     let (policy, pinning) = (&config.policy, &config.policy.version_pinning);
     let action = config.inspection.on_detection.action;
@@ -240,7 +278,7 @@ fn switched_off(config: &Config, root: Option<&Node>) -> Vec<Finding> {
         ]);
     }
     let by_guard = given.into_iter().filter(|(_, _, given)| *given).filter_map(|(path, kind, _)| {
-        let switch = entry_name(root, "guards", switch(config, kind)?);
+        let switch = entry_name(written, "guards", switch(config, kind)?);
         Some(Finding::new(path, format!("nothing goes by it: {switch} switches `{}` off", kind.name())))
     });
     let settings = config.guards.iter().enumerate().filter(|(_, entry)| !entry.enabled);
@@ -253,23 +291,23 @@ fn switched_off(config: &Config, root: Option<&Node>) -> Vec<Finding> {
 }
 
 /// Rules of `cross_server` that are written and that nothing goes by, and the guard where it goes by none.
-fn idle_cross_server(config: &Config, root: &Node) -> Vec<Finding> {
+fn idle_cross_server(config: &Config, written: &Written<'_>) -> Vec<Finding> {
     const RULES: [&str; 5] = ["turn_gap", "session_idle", "read_then_send", "burst", "cross_server_flow"];
     let kind = GuardKind::CrossServer;
     let is_on = config.cross_server.enabled;
-    let mut written = false;
+    let mut is_written = false;
     for key in RULES.into_iter().chain(is_on.then_some("enabled")) {
-        each_written(root, &["cross_server", key], &mut Vec::new(), &mut |_| written = true);
+        written.each(&["cross_server", key], |_| is_written = true);
     }
     let why = match switch(config, kind) {
         _ if !is_on => Some("nothing goes by it while its `enabled` is false".to_owned()),
         Some(index) => {
-            let switch = entry_name(Some(root), "guards", index);
+            let switch = entry_name(Some(written), "guards", index);
             Some(format!("nothing goes by it: {switch} switches `{}` off", kind.name()))
         }
         None => None,
     };
-    let section = why.filter(|_| written).map(|why| Finding::new(steps!["cross_server"], why));
+    let section = why.filter(|_| is_written).map(|why| Finding::new(steps!["cross_server"], why));
     let entries = config.guards.iter().enumerate();
     let idle = entries.filter(|(_, entry)| !is_on && entry.enabled && entry.kind == kind);
     let message = "it judges nothing while `cross_server.enabled` is false";
@@ -443,11 +481,11 @@ fn unenforced(config: &Config) -> Vec<Finding> {
 }
 
 /// How the gate is set, where there is none.
-fn idle_gate(config: &Config, root: &Node) -> Vec<Finding> {
+fn idle_gate(config: &Config, written: &Written<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     if config.enforcement.stdio == StdioEnforcement::Observe {
         for key in ["window_bytes", "undecided"] {
-            each_written(root, &["enforcement", key], &mut Vec::new(), &mut |path| {
+            written.each(&["enforcement", key], |path| {
                 let message = "no effect while `enforcement.stdio` is `observe`".into();
                 found.push(Finding::new(path.to_vec(), message));
             });
@@ -456,29 +494,7 @@ fn idle_gate(config: &Config, root: &Node) -> Vec<Finding> {
     found
 }
 
-/// Calls `say` with every path that is written and goes along `steps`.
-fn each_written(node: &Node, steps: &[&str], path: &mut Vec<Step>, say: &mut impl FnMut(&[Step])) {
-    let Some((step, rest)) = steps.split_first() else {
-        if !node.is_null() {
-            say(path);
-        }
-        return;
-    };
-    let below: Vec<(Step, &Node)> = match &node.kind {
-        Kind::Map(entries) => {
-            let entries = entries.iter().filter(|entry| entry.key == *step);
-            entries.map(|entry| (Step::from(entry.key.as_str()), &entry.value)).collect()
-        }
-        Kind::List(list) if *step == "[]" => {
-            // An index counts what is right, as in the configuration that was read.
-            let good = list.iter().filter(|node| !node.bad);
-            good.enumerate().map(|(index, node)| (Step::from(index), node)).collect()
-        }
-        _ => Vec::new(),
-    };
-    for (step, node) in below {
-        path.push(step);
-        each_written(node, rest, path, say);
-        path.pop();
-    }
+/// What an entry of a list at the top is called in messages, by the file where there is one.
+fn entry_name(written: Option<&Written<'_>>, list: &str, index: usize) -> String {
+    written.map_or_else(|| format!("{list}[{index}]"), |written| written.entry_name(list, index))
 }
