@@ -39,10 +39,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::counters::counters;
 use crate::terms::{ConnectionId, Direction, GapCause, ServerType, Timestamp};
 pub use link::LINK;
 use link::Links;
+use mcpwarden_terms::counters;
 use stream::Stream;
 
 /// Bounds of what may grow.

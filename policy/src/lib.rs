@@ -32,14 +32,12 @@
 
 pub mod classify;
 pub mod config;
-mod counters;
 pub mod definition;
 pub mod detect;
 pub mod discovery;
 pub mod engine;
 pub mod event;
 pub mod gate;
-pub mod glob;
 pub mod guard;
 pub mod guards;
 pub mod http;
@@ -50,8 +48,9 @@ pub mod redact;
 pub mod registry;
 pub mod replay;
 pub mod settings;
-pub mod terms;
 pub mod wire;
+
+pub use mcpwarden_terms::{self as terms, glob};
 
 pub use definition as hash;
 pub use discovery::{Declared, NamePatterns};

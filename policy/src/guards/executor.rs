@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 
 use super::blocked;
 use crate::config::FailureMode;
-use crate::counters::counters;
 use crate::glob::NameGlob;
 use crate::guard::{
     Answer, Decision, Denial, Facts, Guard, GuardError, Modification, Operation, TurnState, Verdict,
 };
 use crate::terms::{GuardKind, Phase, SessionId, Timestamp};
 use changed::Changed;
+use mcpwarden_terms::counters;
 
 pub use changed::redact;
 

@@ -1,10 +1,14 @@
-//! The words that everything else is written in: ids, kinds, severities, addresses, and texts of one form. Plain data, that
-//! knows nothing of what is made of it.
+//! The words that everything in mcpwarden is written in: ids, kinds, severities, addresses, globs, counters, and texts of
+//! one form. Plain data and how it is written: nothing here reads a stream, a file or a clock, and nothing knows what is
+//! made of it. Its two most important types are [`ServerId`], what a server is called, and [`Detection`], what a rule
+//! found in a text.
 
 mod address;
 mod callee;
+mod counters;
 mod detection;
 mod gap;
+pub mod glob;
 mod guard;
 mod id;
 mod json;
@@ -25,5 +29,4 @@ pub use pin::{ItemKind, PinKey, PinState};
 pub use server::{Identity, ServerType, Trust};
 pub use session::{Mode, ProfileKey};
 pub use text::{Hash, hexadecimal};
-pub(crate) use text::{as_text, checked_text};
 pub use tool::{RiskLevel, ToolCategory};

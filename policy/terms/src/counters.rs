@@ -1,6 +1,7 @@
 //! Counters: what happened so far, in numbers that only grow.
 
 /// Defines a struct of counters once: its fields, and their names.
+#[macro_export]
 macro_rules! counters {
     ($struct:ident { $($(#[$doc:meta])* $name:ident,)* }) => {
         /// What happened so far, in numbers. They only grow.
@@ -17,5 +18,3 @@ macro_rules! counters {
         }
     };
 }
-
-pub(crate) use counters;

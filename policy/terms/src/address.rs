@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-use super::text::as_text;
+use crate::as_text;
 
 /// Bits of an IPv6 address before the IPv4 address in its v4-mapped form.
 const MAPPED_BITS: u8 = 96;

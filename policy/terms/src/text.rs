@@ -1,6 +1,7 @@
 //! Types that are written as a text of one form.
 
 /// Makes a type that is read from a text, is written as one, and says its form in the schema.
+#[macro_export]
 macro_rules! as_text {
     ($name:ident, $format:literal, $types:tt) => {
         impl ::serde::Serialize for $name {
@@ -42,6 +43,7 @@ macro_rules! as_text {
 }
 
 /// A text whose form was checked.
+#[macro_export]
 macro_rules! checked_text {
     ($(#[$doc:meta])* $name:ident, $format:literal, $check:expr) => {
         $(#[$doc])*
@@ -75,11 +77,9 @@ macro_rules! checked_text {
             }
         }
 
-        as_text!($name, $format, "string");
+        $crate::as_text!($name, $format, "string");
     };
 }
-
-pub(crate) use {as_text, checked_text};
 
 checked_text!(
     /// A definition's hash: 64 hexadecimal digits as events have it, `sha256:` before it or not.
