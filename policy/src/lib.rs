@@ -32,7 +32,6 @@
 
 pub mod classify;
 pub mod config;
-pub mod definition;
 pub mod detect;
 pub mod discovery;
 pub mod engine;
@@ -43,16 +42,15 @@ pub mod guards;
 pub mod http;
 pub mod lint;
 pub mod network;
-pub mod protocol;
 pub mod redact;
 pub mod registry;
 pub mod replay;
 pub mod settings;
-pub mod wire;
 
+pub use mcpwarden_protocol::definition as hash;
+pub use mcpwarden_protocol::{definition, message as protocol, wire};
 pub use mcpwarden_terms::{self as terms, glob};
 
-pub use definition as hash;
 pub use discovery::{Declared, NamePatterns};
 pub use engine::{
     ByHand, Connect, Counters, Decide, Definitions, Engine, EngineConfig, EngineLimits, Exec, ExitStatus,

@@ -7,7 +7,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::protocol::all_members;
+use crate::message::all_members;
 
 /// The key that no hash covers: it is the transport's, and may change with every answer.
 const META: &str = "_meta";

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use crate::protocol::Kind;
+use crate::message::Kind;
 
 /// Where the first line feed is.
 pub(super) fn line_feed(bytes: &[u8]) -> Option<usize> {
@@ -90,7 +90,7 @@ pub(super) fn is_message(line: &[u8]) -> bool {
         _ => return false,
     }
     let parsed = |line| {
-        crate::protocol::parse(line, &mut String::new())
+        crate::message::parse(line, &mut String::new())
             .is_ok_and(|parsed| parsed.messages.iter().any(|message| !matches!(message.kind, Kind::Invalid)))
     };
     parsed(line) || serde_json::from_slice::<Versioned>(line).is_ok()

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::terms::Direction;
+use mcpwarden_terms::Direction;
 
 /// Defines the methods once: the variants and their spelling.
 macro_rules! methods {

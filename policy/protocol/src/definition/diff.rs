@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 
 use super::json_hash;
-use crate::protocol::value;
+use crate::message::value;
 
 /// Most fields in one diff.
 const MAX_CHANGES: usize = 64;

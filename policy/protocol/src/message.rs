@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use smallvec::{SmallVec, smallvec};
 
-use crate::terms::Direction;
+use mcpwarden_terms::Direction;
 
 pub use method::Method;
 pub use value::{Key, all_members, decode_str, members, members_once, mend_surrogates, string, value};

@@ -19,7 +19,8 @@
 mod header;
 mod scan;
 
-use crate::terms::Timestamp;
+use mcpwarden_terms::Timestamp;
+
 use header::{Header, HeaderLine};
 
 /// Bounds of what a stream may make grow.
