@@ -39,7 +39,6 @@ pub mod event;
 pub mod gate;
 pub mod guard;
 pub mod guards;
-pub mod http;
 pub mod lint;
 pub mod network;
 pub mod redact;
@@ -47,6 +46,7 @@ pub mod registry;
 pub mod replay;
 pub mod settings;
 
+pub use mcpwarden_http as http;
 pub use mcpwarden_protocol::definition as hash;
 pub use mcpwarden_protocol::{definition, message as protocol, wire};
 pub use mcpwarden_terms::{self as terms, glob};

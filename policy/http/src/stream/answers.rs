@@ -2,20 +2,21 @@
 
 use fluent_uri::{Uri, UriRef};
 
+use mcpwarden_terms::{ConnectionId, Direction, GapCause, ServerType, Timestamp};
+
 use super::{HELD_BYTES, Held, Reading, Stream};
-use crate::http::content::{Content, Piece};
-use crate::http::exchange::{Exchange, Gist};
-use crate::http::head::{self, Method};
-use crate::http::reader::{Framing, Resumed, Step};
-use crate::http::sse::{Event, Name};
-use crate::http::{Context, HttpOutput, Uninspected};
-use crate::terms::{ConnectionId, Direction, GapCause, ServerType, Timestamp};
+use crate::content::{Content, Piece};
+use crate::exchange::{Exchange, Gist};
+use crate::head::{self, Method};
+use crate::reader::{Framing, Resumed, Step};
+use crate::sse::{Event, Name};
+use crate::{Context, HttpOutput, Uninspected};
 
 const DIRECTION: Direction = Direction::ServerToClient;
 
 impl Stream {
     /// Takes what the client read.
-    pub(in crate::http) fn answer(&mut self, bytes: &[u8], time: Timestamp, context: &mut Context<'_>) {
+    pub(crate) fn answer(&mut self, bytes: &[u8], time: Timestamp, context: &mut Context<'_>) {
         self.passed += bytes.len() as u64;
         if self.held.is_empty() {
             self.read_answers(bytes, time, context);

@@ -1,10 +1,11 @@
 //! A request and its answer.
 
+use mcpwarden_protocol::message::{self as protocol, Kind, MAX_ID_BYTES};
+use mcpwarden_terms::ConnectionId;
+
 use super::head::{Method, Request};
 use super::link::{Hash, Names, Place};
 use super::{HttpMeta, Peers};
-use crate::protocol::{self, Kind, MAX_ID_BYTES};
-use crate::terms::ConnectionId;
 
 /// A request, and what is known of its answer.
 #[derive(Debug)]

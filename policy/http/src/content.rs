@@ -1,8 +1,9 @@
 //! What a body says: JSON, server-sent events, or nothing that matters here.
 
+use mcpwarden_terms::{GapCause, Timestamp};
+
 use super::coding::{Coding, CodingError, Decoder};
 use super::sse::{self, Event, Events};
-use crate::terms::{GapCause, Timestamp};
 
 /// What comes out of a body.
 #[derive(Debug)]

@@ -1,21 +1,21 @@
 //! What the client of a stream asks.
 
+use mcpwarden_terms::{ConnectionId, Direction, GapCause, ServerType, Timestamp};
 use sha2::{Digest, Sha256};
 
 use super::{MAX_WAITING, Reading, Stream};
-use crate::http::coding::CodingError;
-use crate::http::content::{Content, Piece};
-use crate::http::exchange::{Exchange, Gist};
-use crate::http::head::{self, Method, Request};
-use crate::http::reader::Step;
-use crate::http::{Context, Uninspected};
-use crate::terms::{ConnectionId, Direction, GapCause, ServerType, Timestamp};
+use crate::coding::CodingError;
+use crate::content::{Content, Piece};
+use crate::exchange::{Exchange, Gist};
+use crate::head::{self, Method, Request};
+use crate::reader::Step;
+use crate::{Context, Uninspected};
 
 const DIRECTION: Direction = Direction::ClientToServer;
 
 impl Stream {
     /// Takes what the client wrote.
-    pub(in crate::http) fn ask(&mut self, bytes: &[u8], time: Timestamp, context: &mut Context<'_>) {
+    pub(crate) fn ask(&mut self, bytes: &[u8], time: Timestamp, context: &mut Context<'_>) {
         self.passed += bytes.len() as u64;
         if let Some((_, skipped)) = self.requests.resume(bytes) {
             self.skipped(DIRECTION, skipped, self.requests_lost, time, context);

@@ -1,6 +1,6 @@
 //! Server-sent events (WHATWG HTML, section 9.2.6, "Interpreting an event stream").
 
-use crate::terms::{GapCause, Timestamp};
+use mcpwarden_terms::{GapCause, Timestamp};
 
 /// What an event is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

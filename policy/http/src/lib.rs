@@ -1,5 +1,6 @@
 //! Bytes of TCP connections that speak HTTP/1.1 into frames of MCP (specification 2025-11-25, "Transports"; 2024-11-05,
-//! "HTTP with SSE").
+//! "HTTP with SSE"). It is no client, server or proxy: it opens no connection, and changes nothing of what it reads. Its two
+//! most important types are [`Http`], which takes the bytes of all streams, and [`HttpOutput`], what follows from them.
 //!
 //! Streams go in: the bytes of both directions of TCP connections, as the client wrote and read them. Frames come out, of
 //! *links*: what the engine calls a connection, one client process speaking with one session of one server. A link spans
@@ -37,12 +38,11 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use mcpwarden_terms::{ConnectionId, Direction, GapCause, ServerType, Timestamp, counters};
 use serde::Serialize;
 
-use crate::terms::{ConnectionId, Direction, GapCause, ServerType, Timestamp};
 pub use link::LINK;
 use link::Links;
-use mcpwarden_terms::counters;
 use stream::Stream;
 
 /// Bounds of what may grow.

@@ -5,12 +5,13 @@ mod requests;
 
 use std::collections::VecDeque;
 
+use mcpwarden_terms::{ConnectionId, Direction, GapCause, Timestamp};
+
 use super::content::Content;
 use super::exchange::Exchange;
 use super::link::Place;
 use super::reader::{Damage, Reader, Side};
 use super::{Context, HttpCounters, HttpLimits, HttpOutput, Peers, Uninspected};
-use crate::terms::{ConnectionId, Direction, GapCause, Timestamp};
 
 /// A stream is not MCP when so many requests or events show nothing of it.
 const STRANGE_MESSAGES: u32 = 8;

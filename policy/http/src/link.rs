@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use mcpwarden_terms::{ConnectionId, ServerType, Timestamp};
 use sha2::{Digest, Sha256};
 
 use super::{Context, HttpLimits, HttpOutput};
-use crate::terms::{ConnectionId, ServerType, Timestamp};
 
 /// A process: its id, and when it started.
 pub(super) type Client = (u32, u64);
