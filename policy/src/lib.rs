@@ -35,7 +35,6 @@ pub mod config;
 pub mod detect;
 pub mod discovery;
 pub mod engine;
-pub mod event;
 pub mod gate;
 pub mod guard;
 pub mod guards;
@@ -46,6 +45,7 @@ pub mod registry;
 pub mod replay;
 pub mod settings;
 
+pub use mcpwarden_event as event;
 pub use mcpwarden_http as http;
 pub use mcpwarden_protocol::definition as hash;
 pub use mcpwarden_protocol::{definition, message as protocol, wire};

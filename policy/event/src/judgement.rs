@@ -1,12 +1,12 @@
 //! Events about what was found and what was decided.
 
+use mcpwarden_protocol::definition::Diff;
+use mcpwarden_terms::{GuardKind, ItemKind, ServerId, Timestamp, ToolCategory};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Detection, MessageKind, Severity};
-use crate::definition::Diff;
-use crate::terms::{GuardKind, ItemKind, ServerId, Timestamp, ToolCategory};
 
 /// What came of something that guards looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]

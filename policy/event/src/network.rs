@@ -1,11 +1,11 @@
 //! Events about connections that processes open.
 
+use mcpwarden_terms::{ServerId, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Action, Severity};
-use crate::terms::{ServerId, Timestamp};
 
 /// What a connection speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use mcpwarden_terms::{Direction, GapCause, RiskLevel, ToolCategory};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Decided, Detection, Json, Severity};
-use crate::terms::{Direction, GapCause, RiskLevel, ToolCategory};
 
 /// What is known of a tool definition, compared with what was seen before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -33,7 +33,7 @@ pub struct ToolSeen {
     pub tool_name: String,
     /// `mcp:{server_id}:{tool_name}`.
     pub tool_id: String,
-    /// Hash of the whole definition: see [`crate::definition::json_hash`].
+    /// Hash of the whole definition: see [`mcpwarden_protocol::definition::json_hash`].
     pub tool_hash: String,
     /// The description (bounded).
     #[serde(default, skip_serializing_if = "Option::is_none")]

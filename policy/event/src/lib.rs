@@ -1,4 +1,5 @@
-//! The event schema: everything the agent says is one of these, one JSON object a line.
+//! The event schema: everything the agent says is one of these, one JSON object a line. It says what an event is, and not
+//! when there is one: that is the engine's. Its two most important types are [`Event`], and [`EventBody`], what happened.
 //!
 //! Defined here once; [`schema`] generates the JSON Schema file from it, and tests hold examples of every event
 //! against that. Field names are those of docs/requirements.md wherever it lists one.
@@ -40,8 +41,9 @@ pub use traffic::{
     ToolResult, ToolSeen, ToolStatus,
 };
 
-pub use crate::terms::{Category, Detection, Form, GapCause, Identity, Json, Match, ServerType, Severity};
-use crate::terms::{ConnectionId, ServerId, SessionId, Timestamp};
+use mcpwarden_terms::{ConnectionId, ServerId, SessionId, Timestamp};
+
+pub use mcpwarden_terms::{Category, Detection, Form, GapCause, Identity, Json, Match, ServerType, Severity};
 
 /// One record of something that happened.
 ///

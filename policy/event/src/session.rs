@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::terms::{Hash, Mode, ProfileKey};
+use mcpwarden_terms::{Hash, Mode, ProfileKey};
 
 /// Somebody set something of the profile that a session's calls are judged by, in place of what the configuration says of
 /// its client.

@@ -1,10 +1,10 @@
 //! Events about tools that are held until somebody approves them.
 
+use mcpwarden_terms::{GuardKind, ItemKind, PinKey, ServerId, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Detection, Severity};
-use crate::terms::{GuardKind, ItemKind, PinKey, ServerId, Timestamp};
 
 /// Whose a server is, where several have its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -1,10 +1,10 @@
 //! One event of each type, for what has to deal with all of them: the tests of this crate and of others.
 
+use mcpwarden_protocol::definition::Diff;
+use mcpwarden_terms::{Direction, GuardKind, ItemKind, Mode, ProfileKey, RiskLevel, ToolCategory};
 use serde_json::json;
 
 use super::*;
-use crate::definition::Diff;
-use crate::terms::{Direction, GuardKind, ItemKind, Mode, ProfileKey, RiskLevel, ToolCategory};
 
 fn about(body: impl Into<EventBody>) -> Event {
     Event {

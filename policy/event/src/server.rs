@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::terms::{Detection, Direction, Identity, ServerId};
+use mcpwarden_terms::{Detection, Direction, Identity, ServerId};
 
 /// How it was found out that a program is an MCP server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
