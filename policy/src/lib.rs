@@ -32,7 +32,6 @@
 
 pub mod classify;
 pub mod config;
-pub mod detect;
 pub mod discovery;
 pub mod engine;
 pub mod gate;
@@ -40,11 +39,12 @@ pub mod guard;
 pub mod guards;
 pub mod lint;
 pub mod network;
-pub mod redact;
 pub mod registry;
 pub mod replay;
 pub mod settings;
 
+pub use mcpwarden_detect as detect;
+pub use mcpwarden_detect::redact;
 pub use mcpwarden_event as event;
 pub use mcpwarden_http as http;
 pub use mcpwarden_protocol::definition as hash;

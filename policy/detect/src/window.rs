@@ -4,8 +4,9 @@
 //! are how an attack reads. So the weights of all distinct rules that match in two sentences in a row are added
 //! up, and each hit is as bad as the best window that it is in. A user's pattern is as bad as he says.
 
+use mcpwarden_terms::Severity;
+
 use super::probe::{Hit, Matcher, ends_sentence};
-use crate::terms::Severity;
 
 /// A sentence longer than this is taken for several. Bytes.
 pub(super) const SENTENCE_BYTES: usize = 320;

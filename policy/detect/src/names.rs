@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder, MatchKind};
+use mcpwarden_terms::Form;
 
 use super::view::{Mapped, View};
-use crate::terms::Form;
 
 /// Shortest name that is looked for in texts: shorter ones are words.
 const MIN_NAME: usize = 4;

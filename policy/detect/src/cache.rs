@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use mcpwarden_protocol::definition::json_digest;
 use sha2::{Digest as _, Sha256};
 
 use super::{Detector, Harmless, Inspection};
-use crate::definition::json_digest;
 
 /// What is known of the text of a definition.
 #[derive(Debug, PartialEq)]

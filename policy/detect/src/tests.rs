@@ -7,11 +7,11 @@ mod own;
 mod signs;
 mod texts;
 
+use mcpwarden_protocol::definition::json_digest;
+use mcpwarden_terms::Form;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::definition::json_digest;
-use crate::terms::Form;
 
 /// One detector for all tests: compiling the rules takes a while without optimisation.
 fn detector() -> &'static Detector {

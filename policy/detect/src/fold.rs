@@ -10,12 +10,12 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::LazyLock;
 
+use mcpwarden_terms::Form;
 use unicode_normalization::UnicodeNormalization as _;
 
 use super::finder::position;
 use super::rules::Structure;
 use super::view::{Mapped, View};
-use crate::terms::Form;
 
 /// Something about the characters of a text that is worth saying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

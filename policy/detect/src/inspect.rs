@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use mcpwarden_terms::{Detection, Form};
 use memchr::memchr_iter;
 
 use super::decode;
@@ -20,7 +21,6 @@ use super::view::View;
 use super::walk::Path;
 use super::window::{self, severity_of};
 use super::{Bounds, Inspection};
-use crate::terms::{Detection, Form};
 
 /// Most detections of one message.
 pub(super) const MAX_DETECTIONS: usize = 64;

@@ -8,10 +8,10 @@ use std::collections::HashSet;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
 
+use mcpwarden_protocol::message::{Key, decode_str};
 use memchr::memchr2;
 use serde_json::Deserializer;
 
-use crate::protocol::{Key, decode_str};
 use crate::redact::is_secret_key;
 
 /// Levels whose keys are kept for the path; below, the path says where it was cut off.

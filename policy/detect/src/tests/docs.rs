@@ -2,7 +2,7 @@
 
 use super::*;
 
-const BEGIN: &str = "<!-- rules: made by the tests of policy/src/detect; UPDATE_DOCS=1 writes it -->\n";
+const BEGIN: &str = "<!-- rules: made by the tests of policy/detect/src; UPDATE_DOCS=1 writes it -->\n";
 const END: &str = "<!-- /rules -->";
 
 fn table() -> String {
@@ -25,7 +25,7 @@ fn table() -> String {
 
 #[test]
 fn the_table_of_rules_is_that_of_the_files() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/detection.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/detection.md");
     let text = std::fs::read_to_string(path).unwrap();
     let (before, rest) = text.split_once(BEGIN).unwrap();
     let (_, after) = rest.split_once(END).unwrap();

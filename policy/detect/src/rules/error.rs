@@ -30,11 +30,7 @@ impl RuleError {
     }
 
     /// One without a place in a file.
-    pub(in crate::detect) fn nowhere(
-        file: &str,
-        what: impl Into<String>,
-        expected: impl Into<String>,
-    ) -> Self {
+    pub(crate) fn nowhere(file: &str, what: impl Into<String>, expected: impl Into<String>) -> Self {
         Self { file: file.into(), line: 0, column: 0, what: what.into(), expected: expected.into() }
     }
 }

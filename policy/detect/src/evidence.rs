@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
+use mcpwarden_terms::Match;
+
 use crate::redact::redact_prose;
-use crate::terms::Match;
 
 /// Longest text of a match. Bytes.
 const TEXT_BYTES: usize = 200;

@@ -6,6 +6,7 @@ mod markup;
 use std::ops::Range;
 use std::sync::LazyLock;
 
+use mcpwarden_terms::Form;
 use memchr::memchr3;
 
 use super::finder::Finder;
@@ -13,7 +14,6 @@ use super::fold::invisible;
 use super::probe::Work;
 use super::rules::Structure;
 use super::view::{Mapped, View};
-use crate::terms::Form;
 pub(super) use bytes::may_be_text;
 use bytes::{prose, set_apart, spelt_out, standing_for_bytes};
 

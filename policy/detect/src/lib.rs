@@ -1,8 +1,7 @@
-//! The detector: what in a definition, a result, a call's arguments or a server's request is written to misuse
-//! the model that reads it.
-//!
-//! It is pure: texts in, [`Detection`]s out, the same ones every time. Its two most important types are
-//! [`RuleSet`], what is looked for, and [`Detector`], the rules compiled. docs/detection.md explains the method.
+//! What in a text is written to misuse the model that reads it: a definition, a result, a call's arguments, a server's
+//! request. Texts in, [`Detection`]s out, the same ones every time; what follows from one is for others to say. Its two most
+//! important types are [`RuleSet`], what is looked for, and [`Detector`], the rules compiled. docs/detection.md explains the
+//! method. Beside it lies what may be recorded of values ([`redact`]), which a detection's evidence goes by.
 //!
 //! | module | job |
 //! |---|---|
@@ -27,6 +26,7 @@ mod names;
 mod pattern;
 mod probe;
 mod rarity;
+pub mod redact;
 mod rules;
 mod view;
 mod walk;
@@ -45,8 +45,9 @@ pub use probe::{GAP_BYTES, SHORT_GAP_BYTES};
 pub use rules::{Examples, Rule, RuleError, RuleSet, Scope, Structure};
 pub use window::{score_of, severity_of};
 
-use crate::glob::NameGlob;
-use crate::terms::{Category, Detection, Severity};
+use mcpwarden_terms::glob::NameGlob;
+use mcpwarden_terms::{Category, Detection, Severity};
+
 use evidence::Masking;
 use inspect::{Inspector, Joined, MAX_DETECTIONS, Signs};
 use probe::Matcher;

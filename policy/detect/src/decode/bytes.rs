@@ -6,8 +6,9 @@ use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
+use mcpwarden_terms::Form;
+
 use super::super::finder::{is_word, position};
-use crate::terms::Form;
 
 /// Shortest run of base64 or hexadecimal digits that is tried. Bytes.
 pub(super) const MIN_RUN: usize = 24;
@@ -178,7 +179,7 @@ fn from_base64(run: &str) -> Option<Vec<u8>> {
 }
 
 /// Whether what stands where a file in base64 does may be read as text: because it is none, or the file's first bytes are text.
-pub(in crate::detect) fn may_be_text(run: &str) -> bool {
+pub(crate) fn may_be_text(run: &str) -> bool {
     let digits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_' | b'=');
     let is_base64 = run.bytes().all(|byte| digits(byte) || byte.is_ascii_whitespace());
     // Data shows in its first bytes that it is no text.

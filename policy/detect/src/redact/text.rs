@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
+use mcpwarden_protocol::message::Key;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Number, Value};
 use smallvec::SmallVec;
 
 use super::{MAX_DEPTH, MAX_KEY_BYTES, MAX_LEAVES, REST, Redactor, is_secret_key, write_leaf};
-use crate::protocol::Key;
 
 /// Open members that take no memory of their own: as many as most arguments have.
 const MEMBERS: usize = 8;

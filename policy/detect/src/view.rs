@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::terms::Form;
+use mcpwarden_terms::Form;
 
 /// How far from a change a match with it may begin or end, and others be that are in one window with that. Bytes.
 const NEAR_BYTES: usize = 1_500;

@@ -11,9 +11,9 @@ use std::fmt::{self, Write as _};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::definition::{hex, push_hex};
-use crate::protocol::mend_surrogates;
-use crate::terms::Json;
+use mcpwarden_protocol::definition::{hex, push_hex};
+use mcpwarden_protocol::message::mend_surrogates;
+use mcpwarden_terms::Json;
 
 pub(crate) use argv::{is_secret_key, redact_prose};
 pub use argv::{redact_argv, redact_word};

@@ -20,22 +20,23 @@ use serde_saphyr::Spanned;
 
 pub use error::RuleError;
 
+use mcpwarden_terms::{Category, Severity};
+
 use super::CustomPattern;
 use super::examples;
 use super::pattern::{self, Pattern};
 use super::window::score_of;
-use crate::terms::{Category, Severity};
 
 /// The rules that are built in.
 const BUILT_IN: &[(&str, &str)] = &[
-    ("definitions.yaml", include_str!("../../defaults/definitions.yaml")),
-    ("steering.yaml", include_str!("../../defaults/steering.yaml")),
-    ("deeds.yaml", include_str!("../../defaults/deeds.yaml")),
-    ("languages.yaml", include_str!("../../defaults/languages.yaml")),
-    ("results.yaml", include_str!("../../defaults/results.yaml")),
-    ("names.yaml", include_str!("../../defaults/names.yaml")),
-    ("arguments.yaml", include_str!("../../defaults/arguments.yaml")),
-    ("structure.yaml", include_str!("../../defaults/structure.yaml")),
+    ("definitions.yaml", include_str!("../defaults/definitions.yaml")),
+    ("steering.yaml", include_str!("../defaults/steering.yaml")),
+    ("deeds.yaml", include_str!("../defaults/deeds.yaml")),
+    ("languages.yaml", include_str!("../defaults/languages.yaml")),
+    ("results.yaml", include_str!("../defaults/results.yaml")),
+    ("names.yaml", include_str!("../defaults/names.yaml")),
+    ("arguments.yaml", include_str!("../defaults/arguments.yaml")),
+    ("structure.yaml", include_str!("../defaults/structure.yaml")),
 ];
 
 /// What a pattern should be.
