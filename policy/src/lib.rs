@@ -31,7 +31,6 @@
 //! | [`replay`] | recorded frames, for an engine |
 
 pub mod classify;
-pub mod config;
 pub mod discovery;
 pub mod engine;
 pub mod gate;
@@ -43,6 +42,7 @@ pub mod registry;
 pub mod replay;
 pub mod settings;
 
+pub use mcpwarden_config as config;
 pub use mcpwarden_detect as detect;
 pub use mcpwarden_detect::redact;
 pub use mcpwarden_event as event;

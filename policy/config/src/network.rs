@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use mcpwarden_terms::{Address, Host};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +12,6 @@ use super::Config;
 use super::rules::Finding;
 use super::sections::AllowDeny;
 use super::values::{AbsolutePath, Period};
-use crate::terms::{Address, Host};
 
 /// Where a server's processes may connect to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

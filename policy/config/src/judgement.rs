@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use mcpwarden_terms::{Hash, RiskLevel, ToolCategory};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::values::{Glob, Period};
-use crate::terms::{Hash, RiskLevel, ToolCategory};
 
 pub(super) fn seconds(seconds: u64) -> Period {
     Period(Duration::from_secs(seconds))

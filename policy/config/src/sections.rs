@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use mcpwarden_terms::{Hash, Mode, ServerType, Trust};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::network::Egress;
 use super::values::{AbsolutePath, Bytes, Fingerprint, Glob, HttpUrl, Period, SecretFile};
-use crate::terms::{Hash, Mode, ServerType, Trust};
 
 /// What is an MCP server: globs on the command line and on the package, script or module in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

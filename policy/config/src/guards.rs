@@ -1,12 +1,12 @@
 //! Amendments of guards.
 
+use mcpwarden_terms::{GuardKind, Phase, Severity};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::inspection::high;
 use super::judgement::{ListMode, OnChange, ServerRule, ToolRule, every};
 use super::values::{Glob, Pattern};
-use crate::terms::{GuardKind, Phase, Severity};
 
 /// Amends the built-in guard of its kind, for some servers. What is left out stays as it is built in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use mcpwarden_terms::{Category, Severity};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::judgement::seconds;
 use super::values::{AbsolutePath, Pattern, Period};
-use crate::terms::{Category, Severity};
 
 /// What texts are searched for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -11,7 +11,7 @@ const BEGIN: &str = "<!-- The keys, generated from the schema. -->\n";
 const END: &str = "<!-- End of the keys. -->\n";
 
 fn docs(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs").join(name)
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name)
 }
 
 /// Compares a file with what it must be; with `UPDATE_DOCS=1` it is made so.

@@ -1,7 +1,8 @@
-//! The configuration: one YAML file, all of its keys, and everything that is wrong with it at once.
+//! The configuration: one YAML file, all of its keys, and everything that is wrong with it at once. It opens no file, and
+//! does not know what comes of a key: what guards make of it, and what of it comes to nothing, others say (see [`check`]).
+//! Its two most important types are [`Config`], plain data, and [`Problem`], one thing that is wrong with a file.
 //!
-//! [`parse`] reads a file's bytes into a [`Config`], plain data that the other modules make their own settings of. Each
-//! key is described where its field is, and only there: the [`schema`] is generated from the types, and the file is
+//! Each key is described where its field is, and only there: the [`schema`] is generated from the types, and the file is
 //! checked against that schema with a place for every mistake. No file at all is a good configuration.
 //!
 //! | module | job |
@@ -47,14 +48,13 @@ pub use inspection::*;
 pub use judgement::*;
 pub use network::*;
 pub use problem::{Level, MAX_PROBLEMS, Place, Problem};
-pub(crate) use rules::steps;
 pub use rules::{Finding, Step, check_ring};
 pub use sections::*;
 pub use tree::MAX_BYTES;
 pub use values::{AbsolutePath, Bytes, Fingerprint, Glob, HttpUrl, Pattern, Period, SecretFile};
 pub use written::Written;
 
-pub use crate::terms::{Address, Hash, Host, Mode, ServerType};
+pub use mcpwarden_terms::{Address, Hash, Host, Mode, ServerType};
 use problem::Problems;
 
 /// The whole file.

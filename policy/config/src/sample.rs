@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::reference::{SECTIONS, described, kind, resolve, same};
 use super::{Config, parse, schema};
 
-const FILE: &str = "../deploy/config.yaml";
+const FILE: &str = "../../deploy/config.yaml";
 const SHIPPED: &str = include_str!("../../../deploy/config.yaml");
 /// Columns of a line.
 const WIDTH: usize = 100;

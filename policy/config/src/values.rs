@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::glob::{self, GlobError, NameGlob};
-use crate::terms::{Address, Hash, Host, as_text, checked_text, hexadecimal};
+use mcpwarden_terms::glob::{self, GlobError, NameGlob};
+use mcpwarden_terms::{Address, Hash, Host, as_text, checked_text, hexadecimal};
 
 /// A form that texts are checked against.
 pub(super) struct Format {

@@ -3,12 +3,12 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use mcpwarden_terms::Severity;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::sections::AllowDeny;
 use super::values::{AbsolutePath, Bytes, Glob, HttpUrl, Period, SecretFile};
-use crate::terms::Severity;
 
 /// What a denial does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

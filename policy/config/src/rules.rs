@@ -2,12 +2,13 @@
 
 use std::fmt;
 
+use mcpwarden_terms::GuardKind;
+
 use super::check::joined;
 use super::problem::{did_you_mean, nearest};
 use super::tree::Node;
 use super::written::locate;
 use super::*;
-use crate::terms::GuardKind;
 
 /// One step of a path.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,10 +67,10 @@ impl fmt::Display for Finding {
 }
 
 /// A path, by its steps.
+#[macro_export]
 macro_rules! steps {
-    ($($step:expr),*) => { vec![$($crate::config::Step::from($step)),*] };
+    ($($step:expr),*) => { vec![$($crate::Step::from($step)),*] };
 }
-pub(crate) use steps;
 
 /// Adds what makes `config`, which was read from `root`, unusable.
 pub(super) fn check(config: &Config, root: &Node, problems: &mut Problems) {
