@@ -5,7 +5,8 @@ use std::{path::Path, process::ExitCode};
 
 use anstyle::{AnsiColor, Style};
 use anyhow::Result;
-use mcpwarden_policy::config::{self, Config, Finding, Level, Place, Problem};
+use mcpwarden_policy::config::{Config, Finding, Level, Place, Problem};
+use mcpwarden_policy::lint;
 use serde_json::json;
 
 use crate::config::pattern_errors;
@@ -45,7 +46,7 @@ pub fn run(path: &Path, effective: bool, json: bool) -> Result<Found> {
         }
     };
     let mut files = Vec::new();
-    let (config, mut problems) = config::check(&bytes, |config| on_this_host(config, &mut files));
+    let (config, mut problems) = lint::check(&bytes, |config| on_this_host(config, &mut files));
     let exposed = exposed.map(|message| Problem {
         level: Level::Warning,
         at: Place::default(),
@@ -59,7 +60,7 @@ pub fn run(path: &Path, effective: bool, json: bool) -> Result<Found> {
     let all = || files.iter().flat_map(|file| &file.problems);
     let errors = all().filter(|problem| problem.level == Level::Error).count();
     let found = Found { errors, warnings: all().count() - errors };
-    let config = config.filter(|_| effective && errors == 0).map(|config| config.effective());
+    let config = config.filter(|_| effective && errors == 0).map(|config| lint::effective(&config));
     if json {
         let (rule_files, own) = (files.split_off(1), files);
         print_json(&name, &own, &rule_files, config.as_ref());
@@ -151,7 +152,7 @@ mod tests {
             ),
             ("\u{2028}x: 1", "    1 | "),
         ] {
-            let problems = config::parse(file.as_bytes()).unwrap_err();
+            let problems = lint::parse(file.as_bytes()).unwrap_err();
             let line = file.lines().nth(problems[0].at.line - 1).unwrap_or_default();
             let text = anstream::adapter::strip_str(&shown("f", &problems[0], line)).to_string();
             assert!(text.contains(expected), "{file:?}\n{text}\n{expected}");
@@ -168,8 +169,7 @@ mod tests {
             let file = format!(
                 "inspection: {{ custom_patterns: [\n  {{ name: {first}, pattern: x }},\n  {{ name: {second}, pattern: y }}] }}"
             );
-            let (_, problems) =
-                config::check(file.as_bytes(), |config| on_this_host(config, &mut Vec::new()));
+            let (_, problems) = lint::check(file.as_bytes(), |config| on_this_host(config, &mut Vec::new()));
             let [problem] = problems.as_slice() else { panic!("{problems:#?}") };
             assert_eq!(problem.at.line, line, "{problem}");
             assert!(problem.message.contains(part), "{problem}");

@@ -15,7 +15,7 @@ use mcpwarden_policy::detect::{DetectConfig, Detector, RuleError, RuleSet};
 use mcpwarden_policy::engine::Judge;
 use mcpwarden_policy::guards::denied_servers;
 use mcpwarden_policy::network::NetworkRules;
-use mcpwarden_policy::{Engine, EngineConfig, Inspect, Payloads as Shown};
+use mcpwarden_policy::{Engine, EngineConfig, Inspect, Payloads as Shown, lint, settings as policy_settings};
 
 use crate::{capture::CaptureLimits, host, output::escaped};
 
@@ -95,7 +95,7 @@ impl Source {
             return anyhow!("the configuration cannot be used: {}", found.join("; "));
         };
         let found = found.into_iter().map(|finding| (Level::Error, finding)).collect();
-        let (_, problems) = config::check(bytes, |_| found);
+        let (_, problems) = lint::check(bytes, |_| found);
         match refused(path, problems) {
             Some(error) => error.into(),
             None => anyhow!("{} is refused, and not known for what", escaped(path)),
@@ -121,7 +121,7 @@ pub fn read(path: Option<&Path>) -> Result<Source, ConfigError> {
     if let Some(exposed) = exposed {
         anstream::eprintln!("mcpwarden: warning: {}: {}", escaped(&name), escaped(&exposed));
     }
-    match config::parse(&bytes) {
+    match lint::parse(&bytes) {
         Ok((config, warnings)) => {
             for warning in warnings {
                 let (at, text) = (warning.at, escaped(&warning.to_string()));
@@ -160,11 +160,11 @@ pub fn settings(
     let settings = EngineConfig {
         payloads: if full { Shown::Full } else { Shown::Redacted },
         verbose,
-        patterns: config.patterns()?,
+        patterns: policy_settings::patterns(config)?,
         declared: host::declared(config),
-        remote: config.remote(),
+        remote: policy_settings::remote(config),
         inspection: config.inspection.enabled.then_some(inspect),
-        registry: config.registry_settings(),
+        registry: policy_settings::registry(config),
         ..EngineConfig::new(key)
     };
     Ok((settings, judge(source, &detector)?))
@@ -194,14 +194,14 @@ pub fn detector(source: &Source) -> anyhow::Result<Arc<Detector>> {
         return Err(source.refused(unusable.findings));
     }
     unusable.check().context("the detection rules cannot be used")?;
-    let detector = Detector::new(rules, &config.detect());
+    let detector = Detector::new(rules, &policy_settings::detect(config));
     let detector = detector.map_err(|_| source.refused(pattern_errors(config, host::rules(config).0)))?;
     Ok(Arc::new(detector))
 }
 
 /// Everything that is wrong with the user's patterns beside these rules.
 pub fn pattern_errors(config: &Config, rules: RuleSet) -> Vec<Finding> {
-    let mut detect = config.detect();
+    let mut detect = policy_settings::detect(config);
     // That two have one name was said where the second stands.
     let mut names = HashSet::new();
     detect.custom_patterns.retain(|own| names.insert(own.name.clone()));
@@ -214,7 +214,7 @@ pub fn pattern_errors(config: &Config, rules: RuleSet) -> Vec<Finding> {
         .flat_map(|(rules, patterns)| Detector::new(rules, &patterns).err().unwrap_or_default());
     let finding = |RuleError { what, expected, .. }| {
         let mut what: String = what;
-        let path = config.place_of_pattern(|name| what.contains(&format!("{name:?}")));
+        let path = policy_settings::place_of_pattern(config, |name| what.contains(&format!("{name:?}")));
         // What stands in an entry of `guards` has no name but its place, which is said.
         if let Some(reason) =
             what.strip_prefix("custom pattern \"guards[").and_then(|rest| rest.split_once("\": "))
@@ -231,7 +231,7 @@ pub fn pattern_errors(config: &Config, rules: RuleSet) -> Vec<Finding> {
 /// # Errors
 /// A glob of it is none.
 pub fn network_rules(config: &Config) -> anyhow::Result<NetworkRules> {
-    Ok(config.network_rules(&denied_servers(config)?))
+    Ok(policy_settings::network_rules(config, &denied_servers(config)?))
 }
 
 /// The bounds of capture.
@@ -319,7 +319,7 @@ mod tests {
     fn the_documented_file_is_one() {
         let page = include_str!("../../docs/reference/configuration.md");
         let yaml = page.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
-        let (config, warnings) = config::parse(yaml.as_bytes()).unwrap();
+        let (config, warnings) = lint::parse(yaml.as_bytes()).unwrap();
         // What it shows of `capture` are the defaults.
         assert_eq!(config.capture, Config::default().capture);
         assert_eq!((config.servers.len(), warnings), (1, Vec::new()));

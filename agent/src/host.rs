@@ -13,7 +13,7 @@ use mcpwarden_policy::config::{
 };
 use mcpwarden_policy::detect::{RuleError, RuleSet};
 use mcpwarden_policy::guards::SessionRule;
-use mcpwarden_policy::{Declared, glob::GlobError};
+use mcpwarden_policy::{Declared, glob::GlobError, settings};
 use nix::libc;
 
 use crate::output::escaped;
@@ -73,7 +73,7 @@ impl Unusable {
 
 /// The declared servers; the program that one demands may be named by a link to it.
 pub fn declared(config: &Config) -> Vec<Declared> {
-    let mut declared = config.declared();
+    let mut declared = settings::declared(config);
     for server in &mut declared {
         let resolved = |path: &String| fs::canonicalize(path).ok()?.to_str().map(str::to_owned);
         let resolved: Vec<String> = server.executables.iter().filter_map(resolved).collect();

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use mcpwarden_policy::discovery::{is_declared, server_id};
+use mcpwarden_policy::settings;
 use serde_json::json;
 
 use crate::{
@@ -14,9 +15,9 @@ use crate::{
 /// Prints the answer. Returns whether the command counts by its name or its declaration.
 pub fn run(config: Option<&Path>, json: bool, command: &[String]) -> Result<bool> {
     let config = config::read(config)?.config;
-    let servers = config.declared();
+    let servers = settings::declared(&config);
     let declared = servers.iter().find(|server| is_declared(&server.command, &server.args, command, None));
-    let found = config.patterns()?.matches(command);
+    let found = settings::patterns(&config)?.matches(command);
     let id = declared.map_or_else(|| server_id(command, None).0, |server| server.id.0.clone());
     let counts = declared.is_some() || found.is_some();
     if json {

@@ -4,10 +4,11 @@
 use std::sync::{Arc, LazyLock};
 
 use libfuzzer_sys::fuzz_target;
-use mcpwarden_policy::config::parse;
 use mcpwarden_policy::detect::{DetectConfig, Detector, RuleSet};
 use mcpwarden_policy::engine::Judge;
 use mcpwarden_policy::guards::SessionRule;
+use mcpwarden_policy::lint::parse;
+use mcpwarden_policy::settings;
 
 static DETECTOR: LazyLock<Arc<Detector>> = LazyLock::new(|| {
     Arc::new(Detector::new(RuleSet::built_in().unwrap(), &DetectConfig::default()).unwrap())
@@ -18,11 +19,11 @@ fuzz_target!(|file: &[u8]| {
     match parse(file) {
         Ok((config, _)) => {
             // What a file says must be all that is wrong with it.
-            config.patterns().unwrap();
+            settings::patterns(&config).unwrap();
             let session = |entry| SessionRule::new(entry, None, false).unwrap();
             Judge::new(&config, config.sessions.iter().map(session).collect(), &DETECTOR).unwrap();
-            config.declared();
-            config.registry_settings();
+            settings::declared(&config);
+            settings::registry(&config);
             let effective = serde_json::to_vec(&config).unwrap();
             let (again, _) = parse(&effective).expect("the effective configuration is one");
             assert_eq!(config, again);

@@ -8,7 +8,7 @@ use mcpwarden_policy::config::{Config, parse};
 use mcpwarden_policy::detect::{DetectConfig, Detector, RuleSet};
 use mcpwarden_policy::engine::Judge;
 use mcpwarden_policy::replay::Replay;
-use mcpwarden_policy::{Engine, EngineConfig, Inspect, Output};
+use mcpwarden_policy::{Engine, EngineConfig, Inspect, Output, settings};
 
 static DETECTOR: LazyLock<Arc<Detector>> = LazyLock::new(|| {
     Arc::new(Detector::new(RuleSet::built_in().unwrap(), &DetectConfig::default()).unwrap())
@@ -29,7 +29,7 @@ static ENGINE: LazyLock<EngineConfig> = LazyLock::new(|| EngineConfig {
         detector: DETECTOR.clone(),
         alert_threshold: CONFIG.inspection.alert_threshold,
     }),
-    registry: CONFIG.registry_settings(),
+    registry: settings::registry(&CONFIG),
     ..EngineConfig::new([0; 32])
 });
 

@@ -13,7 +13,7 @@ use std::sync::LazyLock;
 use crate::config::ClassifierOverride;
 use crate::detect::folded;
 use crate::glob::{GlobError, NameGlob};
-use crate::guard::{RiskLevel, ToolCategory};
+use crate::terms::{RiskLevel, ToolCategory};
 
 /// The first word of names such as `read_*`, by what it says. The first line of each is the requirements'; the second
 /// is what published servers say as well.

@@ -11,9 +11,9 @@ mod names;
 
 use sha2::{Digest, Sha256};
 
+use crate::definition::hex;
 use crate::glob::{GlobError, NameGlob};
-use crate::hash::hex;
-use crate::ids::ServerId;
+use crate::terms::ServerId;
 use command::{Piece, Role};
 
 /// The patterns that are built in: the first five are the requirements'. The others are what published servers are
@@ -117,6 +117,19 @@ impl Default for NamePatterns {
         // A test holds that every built-in pattern compiles.
         Self::new(&BUILT_IN.map(str::to_owned), &[]).unwrap_or(Self { patterns: Vec::new() })
     }
+}
+
+/// A declared server that is no program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// The id it gets.
+    pub id: ServerId,
+    /// Host and port of its URL, as the configuration has them.
+    pub address: String,
+    /// Path of its URL, without its query.
+    pub path: String,
+    /// Whether it is spoken to over TLS.
+    pub tls: bool,
 }
 
 /// The id of the server that this command line runs: the name of its most telling piece, without scope

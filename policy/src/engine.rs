@@ -43,13 +43,12 @@ pub use profile::ProfileError;
 
 use crate::detect::DefinitionCache;
 use crate::event::{CaptureGap, Event, EventBody, ServerType};
-use crate::ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
 use crate::redact::Redactor;
 use crate::registry::{MemoryStore, Registry, Store};
+use crate::terms::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
 use approval::{ApprovalId, Approvals};
 use connection::{Connection, Stage};
 use gate::Stop;
-pub use reach::Remote;
 use record::Recorder;
 use relay::{HeldId, Relays};
 pub use totals::Traffic;

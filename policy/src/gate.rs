@@ -33,11 +33,9 @@ use mcpwarden_gate::{DENY, ENTRIES, Head, Limit, METHODS, OUTCOME_NUMBERS, SUBJE
 use sha2::{Digest as _, Sha256};
 
 use crate::config::Config;
-use crate::event::Identity;
 use crate::glob::GlobError;
-use crate::guard::{GuardKind, Listing, Profile, ToolCategory, ToolFacts, Trust};
-use crate::guards::CallBlock;
-use crate::ids::{ServerId, SessionId, Timestamp};
+use crate::guard::{CallBlock, Listing, Profile, ToolFacts};
+use crate::terms::{GuardKind, Identity, ServerId, SessionId, Timestamp, ToolCategory, Trust};
 
 pub use compiler::GateCompiler;
 pub use read::{GateReader, GateSaid};

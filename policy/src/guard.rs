@@ -5,8 +5,6 @@
 //! question with [`Answer::Later`]. This program does not sit in the stream, so a guard that must stop something
 //! denies, and [`Decision::Modify`] changes what is recorded.
 
-mod kind;
-
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,13 +14,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-pub use kind::{GuardKind, Phase};
-
-use crate::config::Mode;
 use crate::detect::ToolNames;
-use crate::event::{Detection, Identity, SessionProfile, Severity};
-use crate::guards::CallBlock;
-use crate::ids::{ServerId, SessionId, Timestamp};
+use crate::event::SessionProfile;
+use crate::terms::{Callee, Detection, Identity, Mode, ServerId, SessionId, Severity, Timestamp};
+pub use crate::terms::{GuardKind, Phase, PinState, RiskLevel, ToolCategory, Trust};
 
 /// What is judged. Texts are JSON as it was sent.
 #[allow(missing_docs, reason = "fields are named as MCP names them")]
@@ -57,94 +52,6 @@ impl Operation<'_> {
             Self::ResourceRequest { .. } => Phase::ResourceRequest,
         }
     }
-}
-
-/// What a tool does, by its name (see the module `classify`).
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum ToolCategory {
-    /// Gets at data.
-    Read,
-    /// Changes data.
-    Write,
-    /// Sends data elsewhere.
-    Send,
-    /// Runs code.
-    Compute,
-    /// None of these can be told.
-    #[default]
-    Unknown,
-}
-
-impl ToolCategory {
-    /// Its name, as in events.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Send => "send",
-            Self::Compute => "compute",
-            Self::Unknown => "unknown",
-        }
-    }
-}
-
-/// How risky a tool is, by the words in its name and description.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum RiskLevel {
-    /// It reads.
-    #[default]
-    Low,
-    /// It speaks to a network.
-    Medium,
-    /// It changes something.
-    High,
-    /// It destroys, or pays.
-    Critical,
-}
-
-impl RiskLevel {
-    /// Its name, as in events.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Low => "low",
-            Self::Medium => "medium",
-            Self::High => "high",
-            Self::Critical => "critical",
-        }
-    }
-}
-
-/// How far a server is trusted: `trust` of its declaration.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum Trust {
-    /// Each of its tools needs approval.
-    Low,
-    /// As any other.
-    #[default]
-    Medium,
-    /// Findings about it are reported and never block.
-    High,
-}
-
-/// How a tool's definition stands to what was pinned.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PinState {
-    /// It is not pinned.
-    #[default]
-    Unpinned,
-    /// It is what was pinned.
-    Pinned,
-    /// It is something else, and nobody approved that.
-    Changed,
 }
 
 /// Why a tool stays denied whose approval was asked for.
@@ -229,6 +136,17 @@ impl Profile {
             admin_token: self.admin_token,
         }
     }
+}
+
+/// A block of calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallBlock {
+    /// Whose.
+    pub callee: Callee,
+    /// Until when; `None`: until it is lifted.
+    pub until: Option<Timestamp>,
+    /// Why, in words.
+    pub reason: Option<String>,
 }
 
 /// Everything that is known about an operation, besides the operation itself.
@@ -384,7 +302,7 @@ pub trait Guard: std::fmt::Debug + Send + Any {
     }
 
     /// How much of an operation it reads, in bytes. It has no clock: an operation that is more than fits into its
-    /// `timeout_ms` (see [`crate::guards::WORK_BYTES_PER_MS`]) is not put to it, and that is a timeout.
+    /// `timeout_ms` (see the executor's `WORK_BYTES_PER_MS`) is not put to it, and that is a timeout.
     fn work(&self, operation: &Operation<'_>) -> usize {
         let _ = operation;
         0

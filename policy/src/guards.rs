@@ -28,17 +28,18 @@ mod texts;
 
 use serde_json::Value;
 
-use crate::guard::{
-    Answer, Decision, Denial, GuardError, GuardKind, Modification, Phase, Refusal, ToolFacts,
-};
+use crate::guard::{Answer, Decision, Denial, GuardError, Modification, Refusal, ToolFacts};
+use crate::terms::{GuardKind, Phase};
 
-pub use blocked::{CallBlock, CallBlocks, Callee};
+pub use crate::guard::CallBlock;
+pub use crate::terms::{Callee, ProfileKey};
+pub use blocked::CallBlocks;
 pub(crate) use build::is_on;
 pub use build::{ServerDenials, build, default_priority, denied_servers};
 pub use executor::{
     Asked, Executor, GuardCounters, Outcome, Question, Said, Seat, Ticket, WORK_BYTES_PER_MS, redact,
 };
-pub use profile::{Client, ProfileChange, ProfileKey, SessionRule, SessionRules, Setting, TooManyProfiles};
+pub use profile::{Client, ProfileChange, SessionRule, SessionRules, Setting, TooManyProfiles};
 pub(crate) use rate::{Limiter, interval_and_slack};
 
 /// What can make a denial real.

@@ -8,51 +8,54 @@
 //!
 //! | module | job |
 //! |---|---|
-//! | [`ids`] | newtypes: connections, servers, sessions, time, direction |
+//! | [`terms`] | the words that everything else is written in: ids, kinds, severities, addresses |
+//! | [`glob`] | names in rules |
 //! | [`protocol`] | a frame into JSON-RPC messages; which methods are MCP |
 //! | [`wire`] | bytes of one direction into frames |
+//! | [`definition`] | a definition into its identity: hash, difference |
 //! | [`http`] | bytes of TCP connections into frames |
-//! | [`glob`] | names in rules |
+//! | [`network`] | where connections may go: rules, the table of the kernel half |
 //! | [`discovery`] | a command line into "an MCP server, called …" |
-//! | [`redact`], [`hash`] | what may be recorded of values; identity of definitions |
+//! | [`redact`] | what may be recorded of values |
 //! | [`event`] | the schema of everything that is said |
 //! | [`detect`] | what in a text is written to misuse the model that reads it |
-//! | [`network`] | where connections may go: addresses, rules, the table of the kernel half |
-//! | [`registry`] | what servers offered before, and what of it is pinned |
 //! | [`guard`] | the contract of everything that judges |
+//! | [`registry`] | what servers offered before, and what of it is pinned |
 //! | [`config`] | the configuration file: its keys, and what is wrong with one |
+//! | [`settings`] | what the configuration says to each module |
 //! | [`classify`] | what a tool does, by its name and description |
 //! | [`guards`] | the guards that are built in, and who asks them |
 //! | [`gate`] | what can be said of calls before they are made, as one table for the kernel half |
+//! | [`lint`] | what a configuration says that does not do what it seems to |
 //! | [`engine`] | state per connection: confirmation, pairing, relays, sessions |
 //! | [`replay`] | recorded frames, for an engine |
 
 pub mod classify;
-pub mod config;
-mod counters;
-pub mod detect;
 pub mod discovery;
 pub mod engine;
-pub mod event;
 pub mod gate;
-pub mod glob;
 pub mod guard;
 pub mod guards;
-pub mod hash;
-pub mod http;
-pub mod ids;
+pub mod lint;
 pub mod network;
-pub mod protocol;
-pub mod redact;
 pub mod registry;
 pub mod replay;
-pub mod wire;
+pub mod settings;
+
+pub use mcpwarden_config as config;
+pub use mcpwarden_detect as detect;
+pub use mcpwarden_detect::redact;
+pub use mcpwarden_event as event;
+pub use mcpwarden_http as http;
+pub use mcpwarden_protocol::definition as hash;
+pub use mcpwarden_protocol::{definition, message as protocol, wire};
+pub use mcpwarden_terms::{self as terms, glob};
 
 pub use discovery::{Declared, NamePatterns};
 pub use engine::{
     ByHand, Connect, Counters, Decide, Definitions, Engine, EngineConfig, EngineLimits, Exec, ExitStatus,
     Found, Input, Inspect, Output, Payloads, Process, ProfileError, Reached, Traffic, WaitingTool,
 };
-pub use event::{Event, EventBody, GapCause};
-pub use ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
+pub use event::{Event, EventBody};
+pub use terms::{ConnectionId, Direction, GapCause, ServerId, SessionId, Timestamp};
 pub use wire::{Cut, FrameCutter, Limits};

@@ -4,10 +4,9 @@
 //! compiled into one [`Table`], so that the kernel needs two look-ups for the longest prefix and no rule twice. Names are
 //! resolved by the agent; here they come in as addresses.
 
-mod address;
 mod rules;
 mod table;
 
-pub use address::{Address, Host, Prefix, reached};
-pub use rules::{Block, Names, NetworkRules, NetworkServer, Rule, Target, Verdict, names_of};
+pub use crate::terms::{Address, Host, Names, Prefix, reached};
+pub use rules::{Block, NetworkRules, NetworkServer, Rule, Target, Verdict, names_of};
 pub use table::{Entry, Judgement, MAX_ENTRIES, Table, TableFull};

@@ -13,12 +13,10 @@
 //! |---|---|
 //! | `page` | a page of a list into changes |
 //! | `pin`, `store` | one pin; where pins are kept |
-//! | `diff` | what changed |
 //! | `names`, `shadow` | names that are taken for one another; what that means |
 //! | `config` | settings, bounds, counters, errors |
 
 mod config;
-mod diff;
 mod names;
 mod page;
 mod pin;
@@ -27,18 +25,17 @@ mod store;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use crate::definition::{Diff, FieldChange};
+pub use crate::terms::{ItemKind, PinKey};
 use config::Kept;
 pub use config::{RegistryCounters, RegistryError, RegistryLimits, RegistrySettings};
-pub use diff::{Diff, FieldChange};
 pub use page::{Change, ChangeKind, Offer, Outcome, Page};
 pub use pin::{Denied, PinRecord, Said};
 pub use shadow::Finding;
-pub use store::{Approval, Item, ItemKind, MemoryStore, PinKey, Store, StoreError};
+pub use store::{Approval, Item, MemoryStore, Store, StoreError};
 
-use crate::event::{Detection, Identity};
-use crate::guard::PinState;
-use crate::hash::bounded_name;
-use crate::ids::{ConnectionId, ServerId, SessionId, Timestamp};
+use crate::definition::bounded_name;
+use crate::terms::{ConnectionId, Detection, Identity, PinState, ServerId, SessionId, Timestamp};
 use names::{Claim, Names, core_of_server};
 use shadow::Side;
 
@@ -56,7 +53,7 @@ pub struct Peer {
 /// How a tool that a connection offers stands.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Standing<'a> {
-    /// Hash of its definition: see [`crate::hash::json_hash`].
+    /// Hash of its definition: see [`crate::definition::json_hash`].
     pub hash: &'a str,
     /// How that stands to the pin.
     pub pin: PinState,

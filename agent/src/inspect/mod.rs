@@ -24,6 +24,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use mcpwarden_policy::redact::redact_word;
+use mcpwarden_policy::settings;
 use reqwest::header::HeaderMap;
 
 use crate::cli::InspectOptions;
@@ -58,7 +59,7 @@ fn inspect(options: &InspectOptions) -> Result<(bool, bool)> {
     let source = config::read(options.config.as_deref())?;
     let (config, detector) = (&source.config, config::detector(&source)?);
     let threshold = config.inspection.alert_threshold;
-    let mut report = Report::new(detector, config.registry_settings(), threshold, options.json);
+    let mut report = Report::new(detector, settings::registry(config), threshold, options.json);
     match (&options.file, &options.server) {
         (Some(file), _) => {
             let contents =

@@ -2,9 +2,10 @@
 
 use mcpwarden_policy::{
     Decide, Definitions, Event, EventBody, Input, Output, ProfileError, ServerId, SessionId,
-    config::{Config, is_asked, known_side_effects},
+    config::Config,
     event::{BlockEnd, CallsBlocked, CallsUnblocked, NetworkBlocked, NetworkUnblocked, SessionSet},
     guards::{Callee, ProfileChange, Setting},
+    lint::{is_asked, known_side_effects},
     network::Target,
     registry::RegistryError,
 };

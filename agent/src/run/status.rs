@@ -1,6 +1,6 @@
 //! How the agent is, for who asks.
 
-use mcpwarden_policy::{config::unenforceable, event::ServerType};
+use mcpwarden_policy::{event::ServerType, lint::unenforceable};
 
 use super::{Agent, reload};
 use crate::{

@@ -12,7 +12,7 @@ use mcpwarden_policy::event::Action;
 use mcpwarden_policy::hash::json_hash;
 use mcpwarden_policy::{
     ConnectionId, Direction, Engine, EngineConfig, EventBody, Input, Inspect, Output, ServerId, SessionId,
-    Timestamp,
+    Timestamp, settings,
 };
 use serde_json::{Value, json};
 
@@ -135,16 +135,17 @@ impl Subject {
     fn new(yaml: &str) -> Result<Self, Box<dyn Error>> {
         let (config, _) = config::parse(yaml.as_bytes()).map_err(|problems| format!("{problems:?}"))?;
         let rules = RuleSet::built_in().map_err(|errors| format!("{errors:?}"))?;
-        let detector =
-            Arc::new(Detector::new(rules, &config.detect()).map_err(|errors| format!("{errors:?}"))?);
+        let detector = Arc::new(
+            Detector::new(rules, &settings::detect(&config)).map_err(|errors| format!("{errors:?}"))?,
+        );
         let alert_threshold = config.inspection.alert_threshold;
         let judge = Judge::new(&config, Vec::new(), &detector)?;
         let engine = Engine::new(EngineConfig {
-            patterns: config.patterns()?,
-            declared: config.declared(),
-            remote: config.remote(),
+            patterns: settings::patterns(&config)?,
+            declared: settings::declared(&config),
+            remote: settings::remote(&config),
             inspection: Some(Inspect { detector: Arc::clone(&detector), alert_threshold }),
-            registry: config.registry_settings(),
+            registry: settings::registry(&config),
             ..EngineConfig::new([7; 32])
         })
         .with_judge(judge);

@@ -14,8 +14,8 @@ use super::{Engine, Place};
 use crate::detect::Inspection;
 use crate::event::{MessageKind, Subject};
 use crate::guard::{Operation, ToolFacts};
-use crate::ids::Timestamp;
 use crate::protocol::{Kind, Message, members, string};
+use crate::terms::Timestamp;
 
 /// What an answer is of, where the engine searches it or guards of this program do.
 fn subject(asked: &Asked) -> Option<Subject> {

@@ -16,8 +16,8 @@ use super::record::tool_id;
 use super::{Due, Engine, Place};
 use crate::event::{Action, ApprovalRequested, ApprovalTimedOut, Severity, Whose};
 use crate::guard::{Decision, Denial, GuardKind, Operation, Refusal};
-use crate::ids::{ConnectionId, ServerId, SessionId, Timestamp};
 use crate::registry::{Item, ItemKind, PinKey};
+use crate::terms::{ConnectionId, ServerId, SessionId, Timestamp};
 
 /// One request, by the order in which they came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -16,7 +16,7 @@ use crate::discovery::{self, Match};
 use crate::event::{CaptureGap, Detection, GateDecided, Identity, MatchedBy, ServerExited, ServerType};
 use crate::guard::ToolFacts;
 use crate::http::HttpMeta;
-use crate::ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
+use crate::terms::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
 
 /// Something that came before it was known whether this is a server.
 #[derive(Debug)]

@@ -6,8 +6,8 @@ use super::io::{ByHand, Decide, Definitions, Output};
 use super::record::tool_id;
 use super::{Engine, Place};
 use crate::event::{ApprovalDenied, ApprovalGranted, DefinitionApproved, Event, EventBody, PinsReset, Whose};
-use crate::ids::{ServerId, Timestamp};
 use crate::registry::{Item, ItemKind, PinKey, PinRecord, RegistryError};
+use crate::terms::{ServerId, Timestamp};
 
 /// Whose definitions are meant, where the server is, and their pins.
 type Meant = (PinKey, Option<Place>, BTreeMap<Item, PinRecord>);

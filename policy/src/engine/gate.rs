@@ -12,8 +12,8 @@ use crate::event::{GateDecided, ServerType};
 use crate::gate::{GateCaller, GateCompiler, GateError, GateSubject};
 use crate::guard::{TurnState, Verdict};
 use crate::guards::{CallBlock, Callee};
-use crate::ids::{ConnectionId, SessionId, Timestamp};
 use crate::registry::ItemKind;
+use crate::terms::{ConnectionId, SessionId, Timestamp};
 
 /// What became of a frame that the gate stopped.
 #[derive(Clone, Copy, Debug)]

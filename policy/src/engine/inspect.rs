@@ -10,8 +10,8 @@ use super::record::{Call, MAX_NAME_BYTES, clip, tool_id};
 use super::{Engine, Place};
 use crate::detect::{Inspection, ToolNames};
 use crate::event::{Action, Detected, Detection, Subject};
-use crate::ids::{ConnectionId, SessionId, Timestamp};
 use crate::protocol::{Kind, Message, members, members_once};
+use crate::terms::{ConnectionId, SessionId, Timestamp};
 
 /// What is inspected, and what it is named by in events.
 #[derive(Clone, Debug)]

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::{Event, Family, GapCause, GateDecided, Protocol, ServerType};
 use crate::http::HttpMeta;
-use crate::ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
 use crate::network::Verdict;
 use crate::registry::RegistryError;
+use crate::terms::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
 
 /// Something that happened.
 #[allow(clippy::large_enum_variant, reason = "an input is handed on once; a box for each would cost more")]

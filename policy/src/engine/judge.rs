@@ -28,9 +28,9 @@ use crate::guard::{
 use crate::guards::{
     Asked, CallBlock, CallBlocks, Client, Executor, Outcome, Question, SessionRule, SessionRules, build,
 };
-use crate::ids::{ConnectionId, ServerId, SessionId, Timestamp};
 use crate::protocol::{Kind, Message, Method, members, string};
 use crate::registry::Standing;
+use crate::terms::{ConnectionId, ServerId, SessionId, Timestamp};
 
 /// What a declaration says of a server, besides what its guards are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

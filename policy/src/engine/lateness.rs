@@ -14,8 +14,8 @@ use super::record::tool_id;
 use super::traffic::Seen;
 use super::{Due, Engine};
 use crate::event::{ConcurrencyExceeded, RequestTimedOut};
-use crate::ids::{ConnectionId, Direction, Timestamp};
 use crate::protocol::{Id, members};
+use crate::terms::{ConnectionId, Direction, Timestamp};
 
 impl Engine {
     fn standing(&self, id: ConnectionId) -> ServerStanding {

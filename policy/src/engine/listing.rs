@@ -11,16 +11,16 @@ use super::pairing::Asked;
 use super::record::{self, MAX_NAME_BYTES, MAX_TEXT_BYTES, clip, tool_id};
 use super::traffic::Seen;
 use super::{Engine, Place};
+use crate::definition::{bounded_name, hex, json_digest};
 use crate::detect::{Inspection, Known};
 use crate::event::{
     Action, DefinitionChanged, Detection, ListChanged, ListKind, Subject, ToolChanged, ToolRemoved, ToolSeen,
     ToolStatus,
 };
 use crate::guard::{GuardKind, PinState, Refusal, ToolFacts};
-use crate::hash::{bounded_name, hex, json_digest};
-use crate::ids::{ConnectionId, Direction, Timestamp};
 use crate::protocol::{Method, decode_str, members, string, value};
 use crate::registry::{Change, ChangeKind, ItemKind, Offer, Page, Peer, PinKey};
+use crate::terms::{ConnectionId, Direction, Timestamp};
 
 /// An entry of a list, with what was found in it.
 struct Entry<'a> {

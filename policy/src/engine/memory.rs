@@ -11,7 +11,7 @@ use super::io::Output;
 use super::pairing::{Open, Role};
 use super::reach::At;
 use super::{Engine, Stage};
-use crate::ids::{ConnectionId, Direction, Timestamp};
+use crate::terms::{ConnectionId, Direction, Timestamp};
 
 /// User id of a server's first program; `None` while it is not known.
 pub(super) type User = Option<u32>;

@@ -8,8 +8,8 @@ use super::io::{Connect, Output, Process};
 use super::memory::User;
 use super::{Engine, Place};
 use crate::event::{Action, Connecting, Event, NetworkConnection, Protocol, ServerEgress, Severity};
-use crate::ids::{ConnectionId, ServerId, SessionId};
 use crate::network::Verdict;
+use crate::terms::{ConnectionId, ServerId, SessionId};
 
 /// Where one server connected to: address, port, protocol.
 type Destination = (IpAddr, u16, Protocol);

@@ -10,8 +10,8 @@ use super::pairing::{Answered, Asked, Open, Role};
 use super::relay::{self, Fingerprint, Held, HeldId, Hop, Link, LinkId};
 use super::traffic::Seen;
 use super::{Due, Engine};
-use crate::ids::{ConnectionId, Direction, Timestamp};
 use crate::protocol::{self, IdKey, Message};
+use crate::terms::{ConnectionId, Direction, Timestamp};
 
 /// Within which a server that a relay starts is asked something.
 const FIRST_WORDS: Duration = Duration::from_secs(1);

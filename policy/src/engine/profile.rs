@@ -3,7 +3,7 @@
 use super::Engine;
 use crate::event::SessionProfile;
 use crate::guards::{CallBlock, ProfileChange, TooManyProfiles};
-use crate::ids::SessionId;
+use crate::terms::SessionId;
 
 /// Why nothing is set of a session.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

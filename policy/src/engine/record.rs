@@ -13,10 +13,10 @@ use crate::event::{
     ToolResult,
 };
 use crate::guard::{Recorded, ToolCategory};
-use crate::ids::{Direction, ServerId};
 use crate::protocol::{Id, Kind, MAX_ID_BYTES, Message, Method, decode_str, members, value};
 use crate::redact::Redactor;
 use crate::registry::ItemKind;
+use crate::terms::{Direction, ServerId};
 
 /// Longest name (of a tool, a method, a server) in an event, in bytes.
 pub(super) const MAX_NAME_BYTES: usize = 256;

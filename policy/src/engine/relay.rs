@@ -22,8 +22,8 @@ use sha2::{Digest, Sha256};
 
 use super::Place;
 use super::pairing::Asked;
-use crate::ids::{ConnectionId, Timestamp};
 use crate::protocol::{self, IdKey, Kind, Message, value};
+use crate::terms::{ConnectionId, Timestamp};
 
 /// What a message says, whatever its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

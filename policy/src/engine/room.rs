@@ -6,7 +6,7 @@ use super::Engine;
 use super::connection::{Connection, Stage};
 use super::io::Output;
 use super::memory::User;
-use crate::ids::{ConnectionId, Timestamp};
+use crate::terms::{ConnectionId, Timestamp};
 
 /// Connections that were dropped lately: what was captured of them before that may still come.
 #[derive(Debug, Default)]

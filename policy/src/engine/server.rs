@@ -8,9 +8,9 @@ use super::traffic::Seen;
 use super::{Due, Engine, MAX_RELAYS, relay};
 use crate::discovery::{self, Declared};
 use crate::event::{CaptureGap, MatchedBy, ProcessInfo, ServerStarted};
-use crate::ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
 use crate::protocol::{self, Kind, Message, is_mcp_opening};
 use crate::redact::redact_argv;
+use crate::terms::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
 
 /// What the first messages of a candidate say of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,6 +4,7 @@ mod answers;
 mod approvals;
 mod bounds;
 mod declared;
+mod files;
 mod gate;
 mod gates;
 mod inspect;
@@ -59,8 +60,8 @@ impl Bench {
     /// One with the guards of this configuration, and all else that it says of servers.
     pub(super) fn judged(config: &Config, sessions: Vec<SessionRule>) -> Self {
         let mut bench = Self::with(|settings| {
-            settings.declared = config.declared();
-            settings.registry = config.registry_settings();
+            settings.declared = crate::settings::declared(config);
+            settings.registry = crate::settings::registry(config);
             settings.inspection = Some(Inspect {
                 detector: Arc::clone(&inspect::DETECTOR),
                 alert_threshold: config.inspection.alert_threshold,

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::Engine;
 use super::connection::{Connection, Stage};
 use crate::event::{PerDirection, ServerType};
-use crate::ids::{ConnectionId, ServerId};
+use crate::terms::{ConnectionId, ServerId};
 
 /// What there is of servers of one type, and what was said to them and by them. All but the first two only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -12,11 +12,11 @@ use super::pairing::{Asked, Early, Open, Role};
 use super::record::{self, Call, asked};
 use super::relay::{self, Fingerprint};
 use super::{Due, Engine};
+use crate::definition::bounded_name;
 use crate::event::{Detection, Subject};
 use crate::guard::Recorded;
-use crate::hash::bounded_name;
-use crate::ids::{ConnectionId, Direction, Timestamp};
 use crate::protocol::{self, Id, IdKey, Kind, Message, Method, ProtocolError, members_once, string};
+use crate::terms::{ConnectionId, Direction, Timestamp};
 
 /// Of a young connection requests are remembered by what they say, in case a relay behind it starts only then.
 const YOUNG_FRAMES: u64 = 16;

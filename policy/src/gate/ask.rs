@@ -13,14 +13,12 @@ use super::history::limit;
 use super::{GateError, GateOutcome, GateSubject, GateVerdict, Methods};
 use crate::classify::{Classifier, side_effect_tags};
 use crate::config::{Config, Glob, ToolRule};
+use crate::definition::bounded_name;
 use crate::detect::{Detector, ToolNames};
 use crate::glob::NameGlob;
-use crate::guard::{
-    Facts, GuardKind, Operation, Phase, PinState, RiskLevel, ToolCategory, ToolFacts, Verdict,
-};
+use crate::guard::{Facts, Operation, ToolFacts, Verdict};
 use crate::guards::{Asked, Executor, Limiter, Outcome, Question, build};
-use crate::hash::bounded_name;
-use crate::ids::{SessionId, Timestamp};
+use crate::terms::{GuardKind, Phase, PinState, RiskLevel, SessionId, Timestamp, ToolCategory};
 
 /// Who goes by the calls before, which a table does not know: the kernel half counts them itself.
 const BY_HISTORY: [GuardKind; 2] = [GuardKind::RateLimit, GuardKind::CrossServer];

@@ -15,7 +15,7 @@ use crate::classify::Classifier;
 use crate::config::Config;
 use crate::detect::Detector;
 use crate::guard::Listing;
-use crate::ids::Timestamp;
+use crate::terms::Timestamp;
 
 /// Of how many subjects that no connection is of any more it is remembered what is said of them: servers come back.
 const KEPT: usize = 64;

@@ -7,8 +7,8 @@ use mcpwarden_gate::{
 
 use super::{GateError, GateOutcome};
 use crate::config::{Config, Period, Rate};
-use crate::guard::ToolCategory;
 use crate::guards::interval_and_slack;
+use crate::terms::ToolCategory;
 
 const TOO_MANY: GateError = GateError::Limits { most: LIMITS - 1 };
 

@@ -11,7 +11,7 @@ use regex_automata::util::start;
 use regex_automata::{Anchored, MatchKind};
 
 use super::GateError;
-use crate::ids::ServerId;
+use crate::terms::ServerId;
 
 /// Largest automaton of one subject, and the memory in which it is made. Bytes.
 const DFA_BYTES: usize = 8 << 20;

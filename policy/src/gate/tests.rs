@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::*;
 use crate::config;
 use crate::detect::{DetectConfig, Detector, RuleSet};
-use crate::guards::Callee;
+use crate::terms::Callee;
 
 static DETECTOR: LazyLock<Arc<Detector>> =
     LazyLock::new(|| Arc::new(Detector::new(RuleSet::default(), &DetectConfig::default()).unwrap()));

@@ -14,13 +14,10 @@ use super::build::globs;
 use super::{allow, deny, hold, short};
 use crate::classify::Classifier;
 use crate::config::{Config, ListMode, ServerRule, ToolRule};
-use crate::event::Identity;
+use crate::definition::is_bounded;
 use crate::glob::{GlobError, NameGlob};
-use crate::guard::{
-    Answer, Facts, Guard, GuardError, GuardKind, Listing, Operation, Refusal, ToolFacts, Trust,
-};
-use crate::hash::is_bounded;
-use crate::ids::Timestamp;
+use crate::guard::{Answer, Facts, Guard, GuardError, Listing, Operation, Refusal, ToolFacts};
+use crate::terms::{GuardKind, Identity, Timestamp, Trust};
 
 /// `server_access`
 #[derive(Debug)]

@@ -13,10 +13,9 @@ use super::texts::{ResultInjection, Sampling};
 use crate::classify::Classifier;
 use crate::config::{self, Config, Glob, GuardEntry, GuardSettings, ListMode};
 use crate::detect::Detector;
-use crate::event::Identity;
 use crate::glob::{GlobError, NameGlob};
-use crate::guard::{Guard, GuardKind, Phase};
-use crate::ids::ServerId;
+use crate::guard::Guard;
+use crate::terms::{GuardKind, Identity, Phase, ServerId};
 
 /// The priority of a guard that is given none: 10, 15, 20 and so on, in the order of [`GuardKind::ALL`].
 pub fn default_priority(kind: GuardKind) -> u8 {
@@ -251,3 +250,6 @@ impl ServerDenials {
 pub fn denied_servers(config: &Config) -> Result<HashMap<ServerId, String>, GlobError> {
     Ok(ServerDenials::new(config)?.declared(config))
 }
+
+#[cfg(test)]
+mod tests;

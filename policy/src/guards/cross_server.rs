@@ -16,12 +16,9 @@ use serde_json::{Value, json};
 use super::{allow, deny_with, short};
 use crate::classify::Classifier;
 use crate::config::CrossServer as CrossServerConfig;
-use crate::event::Severity;
-use crate::guard::{
-    Answer, Facts, Guard, GuardError, GuardKind, Operation, ToolCategory, TurnState, Verdict,
-};
-use crate::hash::bounded;
-use crate::ids::{SessionId, Timestamp};
+use crate::definition::bounded;
+use crate::guard::{Answer, Facts, Guard, GuardError, Operation, TurnState, Verdict};
+use crate::terms::{GuardKind, SessionId, Severity, Timestamp, ToolCategory};
 use session::{Call, Session, Spans};
 
 /// Most sessions that are remembered at once.

@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 
 use super::{allow, deny_with, hold, short, warn};
 use crate::config::{self, DetectionAction, GuardSettings, OnChange, ScanField};
-use crate::event::{Detection, Severity};
-use crate::guard::{Answer, Facts, Guard, GuardError, GuardKind, Operation, PinState, ToolFacts, Trust};
-use crate::ids::{ServerId, Timestamp};
+use crate::guard::{Answer, Facts, Guard, GuardError, Operation, ToolFacts};
+use crate::terms::{Detection, GuardKind, PinState, ServerId, Severity, Timestamp, Trust};
 use serde_json::{Value, json};
 
 /// Most tools that one warning names.

@@ -10,15 +10,15 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::blocked;
 use crate::config::FailureMode;
-use crate::counters::counters;
 use crate::glob::NameGlob;
 use crate::guard::{
-    Answer, Decision, Denial, Facts, Guard, GuardError, GuardKind, Modification, Operation, Phase, TurnState,
-    Verdict,
+    Answer, Decision, Denial, Facts, Guard, GuardError, Modification, Operation, TurnState, Verdict,
 };
-use crate::ids::{SessionId, Timestamp};
+use crate::terms::{GuardKind, Phase, SessionId, Timestamp};
 use changed::Changed;
+use mcpwarden_terms::counters;
 
 pub use changed::redact;
 
@@ -277,7 +277,7 @@ impl Executor {
     /// Everybody who was asked is added to `trace`.
     /// What an operator blocks by hand nobody is asked about: `server_access` denies it, whether there is such a guard or not.
     pub fn ask(&mut self, question: &Question<'_>, mut trace: Option<&mut Vec<Asked>>) -> Outcome {
-        if let Some(denial) = question.facts.block.and_then(|block| block.denial(question)) {
+        if let Some(denial) = question.facts.block.and_then(|block| blocked::denial(block, question)) {
             let guard = GuardKind::ServerAccess;
             note(&mut trace, guard, Phase::Request, Said::Deny, || Some(denial.message.clone()));
             return Outcome::Decided(Verdict { denied: Some((guard, denial)), ..Verdict::default() });

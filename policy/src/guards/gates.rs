@@ -8,8 +8,8 @@ use std::sync::Arc;
 use super::access::CompiledRule;
 use super::{allow, deny, short};
 use crate::classify::{Classification, Classifier};
-use crate::guard::{Answer, Facts, Guard, GuardError, GuardKind, Operation, RiskLevel};
-use crate::ids::Timestamp;
+use crate::guard::{Answer, Facts, Guard, GuardError, Operation};
+use crate::terms::{GuardKind, RiskLevel, Timestamp};
 
 /// One of the six.
 #[derive(Debug)]

@@ -3,15 +3,13 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Hash, Mode, Session};
+use crate::config::Session;
 use crate::glob::{GlobError, NameGlob};
-use crate::guard::{GuardKind, Profile};
-use crate::ids::SessionId;
+use crate::guard::Profile;
+use crate::terms::{Hash, Mode, ProfileKey, SessionId};
 
 /// Most sessions of which something is set by hand.
 const MAX_BY_HAND: usize = 1_024;
@@ -77,55 +75,6 @@ impl SessionRule {
             admin_token,
         };
         Ok(Self { matcher, profile })
-    }
-}
-
-/// What of a profile can be set by hand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ProfileKey {
-    /// Whether the session plans or executes.
-    Mode,
-    /// The project that it works on.
-    Project,
-    /// The specification that it works on, which is frozen.
-    Spec,
-    /// Side effects that no tool may have.
-    Blacklist,
-    /// Whether tools that need an administrator's token may be called.
-    AdminToken,
-}
-
-impl ProfileKey {
-    /// All of them.
-    pub const ALL: [Self; 5] = [Self::Mode, Self::Project, Self::Spec, Self::Blacklist, Self::AdminToken];
-
-    /// As it is written in events and requests.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Mode => "mode",
-            Self::Project => "project",
-            Self::Spec => "spec",
-            Self::Blacklist => "blacklist",
-            Self::AdminToken => "admin_token",
-        }
-    }
-
-    /// The guard that goes by it.
-    pub fn guard(self) -> GuardKind {
-        match self {
-            Self::Mode => GuardKind::Mode,
-            Self::Project => GuardKind::ProjectBinding,
-            Self::Spec => GuardKind::SpecFrozen,
-            Self::Blacklist => GuardKind::SideEffects,
-            Self::AdminToken => GuardKind::AdminToken,
-        }
-    }
-}
-
-impl fmt::Display for ProfileKey {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.name())
     }
 }
 

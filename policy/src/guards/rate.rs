@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use super::{allow, deny, short};
 use crate::config::{Glob, Rate, RateLimits};
 use crate::glob::{GlobError, NameGlob};
-use crate::guard::{Answer, Facts, Guard, GuardError, GuardKind, Operation};
-use crate::ids::Timestamp;
+use crate::guard::{Answer, Facts, Guard, GuardError, Operation};
+use crate::terms::{GuardKind, Timestamp};
 
 /// Most buckets that are not full at once.
 const MAX_BUCKETS: usize = 10_000;

@@ -9,9 +9,8 @@ use super::*;
 use crate::classify::Classifier;
 use crate::config::{Config, FailureMode, GuardEntry, ListMode, Policy};
 use crate::detect::{DetectConfig, Detector, RuleSet, ToolNames};
-use crate::event::Identity;
-use crate::guard::{Facts, Guard, Listing, Operation, Phase, Profile, ToolFacts, Trust};
-use crate::ids::{ServerId, SessionId, Timestamp};
+use crate::guard::{Facts, Guard, Listing, Operation, Profile, ToolFacts};
+use crate::terms::{Identity, Phase, ServerId, SessionId, Timestamp, Trust};
 
 pub(super) const SECOND: u64 = 1_000_000_000;
 /// Any moment.
@@ -151,7 +150,7 @@ fn the_order_of_evaluation_is_server_then_tool_then_pinning_then_rate_limit() {
         "rate_limits": {"enabled": true, "default_rpm": 0}, "disabled_tools": ["read"],
     });
     let mut world = World::default().with(tool("read"));
-    world.tool.as_mut().unwrap().pin = crate::guard::PinState::Changed;
+    world.tool.as_mut().unwrap().pin = crate::terms::PinState::Changed;
     for (without, expected) in [
         ("", "server_access: server_denied"),
         ("denied_servers", "tool_access: tool_denied"),
@@ -210,7 +209,7 @@ fn an_entry_amends_the_guard_of_its_kind_for_the_servers_it_names() {
 #[test]
 fn an_entry_turns_a_guard_on_that_its_section_turns_off() {
     let shadowing = ToolFacts { shadows: Some(ServerId("first".into())), ..tool("read") };
-    let changed = ToolFacts { pin: crate::guard::PinState::Changed, ..tool("read") };
+    let changed = ToolFacts { pin: crate::terms::PinState::Changed, ..tool("read") };
     for (section, entry, known, expected) in [
         (
             json!({"cross_server": {"enabled": false}}),
@@ -252,7 +251,7 @@ fn an_entry_turns_a_guard_on_that_its_section_turns_off() {
 #[test]
 fn the_six_gates_are_off_by_default_and_a_list_turns_its_gate_on() {
     let mut world =
-        World::default().with(ToolFacts { risk: crate::guard::RiskLevel::Critical, ..tool("pay") });
+        World::default().with(ToolFacts { risk: crate::terms::RiskLevel::Critical, ..tool("pay") });
     world.profile.planning = true;
     world.tool.as_mut().unwrap().side_effects.insert("payments".to_owned());
     world.profile.policy_blacklist.insert("payments".to_owned());
@@ -275,8 +274,7 @@ fn names_are_those_of_the_configuration() {
         assert_eq!(serde_json::to_value(phase).unwrap(), phase.name());
         assert_eq!(Phase::ALL[phase as usize], phase);
     }
-    use crate::event::Severity;
-    use crate::guard::{RiskLevel, ToolCategory};
+    use crate::terms::{RiskLevel, Severity, ToolCategory};
     for risk in [RiskLevel::Low, RiskLevel::Medium, RiskLevel::High, RiskLevel::Critical] {
         assert_eq!(serde_json::to_value(risk).unwrap(), risk.name());
     }

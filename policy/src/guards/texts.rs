@@ -9,9 +9,8 @@ use serde_json::value::RawValue;
 use super::{allow, deny, deny_with, short};
 use crate::config::TextAction;
 use crate::detect::{Detector, Inspection};
-use crate::event::{Detection, Severity};
-use crate::guard::{Answer, Decision, Facts, Guard, GuardError, GuardKind, Modification, Operation, Trust};
-use crate::ids::Timestamp;
+use crate::guard::{Answer, Decision, Facts, Guard, GuardError, Modification, Operation};
+use crate::terms::{Detection, GuardKind, Severity, Timestamp, Trust};
 
 /// What the detections at or above the threshold lead to.
 fn act(

@@ -1,13 +1,10 @@
 //! Everything that decides about connections, before it is a table.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
-use super::address::{Address, Host, Prefix, reached};
-use crate::event::ServerType;
-use crate::guards::Callee;
-use crate::ids::{ServerId, Timestamp};
+use crate::terms::{Address, Callee, Host, Names, ServerId, ServerType, Timestamp};
 
 /// What may be, and what not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,9 +14,6 @@ pub enum Verdict {
     /// It must not.
     Deny,
 }
-
-/// The addresses of each name. [`names_of`] says of which.
-pub type Names = BTreeMap<String, Vec<IpAddr>>;
 
 /// A rule on destinations.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,25 +55,6 @@ impl NetworkServer {
     /// Whether it is at this address, as its name is resolved. Loopback is one, whichever way it is written.
     pub fn is_at(&self, address: SocketAddr, names: &Names) -> bool {
         self.address.as_ref().is_some_and(|own| own.is_at(address, names))
-    }
-}
-
-impl Address {
-    /// Whether it is this address, or one of those that it stands for, as its name is resolved. Loopback is one, whichever way it
-    /// is written.
-    pub fn is_at(&self, address: SocketAddr, names: &Names) -> bool {
-        let ip = reached(address.ip());
-        let is_there = match &self.host {
-            Host::Name(name) if name.eq_ignore_ascii_case("localhost") => ip.is_loopback(),
-            Host::Name(name) => {
-                names.get(name.as_str()).is_some_and(|all| all.iter().any(|one| reached(*one) == ip))
-            }
-            Host::Block(block) => {
-                block.covers(&Prefix::host(ip)) || self.host.is_loopback() && ip.is_loopback()
-            }
-            Host::Any => true,
-        };
-        is_there && self.port.is_none_or(|port| port == address.port())
     }
 }
 

@@ -8,9 +8,8 @@ mod compile;
 
 use std::net::IpAddr;
 
-use super::address::{Prefix, reached};
-use super::rules::{Block, Names, NetworkRules, NetworkServer, Rule, Verdict};
-use crate::ids::{ServerId, Timestamp};
+use super::rules::{Block, NetworkRules, NetworkServer, Rule, Verdict};
+use crate::terms::{Names, Prefix, ServerId, Timestamp, reached};
 use compile::Compiler;
 
 /// Most entries of a table: what the kernel's map is made for.

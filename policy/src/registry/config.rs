@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::store::StoreError;
-use crate::counters::counters;
-use crate::event::{Category, Detection};
+use crate::terms::{Category, Detection};
+use mcpwarden_terms::counters;
 
 /// Bounds of everything that servers can make grow. What is refused is counted.
 #[derive(Clone, Debug, PartialEq, Eq)]

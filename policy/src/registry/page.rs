@@ -2,16 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::diff::Diff;
 use super::names::Claim;
 use super::pin::{PinRecord, Sight};
 use super::shadow::{self, Finding};
-use super::store::{Item, ItemKind, PinKey, StoreError};
+use super::store::{Item, StoreError};
 use super::{Connection, List, Listed, Peer, Registry};
-use crate::event::{Identity, Severity};
-use crate::guard::PinState;
-use crate::hash::{bounded_name, hex};
-use crate::ids::{ConnectionId, SessionId, Timestamp};
+use crate::definition::{Diff, bounded_name, hex};
+use crate::terms::{ConnectionId, Identity, ItemKind, PinKey, PinState, SessionId, Severity, Timestamp};
 
 /// One entry of a list.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +17,7 @@ pub struct Offer<'a> {
     pub name: &'a str,
     /// The definition, as it was sent.
     pub json: &'a str,
-    /// The hash of that: see [`crate::hash::json_digest`].
+    /// The hash of that: see [`crate::definition::json_digest`].
     pub hash: &'a [u8; 32],
     /// The worst that was found in it.
     pub max_severity: Option<Severity>,

@@ -6,9 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::store::Approval;
-use crate::event::Severity;
-use crate::guard::PinState;
-use crate::ids::Timestamp;
+use crate::terms::{PinState, Severity, Timestamp};
 
 /// How exactly it is known when something was last seen: a list that is sent every second is not written as often.
 const LAST_SEEN_STEP: Duration = Duration::from_secs(60);

@@ -24,8 +24,7 @@
 
 use super::names::Likeness;
 use crate::detect::score_of;
-use crate::event::{Category, Detection, Form, Identity, Match, Severity};
-use crate::ids::ServerId;
+use crate::terms::{Category, Detection, Form, Identity, Match, ServerId, Severity};
 
 /// One side of a comparison.
 #[derive(Clone, Copy, Debug)]

@@ -6,46 +6,21 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::pin::PinRecord;
-use crate::ids::{ServerId, Timestamp};
-
-/// Whose pins: a look-alike that someone else starts, or that is another program, never touches these.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-pub struct PinKey {
-    /// User id that the server runs as. `None` where it is not known.
-    pub uid: Option<u32>,
-    /// What the server is called.
-    pub server: ServerId,
-    /// Path of the executable, or of the script that it runs, links resolved. Empty where it is not known.
-    pub program: String,
-}
-
-/// What kind of thing is pinned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ItemKind {
-    /// A tool of `tools/list`.
-    Tool,
-    /// A prompt of `prompts/list`.
-    Prompt,
-    /// A resource template of `resources/templates/list`.
-    ResourceTemplate,
-    /// `instructions` of the answer to `initialize`; a list of one, without a name.
-    Instructions,
-}
+use crate::terms::{ItemKind, PinKey, ServerId, Timestamp};
 
 /// What is pinned, within its server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Item {
     /// What kind of thing.
     pub kind: ItemKind,
-    /// Its name (see [`crate::hash::bounded_name`]). Empty for instructions.
+    /// Its name (see [`crate::definition::bounded_name`]). Empty for instructions.
     pub name: String,
 }
 
 impl Item {
     /// The tool of this name.
     pub fn tool(name: &str) -> Self {
-        Self { kind: ItemKind::Tool, name: crate::hash::bounded_name(name) }
+        Self { kind: ItemKind::Tool, name: crate::definition::bounded_name(name) }
     }
 }
 

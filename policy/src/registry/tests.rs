@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::*;
-use crate::event::Severity;
+use crate::terms::Severity;
 
 /// A store that outlives its registry, and fails when told to.
 #[derive(Clone, Debug, Default)]
@@ -131,7 +131,8 @@ impl World {
         self.now = self.now.after(std::time::Duration::from_secs(1));
         let offer = |(name, json): &'_ (String, String)| (name.clone(), json.clone());
         let tools: Vec<(String, String)> = tools.iter().map(offer).collect();
-        let hashes: Vec<[u8; 32]> = tools.iter().map(|(_, json)| crate::hash::json_digest(json)).collect();
+        let hashes: Vec<[u8; 32]> =
+            tools.iter().map(|(_, json)| crate::definition::json_digest(json)).collect();
         let offers: Vec<Offer<'_>> = tools
             .iter()
             .zip(&hashes)

@@ -9,7 +9,7 @@ use mcpwarden_policy::detect::{Detector, RuleSet};
 use mcpwarden_policy::engine::Judge;
 use mcpwarden_policy::{
     ConnectionId, Cut, Direction, Engine, EngineConfig, EngineLimits, FrameCutter, GapCause, Input, Inspect,
-    Limits, Output, ServerId, SessionId, Timestamp,
+    Limits, Output, ServerId, SessionId, Timestamp, settings,
 };
 use serde_json::Value;
 
@@ -31,10 +31,10 @@ pub fn engine_of(config: &Config, detector: &Arc<Detector>) -> Engine {
     let settings = EngineConfig {
         // Kept on purpose, up to a number of them: too many to be reached where it is counted what stays.
         limits: EngineLimits { departed: 4, ..base.limits.clone() },
-        patterns: config.patterns().unwrap(),
-        declared: config.declared(),
+        patterns: settings::patterns(config).unwrap(),
+        declared: settings::declared(config),
         inspection: config.inspection.enabled.then_some(inspect),
-        registry: config.registry_settings(),
+        registry: settings::registry(config),
         ..base
     };
     Engine::new(settings).with_judge(Judge::new(config, Vec::new(), detector).unwrap())
@@ -42,7 +42,7 @@ pub fn engine_of(config: &Config, detector: &Arc<Detector>) -> Engine {
 
 /// The built-in rules.
 pub static DETECTOR: LazyLock<Arc<Detector>> = LazyLock::new(|| {
-    Arc::new(Detector::new(RuleSet::built_in().unwrap(), &Config::default().detect()).unwrap())
+    Arc::new(Detector::new(RuleSet::built_in().unwrap(), &settings::detect(&Config::default())).unwrap())
 });
 
 /// Servers whose bytes go through cutters into one engine.

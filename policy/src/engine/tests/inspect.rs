@@ -245,7 +245,8 @@ fn patterns_of_a_guard_are_for_the_servers_of_its_entry() {
     let file = "guards: [{ kind: tool_poisoning, servers: [mail], config: { custom_patterns: [legacy] } }, \
                          { kind: tool_poisoning, servers: [post], config: { custom_patterns: [{ pattern: legacy, severity: low }] } }]";
     let (config, _) = crate::config::parse(file.as_bytes()).unwrap();
-    let detector = Detector::new(crate::detect::RuleSet::default(), &config.detect()).unwrap();
+    let detector =
+        Detector::new(crate::detect::RuleSet::default(), &crate::settings::detect(&config)).unwrap();
     let inspection = Inspect { detector: Arc::new(detector), alert_threshold: Severity::High };
     let mut bench = Bench::with(|config| config.inspection = Some(inspection));
     let tools = answer(9, r#"{"tools":[{"name":"t","description":"Calls the legacy API"}]}"#);

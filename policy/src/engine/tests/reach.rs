@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::*;
-use crate::engine::{Reached, Remote};
+use crate::discovery::Remote;
+use crate::engine::Reached;
 use crate::event::ServerType;
 
 fn remote(id: &str, address: &str, path: &str) -> Remote {

@@ -15,7 +15,7 @@ use crate::classify::Classifier;
 use crate::detect::ToolNames;
 use crate::guard::{Facts, Operation, Verdict};
 use crate::guards::{Executor, Outcome, Question, build};
-use crate::ids::SessionId;
+use crate::terms::SessionId;
 
 const SERVERS: [&str; 3] = ["files", "mail", "web"];
 const TOOLS: [(&str, ToolCategory); 4] = [

@@ -4,7 +4,8 @@ use super::super::Question;
 use super::super::tests::{World, at, decide, entries, guards, policy, tool};
 use super::*;
 use crate::config::Server;
-use crate::guards::{CallBlock, Callee};
+use crate::guard::CallBlock;
+use crate::terms::Callee;
 
 /// The example of the requirements.
 fn example() -> serde_json::Value {
@@ -314,7 +315,7 @@ fn a_denied_server_is_denied_in_every_phase() {
 /// What is kept of a name of more than 256 bytes is its beginning: rules that deny by name cannot tell, and it is denied.
 #[test]
 fn a_name_that_is_too_long_to_be_kept_escapes_no_rule() {
-    let long = crate::hash::bounded_name(&format!("{}_delete_all", "a".repeat(250)));
+    let long = crate::definition::bounded_name(&format!("{}_delete_all", "a".repeat(250)));
     let denies = json!({"denied_tools": [{"tool": "*delete*"}]});
     let elsewhere = json!({"denied_tools": [{"server": "other", "tool": "*delete*"}]});
     for (rules, name, expected) in [

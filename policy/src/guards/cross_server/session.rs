@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::guard::{ToolCategory, TurnState};
-use crate::ids::Timestamp;
+use crate::guard::TurnState;
+use crate::terms::{Timestamp, ToolCategory};
 
 /// Most calls that are remembered of a session.
 pub(super) const MAX_RECORDS: usize = 10_000;

@@ -3,8 +3,8 @@ use serde_json::json;
 use super::super::tests::{World, at, call, decide, entries, guards, policy, tool, word};
 use super::*;
 use crate::config::{Config, Inspection, OnDetection};
-use crate::event::{Category, Form};
 use crate::guard::{Decision, Modification};
+use crate::terms::{Category, Form};
 
 fn detection(field: &str, severity: Severity) -> Detection {
     Detection {

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{Entry, MAX_ENTRIES, Table, TableFull};
-use crate::ids::Timestamp;
-use crate::network::address::{Address, Host, Prefix};
-use crate::network::rules::{Block, Names, NetworkRules, Rule, Target, Verdict};
+use crate::network::rules::{Block, NetworkRules, Rule, Target, Verdict};
+use crate::terms::{Address, Host, Names, Prefix, Timestamp};
 
 /// What is said of one block of addresses and a port itself.
 #[derive(Debug, Default)]

@@ -5,8 +5,8 @@ mod reference;
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::event::ServerType;
-use crate::network::{Address, Host, Target, names_of};
+use crate::network::{Target, names_of};
+use crate::terms::{Address, Host, ServerType};
 
 /// The rules that a short text means: `deny ADDRESS`, `allow ADDRESS`, `server ID ADDRESS`, `denied ID ADDRESS`,
 /// `egress ID ADDRESS…`, `block ADDRESS UNTIL`, `default deny`, `observe`; one a line.

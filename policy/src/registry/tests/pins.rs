@@ -6,7 +6,7 @@ use super::*;
 use PinState::{Changed, Pinned, Unpinned};
 
 fn hash(description: &str) -> String {
-    crate::hash::json_hash(&tool("t", description).1)
+    crate::definition::json_hash(&tool("t", description).1)
 }
 
 /// Steps of one letter are the definition that is listed; `!x` approves x, `^` restarts, `-` lists nothing.

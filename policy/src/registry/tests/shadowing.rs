@@ -140,7 +140,7 @@ fn name_similarity_of_servers() {
         assert_eq!(world.registry.connect(A, peer(first, first_identity)), Ok(None));
         let found = world.registry.connect(B, peer(later, later_identity)).unwrap();
         assert_eq!(found.as_ref().map(|found| found.severity), expected, "{first} {later}");
-        assert!(found.is_none_or(|found| found.category == crate::event::Category::NameSimilarity));
+        assert!(found.is_none_or(|found| found.category == crate::terms::Category::NameSimilarity));
     }
 }
 

@@ -1,0 +1,179 @@
+//! `docs/reference/configuration.md` and `docs/reference/config.schema.json` say what the schema says.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use super::values::FORMATS;
+
+const BEGIN: &str = "<!-- The keys, generated from the schema. -->\n";
+const END: &str = "<!-- End of the keys. -->\n";
+
+fn docs(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(name)
+}
+
+/// Compares a file with what it must be; with `UPDATE_DOCS=1` it is made so.
+pub(super) fn same(name: &str, is: &str, must: &str) {
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(docs(name), must).unwrap();
+    } else {
+        assert!(
+            is == must,
+            "docs/reference/{name} is old: UPDATE_DOCS=1 cargo test -p mcpwarden-policy config"
+        );
+    }
+}
+
+fn read(name: &str) -> String {
+    std::fs::read_to_string(docs(name)).unwrap_or_default()
+}
+
+#[test]
+fn the_schema_in_the_docs_is_the_schema() {
+    same("config.schema.json", &read("config.schema.json"), &format!("{:#}\n", super::schema()));
+}
+
+#[test]
+fn the_key_reference_is_the_schemas() {
+    let page = read("configuration.md");
+    let (before, rest) = page.split_once(BEGIN).unwrap();
+    let (_, after) = rest.split_once(END).unwrap();
+    same("configuration.md", &page, &format!("{before}{BEGIN}{}{END}{after}", reference()));
+}
+
+#[test]
+fn every_key_is_described() {
+    let definitions = super::schema()["$defs"].as_object().unwrap().values();
+    for definition in definitions.chain([super::schema()]) {
+        let keys = definition.get("properties").and_then(Value::as_object);
+        for (key, schema) in keys.into_iter().flatten() {
+            assert!(
+                schema["description"].as_str().is_some_and(|text| text.len() > 5),
+                "{key} in {definition}"
+            );
+            let format = schema.get("format").and_then(Value::as_str);
+            let known = |name: &str| {
+                FORMATS.iter().any(|known| known.name == name) || name.starts_with("uint") || name == "double"
+            };
+            assert!(format.is_none_or(known), "{key} has the form {format:?}, which nothing checks");
+        }
+    }
+}
+
+/// In the order in which people read them.
+pub(super) const SECTIONS: [&str; 16] = [
+    "discovery",
+    "servers",
+    "sessions",
+    "inspection",
+    "registry",
+    "policy",
+    "classifier",
+    "cross_server",
+    "guards",
+    "network",
+    "enforcement",
+    "capture",
+    "store",
+    "sinks",
+    "metrics",
+    "control",
+];
+
+/// One table for each section.
+fn reference() -> String {
+    let mut text = String::new();
+    let all = super::schema()["properties"].as_object().unwrap();
+    assert_eq!(all.len(), SECTIONS.len(), "a section is missing in the docs");
+    for section in SECTIONS {
+        writeln!(text, "\n### `{section}`\n\n{}\n", described(&all[section])).unwrap();
+        text += "| key | what it can be | default | |\n|---|---|---|---|\n";
+        rows(section, &all[section], &mut text);
+    }
+    text.push('\n');
+    text
+}
+
+pub(super) fn resolve(schema: &Value) -> &Value {
+    match schema.get("$ref").and_then(Value::as_str) {
+        Some(name) => super::schema().pointer(name.trim_start_matches('#')).unwrap(),
+        None => match schema.get("anyOf").and_then(Value::as_array) {
+            Some(parts) if parts.iter().any(|part| part["type"] == "null") => resolve(&parts[0]),
+            _ => schema,
+        },
+    }
+}
+
+/// The rows of the keys below `path`.
+fn rows(path: &str, schema: &Value, text: &mut String) {
+    let target = resolve(schema);
+    if let Some(keys) = target.get("properties").and_then(Value::as_object) {
+        let required = target.get("required").and_then(Value::as_array);
+        for (key, schema) in keys {
+            let path = format!("{path}.{key}");
+            let below = resolve(schema).get("properties").is_some();
+            let needed = required.is_some_and(|names| names.contains(&Value::from(key.as_str())));
+            let default = match schema.get("default") {
+                _ if needed => "(needed)".to_owned(),
+                Some(value) if !below => format!("`{value}`"),
+                _ => String::new(),
+            };
+            let kind = if below { String::new() } else { kind(schema) };
+            writeln!(text, "| `{path}` | {kind} | {default} | {} |", described(schema).replace('|', "\\|"))
+                .unwrap();
+            rows(&path, schema, text);
+        }
+    }
+    for form in target.get("anyOf").and_then(Value::as_array).into_iter().flatten() {
+        rows(path, form, text);
+    }
+    if let Some(items) = target.get("items") {
+        rows(&format!("{path}[]"), items, text);
+    }
+    if let Some(values) = target.get("additionalProperties").filter(|values| values.is_object()) {
+        rows(&format!("{path}.*"), values, text);
+    }
+}
+
+pub(super) fn described(schema: &Value) -> String {
+    schema["description"].as_str().unwrap_or_default().replace('\n', " ")
+}
+
+/// What a value can be, in a few words.
+pub(super) fn kind(schema: &Value) -> String {
+    let target = resolve(schema);
+    let words = |schema: &Value| {
+        let list = schema.get("oneOf").or(schema.get("enum")).and_then(Value::as_array)?.clone();
+        let word = |one: &Value| one.get("const").unwrap_or(one).as_str().map(|word| format!("`{word}`"));
+        list.iter().map(word).collect::<Option<Vec<_>>>().map(|words| words.join(", "))
+    };
+    if let Some(words) = words(target) {
+        return words;
+    }
+    if let Some(parts) = target.get("anyOf").and_then(Value::as_array) {
+        return parts.iter().map(kind).collect::<Vec<_>>().join(", or ");
+    }
+    let format = target.get("format").and_then(Value::as_str);
+    if let Some(format) = FORMATS.iter().find(|known| Some(known.name) == format) {
+        return format.name.to_owned();
+    }
+    let name = match &target["type"] {
+        Value::Array(list) => list[0].as_str(),
+        name => name.as_str(),
+    };
+    let range = |name: &str| schema.get(name).or(target.get(name)).and_then(Value::as_f64);
+    match name {
+        Some("array") => format!("list of {}", kind(&target["items"])),
+        Some("object") if target.get("properties").is_some() => "mapping".into(),
+        Some("object") => format!("mapping to {}", kind(&target["additionalProperties"])),
+        Some("integer" | "number") => match (range("minimum"), range("maximum")) {
+            (Some(least), Some(most)) => format!("{least} to {most}"),
+            (Some(least), None) => format!("{least} or more"),
+            _ => "number".into(),
+        },
+        Some("boolean") => "`true`, `false`".into(),
+        _ => "text".into(),
+    }
+}

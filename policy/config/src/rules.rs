@@ -1,0 +1,216 @@
+//! What no schema says: keys that need or exclude each other.
+
+use std::fmt;
+
+use mcpwarden_terms::GuardKind;
+
+use super::check::joined;
+use super::problem::{did_you_mean, nearest};
+use super::tree::Node;
+use super::written::locate;
+use super::*;
+
+/// One step of a path.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Into the value of a key.
+    Key(String),
+    /// Into an entry of a list.
+    Index(usize),
+}
+
+impl From<&str> for Step {
+    fn from(key: &str) -> Self {
+        Self::Key(key.to_owned())
+    }
+}
+
+impl From<usize> for Step {
+    fn from(index: usize) -> Self {
+        Self::Index(index)
+    }
+}
+
+/// Something that is wrong with a configuration that was read, at a path in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// Where.
+    pub path: Vec<Step>,
+    /// What.
+    pub message: String,
+    /// The nearest valid word, where there is one.
+    pub nearest: Option<String>,
+}
+
+impl Finding {
+    /// One without a word that would be right.
+    pub fn new(path: Vec<Step>, message: String) -> Self {
+        Self { path, message, nearest: None }
+    }
+
+    /// With the valid word that is nearest to a wrong one, if one is near.
+    pub fn nearest_of<'a>(self, wrong: &str, valid: impl Iterator<Item = &'a str>) -> Self {
+        Self { nearest: nearest(wrong, valid), ..self }
+    }
+}
+
+impl fmt::Display for Finding {
+    /// `path: message; did you mean …?`.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.iter().fold(String::new(), |path, step| match step {
+            Step::Key(key) => joined(&path, key),
+            Step::Index(index) => format!("{path}[{index}]"),
+        });
+        write!(formatter, "{path}: {}", self.message)?;
+        did_you_mean(self.nearest.as_deref(), formatter)
+    }
+}
+
+/// A path, by its steps.
+#[macro_export]
+macro_rules! steps {
+    ($($step:expr),*) => { vec![$($crate::Step::from($step)),*] };
+}
+
+/// Adds what makes `config`, which was read from `root`, unusable.
+pub(super) fn check(config: &Config, root: &Node, problems: &mut Problems) {
+    for finding in errors(config) {
+        place(root, Level::Error, finding, problems);
+    }
+}
+
+/// Adds what was found, where it stands; where that was reported as wrong, nothing more is said of it.
+pub(super) fn place(root: &Node, level: Level, finding: Finding, problems: &mut Problems) {
+    if let Some((at, path)) = locate(root, &finding.path) {
+        problems.add(Problem { level, at, path, message: finding.message, nearest: finding.nearest });
+    }
+}
+
+/// What makes a configuration unusable.
+fn errors(config: &Config) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let mut add = |path: Vec<Step>, message: String| found.push(Finding::new(path, message));
+    for (index, server) in config.servers.iter().enumerate() {
+        let stdio = server.kind == ServerType::Stdio;
+        let (word, needed, other) =
+            if stdio { ("stdio", "command", "url") } else { ("http or sse", "url", "command") };
+        let has = |key| if key == "url" { server.url.is_some() } else { server.command.is_some() };
+        if !has(needed) {
+            add(steps!["servers", index, needed], format!("a server of `type: {word}` needs this key"));
+        }
+        if has(other) {
+            add(steps!["servers", index, other], format!("a server of `type: {word}` has none"));
+        }
+        let plain = server.url.as_ref().is_some_and(|url| url.as_str().starts_with("http://"));
+        if server.tls_fingerprint.is_some() && plain {
+            add(
+                steps!["servers", index, "tls_fingerprint"],
+                "its URL begins with http://; it shows no certificate".into(),
+            );
+        }
+    }
+    if let Err(reason) = check_ring(config.capture.ring_bytes.0) {
+        add(steps!["capture", "ring_bytes"], reason);
+    }
+    let cross = &config.cross_server;
+    for (rule, window) in [
+        ("read_then_send", cross.read_then_send.window),
+        ("burst", cross.burst.window),
+        ("cross_server_flow", cross.cross_server_flow.window),
+    ] {
+        if window.0.is_zero() {
+            add(
+                steps!["cross_server", rule, "window"],
+                "it must be longer than 0; `enabled: false` turns the rule off".into(),
+            );
+        }
+    }
+    for (index, sink) in config.sinks.iter().enumerate() {
+        use SinkKind::{File, Journald, Webhook};
+        let keys: [(&str, &[SinkKind], bool, bool); 7] = [
+            ("path", &[File], sink.path.is_some(), true),
+            ("rotate_bytes", &[File], sink.rotate_bytes.is_some(), false),
+            ("rotate_keep", &[File], sink.rotate_keep.is_some(), false),
+            ("url", &[Webhook], sink.url.is_some(), true),
+            ("secret_file", &[Webhook], sink.secret_file.is_some(), false),
+            ("queue_bytes", &[File, Journald, Webhook], sink.queue_bytes.is_some(), false),
+            ("overflow", &[File, Journald], sink.overflow.is_some(), false),
+        ];
+        for (key, kinds, given, needed) in keys {
+            match (kinds.contains(&sink.kind), given) {
+                (true, false) if needed => {
+                    add(steps!["sinks", index, key], "a sink of this kind needs this key".into())
+                }
+                (false, true) => add(steps!["sinks", index, key], "a sink of this kind has none".into()),
+                _ => {}
+            }
+        }
+        let earlier = config.sinks.iter().take(index);
+        if sink.kind == SinkKind::Stdout && earlier.clone().any(|other| other.kind == SinkKind::Stdout) {
+            add(steps!["sinks", index, "kind"], "there is one standard output".into());
+        }
+        if sink.path.is_some() && earlier.clone().any(|other| other.path == sink.path) {
+            add(steps!["sinks", index, "path"], "another sink writes to it".into());
+        }
+        // What waits for one is kept by its address.
+        let endpoint = |sink: &Sink| sink.url.as_ref().map(HttpUrl::endpoint);
+        if sink.url.is_some() && earlier.clone().any(|other| endpoint(other) == endpoint(sink)) {
+            add(steps!["sinks", index, "url"], "another sink posts to it".into());
+        }
+    }
+    for (index, entry) in config.classifier.overrides.iter().enumerate() {
+        if (entry.category, entry.risk_level, &entry.side_effect_tags) == (None, None, &None) {
+            let message = "it says nothing: `category`, `risk_level` or `side_effect_tags` is needed";
+            add(steps!["classifier", "overrides", index], message.into());
+        }
+    }
+    for (index, guard) in config.guards.iter().enumerate() {
+        let settings = guard.config.iter().flat_map(guard_settings);
+        for (key, _, kinds) in settings.filter(|(_, given, kinds)| *given && !kinds.contains(&guard.kind)) {
+            let kinds: Vec<String> = kinds.iter().map(|kind| format!("`{}`", kind.name())).collect();
+            let message = format!(
+                "the guard `{}` has none; {} {}",
+                guard.kind.name(),
+                kinds.join(" and "),
+                if kinds.len() == 1 { "has" } else { "have" }
+            );
+            add(steps!["guards", index, "config", key], message);
+        }
+    }
+    found.extend(network::errors(config));
+    found
+}
+
+/// Which settings are given, and which guards have them.
+fn guard_settings(settings: &GuardSettings) -> [(&'static str, bool, &'static [GuardKind]); 14] {
+    use GuardKind::{
+        AdminToken, DisabledTool, ResultInjection, RugPull, Sampling, ServerAccess, ToolAccess, ToolPoisoning,
+    };
+    [
+        ("strict_mode", settings.strict_mode.is_some(), &[ToolPoisoning]),
+        ("custom_patterns", settings.custom_patterns.is_some(), &[ToolPoisoning]),
+        ("scan_fields", settings.scan_fields.is_some(), &[ToolPoisoning]),
+        ("min_detections", settings.min_detections.is_some(), &[ToolPoisoning]),
+        ("server_policy", settings.server_policy.is_some(), &[ServerAccess]),
+        ("allowed_servers", settings.allowed_servers.is_some(), &[ServerAccess]),
+        ("denied_servers", settings.denied_servers.is_some(), &[ServerAccess]),
+        ("tool_policy", settings.tool_policy.is_some(), &[ToolAccess]),
+        ("allowed_tools", settings.allowed_tools.is_some(), &[ToolAccess]),
+        ("denied_tools", settings.denied_tools.is_some(), &[ToolAccess]),
+        ("on_change", settings.on_change.is_some(), &[RugPull]),
+        ("action", settings.action.is_some(), &[ResultInjection, Sampling]),
+        ("deny_all", settings.deny_all.is_some(), &[Sampling]),
+        ("tools", settings.tools.is_some(), &[DisabledTool, AdminToken]),
+    ]
+}
+
+/// A ring's size, which is a power of two and at least a page.
+///
+/// # Errors
+/// It is not; says what it must be.
+pub fn check_ring(bytes: u64) -> Result<u32, String> {
+    let fitting = u32::try_from(bytes).ok().filter(|bytes| bytes.is_power_of_two());
+    fitting.filter(|bytes| (4096..=1 << 30).contains(bytes)).ok_or_else(|| {
+        format!("the ring's size is {bytes} bytes; it must be a power of two from 4096 to 1073741824")
+    })
+}

@@ -1,0 +1,185 @@
+mod hostile;
+mod network;
+
+use super::*;
+
+/// What a file gives: its problems, one a line, as `line:column level path: message`.
+fn said(file: &str) -> Vec<String> {
+    let problems = match parse(file.as_bytes()) {
+        Ok((_, warnings)) => warnings,
+        Err(problems) => problems,
+    };
+    let line =
+        |problem: &Problem| format!("{}:{} {} {problem}", problem.at.line, problem.at.column, problem.level);
+    problems.iter().map(line).collect()
+}
+
+/// File, the lines that are said (each a start and a part).
+fn table(cases: &[(&str, &[(&str, &str)])]) {
+    for (file, expected) in cases {
+        let lines = said(file);
+        assert_eq!(lines.len(), expected.len(), "{file}\n{lines:#?}");
+        for (line, (start, part)) in lines.iter().zip(*expected) {
+            assert!(line.starts_with(start), "{file}\n{line}\ndoes not start with {start}");
+            assert!(line.contains(part), "{file}\n{line}\ndoes not contain {part}");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_a_good_configuration() {
+    for file in ["", "# nothing\n", "---\n", "~", "{}", "\u{feff}# a mark in front\n", "servers:\ncapture:\n"]
+    {
+        assert_eq!(parse(file.as_bytes()), Ok((Config::default(), Vec::new())), "{file:?}");
+    }
+}
+
+/// Of a guard that is not there yet that is said, and nothing of its keys.
+#[test]
+fn guards_of_other_kinds_are_not_there_yet() {
+    let file = "guards: [{ kind: wasm, config: { module_path: /x } }, { kind: http, url: x, priority: 200 }, \
+                { kind: sampling, priority: 101 }]";
+    assert_eq!(
+        said(file),
+        [
+            "1:18 error guards[0].kind: guards of kind `wasm` are not in this version",
+            "1:63 error guards[1].kind: guards of kind `http` are not in this version",
+            "1:122 error guards[2].priority: 101 is too large; the most is 100",
+        ]
+    );
+}
+
+#[test]
+fn keys_that_need_or_exclude_each_other() {
+    table(&[
+        ("servers: [{ id: a }]", &[("1:11 error servers[0].command: ", "needs")]),
+        (
+            "servers: [{ id: a, type: sse, url: \"http://x\", command: y }]",
+            &[("1:57 ", "`type: http or sse` has none")],
+        ),
+        ("sinks: [{ kind: file }]", &[("1:9 error sinks[0].path: ", "needs")]),
+        ("sinks: [{ kind: stdout, path: /x }]", &[("1:31 error sinks[0].path: ", "has none")]),
+        ("sinks: [{ kind: stdout, queue_bytes: 1MiB }]", &[("1:38 ", "has none")]),
+        ("sinks: [{ kind: journald, queue_bytes: 1MiB, overflow: drop_newest }]", &[]),
+        ("sinks: [{ kind: stdout }, { kind: stdout }]", &[("1:35 error sinks[1].kind: ", "there is one")]),
+        (
+            "sinks: [{ kind: file, path: /x }, { kind: file, path: /y }, { kind: file, path: /x }]",
+            &[("1:81 error sinks[2].path: ", "another sink writes to it")],
+        ),
+        (
+            "sinks: [{ kind: webhook, url: 'https://x' }, { kind: webhook, url: 'HTTPS://x:443/' }]",
+            &[("1:68 error sinks[1].url: ", "another sink posts to it")],
+        ),
+        ("cross_server: { burst: { window: 0s } }", &[("1:34 ", "longer than 0")]),
+        (
+            "guards: [{ kind: sampling, config: { strict_mode: true } }]",
+            &[("1:51 ", "`sampling` has none; `tool_poisoning` has")],
+        ),
+        (
+            "guards: [{ kind: rug_pull, config: { tools: [a] } }]",
+            &[("1:38 ", "`rug_pull` has none; `disabled_tool` and `admin_token` have")],
+        ),
+        (
+            "classifier: { overrides: [{ tool: x }] }",
+            &[("1:27 error classifier.overrides[0]: ", "says nothing")],
+        ),
+        // Entries that are wrong count in paths, and hide nothing.
+        (
+            "servers: [{ id: 5, command: x }, { id: b }]",
+            &[("1:17 ", "quotes"), ("1:34 error servers[1].command: ", "needs")],
+        ),
+    ]);
+}
+
+/// What `null` says: nothing, but where something is there by default that need not be.
+#[test]
+fn what_is_there_by_default_can_be_switched_off() {
+    let listen = |file: &str| parse(file.as_bytes()).unwrap().0.metrics.listen.map(|at| at.to_string());
+    let default = Some("127.0.0.1:9464".to_owned());
+    for (file, expected) in [
+        ("", default.clone()),
+        ("metrics:", default.clone()),
+        ("metrics: {}", default),
+        ("metrics: { listen: null }", None),
+        ("metrics: { listen: }", None),
+        ("metrics: { listen: 127.0.0.1:80 }", Some("127.0.0.1:80".to_owned())),
+    ] {
+        assert_eq!(listen(file), expected, "{file}");
+        let effective = parse(file.as_bytes()).unwrap().0.to_yaml().unwrap();
+        assert_eq!(listen(&effective), expected, "{effective}");
+    }
+    assert_eq!(parse(b"store: { path: null }").unwrap().0, Config::default());
+}
+
+#[test]
+fn aliases_of_yaml_are_values() {
+    let file =
+        "servers:\n  - { id: a, command: x, args: &args [\"-y\"] }\n  - { id: b, command: x, args: *args }\n";
+    let config = parse(file.as_bytes()).unwrap().0;
+    assert_eq!(config.servers[1].args, ["-y"]);
+}
+
+#[test]
+fn the_effective_configuration_is_a_file() {
+    let full = "\
+servers:
+  - { id: a, command: \"x\", args: [\"true\", \"5\", \"~\", \"a: b\", \"\"], env: { A: \"1\" }, egress: [\"[::1]:80\", \"*:25\"] }
+  - { id: b, type: http, url: https://x/mcp, timeout_ms: 5, allow_tools: [\"*\"], trust: low, egress: none }
+sessions: [{ match: { uid: 0, cgroup: /user.slice/* }, mode: planning, admin_token_file: /t }]
+inspection: { builtin: { exfiltration: false }, similarity_threshold: 0.7, on_detection: { timeout: 90s }, custom_patterns: [{ name: n, pattern: '\\.x' }] }
+policy: { rate_limits: { per_server: { a.b: { calls_per_minute: 1, burst: 2 } } }, denied_tools: [{ tool: x }] }
+classifier: { overrides: [{ tool: a, category: send, risk_level: high, side_effect_tags: [fs.write] }] }
+guards: [{ kind: tool_shadowing, priority: 3, runs_on: [tools_list] }]
+sinks: [{ kind: webhook, url: https://y/, queue_bytes: 1MiB }]
+";
+    let validator = jsonschema::validator_for(schema()).unwrap();
+    for file in ["", full] {
+        let config = parse(file.as_bytes()).unwrap().0;
+        validator.validate(&serde_json::to_value(&config).unwrap()).unwrap();
+        let effective = config.to_yaml().unwrap();
+        let again =
+            parse(effective.as_bytes()).unwrap_or_else(|problems| panic!("{effective}\n{problems:#?}"));
+        assert_eq!(again.0, config, "{effective}");
+    }
+}
+
+#[test]
+fn sizes_and_durations_are_written_as_they_are_read() {
+    for (text, bytes) in [("0", 0), ("1", 1), ("16448KiB", 16_842_752), ("1536", 1_536), ("2GiB", 2 << 30)] {
+        assert_eq!(text.parse(), Ok(Bytes(bytes)));
+        assert_eq!(
+            text.parse().map(|bytes: Bytes| bytes.to_string()),
+            Ok(if text == "1536" { "1536".into() } else { text.to_owned() })
+        );
+    }
+    for (text, written) in [
+        ("0s", "0s"),
+        ("90s", "90s"),
+        ("120s", "2m"),
+        ("30d", "30d"),
+        ("1500ms", "1500ms"),
+        ("1h 30m", "90m"),
+    ] {
+        assert_eq!(text.parse::<Period>().unwrap().to_string(), written);
+    }
+}
+
+/// As tools are named in events and by commands.
+#[test]
+fn a_rule_on_tools_may_be_written_as_their_id() {
+    let cases = [
+        ("delete_*", "*", "delete_*"),
+        ("files:delete_*", "files", "delete_*"),
+        ("mcp:files:delete_*", "files", "delete_*"),
+        ("127.0.0.1:8080:*", "127.0.0.1:8080", "*"),
+        ("{a:b,c}", "*", "{a:b,c}"),
+        ("{a,b}:[c:d]", "{a,b}", "[c:d]"),
+        ("files:", "*", "files:"),
+    ];
+    for (text, server, tool) in cases {
+        let file = format!("policy: {{ denied_tools: ['{text}'] }}");
+        let (config, _) = parse(file.as_bytes()).unwrap();
+        let [rule] = config.policy.denied_tools.as_slice() else { panic!("{text}") };
+        assert_eq!((rule.server.as_str(), rule.tool.as_str()), (server, tool), "{text}");
+    }
+}

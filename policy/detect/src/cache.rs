@@ -1,0 +1,93 @@
+//! Definitions that were seen before.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use mcpwarden_protocol::definition::json_digest;
+use sha2::{Digest as _, Sha256};
+
+use super::{Detector, Harmless, Inspection};
+
+/// What is known of the text of a definition.
+#[derive(Debug, PartialEq)]
+pub struct Known {
+    /// The hash of the definition: see [`json_digest`].
+    pub hash: [u8; 32],
+    /// What was found in it.
+    pub found: Inspection,
+}
+
+/// What is known of the definitions seen last, so that a list that is sent again costs no more than a digest of it.
+///
+/// The key is the definition's text, not its canonical form: two texts of one canonical form may differ in what is
+/// a finding, such as a duplicate key. What is looked for in the tools of some servers only is part of it. One cache
+/// belongs to one detector: with new rules, make a new one.
+#[derive(Debug)]
+pub struct DefinitionCache {
+    /// Two generations, so that the oldest half can go at once without any bookkeeping per entry.
+    young: HashMap<Key, Arc<Known>>,
+    old: HashMap<Key, Arc<Known>>,
+    generation: usize,
+    /// What of those that are new need not be read.
+    harmless: Harmless,
+}
+
+/// The digest of a text, and which patterns of some servers it was searched for.
+type Key = ([u8; 32], Option<usize>);
+
+impl DefinitionCache {
+    /// A cache of at most `entries` definitions.
+    pub fn new(entries: usize) -> Self {
+        Self {
+            young: HashMap::new(),
+            old: HashMap::new(),
+            generation: (entries / 2).max(1),
+            harmless: Harmless::default(),
+        }
+    }
+
+    /// The hash of this definition, and what `detector` finds in it if there is one.
+    pub fn know(&mut self, detector: Option<&Detector>, json: &str) -> Arc<Known> {
+        self.known(json, None, |known| {
+            detector.map(|detector| detector.tool_among(json, known)).unwrap_or_default()
+        })
+    }
+
+    /// The same of the definition of a tool of this server: see [`Detector::tool_of`].
+    pub fn know_tool(&mut self, detector: Option<&Detector>, server: &str, json: &str) -> Arc<Known> {
+        let own = detector.and_then(|detector| detector.own_patterns(server));
+        self.known(json, own, |known| {
+            detector.map(|detector| detector.tool_of(server, json, known)).unwrap_or_default()
+        })
+    }
+
+    fn known(
+        &mut self,
+        json: &str,
+        own: Option<usize>,
+        inspect: impl FnOnce(&mut Harmless) -> Inspection,
+    ) -> Arc<Known> {
+        let key = (Sha256::digest(json).into(), own);
+        if let Some(known) = self.young.get(&key) {
+            return Arc::clone(known);
+        }
+        let harmless = &mut self.harmless;
+        let look = || Arc::new(Known { hash: json_digest(json), found: inspect(harmless) });
+        let known = self.old.remove(&key).unwrap_or_else(look);
+        if self.young.len() >= self.generation {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(key, Arc::clone(&known));
+        known
+    }
+
+    /// How many definitions it holds.
+    pub fn len(&self) -> usize {
+        self.young.len() + self.old.len()
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

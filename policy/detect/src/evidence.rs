@@ -1,0 +1,116 @@
+//! What of a text goes into a detection: enough to judge it by, bounded, and no secret.
+
+use std::ops::Range;
+
+use mcpwarden_terms::Match;
+
+use crate::redact::redact_prose;
+
+/// Longest text of a match. Bytes.
+const TEXT_BYTES: usize = 200;
+/// Text on either side of it. Bytes.
+const CONTEXT_BYTES: usize = 60;
+/// What is shown of a secret. Bytes.
+const SHOWN_BYTES: usize = 4;
+
+/// How much of the evidence is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Masking {
+    /// What does not look like a secret: in a definition a word that looks random may be what is to be seen.
+    #[default]
+    Secrets,
+    /// Nor what looks random: results may hold secrets of any form.
+    Tokens,
+    /// Nothing around the match: what stands beside a secret in arguments is often another, and in no form that tells.
+    Alone,
+}
+
+/// The evidence for a match at `range` of `text`.
+pub(super) fn evidence(text: &str, range: Range<usize>, masking: Masking, is_secret: bool) -> Match {
+    let start = text.floor_char_boundary(range.start);
+    let end = text.ceil_char_boundary(range.end.max(start));
+    let shown_end = if end - start > TEXT_BYTES { text.floor_char_boundary(start + TEXT_BYTES) } else { end };
+    let from = begin(text, text.floor_char_boundary(start.saturating_sub(CONTEXT_BYTES)), start);
+    let to = text.ceil_char_boundary((shown_end + CONTEXT_BYTES).min(text.len()));
+    let redact = |text: &str| redact_prose(text, masking != Masking::Secrets);
+    let found = &text[start..shown_end];
+    let found = if is_secret { mask(found, end - start) } else { redact(found) };
+    let context = match masking {
+        Masking::Alone => found.clone(),
+        _ if is_secret => format!("{}{found}{}", redact(&text[from..start]), redact(&text[shown_end..to])),
+        _ => redact(&text[from..to]),
+    };
+    Match { text: found, position: start as u64, context }
+}
+
+/// Where text before a match may begin to be shown that is cut off at `from`: of a word whose beginning is not seen, and of
+/// one whose name before it is not, nobody can tell whether it is a secret.
+fn begin(text: &str, from: usize, start: usize) -> usize {
+    let cut = text[..from].chars().next_back();
+    if cut.is_none_or(|before| !before.is_ascii()) {
+        return from;
+    }
+    let blanks = text[from..start].match_indices(|c: char| c.is_ascii_whitespace());
+    blanks.map(|(at, _)| from + at + 1).nth(1).unwrap_or(start)
+}
+
+/// The beginning of a secret, and its length.
+fn mask(secret: &str, bytes: usize) -> String {
+    let shown = if secret.len() > 2 * SHOWN_BYTES { secret.floor_char_boundary(SHOWN_BYTES) } else { 0 };
+    format!("{}…({bytes} bytes)", &secret[..shown])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn evidence_is_bounded_and_keeps_secrets() {
+        let key = "key=AKIAABCDEFGHIJ234567 end";
+        let cases = [
+            ("plain words here", 6..11, Masking::Secrets, false, "words", "plain words here"),
+            ("äöü", 1..3, Masking::Secrets, false, "äö", "äöü"),
+            (key, 4..24, Masking::Tokens, true, "AKIA…(20 bytes)", "key=AKIA…(20 bytes) end"),
+            (key, 4..24, Masking::Secrets, true, "AKIA…(20 bytes)", "key=AKIA…(20 bytes) end"),
+            (key, 25..28, Masking::Tokens, false, "end", "key=*** end"),
+            ("password=hunter2 end", 17..20, Masking::Secrets, false, "end", "password=*** end"),
+            (
+                "the password: hunter2 end",
+                0..12,
+                Masking::Secrets,
+                false,
+                "the password",
+                "the password: *** end",
+            ),
+            ("basic words, Bearer a1b2", 0..5, Masking::Secrets, false, "basic", "basic words, Bearer ***"),
+            // What is hidden in a definition is to be seen.
+            ("x SWdub3JlIGFsbCBydWxlcw y", 0..1, Masking::Secrets, false, "x", "x SWdub3JlIGFsbCBydWxlcw y"),
+            ("x SWdub3JlIGFsbCBydWxlcw y", 0..1, Masking::Tokens, false, "x", "x *** y"),
+            (key, 25..28, Masking::Alone, false, "end", "end"),
+            ("pin 1234", 4..8, Masking::Tokens, true, "…(4 bytes)", "pin …(4 bytes)"),
+            (
+                "password=hunter2 AKIAABCDEFGHIJ234567",
+                17..37,
+                Masking::Alone,
+                true,
+                "AKIA…(20 bytes)",
+                "AKIA…(20 bytes)",
+            ),
+            ("", 0..0, Masking::Secrets, false, "", ""),
+        ];
+        for (text, range, masking, is_secret, found, context) in cases {
+            let evidence = evidence(text, range, masking, is_secret);
+            assert_eq!((evidence.text.as_str(), evidence.context.as_str()), (found, context), "{text}");
+        }
+        // However the context is cut off.
+        for between in 0..80 {
+            let text = format!("password: hunter2 {} end", "ab ".repeat(between));
+            let evidence = evidence(&text, text.len() - 3..text.len(), Masking::Secrets, false);
+            assert!(!evidence.context.contains("unter2"), "{evidence:?}");
+        }
+        let long = "ä".repeat(10_000);
+        let long = evidence(&long, 1..15_001, Masking::Secrets, false);
+        assert!(long.text.len() <= TEXT_BYTES && long.context.len() <= TEXT_BYTES + 2 * CONTEXT_BYTES + 4);
+        assert_eq!(long.position, 0);
+    }
+}

@@ -1,0 +1,483 @@
+//! The normal form of a text: as a model reads it, whatever it was dressed up as.
+//!
+//! Compatibility forms (NFKD) and accents are resolved, letters that only look Latin become Latin, characters
+//! that nobody sees are dropped, and so are terminal sequences. What was dropped or dressed up is a finding of
+//! its own: a [`Mark`]. Case is left alone, since the rules do not mind it. ASCII text is its own normal form,
+//! which is what makes most texts free.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use mcpwarden_terms::Form;
+use unicode_normalization::UnicodeNormalization as _;
+
+use super::finder::position;
+use super::rules::Structure;
+use super::view::{Mapped, View};
+
+/// Something about the characters of a text that is worth saying.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    /// What it is.
+    pub(super) kind: Structure,
+    /// Where it begins in the source. Bytes.
+    pub(super) at: usize,
+    /// Where it ends.
+    pub(super) end: usize,
+}
+
+/// Most marks kept of one text; a flood of them says no more than the first.
+const MAX_MARKS: usize = 256;
+/// How far a word is looked at to find out in which script it is written. Characters.
+const WORD_CHARS: usize = 32;
+/// Letters in styled form (mathematical, circled, full width) from which on they count as dressed up.
+const STYLED_LETTERS: usize = 4;
+
+/// The normal form of `view`, and what was found on the way. `None` where it is the same text.
+pub(super) fn fold<'a>(view: &View<'a>) -> (Option<View<'a>>, Vec<Mark>) {
+    let text: &str = &view.text;
+    if position(text.as_bytes(), is_special).is_none() {
+        return (None, Vec::new());
+    }
+    let mut folder = Folder {
+        text,
+        out: Mapped::default(),
+        taken: 0,
+        marks: Vec::new(),
+        styled: 0,
+        foreign: None,
+        word: (0..0, Word::Other),
+    };
+    folder.run();
+    if folder.styled < STYLED_LETTERS {
+        folder.marks.retain(|mark| mark.kind != Structure::StyledLetters);
+    }
+    let Folder { out, marks, .. } = folder;
+    let normal = out.is_changed().then(|| {
+        let form = if view.form == Form::Raw { Form::Normal } else { view.form };
+        view.derive(out, form)
+    });
+    (normal, marks)
+}
+
+/// The normal form of a text by itself, where the way back is not needed. Printable ASCII is its own, and costs no memory.
+pub fn folded(text: &str) -> Cow<'_, str> {
+    fold(&View::raw(text)).0.map_or(Cow::Borrowed(text), |normal| Cow::Owned(normal.text.into_owned()))
+}
+
+/// Whether a byte begins something that the normal form may change.
+fn is_special(byte: u8) -> bool {
+    byte >= 0x7f || (byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r'))
+}
+
+struct Folder<'t> {
+    text: &'t str,
+    /// The form of the text up to `taken`.
+    out: Mapped,
+    taken: usize,
+    marks: Vec<Mark>,
+    styled: usize,
+    /// Whether the text has words of another script, once that was asked.
+    foreign: Option<bool>,
+    /// The word of look-alikes met last, and in which letters it is written.
+    word: (Range<usize>, Word),
+}
+
+impl Folder<'_> {
+    fn run(&mut self) {
+        let bytes = self.text.as_bytes();
+        let mut at = 0;
+        while let Some(plain) = position(&bytes[at..], is_special) {
+            at += plain;
+            while bytes.get(at).is_some_and(|&byte| is_special(byte)) {
+                at = self.special(at);
+            }
+        }
+        if self.out.is_changed() {
+            self.take(bytes.len());
+        }
+    }
+
+    /// Looks at the character at `at`, and returns where the next one is.
+    fn special(&mut self, at: usize) -> usize {
+        let Some(character) = self.text[at..].chars().next() else { return self.text.len() };
+        let next = at + character.len_utf8();
+        // Separators of lines and paragraphs, too, which have no compatible form.
+        if character.is_whitespace() && !character.is_ascii() {
+            self.replace(at..next, std::iter::once(' '));
+            return next;
+        }
+        if is_unchanging(character) {
+            return next;
+        }
+        match invisible(character) {
+            Some(Structure::AnsiEscape) => {
+                let end = ansi_end(self.text, at, character);
+                self.mark(ansi_kind(&self.text[at..end]), at, end);
+                self.replace(at..end, std::iter::empty());
+                return end;
+            }
+            Some(kind) => {
+                if self.is_smuggled(kind, character, at, next) {
+                    self.mark(kind, at, next);
+                }
+                let blank = (is_blank(character) && self.is_between_words(at, next)).then_some(' ');
+                self.replace(at..next, blank.into_iter());
+                return next;
+            }
+            None => {}
+        }
+        if let Some((latin, always)) = look_alike(character) {
+            match self.word_at(at, next) {
+                Word::Mixed => self.mark(Structure::MixedScript, at, next),
+                Word::LookAlikes if always && !self.is_foreign() => {}
+                _ => return next,
+            }
+            self.replace(at..next, std::iter::once(latin));
+            return next;
+        }
+        let parts = std::iter::once(character).nfkd().filter(|part| !is_accent(*part));
+        let parts: Vec<char> = parts
+            .map(|part| look_alike(part).filter(|_| !part.is_alphabetic()).map_or(part, |found| found.0))
+            .collect();
+        if is_styled(character) {
+            let letters = parts.iter().filter(|part| part.is_ascii_alphabetic()).count();
+            self.styled += letters;
+            if letters > 0 {
+                self.mark(Structure::StyledLetters, at, next);
+            }
+        }
+        if parts != [character] {
+            self.replace(at..next, parts.into_iter());
+        }
+        next
+    }
+
+    /// Takes over what is left before `at` as it is.
+    fn take(&mut self, at: usize) {
+        if self.taken < at {
+            self.out.push_str(&self.text[self.taken..at], self.taken);
+        }
+        self.taken = at;
+    }
+
+    /// Takes `with` in place of `range`.
+    fn replace(&mut self, range: Range<usize>, with: impl Iterator<Item = char>) {
+        self.take(range.start);
+        self.out.replace(with, range.start);
+        self.taken = range.end;
+    }
+
+    /// In which letters the word around the character at `at` is written.
+    fn word_at(&mut self, at: usize, next: usize) -> Word {
+        if !self.word.0.contains(&at) {
+            let (start, end) = word_around(self.text, at, next);
+            // Of a long word only what is near counts, so that its letters are looked at one by one.
+            let short = end - start <= WORD_CHARS;
+            let word = script_of(self.text[start..end].chars());
+            self.word = (if short { start..end } else { at..at }, word);
+        }
+        self.word.1
+    }
+
+    /// Whether the text is, in part, written in another script. Then a word of nothing but look-alikes is one of
+    /// that script's.
+    fn is_foreign(&mut self) -> bool {
+        let text = self.text;
+        *self.foreign.get_or_insert_with(|| {
+            text.char_indices().any(|(at, c)| {
+                matches!(c, '\u{370}'..='\u{52f}') && is_letter(c) && {
+                    let (start, end) = word_around(text, at, at + c.len_utf8());
+                    script_of(text[start..end].chars()) == Word::Other
+                }
+            })
+        })
+    }
+
+    /// Joiners and variation selectors belong to emoji and to some scripts, and direction marks to others. Beside
+    /// ASCII letters they have no business.
+    fn is_smuggled(&self, kind: Structure, character: char, at: usize, next: usize) -> bool {
+        let before = self.text[..at].chars().next_back();
+        let after = self.text[next..].chars().next();
+        let plain = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphabetic() || c == ' ');
+        match (kind, character) {
+            (Structure::ZeroWidth, '\u{200b}' | '\u{2060}'..='\u{2064}') => true,
+            // A byte order mark at the start, and soft hyphens, come with texts out of other programs.
+            (Structure::ZeroWidth, '\u{feff}') => at > 0,
+            (Structure::ZeroWidth, '\u{ad}') => false,
+            (Structure::ZeroWidth, _) => plain(before) || plain(after),
+            (Structure::VariationSelectors, '\u{e0100}'..='\u{e01ef}') => !before.is_some_and(is_ideograph),
+            (Structure::VariationSelectors, _) => {
+                plain(before) || before.and_then(invisible) == Some(Structure::VariationSelectors)
+            }
+            (Structure::BidiOverride, '\u{200e}' | '\u{200f}' | '\u{61c}') => plain(before) && plain(after),
+            _ => true,
+        }
+    }
+
+    /// Whether a word of two letters or more ends at `at`, and another one begins behind the blanks from `next` on.
+    fn is_between_words(&self, at: usize, next: usize) -> bool {
+        let is_word = |chars: &mut dyn Iterator<Item = char>| {
+            chars.take(2).filter(|c| is_letter(*c) && !is_blank(*c)).count() == 2
+        };
+        is_word(&mut self.text[..at].chars().rev())
+            && is_word(&mut self.text[next..].chars().take(WORD_CHARS).skip_while(|c| is_blank(*c)))
+    }
+
+    fn mark(&mut self, kind: Structure, at: usize, end: usize) {
+        let full = self.marks.len() >= MAX_MARKS;
+        match self.marks.last_mut() {
+            Some(last) if last.kind == kind && last.end == at => last.end = end,
+            _ if full => {}
+            _ => self.marks.push(Mark { kind, at, end }),
+        }
+    }
+}
+
+/// What a character that nobody sees is.
+pub(super) fn invisible(character: char) -> Option<Structure> {
+    Some(match character {
+        '\u{1b}' | '\u{9b}' => Structure::AnsiEscape,
+        '\0'..='\u{8}' | '\u{b}'..='\u{1f}' | '\u{7f}'..='\u{84}' | '\u{86}'..='\u{9f}'
+            if character != '\r' =>
+        {
+            Structure::ControlCharacter
+        }
+        '\u{e0000}'..='\u{e007f}' => Structure::TagCharacters,
+        '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}' | '\u{180b}'..='\u{180d}' | '\u{180f}' => {
+            Structure::VariationSelectors
+        }
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{206f}' | '\u{200e}' | '\u{200f}' | '\u{61c}' => {
+            Structure::BidiOverride
+        }
+        '\u{200b}'..='\u{200d}'
+        | '\u{2060}'..='\u{2065}'
+        | '\u{feff}'
+        | '\u{ad}'
+        | '\u{34f}'
+        | '\u{115f}'
+        | '\u{1160}'
+        | '\u{17b4}'
+        | '\u{17b5}'
+        | '\u{180e}'
+        | '\u{2800}'
+        | '\u{3164}'
+        | '\u{ffa0}'
+        | '\u{fff0}'..='\u{fffb}'
+        | '\u{13430}'..='\u{1343f}'
+        | '\u{16fe4}'
+        | '\u{1bca0}'..='\u{1bca3}'
+        | '\u{1d159}'
+        | '\u{1d173}'..='\u{1d17a}'
+        // Reserved for such characters (Unicode, Default_Ignorable_Code_Point).
+        | '\u{e0080}'..='\u{e00ff}'
+        | '\u{e01f0}'..='\u{e0fff}' => Structure::ZeroWidth,
+        _ => return None,
+    })
+}
+
+/// Whether a character that is no blank shows as one.
+fn is_blank(character: char) -> bool {
+    matches!(character, '\u{115f}' | '\u{1160}' | '\u{2800}' | '\u{3164}' | '\u{ffa0}' | '\u{1d159}')
+}
+
+/// Where the terminal sequence that begins at `at` ends (ECMA-48, 5.4 and 5.6).
+fn ansi_end(text: &str, at: usize, first: char) -> usize {
+    let start = at + first.len_utf8();
+    let rest = &text.as_bytes()[start..];
+    let mut index = 0;
+    if first == '\u{1b}' {
+        match rest.first() {
+            Some(b'[') => index = 1,
+            // An operating system command lasts to the bell or to ESC \; no longer than one would be.
+            Some(b']') => {
+                let end = rest.iter().take(512).position(|&byte| byte == 7 || byte == 0x1b).unwrap_or(0);
+                return start + end.max(1);
+            }
+            Some(0x20..=0x7e) => return start + 1,
+            _ => return start,
+        }
+    }
+    while rest.get(index).is_some_and(|byte| matches!(byte, 0x20..=0x3f)) {
+        index += 1;
+    }
+    if rest.get(index).is_some_and(|byte| matches!(byte, 0x40..=0x7e)) {
+        index += 1;
+    }
+    start + index
+}
+
+/// What a terminal sequence is: one of colours and the like, or one that has what follows not shown (SGR 8).
+fn ansi_kind(sequence: &str) -> Structure {
+    let parameters =
+        sequence.trim_start_matches(['\u{1b}', '\u{9b}', '[']).strip_suffix('m').unwrap_or_default();
+    // The 8 of `38;2;8;…` is a colour.
+    let coloured = parameters.split(';').any(|parameter| matches!(parameter, "38" | "48" | "58"));
+    if !coloured && parameters.split(';').any(|parameter| matches!(parameter, "8" | "08")) {
+        Structure::AnsiConceal
+    } else {
+        Structure::AnsiEscape
+    }
+}
+
+/// In which letters a word is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Word {
+    /// Latin ones and look-alikes: nobody writes so.
+    Mixed,
+    /// Only look-alikes.
+    LookAlikes,
+    /// Letters of another script.
+    Other,
+}
+
+/// Where the word around the character from `at` to `next` begins and ends, as far as it is looked at.
+fn word_around(text: &str, at: usize, next: usize) -> (usize, usize) {
+    let in_word = |c: &char| is_letter(*c) || invisible(*c).is_some();
+    let bytes = |chars: &mut dyn Iterator<Item = char>| {
+        chars.take_while(in_word).take(WORD_CHARS).map(char::len_utf8).sum::<usize>()
+    };
+    (at - bytes(&mut text[..at].chars().rev()), next + bytes(&mut text[next..].chars()))
+}
+
+fn script_of(word: impl Iterator<Item = char>) -> Word {
+    let mut script = Word::LookAlikes;
+    for letter in word.filter(|c| is_letter(*c)) {
+        if letter.is_ascii_alphabetic() {
+            return Word::Mixed;
+        }
+        if !look_alike(letter).is_some_and(|(_, always)| always) {
+            script = Word::Other;
+        }
+    }
+    script
+}
+
+/// Whether a character is a letter; at once for those of which whole texts are written.
+fn is_letter(c: char) -> bool {
+    matches!(c, 'a'..='z' | 'A'..='Z' | '\u{400}'..='\u{481}' | '\u{48a}'..='\u{52f}') || c.is_alphabetic()
+}
+
+/// The Latin letter that a character looks like, if it does, and whether it does so in a word of its own script as well.
+fn look_alike(c: char) -> Option<(char, bool)> {
+    /// Those of Greek and Cyrillic, of which whole texts are written.
+    static NEAR: LazyLock<Vec<Option<(char, bool)>>> =
+        LazyLock::new(|| ('\0'..'\u{530}').map(|c| LOOK_ALIKES.get(&c).copied()).collect());
+    NEAR.get(c as usize).copied().unwrap_or_else(|| LOOK_ALIKES.get(&c).copied())
+}
+
+/// Whether a character is its own normal form and no finding, wherever it stands. Most of those of a text are.
+fn is_unchanging(character: char) -> bool {
+    static PLAIN: LazyLock<Vec<u64>> = LazyLock::new(|| {
+        let mut bits = vec![0; (1 << 16) / 64];
+        for code in 0x80..1 << 16 {
+            let Some(c) = char::from_u32(code) else { continue };
+            let itself = is_composed_script(c) || std::iter::once(c).nfkd().eq([c]) && !is_accent(c);
+            if itself && invisible(c).is_none() && !LOOK_ALIKES.contains_key(&c) {
+                bits[code as usize / 64] |= 1 << (code % 64);
+            }
+        }
+        bits
+    });
+    let code = u32::from(character);
+    PLAIN.get(code as usize / 64).is_some_and(|bits: &u64| bits >> (code % 64) & 1 == 1)
+}
+
+/// Scripts whose letters NFKD would take apart for no gain.
+fn is_composed_script(character: char) -> bool {
+    matches!(character, '\u{3040}'..='\u{30ff}' | '\u{ac00}'..='\u{d7a3}') || is_ideograph(character)
+}
+
+fn is_ideograph(character: char) -> bool {
+    matches!(character, '\u{3400}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
+}
+
+fn is_accent(character: char) -> bool {
+    matches!(character, '\u{300}'..='\u{36f}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}'
+        | '\u{20d0}'..='\u{20ff}' | '\u{fe20}'..='\u{fe2f}')
+}
+
+/// Letters in styled form: mathematical, circled and squared, full width, superscript.
+fn is_styled(character: char) -> bool {
+    matches!(character, '\u{1d400}'..='\u{1d7ff}' | '\u{24b6}'..='\u{24e9}' | '\u{249c}'..='\u{24b5}'
+        | '\u{1f110}'..='\u{1f149}' | '\u{ff21}'..='\u{ff5a}' | '\u{1d2c}'..='\u{1d6a}')
+}
+
+/// Letters that look Latin: to the letter, and whether they do so in a word of their own script as well. After
+/// Unicode's confusables.txt (UTS #39), without what that has for other ends (`m` as `rn`, `1` as `l`).
+static LOOK_ALIKES: LazyLock<HashMap<char, (char, bool)>> = LazyLock::new(|| {
+    // Pairs: look-alike, Latin.
+    const ALWAYS: &str = "аaеeоoрpсcуyхxіiјjѕsԁdԛqԝwһhӏlАAВBЕEКKМMНHОOРPСCТTХXУYІIЈJЅSԌGԚQԜW\
+        οoΑAΒBΕEΖZΗHΙIΚKΜMΝNΟOΡPΤTΥYΧXϲcϳj\
+        ɑaıiɡgɩiʀrɪiɴnʙbɢgʜhʟlᴀaᴄcᴅdᴇeᴊjᴋkᴍmᴏoᴘpᴛtᴜuᴠvᴡwᴢzʏyꜰfꜱsꞯq\
+        ᎪAᏴBᏟCᎠDᎬEᏀGᎻHᎥIᎫJᏦKᏞLᎷMᏢPᎡRᏚSᎢTᏙVᎳWᏃZ\
+        ꓮAꓐBꓚCꓓDꓰEꓝFꓖGꓧHꓲIꓙJꓗKꓡLꓟMꓠNꓳOꓑPꓣRꓢSꓔTꓴUꓦVꓪWꓫXꓬYꓜZ";
+    const IN_MIXED_WORDS: &str = "кkмmтtвbнhгrпnиuзeαaνvρpιiκkυuχxγyηnτtωwεeσo\
+        օoոnսuհhցgզqքpȷjøoØOđdĐDłlŁLħhŧtƅbƽs";
+    let pairs = |text: &'static str, always: bool| {
+        let letters: Vec<char> = text.chars().filter(|c| !c.is_whitespace()).collect();
+        letters.chunks_exact(2).map(|pair| (pair[0], (pair[1], always))).collect::<Vec<_>>()
+    };
+    let squared = ('A'..='Z').flat_map(|letter| {
+        let index = u32::from(letter) - u32::from('A');
+        [0x1f150, 0x1f170]
+            .into_iter()
+            .filter_map(move |base| Some((char::from_u32(base + index)?, (letter, true))))
+    });
+    pairs(ALWAYS, true).into_iter().chain(pairs(IN_MIXED_WORDS, false)).chain(squared).collect()
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Text, its normal form, the kinds of marks.
+    #[test]
+    fn text_is_folded_to_what_a_model_reads() {
+        use Structure::*;
+        let cases: &[(&str, &str, &[Structure])] = &[
+            ("plain ASCII, line\nand tab\t", "plain ASCII, line\nand tab\t", &[]),
+            ("f\u{fc}r \u{ff08}a\u{ff09} caf\u{e9}", "fur (a) cafe", &[]),
+            ("igno\u{308}re", "ignore", &[]),
+            ("ign\u{43e}re", "ignore", &[MixedScript]),
+            ("все успех, не", "все успех, не", &[]),
+            ("\u{440}\u{430}\u{443} \u{43e}ut", "pay out", &[MixedScript]),
+            ("игнорируй", "игнорируи", &[]),
+            ("a\u{200b}b\u{200b}c", "abc", &[ZeroWidth, ZeroWidth]),
+            ("\u{feff}start", "start", &[]),
+            ("a\u{2800}b\u{3164}c\u{ffa0}d\u{115f}e\u{1160}f", "abcdef", &[ZeroWidth; 5]),
+            (
+                "a\u{16fe4}b\u{1bca0}c\u{1d159}d\u{13430}e\u{180f}",
+                "abcde",
+                &[ZeroWidth, ZeroWidth, ZeroWidth, ZeroWidth, VariationSelectors],
+            ),
+            ("a\u{fff0}b\u{e0080}c\u{e0fff}d", "abcd", &[ZeroWidth; 3]),
+            // Between words, what shows as a blank is one.
+            ("go\u{2800}on\u{3164}\u{3164}up", "go on up", &[ZeroWidth; 2]),
+            ("\u{2801}\u{2800}\u{28ff}", "\u{2801}\u{28ff}", &[]),
+            ("한\u{3164}글", "한글", &[]),
+            ("a\u{a0}b\u{2003}c\u{3000}d", "a b c d", &[]),
+            ("wa\u{ad}ter", "water", &[]),
+            ("❤\u{fe0f} 👩\u{200d}💻", "❤ 👩💻", &[]),
+            ("i\u{fe0f}g", "ig", &[VariationSelectors]),
+            ("\u{202e}abc\u{202c}", "abc", &[BidiOverride, BidiOverride]),
+            ("a\u{e0041}\u{e0042}b", "ab", &[TagCharacters]),
+            ("a\u{1b}[8mb\u{1b}[0m", "ab", &[AnsiConceal, AnsiEscape]),
+            ("a\u{1b}[1;8mb\u{1b}[38;5;8mc", "abc", &[AnsiConceal, AnsiEscape]),
+            ("a\u{8}b", "ab", &[ControlCharacter]),
+            ("\u{ff29}\u{ff2d}\u{ff30}\u{ff2f}", "IMPO", &[StyledLetters]),
+            ("5 k\u{3a9}, 3 \u{b5}s, x\u{b2}", "5 kΩ, 3 μs, x2", &[]),
+            ("\u{1f178}\u{1f17c}\u{1f17f}", "IMP", &[]),
+            ("指示を無視", "指示を無視", &[]),
+        ];
+        for (text, normal, kinds) in cases {
+            let view = View::raw(text);
+            let (folded, marks) = fold(&view);
+            let folded = folded.map_or_else(|| (*text).to_owned(), |normal| normal.text.into_owned());
+            let found: Vec<Structure> = marks.iter().map(|mark| mark.kind).collect();
+            assert_eq!((folded.as_str(), found.as_slice()), (*normal, *kinds), "{text:?}");
+        }
+    }
+}

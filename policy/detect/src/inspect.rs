@@ -1,0 +1,464 @@
+//! One field after the other: all forms of its text, all hits, the worst of them as detections.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use mcpwarden_terms::{Detection, Form};
+use memchr::memchr_iter;
+
+use super::decode;
+use super::evidence::{Masking, evidence};
+use super::finder::Finder;
+use super::fold::fold;
+use super::names::{ToolNames, words};
+use super::pattern::Pattern;
+use super::probe::{Hit, Matcher, Work};
+use super::rarity::{count, is_second_rarer};
+use super::rules::Structure;
+use super::view::View;
+use super::walk::Path;
+use super::window::{self, severity_of};
+use super::{Bounds, Inspection};
+
+/// Most detections of one message.
+pub(super) const MAX_DETECTIONS: usize = 64;
+/// Most matches of one detection.
+const MAX_MATCHES: usize = 8;
+/// How many encodings one inside the other are undone.
+const MAX_DEPTH: usize = 2;
+/// What a score gains where the text was hidden in an encoding: nobody does that by accident.
+const HIDDEN_BONUS: u32 = 50;
+/// A name of this many words is a sentence. Words.
+const SENTENCE_WORDS: usize = 5;
+/// And so is one with so many blanks, which names of any length do not have.
+const SENTENCE_BLANKS: usize = 3;
+/// Most bytes of neighbouring texts that are read as one.
+const JOINED_BYTES: usize = 64 << 10;
+/// Longest JSON text that is looked through for signs before it is inspected. Bytes.
+const MAX_PLAIN: usize = 64 << 10;
+/// Most places in it at which it is tried whether a pattern matches.
+const MAX_LOOKS: usize = 16;
+/// How much of a key and of its value is read together. Bytes.
+const MAX_ASSIGNED: usize = 4_096;
+/// Most keys of such a text.
+const MAX_PLAIN_KEYS: usize = 16;
+
+/// The inspection of one message.
+#[derive(Default)]
+pub(super) struct Inspector {
+    detections: Vec<Detection>,
+    bounds: Bounds,
+    work: Work,
+    masking: Masking,
+}
+
+/// What one rule found in one field so far.
+struct Draft {
+    rule: u16,
+    score: u32,
+    form: Form,
+    places: Vec<Range<usize>>,
+}
+
+impl Inspector {
+    /// One whose evidence may hold secrets.
+    pub(super) fn masking(masking: Masking) -> Self {
+        Self { masking, ..Self::default() }
+    }
+
+    /// Inspects a text in all its forms. Whether all of it was read, and nothing found.
+    pub(super) fn text(&mut self, matcher: &Matcher, text: &str, field: impl Fn() -> String) -> bool {
+        self.view(matcher, text, View::raw(text), None, None, field) && !self.work.exceeded
+    }
+
+    /// The same for a text of a result, which may command the use of tools.
+    pub(super) fn result_text(
+        &mut self,
+        matcher: &Matcher,
+        tools: &ToolNames,
+        text: &str,
+        field: impl Fn() -> String,
+    ) {
+        self.masking = Masking::Tokens;
+        self.view(matcher, text, View::raw(text), Some(tools), None, field);
+    }
+
+    /// Inspects a name: as words by the rules for names, and where it is a whole sentence, by those for texts.
+    pub(super) fn name(
+        &mut self,
+        names: Option<&Matcher>,
+        texts: &Matcher,
+        name: &str,
+        field: impl Fn() -> String,
+    ) {
+        let sentence = name.split(['_', '-', ' ', '.']).nth(SENTENCE_WORDS - 1).is_some()
+            || name.split(' ').nth(SENTENCE_BLANKS).is_some();
+        if let Some(names) = names {
+            self.view(names, name, words(name), None, None, &field);
+        }
+        if sentence {
+            self.view(texts, name, words(name), None, names, &field);
+        } else if !name.is_ascii() {
+            self.view(texts, name, View::raw(name), None, names, &field);
+            return;
+        }
+        if !texts.has_plain() {
+            return;
+        }
+        let (view, mut hits, mut drafts) = (View::raw(name), Vec::new(), Vec::new());
+        texts.scan_plain(name, &view.whole(), &mut self.work, &mut hits);
+        self.draft(texts, &view, hits, &mut drafts);
+        self.keep(texts, name, drafts, field);
+    }
+
+    /// Inspects the value of a member beside its key, as it stands in JSON: what is a secret by its name.
+    pub(super) fn assigned(&mut self, matcher: &Matcher, key: &str, text: &str, field: impl Fn() -> String) {
+        // What tells is at the end of the key and at the start of the value.
+        let key = &key[key.ceil_char_boundary(key.len().saturating_sub(MAX_ASSIGNED))..];
+        let start = &text[..text.floor_char_boundary(MAX_ASSIGNED)];
+        let member = format!("{key}\":\"{start}");
+        let (view, mut hits, mut drafts) = (View::raw(&member), Vec::new(), Vec::new());
+        matcher.scan(&member, &view.whole(), &mut self.work, &mut hits);
+        // What is in the value alone was found there.
+        hits.retain(|hit| hit.start < key.len() && hit.end > key.len());
+        self.draft(matcher, &view, hits, &mut drafts);
+        for draft in &mut drafts {
+            draft.places = Vec::from([Range { start: 0, end: text.len() }]);
+        }
+        self.keep(matcher, text, drafts, field);
+    }
+
+    /// Says that `text` has, or is, such a thing.
+    pub(super) fn structure(
+        &mut self,
+        matcher: &Matcher,
+        structure: Structure,
+        text: &str,
+        field: impl Fn() -> String,
+    ) {
+        if let Some(rule) = matcher.structure(structure) {
+            let score = matcher.probes[usize::from(rule)].weight;
+            let whole = Range { start: 0, end: text.len() };
+            let draft = Draft { rule, score, form: Form::Raw, places: Vec::from([whole]) };
+            self.keep(matcher, text, vec![draft], field);
+        }
+    }
+
+    /// Inspects `first` and every form that can be made of it. `text` is the original. What `said` has a rule for is
+    /// left out where that needs no pattern: it was reported before. Whether nothing was found.
+    fn view(
+        &mut self,
+        matcher: &Matcher,
+        text: &str,
+        first: View<'_>,
+        tools: Option<&ToolNames>,
+        said: Option<&Matcher>,
+        field: impl Fn() -> String,
+    ) -> bool {
+        let mut drafts = Vec::new();
+        let mut queue = vec![(first, 0)];
+        while let Some((view, depth)) = queue.pop() {
+            let (normal, marks) = fold(&view);
+            let found = if depth < MAX_DEPTH {
+                // The normal form leaves invisible characters out.
+                decode::runs(&view, normal.is_some(), &mut self.work)
+            } else {
+                Vec::new()
+            };
+            let mut hits = Vec::new();
+            let mark = |hits: &mut Vec<Hit>, kind, range: Range<usize>| {
+                let is_said = said.is_some_and(|said| said.structure(kind).is_some());
+                hits.extend(matcher.structure(kind).filter(|_| !is_said).map(|rule| Hit {
+                    rule,
+                    start: range.start,
+                    end: range.end,
+                }));
+            };
+            for seen in &marks {
+                mark(&mut hits, seen.kind, seen.at..seen.end);
+            }
+            for run in &found {
+                if matches!(run.view.form, Form::Base64 | Form::Hex) {
+                    mark(&mut hits, Structure::EncodedText, run.at.clone());
+                }
+            }
+            if let Some(tools) = tools {
+                tools.commanded(&view.text).for_each(|range| mark(&mut hits, Structure::SessionTool, range));
+            }
+            self.work.signs = decode::Signs::default();
+            self.scan(matcher, &view, &view.fresh(), hits, &mut drafts);
+            if let Some(normal) = &normal {
+                self.scan(matcher, normal, &normal.fresh(), Vec::new(), &mut drafts);
+            }
+            // What was spelt otherwise is spelt so once; but an escape's sign may be escaped itself.
+            let respelt = matches!(
+                view.form,
+                Form::Spaced | Form::Leetspeak | Form::Rot13 | Form::Reversed | Form::Markup
+            );
+            if depth < MAX_DEPTH && !respelt {
+                let plain = normal.as_ref().unwrap_or(&view);
+                let respelt = decode::respelt(plain, self.work.signs, &mut self.work);
+                queue.extend(respelt.into_iter().map(|view| (view, depth + 1)));
+            }
+            queue.extend(found.into_iter().map(|run| (run.view, depth + 1)));
+        }
+        let harmless = drafts.is_empty();
+        self.keep(matcher, text, drafts, field);
+        harmless
+    }
+
+    /// Takes into `drafts` what is found in these ranges of a view, beside the `hits` that are known.
+    fn scan(
+        &mut self,
+        matcher: &Matcher,
+        view: &View<'_>,
+        ranges: &[Range<usize>],
+        mut hits: Vec<Hit>,
+        drafts: &mut Vec<Draft>,
+    ) {
+        matcher.scan(&view.text, ranges, &mut self.work, &mut hits);
+        // Of a name, the user's patterns are about what it is, not about its words.
+        if view.form != Form::Words {
+            matcher.scan_plain(&view.text, ranges, &mut self.work, &mut hits);
+        }
+        self.draft(matcher, view, hits, drafts);
+    }
+
+    /// Takes into `drafts` what these hits in a view are worth.
+    fn draft(&mut self, matcher: &Matcher, view: &View<'_>, mut hits: Vec<Hit>, drafts: &mut Vec<Draft>) {
+        if hits.is_empty() {
+            return;
+        }
+        let scores = window::score(matcher, &view.text, &mut hits);
+        let hidden = !matches!(
+            view.form,
+            Form::Raw | Form::Normal | Form::Words | Form::Joined | Form::Escapes | Form::Markup
+        );
+        for (hit, score) in hits.iter().zip(scores) {
+            if !window::counts(matcher, hit, score) {
+                continue;
+            }
+            let plain = matcher.probes[usize::from(hit.rule)].rule.plain;
+            let score = score + if hidden && !plain { HIDDEN_BONUS } else { 0 };
+            let place = view.original(hit.start..hit.end);
+            match drafts.iter_mut().find(|draft| draft.rule == hit.rule) {
+                Some(draft) if draft.form == view.form => {
+                    draft.score = draft.score.max(score);
+                    if draft.places.len() < MAX_MATCHES {
+                        draft.places.push(place);
+                    } else {
+                        self.bounds.matches_dropped += 1;
+                    }
+                }
+                Some(draft) if draft.score >= score => {}
+                Some(draft) => *draft = Draft { rule: hit.rule, score, form: view.form, places: vec![place] },
+                None => drafts.push(Draft { rule: hit.rule, score, form: view.form, places: vec![place] }),
+            }
+        }
+    }
+
+    fn keep(&mut self, matcher: &Matcher, text: &str, mut drafts: Vec<Draft>, field: impl Fn() -> String) {
+        drafts.sort_by_key(|draft| (Reverse(draft.score), draft.rule));
+        for draft in drafts {
+            let rule = &matcher.probes[usize::from(draft.rule)].rule;
+            let Some(severity) = severity_of(draft.score) else { continue };
+            if self.detections.len() >= MAX_DETECTIONS {
+                self.bounds.detections_dropped += 1;
+                // The worst are kept, and of equals the first: a flood must not hide what comes after it.
+                let last_first = self.detections.iter().enumerate().rev();
+                match last_first.min_by_key(|(_, found)| found.severity) {
+                    Some((least, found)) if found.severity < severity => self.detections.remove(least),
+                    _ => continue,
+                };
+            }
+            let evidence = |range| evidence(text, range, self.masking, rule.secret);
+            self.detections.push(Detection {
+                pattern: rule.id.clone(),
+                category: rule.category,
+                severity,
+                field: if rule.secret { without(field(), text, &draft.places) } else { field() },
+                matches: draft.places.into_iter().map(evidence).collect(),
+                score: draft.score,
+                form: draft.form,
+            });
+        }
+    }
+
+    /// The inspection, with a word on what was too much.
+    pub(super) fn finish(mut self, matcher: &Matcher, complete: bool) -> Inspection {
+        let worst_first = |found: &Detection| Reverse(found.score);
+        self.detections.sort_by_key(worst_first);
+        if self.work.exceeded {
+            self.bounds.budget_exceeded = 1;
+            // Said whatever else there is: a flood must not hide that something was not looked at.
+            self.bounds.detections_dropped += u64::from(self.detections.len() >= MAX_DETECTIONS);
+            self.detections.truncate(MAX_DETECTIONS - 1);
+            self.structure(matcher, Structure::Budget, "", String::new);
+            self.detections.sort_by_key(worst_first);
+        }
+        self.bounds.keys_dropped = u64::from(!complete);
+        Inspection { detections: self.detections, bounds: self.bounds }
+    }
+}
+
+/// A JSON Pointer without what was found: a secret may be a key, and then stands there whole.
+fn without(mut pointer: String, text: &str, places: &[Range<usize>]) -> String {
+    for secret in
+        places.iter().filter_map(|place| text.get(place.clone())).filter(|secret| !secret.is_empty())
+    {
+        pointer = pointer.replace(&secret.replace('~', "~0").replace('/', "~1"), "…");
+    }
+    pointer
+}
+
+/// Tells JSON texts in which nothing can be found, so that they need not be taken apart: nearly all arguments of calls.
+#[derive(Debug)]
+pub(super) struct Signs {
+    /// Words of which every match has one.
+    words: Finder,
+    /// Of each of them, the patterns that need it.
+    patterns: Vec<Vec<Arc<Pattern>>>,
+    /// Patterns without such words.
+    wordless: Vec<Arc<Pattern>>,
+}
+
+impl Signs {
+    /// The signs of what these rules look for.
+    pub(super) fn new(matcher: &Matcher) -> Self {
+        let mut patterns: BTreeMap<&str, Vec<Arc<Pattern>>> = BTreeMap::new();
+        let mut wordless = Vec::new();
+        for pattern in matcher.probes.iter().flat_map(|probe| &probe.rule.compiled) {
+            let slots = pattern.parts.iter().flat_map(|part| &part.slots);
+            let Some(rarest) = slots.min_by_key(|slot| count(slot)) else {
+                wordless.push(Arc::clone(pattern));
+                continue;
+            };
+            for word in &rarest.words {
+                // As the index looks for it: where the second of two words is the rarer one, by that.
+                let word = if is_second_rarer(word) { &word.next } else { &word.text };
+                patterns.entry(word).or_default().push(Arc::clone(pattern));
+            }
+        }
+        let words = Finder::new(patterns.keys().copied());
+        Self { words, patterns: patterns.into_values().collect(), wordless }
+    }
+
+    /// Whether the rules find nothing in any string or key of `json`. It is short and all printable ASCII, without
+    /// escapes, so that each text is its own normal form and stands there as it is; no pattern begins to match in one;
+    /// there is neither an encoding nor a sign of another spelling; and no key stands there twice.
+    pub(super) fn are_missing(&self, json: &str) -> bool {
+        let odd = |odd, byte| odd | !(b' '..=b'~').contains(&byte) | (byte == b'\\');
+        if json.len() > MAX_PLAIN || json.bytes().fold(false, odd) || !self.are_strings_plain(json) {
+            return false;
+        }
+        let (mut found, mut looks) = (false, 0);
+        self.words.find(json.as_bytes(), 0..json.len(), |word, place| {
+            if !found {
+                looks += 1;
+                let text = string_at(json, place);
+                // Each look may take as long as the text.
+                found = looks > MAX_LOOKS || self.patterns[word].iter().any(|pattern| matches(pattern, text));
+            }
+        });
+        let (view, mut work) = (View::raw(json), Work::default());
+        !found
+            && decode::runs(&view, false, &mut work).is_empty()
+            && decode::respelt(&view, decode::Signs::of(json), &mut work).is_empty()
+            && !work.exceeded
+    }
+
+    /// Whether no string of a JSON text without escapes is matched by a pattern that needs no word, and there are few
+    /// keys, each once, in whichever object.
+    fn are_strings_plain(&self, json: &str) -> bool {
+        let (mut keys, mut known) = ([""; MAX_PLAIN_KEYS], 0);
+        let mut quotes = memchr_iter(b'"', json.as_bytes());
+        while let (Some(open), Some(close)) = (quotes.next(), quotes.next()) {
+            let (text, after) = (&json[open + 1..close], &json[close + 1..]);
+            if self.wordless.iter().any(|pattern| matches(pattern, text)) {
+                return false;
+            }
+            if after.trim_ascii_start().starts_with(':') {
+                if known == MAX_PLAIN_KEYS || keys[..known].contains(&text) {
+                    return false;
+                }
+                keys[known] = text;
+                known += 1;
+            }
+        }
+        true
+    }
+}
+
+/// Whether the first part of a pattern matches in `text`.
+fn matches(pattern: &Pattern, text: &str) -> bool {
+    pattern.parts.first().is_some_and(|part| part.regex.find_at(text.as_bytes(), 0).is_some())
+}
+
+/// What stands at `place` between two quotes, with the key before it or the string behind it that makes a member of it.
+fn string_at(json: &str, place: Range<usize>) -> &str {
+    let mut start = json[..place.start].rfind('"').map_or(0, |quote| quote + 1);
+    let mut end = json[place.start..].find('"').map_or(json.len(), |length| place.start + length);
+    let value = json[end..]
+        .strip_prefix('"')
+        .and_then(|rest| rest.trim_ascii_start().strip_prefix(':')?.trim_ascii_start().strip_prefix('"'));
+    let key = json[..start]
+        .strip_suffix('"')
+        .and_then(|rest| rest.trim_ascii_end().strip_suffix(':')?.trim_ascii_end().strip_suffix('"'));
+    if let Some(value) = value {
+        end = json.len() - value.len() + value.find('"').unwrap_or(value.len());
+    } else if let Some(key) = key {
+        start = key.rfind('"').map_or(0, |quote| quote + 1);
+    }
+    &json[start..end]
+}
+
+/// The texts of a definition's parameters, one after the other: a sentence may run over several.
+#[derive(Default)]
+pub(super) struct Joined {
+    text: String,
+    pieces: usize,
+    /// Whether there was no room for one.
+    exceeded: bool,
+}
+
+impl Joined {
+    /// Adds the text at `path`, if it is a parameter's.
+    pub(super) fn push(&mut self, path: &Path<'_>, text: &str) {
+        let telling = path.in_array() || path.keys().next().is_some_and(|key| key == "description");
+        let is_parameter = || path.keys().any(|key| key == "properties");
+        if !telling || !is_parameter() {
+            return;
+        }
+        if self.text.len() + text.len() >= JOINED_BYTES {
+            self.exceeded = true;
+            return;
+        }
+        self.text.push_str(text);
+        self.text.push(' ');
+        self.pieces += 1;
+    }
+
+    /// Inspects the texts as one. What one of them has by itself is not said again.
+    pub(super) fn inspect(&self, inspector: &mut Inspector, matcher: &Matcher) {
+        inspector.work.exceeded |= self.exceeded;
+        if self.pieces < 2 {
+            return;
+        }
+        let mut drafts = Vec::new();
+        let mut view = View::raw(&self.text);
+        view.form = Form::Joined;
+        let (normal, _) = fold(&view);
+        let view = normal.unwrap_or(view);
+        inspector.scan(matcher, &view, &view.whole(), Vec::new(), &mut drafts);
+        drafts.retain(|draft| {
+            let id = &matcher.probes[usize::from(draft.rule)].rule.id;
+            !inspector
+                .detections
+                .iter()
+                .any(|found| found.pattern == *id && Some(found.severity) >= severity_of(draft.score))
+        });
+        inspector.keep(matcher, &self.text, drafts, || "/inputSchema/properties".to_owned());
+    }
+}

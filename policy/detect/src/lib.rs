@@ -1,0 +1,342 @@
+//! What in a text is written to misuse the model that reads it: a definition, a result, a call's arguments, a server's
+//! request. Texts in, [`Detection`]s out, the same ones every time; what follows from one is for others to say. Its two most
+//! important types are [`RuleSet`], what is looked for, and [`Detector`], the rules compiled. docs/internals/detection.md explains the
+//! method. Beside it lies what may be recorded of values ([`redact`]), which a detection's evidence goes by.
+//!
+//! | module | job |
+//! |---|---|
+//! | `walk` | every string and key of a JSON text |
+//! | `fold`, `decode`, `view` | other forms of a text, and the way back to the original |
+//! | `rules`, `examples`, `pattern` | what a rule file says, and whether it is so; a pattern compiled |
+//! | `finder`, `index`, `rarity` | where words of patterns stand, and so where a pattern may match |
+//! | `probe` | a text in, hits out |
+//! | `window` | hits of two sentences added up |
+//! | `inspect` | all of it for one field after the other |
+
+mod cache;
+mod decode;
+mod evidence;
+mod examples;
+mod finder;
+mod fold;
+mod harmless;
+mod index;
+mod inspect;
+mod names;
+mod pattern;
+mod probe;
+mod rarity;
+pub mod redact;
+mod rules;
+mod view;
+mod walk;
+mod window;
+
+use std::collections::BTreeSet;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use cache::{DefinitionCache, Known};
+pub use fold::folded;
+pub use harmless::Harmless;
+pub use names::ToolNames;
+pub use probe::{GAP_BYTES, SHORT_GAP_BYTES};
+pub use rules::{Examples, Rule, RuleError, RuleSet, Scope, Structure};
+pub use window::{score_of, severity_of};
+
+use mcpwarden_terms::glob::NameGlob;
+use mcpwarden_terms::{Category, Detection, Severity};
+
+use evidence::Masking;
+use inspect::{Inspector, Joined, MAX_DETECTIONS, Signs};
+use probe::Matcher;
+use walk::{Leaf, walk};
+
+/// Longest name that the model providers take for a tool or a parameter. Bytes.
+const MAX_NAME: usize = 64;
+
+/// What is looked for besides the built-in rules, and what is not.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct DetectConfig {
+    /// Categories that are switched off.
+    pub disabled: BTreeSet<Category>,
+    /// Patterns of the user's own.
+    pub custom_patterns: Vec<CustomPattern>,
+    /// Patterns for the tools of some servers. The first entry that names a server is the one for it.
+    pub of_servers: Vec<ServerPatterns>,
+}
+
+/// Patterns of the user's own for the definitions of tools of some servers, and for nothing else.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServerPatterns {
+    /// Globs on the servers' ids.
+    pub servers: Vec<String>,
+    /// Whether they tell capitals from small letters.
+    pub case_sensitive: bool,
+    /// The patterns.
+    pub patterns: Vec<CustomPattern>,
+}
+
+/// A pattern of the user's own: a regular expression of the crate `regex`, without regard to case, on every text of
+/// definitions, results and arguments.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CustomPattern {
+    /// Its name, which is the `pattern` of its detections.
+    pub name: String,
+    /// The expression. `…` stands for the rest of a sentence, and a blank for any white space.
+    pub pattern: String,
+    /// How bad a match is.
+    pub severity: Severity,
+    /// What it is for.
+    #[serde(default)]
+    pub description: String,
+}
+
+/// What was found in one message, and what was not looked at.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Inspection {
+    /// What was found, field by field, the worst of a field first (bounded).
+    pub detections: Vec<Detection>,
+    /// Bounds that were reached.
+    pub bounds: Bounds,
+}
+
+impl Inspection {
+    /// The severity of the worst detection.
+    pub fn max_severity(&self) -> Option<Severity> {
+        self.detections.iter().map(|detection| detection.severity).max()
+    }
+
+    /// Adds what else was found in the same message, the worst first, with the bounds of one inspection.
+    fn add(&mut self, more: Self) {
+        self.detections.extend(more.detections);
+        self.detections.sort_by_key(|found| std::cmp::Reverse(found.score));
+        let beyond = self.detections.len().saturating_sub(MAX_DETECTIONS);
+        self.detections.truncate(MAX_DETECTIONS);
+        self.bounds.detections_dropped += more.bounds.detections_dropped + beyond as u64;
+        self.bounds.matches_dropped += more.bounds.matches_dropped;
+        self.bounds.budget_exceeded |= more.bounds.budget_exceeded;
+        self.bounds.keys_dropped |= more.bounds.keys_dropped;
+    }
+}
+
+/// Bounds that an inspection reached, for the counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Bounds {
+    /// Detections beyond the most that one message may have.
+    pub detections_dropped: u64,
+    /// Matches beyond the most that one detection may have.
+    pub matches_dropped: u64,
+    /// 1 where there was more suspicious text than is looked at; a detection says so as well.
+    pub budget_exceeded: u64,
+    /// 1 where there were more keys than are compared.
+    pub keys_dropped: u64,
+}
+
+impl Bounds {
+    /// All of them together.
+    pub fn total(&self) -> u64 {
+        self.detections_dropped + self.matches_dropped + self.budget_exceeded + self.keys_dropped
+    }
+}
+
+/// The rules, compiled. Making one takes tens of milliseconds; using one takes no lock and no memory that stays.
+#[derive(Debug)]
+pub struct Detector {
+    definition: Matcher,
+    name: Matcher,
+    result: Matcher,
+    argument: Matcher,
+    argument_signs: Signs,
+    request: Matcher,
+    /// What is looked for in the tools of some servers besides.
+    of_servers: Vec<(Vec<NameGlob>, Self)>,
+}
+
+impl Detector {
+    /// Compiles `rules` and the user's patterns, without the categories that are switched off.
+    ///
+    /// # Errors
+    /// A custom pattern does not compile, or has the name of another rule; a glob is none.
+    pub fn new(rules: RuleSet, config: &DetectConfig) -> Result<Self, Vec<RuleError>> {
+        let of_servers = config.of_servers.iter().map(|entry| {
+            let globs = entry.servers.iter().map(|glob| NameGlob::new(glob, entry.case_sensitive));
+            let globs = globs.collect::<Result<_, _>>();
+            let globs =
+                globs.map_err(|error| vec![RuleError::nowhere("servers", error.to_string(), "globs")])?;
+            let own = DetectConfig {
+                disabled: config.disabled.clone(),
+                custom_patterns: entry.patterns.clone(),
+                of_servers: Vec::new(),
+            };
+            Ok((globs, Self::new(RuleSet::default(), &own)?))
+        });
+        let of_servers = of_servers.collect::<Result<_, Vec<RuleError>>>()?;
+        let rules = rules.with(RuleSet::custom(&config.custom_patterns)?)?;
+        let kept: Vec<Rule> =
+            rules.rules.into_iter().filter(|rule| !config.disabled.contains(&rule.category)).collect();
+        let matcher = |scope| {
+            Matcher::new(&kept, scope)
+                .map_err(|what| vec![RuleError::nowhere("rules", what, "rules that compile")])
+        };
+        let argument = matcher(Scope::Argument)?;
+        Ok(Self {
+            definition: matcher(Scope::Definition)?,
+            name: matcher(Scope::Name)?,
+            result: matcher(Scope::Result)?,
+            argument_signs: Signs::new(&argument),
+            argument,
+            request: matcher(Scope::Request)?,
+            of_servers,
+        })
+    }
+
+    /// The patterns for the tools of this server, by their place among [`DetectConfig::of_servers`].
+    fn own_patterns(&self, server: &str) -> Option<usize> {
+        self.of_servers.iter().position(|(globs, _)| globs.iter().any(|glob| glob.matches(server)))
+    }
+
+    /// Inspects a definition as [`tool`](Self::tool) does, and by the patterns for the tools of this server.
+    pub fn tool_of(&self, server: &str, json: &str, known: &mut Harmless) -> Inspection {
+        let mut found = self.tool_among(json, known);
+        if let Some((_, own)) = self.own_patterns(server).and_then(|place| self.of_servers.get(place)) {
+            found.add(own.tool(json));
+        }
+        found
+    }
+
+    /// Inspects the JSON text of a definition: every string and name in it, `_meta` left out, as it is from the
+    /// definition's hash. The texts of neighbouring parameters are read as one as well.
+    pub fn tool(&self, json: &str) -> Inspection {
+        self.tool_among(json, &mut Harmless::default())
+    }
+
+    /// The same of one of several definitions: what `known` has, which belongs to this detector, is not read again.
+    pub fn tool_among(&self, json: &str, known: &mut Harmless) -> Inspection {
+        let mut inspector = Inspector::default();
+        let mut joined = Joined::default();
+        let complete = walk(json, |path, leaf, text| {
+            if path.root() == "_meta" {
+                return;
+            }
+            if leaf == Leaf::Text && !path.is("name") {
+                if !known.has(&text) && inspector.text(&self.definition, &text, || path.pointer()) {
+                    known.add(&text);
+                }
+                joined.push(path, &text);
+                return;
+            }
+            if leaf == Leaf::DuplicateKey {
+                inspector.structure(&self.definition, Structure::DuplicateKey, &text, || path.pointer());
+            }
+            let mut above = path.keys().skip(1);
+            if text.len() > MAX_NAME && (path.is("name") || above.next() == Some("properties")) {
+                inspector.structure(&self.name, Structure::LongName, &text, || path.pointer());
+            }
+            let names = (path.root() != "outputSchema").then_some(&self.name);
+            inspector.name(names, &self.definition, &text, || path.pointer());
+        });
+        joined.inspect(&mut inspector, &self.definition);
+        inspector.finish(&self.definition, complete)
+    }
+
+    /// Inspects one text that a server says outside of any definition (instructions, a prompt), which `field` names.
+    pub fn text(&self, field: &str, text: &str) -> Inspection {
+        let mut inspector = Inspector::default();
+        inspector.text(&self.definition, text, || field.to_owned());
+        inspector.finish(&self.definition, true)
+    }
+
+    /// Inspects the JSON text of a tool's result, by rules that are stricter than those of definitions: a result
+    /// may be any document. `tools` are the names of the session's tools.
+    pub fn result(&self, json: &str, tools: &ToolNames) -> Inspection {
+        let mut inspector = Inspector::default();
+        let complete = walk(json, |path, leaf, text| match leaf {
+            Leaf::Text if is_blob(path) && !decode::may_be_text(&text) => {}
+            Leaf::Text => inspector.result_text(&self.result, tools, &text, || path.pointer()),
+            _ => {
+                if leaf == Leaf::DuplicateKey {
+                    inspector.structure(&self.result, Structure::DuplicateKey, &text, || path.pointer());
+                }
+                inspector.name(None, &self.result, &text, || path.pointer());
+            }
+        });
+        inspector.finish(&self.result, complete)
+    }
+
+    /// Inspects the JSON text of a call's arguments for secrets and sensitive paths. Evidence is masked.
+    pub fn arguments(&self, json: &str) -> Inspection {
+        // The usual case: everyday work names no secrets.
+        if self.argument_signs.are_missing(json) {
+            Inspection::default()
+        } else {
+            self.search_arguments(json)
+        }
+    }
+
+    fn search_arguments(&self, json: &str) -> Inspection {
+        let mut inspector = Inspector::masking(Masking::Alone);
+        let complete = walk(json, |path, leaf, text| {
+            if leaf == Leaf::DuplicateKey {
+                inspector.structure(&self.argument, Structure::DuplicateKey, &text, || path.pointer());
+            }
+            inspector.text(&self.argument, &text, || path.pointer());
+            if let (Leaf::Text, false, Some(key)) = (leaf, path.in_array(), path.keys().next()) {
+                inspector.assigned(&self.argument, key, &text, || path.pointer());
+            }
+        });
+        inspector.finish(&self.argument, complete)
+    }
+
+    /// Adds that a member by which a message is read stands there twice. `field`: its JSON Pointer in the message.
+    pub fn repeated(&self, field: &str, inspection: &mut Inspection) {
+        let mut inspector = Inspector::default();
+        let key = field.rsplit('/').next().unwrap_or_default();
+        inspector.structure(&self.argument, Structure::DuplicateMember, key, || field.to_owned());
+        inspection.detections.extend(inspector.finish(&self.argument, true).detections);
+        inspection.detections.sort_by_key(|found| std::cmp::Reverse(found.score));
+    }
+
+    /// Inspects the JSON text of the parameters of `sampling/createMessage` or `elicitation/create`: what a server
+    /// says to the model, or asks of the user.
+    pub fn sampling(&self, json: &str) -> Inspection {
+        let mut inspector = Inspector::default();
+        let complete = walk(json, |path, leaf, text| {
+            // Of the protocol, as `progressToken` is: neither the model nor the user sees it.
+            if path.root() == "_meta" {
+                return;
+            }
+            if leaf == Leaf::Text {
+                if path.is("includeContext") && text == "allServers" {
+                    inspector.structure(&self.request, Structure::ForeignContext, &text, || path.pointer());
+                }
+                inspector.text(&self.definition, &text, || path.pointer());
+                inspector.text(&self.request, &text, || path.pointer());
+            } else {
+                if leaf == Leaf::DuplicateKey {
+                    inspector.structure(&self.definition, Structure::DuplicateKey, &text, || path.pointer());
+                }
+                inspector.name(Some(&self.request), &self.definition, &text, || path.pointer());
+            }
+        });
+        inspector.finish(&self.definition, complete)
+    }
+}
+
+/// Whether a string stands where an image, a sound or a file does, in base64
+/// (`content[].data`, `contents[].blob`, `content[].resource.blob`).
+fn is_blob(path: &walk::Path<'_>) -> bool {
+    let mut keys = path.keys();
+    match keys.next() {
+        Some("data") => keys.next() == Some("content") && keys.next().is_none(),
+        Some("blob") => matches!(keys.next(), Some("contents" | "resource")),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,493 @@
+//! One event of each type, for what has to deal with all of them: the tests of this crate and of others.
+
+use mcpwarden_protocol::definition::Diff;
+use mcpwarden_terms::{Direction, GuardKind, ItemKind, Mode, ProfileKey, RiskLevel, ToolCategory};
+use serde_json::json;
+
+use super::*;
+
+fn about(body: impl Into<EventBody>) -> Event {
+    Event {
+        timestamp: Timestamp(1_767_695_400_000_000_000),
+        session_id: Some(SessionId("sess_0123456789ab".into())),
+        server_id: Some(ServerId("server-git".into())),
+        server_type: Some(ServerType::Stdio),
+        via: vec![ServerId("relay".into())],
+        connection: Some(ConnectionId(7)),
+        body: body.into(),
+        link: Some(Link { seq: 9, previous: format!("sha256:{:064}", 0) }),
+    }
+}
+
+/// One of each, with as many fields as it can have, and one with as few.
+pub fn examples() -> Vec<Event> {
+    let detection = Detection {
+        pattern: "p".into(),
+        category: Category::CredentialTheft,
+        severity: Severity::High,
+        field: "/description".into(),
+        matches: vec![Match { text: "m".into(), position: 3, context: "a m b".into() }],
+        score: 100,
+        form: Form::Raw,
+    };
+    let started = ServerStarted {
+        pid: Some(1),
+        uid: Some(0),
+        cgroup_id: Some(u64::MAX),
+        executable: Some("/bin/x".into()),
+        argv: vec!["x".into(), "***".into()],
+        argv_truncated: true,
+        cwd: Some("/".into()),
+        url: Some("http://127.0.0.1:1/mcp".into()),
+        client: Some(ProcessInfo { pid: 2, executable: None, argv: vec![] }),
+        matched_by: MatchedBy::Name,
+        pattern: Some("*-mcp".into()),
+        identity: Identity::Derived,
+        mistaken_for: Some(ServerId("git".into())),
+        adopted: true,
+        chain: vec!["npx".into()],
+        detections: vec![detection.clone()],
+    };
+    let bare = ServerStarted {
+        pid: None,
+        uid: None,
+        cgroup_id: None,
+        executable: None,
+        argv: vec![],
+        argv_truncated: false,
+        url: None,
+        cwd: None,
+        client: None,
+        matched_by: MatchedBy::Behaviour,
+        pattern: None,
+        mistaken_for: None,
+        chain: vec![],
+        detections: vec![],
+        adopted: false,
+        ..started.clone()
+    };
+    let called = ToolCalled {
+        tool_name: "read".into(),
+        tool_id: "mcp:server-git:read".into(),
+        tool_hash: Some("ab".into()),
+        jsonrpc_id: json!("a"),
+        input: Json::from(&json!({"path": {"type": "string", "length": 3, "hash": "0"}})),
+        meta: Some(json!({"_meta": {}})),
+        category: ToolCategory::Read,
+        decided: Decided {
+            action: Action::Block,
+            enforced: true,
+            guard: Some(GuardKind::ToolAccess),
+            code: Some("tool_denied".into()),
+            reason: Some("r".into()),
+            warnings: vec!["w".into()],
+        },
+        detections: vec![],
+        tool_detections: vec!["pseudo-tag".into()],
+    };
+    let result = ToolResult {
+        tool_name: "read".into(),
+        tool_id: "mcp:server-git:read".into(),
+        jsonrpc_id: json!(1),
+        status: CallStatus::Error,
+        error_code: Some(-32_601),
+        error_message: Some("no".into()),
+        error_message_bytes: Some(2),
+        bytes: 10,
+        latency_ns: 5,
+        result: Json::default(),
+        decided: called.decided.clone(),
+    };
+    let tool = ToolSeen {
+        tool_name: "read".into(),
+        tool_id: "mcp:server-git:read".into(),
+        tool_hash: "ab".into(),
+        description: Some("reads".into()),
+        definition: Some(json!({"name": "read"})),
+        status: ToolStatus::New,
+        category: ToolCategory::Read,
+        risk_level: RiskLevel::High,
+        side_effect_tags: ["fs.write".to_owned()].into(),
+        detections: vec![detection.clone()],
+        max_severity: Some(Severity::High),
+    };
+    let message = Message {
+        direction: Direction::ServerToClient,
+        kind: MessageKind::Request,
+        method: Some("roots/list".into()),
+        jsonrpc_id: Some(json!(1.5)),
+        bytes: 3,
+        payload: Json::from(&json!([1])),
+    };
+    let gap = CaptureGap {
+        direction: Direction::ClientToServer,
+        bytes: 9,
+        cause: GapCause::IoUringFixed,
+        offset: Some(1),
+        pid: Some(2),
+    };
+    let started_agent = AgentStarted {
+        boot_id: Some("b".into()),
+        programs: vec!["exec".into()],
+        blind_spots: vec!["io_uring".into()],
+        taken_over: Some(TakenOver { programs: 9, resumed: false, unread_records: 1, unread_bytes: 120 }),
+        ..Default::default()
+    };
+    let loss = AgentLoss { counter: "c".into(), count: 1, total: 2, meaning: "m".into() };
+    let reloaded = ConfigReloaded {
+        path: "/etc/x.yaml".into(),
+        config_hash: "00".into(),
+        reason: "changed".into(),
+        needs_restart: vec!["store".into()],
+    };
+    let refused_config =
+        ConfigRefused { path: "/etc/x.yaml".into(), reason: "SIGHUP".into(), error: "1:1: no".into() };
+    let stopped = AgentStopped { reason: "SIGTERM".into(), counters: [("frames".to_owned(), 1)].into() };
+    let exited = ServerExited { exit_code: Some(0), signal: Some(9), ..Default::default() };
+    let detection = tool.detections[0].clone();
+    let found = Detected {
+        subject: Subject::Definition,
+        tool_name: Some("read".into()),
+        tool_id: Some("mcp:server-git:read".into()),
+        tool_hash: Some("ab".into()),
+        jsonrpc_id: Some(json!(1)),
+        action: Action::Alert,
+        detection: detection.clone(),
+    };
+    let instructions = Detected {
+        subject: Subject::Instructions,
+        tool_name: None,
+        tool_id: None,
+        tool_hash: None,
+        jsonrpc_id: None,
+        ..found.clone()
+    };
+    let changed = ToolChanged {
+        tool_name: "read".into(),
+        tool_id: "mcp:server-git:read".into(),
+        previous_hash: "ab".into(),
+        new_hash: "cd".into(),
+        diff: Diff::of(r#"{"a":1}"#, r#"{"b":1}"#),
+        detections: vec![detection],
+        max_severity: Some(Severity::High),
+        action: Action::Alert,
+    };
+    let redefined = DefinitionChanged {
+        kind: ItemKind::Instructions,
+        name: String::new(),
+        previous_hash: "ab".into(),
+        new_hash: "cd".into(),
+        diff: Diff::unknown(),
+        detections: vec![],
+        max_severity: None,
+        action: Action::Alert,
+    };
+    let removed = ToolRemoved {
+        tool_name: "read".into(),
+        tool_id: "mcp:server-git:read".into(),
+        tool_hash: "ab".into(),
+    };
+    let related = RelatedCall {
+        timestamp: Timestamp(5),
+        server_id: ServerId("files".into()),
+        tool_name: "read".into(),
+        tool_id: "mcp:files:read".into(),
+        category: ToolCategory::Read,
+        action: Action::Allow,
+    };
+    let cross = CrossServerBlocked {
+        rule: "read_then_send".into(),
+        severity: Severity::Critical,
+        reason: "r".into(),
+        blocked_server_id: ServerId("mail".into()),
+        blocked_tool_name: "send".into(),
+        blocked_tool_id: "mcp:mail:send".into(),
+        blocked_tool_hash: Some("ab".into()),
+        original_server_id: Some(ServerId("files".into())),
+        related_calls: vec![related],
+        enforced: false,
+    };
+    let (name, id, hash) = ("read".to_owned(), "mcp:server-git:read".to_owned(), "ab".to_owned());
+    let requested = ApprovalRequested {
+        tool_name: name.clone(),
+        tool_id: id.clone(),
+        tool_hash: hash.clone(),
+        whose: Whose { uid: Some(1000), program: Some("/bin/x".into()) },
+        guard: GuardKind::ToolPoisoning,
+        code: "approval_required".into(),
+        reason: "r".into(),
+        shadows: Some(ServerId("files".into())),
+        detections: tool.detections.clone(),
+        max_severity: None,
+        expires: Timestamp(9),
+    };
+    let granted = ApprovalGranted {
+        tool_name: name.clone(),
+        tool_id: id.clone(),
+        tool_hash: hash.clone(),
+        whose: Whose { uid: Some(1000), program: Some("/usr/bin/mcp-files".into()) },
+        by: "root".into(),
+    };
+    let approved = DefinitionApproved {
+        kind: ItemKind::Prompt,
+        name: name.clone(),
+        hash: hash.clone(),
+        whose: Whose::default(),
+        by: "root".into(),
+    };
+    let reset = PinsReset {
+        tool_name: Some(name.clone()),
+        pins: 1,
+        whose: Whose { uid: Some(1000), program: None },
+        by: "root".into(),
+    };
+    let session_set = SessionSet {
+        key: ProfileKey::Project,
+        configured: false,
+        by: "ann (root)".into(),
+        profile: SessionProfile {
+            mode: Mode::Planning,
+            spec_frozen: true,
+            spec_hash: "a".repeat(64).parse().ok(),
+            project_id: Some("billing".into()),
+            policy_blacklist: ["payments".to_owned()].into(),
+            admin_token: true,
+        },
+    };
+    let denied = ApprovalDenied {
+        tool_name: name.clone(),
+        tool_id: id.clone(),
+        tool_hash: hash.clone(),
+        whose: Whose::default(),
+        by: "root".into(),
+    };
+    let given_up = ApprovalTimedOut {
+        tool_name: name.clone(),
+        tool_id: id.clone(),
+        tool_hash: hash,
+        requested: Timestamp(8),
+    };
+    let late = RequestTimedOut {
+        jsonrpc_id: json!(1),
+        method: "tools/call".into(),
+        tool_name: Some(name),
+        tool_id: Some(id),
+        age_ns: 6,
+        timeout_ms: 5,
+    };
+    let crowded = ConcurrencyExceeded { open_requests: 11, max_concurrent: 10 };
+    let warned = RequestWarned {
+        kind: MessageKind::Response,
+        method: "tools/list".into(),
+        jsonrpc_id: json!(1),
+        warnings: vec!["w".into()],
+        tools_left_out: vec!["t".into()],
+    };
+    let blocked = RequestBlocked {
+        kind: MessageKind::Request,
+        method: "prompts/get".into(),
+        jsonrpc_id: None,
+        guard: GuardKind::ServerAccess,
+        code: "server_denied".into(),
+        reason: "r".into(),
+        enforced: true,
+    };
+    let gate = GateDecided {
+        action: GateAction::Neutralized,
+        guard: Some(GuardKind::ToolAccess),
+        code: "tool_denied".into(),
+        reason: "r".into(),
+        pid: 7,
+        bytes: 120,
+    };
+    let connecting = Connecting {
+        remote_addr: "[2001:db8::1]:443".into(),
+        remote_name: Some("example.com".into()),
+        protocol: Protocol::Tcp,
+        family: Family::Ipv6,
+        pid: 7,
+        uid: Some(0),
+        cgroup_id: Some(1),
+        cgroup: Some("/x".into()),
+        executable: Some("/bin/x".into()),
+        action: Action::Block,
+        enforced: true,
+        reason: Some("network.deny[0] (::/0)".into()),
+        adopted: true,
+    };
+    let bare_connecting = Connecting {
+        remote_addr: "1.2.3.4:5".into(),
+        remote_name: None,
+        protocol: Protocol::Other(132),
+        family: Family::Ipv4,
+        pid: 7,
+        uid: None,
+        cgroup_id: None,
+        cgroup: None,
+        executable: None,
+        action: Action::Allow,
+        enforced: false,
+        reason: None,
+        adopted: false,
+    };
+    let connection = NetworkConnection { connecting: connecting.clone() };
+    let egress = ServerEgress {
+        connecting,
+        remote_server_id: Some(ServerId("remote".into())),
+        first_seen: true,
+        severity: Severity::High,
+    };
+    let network_blocked = NetworkBlocked {
+        target: "10.0.0.0/8:443".into(),
+        until: Some(Timestamp(8)),
+        reason: Some("r".into()),
+        uid: 0,
+        user: Some("root".into()),
+    };
+    let unblocked = NetworkUnblocked {
+        target: "git".into(),
+        reason: BlockEnd::AgentStopped,
+        uid: Some(0),
+        user: Some("root".into()),
+    };
+    vec![
+        Event { server_type: Some(ServerType::Http), ..about(connection) },
+        Event {
+            session_id: None,
+            ..Event::agent(Timestamp(4), NetworkConnection { connecting: bare_connecting.clone() }.into())
+        },
+        Event::agent(
+            Timestamp(5),
+            NetworkClosed {
+                remote_addr: "1.2.3.4:443".into(),
+                protocol: Protocol::Udp,
+                closed: 2,
+                left: 1,
+                reason: Some("network.deny[0] (1.2.3.4)".into()),
+            }
+            .into(),
+        ),
+        about(ServerDenied {
+            remote_addr: "127.0.0.1:8000".into(),
+            reason: "r".into(),
+            enforced: true,
+            until: Some(Timestamp(9)),
+            obstacle: None,
+        }),
+        about(ServerDenied {
+            remote_addr: "127.0.0.1:8000".into(),
+            reason: "r".into(),
+            enforced: false,
+            until: None,
+            obstacle: Some("o".into()),
+        }),
+        about(network_blocked.clone()),
+        about(CallsBlocked(NetworkBlocked { target: "server=git".into(), ..network_blocked.clone() })),
+        about(CallsUnblocked(NetworkUnblocked { target: "server=git".into(), ..unblocked.clone() })),
+        Event::agent(
+            Timestamp(6),
+            NetworkBlocked { until: None, reason: None, user: None, ..network_blocked }.into(),
+        ),
+        about(RequestRefused { status: 401, jsonrpc_id: Some(json!(1)) }),
+        about(RequestRefused { status: 404, jsonrpc_id: None }),
+        about(ServerReachable { url: "http://x/".into() }),
+        about(ServerUnreachable { url: "http://x/".into(), reason: "r".into(), status: Some(401) }),
+        about(ServerUnreachable { url: "http://x/".into(), reason: "r".into(), status: None }),
+        about(TlsMismatch {
+            url: "https://x/".into(),
+            severity: Severity::Critical,
+            expected: "sha256:0".into(),
+            found: "sha256:1".into(),
+        }),
+        about(NetworkUninspected {
+            remote_addr: "[::1]:80".into(),
+            pid: 1,
+            executable: Some("/bin/x".into()),
+            reason: "r".into(),
+        }),
+        about(NetworkUninspected {
+            remote_addr: "10.0.0.1:80".into(),
+            pid: 1,
+            executable: None,
+            reason: "r".into(),
+        }),
+        about(unblocked.clone()),
+        about(session_set.clone()),
+        about(SessionSet { configured: true, profile: SessionProfile::default(), ..session_set }),
+        Event::agent(Timestamp(8), StoreFailing { path: "/x.db".into(), reason: "r".into() }.into()),
+        about(StoreRecovered { path: "/x.db".into(), events_lost: 3, first_missing: Some(5) }),
+        about(StoreRecovered::default()),
+        about(AuditHead { events: 7 }),
+        about(StoreReplaced {
+            path: "/x.db".into(),
+            set_aside: "/x.db.damaged-1".into(),
+            reason: "r".into(),
+            pins_restored: Some(2),
+        }),
+        about(StoreReplaced::default()),
+        Event::agent(Timestamp(7), NetworkUnblocked { uid: None, user: None, ..unblocked }.into()),
+        about(egress.clone()),
+        about(ServerEgress {
+            connecting: bare_connecting,
+            remote_server_id: None,
+            first_seen: false,
+            ..egress
+        }),
+        about(found),
+        about(instructions),
+        about(changed),
+        about(redefined),
+        about(removed),
+        about(ListChanged { list: ListKind::Tools }),
+        about(cross),
+        about(blocked),
+        about(warned),
+        about(gate),
+        about(requested.clone()),
+        about(ApprovalRequested { whose: Whose::default(), shadows: None, detections: vec![], ..requested }),
+        about(granted),
+        about(approved),
+        about(reset),
+        about(denied),
+        about(given_up),
+        about(late.clone()),
+        about(RequestTimedOut { tool_name: None, tool_id: None, ..late }),
+        about(crowded),
+        Event::agent(Timestamp(1), started_agent.into()),
+        Event::agent(Timestamp(2), loss.into()),
+        Event::agent(Timestamp(3), reloaded.into()),
+        Event::agent(Timestamp(3), refused_config.into()),
+        Event::agent(Timestamp(3), stopped.into()),
+        about(started),
+        about(bare),
+        about(ServerInitialized::default()),
+        about(ServerInitialized {
+            server_name: Some("s".into()),
+            capabilities: json!({}),
+            ..Default::default()
+        }),
+        about(tool.clone()),
+        about(ToolSeen {
+            description: None,
+            definition: None,
+            detections: vec![],
+            max_severity: None,
+            ..tool
+        }),
+        about(called.clone()),
+        about(ToolCalled { meta: None, ..called }),
+        about(result.clone()),
+        about(ToolResult {
+            status: CallStatus::Ok,
+            error_code: None,
+            error_message: None,
+            decided: Decided::default(),
+            ..result
+        }),
+        about(message),
+        about(exited),
+        about(ServerExited::default()),
+        about(gap.clone()),
+        about(CaptureGap { offset: None, pid: None, ..gap }),
+    ]
+}

@@ -1,0 +1,346 @@
+//! The event schema: everything the agent says is one of these, one JSON object a line. It says what an event is, and not
+//! when there is one: that is the engine's. Its two most important types are [`Event`], and [`EventBody`], what happened.
+//!
+//! Defined here once; [`schema`] generates the JSON Schema file from it, and tests hold examples of every event
+//! against that. Field names are those of docs/internals/requirements.md wherever it lists one.
+
+mod agent;
+mod approval;
+pub mod examples;
+mod gate;
+mod judgement;
+mod network;
+mod server;
+mod session;
+mod store;
+mod traffic;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize, Serializer};
+
+pub use agent::{AgentLoss, AgentStarted, AgentStopped, ConfigRefused, ConfigReloaded, TakenOver};
+pub use approval::{
+    ApprovalDenied, ApprovalGranted, ApprovalRequested, ApprovalTimedOut, DefinitionApproved, PinsReset,
+    Whose,
+};
+pub use gate::{GateAction, GateDecided};
+pub use judgement::{
+    Action, CrossServerBlocked, Decided, DefinitionChanged, Detected, ListChanged, ListKind, RelatedCall,
+    RequestBlocked, RequestWarned, Subject, ToolChanged, ToolRemoved,
+};
+pub use network::{
+    BlockEnd, CallsBlocked, CallsUnblocked, Connecting, Family, NetworkBlocked, NetworkClosed,
+    NetworkConnection, NetworkUnblocked, NetworkUninspected, Protocol, RequestRefused, ServerDenied,
+    ServerEgress, ServerReachable, ServerUnreachable, TlsMismatch,
+};
+pub use server::{MatchedBy, PerDirection, ProcessInfo, ServerExited, ServerInitialized, ServerStarted};
+pub use session::{SessionProfile, SessionSet};
+pub use store::{AuditHead, Link, StoreFailing, StoreRecovered, StoreReplaced};
+pub use traffic::{
+    CallStatus, CaptureGap, ConcurrencyExceeded, Message, MessageKind, RequestTimedOut, ToolCalled,
+    ToolResult, ToolSeen, ToolStatus,
+};
+
+use mcpwarden_terms::{ConnectionId, ServerId, SessionId, Timestamp};
+
+pub use mcpwarden_terms::{Category, Detection, Form, GapCause, Identity, Json, Match, ServerType, Severity};
+
+/// One record of something that happened.
+///
+/// In JSON `type` and `timestamp` come first, and the fields of the body lie beside those here.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+pub struct Event {
+    /// When it happened (of a message: when its first byte was captured).
+    pub timestamp: Timestamp,
+    /// The session it belongs to. Absent from events about the agent itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<SessionId>,
+    /// The server it is about. Absent from events about the agent itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_id: Option<ServerId>,
+    /// How that server is reached. Absent where `server_id` is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_type: Option<ServerType>,
+    /// The relays between the client and the server, nearest to the client first. Absent when there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub via: Vec<ServerId>,
+    /// The connection: tells two running servers of one name apart. Absent from events about the agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection: Option<ConnectionId>,
+    /// What happened.
+    #[serde(flatten)]
+    pub body: EventBody,
+    /// Its place in the audit trail. Absent from what `replay` prints.
+    #[serde(flatten)]
+    pub link: Option<Link>,
+}
+
+impl Event {
+    /// An event about the agent itself: no session, server or connection.
+    pub fn agent(timestamp: Timestamp, body: EventBody) -> Self {
+        Self {
+            timestamp,
+            session_id: None,
+            server_id: None,
+            server_type: None,
+            via: Vec::new(),
+            connection: None,
+            body,
+            link: None,
+        }
+    }
+
+    /// The `type` of this event, such as `mcp_tool_called`.
+    pub fn kind(&self) -> &'static str {
+        self.body.kind()
+    }
+}
+
+impl EventBody {
+    /// How bad it is; `None` of what is neither good nor bad.
+    pub fn severity(&self) -> Option<Severity> {
+        match self {
+            Self::Detected(found) => Some(found.detection.severity),
+            Self::ToolSeen(tool) => tool.max_severity,
+            Self::ToolChanged(changed) => changed.max_severity,
+            Self::DefinitionChanged(changed) => changed.max_severity,
+            Self::ApprovalRequested(asked) => asked.max_severity,
+            Self::CrossServerBlocked(blocked) => Some(blocked.severity),
+            Self::TlsMismatch(mismatch) => Some(mismatch.severity),
+            Self::ServerEgress(egress) => Some(egress.severity),
+            Self::GateDecided(GateDecided { action: GateAction::Passed, .. }) => Some(Severity::Medium),
+            Self::GateDecided(GateDecided { action: GateAction::Unseen, .. }) => Some(Severity::Critical),
+            Self::GateDecided(_)
+            | Self::StoreFailing(_)
+            | Self::StoreReplaced(_)
+            | Self::ConfigRefused(_)
+            | Self::ServerDenied(_) => Some(Severity::High),
+            _ => None,
+        }
+    }
+
+    /// The tool that it is about.
+    pub fn tool_name(&self) -> Option<&str> {
+        match self {
+            Self::ToolSeen(tool) => Some(&tool.tool_name),
+            Self::ToolChanged(changed) => Some(&changed.tool_name),
+            Self::ToolRemoved(removed) => Some(&removed.tool_name),
+            Self::ToolCalled(call) => Some(&call.tool_name),
+            Self::ToolResult(result) => Some(&result.tool_name),
+            Self::Detected(found) => found.tool_name.as_deref(),
+            Self::CrossServerBlocked(blocked) => Some(&blocked.blocked_tool_name),
+            Self::ApprovalRequested(asked) => Some(&asked.tool_name),
+            Self::ApprovalGranted(granted) => Some(&granted.tool_name),
+            Self::ApprovalDenied(denied) => Some(&denied.tool_name),
+            Self::ApprovalTimedOut(given_up) => Some(&given_up.tool_name),
+            Self::PinsReset(reset) => reset.tool_name.as_deref(),
+            Self::RequestTimedOut(late) => late.tool_name.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// User id of the process that it is about.
+    pub fn uid(&self) -> Option<u32> {
+        match self {
+            Self::ServerStarted(started) => started.uid,
+            Self::NetworkConnection(connection) => connection.connecting.uid,
+            Self::ServerEgress(egress) => egress.connecting.uid,
+            Self::NetworkBlocked(blocked) | Self::CallsBlocked(CallsBlocked(blocked)) => Some(blocked.uid),
+            Self::NetworkUnblocked(unblocked) | Self::CallsUnblocked(CallsUnblocked(unblocked)) => {
+                unblocked.uid
+            }
+            Self::ApprovalRequested(asked) => asked.whose.uid,
+            Self::ApprovalGranted(granted) => granted.whose.uid,
+            Self::ApprovalDenied(denied) => denied.whose.uid,
+            Self::DefinitionApproved(approved) => approved.whose.uid,
+            Self::PinsReset(reset) => reset.whose.uid,
+            _ => None,
+        }
+    }
+}
+
+/// Defines the bodies once: the enum, the names, and the reference form that [`Event`] is serialised through.
+macro_rules! bodies {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+        /// What happened, by the `type` of the event.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+        #[serde(tag = "type")]
+        pub enum EventBody {
+            $($(#[$doc])* #[serde(rename = $name)] $variant($variant),)*
+        }
+
+        impl EventBody {
+            /// Every `type` there is, in the order of the documentation.
+            pub const KINDS: &'static [&'static str] = &[$($name),*];
+
+            /// The `type` of an event with this body.
+            pub fn kind(&self) -> &'static str {
+                match self { $(Self::$variant(_) => $name,)* }
+            }
+        }
+
+        /// The body without its tag: `type` has been written by then.
+        #[derive(Serialize)]
+        #[serde(untagged)]
+        enum Untagged<'a> { $($variant(&'a $variant),)* }
+
+        impl<'a> From<&'a EventBody> for Untagged<'a> {
+            fn from(body: &'a EventBody) -> Self {
+                match body { $(EventBody::$variant(inner) => Self::$variant(inner),)* }
+            }
+        }
+
+        $(impl From<$variant> for EventBody {
+            fn from(inner: $variant) -> Self { Self::$variant(inner) }
+        })*
+    };
+}
+
+bodies! {
+    /// The agent is attached: from here on nothing is missed.
+    AgentStarted = "agent_started",
+    /// Something other than bytes of a stream was refused or lost.
+    AgentLoss = "agent_loss",
+    /// Another configuration counts from now on.
+    ConfigReloaded = "agent_config_reloaded",
+    /// Another configuration cannot be used: the one before still counts.
+    ConfigRefused = "agent_config_refused",
+    /// The agent ends, and how much it did.
+    AgentStopped = "agent_stopped",
+    /// How far the audit trail has come.
+    AuditHead = "agent_audit_head",
+    /// Events cannot be stored.
+    StoreFailing = "mcp_store_failing",
+    /// Events are stored again.
+    StoreRecovered = "mcp_store_recovered",
+    /// The database was damaged: it was set aside, and another begun.
+    StoreReplaced = "mcp_store_replaced",
+    /// An MCP server was recognised.
+    ServerStarted = "mcp_server_started",
+    /// A server answered `initialize`.
+    ServerInitialized = "mcp_server_initialized",
+    /// A server offers a tool; once for each connection, name and definition.
+    ToolSeen = "mcp_tool_seen",
+    /// A tool's definition is not what was pinned.
+    ToolChanged = "mcp_tool_changed",
+    /// Instructions, a prompt or a resource template are not what was pinned.
+    DefinitionChanged = "mcp_definition_changed",
+    /// A server lists a tool no more.
+    ToolRemoved = "mcp_tool_removed",
+    /// A server says that one of its lists is another now.
+    ListChanged = "mcp_list_changed",
+    /// A rule found something that is written to misuse the model.
+    Detected = "mcp_detection",
+    /// A client asked for a tool call.
+    ToolCalled = "mcp_tool_called",
+    /// A rule about several servers of a session objects to a call.
+    CrossServerBlocked = "mcp_cross_server_blocked",
+    /// Guards object to a request or an answer that is of no tool call.
+    RequestBlocked = "mcp_request_blocked",
+    /// The gate stopped a write, or could not tell what it asks for.
+    GateDecided = "mcp_gate_decided",
+    /// Guards remarked something on such a request or answer.
+    RequestWarned = "mcp_request_warned",
+    /// A tool is held until somebody approves it.
+    ApprovalRequested = "mcp_approval_requested",
+    /// Somebody approved a tool.
+    ApprovalGranted = "mcp_approval_granted",
+    /// Somebody denied a tool.
+    ApprovalDenied = "mcp_approval_denied",
+    /// Somebody approved what is no tool.
+    DefinitionApproved = "mcp_definition_approved",
+    /// Somebody had pins forgotten.
+    PinsReset = "mcp_pins_reset",
+    /// Somebody set what a session's calls are judged by.
+    SessionSet = "mcp_session_set",
+    /// Nobody approved a tool in time.
+    ApprovalTimedOut = "mcp_approval_timed_out",
+    /// A request is unanswered for longer than the server may take.
+    RequestTimedOut = "mcp_request_timed_out",
+    /// A server is asked more at once than it should be.
+    ConcurrencyExceeded = "mcp_concurrency_exceeded",
+    /// A tool call was answered.
+    ToolResult = "mcp_tool_result",
+    /// Any other message; only when asked for (`--verbose`).
+    Message = "mcp_message",
+    /// Somebody connects to a declared server, or to what is denied.
+    NetworkConnection = "mcp_network_connection",
+    /// Connections that were open to what became denied were closed.
+    NetworkClosed = "mcp_network_closed",
+    /// A server that nobody declared was found at an address, and is denied.
+    ServerDenied = "mcp_server_denied",
+    /// Somebody blocked a destination by hand.
+    NetworkBlocked = "mcp_network_blocked",
+    /// A destination that was blocked by hand is not any more.
+    NetworkUnblocked = "mcp_network_unblocked",
+    /// Somebody blocked all calls of a server or a session by hand.
+    CallsBlocked = "mcp_calls_blocked",
+    /// Calls that were blocked by hand are not any more.
+    CallsUnblocked = "mcp_calls_unblocked",
+    /// What a client and a server say over TCP is not inspected.
+    NetworkUninspected = "mcp_network_uninspected",
+    /// A server over HTTP refused a request.
+    RequestRefused = "mcp_request_refused",
+    /// The agent listed what a declared server offers: for the first time, or again.
+    ServerReachable = "mcp_server_reachable",
+    /// The agent cannot list what a declared server offers.
+    ServerUnreachable = "mcp_server_unreachable",
+    /// A declared server shows another certificate than it must.
+    TlsMismatch = "mcp_tls_mismatch",
+    /// A process of a server connects to something.
+    ServerEgress = "mcp_server_egress",
+    /// A server ended.
+    ServerExited = "mcp_server_exited",
+    /// Bytes of a stream were not seen.
+    CaptureGap = "mcp_capture_gap",
+}
+
+impl Serialize for Event {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // A derived implementation would put `type` behind the other fields; people read lines from the left.
+        #[derive(Serialize)]
+        struct Line<'a> {
+            r#type: &'static str,
+            timestamp: Timestamp,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            session_id: &'a Option<SessionId>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            server_id: &'a Option<ServerId>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            server_type: Option<ServerType>,
+            #[serde(skip_serializing_if = "<[_]>::is_empty")]
+            via: &'a [ServerId],
+            #[serde(skip_serializing_if = "Option::is_none")]
+            connection: Option<ConnectionId>,
+            #[serde(flatten)]
+            body: Untagged<'a>,
+            #[serde(flatten)]
+            link: &'a Option<Link>,
+        }
+        let line = Line {
+            r#type: self.kind(),
+            timestamp: self.timestamp,
+            session_id: &self.session_id,
+            server_id: &self.server_id,
+            server_type: self.server_type,
+            via: &self.via,
+            connection: self.connection,
+            body: Untagged::from(&self.body),
+            link: &self.link,
+        };
+        line.serialize(serializer)
+    }
+}
+
+/// The JSON Schema (draft 2020-12) of one event line, generated from the types of this module.
+pub fn schema() -> serde_json::Value {
+    schemars::SchemaGenerator::default().into_root_schema_for::<Event>().to_value()
+}
+
+/// Left out where it is not so, as it mostly is.
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+#[cfg(test)]
+mod tests;

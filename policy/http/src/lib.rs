@@ -1,0 +1,441 @@
+//! Bytes of TCP connections that speak HTTP/1.1 into frames of MCP (specification 2025-11-25, "Transports"; 2024-11-05,
+//! "HTTP with SSE"). It is no client, server or proxy: it opens no connection, and changes nothing of what it reads. Its two
+//! most important types are [`Http`], which takes the bytes of all streams, and [`HttpOutput`], what follows from them.
+//!
+//! Streams go in: the bytes of both directions of TCP connections, as the client wrote and read them. Frames come out, of
+//! *links*: what the engine calls a connection, one client process speaking with one session of one server. A link spans
+//! many streams (pools, the stream of a GET, answers on another stream than their requests), and a stream can serve
+//! several links, one after the other.
+//!
+//! | a message belongs to the link of | because |
+//! |---|---|
+//! | its session | its request names it in `Mcp-Session-Id` |
+//! | the endpoint that it was posted to | a server of the older transport named it in its first event |
+//! | the request itself | it is `initialize`: the answer names the session, or there is none |
+//! | all others of that client, address, host and path | nothing else is known |
+//!
+//! **What it takes for granted.** The two directions come nearly in order of time: an answer may come before its
+//! request, but what a client sends because of an answer comes behind that. Answers are paired with requests in order.
+//! Behind a gap, pairing starts afresh: a request that begins after answers were lost means that those before it are
+//! answered (no official client pipelines), and an answer to a request that was lost belongs to the last link of its
+//! stream.
+//!
+//! **Nothing is hidden behind a doubt.** What two readers could read differently (see `head`) is not guessed: the
+//! stream is given up, and [`HttpOutput::Uninspected`] says so.
+//!
+//! **Secrets stay inside.** Of a head, a few fields go out: [`HttpMeta`], the host, and the path without its query.
+
+mod coding;
+mod content;
+mod exchange;
+mod head;
+mod link;
+mod reader;
+mod sse;
+mod stream;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use mcpwarden_terms::{ConnectionId, Direction, GapCause, ServerType, Timestamp, counters};
+use serde::Serialize;
+
+pub use link::LINK;
+use link::Links;
+use stream::Stream;
+
+/// Bounds of what may grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HttpLimits {
+    /// Longest frame, in bytes, decoded; a longer one is skipped and said.
+    pub frame_bytes: usize,
+    /// Longest head and longest trailers, in bytes; a stream with a longer one is given up and that is said.
+    pub head_bytes: usize,
+    /// Most streams at once; more are refused and counted.
+    pub streams: usize,
+    /// Most links at once; messages of more are not inspected, and that is said.
+    pub links: usize,
+    /// Those of one client.
+    pub links_of_client: usize,
+    /// What all streams together may hold of unfinished messages, in bytes. Beyond, the stream that grows gives up
+    /// what it holds.
+    pub held_bytes: usize,
+    /// A link without an open stream is closed when it was idle for this long.
+    pub idle: Duration,
+}
+
+impl Default for HttpLimits {
+    fn default() -> Self {
+        Self {
+            frame_bytes: 16 * 1024 * 1024 + 64 * 1024,
+            head_bytes: 64 * 1024,
+            streams: 8192,
+            links: 4096,
+            links_of_client: 512,
+            held_bytes: 256 * 1024 * 1024,
+            idle: Duration::from_secs(300),
+        }
+    }
+}
+
+/// Who speaks to whom over one stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peers {
+    /// The process: its id, and when it started in nanoseconds since boot.
+    pub client: (u32, u64),
+    /// The address that it connected to.
+    pub server: SocketAddr,
+    /// Whether a declared server is there: such a stream is never called "not MCP".
+    pub known: bool,
+}
+
+/// What of a request's head may be told. Nothing else of it leaves, but host and path. An answer has its request's.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct HttpMeta {
+    /// `MCP-Protocol-Version`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protocol_version: Option<Box<str>>,
+    /// `traceparent` (W3C Trace Context).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<Box<str>>,
+    /// `tracestate` (W3C Trace Context).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tracestate: Option<Box<str>>,
+    /// `User-Agent`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_agent: Option<Box<str>>,
+}
+
+impl HttpMeta {
+    /// Memory that its texts take.
+    pub fn bytes(&self) -> usize {
+        let texts = [&self.protocol_version, &self.traceparent, &self.tracestate, &self.user_agent];
+        texts.into_iter().flatten().map(|text| text.len()).sum()
+    }
+}
+
+/// Why a stream, or a message of it, is not inspected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
+pub enum Uninspected {
+    /// HTTP/2: its preface, or `Upgrade: h2c` was accepted.
+    #[error("it is HTTP/2 in plain text")]
+    Http2,
+    /// `Upgrade: websocket` was accepted.
+    #[error("it is a WebSocket")]
+    WebSocket,
+    /// `CONNECT`, or another upgrade, was accepted.
+    #[error("it became a tunnel for something else")]
+    Tunnel,
+    /// It begins with a record of TLS.
+    #[error("it is encrypted")]
+    Encrypted,
+    /// It is no HTTP/1.
+    #[error("it is not HTTP/1.1")]
+    NotHttp,
+    /// It can be read in more than one way: two lengths, a length beside chunks, chunks that are not framed as they
+    /// must be, an unknown coding of the transfer, a session or a host named twice.
+    #[error("its HTTP can be read in more than one way")]
+    Ambiguous,
+    /// A head or trailers are longer than the bound.
+    #[error("a head is too long")]
+    HeadTooLong,
+    /// More requests wait for an answer than the bound.
+    #[error("too many requests wait for an answer")]
+    Pipelined,
+    /// The body of a message has a coding that is not read (brotli, zstd), or is not what it says. The stream goes on.
+    #[error("the coding of a body cannot be read")]
+    Coding,
+    /// The body of a message decodes to far more than it is. The stream goes on.
+    #[error("a body decodes to far more than it is")]
+    Bomb,
+    /// There are as many links as there may be. The stream goes on.
+    #[error("too many sessions at once")]
+    TooManyLinks,
+}
+
+/// What comes out.
+#[derive(Clone, Copy, Debug)]
+pub enum HttpOutput<'a> {
+    /// A link begins; said before its first frame.
+    Opened {
+        /// Its number: the highest bit is set, which it is in no number of the kernel half.
+        link: ConnectionId,
+        /// When.
+        time: Timestamp,
+        /// The stream that it was first seen on.
+        stream: ConnectionId,
+        /// The process: its id, and when it started.
+        client: (u32, u64),
+        /// The address that it connected to.
+        server: SocketAddr,
+        /// What the request calls it: `Host`.
+        host: Option<&'a str>,
+        /// Path of the request, without its query.
+        path: &'a str,
+        /// `Http`, or `Sse` of the older transport.
+        kind: ServerType,
+    },
+    /// A message or a batch.
+    Frame {
+        /// Of which link.
+        link: ConnectionId,
+        /// On which stream.
+        stream: ConnectionId,
+        /// Which way.
+        direction: Direction,
+        /// When its first byte was captured.
+        time: Timestamp,
+        /// The JSON text, perhaps invalid, without its framing and outer blanks.
+        bytes: &'a [u8],
+        /// What may be told of the request that it is, or answers.
+        meta: &'a HttpMeta,
+    },
+    /// Bytes of a link's messages that were not captured, or were given up.
+    Gap {
+        /// Of which link.
+        link: ConnectionId,
+        /// Which way.
+        direction: Direction,
+        /// When.
+        time: Timestamp,
+        /// How many.
+        bytes: u64,
+        /// Why.
+        cause: GapCause,
+    },
+    /// A request of a link was refused by HTTP: a status of 400 or more, and no JSON-RPC answer with it.
+    Refused {
+        /// Of which link.
+        link: ConnectionId,
+        /// On which stream.
+        stream: ConnectionId,
+        /// When.
+        time: Timestamp,
+        /// The status.
+        status: u16,
+        /// The id of the request, as it was sent, where it was one request and its id is not too long.
+        id: Option<&'a str>,
+    },
+    /// A stream, or one message of it, cannot be read.
+    Uninspected {
+        /// Which stream.
+        stream: ConnectionId,
+        /// The link that it belongs to, where that is known.
+        link: Option<ConnectionId>,
+        /// Why.
+        why: Uninspected,
+    },
+    /// Nothing of MCP is in this stream, and no declared server is there: capture of it can stop. It is forgotten.
+    NotMcp {
+        /// Which.
+        stream: ConnectionId,
+    },
+    /// A link ended.
+    Closed {
+        /// Which.
+        link: ConnectionId,
+        /// When.
+        time: Timestamp,
+    },
+}
+
+counters!(HttpCounters {
+    /// Streams that were refused: there were too many.
+    streams_refused,
+    /// Links that were refused: there were too many.
+    links_refused,
+    /// Streams that were given up, since they cannot be read.
+    uninspected_streams,
+    /// Bytes of such streams that came afterwards.
+    uninspected_bytes,
+    /// Streams with nothing of MCP in them.
+    not_mcp,
+    /// Messages over the bound of a frame.
+    frames_too_long,
+    /// Bodies in a coding that is not read, or not coded as they say.
+    undecodable,
+    /// Bodies that decode to far more than they are.
+    bombs,
+    /// Times that a stream gave up what it held, for want of memory.
+    memory_given_up,
+    /// Bytes of streams to servers that passed: heads, bodies, what was not captured.
+    server_bytes,
+    /// Of them: bytes that were not captured, that were skipped behind those, of streams that were given up, and of bodies
+    /// that cannot be decoded.
+    server_bytes_unread,
+    /// Bytes of streams that were not captured.
+    gap_bytes,
+    /// Bytes of streams that were skipped behind a gap, until something could be read again.
+    unsynchronised_bytes,
+    /// Answers without a request, and requests whose answers were lost.
+    unpaired,
+    /// Messages that were unfinished when their stream ended.
+    unfinished,
+    /// Events that were sent a second time after a resumption, and left out.
+    resent,
+    /// Requests that were sent a second time after a redirect, and left out.
+    redirected,
+    /// Messages of links that were closed or are no MCP.
+    unwanted,
+});
+
+/// What everything below works with.
+struct Context<'a> {
+    limits: &'a HttpLimits,
+    links: &'a mut Links,
+    counters: &'a mut HttpCounters,
+    sink: &'a mut dyn FnMut(HttpOutput<'_>),
+}
+
+/// Reads all streams. See the module.
+///
+/// Linear in the bytes pushed, and the same bytes give the same frames wherever they are cut, but behind a gap.
+#[derive(Debug, Default)]
+pub struct Http {
+    limits: HttpLimits,
+    streams: BTreeMap<ConnectionId, Stream>,
+    links: Links,
+    counters: HttpCounters,
+    held: usize,
+}
+
+impl Http {
+    /// One that knows of no stream.
+    pub fn new(limits: HttpLimits) -> Self {
+        Self { limits, ..Self::default() }
+    }
+
+    /// A connection was made. Where bytes went over it before, [`Self::gap`] must say so of both directions. `false`:
+    /// there are too many, and nothing of it is read.
+    pub fn open(&mut self, stream: ConnectionId, peers: Peers, _time: Timestamp) -> bool {
+        if self.streams.len() >= self.limits.streams && !self.streams.contains_key(&stream) {
+            self.counters.streams_refused += 1;
+            return false;
+        }
+        self.streams.entry(stream).or_insert_with(|| Stream::new(stream, peers, &self.limits));
+        true
+    }
+
+    /// The next bytes of one direction, captured at `time`. Nothing happens where the stream is not open.
+    pub fn push(
+        &mut self,
+        stream: ConnectionId,
+        direction: Direction,
+        bytes: &[u8],
+        time: Timestamp,
+        sink: &mut dyn FnMut(HttpOutput<'_>),
+    ) {
+        self.with(stream, time, sink, |stream, context| match direction {
+            Direction::ClientToServer => stream.ask(bytes, time, context),
+            Direction::ServerToClient => stream.answer(bytes, time, context),
+        });
+    }
+
+    /// `bytes` of one direction were not captured here, or it is not known how many (0).
+    pub fn gap(
+        &mut self,
+        stream: ConnectionId,
+        direction: Direction,
+        bytes: u64,
+        cause: GapCause,
+        time: Timestamp,
+        sink: &mut dyn FnMut(HttpOutput<'_>),
+    ) {
+        self.counters.gap_bytes = self.counters.gap_bytes.saturating_add(bytes);
+        self.with(stream, time, sink, |stream, context| {
+            stream.missed(bytes);
+            stream.gap(direction, bytes, cause, time, context);
+        });
+    }
+
+    /// The connection was closed: nothing will come of it any more.
+    pub fn close(&mut self, stream: ConnectionId, time: Timestamp, sink: &mut dyn FnMut(HttpOutput<'_>)) {
+        self.with(stream, time, sink, |stream, context| stream.close(time, context));
+    }
+
+    /// A process ended: its links are closed.
+    pub fn client_ended(
+        &mut self,
+        client: (u32, u64),
+        time: Timestamp,
+        sink: &mut dyn FnMut(HttpOutput<'_>),
+    ) {
+        for link in self.links.of_client(client) {
+            self.context(sink).close(link, time);
+        }
+    }
+
+    /// Time has come to `now`: closes the links that were idle for too long.
+    pub fn tick(&mut self, now: Timestamp, sink: &mut dyn FnMut(HttpOutput<'_>)) {
+        for link in self.links.idle(now, self.limits.idle) {
+            self.context(sink).close(link, now);
+        }
+    }
+
+    /// When [`Self::tick`] may have something to do; perhaps nothing yet.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        self.links.next_deadline()
+    }
+
+    /// The engine says that a link is no MCP: nothing more comes of it, [`HttpOutput::Closed`] neither. Says which
+    /// streams carried nothing else and need no capture; they are forgotten.
+    pub fn forget(&mut self, link: ConnectionId) -> Vec<ConnectionId> {
+        let mut streams = self.links.forget(link);
+        streams.retain(|stream| self.streams.get(stream).is_some_and(|stream| stream.serves_only(link)));
+        for id in &streams {
+            if let Some(stream) = self.streams.remove(id) {
+                self.held -= stream.held();
+                self.links.leave(link, *id, Timestamp::default(), self.limits.idle);
+            }
+        }
+        streams
+    }
+
+    /// Whether a process has links.
+    pub fn is_linked(&self, client: (u32, u64)) -> bool {
+        self.links.has(client)
+    }
+
+    /// The open streams that carried something of a link.
+    pub fn streams(&self, link: ConnectionId) -> impl Iterator<Item = ConnectionId> {
+        self.links.streams(link)
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> HttpCounters {
+        self.counters
+    }
+
+    fn context<'a>(&'a mut self, sink: &'a mut dyn FnMut(HttpOutput<'_>)) -> Context<'a> {
+        Context { limits: &self.limits, links: &mut self.links, counters: &mut self.counters, sink }
+    }
+
+    /// Does something with a stream, and keeps account of what it holds.
+    fn with(
+        &mut self,
+        id: ConnectionId,
+        time: Timestamp,
+        sink: &mut dyn FnMut(HttpOutput<'_>),
+        action: impl FnOnce(&mut Stream, &mut Context<'_>),
+    ) {
+        let Self { limits, streams, links, counters, held } = self;
+        let Some(stream) = streams.get_mut(&id) else { return };
+        let mut context = Context { limits, links, counters, sink };
+        let before = stream.held();
+        action(stream, &mut context);
+        stream.account(context.counters);
+        if *held - before + stream.held() > context.limits.held_bytes {
+            stream.give_up(time, &mut context);
+        }
+        *held = *held - before + stream.held();
+        if stream.is_over() {
+            stream.leave(time, &mut context);
+            *held -= stream.held();
+            streams.remove(&id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,211 @@
+//! Server-sent events (WHATWG HTML, section 9.2.6, "Interpreting an event stream").
+
+use mcpwarden_terms::{GapCause, Timestamp};
+
+/// What an event is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Name {
+    /// A message: `event: message`, or none.
+    #[default]
+    Message,
+    /// Where to POST, of the older transport.
+    Endpoint,
+    /// Anything else, which clients of MCP leave alone.
+    Other,
+}
+
+/// What comes out of a stream.
+#[derive(Debug)]
+pub(super) enum Piece<'a> {
+    /// A whole event.
+    Event(Event<'a>),
+    /// One was skipped: so many bytes of it.
+    Skipped { bytes: u64, cause: GapCause },
+}
+
+/// A whole event.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Event<'a> {
+    pub(super) name: Name,
+    /// Its `data:` lines, joined.
+    pub(super) data: &'a [u8],
+    /// Its own `id:`.
+    pub(super) id: Option<&'a [u8]>,
+    /// When its first byte came.
+    pub(super) time: Timestamp,
+    /// Where it may be the rest of one whose beginning was lost: why.
+    pub(super) doubt: Option<GapCause>,
+}
+
+/// Longest id that is kept, in bytes.
+const ID_BYTES: usize = 1024;
+/// A buffer that grew beyond this is freed after its event: streams wait most of the time.
+const KEPT_BYTES: usize = 4 * 1024;
+const BOM: &[u8] = b"\xEF\xBB\xBF";
+
+/// Reads one stream. What it gives does not depend on how the bytes are cut, but behind a gap.
+#[derive(Debug)]
+pub(super) struct Events {
+    max_bytes: usize,
+    /// The unfinished line.
+    line: Vec<u8>,
+    /// The last byte was a carriage return: a line feed now belongs to it.
+    returned: bool,
+    at_start: bool,
+    data: Vec<u8>,
+    name: Name,
+    id: Option<Vec<u8>>,
+    /// When the first line of the event came.
+    time: Option<Timestamp>,
+    doubt: Option<GapCause>,
+    /// The event in progress is skipped: so many bytes of it, and why.
+    skipped: Option<(u64, GapCause)>,
+    /// Of a line that is skipped: whether it has begun.
+    begun: bool,
+    /// Behind a gap; the next piece says whether it begins an event.
+    lost: Option<GapCause>,
+}
+
+impl Events {
+    /// At the beginning of a stream of events of at most `max_bytes`.
+    pub(super) fn new(max_bytes: usize) -> Self {
+        Self {
+            max_bytes,
+            line: Vec::new(),
+            returned: false,
+            at_start: true,
+            data: Vec::new(),
+            name: Name::Message,
+            id: None,
+            time: None,
+            doubt: None,
+            skipped: None,
+            begun: false,
+            lost: None,
+        }
+    }
+
+    /// Bytes held.
+    pub(super) fn held(&self) -> usize {
+        self.line.len() + self.data.len()
+    }
+
+    /// Takes the next bytes, captured at `time`.
+    pub(super) fn push(&mut self, bytes: &[u8], time: Timestamp, sink: &mut dyn FnMut(Piece<'_>)) {
+        let mut rest = bytes;
+        let lost = self.lost.take();
+        if lost.is_some() && is_field(rest) {
+            (self.skipped, self.doubt) = (None, lost);
+        }
+        while let Some(&first) = rest.first() {
+            if std::mem::take(&mut self.returned) && first == b'\n' {
+                rest = rest.get(1..).unwrap_or_default();
+                continue;
+            }
+            self.time.get_or_insert(time);
+            let end = memchr::memchr2(b'\r', b'\n', rest);
+            let (piece, after) = rest.split_at_checked(end.unwrap_or(rest.len())).unwrap_or((rest, &[]));
+            if self.skipped.is_none() && self.held() + piece.len() > self.max_bytes {
+                let held = self.give_up(GapCause::TooLong);
+                self.skipped = Some((held, GapCause::TooLong));
+            }
+            match (end, &mut self.skipped) {
+                (_, Some((skipped, _))) => {
+                    *skipped += piece.len() as u64;
+                    self.begun |= !piece.is_empty();
+                    if end.is_some() && !std::mem::take(&mut self.begun) {
+                        self.dispatch(time, sink);
+                    }
+                }
+                (None, None) => self.line.extend_from_slice(piece),
+                (Some(_), None) if self.line.is_empty() => self.end_line(piece, time, sink),
+                (Some(_), None) => {
+                    let mut line = std::mem::take(&mut self.line);
+                    line.extend_from_slice(piece);
+                    self.end_line(&line, time, sink);
+                }
+            }
+            let Some((&end, after)) = after.split_first() else { break };
+            self.returned = end == b'\r';
+            rest = after;
+        }
+    }
+
+    fn end_line(&mut self, line: &[u8], time: Timestamp, sink: &mut dyn FnMut(Piece<'_>)) {
+        let line = match std::mem::take(&mut self.at_start) {
+            true => line.strip_prefix(BOM).unwrap_or(line),
+            false => line,
+        };
+        if line.is_empty() {
+            self.dispatch(time, sink);
+            return;
+        }
+        let colon = memchr::memchr(b':', line);
+        let (field, value) = line.split_at_checked(colon.unwrap_or(line.len())).unwrap_or((line, &[]));
+        let value = value.strip_prefix(b":").unwrap_or(value);
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        match field {
+            b"data" => {
+                self.data.extend_from_slice(value);
+                self.data.push(b'\n');
+            }
+            b"event" => {
+                self.name = match value {
+                    b"" | b"message" => Name::Message,
+                    b"endpoint" => Name::Endpoint,
+                    _ => Name::Other,
+                }
+            }
+            b"id" if !value.contains(&0) => {
+                self.id = Some(value.to_vec()).filter(|id| !id.is_empty() && id.len() <= ID_BYTES);
+            }
+            // A comment, `retry`, or a field that means nothing.
+            _ => {}
+        }
+    }
+
+    /// An empty line ends the event.
+    fn dispatch(&mut self, time: Timestamp, sink: &mut dyn FnMut(Piece<'_>)) {
+        let time = self.time.take().unwrap_or(time);
+        let (id, name) = (self.id.take(), std::mem::take(&mut self.name));
+        let doubt = self.doubt.take();
+        if let Some((bytes, cause)) = self.skipped.take() {
+            if bytes > 0 {
+                sink(Piece::Skipped { bytes, cause });
+            }
+        } else if let Some((_, data)) = self.data.split_last() {
+            sink(Piece::Event(Event { name, data, id: id.as_deref(), time, doubt }));
+        }
+        self.data.clear();
+        if self.data.capacity() > KEPT_BYTES {
+            self.data = Vec::new();
+        }
+    }
+
+    /// Gives up the event in progress to free its memory; the stream goes on at the next. Says how much it was.
+    pub(super) fn give_up(&mut self, cause: GapCause) -> u64 {
+        let held = self.held() as u64;
+        self.begun |= !self.line.is_empty();
+        (self.line, self.data) = (Vec::new(), Vec::new());
+        self.skipped = Some((self.skipped.map_or(0, |(bytes, _)| bytes), cause));
+        held
+    }
+
+    /// Bytes were not captured here. The event in progress is given up; the stream goes on behind it, or with the next
+    /// piece that begins with a field. Says how much was given up.
+    pub(super) fn gap(&mut self, cause: GapCause) -> u64 {
+        let held = self.give_up(cause);
+        (self.begun, self.returned, self.at_start, self.lost) = (false, false, false, Some(cause));
+        held
+    }
+
+    /// Whether there is an event without its empty line, which is none where the stream ends so.
+    pub(super) fn is_unfinished(&self) -> bool {
+        !self.data.is_empty() || !self.line.is_empty()
+    }
+}
+
+/// Whether this begins with a field of an event, or a comment.
+pub(super) fn is_field(piece: &[u8]) -> bool {
+    [&b"data:"[..], b"event:", b"id:", b"retry:", b":"].iter().any(|field| piece.starts_with(field))
+}

@@ -1,0 +1,313 @@
+//! What the server of a stream answers.
+
+use fluent_uri::{Uri, UriRef};
+
+use mcpwarden_terms::{ConnectionId, Direction, GapCause, ServerType, Timestamp};
+
+use super::{HELD_BYTES, Held, Reading, Stream};
+use crate::content::{Content, Piece};
+use crate::exchange::{Exchange, Gist};
+use crate::head::{self, Method};
+use crate::reader::{Framing, Resumed, Step};
+use crate::sse::{Event, Name};
+use crate::{Context, HttpOutput, Uninspected};
+
+const DIRECTION: Direction = Direction::ServerToClient;
+
+impl Stream {
+    /// Takes what the client read.
+    pub(crate) fn answer(&mut self, bytes: &[u8], time: Timestamp, context: &mut Context<'_>) {
+        self.passed += bytes.len() as u64;
+        if self.held.is_empty() {
+            self.read_answers(bytes, time, context);
+        } else {
+            self.hold(bytes, time);
+        }
+    }
+
+    /// Reads what waited, as far as it is known now whom it answers.
+    pub(super) fn release(&mut self, context: &mut Context<'_>) {
+        while self.is_ready()
+            && let Some(held) = self.held.pop_front()
+        {
+            let rest = std::mem::take(&mut self.held);
+            match held {
+                Held::Bytes(bytes, time) => {
+                    self.held_bytes = self.held_bytes.saturating_sub(bytes.len() + HELD_BYTES);
+                    self.read_answers(&bytes, time, context);
+                }
+                Held::Gap(bytes, cause, time) => {
+                    self.held_bytes = self.held_bytes.saturating_sub(HELD_BYTES);
+                    self.gap(DIRECTION, bytes, cause, time, context);
+                }
+            }
+            if self.reading != Reading::On {
+                (self.held, self.held_bytes) = Default::default();
+                return;
+            }
+            // What is left of it comes before the rest.
+            let left = std::mem::replace(&mut self.held, rest);
+            left.into_iter().rev().for_each(|held| self.held.push_front(held));
+        }
+    }
+
+    fn hold(&mut self, bytes: &[u8], time: Timestamp) {
+        self.held_bytes += bytes.len() + HELD_BYTES;
+        self.held.push_back(Held::Bytes(bytes.to_vec(), time));
+    }
+
+    /// Whether it is known which request the next answer answers: or that it is not known at all.
+    fn is_ready(&self) -> bool {
+        !self.answers.at_start()
+            || self.waiting.front().map_or(self.requests_lost.is_some(), |exchange| exchange.decided)
+    }
+
+    fn read_answers(&mut self, bytes: &[u8], time: Timestamp, context: &mut Context<'_>) {
+        if let Some((resumed, skipped)) = self.answers.resume(bytes) {
+            let cause = self.answers_lost.take();
+            self.skipped(DIRECTION, skipped, cause, time, context);
+            if resumed == Resumed::Message {
+                self.answering = None;
+            } else if self.answering.is_none() {
+                // In the middle of a stream of events, of which the beginning was not seen.
+                let events = Content::events(Default::default(), context.limits.frame_bytes);
+                self.answering = Some((self.unpaired(context), Some(events)));
+            }
+        }
+        let mut rest = bytes;
+        loop {
+            if self.reading != Reading::On {
+                return self.uninspected(rest, context);
+            }
+            if !rest.is_empty() && !self.is_ready() {
+                self.hold(rest, time);
+                return;
+            }
+            match self.answers.step(&mut rest) {
+                Step::More => return,
+                Step::Head(head) => self.answer_head(&head, time, context),
+                Step::Body(piece) => self.answer_body(piece, time, context),
+                Step::End => self.answer_ends(time, context),
+                Step::Fault(why) => self.stop(why, context),
+            }
+        }
+    }
+
+    fn answer_head(&mut self, head: &[u8], time: Timestamp, context: &mut Context<'_>) {
+        let method = self.waiting.front().map_or(Method::Other, |exchange| exchange.method);
+        let answer = match head::answer(head, method) {
+            Ok(answer) => answer,
+            Err(why) => return self.stop(why, context),
+        };
+        match answer.status {
+            101 => return self.stop(answer.upgrade, context),
+            // Another answer comes.
+            100..200 => return self.answers.begin(Framing::Length(0)),
+            200..300 if method == Method::Connect => return self.stop(Uninspected::Tunnel, context),
+            _ => self.answers.begin(answer.framing),
+        }
+        let mut exchange = self.waiting.pop_front().unwrap_or_else(|| self.unpaired(context));
+        context.counters.unpaired += u64::from(!exchange.paired);
+        exchange.status = answer.status;
+        if let Some(link) = exchange.link.filter(|_| exchange.is_success()) {
+            // Clients take a new session from any answer.
+            let places = [Some(&exchange.place), exchange.origin.as_ref()];
+            for place in places.into_iter().flatten().filter(|_| exchange.paired) {
+                match answer.session {
+                    Some(id) => context.links.bind(link, place.session(id)),
+                    None if exchange.began => context.links.bind(link, place.anonymous()),
+                    None => {}
+                }
+            }
+        }
+        if let (307 | 308, Some(link), Some(body)) = (answer.status, exchange.link, exchange.body) {
+            let from = exchange.origin.clone().unwrap_or_else(|| exchange.place.clone());
+            context.links.redirect(link, body, from, time);
+        }
+        let is_wanted = exchange.link.is_some() || (exchange.accepts_events && answer.is_events);
+        let frame_bytes = context.limits.frame_bytes;
+        let content = match answer.is_events {
+            true => Content::events(answer.coding, frame_bytes),
+            false => Content::json(answer.coding, frame_bytes),
+        };
+        if is_wanted && content.is_undecodable() && answer.framing != Framing::Length(0) {
+            context.counters.undecodable += 1;
+            self.say_uninspected(Uninspected::Coding, exchange.link, context);
+        }
+        if let Some(link) = exchange.link.or_else(|| self.link_of_get(&exchange, context)) {
+            context.links.touch(link, self.id, time, &mut self.links, context.limits.idle);
+        }
+        self.answering = Some((exchange, is_wanted.then_some(content)));
+    }
+
+    fn answer_body(&mut self, piece: &[u8], time: Timestamp, context: &mut Context<'_>) {
+        let Some((mut exchange, content)) = self.answering.take() else { return };
+        let content = content.map(|mut content| {
+            content.push(piece, time, &mut |piece| self.answer_piece(piece, &mut exchange, time, context));
+            self.unread += if content.is_undecodable() { piece.len() as u64 } else { 0 };
+            content
+        });
+        self.answering = Some((exchange, content));
+    }
+
+    fn answer_ends(&mut self, time: Timestamp, context: &mut Context<'_>) {
+        let Some((mut exchange, content)) = self.answering.take() else { return };
+        if let Some(content) = content {
+            content.end(&mut |piece| self.answer_piece(piece, &mut exchange, time, context));
+        }
+        let session = exchange.names.session.and_then(|name| context.links.find(name));
+        if let Some(link) = exchange.link
+            && exchange.status >= 400
+            && !exchange.answered
+            && context.links.is_wanted(link)
+        {
+            let (status, id) = (exchange.status, exchange.id.as_deref());
+            (context.sink)(HttpOutput::Refused { link, stream: self.id, time, status, id });
+        }
+        let ends = match exchange.method {
+            Method::Delete if exchange.is_success() => session,
+            // The session has ended (specification 2025-11-25, "Session Management").
+            _ if exchange.status == 404 && session.is_some() => session,
+            _ if exchange.is_sse || (exchange.began && exchange.status >= 400) => exchange.link,
+            _ => None,
+        };
+        if let Some(link) = ends {
+            context.close(link, time);
+        }
+    }
+
+    /// The stream ended: so does an answer without a length, and the session of the older transport.
+    pub(super) fn end_answers(&mut self, time: Timestamp, context: &mut Context<'_>) {
+        if self.answers.finish() {
+            self.answer_ends(time, context);
+        }
+        let is_unfinished = |content: &Option<Content>| content.as_ref().is_some_and(Content::is_unfinished);
+        context.counters.unfinished += u64::from(is_unfinished(&self.asking));
+        if let Some((exchange, content)) = self.answering.take() {
+            context.counters.unfinished += u64::from(is_unfinished(&content));
+            if let Some(link) = exchange.link.filter(|_| exchange.is_sse) {
+                context.close(link, time);
+            }
+        }
+    }
+
+    fn answer_piece(
+        &mut self,
+        piece: Piece<'_>,
+        exchange: &mut Exchange,
+        now: Timestamp,
+        context: &mut Context<'_>,
+    ) {
+        match piece {
+            Piece::Json { bytes, time } => {
+                let Some(link) = exchange.link else { return };
+                // An error page in JSON is no message.
+                let gist = if exchange.is_success() { Gist::default() } else { Gist::of(bytes) };
+                exchange.answered |= gist.is_answer;
+                if exchange.is_success() || gist.is_message {
+                    self.frame((link, DIRECTION), exchange, (bytes, time), context);
+                }
+            }
+            Piece::Event(event) => self.event(event, exchange, context),
+            Piece::Gap { bytes, cause } => {
+                context.counters.frames_too_long += u64::from(cause == GapCause::TooLong);
+                if let Some(link) = exchange.link.filter(|link| context.links.is_wanted(*link)) {
+                    let direction = DIRECTION;
+                    (context.sink)(HttpOutput::Gap { link, direction, time: now, bytes, cause });
+                }
+            }
+            Piece::Undecodable(error) => self.say_undecodable(error, exchange.link, context),
+        }
+    }
+
+    fn event(&mut self, event: Event<'_>, exchange: &mut Exchange, context: &mut Context<'_>) {
+        match event.name {
+            Name::Endpoint if exchange.paired => self.endpoint(event, exchange, context),
+            Name::Message => self.event_message(event, exchange, context),
+            Name::Endpoint | Name::Other => {}
+        }
+    }
+
+    /// A server of the older transport says where its client is to POST (specification 2024-11-05, "HTTP with SSE").
+    fn endpoint(&mut self, event: Event<'_>, exchange: &mut Exchange, context: &mut Context<'_>) {
+        let is_first = exchange.link.is_none() && exchange.names.session.is_none();
+        if exchange.method != Method::Get || !(is_first || exchange.is_sse) {
+            return;
+        }
+        let Some(target) = resolve(&exchange.place.path, event.data) else { return };
+        let name = exchange.place.endpoint(&target);
+        match exchange.link {
+            Some(link) => context.links.bind(link, name),
+            None => {
+                let link = context.open(&exchange.place, Some(name), ServerType::Sse, self.id, event.time);
+                (exchange.link, exchange.is_sse, self.is_mcp) = (link, true, true);
+                match link {
+                    Some(link) => {
+                        context.links.touch(link, self.id, event.time, &mut self.links, context.limits.idle);
+                    }
+                    None => self.full(context),
+                }
+            }
+        }
+    }
+
+    fn event_message(&mut self, event: Event<'_>, exchange: &mut Exchange, context: &mut Context<'_>) {
+        let data = event.data.trim_ascii();
+        // An event without data only names the id to resume from (specification 2025-11-25, "Resumability").
+        if data.is_empty() {
+            return;
+        }
+        if exchange.link.is_none() || event.doubt.is_some() {
+            let gist = Gist::of(data);
+            if event.doubt.is_some() && !gist.is_message {
+                return self.skipped(DIRECTION, data.len() as u64, event.doubt, event.time, context);
+            }
+            if !gist.is_versioned && !exchange.shows_mcp && exchange.link.is_none() {
+                return self.strange(context);
+            }
+        }
+        if exchange.link.is_none() {
+            exchange.link = self.link_of_get(exchange, context).or_else(|| {
+                let name = exchange.names.session.unwrap_or(exchange.names.anonymous);
+                let open = exchange.paired;
+                open.then(|| {
+                    context.open(&exchange.place, Some(name), ServerType::Http, self.id, event.time)
+                })?
+            });
+        }
+        let Some(link) = exchange.link else {
+            match exchange.paired {
+                true => self.full(context),
+                false => context.counters.unwanted += 1,
+            }
+            return;
+        };
+        if let Some(id) = event.id
+            && context.links.is_resent(link, id, data, exchange.resumes)
+        {
+            context.counters.resent += 1;
+            return;
+        }
+        self.frame((link, DIRECTION), exchange, (data, event.time), context);
+    }
+
+    /// The link that a stream of events belongs to, if there is one already.
+    fn link_of_get(&self, exchange: &Exchange, context: &Context<'_>) -> Option<ConnectionId> {
+        if !exchange.paired {
+            return context.links.only(self.peers.client, self.peers.server);
+        }
+        let is_stream = exchange.method == Method::Get && exchange.accepts_events;
+        let name = exchange.names.session.unwrap_or(exchange.names.anonymous);
+        context.links.find(name).filter(|_| is_stream)
+    }
+}
+
+/// Path and query of a reference that a server gave in an event on the stream at `path` (RFC 3986, section 5).
+fn resolve(path: &str, reference: &[u8]) -> Option<String> {
+    let reference = std::str::from_utf8(reference).ok()?.trim();
+    let base = format!("http://host{path}");
+    let base = Uri::parse(base.as_str()).ok()?;
+    let target = UriRef::parse(reference).ok()?.resolve_against(&base).ok()?;
+    let path = if target.path().is_empty() { "/" } else { target.path().as_str() };
+    Some(target.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}")))
+}

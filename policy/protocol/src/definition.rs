@@ -1,0 +1,9 @@
+//! A definition's identity: the hash of what a server tells the model, and what is different between two of them.
+
+mod diff;
+mod hash;
+
+pub use diff::{Diff, FieldChange};
+pub use hash::{
+    bounded, bounded_name, bytes_hash, hex, is_bounded, json_digest, json_hash, push_hex, text_hash,
+};

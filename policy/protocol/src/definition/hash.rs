@@ -1,0 +1,406 @@
+//! Identity of what a server tells the model: tool definitions, prompts, resource templates, instructions.
+
+use std::borrow::Cow;
+use std::fmt::{self, Write as _};
+
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::message::all_members;
+
+/// The key that no hash covers: it is the transport's, and may change with every answer.
+const META: &str = "_meta";
+
+/// Lowercase hexadecimal SHA-256 of the JSON text of a definition, a prompt, a resource template, or (a JSON string)
+/// a server's instructions: over its RFC 8785 canonical form, `_meta` left out. Neither the order of keys nor the
+/// spelling of a number changes it; anything else does.
+///
+/// What has no canonical form hashes as text, so that no change of it goes unseen:
+///
+/// | | hashed |
+/// |---|---|
+/// | an integer of 64 bits that is no IEEE 754 double | [`text_hash`] of the canonical form and all digits of such integers |
+/// | an integer beyond 2^64 with all its digits, a duplicate key, a lone surrogate, a depth over 128 | [`text_hash`] of it as it was sent, without `_meta` |
+pub fn json_hash(json: &str) -> String {
+    hex(&json_digest(json))
+}
+
+/// The same as bytes.
+pub fn json_digest(json: &str) -> [u8; 32] {
+    let mut reader = serde_json::Deserializer::from_str(json);
+    let value = Strict { top: true, exact: has_long_number(json) }.deserialize(&mut reader);
+    let value = value.and_then(|value| reader.end().map(|()| value));
+    let canonical = value.and_then(|value| Ok((serde_json_canonicalizer::to_string(&value)?, value)));
+    let Ok((mut canonical, value)) = canonical else { return text_digest(&without_meta(json)) };
+    let form = canonical.len();
+    if are_doubles(&value, &mut canonical) {
+        Sha256::digest(&canonical[..form]).into()
+    } else {
+        text_digest(&canonical)
+    }
+}
+
+/// Whether there may be an integer that is beyond 64 bits, and of which a double keeps only a part.
+fn has_long_number(json: &str) -> bool {
+    let bytes = json.as_bytes();
+    let mut at = 0;
+    bytes.chunk_by(|a, b| a.is_ascii_digit() && b.is_ascii_digit()).any(|run| {
+        let negative = at > 0 && bytes[at - 1] == b'-';
+        at += run.len();
+        let most: &[u8] = if negative { b"9223372036854775808" } else { b"18446744073709551615" };
+        (run.len(), run) > (most.len(), most)
+    })
+}
+
+/// An object's text without the member `_meta`, and everything else as it is.
+fn without_meta(json: &str) -> Cow<'_, str> {
+    let Some(members) = all_members(json) else { return Cow::Borrowed(json) };
+    if members.iter().all(|(key, _)| key != META) {
+        return Cow::Borrowed(json);
+    }
+    let mut text = String::with_capacity(json.len());
+    for (key, value) in members.iter().filter(|(key, _)| key != META) {
+        let _ = write!(text, "{}{}:{}", if text.is_empty() { "{" } else { "," }, json!(key), value.get());
+    }
+    text.push('}');
+    Cow::Owned(text)
+}
+
+/// Whether every integer is a double. Appends those that are as long as one that is none, with all digits, in the
+/// order of the map: the canonical form has a neighbour in place of what is no double.
+fn are_doubles(value: &Value, out: &mut String) -> bool {
+    match value {
+        Value::Array(items) => items.iter().fold(true, |all, item| all & are_doubles(item, out)),
+        Value::Object(members) => members.values().fold(true, |all, member| all & are_doubles(member, out)),
+        Value::Number(number) => {
+            let double = || number.as_f64().filter(|double| double.fract() == 0.0);
+            let integer = number.as_i128().or_else(|| double().map(|double| double as i128));
+            let Some(integer) = integer.filter(|integer| integer.unsigned_abs() >= 1 << 53) else {
+                return true;
+            };
+            // Writing to a string cannot fail.
+            let _ = write!(out, " {integer}");
+            integer as f64 as i128 == integer
+        }
+        _ => true,
+    }
+}
+
+/// Lowercase hexadecimal SHA-256 of what has no canonical form: over the word `text`, a zero byte and its text as it
+/// was sent. It can never be the hash of a canonical form.
+pub fn text_hash(text: &str) -> String {
+    hex(&text_digest(text))
+}
+
+/// Lowercase hexadecimal SHA-256 of bytes as they are.
+pub fn bytes_hash(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+fn text_digest(text: &str) -> [u8; 32] {
+    Sha256::new().chain_update(b"text\0").chain_update(text).finalize().into()
+}
+
+/// Lowercase hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    let mut digits = String::with_capacity(2 * bytes.len());
+    push_hex(bytes, &mut digits);
+    digits
+}
+
+/// Appends them.
+pub fn push_hex(bytes: &[u8], out: &mut String) {
+    const DIGITS: [char; 16] =
+        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+    out.reserve(2 * bytes.len());
+    for byte in bytes {
+        out.push(DIGITS[usize::from(byte >> 4)]);
+        out.push(DIGITS[usize::from(byte & 15)]);
+    }
+}
+
+/// Reads a JSON value, and refuses what one reader takes otherwise than the next: duplicate keys, and numbers of
+/// which only a double is left. At the top, `_meta` is left out.
+#[derive(Clone, Copy)]
+struct Strict {
+    top: bool,
+    /// Whether there may be integers that are more than their double.
+    exact: bool,
+}
+
+impl<'de> DeserializeSeed<'de> for Strict {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Strict {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON without duplicate keys and huge numbers")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        if self.exact && (value >= 2f64.powi(64) || value <= -2f64.powi(63)) {
+            return Err(E::custom("number beyond 2^64"));
+        }
+        Ok(value.into())
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element_seed(Strict { top: false, ..self })? {
+            items.push(item);
+        }
+        Ok(Value::Array(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut members = Map::new();
+        while let Some(key) = map.next_key::<String>()? {
+            if self.top && key == META {
+                map.next_value::<IgnoredAny>()?;
+            } else if members.insert(key, map.next_value_seed(Strict { top: false, ..self })?).is_some() {
+                return Err(A::Error::custom("duplicate key"));
+            }
+        }
+        Ok(Value::Object(members))
+    }
+}
+
+/// A name as it is kept: whole up to 256 bytes; of a longer one the beginning and a hash, so that two of them are
+/// never taken for one.
+pub fn bounded_name(name: &str) -> String {
+    bounded(name).into_owned()
+}
+
+/// Longest name that is kept whole. Bytes.
+const MAX_BYTES: usize = 256;
+/// Digits of the hash of a longer one.
+const HASH_DIGITS: usize = 64;
+
+/// Whether a name is one of those that were too long, so that its end is not known.
+pub fn is_bounded(name: &str) -> bool {
+    let hash = name.len().checked_sub(HASH_DIGITS).and_then(|at| name.split_at_checked(at));
+    name.len() > MAX_BYTES - HASH_DIGITS
+        && hash.is_some_and(|(kept, hash)| {
+            kept.ends_with('…') && hash.bytes().all(|digit| digit.is_ascii_hexdigit())
+        })
+}
+
+/// The same as [`bounded_name`], where it need not be kept.
+pub fn bounded(name: &str) -> Cow<'_, str> {
+    if name.len() <= MAX_BYTES {
+        return Cow::Borrowed(name);
+    }
+    let kept = name.floor_char_boundary(MAX_BYTES - HASH_DIGITS - '…'.len_utf8());
+    Cow::Owned(format!("{}…{}", &name[..kept], text_hash(name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_hash_is_that_of_the_canonical_form() {
+        let tool = json!({"name": "add", "inputSchema": {"type": "object", "b": 1.0, "a": "é"}});
+        // printf '{"inputSchema":{"a":"é","b":1,"type":"object"},"name":"add"}' | sha256sum
+        let canonical = r#"{"inputSchema":{"a":"é","b":1,"type":"object"},"name":"add"}"#;
+        assert_eq!(json_hash(&tool.to_string()), hex(&Sha256::digest(canonical)));
+    }
+
+    #[test]
+    fn how_a_huge_number_is_spelt_does_not_count_and_its_digits_do() {
+        let same = [
+            (r#"{"a":1.7976931348623157e308}"#, r#"{"a":1.7976931348623157E+308}"#),
+            (r#"{"a":1e22,"b":1}"#, r#"{"b":1.0,"a":10e21}"#),
+            (r#"{"n":1e22,"_meta":1}"#, r#"{"n":1e22}"#),
+            // What is hashed as text is so without `_meta`, too.
+            (r#"{"a":100000000000000000001,"_meta":1}"#, r#"{"a":100000000000000000001,"_meta":{"b":2}}"#),
+            (r#"{"a":1,"a":2,"_meta":1}"#, r#"{"a":1,"a":2,"_meta":2}"#),
+        ];
+        for (left, right) in same {
+            assert_eq!(json_hash(left), json_hash(right), "{left} {right}");
+        }
+        let others = [
+            (r#"{"a":100000000000000000001}"#, r#"{"a":100000000000000000000}"#),
+            (r#"{"a":-9223372036854775810}"#, r#"{"a":-9223372036854775809}"#),
+            (r#"{"a":1e22}"#, r#"{"a":1e23}"#),
+            (r#"{"a":1,"a":2,"_meta":1}"#, r#"{"a":1,"a":3,"_meta":1}"#),
+        ];
+        for (left, right) in others {
+            assert_ne!(json_hash(left), json_hash(right), "{left} {right}");
+        }
+    }
+
+    #[test]
+    fn only_what_counts_changes_the_hash() {
+        let base = json!({"name": "t", "description": "d", "inputSchema": {"type": "object"}});
+        let with = |key: &str, value: Value| {
+            let mut tool = base.clone();
+            tool[key] = value;
+            tool
+        };
+        let cases = [
+            ("_meta", json!({"a": 1}), true),
+            ("title", json!("T"), false),
+            ("annotations", json!({"readOnlyHint": true}), false),
+            ("outputSchema", json!({}), false),
+            ("inputSchema", json!({"type": "object", "_meta": 1}), false),
+            ("x-unknown", json!(null), false),
+            ("description", json!("d "), false),
+            ("description", json!("d"), true),
+        ];
+        for (key, value, same) in cases {
+            let changed = with(key, value).to_string();
+            assert_eq!(json_hash(&changed) == json_hash(&base.to_string()), same, "{key}");
+        }
+        assert_ne!(text_hash("{}"), json_hash("{}"));
+    }
+
+    /// Two texts, and whether they are one definition.
+    #[test]
+    fn spelling_does_not_change_the_hash_and_content_does() {
+        let deep = |depth: usize, inner: &str| format!("{}{inner}{}", "[".repeat(depth), "]".repeat(depth));
+        let cases = [
+            (r#"{"a":1,"b":2}"#, r#"{ "b" : 2.0 , "a" : 1e0 }"#, true),
+            (r#"{"a":"é"}"#, r#"{"a":"\u00e9"}"#, true),
+            (r#"{"a":-0.0}"#, r#"{"a":0}"#, true),
+            (r#"{"a":100000000000000000}"#, r#"{"a":1e17}"#, true),
+            (r#"{"a":0.1}"#, r#"{"a":1E-1}"#, true),
+            (r#"{"a":"é"}"#, "{\"a\":\"e\u{301}\"}", false),
+            (r#"{"a":[1,2]}"#, r#"{"a":[2,1]}"#, false),
+            // Neighbours that are one double.
+            (r#"{"a":9007199254740992}"#, r#"{"a":9007199254740993}"#, false),
+            (r#"{"a":18446744073709551615,"b":1}"#, r#"{"b":1,"a":18446744073709551615}"#, true),
+            // Where one digit is moved from one to the other.
+            (
+                r#"{"a":9007199254740992,"b":9007199254740993}"#,
+                r#"{"a":9007199254740993,"b":9007199254740992}"#,
+                false,
+            ),
+            (
+                r#"{"a":9007199254740993,"b":"9007199254740993"}"#,
+                r#"{"a":"9007199254740993","b":9007199254740993}"#,
+                false,
+            ),
+            // Beside one of them, others may be spelt in any way.
+            (r#"{"a":9007199254740993,"b":1}"#, r#"{"b":1.0,"a":9007199254740993}"#, true),
+            (
+                r#"{"a":9007199254740993,"b":10000000000000000000}"#,
+                r#"{"b":1e19,"a":9007199254740993}"#,
+                true,
+            ),
+            (r#"{"a":-9223372036854775807}"#, r#"{"a":-9223372036854775806}"#, false),
+            (r#"{"a":36893488147419103232}"#, r#"{"a":36893488147419103233}"#, false),
+            (r#"{"a":1e999}"#, r#"{"a":1e998}"#, false),
+            // In order by UTF-16, though not by UTF-8.
+            ("{\"\u{e000}\":1,\"\u{10000}\":2}", "{\"\u{10000}\":2,\"\u{e000}\":1}", true),
+            // Lone surrogates, which would all become U+FFFD.
+            (r#"{"a":"\ud800"}"#, r#"{"a":"\ud801"}"#, false),
+            (r#"{"a":"\ud800"}"#, r#"{"a":"\ufffd"}"#, false),
+            // Whoever takes the first of two keys reads something else than whoever takes the last.
+            (r#"{"a":1,"a":2}"#, r#"{"a":3,"a":2}"#, false),
+            (r#"{"a":1,"a":2}"#, r#"{"a":2}"#, false),
+            // `_meta`, whatever is in it.
+            (r#"{"a":1,"_meta":{"x":1,"x":2}}"#, r#"{"_meta":"\ud800","a":1}"#, true),
+            (r#""instructions""#, r#""\u0069nstructions""#, true),
+            (r#""instructions""#, r#""instructions ""#, false),
+            (&deep(1_000, "1"), &deep(1_000, "2"), false),
+            (&deep(1_000, "1"), &deep(1_000, "1"), true),
+        ];
+        for (left, right, same) in cases {
+            assert_eq!(json_hash(left) == json_hash(right), same, "{left} {right}");
+        }
+    }
+
+    #[test]
+    fn long_names_are_cut_and_stay_apart() {
+        let long = "ä".repeat(1_000);
+        let other = format!("{long}b");
+        assert_eq!(bounded_name("read_file"), "read_file");
+        assert!(bounded_name(&long).len() <= 256 && bounded_name(&other).len() <= 256);
+        assert_ne!(bounded_name(&long), bounded_name(&other));
+    }
+
+    fn values() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            (-1e15..1e15f64).prop_map(Value::from),
+            any::<f64>().prop_filter("a number of JSON", |n| n.is_finite()).prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            any::<String>().prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 32, 6, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+                prop::collection::btree_map("[a-c\u{e9}\u{e000}\u{ffff}\u{10000}\n\"]{0,4}", inner, 0..6)
+                    .prop_map(|members| Value::Object(members.into_iter().collect())),
+            ]
+        })
+    }
+
+    /// The same value in another spelling: keys backwards, numbers that are small integers as floats, blanks.
+    fn respelt(value: &Value) -> String {
+        match value {
+            Value::Array(items) => {
+                format!("[ {} ]", items.iter().map(respelt).collect::<Vec<_>>().join(" , "))
+            }
+            Value::Object(members) => {
+                let members: Vec<String> = members
+                    .iter()
+                    .rev()
+                    .map(|(key, value)| format!("{} :\n{}", Value::from(key.as_str()), respelt(value)))
+                    .collect();
+                format!("{{ {} }}", members.join(","))
+            }
+            Value::Number(number) => match number.as_i64() {
+                Some(n) if n.unsigned_abs() < 1 << 53 => format!("{n}.0e0"),
+                _ => number.to_string(),
+            },
+            other => other.to_string(),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_hash_is_invariant_under_key_order_and_number_spelling(value in values()) {
+            prop_assert_eq!(json_hash(&respelt(&value)), json_hash(&value.to_string()));
+        }
+
+        #[test]
+        fn different_values_have_different_hashes(left in values(), right in values()) {
+            let (left, right) = (json!({"v": left}), json!({"v": right}));
+            let same = json_hash(&left.to_string()) == json_hash(&right.to_string());
+            // 1 and 1.0 are one number and two values.
+            prop_assert_eq!(same, left == right || respelt(&left) == respelt(&right));
+        }
+    }
+}

@@ -1,0 +1,409 @@
+//! A frame into JSON-RPC 2.0 messages; which methods are MCP.
+//!
+//! Parsing is lazy: `params`, `result` and the like stay text until someone wants them, so that a value nested
+//! 10,000 deep neither overflows a stack nor hides the method beside it. It is as tolerant as the readers at
+//! the two ends are in practice, since what they accept must not slip by: the last of duplicate keys wins,
+//! `jsonrpc` may be missing, bytes that are no UTF-8 become U+FFFD, raw control characters in strings are taken
+//! as if they were escaped.
+
+mod method;
+mod value;
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+use smallvec::{SmallVec, smallvec};
+
+use mcpwarden_terms::Direction;
+
+pub use method::Method;
+pub use value::{Key, all_members, decode_str, members, members_once, mend_surrogates, string, value};
+
+/// Most messages in one batch.
+pub const MAX_BATCH: usize = 10_000;
+
+/// Why a frame is no JSON-RPC.
+#[derive(Debug, thiserror::Error)]
+pub enum ProtocolError {
+    /// Not JSON, or neither an object nor an array.
+    #[error("frame of {bytes} bytes is not a JSON object or array: {source}")]
+    Json {
+        /// Length of the frame.
+        bytes: usize,
+        /// What the parser said.
+        source: serde_json::Error,
+    },
+    /// A batch with too many messages.
+    #[error("batch has more than {MAX_BATCH} messages")]
+    TooManyMessages,
+}
+
+/// What a frame holds.
+#[derive(Debug)]
+pub struct Parsed<'a> {
+    /// Its messages, in order; one unless it is a batch.
+    pub messages: SmallVec<[Message<'a>; 1]>,
+    /// Whether it is a batch.
+    pub batch: bool,
+    /// Whether it was not UTF-8 and was read with replacement characters.
+    pub lossy: bool,
+    /// Whether it was read only after control characters in strings were escaped, or numbers that JSON does not have.
+    pub repaired: bool,
+}
+
+/// One message.
+#[derive(Clone, Debug)]
+pub struct Message<'a> {
+    /// What it is, and what it says.
+    pub kind: Kind<'a>,
+    /// Its JSON text.
+    pub raw: &'a str,
+    /// Whether it says `"jsonrpc": "2.0"`.
+    pub versioned: bool,
+    /// A member that means something and stands there twice, or a `result` beside something else. Which of them counts here
+    /// does not count for every reader.
+    pub repeated: Option<&'static str>,
+    /// The id and the `result` of a message that has a method or an error as well: an answer to whoever looks for that first.
+    pub beside: Option<(Id<'a>, &'a RawValue)>,
+}
+
+impl Message<'_> {
+    /// Takes from a message what it cannot mean, coming from this side: a method that only the other side asks for is some
+    /// method. Whether it was one.
+    pub fn misdirected(&mut self, direction: Direction) -> bool {
+        let (Kind::Request { method, .. } | Kind::Notification { method, .. }) = &mut self.kind else {
+            return false;
+        };
+        let wrong = !method.goes(direction);
+        if wrong {
+            *method = Method::Other(method.as_str().to_owned().into());
+        }
+        wrong
+    }
+}
+
+/// What a message is (JSON-RPC 2.0, sections 4 and 5).
+#[derive(Clone, Debug)]
+pub enum Kind<'a> {
+    /// Wants an answer.
+    Request {
+        /// Its id.
+        id: Id<'a>,
+        /// What is asked for.
+        method: Method<'a>,
+        /// With what.
+        params: Option<&'a RawValue>,
+    },
+    /// Wants none.
+    Notification {
+        /// What is told.
+        method: Method<'a>,
+        /// With what.
+        params: Option<&'a RawValue>,
+    },
+    /// Answers a request.
+    Response {
+        /// The request's id.
+        id: Id<'a>,
+        /// The answer.
+        result: &'a RawValue,
+    },
+    /// Refuses a request.
+    Error {
+        /// The request's id; null where it could not be read.
+        id: Id<'a>,
+        /// `error.code`; 0 where it is no integer.
+        code: i64,
+        /// `error.message`; empty where it is no string.
+        message: Cow<'a, str>,
+        /// `error.data`.
+        data: Option<&'a RawValue>,
+    },
+    /// JSON, but no message.
+    Invalid,
+}
+
+/// The id of a request, as it was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Id<'a>(pub &'a str);
+
+/// An id in the form in which a request and its answer are compared: 1, 1.0 and 1e0 are one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum IdKey {
+    /// A number without a fraction.
+    Integer(i128),
+    /// Any other number, by its bits.
+    Float(u64),
+    /// A string, unescaped.
+    Text(Box<str>),
+    /// Null, or something that is no id at all, as it was sent.
+    Other(Box<str>),
+    /// A digest of what is longer than [`MAX_ID_BYTES`]: an id is kept for as long as its request is open, and
+    /// thousands of them can be.
+    Long([u8; 32]),
+}
+
+/// Longest id that is kept as it was sent, in bytes.
+pub const MAX_ID_BYTES: usize = 256;
+
+impl Id<'_> {
+    /// The form in which ids are compared.
+    pub fn key(&self) -> IdKey {
+        let raw = self.0;
+        if let Ok(integer) = raw.parse::<i64>() {
+            return IdKey::Integer(integer.into());
+        }
+        if raw.starts_with('"') {
+            let text = decode_str(raw).unwrap_or_default();
+            return IdKey::long(&text).unwrap_or_else(|| IdKey::Text(text.into()));
+        }
+        match raw.parse::<f64>() {
+            Ok(number) if number.fract() == 0.0 && number.abs() <= 2f64.powi(64) => {
+                IdKey::Integer(number as i128)
+            }
+            Ok(number) if number.is_finite() => IdKey::Float(number.to_bits()),
+            _ => IdKey::long(raw).unwrap_or_else(|| IdKey::Other(raw.into())),
+        }
+    }
+
+    /// The id as a JSON value; as text, where it is a number that no 64 bits and no double hold.
+    pub fn value(&self) -> serde_json::Value {
+        // The usual case; but -0 is a double.
+        if let Some(integer) = self.0.parse::<i64>().ok().filter(|integer| *integer != 0 || self.0 == "0") {
+            return integer.into();
+        }
+        let is_integer = !self.0.contains(['.', 'e', 'E']);
+        let is_long = |id: &serde_json::Value| id.is_f64() && id.as_f64().is_none_or(|id| id.abs() > 1.0);
+        let held = |id: &serde_json::Value| !(is_integer && is_long(id));
+        value(self.0).filter(held).unwrap_or_else(|| self.0.into())
+    }
+}
+
+impl IdKey {
+    fn long(text: &str) -> Option<Self> {
+        (text.len() > MAX_ID_BYTES).then(|| Self::Long(Sha256::digest(text.as_bytes()).into()))
+    }
+
+    /// Bytes kept beside the value itself.
+    pub fn heap_bytes(&self) -> usize {
+        match self {
+            Self::Text(text) | Self::Other(text) => text.len(),
+            Self::Integer(_) | Self::Float(_) | Self::Long(_) => 0,
+        }
+    }
+
+    /// The number that this string spells. Both official SDKs take `"id": "1"` as the answer to 1, and whatever else the
+    /// `Number` of one and the `int` of the other read as 1.
+    pub fn as_number(&self) -> Option<IdKey> {
+        match self {
+            Self::Text(text) => number_of(text).map(Self::Integer),
+            _ => None,
+        }
+    }
+}
+
+/// The whole number that JavaScript's `Number` or Python's `int` reads in a text.
+fn number_of(text: &str) -> Option<i128> {
+    let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
+    if text.len() > MAX_ID_BYTES {
+        return None;
+    }
+    let text: String = text.chars().filter(|c| *c != '_').map(ascii_digit).collect();
+    if text.is_empty() {
+        return Some(0);
+    }
+    let prefixed = |prefixes: [&str; 2], radix| {
+        let digits = prefixes.iter().find_map(|prefix| text.strip_prefix(prefix))?;
+        i128::from_str_radix(digits, radix).ok()
+    };
+    let whole =
+        |number: f64| (number.fract() == 0.0 && number.abs() <= 2f64.powi(64)).then_some(number as i128);
+    text.parse()
+        .ok()
+        .or_else(|| prefixed(["0x", "0X"], 16))
+        .or_else(|| prefixed(["0o", "0O"], 8))
+        .or_else(|| prefixed(["0b", "0B"], 2))
+        .or_else(|| text.parse().ok().and_then(whole))
+}
+
+/// A decimal digit of another script as the ASCII one; anything else as it is.
+fn ascii_digit(c: char) -> char {
+    const ZEROS: [u32; 18] = [
+        0x660, 0x6f0, 0x966, 0x9e6, 0xa66, 0xae6, 0xb66, 0xbe6, 0xc66, 0xce6, 0xd66, 0xe50, 0xed0, 0xf20,
+        0x1040, 0x17e0, 0x1810, 0xff10,
+    ];
+    let digit = |zero: &u32| u32::from(c).checked_sub(*zero).filter(|digit| *digit < 10);
+    ZEROS.iter().find_map(digit).and_then(|digit| char::from_digit(digit, 10)).unwrap_or(c)
+}
+
+/// Reads a frame. `scratch` is used when the frame cannot be read as it is; what is in it does not matter.
+///
+/// # Errors
+/// The frame is no JSON object or array, or a batch of more than [`MAX_BATCH`] messages. Elements of a batch
+/// that are no messages are [`Kind::Invalid`], not errors.
+pub fn parse<'a>(frame: &'a [u8], scratch: &'a mut String) -> Result<Parsed<'a>, ProtocolError> {
+    let (text, lossy) = match std::str::from_utf8(frame) {
+        Ok(text) => (Cow::Borrowed(text), false),
+        Err(_) => (String::from_utf8_lossy(frame), true),
+    };
+    // The usual case first; the rest has time.
+    if let Cow::Borrowed(text) = text {
+        match parse_text(text) {
+            Err(ProtocolError::Json { .. }) if value::may_be_mended(text) => {}
+            outcome => return outcome,
+        }
+    }
+    let repaired = value::mend(&text, scratch);
+    let mut parsed = parse_text(scratch)?;
+    parsed.lossy = lossy;
+    parsed.repaired = repaired;
+    Ok(parsed)
+}
+
+fn parse_text(text: &str) -> Result<Parsed<'_>, ProtocolError> {
+    let failed = |source| ProtocolError::Json { bytes: text.len(), source };
+    let batch = text.trim_start().starts_with('[');
+    let messages = if batch {
+        let Batch { items, too_many } = serde_json::from_str(text).map_err(failed)?;
+        if too_many {
+            return Err(ProtocolError::TooManyMessages);
+        }
+        items.into_iter().map(|item| message(serde_json::from_str(item.get()).ok(), item.get())).collect()
+    } else {
+        let envelope = serde_json::from_str(text).map_err(failed)?;
+        smallvec![message(Some(envelope), text)]
+    };
+    Ok(Parsed { messages, batch, lossy: false, repaired: false })
+}
+
+/// What an object with these members is. A method makes a request whatever else there is, as the readers see it.
+fn message<'a>(envelope: Option<Envelope<'a>>, raw: &'a str) -> Message<'a> {
+    let Some(envelope) = envelope else {
+        return Message { kind: Kind::Invalid, raw, versioned: false, repeated: None, beside: None };
+    };
+    let id = envelope.id.map(|id| Id(id.get()));
+    let method = envelope.method.and_then(|method| decode_str(method.get())).map(Method::from);
+    let params = envelope.params;
+    // JSON-RPC 1.0 has `"result": null` beside an error, and `"error": null` beside a result.
+    let is_something = |value: &&RawValue| value.get() != "null";
+    let is_more = method.is_some() || envelope.error.as_ref().is_some_and(is_something);
+    let beside = id.zip(envelope.result.filter(|result| is_more && is_something(result)));
+    let kind = match (method, id, envelope.error, envelope.result) {
+        (Some(method), Some(id), ..) => Kind::Request { id, method, params },
+        (Some(method), None, ..) => Kind::Notification { method, params },
+        // Some libraries send `"error": null` beside the result.
+        (None, id, Some(error), result) if error.get() != "null" || result.is_none() => {
+            let [code, message, data] = members(error.get(), ["code", "message", "data"]);
+            Kind::Error {
+                id: id.unwrap_or(Id("null")),
+                code: code.and_then(|code| code.get().parse().ok()).unwrap_or(0),
+                message: message.and_then(|message| decode_str(message.get())).unwrap_or_default(),
+                data,
+            }
+        }
+        (None, Some(id), _, Some(result)) => Kind::Response { id, result },
+        _ => Kind::Invalid,
+    };
+    let versioned = envelope.jsonrpc.is_some_and(|version| version.get() == "\"2.0\"");
+    let repeated = envelope.repeated.or(beside.map(|_| "result"));
+    Message { kind, raw, versioned, repeated, beside }
+}
+
+/// Whether a request that a client sends first shows that the other side is an MCP server. `initialize` is a
+/// language server's too: only MCP has a `protocolVersion` in it. `ping` and `shutdown` are everyone's.
+pub fn is_mcp_opening(message: &Message<'_>) -> bool {
+    match &message.kind {
+        Kind::Request { method: Method::Initialize, params: Some(params), .. } => {
+            let [version] = members(params.get(), ["protocolVersion"]);
+            version.is_some_and(|version| version.get().starts_with('"'))
+        }
+        Kind::Request { method: Method::Initialize, .. } => false,
+        Kind::Request { method, .. } => method.is_client_request(),
+        _ => false,
+    }
+}
+
+/// The members of a message that mean something.
+#[derive(Default)]
+struct Envelope<'a> {
+    jsonrpc: Option<&'a RawValue>,
+    id: Option<&'a RawValue>,
+    method: Option<&'a RawValue>,
+    params: Option<&'a RawValue>,
+    result: Option<&'a RawValue>,
+    error: Option<&'a RawValue>,
+    /// One of these that stands there twice.
+    repeated: Option<&'static str>,
+}
+
+impl<'de> Deserialize<'de> for Envelope<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+        impl<'de> Visitor<'de> for Members {
+            type Value = Envelope<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON-RPC message")
+            }
+
+            // By hand, since a derived one refuses duplicate keys, and the readers at the ends do not.
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut envelope = Envelope::default();
+                while let Some((key, value)) = map.next_entry::<value::Key<'de>, &'de RawValue>()? {
+                    let (name, member) = match &*key.0 {
+                        "jsonrpc" => ("jsonrpc", &mut envelope.jsonrpc),
+                        "id" => ("id", &mut envelope.id),
+                        "method" => ("method", &mut envelope.method),
+                        "params" => ("params", &mut envelope.params),
+                        "result" => ("result", &mut envelope.result),
+                        "error" => ("error", &mut envelope.error),
+                        _ => continue,
+                    };
+                    if member.replace(value).is_some() {
+                        envelope.repeated = Some(name);
+                    }
+                }
+                Ok(envelope)
+            }
+        }
+        deserializer.deserialize_map(Members)
+    }
+}
+
+/// The elements of a batch.
+struct Batch<'a> {
+    items: Vec<&'a RawValue>,
+    too_many: bool,
+}
+
+impl<'de> Deserialize<'de> for Batch<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Items;
+        impl<'de> Visitor<'de> for Items {
+            type Value = Batch<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a batch of JSON-RPC messages")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+                let mut batch = Batch { items: Vec::new(), too_many: false };
+                while let Some(item) = seq.next_element()? {
+                    batch.too_many = batch.items.len() >= MAX_BATCH;
+                    if !batch.too_many {
+                        batch.items.push(item);
+                    }
+                }
+                Ok(batch)
+            }
+        }
+        deserializer.deserialize_seq(Items)
+    }
+}
+
+#[cfg(test)]
+mod tests;

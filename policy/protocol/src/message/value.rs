@@ -1,0 +1,212 @@
+//! JSON values out of JSON text, a little at a time and a little tolerantly.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// An object key; borrowed where it has no escapes.
+pub struct Key<'a>(pub Cow<'a, str>);
+
+impl<'de> Deserialize<'de> for Key<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // As bytes: as text, a lone surrogate in a key would cost the whole message, which others read all the same.
+        struct Text;
+        impl<'de> Visitor<'de> for Text {
+            type Value = Key<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object key")
+            }
+
+            fn visit_borrowed_bytes<E: Error>(self, text: &'de [u8]) -> Result<Self::Value, E> {
+                Ok(Key(std::str::from_utf8(text).map_or_else(|_| Cow::Owned(mended(text)), Cow::Borrowed)))
+            }
+
+            fn visit_bytes<E: Error>(self, text: &[u8]) -> Result<Self::Value, E> {
+                let text = std::str::from_utf8(text).map_or_else(|_| mended(text), str::to_owned);
+                Ok(Key(Cow::Owned(text)))
+            }
+        }
+        deserializer.deserialize_bytes(Text)
+    }
+}
+
+/// A key of which each lone surrogate, three bytes that are no UTF-8, becomes U+FFFD.
+fn mended(key: &[u8]) -> String {
+    let mut text = String::with_capacity(key.len());
+    for chunk in key.utf8_chunks() {
+        text.push_str(chunk.valid());
+        if chunk.invalid().first().is_some_and(|byte| !(0x80..0xc0).contains(byte)) {
+            text.push(char::REPLACEMENT_CHARACTER);
+        }
+    }
+    text
+}
+
+/// The members of an object by these names, as text; the last of duplicates. All `None` where it is no object.
+pub fn members<'a, const N: usize>(json: &'a str, names: [&str; N]) -> [Option<&'a RawValue>; N] {
+    members_once(json, names).0
+}
+
+/// The same, and one of the names that stands there more than once.
+pub fn members_once<'a, 'n, const N: usize>(
+    json: &'a str,
+    names: [&'n str; N],
+) -> ([Option<&'a RawValue>; N], Option<&'n str>) {
+    struct Members<'n, const N: usize>([&'n str; N]);
+    impl<'de, 'n, const N: usize> Visitor<'de> for Members<'n, N> {
+        type Value = ([Option<&'de RawValue>; N], Option<&'n str>);
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let (mut found, mut repeated) = ([None; N], None);
+            while let Some((key, value)) = map.next_entry::<Key<'de>, &'de RawValue>()? {
+                for (slot, name) in found.iter_mut().zip(self.0) {
+                    if key.0 == name && slot.replace(value).is_some() {
+                        repeated = Some(name);
+                    }
+                }
+            }
+            Ok((found, repeated))
+        }
+    }
+    serde_json::Deserializer::from_str(json).deserialize_map(Members(names)).unwrap_or(([None; N], None))
+}
+
+/// All members of an object, in order, each as often as it stands there; `None` where it is no object.
+pub fn all_members(json: &str) -> Option<Vec<(String, &RawValue)>> {
+    struct All;
+    impl<'de> Visitor<'de> for All {
+        type Value = Vec<(String, &'de RawValue)>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut all = Vec::new();
+            while let Some((key, value)) = map.next_entry::<Key<'de>, &'de RawValue>()? {
+                all.push((key.0.into_owned(), value));
+            }
+            Ok(all)
+        }
+    }
+    serde_json::Deserializer::from_str(json).deserialize_map(All).ok()
+}
+
+/// A JSON string's text; `None` where it is none. Lone surrogates become U+FFFD.
+pub fn decode_str(json: &str) -> Option<Cow<'_, str>> {
+    let inner = json.strip_prefix('"')?.strip_suffix('"')?;
+    if !inner.contains('\\') {
+        return Some(Cow::Borrowed(inner));
+    }
+    let text: serde_json::Result<String> = serde_json::from_str(json);
+    text.or_else(|_| serde_json::from_str(&mend_surrogates(json))).ok().map(Cow::Owned)
+}
+
+/// The text of a member that should be a string; empty where it is none, or nothing at all.
+pub fn string(json: Option<&RawValue>) -> Cow<'_, str> {
+    json.and_then(|json| decode_str(json.get())).unwrap_or_default()
+}
+
+/// The whole value. `None` where it is nested more than 128 deep or has a number beyond any double; lone
+/// surrogates become U+FFFD.
+pub fn value(json: &str) -> Option<Value> {
+    let value: serde_json::Result<Value> = serde_json::from_str(json);
+    value.or_else(|_| serde_json::from_str(&mend_surrogates(json))).ok()
+}
+
+/// With each `\uD800`-like escape that has no partner replaced by that of U+FFFD.
+pub fn mend_surrogates(json: &str) -> Cow<'_, str> {
+    if !json.contains("\\u") {
+        return Cow::Borrowed(json);
+    }
+    let mut mended = String::with_capacity(json.len());
+    let mut rest = json;
+    while let Some(at) = rest.find('\\') {
+        let (before, escape) = rest.split_at(at);
+        mended.push_str(before);
+        let length = match surrogate(escape) {
+            Some(0xD800..=0xDBFF)
+                if escape
+                    .get(6..)
+                    .and_then(surrogate)
+                    .is_some_and(|low| (0xDC00..=0xDFFF).contains(&low)) =>
+            {
+                12
+            }
+            Some(0xD800..=0xDFFF) => {
+                mended.push_str("\\ufffd");
+                rest = escape.get(6..).unwrap_or_default();
+                continue;
+            }
+            _ => 1 + escape.chars().nth(1).map_or(0, char::len_utf8),
+        };
+        let (kept, after) = escape.split_at(length.min(escape.len()));
+        mended.push_str(kept);
+        rest = after;
+    }
+    mended.push_str(rest);
+    Cow::Owned(mended)
+}
+
+/// The number in an escape like `\u12ab` that this starts with.
+fn surrogate(escape: &str) -> Option<u16> {
+    let digits = escape.strip_prefix("\\u")?.get(..4)?;
+    digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| u16::from_str_radix(digits, 16).ok())?
+}
+
+/// What is no JSON, and what Python reads and writes all the same.
+const NO_NUMBERS: [&str; 3] = ["NaN", "Infinity", "-Infinity"];
+
+/// Whether [`mend`] may find something to mend.
+pub(super) fn may_be_mended(text: &str) -> bool {
+    text.bytes().any(|byte| byte < 0x20) || NO_NUMBERS[..2].iter().any(|number| text.contains(number))
+}
+
+/// Copies `text` to `out`, with control characters in strings escaped, and numbers that JSON does not have as strings.
+/// Whether there were any.
+pub(super) fn mend(text: &str, out: &mut String) -> bool {
+    use fmt::Write;
+    out.clear();
+    out.reserve(text.len());
+    let (mut in_string, mut escaped, mut found) = (false, false, false);
+    let mut rest = text;
+    while let Some(character) = rest.chars().next() {
+        if !in_string
+            && matches!(character, 'N' | 'I' | '-')
+            && let Some(number) = NO_NUMBERS.iter().find(|number| rest.starts_with(**number))
+        {
+            found = true;
+            out.extend(["\"", number, "\""]);
+            rest = &rest[number.len()..];
+            continue;
+        }
+        rest = &rest[character.len_utf8()..];
+        if in_string && character < ' ' {
+            found = true;
+            // A backslash in front of a control character escapes nothing: it stands for itself.
+            if std::mem::take(&mut escaped) {
+                out.push('\\');
+            }
+            // Writing to a string cannot fail.
+            let _ = write!(out, "\\u{:04x}", u32::from(character));
+            continue;
+        }
+        match character {
+            _ if escaped => escaped = false,
+            '\\' if in_string => escaped = true,
+            '"' => in_string = !in_string,
+            _ => {}
+        }
+        out.push(character);
+    }
+    found
+}

@@ -1,0 +1,97 @@
+//! Small scanners over bytes; none of them believes that they are JSON.
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use crate::message::Kind;
+
+/// Where the first line feed is.
+pub(super) fn line_feed(bytes: &[u8]) -> Option<usize> {
+    // Blocks of a fixed size let the compiler compare many bytes at once.
+    const BLOCK: usize = 64;
+    let mut start = 0;
+    let mut blocks = bytes.chunks_exact(BLOCK);
+    for block in blocks.by_ref() {
+        if block.iter().fold(false, |found, &byte| found | (byte == b'\n')) {
+            break;
+        }
+        start += BLOCK;
+    }
+    bytes.get(start..)?.iter().position(|&byte| byte == b'\n').map(|at| start + at)
+}
+
+/// Without blanks at either end.
+pub(super) fn trim(bytes: &[u8]) -> &[u8] {
+    let bytes = bytes.get(leading_blanks(bytes)..).unwrap_or_default();
+    let blanks = bytes.iter().rev().take_while(|byte| is_blank(**byte)).count();
+    bytes.get(..bytes.len() - blanks).unwrap_or_default()
+}
+
+/// How many blanks there are in front.
+pub(super) fn leading_blanks(bytes: &[u8]) -> usize {
+    bytes.iter().take_while(|byte| is_blank(**byte)).count()
+}
+
+/// What JSON calls white space (RFC 8259, section 2).
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
+}
+
+/// Where the object or array that starts here ends: behind the bracket that closes the first one. Says nothing
+/// of what is in between, so that text which is read tolerantly later counts too.
+pub(super) fn value_end(bytes: &[u8]) -> Option<usize> {
+    let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
+    for (at, &byte) in bytes.iter().enumerate() {
+        if in_string {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' => escaped = true,
+                b'"' => in_string = false,
+                _ => {}
+            }
+            continue;
+        }
+        match byte {
+            b'"' => in_string = true,
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => {
+                depth = depth.checked_sub(1)?;
+                if depth == 0 {
+                    return Some(at + 1);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Whether a line starts with an object or an array, and does not end here.
+pub(super) fn starts_value(line: &[u8]) -> bool {
+    matches!(trim(line).first(), Some(b'{' | b'[')) && line.last() != Some(&b'\n')
+}
+
+/// Whether this is JSON, to the letter and the end.
+pub(super) fn is_json(bytes: &[u8]) -> bool {
+    serde_json::from_slice::<IgnoredAny>(bytes).is_ok()
+}
+
+/// Whether this line is a whole message, or batch, by itself: whatever the parser would take for one, or what calls
+/// itself JSON-RPC. Were this stricter than the parser, a false length could hide such lines.
+pub(super) fn is_message(line: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Versioned {
+        #[serde(rename = "jsonrpc")]
+        _jsonrpc: IgnoredAny,
+    }
+    let line = trim(line);
+    match (line.first(), line.last()) {
+        (Some(b'{'), Some(b'}')) | (Some(b'['), Some(b']')) => {}
+        _ => return false,
+    }
+    let parsed = |line| {
+        crate::message::parse(line, &mut String::new())
+            .is_ok_and(|parsed| parsed.messages.iter().any(|message| !matches!(message.kind, Kind::Invalid)))
+    };
+    parsed(line) || serde_json::from_slice::<Versioned>(line).is_ok()
+}
