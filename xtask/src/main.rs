@@ -9,6 +9,8 @@ mod e2e;
 mod eval;
 mod fuzz;
 mod harness;
+#[cfg(test)]
+mod layers;
 mod package;
 mod packages;
 mod run;
