@@ -1,38 +1,52 @@
-//! The tables: which inodes are channels, which connections they belong to, which processes to watch.
+//! The tables that several hooks share, and their raw look-ups: which inodes are channels, which connections they belong to,
+//! which processes to watch.
 //!
 //! Every table has a capacity, and what finds it full is counted, never evicted in silence.
 
 use aya_ebpf::{
-    bindings::{BPF_F_NO_PREALLOC, BPF_NOEXIST},
+    bindings::BPF_F_NO_PREALLOC,
     helpers::generated::bpf_ktime_get_boot_ns,
     macros::map,
     maps::{Array, HashMap, LruHashMap, PerCpuArray},
 };
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
 use mcpwarden_abi::{
-    CLIENT_TO_SERVER, COUNTERS, Channel, ChannelKey, Connection, ConnectionId, Counter, GAP_STARTED_LATE,
-    Positions, SOCKET, STATE_CANDIDATE, Stream,
-};
-
-use crate::{
-    capture,
-    kernel::{self, End, Ptr},
-    socket,
+    COUNTERS, Channel, ChannelKey, Connection, ConnectionId, Counter, Endpoint, Positions, SOCKET,
+    SOCKETS_MOST, Socket,
 };
 
 /// The only thing a hook looks up for a descriptor. Its 3 MB are taken at once, as those of the table of sockets are.
 #[map(name = "CHANNELS")]
-static CHANNELS: HashMap<ChannelKey, Channel> = HashMap::with_max_entries(32_768, 0);
+pub static CHANNELS: HashMap<ChannelKey, Channel> = HashMap::with_max_entries(32_768, 0);
 
 /// What is known of each connection.
 #[map(name = "CONNECTIONS")]
-static CONNECTIONS: HashMap<ConnectionId, Connection> = HashMap::with_max_entries(8_192, BPF_F_NO_PREALLOC);
+pub static CONNECTIONS: HashMap<ConnectionId, Connection> =
+    HashMap::with_max_entries(8_192, BPF_F_NO_PREALLOC);
 
 /// Connections that user space knows to be servers, and the set of rules that says where their processes may connect
 /// (`SET_ALL`: they have none of their own). A table of its own: user space must not write into [`CONNECTIONS`], whose
 /// positions move all the time.
 #[map(name = "CONFIRMED")]
 static CONFIRMED: HashMap<ConnectionId, u32> = HashMap::with_max_entries(8_192, BPF_F_NO_PREALLOC);
+
+/// What is known of each TCP connection whose bytes are captured, by its key. Its 5 MB are taken at once: each connection
+/// within the host comes in and goes, and would wait for memory.
+#[map(name = "SOCKETS")]
+pub static SOCKETS: HashMap<ConnectionId, Socket> = HashMap::with_max_entries(SOCKETS_MOST, 0);
+
+/// How many of these each user has (real user id). User space counts them anew now and then, without those that it takes out.
+#[map(name = "SOCKETS_OF")]
+pub static SOCKETS_OF: HashMap<u32, u64> = HashMap::with_max_entries(4_096, BPF_F_NO_PREALLOC);
+
+/// TCP connections of which user space knows that they are a server's: everything is captured. A table of its own: user space
+/// must not write into [`SOCKETS`], whose positions move all the time.
+#[map(name = "LIFTED")]
+pub static LIFTED: HashMap<ConnectionId, u32> = HashMap::with_max_entries(16_384, BPF_F_NO_PREALLOC);
+
+/// Where servers were found that nobody declared: what goes there is captured from the first byte on.
+#[map(name = "FOUND")]
+pub static FOUND: HashMap<Endpoint, u32> = HashMap::with_max_entries(4_096, BPF_F_NO_PREALLOC);
 
 /// Processes (tgid) that may hold a channel, with the time (boot, ns) at which that was last known.
 /// Inherited on fork; keeps everybody else out of the walk to the inode.
@@ -154,12 +168,24 @@ pub fn connection(id: ConnectionId) -> Option<*const Connection> {
     CONNECTIONS.get_ptr(id)
 }
 
+/// What is known of a TCP connection, by its key.
+#[inline(always)]
+pub fn socket(key: ConnectionId) -> Option<*mut Socket> {
+    SOCKETS.get_ptr_mut(&key)
+}
+
+/// Whether user space knows a TCP connection to be a server's.
+#[inline(always)]
+pub fn lifted(key: ConnectionId) -> bool {
+    LIFTED.get_ptr(&key).is_some()
+}
+
 /// How far a connection is: its live entry.
 #[inline(always)]
 pub fn positions(id: ConnectionId) -> Option<*mut Positions> {
     if id & SOCKET != 0 {
         // SAFETY: a live map value; the address of a field of it.
-        return socket::entry(id).map(|socket| unsafe { &raw mut (*socket).positions });
+        return socket(id).map(|socket| unsafe { &raw mut (*socket).positions });
     }
     // SAFETY: as above.
     CONNECTIONS.get_ptr_mut(id).map(|connection| unsafe { &raw mut (*connection).positions })
@@ -198,72 +224,10 @@ pub fn find(input: &ChannelKey, output: &ChannelKey) -> Option<ConnectionId> {
     (a != 0 && a == b).then_some(a)
 }
 
-/// The ends at descriptors 0 and 1 of a task, where both can carry MCP.
-#[inline(always)]
-pub fn stdio(task: Ptr) -> Option<(End, End)> {
-    let input = kernel::end_of(kernel::file_of(task, 0)?)?;
-    let output = kernel::end_of(kernel::file_of(task, 1)?)?;
-    Some((input, output))
-}
-
 /// A number that no connection had before.
 #[inline(always)]
 pub fn next_number() -> Option<ConnectionId> {
     Some(advance(NEXT_CONNECTION.get_ptr_mut(0)?, 1) + 1)
-}
-
-/// Registers the task's stdin and stdout as a connection, or finds the one they already are.
-///
-/// A descriptor that already plays the same part in another connection is left to it: `sh -c "server | tee log"`
-/// is one connection, that of the shell.
-#[inline(always)]
-pub fn register(task: Ptr, tgid: u32) -> Option<ConnectionId> {
-    let (input, output) = stdio(task)?;
-    if let Some(known) = find(&input.near, &output.near) {
-        return Some(known);
-    }
-    if let Some(taken) = channel(&input.near) {
-        // SAFETY: a live map value.
-        if unsafe { (*taken).read_count } != 0 {
-            return None;
-        }
-    }
-    if let Some(taken) = channel(&output.near) {
-        // SAFETY: a live map value.
-        if unsafe { (*taken).write_count } != 0 {
-            return None;
-        }
-    }
-    let id = next_number()?;
-    let entry = Connection {
-        positions: Positions {
-            number: id,
-            state: STATE_CANDIDATE,
-            pid: tgid,
-            since_ns: now(),
-            streams: [Stream { offset: 0, far: 0, refused: 0 }; 2],
-        },
-        server_in: input.near,
-        server_out: output.near,
-        client_out: input.far,
-        client_in: output.far,
-    };
-    if CONNECTIONS.insert(id, &entry, BPF_NOEXIST as u64).is_err() {
-        count(Counter::ConnectionsRefused, 1);
-        return None;
-    }
-    assign(&input.near, 0, 0, 0, id);
-    assign(&input.far, id, 0, 0, 0);
-    assign(&output.near, 0, 0, id, 0);
-    assign(&output.far, 0, id, 0, 0);
-    // What its parent wrote before there was anybody to look: the server will read it, and nobody saw it go in.
-    if let Some(file) = kernel::file_of(task, 0)
-        && let Some(waiting) = kernel::bytes_in_pipe(file)
-        && waiting.bytes > 0
-    {
-        capture::lost(id, CLIENT_TO_SERVER, waiting.bytes, tgid, GAP_STARTED_LATE);
-    }
-    Some(id)
 }
 
 /// Gives an inode that is no other channel these roles. Whether there was room.
@@ -284,36 +248,5 @@ pub fn forsake(key: &ChannelKey, id: ConnectionId) {
         && unsafe { (*roles).write_capture } == id
     {
         let _ = CHANNELS.remove(key);
-    }
-}
-
-/// Gives an inode further roles; a role of 0 leaves what is there.
-#[inline(always)]
-fn assign(key: &ChannelKey, write_capture: u64, read_capture: u64, write_count: u64, read_count: u64) {
-    let fresh = Channel { write_capture, read_capture, write_count, read_count };
-    if CHANNELS.insert(key, &fresh, BPF_NOEXIST as u64).is_ok() {
-        return;
-    }
-    let Some(entry) = CHANNELS.get_ptr_mut(key) else {
-        // It was there a moment ago: the agent has just taken it, and puts back what others need of it.
-        if CHANNELS.insert(key, &fresh, BPF_NOEXIST as u64).is_err() {
-            count(Counter::ChannelsRefused, 1);
-        }
-        return;
-    };
-    // SAFETY: a live map value; roles are set here alone, and the agent takes an entry out as a whole.
-    unsafe {
-        if write_capture != 0 {
-            (*entry).write_capture = write_capture;
-        }
-        if read_capture != 0 {
-            (*entry).read_capture = read_capture;
-        }
-        if write_count != 0 {
-            (*entry).write_count = write_count;
-        }
-        if read_count != 0 {
-            (*entry).read_count = read_count;
-        }
     }
 }
