@@ -10,16 +10,16 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use mcpwarden_policy::Timestamp;
+use mcpwarden_store::{
+    chain::{Hash, Head},
+    checkpoint::{self, PUBLIC_KEY},
+    reader::{Reader, Row},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     cli::{AuditExport, AuditVerify, Bound},
     output::{Unwritable, escaped, say, say_json},
-    store::{
-        chain::{Hash, Head},
-        checkpoint::{self, PUBLIC_KEY},
-        reader::{Reader, Row},
-    },
 };
 
 /// How often progress is shown, to whom looks at a terminal.

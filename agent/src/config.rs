@@ -17,6 +17,8 @@ use mcpwarden_policy::guards::denied_servers;
 use mcpwarden_policy::network::NetworkRules;
 use mcpwarden_policy::{Engine, EngineConfig, Inspect, Payloads as Shown};
 
+use mcpwarden_system::owner::ours_alone;
+
 use crate::{capture::CaptureLimits, host, output::escaped};
 
 /// What is wrong with a configuration.
@@ -68,7 +70,7 @@ pub fn bytes(path: &Path) -> Result<(Vec<u8>, Option<String>), ConfigError> {
     };
     let file: io::Result<Option<Metadata>> = read();
     let file = file.map_err(|reason| ConfigError::Read { path: path.display().to_string(), reason })?;
-    Ok((bytes, file.and_then(|file| host::ours_alone(path, &file).err())))
+    Ok((bytes, file.and_then(|file| ours_alone(path, &file).err())))
 }
 
 /// A configuration, and the file that it stands in: what only shows when something is made of it is said with its place.

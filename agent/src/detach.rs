@@ -1,11 +1,11 @@
 //! `mcpwarden detach`: what an agent left attached (`enforcement.persist`) is let go.
 
 use anyhow::Result;
+use mcpwarden_system::instance;
 use serde_json::json;
 
 use crate::{
     cli::DetachOptions,
-    instance,
     kernel::pins::{Kept, Left, Pins, Unread},
     output::{say, say_json},
 };

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use mcpwarden_policy::Event;
+use mcpwarden_store::reader::{Follower, Query};
 
 use crate::{
     cli::EventsOptions,
     output::{Format, Output, Unwritable},
-    store::reader::{Follower, Query},
 };
 
 /// Prints the events that are asked for, oldest first.

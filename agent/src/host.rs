@@ -3,9 +3,9 @@
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File};
 use std::io::{self, Read as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use mcpwarden_policy::config::{
@@ -14,6 +14,7 @@ use mcpwarden_policy::config::{
 use mcpwarden_policy::detect::{RuleError, RuleSet};
 use mcpwarden_policy::guards::SessionRule;
 use mcpwarden_policy::{Declared, glob::GlobError};
+use mcpwarden_system::owner::{ours_alone, owned_by};
 use nix::libc;
 
 use crate::output::escaped;
@@ -192,17 +193,6 @@ fn admin_token(path: &AbsolutePath) -> Result<(), String> {
     owned_by(&file, &[0])
 }
 
-/// Whether a file belongs to one of these, and nobody else may write to it.
-fn owned_by(file: &Metadata, owners: &[u32]) -> Result<(), String> {
-    if !owners.contains(&file.uid()) {
-        return Err(format!("it belongs to user {}, not to root", file.uid()));
-    }
-    if file.mode() & 0o022 != 0 {
-        return Err(format!("others may write to it (mode {:04o}); chmod go-w it", file.mode() & 0o7777));
-    }
-    Ok(())
-}
-
 /// The built-in rules and those of `inspection.rule_files`, none where inspection is off; and everything that is wrong
 /// with the files.
 pub fn rules(config: &Config) -> (RuleSet, Unusable) {
@@ -264,23 +254,6 @@ fn with_neighbour(finding: Finding, path: &AbsolutePath) -> Finding {
     let entries = fs::read_dir(directory).into_iter().flatten().take(MAX_NEIGHBOURS).flatten();
     let names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     finding.nearest_of(name, names.iter().map(String::as_str))
-}
-
-/// Whether root and whom this runs as alone decide what stands in a file: it and its directory are theirs, and nobody else
-/// may write to them.
-///
-/// # Errors
-/// What is otherwise.
-pub fn ours_alone(path: &Path, file: &Metadata) -> Result<(), String> {
-    let owners = [0, nix::unistd::geteuid().as_raw()];
-    owned_by(file, &owners)?;
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let Ok(above) = fs::metadata(directory) else { return Ok(()) };
-    // In one with the sticky bit, such as /tmp, nobody can move the files of others.
-    if above.mode() & libc::S_ISVTX != 0 && owners.contains(&above.uid()) {
-        return Ok(());
-    }
-    owned_by(&above, &owners).map_err(|problem| format!("its directory: {problem}"))
 }
 
 /// A rule file's text. Who can write to it decides what is found, so it must be root's or of whom this runs as.

@@ -11,13 +11,13 @@ use mcpwarden_policy::Timestamp;
 use mcpwarden_policy::config::{Address, Host};
 use mcpwarden_policy::event::{Action, ServerType};
 use mcpwarden_policy::network::Prefix;
+use mcpwarden_store::reader::{Query, Reader};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::cli::LearnOptions;
 use crate::lines;
 use crate::output::{say, say_json, write_json};
-use crate::store::reader::{Query, Reader};
 use crate::when::When;
 
 /// Most servers, and most destinations of all: a configuration and the kernel half's table have room for no more.

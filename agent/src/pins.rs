@@ -1,11 +1,11 @@
 //! `mcpwarden pins`: what is pinned, whether an agent runs or not.
 
 use anyhow::{Context as _, Result};
+use mcpwarden_store::registry::{Pin, SCHEMA, each, word};
 
 use crate::{
     cli::PinsList,
     output::{escaped, say, say_json, table},
-    store::registry::{Pin, SCHEMA, each, word},
 };
 
 /// Prints the pins that are asked for.

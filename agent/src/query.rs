@@ -22,11 +22,11 @@ mod show;
 mod tools;
 
 use anyhow::{Context as _, Result};
+use mcpwarden_store::SCHEMA;
 
 use crate::{
     cli::{ListOptions, Query, Registry, SessionsOptions},
     clock::Clock,
-    store::SCHEMA,
 };
 use {calls::Call, connections::Connected, detections::Detection};
 

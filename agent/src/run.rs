@@ -23,6 +23,9 @@ use anyhow::{Context as _, Result, bail};
 use aya::maps::{MapData, RingBuf};
 use mcpwarden_abi as abi;
 use mcpwarden_policy::{Engine, EventBody, Input, Timestamp, event::AgentStarted};
+use mcpwarden_sinks::Sinks;
+use mcpwarden_system::instance;
+use mcpwarden_system::instance::REDACTION_KEY;
 use tokio::{
     io::{Interest, unix::AsyncFd},
     signal::unix::{Signal, SignalKind, signal},
@@ -35,8 +38,6 @@ use crate::{
     clock::{Clock, boot_ns},
     config::{self, StdioEnforcement},
     control::Control,
-    instance,
-    instance::REDACTION_KEY,
     kernel::{
         Backend, Kernel, Met, ProgramStats, Setup,
         census::{self, Census},
@@ -51,7 +52,6 @@ use crate::{
     network::{self, Belonging, Network, News},
     output::{PATIENCE, Writer},
     process,
-    sinks::Sinks,
 };
 use gate::Gate;
 use outbox::{Outbox, Stores};

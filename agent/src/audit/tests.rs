@@ -7,11 +7,11 @@ use mcpwarden_policy::{
     config::{Bytes, Period, Retention},
     event::{AgentLoss, EventBody, StoreRecovered},
 };
+use mcpwarden_store::{self as store, checkpoint::Signer, retention};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
 use super::*;
-use crate::store::{self, checkpoint::Signer, retention};
 
 /// A database of these events, each with its number as its time, and the host's public key beside it.
 fn database(bodies: Vec<(u64, EventBody)>) -> (TempDir, PathBuf) {

@@ -20,6 +20,7 @@ use mcpwarden_policy::{
     Event,
     event::{AgentLoss, Severity},
 };
+use mcpwarden_store::reader::Query;
 use serde::{
     Deserialize as _,
     de::{IntoDeserializer as _, value::Error},
@@ -30,7 +31,6 @@ use super::{Code, Refusal, peer::Rights};
 use crate::{
     clock::Clock,
     output::{escaped, write_json},
-    store::reader::Query,
 };
 
 /// Followers at once of those who may change things, and as many of others.

@@ -22,6 +22,7 @@ use aya::{
 };
 use mcpwarden_abi::{Counter, RECORD_DATA, RecordHeader};
 use mcpwarden_policy::hash::bytes_hash;
+use mcpwarden_system::instance::{self, InstanceError};
 use nix::{
     libc,
     sys::statfs::{BPF_FS_MAGIC, statfs},
@@ -31,11 +32,7 @@ use super::{
     brief,
     hooks::{Hook, Links},
 };
-use crate::{
-    capture::record::read,
-    clock::boot_ns,
-    instance::{self, InstanceError},
-};
+use crate::{capture::record::read, clock::boot_ns};
 
 /// Where systemd mounts it.
 const BPF_FS: &str = "/sys/fs/bpf";

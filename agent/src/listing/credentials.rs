@@ -1,69 +1,25 @@
 //! What the agent shows a server so that it is let in. No error and no event has any of it.
 
-use std::fs::File;
-use std::io::Read as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use mcpwarden_policy::config::SecretFile;
-use nix::libc;
+use mcpwarden_system::secret_file;
 use reqwest::header::{HeaderMap, HeaderName};
 
-use crate::{host, mcp};
+use crate::mcp;
 
-/// Longest file with headers.
-const MAX_BYTES: u64 = 64 << 10;
 /// Shorter words of a header's value are no secrets, and could stand anywhere.
 const MIN_SECRET_BYTES: usize = 8;
-
-/// Where systemd puts the credentials of the unit (systemd.exec(5)).
-const DIRECTORY: &str = "CREDENTIALS_DIRECTORY";
 
 /// Reads headers. `directory`: where credentials are.
 ///
 /// # Errors
 /// The file cannot be read, is not root's alone, or has a line that is no header.
 pub fn read(from: &SecretFile, directory: Option<&Path>) -> Result<HeaderMap> {
-    let text = text_of(from, directory).with_context(|| format!("headers_from: {}", from.as_str()))?;
+    let text =
+        secret_file::read(from, directory).with_context(|| format!("headers_from: {}", from.as_str()))?;
     headers(&text).with_context(|| format!("headers_from: {}", from.as_str()))
-}
-
-/// What stands where a secret is said to be.
-///
-/// # Errors
-/// The file cannot be read, or is not root's alone.
-pub fn text_of(from: &SecretFile, directory: Option<&Path>) -> Result<String> {
-    path(from, directory).and_then(|path| text(&path))
-}
-
-/// Where this process finds its credentials.
-pub fn directory() -> Option<PathBuf> {
-    std::env::var_os(DIRECTORY).map(PathBuf::from)
-}
-
-fn path(from: &SecretFile, directory: Option<&Path>) -> Result<PathBuf> {
-    match (from.as_str().strip_prefix("credential:"), directory) {
-        (None, _) => Ok(PathBuf::from(from.as_str())),
-        (Some(name), Some(directory)) => Ok(directory.join(name)),
-        (Some(_), None) => bail!("there are no credentials here: ${DIRECTORY} is not set"),
-    }
-}
-
-/// A file that nobody but root can have written, and nobody else can read.
-fn text(path: &Path) -> Result<String> {
-    // Not blocking, so that a named pipe cannot hold anything up.
-    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW).open(path)?;
-    let metadata = file.metadata()?;
-    ensure!(metadata.is_file(), "it is no regular file");
-    host::ours_alone(path, &metadata).map_err(anyhow::Error::msg)?;
-    let mode = metadata.mode() & 0o7777;
-    ensure!(mode & 0o077 == 0, "others may read it (mode {mode:04o}); chmod go= it");
-    let mut text = String::new();
-    // The error of what is no UTF-8 has none of it.
-    file.take(MAX_BYTES + 1).read_to_string(&mut text)?;
-    ensure!(text.len() as u64 <= MAX_BYTES, "it is longer than {MAX_BYTES} bytes");
-    Ok(text)
 }
 
 /// The headers in a text: a line each; empty lines and those that begin with `#` are none.
@@ -145,7 +101,7 @@ mod tests {
         }
         symlink("good", directory.path().join("link")).unwrap();
         let long = directory.path().join("long");
-        fs::write(&long, vec![b'#'; MAX_BYTES as usize + 1]).unwrap();
+        fs::write(&long, vec![b'#'; secret_file::MAX_BYTES as usize + 1]).unwrap();
         fs::set_permissions(&long, Permissions::from_mode(0o600)).unwrap();
         for (from, directory, part) in [
             ("credential:link", Some(directory.path()), "symbolic link"),

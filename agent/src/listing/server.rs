@@ -15,6 +15,8 @@ use mcpwarden_policy::{
 use reqwest::Url;
 use tokio::sync::{Semaphore, mpsc};
 
+use mcpwarden_system::secret_file;
+
 use super::{Report, credentials};
 use crate::mcp::{self, Advice, Failure, Frame, Mismatch, Pin, Settings, Spoken, Tap};
 
@@ -124,7 +126,7 @@ impl Declared {
     fn authorize(&self, settings: &mut Settings) -> Result<()> {
         settings.advice = advice(self.headers_from.is_some());
         if let Some(from) = &self.headers_from {
-            settings.headers = credentials::read(from, credentials::directory().as_deref())?;
+            settings.headers = credentials::read(from, secret_file::directory().as_deref())?;
         }
         Ok(())
     }

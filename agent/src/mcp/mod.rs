@@ -16,7 +16,7 @@ mod sse;
 mod tap;
 
 pub use address::{Spoken, talk_http};
-pub use http::{Advice, NO_HTTPS, Settings, causes, client_builder, secret};
+pub use http::{Advice, Settings, secret};
 pub use lists::{Definition, LISTS, List, Progress, TOOLS, either_way, instructions_of, is_refusal, talk};
 pub use pin::{Mismatch, Pin};
 pub use tap::{Failure, Frame, MAX_BYTES, Tap};

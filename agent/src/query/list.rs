@@ -8,13 +8,13 @@ use mcpwarden_policy::{
     Timestamp,
     event::{Action, Severity},
 };
+use mcpwarden_store::conditions::Conditions;
 use rusqlite::Connection;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     cli::{Shown, Which},
     output::{self, Unwritable, escaped, say, seconds, word, write_json},
-    store::conditions::Conditions,
 };
 
 /// Rows that are read before they are printed.

@@ -13,6 +13,7 @@ use mcpwarden_policy::{
     Timestamp,
     event::{Action, CallStatus, Severity},
 };
+use mcpwarden_store::conditions::Conditions;
 use rusqlite::{Connection, Row};
 use serde::Serialize;
 
@@ -25,7 +26,6 @@ use crate::{
     cli::{ReportFormat, ReportOptions, Which},
     clock::Clock,
     output::{say, say_json, word},
-    store::conditions::Conditions,
 };
 
 use document::Document;

@@ -11,12 +11,12 @@ use mcpwarden_policy::{
     ServerId,
     registry::{Item, ItemKind, PinKey, PinRecord, Store as _},
 };
+use mcpwarden_store::{
+    registry::Pins,
+    testing::{Sayer, settings},
+};
 
 use super::*;
-use crate::store::{
-    registry::Pins,
-    tests::{Sayer, settings},
-};
 
 const KILLS: u64 = 200;
 /// Where the process that is ended writes.

@@ -277,7 +277,7 @@ mod tests {
     use mcpwarden_policy::event::AgentLoss;
 
     use super::*;
-    use crate::store::tests::{Sayer, settings};
+    use crate::testing::{Sayer, settings};
 
     /// A database with so many events.
     fn stored(directory: &Path, count: u64) -> PathBuf {

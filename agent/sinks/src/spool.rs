@@ -13,6 +13,7 @@ use std::{
 };
 
 use mcpwarden_policy::hash::hex;
+use mcpwarden_system::files::{beside, remove};
 use nix::{
     errno::Errno,
     fcntl::{Flock, FlockArg},
@@ -25,7 +26,6 @@ use super::{
     Line,
     queue::{Counts, add},
 };
-use crate::files::{beside, remove};
 
 /// Bytes of a batch at most, unless a single event has more.
 pub const BATCH_BYTES: u64 = 256 << 10;

@@ -19,7 +19,7 @@ use nix::{
     },
 };
 
-use crate::output::escaped;
+use mcpwarden_text::escaped;
 
 use super::{
     Line,

@@ -138,7 +138,7 @@ fn event(kind: &str, fields: Value) -> Event {
     serde_json::from_value(event).unwrap()
 }
 
-const BEGIN: &str = "<!-- classes: made by the tests of agent/src/sinks/ocsf; UPDATE_DOCS=1 writes it -->\n";
+const BEGIN: &str = "<!-- classes: made by the tests of agent/sinks/src/ocsf; UPDATE_DOCS=1 writes it -->\n";
 const END: &str = "<!-- classes end -->\n";
 
 /// Types by class.
@@ -160,7 +160,7 @@ fn reference() -> String {
 
 /// Compares a file of the docs with what it must be; with `UPDATE_DOCS=1` it is made so.
 fn check(name: &str, must: impl FnOnce(&str) -> String) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs").join(name);
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
     let is = std::fs::read_to_string(&path).unwrap_or_default();
     let must = must(&is);
     if std::env::var_os("UPDATE_DOCS").is_some() {

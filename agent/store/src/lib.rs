@@ -20,6 +20,8 @@ pub mod database;
 pub mod reader;
 pub mod registry;
 pub mod retention;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod writer;
 
 use std::{
@@ -41,7 +43,7 @@ use chain::{Hash, Head};
 use checkpoint::Signer;
 use database::{DatabaseError, Schema};
 
-use crate::output::ends;
+use mcpwarden_system::ends;
 
 /// Name of the database of events.
 pub const EVENTS: &str = "mcpwarden.db";
@@ -242,4 +244,4 @@ pub fn group(name: &str) -> Option<u32> {
 }
 
 #[cfg(test)]
-pub mod tests;
+mod tests;

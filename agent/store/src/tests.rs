@@ -1,6 +1,6 @@
 //! The store as the agent uses it, on files of a test's own.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use mcpwarden_policy::{
@@ -12,35 +12,11 @@ use rusqlite::Connection;
 
 use super::{
     reader::{Query, Reader},
+    testing::{Sayer, settings},
     *,
 };
 
-/// An agent's end of a store.
-pub struct Sayer {
-    store: Store,
-    head: Head,
-    said: Vec<EventBody>,
-    runtime: tokio::runtime::Runtime,
-}
-
-/// A store in `x.db` there.
-pub fn settings(directory: &Path) -> Settings {
-    Settings {
-        path: directory.join("x.db"),
-        queue_bytes: 1 << 20,
-        retention: Retention::default(),
-        group: None,
-        signer: Signer::new(&[7; 32]).unwrap(),
-    }
-}
-
 impl Sayer {
-    pub fn start(settings: Settings) -> Self {
-        let (store, head, said) = Store::start(settings, || ()).unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        Self { store, head, said, runtime }
-    }
-
     fn event(time: u64) -> Event {
         let session_id = Some(SessionId(format!("sess_{}", time % 3).into()));
         Event { session_id, ..Event::agent(Timestamp(time), AgentLoss::default().into()) }
@@ -51,31 +27,9 @@ impl Sayer {
         self.send(times.into_iter().map(Self::event).collect());
     }
 
-    /// Says these events, in one batch.
-    pub fn send(&mut self, events: Vec<Event>) {
-        let (mut lines, mut entries) = (Vec::new(), Vec::new());
-        for mut event in events {
-            let line = self.head.append(&mut event, &mut lines);
-            entries.push(Entry { event, hash: self.head.hash, line });
-        }
-        let room = self.runtime.block_on(self.store.room(lines.len()));
-        self.store.send(lines.into(), entries, room);
-    }
-
     /// Waits for news.
     fn news(&self) -> News {
         self.store.news.recv_timeout(Duration::from_secs(20)).unwrap()
-    }
-
-    /// The number of the last event that is written.
-    pub fn stored(&self) -> u64 {
-        self.store.status().head.seq
-    }
-
-    /// Has all of it written.
-    pub fn finish(self) -> Head {
-        self.store.finish(Instant::now() + Duration::from_secs(20));
-        self.head
     }
 }
 
@@ -434,7 +388,8 @@ fn views_tell_what_happened() {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"))
     });
     // Not so old that they are removed at once.
-    let Timestamp(now) = crate::clock::Clock::new().now();
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let now = u64::try_from(since.as_nanos()).unwrap();
     let recent = |event: Event| Event { timestamp: Timestamp(now + event.timestamp.0), ..event };
     agent.send(events.map(recent).collect());
     agent.finish();

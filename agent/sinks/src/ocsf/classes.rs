@@ -9,7 +9,7 @@ use mcpwarden_policy::{
 };
 use serde::Serialize;
 
-use crate::output::word;
+use mcpwarden_text::word;
 
 /// A class.
 pub struct Kind {

@@ -8,7 +8,7 @@ use std::ops::Range;
 use mcpwarden_policy::{Event, event::Link, hash::hex};
 use ring::digest::{SHA256, digest};
 
-use crate::output::write_json;
+use mcpwarden_text::write_json;
 
 /// A SHA-256.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -26,8 +26,8 @@ use mcpwarden_policy::{
     event::Severity,
 };
 
-use crate::output::ends;
 use filter::Filter;
+use mcpwarden_system::ends;
 use ocsf::Ocsf;
 use queue::Queue;
 pub use queue::SinkCounters;

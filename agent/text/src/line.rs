@@ -12,7 +12,7 @@ use mcpwarden_policy::{
 };
 use serde_json::Value;
 
-use super::{escape::is_deceptive, mark};
+use crate::{escape::is_deceptive, mark};
 
 /// Longest text from outside in one field. Characters.
 const FIELD_CHARS: usize = 160;

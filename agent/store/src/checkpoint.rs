@@ -6,6 +6,7 @@
 use std::{fs, io::Write as _, os::unix::fs::OpenOptionsExt as _, path::Path};
 
 use mcpwarden_policy::{Timestamp, hash::hex};
+use mcpwarden_system::instance::Secret;
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
@@ -13,7 +14,6 @@ use super::{
     chain::{Hash, Head},
     database::give,
 };
-use crate::instance::Secret;
 
 /// What checkpoints are signed with.
 pub const AUDIT_KEY: Secret = Secret {

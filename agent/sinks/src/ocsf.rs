@@ -13,8 +13,8 @@ use nix::unistd::gethostname;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::output::{summary, write_json};
 use classes::{Activity, Details};
+use mcpwarden_text::{summary, write_json};
 
 /// The version of the schema whose attributes are written.
 const VERSION: &str = "1.7.0";

@@ -12,7 +12,7 @@ use std::{
 use nix::libc;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use crate::files::{beside, remove, rename};
+use mcpwarden_system::files::{beside, remove, rename};
 
 /// "mcpw": what `file(1)` and we know our databases by (`PRAGMA application_id`).
 pub(super) const APPLICATION_ID: i32 = 0x6d63_7077;

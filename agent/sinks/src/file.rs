@@ -10,10 +10,10 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_policy::config;
+use mcpwarden_system::files::{beside, remove, rename};
 use nix::libc;
 
 use super::queue::{Queue, add};
-use crate::files::{beside, remove, rename};
 
 /// Where the configuration does not say.
 const ROTATE_BYTES: u64 = 100 << 20;

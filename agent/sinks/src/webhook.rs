@@ -14,6 +14,8 @@ use mcpwarden_policy::{
     config::{self, SecretFile},
     hash::hex,
 };
+use mcpwarden_system::{instance, secret_file};
+use mcpwarden_text::escaped;
 use reqwest::{
     Client, StatusCode, Url,
     header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER},
@@ -30,8 +32,10 @@ use super::{
     queue::{Queue, add},
     spool::{BATCH_BYTES, Parcel, Spool},
 };
-use crate::{instance, listing::credentials, mcp, output::escaped};
 
+/// Why there is no client.
+const NO_HTTPS: &str =
+    "cannot set up HTTPS; see that the certificates of this system (ca-certificates) are there";
 /// Where the spools are, in the state directory.
 const DIRECTORY: &str = "webhooks";
 /// How long more events are waited for, to be sent with the first.
@@ -89,12 +93,15 @@ impl Webhook {
         let directory = state_dir.join(DIRECTORY).join(place);
         instance::make(&state_dir.join(DIRECTORY))?;
         instance::make(&directory)?;
-        let client = mcp::client_builder()
+        // Fails where there is one already, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = Client::builder()
+            .user_agent(concat!("mcpwarden/", env!("CARGO_PKG_VERSION")))
             .redirect(redirect::Policy::none())
             .connect_timeout(CONNECT_TIMEOUT)
             .timeout(TIMEOUT)
             .build()
-            .context(mcp::NO_HTTPS)?;
+            .context(NO_HTTPS)?;
         let secret_file = config.secret_file.clone();
         let webhook = Self { name: name.to_owned(), url, secret_file, client, directory, capacity };
         webhook.secret()?;
@@ -252,7 +259,7 @@ impl Webhook {
         }
         let mut response = match request.body(parcel.body.clone()).send().await {
             Ok(response) => response,
-            Err(error) => return later(mcp::causes(&error.without_url())),
+            Err(error) => return later(format!("{:#}", anyhow::Error::from(error.without_url()))),
         };
         let outcome = outcome(response.status(), response.headers().get(RETRY_AFTER));
         let mut read = 0;
@@ -268,7 +275,7 @@ impl Webhook {
     /// What is posted is signed with; read each time, so that it can be changed. `None` where there is none.
     fn secret(&self) -> Result<Option<String>> {
         let Some(file) = &self.secret_file else { return Ok(None) };
-        let text = credentials::text_of(file, credentials::directory().as_deref());
+        let text = secret_file::read(file, secret_file::directory().as_deref());
         let text = text.with_context(|| format!("secret_file: {}", file.as_str()))?;
         let secret = text.trim_end_matches(['\r', '\n']);
         anyhow::ensure!(!secret.is_empty(), "secret_file: {}: it is empty", file.as_str());

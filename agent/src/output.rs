@@ -1,9 +1,5 @@
 //! Events for people and for machines.
 
-mod escape;
-mod mark;
-mod text;
-
 use std::{
     fmt::Display,
     io::{self, IsTerminal, Write},
@@ -17,8 +13,8 @@ use tokio::sync::mpsc;
 
 use serde::Serialize;
 
-pub use escape::write_json;
-pub use text::{clean, escaped, one_line, summary, word};
+use mcpwarden_system::ends;
+pub use mcpwarden_text::{clean, escaped, one_line, summary, word, write_json};
 
 /// Exit status of a program whose output nobody reads any more: that of one that SIGPIPE ended.
 pub const PIPE_CLOSED: u8 = 128 + 13;
@@ -136,7 +132,7 @@ impl Format {
     pub fn write(self, event: &Event, line: &mut Vec<u8>) {
         match self {
             Self::Json => write_json(event, line),
-            Self::Text { colour } => text::write(event, colour, line),
+            Self::Text { colour } => mcpwarden_text::write_line(event, colour, line),
         }
         line.push(b'\n');
     }
@@ -182,15 +178,4 @@ impl Writer {
             anstream::eprintln!("mcpwarden: nobody reads the output: its last events are lost");
         }
     }
-}
-
-/// Waits for the end of a thread, until then at the latest; whether it came.
-pub fn ends<T>(thread: &std::thread::JoinHandle<T>, until: Instant) -> bool {
-    while !thread.is_finished() {
-        if Instant::now() > until {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    true
 }

@@ -20,11 +20,11 @@ use mcpwarden_policy::{
     event::StoreReplaced,
     registry::{Item, ItemKind, PinKey, PinRecord, Store, StoreError},
 };
+use mcpwarden_system::files::beside;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 use serde::{Deserialize, Serialize};
 
 use super::database::{DatabaseError, Schema, give, set_aside};
-use crate::files::beside;
 
 /// Name of the database of pins, and of their last export.
 pub const PINS: &str = "registry.db";
