@@ -6,12 +6,10 @@ use std::{
         fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
         unix::ffi::OsStrExt as _,
     },
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use nix::libc;
-
-use crate::kernel::surroundings;
 
 /// `struct file_handle` of `fcntl.h`, for files of kernfs: their number.
 #[repr(C)]
@@ -24,10 +22,28 @@ struct Handle {
 /// `FILEID_KERNFS` of `linux/exportfs.h`, since Linux 5.5.
 const FILEID_KERNFS: i32 = 0xfe;
 
+/// Where cgroup v2 is mounted, from mountinfo: on hybrid systems it is not /sys/fs/cgroup itself.
+pub fn mounted() -> Option<String> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    mounted_in(&mounts)
+}
+
+/// The same, where it is known to be mounted.
+pub fn root() -> PathBuf {
+    mounted().map_or_else(|| "/sys/fs/cgroup".into(), PathBuf::from)
+}
+
+fn mounted_in(mountinfo: &str) -> Option<String> {
+    mountinfo.lines().find_map(|line| {
+        let (left, right) = line.split_once(" - ")?;
+        right.starts_with("cgroup2 ").then(|| left.split(' ').nth(4).map(str::to_owned))?
+    })
+}
+
 /// The path of a cgroup from the root of the tree: `/user.slice`. `None` where it is removed, or not below what is
 /// mounted here.
 pub fn path_of(id: u64) -> Option<String> {
-    let root = surroundings::cgroup_root();
+    let root = root();
     let mount = File::open(&root).ok()?;
     let mut handle = Handle { bytes: size_of::<u64>() as u32, kind: FILEID_KERNFS, id };
     let flags = libc::O_RDONLY | libc::O_PATH | libc::O_CLOEXEC;
@@ -71,8 +87,16 @@ mod tests {
             return;
         }
         use std::os::unix::fs::MetadataExt as _;
-        let number = std::fs::metadata(surroundings::cgroup_root()).unwrap().ino();
+        let number = std::fs::metadata(root()).unwrap().ino();
         assert_eq!(path_of(number).as_deref(), Some("/"));
         assert_eq!(path_of(u64::MAX - 1), None);
+    }
+
+    #[test]
+    fn cgroup_mounts() {
+        let hybrid = "30 24 0:26 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n\
+                      42 30 0:38 / /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw\n";
+        assert_eq!(mounted_in(hybrid).as_deref(), Some("/sys/fs/cgroup/unified"));
+        assert_eq!(mounted_in("30 24 0:26 / /sys/fs/cgroup rw - cgroup cgroup rw,cpu\n"), None);
     }
 }

@@ -1,7 +1,9 @@
 //! From the kernel's clock to wall time.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use mcpwarden_kernel::boot_ns;
 use mcpwarden_policy::Timestamp;
-use nix::time::{ClockId, clock_gettime};
 
 /// Turns `CLOCK_BOOTTIME` nanoseconds, which the kernel half stamps records with, into wall time.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +22,7 @@ impl Clock {
 
     /// Follows changes of the wall clock.
     pub fn refresh(&mut self) {
-        self.offset = read(ClockId::CLOCK_REALTIME) - read(ClockId::CLOCK_BOOTTIME);
+        self.offset = wall_ns() - i128::from(boot_ns());
     }
 
     /// Wall time of a moment since boot.
@@ -42,13 +44,7 @@ impl Clock {
     }
 }
 
-/// Nanoseconds since boot, suspension included.
-pub fn boot_ns() -> u64 {
-    u64::try_from(read(ClockId::CLOCK_BOOTTIME)).unwrap_or(0)
-}
-
-fn read(clock: ClockId) -> i128 {
-    // Both clocks exist on every kernel that this runs on.
-    clock_gettime(clock)
-        .map_or(0, |time| i128::from(time.tv_sec()) * 1_000_000_000 + i128::from(time.tv_nsec()))
+fn wall_ns() -> i128 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_nanos().cast_signed()
 }

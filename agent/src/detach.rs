@@ -1,12 +1,12 @@
 //! `mcpwarden detach`: what an agent left attached (`enforcement.persist`) is let go.
 
 use anyhow::Result;
+use mcpwarden_kernel::pins::{Kept, Left, Pins, Unread};
 use mcpwarden_system::instance;
 use serde_json::json;
 
 use crate::{
     cli::DetachOptions,
-    kernel::pins::{Kept, Left, Pins, Unread},
     output::{say, say_json},
 };
 

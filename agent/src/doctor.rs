@@ -3,11 +3,14 @@
 use std::{fs, path::Path};
 
 use comfy_table::{Attribute, Cell, Color};
+use mcpwarden_kernel::{Backend, GATE_ADVICE, Kernel, MOST_STEPS, ProgramStats, Report, surroundings};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::kernel::{Backend, GATE_ADVICE, Kernel, MOST_STEPS, ProgramStats, Report, surroundings};
-use crate::output::{say, say_json, table};
+use crate::{
+    cgroup,
+    output::{say, say_json, table},
+};
 
 /// How a row came out.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
@@ -31,7 +34,7 @@ struct Row {
 
 /// Prints the table, or all of it as one object of JSON. Returns whether capture is possible.
 pub fn run(json: bool) -> bool {
-    let mut rows: Vec<Row> = surroundings::check()
+    let mut rows: Vec<Row> = surroundings::check(cgroup::mounted())
         .into_iter()
         .map(|need| Row {
             name: need.name.into(),
@@ -65,17 +68,16 @@ pub fn run(json: bool) -> bool {
 }
 
 fn hooks() -> Vec<Row> {
-    let Report { hooks, trampolines, gate, unproven, programs } =
-        match Kernel::probe(&surroundings::cgroup_root()) {
-            Err(error) => {
-                return vec![Row {
-                    name: "kernel half".into(),
-                    verdict: Verdict::Broken,
-                    detail: error.to_string(),
-                }];
-            }
-            Ok(report) => report,
-        };
+    let Report { hooks, trampolines, gate, unproven, programs } = match Kernel::probe(&cgroup::root()) {
+        Err(error) => {
+            return vec![Row {
+                name: "kernel half".into(),
+                verdict: Verdict::Broken,
+                detail: error.to_string(),
+            }];
+        }
+        Ok(report) => report,
+    };
     // Without the tracepoint at the exit of system calls the other backend captures, where it works.
     let needed = |hook: &str| !hook.contains(IO_URING) && (hook != SYS_EXIT || trampolines.is_err());
     let works = |hook: &str| hooks.iter().any(|(place, problem)| place == hook && problem.is_none());

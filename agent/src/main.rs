@@ -19,7 +19,6 @@ mod doctor;
 mod events;
 mod host;
 mod inspect;
-mod kernel;
 mod learn;
 mod lines;
 mod listing;

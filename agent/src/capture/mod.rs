@@ -7,7 +7,7 @@
 mod bounds;
 mod memory;
 mod order;
-pub mod record;
+mod record;
 pub mod socket;
 mod sockets;
 mod stream;
@@ -17,7 +17,10 @@ mod tests;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 
-use mcpwarden_abi as abi;
+use mcpwarden_abi::{
+    self as abi,
+    record::{Record, parse},
+};
 use mcpwarden_policy::{ConnectionId, Direction, Exec, GapCause, Input, Limits, Process, Timestamp};
 
 use crate::{
@@ -27,7 +30,6 @@ use crate::{
 pub use bounds::{CaptureCounters, CaptureLimits};
 use memory::{Account, Hold, Memory};
 use order::{Hole, Place, RECORD_BYTES};
-use record::Record;
 use socket::Sockets;
 use stream::{Outlet, Stream};
 
@@ -123,7 +125,7 @@ impl Capture {
         sink: &mut dyn FnMut(Input<'_>),
     ) -> Option<Told> {
         self.counters.records += 1;
-        let Some(record) = record::parse(bytes) else {
+        let Some(record) = parse(bytes) else {
             self.counters.malformed_records += 1;
             return None;
         };

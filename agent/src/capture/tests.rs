@@ -22,8 +22,8 @@ enum Sent {
     Wait,
 }
 
-fn bytes_of<T: aya::Pod>(value: &T) -> Vec<u8> {
-    // SAFETY: a `Pod` is plain bytes.
+fn bytes_of<T: abi::record::Plain>(value: &T) -> Vec<u8> {
+    // SAFETY: it is plain bytes.
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast::<u8>(), size_of::<T>()) }.to_vec()
 }
 

@@ -7,9 +7,10 @@ use std::{
     io::{self, Read},
 };
 
+use mcpwarden_abi::record::read;
 use mcpwarden_abi::{ChannelKey, Holder, PENDING_UNKNOWN};
 
-use crate::{capture::record::read, clock::boot_ns};
+use crate::boot_ns;
 
 /// Threads of one process that are looked at, to find whether one is in the middle of a call.
 const TASKS_OF_ONE: usize = 4096;

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 mod toolchain;
 
 fn main() -> Result<()> {
-    let workspace = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("..");
+    let workspace = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../..");
     let out = PathBuf::from(env::var("OUT_DIR")?);
     println!("cargo:rerun-if-changed={}", workspace.join("ebpf").display());
     println!("cargo:rerun-if-changed={}", workspace.join("Cargo.lock").display());

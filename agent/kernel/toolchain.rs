@@ -1,4 +1,4 @@
-// Which compiler builds the kernel half: shared by the agent's build script and `cargo xtask setup`.
+// Which compiler builds the kernel half: shared by this crate's build script and `cargo xtask setup`.
 
 use std::process::{Command, Stdio};
 

@@ -1,9 +1,6 @@
 //! What the agent needs around it, and what to do where it is missing.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::Path};
 
 use super::BTF_PATH;
 
@@ -22,9 +19,10 @@ pub struct Need {
     pub problem: Option<String>,
 }
 
-/// Looks at everything that capture needs, in the order in which a person would fix it.
-pub fn check() -> Vec<Need> {
-    vec![privileges(), kernel(), btf(), cgroup()]
+/// Looks at everything that capture needs, in the order in which a person would fix it. `cgroup`: where cgroup v2 is
+/// mounted.
+pub fn check(cgroup: Option<String>) -> Vec<Need> {
+    vec![privileges(), kernel(), btf(), mounted(cgroup)]
 }
 
 /// `CAP_…` bits (`linux/capability.h`).
@@ -147,26 +145,7 @@ fn btf() -> Need {
     }
 }
 
-/// Where cgroup v2 is mounted, from mountinfo: on hybrid systems it is not /sys/fs/cgroup itself.
-pub fn cgroup_path() -> Option<String> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    cgroup_in(&mounts)
-}
-
-/// The same, of a machine that [`check`] found good.
-pub fn cgroup_root() -> PathBuf {
-    cgroup_path().map_or_else(|| "/sys/fs/cgroup".into(), PathBuf::from)
-}
-
-fn cgroup_in(mountinfo: &str) -> Option<String> {
-    mountinfo.lines().find_map(|line| {
-        let (left, right) = line.split_once(" - ")?;
-        right.starts_with("cgroup2 ").then(|| left.split(' ').nth(4).map(str::to_owned))?
-    })
-}
-
-fn cgroup() -> Need {
-    let path = cgroup_path();
+fn mounted(path: Option<String>) -> Need {
     Need {
         name: "cgroup v2",
         found: path.clone().unwrap_or_else(|| "none".into()),
@@ -238,13 +217,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn cgroup_mounts() {
-        let hybrid = "30 24 0:26 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n\
-                      42 30 0:38 / /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw\n";
-        assert_eq!(cgroup_in(hybrid).as_deref(), Some("/sys/fs/cgroup/unified"));
-        assert_eq!(cgroup_in("30 24 0:26 / /sys/fs/cgroup rw - cgroup cgroup rw,cpu\n"), None);
     }
 }

@@ -20,6 +20,7 @@ use aya::{
     maps::{Map, MapData, PerCpuArray, RingBuf},
     programs::links::{FdLink, PinnedLink},
 };
+use mcpwarden_abi::record::read;
 use mcpwarden_abi::{Counter, RECORD_DATA, RecordHeader};
 use mcpwarden_policy::hash::bytes_hash;
 use mcpwarden_system::instance::{self, InstanceError};
@@ -32,7 +33,7 @@ use super::{
     brief,
     hooks::{Hook, Links},
 };
-use crate::{capture::record::read, clock::boot_ns};
+use crate::boot_ns;
 
 /// Where systemd mounts it.
 const BPF_FS: &str = "/sys/fs/bpf";

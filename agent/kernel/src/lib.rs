@@ -12,6 +12,7 @@ pub mod layout;
 mod members;
 pub mod pins;
 mod resume;
+mod ring;
 mod stats;
 pub mod surroundings;
 mod table;
@@ -25,10 +26,11 @@ use std::{
 
 use aya::{
     Ebpf, Pod,
-    maps::{Array, HashMap, MapData, MapError, PerCpuArray, RingBuf},
+    maps::{Array, HashMap, MapData, MapError, PerCpuArray},
     programs::{Iter, Program},
 };
 use mcpwarden_abi as abi;
+use nix::time::{ClockId, clock_gettime};
 
 use self::{
     addresses::Addresses,
@@ -43,9 +45,8 @@ use self::{
 pub use backend::{Backend, Report};
 pub use gate::{GATE_ADVICE, Gate, GateLeft};
 pub use resume::Met;
+pub use ring::Ring;
 pub use stats::{MOST_STEPS, ProgramStats};
-
-use crate::clock::boot_ns;
 
 /// Where the kernel keeps its types.
 pub const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
@@ -117,6 +118,13 @@ fn verdict(log: &str) -> &str {
     let statistics = ["processed ", "verification time", "stack depth", "mark_precise"];
     let says = |line: &&str| !line.is_empty() && !statistics.iter().any(|word| line.starts_with(word));
     log.lines().rev().map(str::trim).find(says).unwrap_or("(its log is empty)")
+}
+
+/// Nanoseconds since boot, suspension included: the clock that the kernel half stamps records with.
+pub fn boot_ns() -> u64 {
+    // It is there on every kernel that this runs on.
+    let now = clock_gettime(ClockId::CLOCK_BOOTTIME);
+    now.map_or(0, |now| now.tv_sec().unsigned_abs() * 1_000_000_000 + now.tv_nsec().unsigned_abs())
 }
 
 /// Names of the connections' inodes, without repetition.
@@ -339,9 +347,8 @@ impl Kernel {
     }
 
     /// The ring, once.
-    pub fn ring(&mut self) -> Result<RingBuf<MapData>, KernelError> {
-        let map = self.ebpf.take_map("RING").ok_or_else(|| KernelError::Missing("RING".to_owned()))?;
-        RingBuf::try_from(map).map_err(|source| KernelError::Map { name: "RING", source })
+    pub fn ring(&mut self) -> Result<Ring, KernelError> {
+        take(&mut self.ebpf, "RING").map(Ring)
     }
 
     /// What captures.
