@@ -1,41 +1,28 @@
-//! From the kernel's clock to wall time.
+//! The two clocks of this host.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::{
+    ops::Deref,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
+use mcpwarden_capture::BootTime;
 use mcpwarden_kernel::boot_ns;
 use mcpwarden_policy::Timestamp;
 
-/// Turns `CLOCK_BOOTTIME` nanoseconds, which the kernel half stamps records with, into wall time.
+/// How far wall time is ahead of boot time, as it was read last.
 #[derive(Clone, Copy, Debug)]
-pub struct Clock {
-    /// What to add to boot time. Nanoseconds.
-    offset: i128,
-}
+pub struct Clock(BootTime);
 
 impl Clock {
     /// Reads both clocks.
     pub fn new() -> Self {
-        let mut clock = Self { offset: 0 };
-        clock.refresh();
-        clock
+        let wall_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        Self(BootTime::new(wall_ns.cast_signed() - i128::from(boot_ns())))
     }
 
     /// Follows changes of the wall clock.
     pub fn refresh(&mut self) {
-        self.offset = wall_ns() - i128::from(boot_ns());
-    }
-
-    /// Wall time of a moment since boot.
-    pub fn wall(&self, boot_ns: u64) -> Timestamp {
-        Timestamp(u64::try_from(i128::from(boot_ns) + self.offset).unwrap_or(0))
-    }
-
-    /// The moment since boot that is this wall time; the largest value where it is that.
-    pub fn boot(&self, wall: Timestamp) -> u64 {
-        match wall {
-            Timestamp(u64::MAX) => u64::MAX,
-            Timestamp(wall) => u64::try_from(i128::from(wall) - self.offset).unwrap_or(0),
-        }
+        *self = Self::new();
     }
 
     /// Wall time now.
@@ -44,7 +31,10 @@ impl Clock {
     }
 }
 
-fn wall_ns() -> i128 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    since.as_nanos().cast_signed()
+impl Deref for Clock {
+    type Target = BootTime;
+
+    fn deref(&self) -> &BootTime {
+        &self.0
+    }
 }

@@ -6,7 +6,6 @@
 mod approvals;
 mod audit;
 mod blocks;
-mod capture;
 mod cgroup;
 mod check;
 mod cli;

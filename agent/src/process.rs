@@ -5,6 +5,7 @@ use std::{
     fs,
 };
 
+use mcpwarden_capture::{Parent, Processes};
 use mcpwarden_policy::Process;
 use procfs::process::{MMPermissions, MMapPath};
 
@@ -12,15 +13,6 @@ use crate::cgroup;
 
 /// Longest command line that is kept. Bytes.
 const ARGV_BYTES: usize = 4096;
-
-/// The arguments in a NUL-separated command line.
-pub fn split_argv(bytes: &[u8]) -> Vec<String> {
-    let bytes = bytes.strip_suffix(&[0]).unwrap_or(bytes);
-    if bytes.is_empty() {
-        return Vec::new();
-    }
-    bytes.split(|byte| *byte == 0).map(|arg| String::from_utf8_lossy(arg).into_owned()).collect()
-}
 
 /// Completes what is known of a process: working directory, executable, and the command line where there is
 /// none. The process may be gone; what is not there stays absent.
@@ -43,6 +35,23 @@ pub fn complete(process: &mut Process) {
     }
     if process.uid.is_none() {
         process.uid = entry.status().ok().map(|status| status.ruid);
+    }
+}
+
+/// What /proc tells, for capture.
+pub struct Proc;
+
+impl Processes for Proc {
+    fn complete(&self, process: &mut Process) {
+        complete(process);
+    }
+
+    fn client(&self, ancestors: &[u32], parent: Parent, is_fork: bool) -> Option<Process> {
+        client(ancestors, parent, is_fork)
+    }
+
+    fn lives(&self, pid: u32, start_ns: u64) -> bool {
+        lives(pid, start_ns)
     }
 }
 
@@ -130,22 +139,11 @@ pub fn lives(pid: u32, start_ns: u64) -> bool {
     started(pid) == Some(start_ns)
 }
 
-/// What the kernel half knows of a process's parent.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Parent {
-    /// When it started; nanoseconds since boot.
-    pub start_ns: u64,
-    /// Its user.
-    pub uid: Option<u32>,
-    /// Its cgroup (v2).
-    pub cgroup_id: Option<u64>,
-}
-
 /// The client of a process: its parent, or who is above a parent that `is_fork` and has ended. A client that forks
 /// twice does so to be nobody's parent.
 ///
 /// `parent` is what the kernel half knows of the first of `ancestors`: that one may have ended.
-pub fn client(ancestors: &[u32], parent: Parent, is_fork: bool) -> Option<Process> {
+fn client(ancestors: &[u32], parent: Parent, is_fork: bool) -> Option<Process> {
     let (pid, above) = ancestors.split_first()?;
     let mut client = match above.split_first() {
         Some((client, above)) if is_fork && started(*pid).is_none() => Process {
@@ -202,20 +200,6 @@ pub fn give_program_back() {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn argv() {
-        let cases: [(&[u8], &[&str]); 5] = [
-            (b"", &[]),
-            (b"a\0", &["a"]),
-            (b"a\0b c\0\0d\0", &["a", "b c", "", "d"]),
-            (b"cut of", &["cut of"]),
-            (b"\xff\0", &["\u{fffd}"]),
-        ];
-        for (bytes, expected) in cases {
-            assert_eq!(split_argv(bytes), expected);
-        }
-    }
 
     #[test]
     fn clients() {

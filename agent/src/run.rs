@@ -21,6 +21,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use mcpwarden_abi as abi;
+use mcpwarden_capture::{Capture, Told};
 use mcpwarden_kernel::{
     Backend, Kernel, Met, ProgramStats, Ring, Setup, boot_ns,
     census::{self, Census},
@@ -39,7 +40,6 @@ use tokio::{
 };
 
 use crate::{
-    capture::{Capture, Told},
     cgroup,
     cli::RunOptions,
     clock::Clock,
@@ -131,7 +131,7 @@ pub fn run(options: RunOptions) -> Result<()> {
         let mut agent = Agent {
             kernel,
             pins,
-            capture: Capture::new(config::limits(&config)),
+            capture: Capture::new(config::limits(&config), &process::Proc),
             engine,
             network,
             control,

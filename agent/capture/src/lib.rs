@@ -1,18 +1,21 @@
 //! From records to frames: which connection, in which order, what is missing.
 //!
 //! Knows loss, order and identity; knows nothing of JSON-RPC. Its input is records of the ring and positions
-//! read from the kernel's tables, its output the policy core's [`Input`]s. Every backend ends in the same
+//! read from the kernel's tables, its output the policy core's [`Input`]s. It reads no clock and no file: time comes in as an
+//! argument ([`BootTime`]), and what records do not say of processes from [`Processes`]. Every backend ends in the same
 //! records, so nothing here depends on how they were captured.
 
 mod bounds;
 mod memory;
 mod order;
+mod process;
 mod record;
 pub mod socket;
 mod sockets;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod time;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
@@ -23,15 +26,14 @@ use mcpwarden_abi::{
 };
 use mcpwarden_policy::{ConnectionId, Direction, Exec, GapCause, Input, Limits, Process, Timestamp};
 
-use crate::{
-    clock::Clock,
-    process::{Parent, client, complete, split_argv},
-};
 pub use bounds::{CaptureCounters, CaptureLimits};
 use memory::{Account, Hold, Memory};
 use order::{Hole, Place, RECORD_BYTES};
+use process::split_argv;
+pub use process::{Parent, Processes};
 use socket::Sockets;
 use stream::{Outlet, Stream};
+pub use time::BootTime;
 
 /// How long records wait for the exec record of their connection: a parent can write before it comes.
 const EXEC_PATIENCE: std::time::Duration = std::time::Duration::from_millis(200);
@@ -71,6 +73,7 @@ pub enum Told {
 /// All streams.
 pub struct Capture {
     limits: CaptureLimits,
+    outside: &'static dyn Processes,
     connections: HashMap<u64, Connection>,
     /// Which connections a process is part of.
     processes: HashMap<u32, Vec<u64>>,
@@ -88,12 +91,18 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Nothing captured yet.
-    pub fn new(limits: CaptureLimits) -> Self {
+    /// Nothing captured yet. `outside` is asked for what records do not say.
+    pub fn new(limits: CaptureLimits, outside: &'static dyn Processes) -> Self {
         Self {
             memory: Memory::new(limits.reassembly_bytes, limits.per_uid_bytes),
             // Half of the connections are for those over stdio.
-            sockets: Sockets::new(limits.message_bytes, limits.reassembly_bytes, limits.connections / 2),
+            sockets: Sockets::new(
+                limits.message_bytes,
+                limits.reassembly_bytes,
+                limits.connections / 2,
+                outside,
+            ),
+            outside,
             missing: HashSet::new(),
             limits,
             connections: HashMap::new(),
@@ -120,7 +129,7 @@ impl Capture {
     pub fn record(
         &mut self,
         bytes: &[u8],
-        clock: &Clock,
+        clock: &BootTime,
         now: Timestamp,
         sink: &mut dyn FnMut(Input<'_>),
     ) -> Option<Told> {
@@ -177,7 +186,7 @@ impl Capture {
 
     /// Another agent goes on behind what was read by now: what waits is handed on as it is, and of messages of which that one
     /// will see the end only, nobody has the whole.
-    pub fn leave(&mut self, clock: &Clock, now: Timestamp, sink: &mut dyn FnMut(Input<'_>)) {
+    pub fn leave(&mut self, clock: &BootTime, now: Timestamp, sink: &mut dyn FnMut(Input<'_>)) {
         let waiting = self.connections.iter().filter(|(_, connection)| !connection.early.is_empty());
         for id in waiting.map(|(id, _)| *id).collect::<Vec<_>>() {
             self.release_early(id, clock, now, sink);
@@ -233,7 +242,7 @@ impl Capture {
         header: abi::RecordHeader,
         info: &abi::ExecInfo,
         argv: &[u8],
-        clock: &Clock,
+        clock: &BootTime,
         now: Timestamp,
         sink: &mut dyn FnMut(Input<'_>),
     ) {
@@ -253,7 +262,7 @@ impl Capture {
             ancestors: info.ancestors.iter().copied().filter(|pid| *pid != 0).collect(),
             ..Process::default()
         };
-        complete(&mut process);
+        self.outside.complete(&mut process);
         let id = header.connection;
         if !self.open(id, now) {
             return;
@@ -268,7 +277,7 @@ impl Capture {
                 uid: known.then_some(info.parent_uid),
                 cgroup_id: known.then_some(info.parent_cgroup_id),
             };
-            connection.client = client(&process.ancestors, parent, is_fork);
+            connection.client = self.outside.client(&process.ancestors, parent, is_fork);
         }
         if connection.account.owner().is_none() {
             self.memory.assign(&mut connection.account, process.uid);
@@ -289,7 +298,7 @@ impl Capture {
     }
 
     /// Takes in what came before the exec record.
-    fn release_early(&mut self, id: u64, clock: &Clock, now: Timestamp, sink: &mut dyn FnMut(Input<'_>)) {
+    fn release_early(&mut self, id: u64, clock: &BootTime, now: Timestamp, sink: &mut dyn FnMut(Input<'_>)) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.described = true;
         connection.early_bytes = 0;
@@ -299,7 +308,7 @@ impl Capture {
         }
     }
 
-    fn exit(&mut self, header: &abi::RecordHeader, clock: &Clock, sink: &mut dyn FnMut(Input<'_>)) {
+    fn exit(&mut self, header: &abi::RecordHeader, clock: &BootTime, sink: &mut dyn FnMut(Input<'_>)) {
         let time = clock.wall(header.time_ns);
         for id in self.processes.remove(&header.pid).unwrap_or_default() {
             if let Some(connection) = self.connections.get_mut(&id) {
@@ -314,7 +323,7 @@ impl Capture {
         &mut self,
         header: abi::RecordHeader,
         data: &[u8],
-        clock: &Clock,
+        clock: &BootTime,
         now: Timestamp,
         sink: &mut dyn FnMut(Input<'_>),
     ) {
@@ -361,7 +370,7 @@ impl Capture {
         &mut self,
         header: &abi::RecordHeader,
         info: &abi::GateInfo,
-        clock: &Clock,
+        clock: &BootTime,
         sink: &mut dyn FnMut(Input<'_>),
     ) {
         let Some(connection) = self.connections.get_mut(&header.connection) else { return };
@@ -381,7 +390,7 @@ impl Capture {
     fn keep_within_bounds(
         &mut self,
         id: u64,
-        clock: &Clock,
+        clock: &BootTime,
         now: Timestamp,
         sink: &mut dyn FnMut(Input<'_>),
     ) {
@@ -404,7 +413,7 @@ impl Capture {
         &mut self,
         id: u64,
         hold: Hold,
-        clock: &Clock,
+        clock: &BootTime,
         now: Timestamp,
         sink: &mut dyn FnMut(Input<'_>),
     ) {
@@ -440,7 +449,7 @@ impl Capture {
     }
 
     /// Gives up waiting where the time is over.
-    pub fn tick(&mut self, clock: &Clock, now: Timestamp, sink: &mut dyn FnMut(Input<'_>)) {
+    pub fn tick(&mut self, clock: &BootTime, now: Timestamp, sink: &mut dyn FnMut(Input<'_>)) {
         let mut overdue = Vec::new();
         for (id, connection) in &mut self.connections {
             if !connection.described
@@ -557,7 +566,7 @@ impl Capture {
     }
 
     /// Nobody holds the connection any more: finishes its streams and says so.
-    pub fn close(&mut self, id: u64, clock: &Clock, now: Timestamp, sink: &mut dyn FnMut(Input<'_>)) {
+    pub fn close(&mut self, id: u64, clock: &BootTime, now: Timestamp, sink: &mut dyn FnMut(Input<'_>)) {
         self.release_early(id, clock, now, sink);
         if let Some(connection) = self.connections.get_mut(&id) {
             for stream in &mut connection.streams {

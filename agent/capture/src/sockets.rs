@@ -9,7 +9,7 @@ use super::{
     Capture,
     socket::{Connected, Sockets},
 };
-use crate::clock::Clock;
+use crate::time::BootTime;
 
 impl Capture {
     /// Bytes of a TCP connection will come, or wait already.
@@ -17,7 +17,7 @@ impl Capture {
         &mut self,
         id: u64,
         connected: Connected,
-        clock: &Clock,
+        clock: &BootTime,
         now: Timestamp,
         sink: &mut dyn FnMut(Input<'_>),
     ) {
@@ -56,7 +56,7 @@ impl Capture {
         &mut self,
         id: u64,
         kernel: Option<&[abi::Stream; 2]>,
-        clock: &Clock,
+        clock: &BootTime,
         now: Timestamp,
         sink: &mut dyn FnMut(Input<'_>),
     ) {

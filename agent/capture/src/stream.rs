@@ -372,6 +372,7 @@ fn hand_on(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::Nothing;
 
     /// What is done with a stream: the kernel's positions (offset, far), and what is known beside them.
     enum Step {
@@ -397,7 +398,7 @@ mod tests {
                 gaps.push((bytes, cause));
             }
         };
-        let mut sockets = Sockets::new(0, 0, 0);
+        let mut sockets = Sockets::new(0, 0, 0, &Nothing);
         let out = &mut Outlet { sockets: &mut sockets, counters: &mut counters, sink: &mut sink };
         for step in steps {
             match step {
@@ -538,7 +539,7 @@ mod tests {
                 };
                 said.push(format!("{word} {}", String::from_utf8_lossy(bytes)));
             };
-            let mut sockets = Sockets::new(0, 0, 0);
+            let mut sockets = Sockets::new(0, 0, 0, &Nothing);
             let out = &mut Outlet { sockets: &mut sockets, counters: &mut counters, sink: &mut sink };
             for step in steps {
                 match step {

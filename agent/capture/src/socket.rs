@@ -13,7 +13,7 @@ use mcpwarden_policy::{
     http::{Http, HttpCounters, HttpLimits, HttpOutput, Peers},
 };
 
-use crate::process;
+use crate::process::Processes;
 
 /// How long after its last connection a client's conversation counts as over.
 const IDLE: Duration = Duration::from_secs(300);
@@ -86,11 +86,17 @@ pub struct Sockets {
     /// Clients without a connection that may have ended.
     without: HashSet<Client>,
     wishes: Vec<Wish>,
+    outside: &'static dyn Processes,
 }
 
 impl Sockets {
     /// None yet.
-    pub fn new(message_bytes: usize, held_bytes: usize, streams: usize) -> Self {
+    pub fn new(
+        message_bytes: usize,
+        held_bytes: usize,
+        streams: usize,
+        outside: &'static dyn Processes,
+    ) -> Self {
         let limits = HttpLimits {
             frame_bytes: message_bytes,
             held_bytes,
@@ -110,6 +116,7 @@ impl Sockets {
             lifted: HashSet::new(),
             without: HashSet::new(),
             wishes: Vec::new(),
+            outside,
         }
     }
 
@@ -198,11 +205,11 @@ impl Sockets {
 
     /// Ends what clients said that have ended, or that have said nothing for long.
     pub fn tick(&mut self, time: Timestamp, sink: &mut dyn FnMut(Input<'_>)) {
-        let Self { http, open, confirmed, lifted, without, wishes, .. } = self;
+        let Self { http, open, confirmed, lifted, without, wishes, outside, .. } = self;
         let mut forward =
             |output: HttpOutput<'_>| hand_on(output, time, open, confirmed, lifted, wishes, sink);
         without.retain(|client| {
-            let lives = process::lives(client.0, client.1);
+            let lives = outside.lives(client.0, client.1);
             if !lives {
                 http.client_ended(*client, time, &mut forward);
             }

@@ -59,7 +59,7 @@ fn data(connection: u64, offset: u64, length: usize) -> Vec<u8> {
 
 /// Feeds records, and says which gaps come of them: connection, bytes, cause.
 fn gaps(capture: &mut Capture, sent: &[Sent]) -> Vec<(u64, u64, GapCause)> {
-    let (clock, mut now, mut gaps) = (Clock::new(), Timestamp(1), Vec::new());
+    let (clock, mut now, mut gaps) = (BootTime::default(), Timestamp(1), Vec::new());
     let mut sink = |input: Input<'_>| {
         if let Input::Gap { connection, bytes, cause, .. } = input {
             gaps.push((connection.0, bytes, cause));
@@ -82,12 +82,28 @@ fn gaps(capture: &mut Capture, sent: &[Sent]) -> Vec<(u64, u64, GapCause)> {
     gaps
 }
 
+/// Nothing is known but what records say.
+pub struct Nothing;
+
+impl Processes for Nothing {
+    fn complete(&self, _: &mut Process) {}
+
+    fn client(&self, _: &[u32], _: Parent, _: bool) -> Option<Process> {
+        None
+    }
+
+    fn lives(&self, _: u32, _: u64) -> bool {
+        false
+    }
+}
+
 fn capture() -> Capture {
-    Capture::new(CaptureLimits {
+    let limits = CaptureLimits {
         reassembly_bytes: TOTAL_BOUND,
         per_uid_bytes: USER_BOUND,
         ..CaptureLimits::default()
-    })
+    };
+    Capture::new(limits, &Nothing)
 }
 
 #[test]
