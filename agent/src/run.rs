@@ -22,6 +22,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use mcpwarden_abi as abi;
 use mcpwarden_capture::{Capture, Told};
+use mcpwarden_client::listing::Listing;
 use mcpwarden_kernel::{
     Backend, Kernel, Met, ProgramStats, Ring, Setup, boot_ns,
     census::{self, Census},
@@ -45,7 +46,6 @@ use crate::{
     clock::Clock,
     config::{self, StdioEnforcement},
     control::Control,
-    listing::Listing,
     loss::LossWatch,
     manager::Manager,
     metrics::{Metrics, Sample, Stage, TIMED},
@@ -143,7 +143,7 @@ pub fn run(options: RunOptions) -> Result<()> {
             since: clock.now(),
             fill,
             ring_most: 0,
-            listing: Listing::start(&config)?,
+            listing: Listing::start(&config, process::this())?,
             gate: Gate::default(),
             clock,
             outbox: Outbox::new(format, writer.sender(), stores.events, stores.head),

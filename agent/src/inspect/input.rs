@@ -16,11 +16,8 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::program::Launch;
-use super::session::Reach;
-use super::user::Environment;
-use super::variables::fill;
-use crate::mcp::{Definition, LISTS, List, TOOLS, instructions_of, secret};
+use mcpwarden_client::inspect::{Launch, session::Reach, user::Environment, variables::fill};
+use mcpwarden_client::{Definition, LISTS, List, TOOLS, instructions_of, secret};
 
 /// Longest file. Bytes.
 const MAX_BYTES: u64 = 64 << 20;

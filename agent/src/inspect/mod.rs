@@ -3,26 +3,21 @@
 //! | module | job |
 //! |---|---|
 //! | `input` | what a file holds |
-//! | `user` | who servers run as |
-//! | `variables` | what a client's configuration takes from the environment |
-//! | `options` | headers and authorities from the command line |
-//! | `session` | one server, within the time that it has |
-//! | `program` | a server that is started |
 //! | `report` | what is found |
 //! | `progress` | what is under way |
 
 mod input;
-mod options;
-mod program;
 mod progress;
 mod report;
-mod session;
-mod user;
-mod variables;
 
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
+use mcpwarden_client::inspect::{
+    Launch, options,
+    session::{self, Interrupted, Reach, Terms},
+    user::{self, Environment},
+};
 use mcpwarden_policy::redact::redact_word;
 use reqwest::header::HeaderMap;
 
@@ -30,10 +25,7 @@ use crate::cli::InspectOptions;
 use crate::config;
 use crate::output::{FAILED, clean, escaped, say};
 use input::{Contents, Declared, Entry};
-use program::Launch;
 use report::Report;
-use session::{Interrupted, Reach, Terms};
-use user::Environment;
 
 /// Prints what is found. Exit status 0: nothing at or above the threshold; 1: something; 2: the input cannot be used, or
 /// a server not be inspected; 128 and the number of a signal that came.
@@ -129,7 +121,7 @@ fn live(
         let terms = Terms {
             environment,
             timeout: options.timeout.0,
-            quiet: options.quiet,
+            show: (!options.quiet).then_some(progress::line),
             authorities: &authorities,
             interruption: &interruption,
             progress: &progress,

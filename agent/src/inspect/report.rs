@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use mcpwarden_client::Definition;
 use mcpwarden_policy::detect::{Detector, Harmless, score_of};
 use mcpwarden_policy::event::{Category, Detection, Form, Identity, Match, Severity};
 use mcpwarden_policy::hash::{bounded_name, json_digest, json_hash};
@@ -15,7 +16,6 @@ use mcpwarden_policy::{ConnectionId, ServerId, SessionId, Timestamp};
 use serde_json::json;
 
 use super::input::Entry;
-use crate::mcp::Definition;
 use crate::output::{clean, say, say_json};
 
 /// Bytes that the registry may keep of the definitions of all servers together: as many as one may send, and its names.

@@ -2,10 +2,10 @@
 
 use mcpwarden_abi::SET_ALL;
 use mcpwarden_capture::socket::Wish;
+use mcpwarden_client::listing as own;
 use mcpwarden_policy::{ConnectionId, Event, EventBody, Output, ServerId, http::LINK};
 
 use super::Agent;
-use crate::listing as own;
 
 impl Agent {
     /// Does what the policy core asks for.

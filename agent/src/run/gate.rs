@@ -14,6 +14,7 @@ use std::{
 };
 
 use mcpwarden_abi::{self as abi, GateMember, GateSettings};
+use mcpwarden_client::listing as own;
 use mcpwarden_kernel::{GateLeft, surroundings};
 use mcpwarden_policy::{
     ConnectionId, Event, EventBody, ServerId, Timestamp,
@@ -25,7 +26,6 @@ use mcpwarden_policy::{
 use super::Agent;
 use crate::{
     config::{AllowDeny, Config, StdioEnforcement},
-    listing as own,
     output::escaped,
 };
 use sessions::Sessions;

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use mcpwarden_policy::redact::redact_word;
 use mcpwarden_policy::{Cut, FrameCutter, Limits, Timestamp};
+use mcpwarden_text::clean;
 use nix::errno::Errno;
 use nix::sys::prctl;
 use nix::sys::signal::{Signal, kill, killpg};
@@ -24,8 +25,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::unix::pipe;
 
 use super::user::Environment;
-use crate::mcp::{MAX_BYTES, Tap};
-use crate::output::clean;
+use crate::{MAX_BYTES, Tap};
 
 /// How long a server has to end after its input has, and again after SIGTERM.
 const GRACE: Duration = Duration::from_secs(1);
@@ -55,19 +55,22 @@ pub struct Program {
     last_line: LastLine,
 }
 
+/// Shows a line of what a server says on standard error.
+pub type Show = Box<dyn Fn(&str) + Send + Sync>;
+
 type Input = Arc<tokio::sync::Mutex<Option<pipe::Sender>>>;
 type LastLine = Arc<Mutex<String>>;
 
 impl Program {
-    /// Starts it in a session of its own, and gives its two pipes. What it says on standard error is shown, with
-    /// `prefix` before each line, unless that is `None`.
+    /// Starts it in a session of its own, and gives its two pipes. What it says on standard error is shown,
+    /// line by line, unless `show` is `None`.
     ///
     /// # Errors
     /// It cannot be started.
     pub fn start(
         launch: &Launch,
         environment: &Environment,
-        prefix: Option<String>,
+        show: Option<Show>,
         tap: Tap,
     ) -> Result<(Self, Pipes)> {
         let (program, args) = launch.argv.split_first().context("there is no command")?;
@@ -99,7 +102,7 @@ impl Program {
         let output = pipe::Receiver::from_owned_fd(OwnedFd::from(stdout)).context("cannot read from it")?;
         let stderr = pipe::Receiver::from_owned_fd(OwnedFd::from(stderr)).context("cannot read from it")?;
         let last_line = LastLine::default();
-        let stderr = tokio::spawn(show(stderr, prefix, last_line.clone()));
+        let stderr = tokio::spawn(pass_on(stderr, show, last_line.clone()));
         let cutter = FrameCutter::new(Limits { max_frame_bytes: MAX_BYTES, ..Limits::default() });
         let pipes = Pipes { input: input.clone(), output, cutter, frames: Vec::new(), tap };
         Ok((Self { pid, status: None, input, stderr, last_line }, pipes))
@@ -180,7 +183,7 @@ fn children() -> Vec<Pid> {
 }
 
 /// Passes on what a server says on standard error.
-async fn show(mut from: pipe::Receiver, prefix: Option<String>, last: LastLine) {
+async fn pass_on(mut from: pipe::Receiver, show: Option<Show>, last: LastLine) {
     let (mut line, mut shown, mut buffer) = (Vec::new(), 0, vec![0; STDERR_LINE_BYTES]);
     loop {
         let count = from.read(&mut buffer).await.unwrap_or(0);
@@ -189,24 +192,24 @@ async fn show(mut from: pipe::Receiver, prefix: Option<String>, last: LastLine) 
                 line.push(byte);
                 continue;
             }
-            say(&line, prefix.as_deref(), &mut shown, &last);
+            say(&line, show.as_ref(), &mut shown, &last);
             line.clear();
         }
         if count == 0 {
-            return say(&line, prefix.as_deref(), &mut shown, &last);
+            return say(&line, show.as_ref(), &mut shown, &last);
         }
     }
 }
 
-fn say(line: &[u8], prefix: Option<&str>, shown: &mut usize, last: &LastLine) {
+fn say(line: &[u8], show: Option<&Show>, shown: &mut usize, last: &LastLine) {
     let line = String::from_utf8_lossy(line.trim_ascii());
     if line.is_empty() {
         return;
     }
-    if let Some(prefix) = prefix.filter(|_| *shown <= STDERR_BYTES) {
+    if let Some(show) = show.filter(|_| *shown <= STDERR_BYTES) {
         *shown += line.len();
         let line = if *shown > STDERR_BYTES { "… (no more of it is shown)".into() } else { clean(&line) };
-        super::progress::line(&format!("{prefix}{line}"));
+        show(&line);
     }
     *last.lock().unwrap_or_else(PoisonError::into_inner) = line.into_owned();
 }

@@ -1,7 +1,7 @@
 use mcpwarden_policy::config;
 
 use super::*;
-use crate::mcp::{Failure, Mismatch};
+use crate::{Failure, Mismatch};
 
 /// The ids of those that are listed.
 fn listed(file: &str) -> Vec<String> {
@@ -36,12 +36,12 @@ fn another_configuration_is_listed_under_other_numbers() {
     let one = of("servers: [{ id: a, type: http, url: 'http://a/' }]");
     let two =
         of("servers: [{ id: b, type: http, url: 'http://b/' }, { id: a, type: http, url: 'http://a/' }]");
-    let mut listing = Listing::begin(one, 0).unwrap();
+    let mut listing = Listing::begin(one, 0, Process::default()).unwrap();
     assert_eq!(listing.numbered, 1);
     let file = "servers: [{ id: a, type: http, url: 'http://a/' }]\npolicy: { fail_closed: false }";
     listing.configure(&config::parse(file.as_bytes()).unwrap().0).unwrap();
     assert_eq!(listing.numbered, 1, "the same is listed");
-    listing = Listing::begin(two, listing.numbered).unwrap();
+    listing = Listing::begin(two, listing.numbered, Process::default()).unwrap();
     assert_eq!(listing.numbered, 3);
 }
 

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use anyhow::{Context as _, Result};
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt as _, TryStreamExt as _};
+use mcpwarden_text::clean;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use reqwest::{
     Certificate, Client, ClientBuilder, Method, RequestBuilder, Response, StatusCode, Url, redirect,
@@ -20,7 +21,6 @@ use sse_stream::{Error as SseError, Sse, SseStream};
 
 use super::pin::Pin;
 use super::tap::{Failure, Tap};
-use crate::output::clean;
 
 const EVENTS: &str = "text/event-stream";
 const BOTH: &str = "application/json, text/event-stream";

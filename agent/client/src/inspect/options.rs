@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
+use mcpwarden_text::clean;
 use reqwest::Certificate;
 use reqwest::header::{HeaderName, HeaderValue};
 
-use crate::mcp::secret;
-use crate::output::clean;
+use crate::secret;
 
 /// Longest file with the value of a header.
 const MAX_VALUE_BYTES: u64 = 64 << 10;

@@ -7,9 +7,13 @@
 //! | `http`, `sse` | those transports |
 //! | `pin` | a certificate that is known beforehand |
 //! | `tap` | what a server sends: bounded, and kept as it was sent |
+//! | `inspect` | one server, reached or started, for a person who asks |
+//! | `listing` | declared servers, again and again, for the agent |
 
 mod address;
 mod http;
+pub mod inspect;
+pub mod listing;
 mod lists;
 mod pin;
 mod sse;

@@ -7,7 +7,7 @@
 //! That it can be listed is also what is known of a server's health while no client speaks to it: a server that answers the
 //! handshake and its lists is there, so nothing else is sent to find out.
 
-pub mod credentials;
+mod credentials;
 mod server;
 
 use std::collections::{BTreeMap, HashMap};
@@ -24,7 +24,6 @@ use mcpwarden_policy::{
 };
 use tokio::sync::mpsc;
 
-use crate::process;
 use server::{Declared, Listed, Trouble};
 
 /// Set in the numbers of these conversations: of the others, links have the one and connections of the kernel half the
@@ -81,12 +80,12 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Starts to list the declared servers that may be used.
+    /// Starts to list the declared servers that may be used. `client`: this process, as events name it.
     ///
     /// # Errors
     /// There is no thread for it.
-    pub fn start(config: &Config) -> Result<Self> {
-        Self::begin(Plan::of(config)?, 0)
+    pub fn start(config: &Config, client: Process) -> Result<Self> {
+        Self::begin(Plan::of(config)?, 0, client)
     }
 
     /// Lists what this configuration declares from now on. Where that is what is listed, nothing happens.
@@ -97,14 +96,14 @@ impl Listing {
         let plan = Plan::of(config)?;
         if plan != self.plan {
             let counters = self.counters;
-            *self = Self::begin(plan, self.numbered)?;
+            *self = Self::begin(plan, self.numbered, self.client.clone())?;
             self.counters = ListingCounters { left_out: self.counters.left_out, ..counters };
         }
         Ok(())
     }
 
     /// `numbered`: how many conversations have a number already.
-    fn begin(plan: Plan, numbered: u64) -> Result<Self> {
+    fn begin(plan: Plan, numbered: u64, client: Process) -> Result<Self> {
         let mut servers = plan.numbered(numbered);
         let numbered = numbered + servers.len() as u64;
         let left_out = left_out(servers.len());
@@ -127,7 +126,7 @@ impl Listing {
             reports = Some(receiver);
         }
         let counters = ListingCounters { left_out: left_out as u64, ..ListingCounters::default() };
-        Ok(Self { plan, numbered, reports, client: process::this(), said: HashMap::new(), counters })
+        Ok(Self { plan, numbered, reports, client, said: HashMap::new(), counters })
     }
 
     /// Waits for the next report; for ever where nothing is listed.

@@ -17,7 +17,7 @@ pub fn fill(text: &str, environment: &Environment) -> Result<String> {
         let Some((variable, after)) = behind.split_once('}') else { break };
         let value = value(variable, environment);
         filled.push_str(before);
-        filled.push_str(&value.with_context(|| format!("`${{{}}}`", crate::output::clean(variable)))?);
+        filled.push_str(&value.with_context(|| format!("`${{{}}}`", mcpwarden_text::clean(variable)))?);
         rest = after;
     }
     Ok(filled + rest)

@@ -10,9 +10,9 @@ use rmcp::service::ClientLifecycleMode;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use super::program::{Launch, Program};
+use super::program::{Launch, Program, Show};
 use super::user::Environment;
-use crate::mcp::{self, Advice, Definition, Settings, Tap};
+use crate::{Advice, Definition, Settings, Tap};
 
 /// What options there are.
 const ADVICE: Advice = Advice {
@@ -65,14 +65,14 @@ pub struct Terms<'a> {
     pub environment: &'a Environment,
     /// For a whole server, from its start to its last list.
     pub timeout: Duration,
-    /// Whether what servers say on standard error is kept from ours.
-    pub quiet: bool,
+    /// Where what servers say on standard error goes; `None`: nowhere.
+    pub show: Option<fn(&str)>,
     /// Authorities beside the system's that may have signed a server's certificate.
     pub authorities: &'a [Certificate],
     /// Ends it.
     pub interruption: &'a Interruption,
     /// What is under way, for whoever waits.
-    pub progress: mcp::Progress<'a>,
+    pub progress: crate::Progress<'a>,
 }
 
 /// Connects to a server, lists everything that it offers, and leaves it. One that was started is ended.
@@ -80,7 +80,7 @@ pub struct Terms<'a> {
 /// # Errors
 /// It cannot be reached, is no MCP server, took too long, sent too much, or this was interrupted.
 pub async fn list(name: &str, reach: &Reach, terms: &Terms<'_>) -> Result<Vec<Definition>> {
-    mcp::either_way(async |lifecycle| attempt(name, reach, terms, lifecycle).await).await
+    crate::either_way(async |lifecycle| attempt(name, reach, terms, lifecycle).await).await
 }
 
 async fn attempt(
@@ -93,13 +93,15 @@ async fn attempt(
         Reach::Program(launch) => {
             (terms.progress)("is being started");
             let tap = Tap::default();
-            let prefix = (!terms.quiet).then(|| format!("{}: ", crate::output::clean(name)));
-            let (program, pipes) = Program::start(launch, terms.environment, prefix, tap.clone())?;
-            let outcome = within(terms, mcp::talk(pipes, lifecycle, &tap, terms.progress)).await;
+            let prefix = format!("{}: ", mcpwarden_text::clean(name));
+            let show =
+                terms.show.map(|show| -> Show { Box::new(move |line| show(&format!("{prefix}{line}"))) });
+            let (program, pipes) = Program::start(launch, terms.environment, show, tap.clone())?;
+            let outcome = within(terms, crate::talk(pipes, lifecycle, &tap, terms.progress)).await;
             (terms.progress)("is being ended");
             let fate = program.end().await;
             // These two are acted upon.
-            let acted_upon = |error: &Error| error.is::<Interrupted>() || mcp::is_refusal(error);
+            let acted_upon = |error: &Error| error.is::<Interrupted>() || crate::is_refusal(error);
             outcome.map_err(|error| match acted_upon(&error) || fate.is_empty() {
                 true => error,
                 false => anyhow!("{error:#}; {fate}"),
@@ -109,7 +111,7 @@ async fn attempt(
             (terms.progress)("is being reached");
             let authorities = terms.authorities.to_vec();
             let settings = Settings { headers: headers.clone(), authorities, pin: None, advice: ADVICE };
-            let conversation = mcp::talk_http(url, &settings, Tap::default, lifecycle, terms.progress);
+            let conversation = crate::talk_http(url, &settings, Tap::default, lifecycle, terms.progress);
             within(terms, async { conversation.await.map(|spoken| spoken.definitions) }).await
         }
     }

@@ -18,7 +18,7 @@ use tokio::sync::{Semaphore, mpsc};
 use mcpwarden_system::secret_file;
 
 use super::{Report, credentials};
-use crate::mcp::{self, Advice, Failure, Frame, Mismatch, Pin, Settings, Spoken, Tap};
+use crate::{Advice, Failure, Frame, Mismatch, Pin, Settings, Spoken, Tap};
 
 /// How long one may take, from the first connection to the last list.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -133,8 +133,8 @@ impl Declared {
 
     async fn speak(&self, settings: &Settings) -> Result<Spoken> {
         let tap = || Tap::recording(MAX_BYTES);
-        let conversation = mcp::either_way(async |lifecycle| {
-            mcp::talk_http(&self.url, settings, tap, lifecycle, &|_| {}).await
+        let conversation = crate::either_way(async |lifecycle| {
+            crate::talk_http(&self.url, settings, tap, lifecycle, &|_| {}).await
         });
         let outcome = tokio::time::timeout(TIMEOUT, conversation).await;
         outcome.unwrap_or_else(|_| Err(anyhow::anyhow!("it did not answer within {}", Period(TIMEOUT))))

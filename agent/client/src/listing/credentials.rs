@@ -7,8 +7,6 @@ use mcpwarden_policy::config::SecretFile;
 use mcpwarden_system::secret_file;
 use reqwest::header::{HeaderMap, HeaderName};
 
-use crate::mcp;
-
 /// Shorter words of a header's value are no secrets, and could stand anywhere.
 const MIN_SECRET_BYTES: usize = 8;
 
@@ -31,7 +29,7 @@ fn headers(text: &str) -> Result<HeaderMap> {
         }
         let header = line.split_once(':').and_then(|(name, value)| {
             let name = HeaderName::from_bytes(name.trim().as_bytes()).ok()?;
-            Some((name, mcp::secret(value.trim()).ok()?))
+            Some((name, crate::secret(value.trim()).ok()?))
         });
         let (name, value) = header.with_context(|| format!("line {} is no `Name: value`", index + 1))?;
         headers.append(name, value);

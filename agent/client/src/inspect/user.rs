@@ -5,6 +5,7 @@ use std::env;
 use std::ffi::OsString;
 
 use anyhow::{Context as _, Result, bail};
+use nix::libc;
 use nix::sys::prctl;
 use nix::unistd::{Gid, Uid, User, geteuid, getgrouplist, setgroups, setresgid, setresuid};
 
