@@ -24,10 +24,8 @@ mod tools;
 use anyhow::{Context as _, Result};
 use mcpwarden_store::SCHEMA;
 
-use crate::{
-    cli::{ListOptions, Query, Registry, SessionsOptions},
-    clock::Clock,
-};
+use crate::cli::{ListOptions, Query, Registry, SessionsOptions};
+use crate::host::clock::Clock;
 use {calls::Call, connections::Connected, detections::Detection};
 
 pub use changes::diff;

@@ -40,10 +40,9 @@ use tokio::{
     task::JoinHandle,
 };
 
+use crate::host::{cgroup, clock::Clock, process};
 use crate::{
-    cgroup,
     cli::RunOptions,
-    clock::Clock,
     config::{self, StdioEnforcement},
     control::Control,
     loss::LossWatch,
@@ -51,7 +50,6 @@ use crate::{
     metrics::{Metrics, Sample, Stage, TIMED},
     network::{self, Belonging, Network, News},
     output::{PATIENCE, Writer},
-    process,
 };
 use gate::Gate;
 use outbox::{Outbox, Stores};

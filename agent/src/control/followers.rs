@@ -28,10 +28,8 @@ use serde::{
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use super::{Code, Refusal, peer::Rights};
-use crate::{
-    clock::Clock,
-    output::{escaped, write_json},
-};
+use crate::host::clock::Clock;
+use crate::output::{escaped, write_json};
 
 /// Followers at once of those who may change things, and as many of others.
 const PLACES: usize = 8;

@@ -12,7 +12,7 @@ use mcpwarden_policy::{
 };
 
 use super::{Network, NetworkError};
-use crate::clock::Clock;
+use crate::host::clock::Clock;
 
 /// Blocks at once, at most. Those of addresses are bounded by the table, too.
 pub const MOST: usize = 4_096;

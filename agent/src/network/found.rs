@@ -14,7 +14,7 @@ use mcpwarden_policy::{
 };
 
 use super::{Network, NetworkError};
-use crate::clock::Clock;
+use crate::host::clock::Clock;
 
 const SECOND: u64 = 1_000_000_000;
 /// Servers that are remembered, at most; and those of one address.

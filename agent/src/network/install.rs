@@ -17,7 +17,7 @@ use mcpwarden_policy::{
 };
 
 use super::{GENERATIONS, Network, NetworkError, index, names::Ttl};
-use crate::clock::Clock;
+use crate::host::clock::Clock;
 
 /// Places of declared servers, those of servers that are declared no more among them. With more, all are numbered anew.
 const MOST_PLACES: usize = 32_768;

@@ -37,7 +37,7 @@ use mcpwarden_policy::{
 use nix::libc;
 use tokio::task::JoinHandle;
 
-use crate::{cgroup, clock::Clock, process};
+use crate::host::{cgroup, clock::Clock, process};
 pub use blocks::{BlockError, BlockRequest, Standing, Who, text};
 use dns::Dns;
 use found::FoundServers;

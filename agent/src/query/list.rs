@@ -162,7 +162,7 @@ pub fn of_events(which: &Which) -> Conditions {
 
 impl Which {
     fn conditions(&self, session: &str, server: &str) -> Conditions {
-        let time = |when: Option<crate::when::When>| when.map(|when| when.0);
+        let time = |when: Option<crate::cli::When>| when.map(|when| when.0);
         Conditions::default().any(session, &self.session).any(server, &self.server).between(
             "time_ns",
             time(self.since),

@@ -22,9 +22,9 @@ use super::{
     list::{SEVERITIES, by_word, of_events, severity, time},
     servers::{BySeverity, Server, Tallies},
 };
+use crate::host::clock::Clock;
 use crate::{
     cli::{ReportFormat, ReportOptions, Which},
-    clock::Clock,
     output::{say, say_json, word},
 };
 

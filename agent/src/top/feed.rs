@@ -15,8 +15,8 @@ use mcpwarden_policy::{Event, Timestamp, WaitingTool};
 use mcpwarden_store::reader::{Follower, Query};
 
 use super::{FRAME, model::lighten};
+use crate::host::clock::Clock;
 use crate::{
-    clock::Clock,
     control::{APPROVALS, STATUS, Status, Waiting, client::ask},
     output::escaped,
 };

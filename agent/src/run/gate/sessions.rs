@@ -7,7 +7,7 @@ use mcpwarden_gate::{SERVERS, SEVERAL, Turn};
 use mcpwarden_kernel::Gate;
 use mcpwarden_policy::{ServerId, SessionId, Timestamp, gate::GateCaller, guard::TurnState};
 
-use crate::clock::Clock;
+use crate::host::clock::Clock;
 
 /// Most sessions at once: as many as the kernel's table has room for.
 const MAX_SESSIONS: usize = 4_096;

@@ -5,7 +5,7 @@ use std::{str::FromStr, time::Duration};
 use mcpwarden_policy::{Timestamp, config::Period};
 use serde_json::Value;
 
-use crate::clock::Clock;
+use crate::host::clock::Clock;
 
 /// A time, or how long ago that was. Dates are midnight in UTC, as are times without an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

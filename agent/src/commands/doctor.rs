@@ -7,10 +7,8 @@ use mcpwarden_kernel::{Backend, GATE_ADVICE, Kernel, MOST_STEPS, ProgramStats, R
 use serde::Serialize;
 use serde_json::json;
 
-use crate::{
-    cgroup,
-    output::{say, say_json, table},
-};
+use crate::host::cgroup;
+use crate::output::{say, say_json, table};
 
 /// How a row came out.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]

@@ -9,8 +9,8 @@ use mcpwarden_policy::Output;
 use mcpwarden_policy::replay::Replay;
 
 use crate::cli::ReplayOptions;
+use crate::commands::lines;
 use crate::config;
-use crate::lines;
 use crate::output::{Format, Unwritable};
 
 /// Replays a file, or standard input for `-`.

@@ -16,9 +16,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::cli::LearnOptions;
-use crate::lines;
+use crate::cli::When;
+use crate::commands::lines;
 use crate::output::{say, say_json, write_json};
-use crate::when::When;
 
 /// Most servers, and most destinations of all: a configuration and the kernel half's table have room for no more.
 const SERVERS: usize = 10_000;

@@ -9,7 +9,7 @@ use mcpwarden_capture::{Parent, Processes};
 use mcpwarden_policy::Process;
 use procfs::process::{MMPermissions, MMapPath};
 
-use crate::cgroup;
+use crate::host::cgroup;
 
 /// Longest command line that is kept. Bytes.
 const ARGV_BYTES: usize = 4096;
