@@ -53,8 +53,6 @@ const KNOWN: &[Known] = &[
     Known { krate: "mcpwarden-policy", within: "crate::event", modules: &["judgement", "traffic"] },
     Known { krate: "mcpwarden-policy", within: "crate::guards", modules: &["access", "build", "gates"] },
     Known { krate: "mcpwarden-policy", within: "crate::registry", modules: &["pin", "store"] },
-    Known { krate: "mcpwarden", within: "crate", modules: &["capture", "cgroup", "kernel", "process"] },
-    Known { krate: "mcpwarden", within: "crate::cli", modules: &["query", "stored"] },
     Known { krate: "mcpwarden", within: "crate::run", modules: &["measure", "reload"] },
     Known { krate: "mcpwarden", within: "crate::top", modules: &["detail", "keys", "rows", "view"] },
     Known { krate: "mcpwarden-tests", within: "crate", modules: &["agent", "network", "workload"] },

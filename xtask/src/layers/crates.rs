@@ -22,14 +22,16 @@ const LAYERS: &[(&str, u8)] = &[
     ("mcpwarden-event", 4),
     ("mcpwarden-config", 5),
     ("mcpwarden-policy", 6),
-    ("mcpwarden-capture", 7),
-    ("mcpwarden-kernel", 7),
-    ("mcpwarden-store", 7),
-    ("mcpwarden-sinks", 7),
-    ("mcpwarden-client", 7),
-    ("mcpwarden", 8),
-    ("mcpwarden-tests", 9),
-    ("xtask", 9),
+    ("mcpwarden-text", 7),
+    ("mcpwarden-system", 7),
+    ("mcpwarden-capture", 8),
+    ("mcpwarden-kernel", 8),
+    ("mcpwarden-store", 8),
+    ("mcpwarden-sinks", 8),
+    ("mcpwarden-client", 8),
+    ("mcpwarden", 9),
+    ("mcpwarden-tests", 10),
+    ("xtask", 10),
 ];
 
 /// A crate outside the workspace, and the crates that may depend on it: where none of the first exists yet, the second.
@@ -49,7 +51,9 @@ const RESERVED: &[Reserved] = &[
         // `Pod` of what lies in maps.
         optional: &["mcpwarden-abi", "mcpwarden-gate"],
     },
+    Reserved { name: "aya-log", only: "mcpwarden-kernel", until_then: "mcpwarden", optional: &[] },
     Reserved { name: "aya-ebpf", only: "mcpwarden-ebpf", until_then: "mcpwarden-ebpf", optional: &[] },
+    Reserved { name: "aya-log-ebpf", only: "mcpwarden-ebpf", until_then: "mcpwarden-ebpf", optional: &[] },
 ];
 
 /// One crate of the workspace.
@@ -205,14 +209,14 @@ fn arrows_between_crates() {
             "across",
             &[("mcpwarden-store", &["mcpwarden-sinks.workspace = true"])],
             &[
-                "mcpwarden-store/Cargo.toml:2: mcpwarden-store (layer 7) must not depend on mcpwarden-sinks (layer 7)",
+                "mcpwarden-store/Cargo.toml:2: mcpwarden-store (layer 8) must not depend on mcpwarden-sinks (layer 8)",
             ],
         ),
         (
             "a prefix of another's name",
             &[("mcpwarden-terms", &["mcpwarden-gate.workspace = true", "mcpwarden = \"1\""])],
             &[
-                "mcpwarden-terms/Cargo.toml:3: mcpwarden-terms (layer 1) must not depend on mcpwarden (layer 8)",
+                "mcpwarden-terms/Cargo.toml:3: mcpwarden-terms (layer 1) must not depend on mcpwarden (layer 9)",
             ],
         ),
         ("aya before the split", &[("mcpwarden", &["aya.workspace = true"])], &[]),
