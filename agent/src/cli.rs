@@ -2,29 +2,31 @@
 
 mod operator;
 mod query;
-mod refused;
+pub mod refused;
 mod stored;
+mod when;
+mod word;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, builder::PossibleValuesParser, builder::TypedValueParser as _};
 
 use mcpwarden_policy::config::{Hash, Period};
-use serde::de::DeserializeOwned;
 
 pub use operator::{
     Approvals, ApprovalsList, BlockOptions, BlocksOptions, DecisionOptions, Meant, ReloadOptions,
     SessionSetOptions, Sessions, StatusOptions, TopOptions, UnblockOptions,
 };
 pub use query::{
-    CallsOptions, ConnectionsOptions, DetectionsOptions, ListOptions, PinsDiff, Query, Registry,
-    ReportFormat, ReportOptions, SessionsOptions, Shown, ToolsOptions, Which,
+    CallsOptions, ConnectionsOptions, DetectionsOptions, ListOptions, Query, Registry, ReportFormat,
+    ReportOptions, SessionsOptions, Shown, ToolsOptions, Which,
 };
-pub use refused::refused;
 use stored::Database;
-pub use stored::{Audit, AuditExport, AuditVerify, Bound, EventsOptions, Pins, PinsList};
+pub use stored::{Audit, AuditExport, AuditVerify, Bound, EventsOptions, Pins, PinsDiff, PinsList};
+pub use when::When;
+use word::by_word;
 
-use crate::{config::Backend, output::Output, when::When};
+use crate::{config::Backend, output::Output};
 
 /// Watches every MCP server on this host from the kernel.
 ///
@@ -228,11 +230,6 @@ pub enum Command {
     ///
     /// Exit status 2 where there is no such command.
     Man(ManOptions),
-}
-
-/// A value, by the word that the configuration and events have for it.
-fn by_word<T: DeserializeOwned>(word: String) -> Result<T, serde_json::Error> {
-    serde_json::from_value(word.into())
 }
 
 /// What `mcpwarden run` is told.

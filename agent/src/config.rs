@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow};
+use mcpwarden_capture::CaptureLimits;
 use mcpwarden_policy::config::{self, Finding, Level, MAX_BYTES, Problem};
 pub use mcpwarden_policy::config::{AllowDeny, Backend, Config, Payloads, StdioEnforcement, check_ring};
 use mcpwarden_policy::detect::{DetectConfig, Detector, RuleError, RuleSet};
@@ -16,8 +17,9 @@ use mcpwarden_policy::engine::Judge;
 use mcpwarden_policy::guards::denied_servers;
 use mcpwarden_policy::network::NetworkRules;
 use mcpwarden_policy::{Engine, EngineConfig, Inspect, Payloads as Shown, lint, settings as policy_settings};
+use mcpwarden_system::owner::ours_alone;
 
-use crate::{capture::CaptureLimits, host, output::escaped};
+use crate::{host, output::escaped};
 
 /// What is wrong with a configuration.
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +70,7 @@ pub fn bytes(path: &Path) -> Result<(Vec<u8>, Option<String>), ConfigError> {
     };
     let file: io::Result<Option<Metadata>> = read();
     let file = file.map_err(|reason| ConfigError::Read { path: path.display().to_string(), reason })?;
-    Ok((bytes, file.and_then(|file| host::ours_alone(path, &file).err())))
+    Ok((bytes, file.and_then(|file| ours_alone(path, &file).err())))
 }
 
 /// A configuration, and the file that it stands in: what only shows when something is made of it is said with its place.

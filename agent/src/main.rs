@@ -3,55 +3,30 @@
 //! Data goes one way: `kernel` (what is loaded and attached) → `capture` (records into frames) → the policy core
 //! (`mcpwarden-policy`) → `output`. `run` drives them; the other commands are small.
 
-mod approvals;
-mod audit;
-mod blocks;
-mod capture;
-mod cgroup;
-mod check;
 mod cli;
-mod clock;
+mod commands;
 mod config;
 mod control;
-mod decide;
-mod detach;
-mod doctor;
-mod events;
-mod files;
 mod host;
-mod inspect;
-mod instance;
-mod kernel;
-mod learn;
-mod lines;
-mod listing;
 mod loss;
-mod man;
 mod manager;
-mod matching;
-mod mcp;
 mod metrics;
 mod network;
 mod output;
-mod pins;
-mod process;
 mod query;
-mod reload;
-mod replay;
 mod run;
 mod serving;
-mod sessions;
-mod sinks;
-mod status;
-mod store;
 mod top;
-mod when;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
 
-use cli::{Approvals, Audit, Cli, Command, Pins, Query, Sessions, SessionsOptions, refused};
+use cli::{Approvals, Audit, Cli, Command, Pins, Query, Sessions, SessionsOptions, refused::refused};
+use commands::{
+    approvals, audit, blocks, check, decide, detach, doctor, events, inspect, learn, man, matching, pins,
+    reload, replay, sessions, status,
+};
 use mcpwarden_policy::ByHand::{Approve, Deny};
 use output::{FAILED, Unwritable, one_line, say, unwritable};
 

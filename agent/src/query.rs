@@ -22,12 +22,10 @@ mod show;
 mod tools;
 
 use anyhow::{Context as _, Result};
+use mcpwarden_store::SCHEMA;
 
-use crate::{
-    cli::{ListOptions, Query, Registry, SessionsOptions},
-    clock::Clock,
-    store::SCHEMA,
-};
+use crate::cli::{ListOptions, Query, Registry, SessionsOptions};
+use crate::host::clock::Clock;
 use {calls::Call, connections::Connected, detections::Detection};
 
 pub use changes::diff;

@@ -20,38 +20,36 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
-use aya::maps::{MapData, RingBuf};
 use mcpwarden_abi as abi;
+use mcpwarden_capture::{Capture, Told};
+use mcpwarden_client::listing::Listing;
+use mcpwarden_kernel::{
+    Backend, Kernel, Met, ProgramStats, Ring, Setup, boot_ns,
+    census::{self, Census},
+    fill::Fill,
+    pins::Pins,
+    surroundings,
+};
 use mcpwarden_policy::{Engine, EventBody, Input, Timestamp, event::AgentStarted};
+use mcpwarden_sinks::Sinks;
+use mcpwarden_system::instance;
+use mcpwarden_system::instance::REDACTION_KEY;
 use tokio::{
     io::{Interest, unix::AsyncFd},
     signal::unix::{Signal, SignalKind, signal},
     task::JoinHandle,
 };
 
+use crate::host::{cgroup, clock::Clock, process};
 use crate::{
-    capture::{Capture, Told},
     cli::RunOptions,
-    clock::{Clock, boot_ns},
     config::{self, StdioEnforcement},
     control::Control,
-    instance,
-    instance::REDACTION_KEY,
-    kernel::{
-        Backend, Kernel, Met, ProgramStats, Setup,
-        census::{self, Census},
-        fill::Fill,
-        pins::Pins,
-        surroundings,
-    },
-    listing::Listing,
     loss::LossWatch,
     manager::Manager,
     metrics::{Metrics, Sample, Stage, TIMED},
     network::{self, Belonging, Network, News},
     output::{PATIENCE, Writer},
-    process,
-    sinks::Sinks,
 };
 use gate::Gate;
 use outbox::{Outbox, Stores};
@@ -75,7 +73,8 @@ const LAST_SENT: Duration = Duration::from_millis(400);
 /// Runs until a signal or a closed output ends it.
 pub fn run(options: RunOptions) -> Result<()> {
     let source = config::read(options.config.as_deref())?;
-    if let Some(need) = surroundings::check().into_iter().find(|need| need.problem.is_some()) {
+    if let Some(need) = surroundings::check(cgroup::mounted()).into_iter().find(|need| need.problem.is_some())
+    {
         bail!("{}: {}", need.name, need.problem.unwrap_or_default());
     }
     let ring_bytes = options.ring_bytes.map_or(source.config.capture.ring_bytes.0, u64::from);
@@ -90,7 +89,7 @@ pub fn run(options: RunOptions) -> Result<()> {
     }
     let mut network = Network::new(&config, config::network_rules(&config)?)?;
     let watched = config.network.cgroup_path.as_ref();
-    let cgroup = watched.map_or_else(surroundings::cgroup_root, |path| path.as_str().into());
+    let cgroup = watched.map_or_else(cgroup::root, |path| path.as_str().into());
     let backend = match options.backend.unwrap_or(config.capture.backend) {
         config::Backend::Auto => None,
         config::Backend::Trampolines => Some(Backend::Trampolines),
@@ -130,7 +129,7 @@ pub fn run(options: RunOptions) -> Result<()> {
         let mut agent = Agent {
             kernel,
             pins,
-            capture: Capture::new(config::limits(&config)),
+            capture: Capture::new(config::limits(&config), &process::Proc),
             engine,
             network,
             control,
@@ -142,7 +141,7 @@ pub fn run(options: RunOptions) -> Result<()> {
             since: clock.now(),
             fill,
             ring_most: 0,
-            listing: Listing::start(&config)?,
+            listing: Listing::start(&config, process::this())?,
             gate: Gate::default(),
             clock,
             outbox: Outbox::new(format, writer.sender(), stores.events, stores.head),
@@ -235,7 +234,7 @@ const NO_CENSUS: &str = "cannot read the census of processes";
 impl Agent {
     async fn serve(
         &mut self,
-        mut ring: AsyncFd<RingBuf<MapData>>,
+        mut ring: AsyncFd<Ring>,
         config: Option<&PathBuf>,
         met: Option<Met>,
     ) -> Result<()> {
@@ -422,7 +421,7 @@ impl Agent {
         tokio::time::Instant::now() + wait.max(Duration::from_millis(1))
     }
 
-    fn drain(&mut self, ring: &mut RingBuf<MapData>) -> Drained {
+    fn drain(&mut self, ring: &mut Ring) -> Drained {
         let mut now = self.clock.now();
         self.ring_most = self.ring_most.max(self.fill.used());
         for count in 0..BATCH_RECORDS {

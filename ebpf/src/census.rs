@@ -7,8 +7,9 @@ use aya_ebpf::{helpers::generated::bpf_seq_write, macros::map, maps::Array};
 use mcpwarden_abi::{Holder, PENDING_UNKNOWN};
 
 use crate::{
-    channel, exec,
+    exec,
     kernel::{self, Ptr, load, offset},
+    tables,
 };
 
 /// 1 while the agent wants unknown processes with two channels to be registered.
@@ -42,8 +43,8 @@ pub fn visit(ctx: *const u64) {
 fn hold(meta: *const u64, tgid: u32, fd: u32, file: Ptr) {
     let Some(inode) = kernel::inode_of(file) else { return };
     let Some(key) = kernel::key_of(inode) else { return };
-    let Some(roles) = channel::channel(&key) else { return };
-    channel::watch(tgid);
+    let Some(roles) = tables::channel(&key) else { return };
+    tables::watch(tgid);
     let mut pending = PENDING_UNKNOWN;
     // SAFETY: a live map value.
     if unsafe { (*roles).read_capture } != 0

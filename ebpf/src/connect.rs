@@ -22,10 +22,10 @@ use mcpwarden_abi::{
 };
 
 use crate::{
-    capture::{RING, header},
-    channel,
     kernel::{self, at_most, load, offset, probe},
-    member, socket,
+    member,
+    ring::{RING, header},
+    socket, tables,
 };
 
 /// What counts, and what counted before or will next.
@@ -183,8 +183,8 @@ pub fn decide(ctx: *mut bpf_sock_addr, address: [u32; 4], message: bool) -> i32 
         // SAFETY: a helper on the hook's own context.
         socket::again(unsafe { bpf_get_socket_cookie(ctx.cast()) });
     }
-    let heard = all.plain || to.loopback && network.flags & NETWORK_DISCOVER != 0;
-    let captured = is_stream && heard && !refused;
+    let is_sniffed = all.plain || to.loopback && network.flags & NETWORK_DISCOVER != 0;
+    let captured = is_stream && is_sniffed && !refused;
     if said || captured {
         // SAFETY: a helper on the hook's own context.
         let socket = unsafe { bpf_get_socket_cookie(ctx.cast()) };
@@ -260,7 +260,7 @@ unsafe extern "C" fn ask_server(index: u64, context: *mut c_void) -> i64 {
     if connection == 0 {
         return 1;
     }
-    let Some(set) = channel::server_set(connection) else { return 0 };
+    let Some(set) = tables::server_set(connection) else { return 0 };
     if !judgement.served {
         judgement.nearest = connection;
     }
@@ -354,7 +354,7 @@ fn look_up(generation: u32, flags: u32, set: u16, to: &Destination) -> Said {
             said.server = found.server;
             said.plain = found.plain != 0;
         }
-        if found.blocked_until_ns > until && found.blocked_until_ns > channel::now() {
+        if found.blocked_until_ns > until && found.blocked_until_ns > tables::now() {
             until = found.blocked_until_ns;
             said.blocked_by = found.blocked_by;
         }
@@ -385,11 +385,11 @@ fn find(key: &Key<AddressKey>, prefixes: bool) -> Option<*const Address> {
 #[inline(always)]
 fn fresh(socket: u64, asked: [u32; 4], port: u16) -> bool {
     let flow = Flow { socket, address: bytes(asked), port, zero: [0; 3] };
-    let now = channel::now();
+    let now = tables::now();
     if let Some(last) = FLOWS.get_ptr(&flow) {
         // SAFETY: a live map value.
         if now - unsafe { *last } < FLOW_QUIET_NS {
-            channel::count(Counter::MessagesRepeated, 1);
+            tables::count(Counter::MessagesRepeated, 1);
             return false;
         }
     }
@@ -407,7 +407,7 @@ struct ConnectRecord {
 #[inline(always)]
 fn tell(tgid: u32, connection: ConnectionId, info: &ConnectInfo) {
     let Some(mut entry) = RING.reserve::<ConnectRecord>(0) else {
-        channel::count(Counter::ConnectsUntold, 1);
+        tables::count(Counter::ConnectsUntold, 1);
         return;
     };
     entry.write(ConnectRecord {

@@ -9,11 +9,11 @@ use mcpwarden_abi::{
 };
 
 use crate::{
-    capture::{RING, header},
-    channel::{self, FOREBEARS, Forker},
     kernel::{self, Ptr, load, offset, probe},
-    member,
+    member, register,
+    ring::{RING, header},
     source::read_bytes,
+    tables::{self, FOREBEARS, Forker},
 };
 
 /// How many siblings on each side are taken for possible ends of the same pipeline.
@@ -33,7 +33,7 @@ struct ExecRecord {
 pub fn on_the_way() {
     let task = kernel::current();
     let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
-    let Some(connection) = channel::register(task, tgid) else { return };
+    let Some(connection) = register::register(task, tgid) else { return };
     member::join(tgid, connection);
     watch_family(task, tgid);
 }
@@ -42,22 +42,22 @@ pub fn on_the_way() {
 /// siblings: in `producer | server | consumer` they hold the other ends, and were forked by the same shell.
 #[inline(always)]
 fn watch_family(task: Ptr, tgid: u32) {
-    channel::watch(tgid);
+    tables::watch(tgid);
     let parent: Ptr = load(task, offset!(task_real_parent));
     if parent.is_null() {
         return;
     }
     let parent_tgid: u32 = load(parent, offset!(task_tgid));
-    channel::watch(parent_tgid);
+    tables::watch(parent_tgid);
     if is_fork(parent) {
         let above: Ptr = load(parent, offset!(task_real_parent));
         if let Some(above) = probe::<u32>(above, offset!(task_tgid)) {
-            channel::watch(above);
+            tables::watch(above);
         }
     }
     for forker in orphan(tgid, parent_tgid) {
         if let Some(forker) = forker {
-            channel::watch(forker.tgid);
+            tables::watch(forker.tgid);
         }
     }
     let children = parent.wrapping_add(offset!(task_children));
@@ -73,7 +73,7 @@ fn watch_family(task: Ptr, tgid: u32) {
             }
             let sibling = next.wrapping_sub(offset!(task_sibling));
             if let Some(tgid) = probe::<u32>(sibling, offset!(task_tgid)) {
-                channel::watch(tgid);
+                tables::watch(tgid);
             }
             at = next;
         }
@@ -92,7 +92,7 @@ fn is_fork(task: Ptr) -> bool {
 /// that forks twice and ends the process between is not its server's parent, but it is here.
 #[inline(always)]
 fn orphan(tgid: u32, parent: u32) -> [Option<Forker>; FOREBEARS - 1] {
-    match channel::forebears(tgid) {
+    match tables::forebears(tgid) {
         [Some(gone), client, above] if gone.tgid != parent => [client, above],
         _ => [None; FOREBEARS - 1],
     }
@@ -102,20 +102,20 @@ fn orphan(tgid: u32, parent: u32) -> [Option<Forker>; FOREBEARS - 1] {
 #[inline(always)]
 pub fn done() {
     let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
-    if !channel::watches(tgid) {
+    if !tables::watches(tgid) {
         return;
     }
     let task = kernel::current();
     // Close-on-exec descriptors are gone by now, so this is what the program really has.
-    let Some((input, output)) = channel::stdio(task) else { return };
-    let Some(connection) = channel::find(&input.near, &output.near) else { return };
+    let Some((input, output)) = register::stdio(task) else { return };
+    let Some(connection) = tables::find(&input.near, &output.near) else { return };
     report(kernel::number(task), tgid, connection, 0);
 }
 
 /// A process that ran before the agent: registers its stdin and stdout, and its parent as the client.
 #[inline(always)]
 pub fn adopt(task: Ptr, tgid: u32) {
-    let Some(connection) = channel::register(task, tgid) else { return };
+    let Some(connection) = register::register(task, tgid) else { return };
     member::join(tgid, connection);
     watch_family(task, tgid);
     report(kernel::number(task), tgid, connection, 1);
@@ -130,7 +130,7 @@ pub fn adopt(task: Ptr, tgid: u32) {
 pub extern "C" fn report(task: u64, tgid: u32, connection: ConnectionId, adopted: u32) -> i32 {
     let (task, adopted) = (task as Ptr, adopted != 0);
     let Some(mut entry) = RING.reserve::<ExecRecord>(0) else {
-        channel::count(Counter::RingFullFacts, 1);
+        tables::count(Counter::RingFullFacts, 1);
         return 0;
     };
     let record = entry.as_mut_ptr();
@@ -165,7 +165,7 @@ pub extern "C" fn report(task: u64, tgid: u32, connection: ConnectionId, adopted
         info.cgroup_id = if adopted { 0 } else { bpf_get_current_cgroup_id() };
         info.uid = ids as u32;
         info.gid = (ids >> 32) as u32;
-        match channel::connection(connection) {
+        match tables::connection(connection) {
             Some(known) => info.connection = *known,
             None => {
                 entry.discard(0);
@@ -197,7 +197,7 @@ fn facts(task: Ptr, info: &mut ExecInfo) {
         info.ancestors[slot] = tgid;
         parent = probe(parent, offset!(task_real_parent)).unwrap_or(core::ptr::null());
         let above: u32 = probe(parent, offset!(task_tgid)).unwrap_or(0);
-        let forker = channel::forker(tgid);
+        let forker = tables::forker(tgid);
         forked |= forker != 0 && forker != above;
         tgid = if forked { forker } else { above };
     }
@@ -240,9 +240,9 @@ pub fn forked(parent: Ptr, child: Ptr) {
     }
     let leader: Ptr = load(parent, offset!(task_group_leader));
     let start_ns = probe(leader, offset!(task_start_boottime)).unwrap_or(0);
-    channel::remember_fork(to, Forker { start_ns, tgid: from, zero: 0 });
-    if channel::watches(from) {
-        channel::watch(to);
+    tables::remember_fork(to, Forker { start_ns, tgid: from, zero: 0 });
+    if tables::watches(from) {
+        tables::watch(to);
     }
     member::inherit(from, to);
 }
@@ -251,7 +251,7 @@ pub fn forked(parent: Ptr, child: Ptr) {
 #[inline(always)]
 pub fn exited(task: Ptr) {
     let tgid: u32 = load(task, offset!(task_tgid));
-    let watched = channel::watches(tgid);
+    let watched = tables::watches(tgid);
     if !watched && member::of(tgid).is_none() {
         return;
     }
@@ -263,10 +263,10 @@ pub fn exited(task: Ptr) {
     if !watched {
         return;
     }
-    channel::forget(tgid);
+    tables::forget(tgid);
     let status: i32 = load(task, offset!(task_exit_code));
     let Some(mut entry) = RING.reserve::<RecordHeader>(0) else {
-        channel::count(Counter::RingFullFacts, 1);
+        tables::count(Counter::RingFullFacts, 1);
         return;
     };
     entry.write(RecordHeader { value: status as u32, ..header(RECORD_EXIT, 0, tgid, 0) });

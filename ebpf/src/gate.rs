@@ -1,106 +1,48 @@
 //! The gate: what a client is about to write to a server is read before the server can, and what the policy denies does
 //! not get there.
 //!
-//! A write is judged where the kernel asks whether it may be ([`asked`]), and counts as written once it was
+//! A write is judged where the kernel asks whether it may be ([`evaluate`]), and counts as written once it was
 //! ([`returned`]): it may be refused by others, or go only in part. In between its channel has an owner: what was read of a
 //! channel is one state ([`Scan`]), and two writes at once would make two of it.
-//!
-//! Everything that is read of a write lies in the channel's entry of [`GATED`]: the verifier knows nothing of the numbers
-//! in a map's value, and so goes through a byte's step once, whatever came before.
 
 mod history;
 mod memory;
 mod owner;
 mod reading;
 mod settle;
+mod state;
 
-use aya_ebpf::{
-    bindings::{BPF_F_NO_PREALLOC, BPF_NOEXIST},
-    helpers::{bpf_get_current_pid_tgid, generated::bpf_loop},
-    macros::map,
-    maps::{Array, HashMap},
-};
+use aya_ebpf::helpers::{bpf_get_current_pid_tgid, generated::bpf_loop};
 use core::ffi::c_void;
 use mcpwarden_abi::{
     CLIENT_TO_SERVER, Channel, ConnectionId, Counter, GATE_BECAUSE_CHANGED, GATE_BECAUSE_FORGOTTEN,
     GATE_BECAUSE_LOST, GATE_BECAUSE_RACE, GATE_BECAUSE_UNKNOWN, GATE_BECAUSE_UNSEEN, GATE_NOBODY, GATE_OFF,
-    GATE_PASSED, GATE_REFUSED, GATE_SPOILED, GATE_UNSEEN, GATE_UNSPOILABLE, GATE_WINDOW_MOST, GATED_WORDS,
-    GateInfo, GateMember, GateSettings, Positions, RECORD_GATE, RecordHeader, SOCKET,
+    GATE_PASSED, GATE_REFUSED, GATE_SPOILED, GATE_UNSEEN, GATE_UNSPOILABLE, GATE_WINDOW_MOST, GateInfo,
+    GateSettings, Positions, RECORD_GATE, RecordHeader, SOCKET,
 };
-use mcpwarden_gate::{ENTRIES, Head, Number, Scan, View};
+use mcpwarden_gate::View;
 use memory::{NOT_OVERWRITTEN, overwrite};
 use owner::thread;
-use reading::{Reading, SPOILS, Spoil, Walk, Why, ends_a_line};
+use reading::ends_a_line;
 pub use settle::returned;
-
-use crate::{
-    capture::{self, RING, header},
-    channel, kernel,
-    source::Coming,
+use state::{
+    GATED, Gated, HEADS, MEMBERS, NEXT, OVERWRITES, Overwrite, SETTINGS, Walk, Why, gated, subject_of,
 };
 
-/// How the gate is set.
-#[map(name = "GATE_SETTINGS")]
-static SETTINGS: Array<GateSettings> = Array::with_max_entries(1, 0);
-
-/// What is said of all, of each table.
-#[map(name = "GATE_HEADS")]
-static HEADS: Array<Head> = Array::with_max_entries(2, 0);
-
-/// The automaton of each table.
-#[map(name = "GATE_NEXT")]
-static NEXT: Array<[u16; ENTRIES]> = Array::with_max_entries(2, 0);
-
-/// Which connections are judged, and as what. User space alone writes it.
-#[map(name = "GATE_MEMBERS")]
-static MEMBERS: HashMap<ConnectionId, GateMember> = HashMap::with_max_entries(8_192, BPF_F_NO_PREALLOC);
-
-/// What was read of each channel; made with its first write. User space takes out those of connections that are gone.
-#[map(name = "GATED")]
-static GATED: HashMap<ConnectionId, Gated> = HashMap::with_max_entries(8_192, BPF_F_NO_PREALLOC);
+use crate::{
+    kernel,
+    ring::{self, RING, header},
+    source::Coming,
+    tables,
+};
 
 /// `linux/errno.h`
 const EPERM: i32 = 1;
-/// What is known of a channel.
-#[repr(C)]
-pub struct Gated {
-    /// Which thread writes, in the lower half, and since when, in the upper one: taken and given back in one operation. 0 where
-    /// no write is on its way.
-    owner: Number,
-    /// Which thread did last; 0: none did.
-    last: u32,
-    /// Which had it for too long, and lost it to one that wrote nothing since; 0: none.
-    displaced: u32,
-    /// Where in the stream its write begins; once it has returned, where the next one does. What capture knows is behind that for
-    /// as long as its program for the same write has not run.
-    position: u64,
-    /// Of how many bytes it is, where that is known; 0 once it has returned.
-    length: u64,
-    /// What was read of all that was written.
-    before: Scan,
-    /// The same with the write that is on its way.
-    after: Scan,
-    /// Whether something was written that nobody read, and nothing ended a line since.
-    lost: u32,
-    /// The same with the write that is on its way.
-    lost_after: u32,
-    /// Whether that was read to its end.
-    is_read: u32,
-    /// Always 0.
-    zero: u32,
-    /// Whose calls these are, as it was when the write began: user space can change or remove what is in its table.
-    member: GateMember,
-    reading: Reading,
-}
-
-/// An entry as it is put into the table. All zeros.
-static FRESH: [u64; GATED_WORDS] = [0; GATED_WORDS];
-const _: () = assert!(size_of::<Gated>() == 8 * GATED_WORDS);
 
 /// A file is about to be written to: the number that the kernel is to answer, 0 for "it may be". Of pipes alone: sockets
 /// have a hook of their own.
 #[inline(always)]
-pub fn asked(channel: *const Channel, bytes: Coming) -> i32 {
+pub fn evaluate(channel: *const Channel, bytes: Coming) -> i32 {
     // SAFETY: a live map value.
     let id = unsafe { (*channel).write_capture };
     if id == 0 || id & SOCKET != 0 {
@@ -119,7 +61,7 @@ pub fn asked(channel: *const Channel, bytes: Coming) -> i32 {
     // table meanwhile, the number shows it below.
     // SAFETY: a live map value.
     let generation = unsafe { core::ptr::read_volatile(&raw const (*head).generation) };
-    let now = channel::now();
+    let now = tables::now();
     let (subject, is_blocked) = subject_of(member, half, now);
     if subject == GATE_NOBODY {
         return 0;
@@ -128,7 +70,7 @@ pub fn asked(channel: *const Channel, bytes: Coming) -> i32 {
         // Whatever it asks for.
         settings.refuse_undecided = 1;
     }
-    let Some(entry) = channel::positions(id) else { return 0 };
+    let Some(entry) = tables::positions(id) else { return 0 };
     let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
     let Some(gated) = gated(id) else { return no_room(entry, &settings, tgid) };
     let write = Write { entry, gated, settings, tgid };
@@ -156,15 +98,15 @@ pub fn asked(channel: *const Channel, bytes: Coming) -> i32 {
     let walk = Walk { gated, head, next, subject: view.subject(subject), member, now };
     write.read(&walk, &view, bytes);
     // SAFETY: live map values.
-    let (complete, because, spoils, refuse, undecided, place) = unsafe {
+    let (complete, because, overwrites, refuse, undecided, position) = unsafe {
         let reading = &raw const (*gated).reading;
         (
             (*reading).complete,
             (*reading).because,
-            (*reading).spoils,
+            (*reading).overwrites,
             (*reading).refuse,
             (*reading).undecided,
-            (*reading).place,
+            (*reading).position,
         )
     };
     // SAFETY: a live map value, in which user space may write a new table at any time.
@@ -174,10 +116,10 @@ pub fn asked(channel: *const Channel, bytes: Coming) -> i32 {
     if refuse.is_given != 0 {
         return write.refuse(refuse, &bytes);
     }
-    if spoils != 0 {
+    if overwrites != 0 {
         // SAFETY: the callback's signature is the one bpf_loop wants, and `write` outlives the call.
         let refuse = unsafe {
-            bpf_loop(spoils, spoil as *mut c_void, (&raw const write).cast_mut().cast(), 0);
+            bpf_loop(overwrites, neutralize as *mut c_void, (&raw const write).cast_mut().cast(), 0);
             (*gated).reading.refuse
         };
         if refuse.is_given != 0 {
@@ -189,28 +131,14 @@ pub fn asked(channel: *const Channel, bytes: Coming) -> i32 {
     }
     // SAFETY: a live map value.
     unsafe {
-        (*gated).length = place as u64;
+        (*gated).length = position as u64;
         (*gated).lost_after = 0;
         (*gated).is_read = 1;
     }
     if undecided.is_given != 0 {
-        write.tell(0, write.info(GATE_PASSED, undecided));
+        write.report(0, write.info(GATE_PASSED, undecided));
     }
     0
-}
-
-/// What a connection is in this half of the table, and whether that is since it is blocked by hand, which ends with nobody's help.
-#[inline(always)]
-fn subject_of(member: *const GateMember, half: u32, now: u64) -> (u32, bool) {
-    let half = half as usize & 1;
-    // SAFETY: a live map value, which user space may write at any time.
-    unsafe {
-        if now < core::ptr::read_volatile(&raw const (*member).blocked_until_ns) {
-            (core::ptr::read_volatile(&raw const (*member).blocked[half]), true)
-        } else {
-            (core::ptr::read_volatile(&raw const (*member).subjects[half]), false)
-        }
-    }
 }
 
 /// There is no room for what is known of a channel.
@@ -220,22 +148,8 @@ fn no_room(entry: *mut Positions, settings: &GateSettings, tgid: u32) -> i32 {
     let (action, because) = (if refuses { GATE_REFUSED } else { GATE_PASSED }, GATE_BECAUSE_FORGOTTEN);
     // SAFETY: a live map value.
     let (number, offset) = unsafe { ((*entry).number, (*entry).streams[CLIENT_TO_SERVER as usize].offset) };
-    tell(number, offset, tgid, unread(0, action, because));
+    report(number, offset, tgid, unread(0, action, because));
     if refuses { -EPERM } else { 0 }
-}
-
-/// What is known of a connection's channel.
-#[inline(always)]
-fn gated(id: ConnectionId) -> Option<*mut Gated> {
-    if let Some(known) = GATED.get_ptr_mut(id) {
-        return Some(known);
-    }
-    // SAFETY: all zeros are a channel of which nothing was read.
-    let fresh = unsafe { &*(&raw const FRESH).cast::<Gated>() };
-    if GATED.insert(id, fresh, BPF_NOEXIST as u64).is_err() {
-        channel::count(Counter::GatedRefused, 1);
-    }
-    GATED.get_ptr_mut(id)
 }
 
 /// A write that is judged.
@@ -283,7 +197,7 @@ impl Write {
             (*self.gated).lost_after = !ends as u32;
             (*self.gated).length = bytes.length;
         }
-        self.tell(0, self.info(GATE_PASSED, Why::new(0, because)));
+        self.report(0, self.info(GATE_PASSED, Why::new(0, because)));
     }
 
     /// It must not be written. (A call of its own, as the one before: what these have on the stack is not there while bytes are read.)
@@ -294,16 +208,16 @@ impl Write {
         if bytes.is_known {
             let most = GATE_WINDOW_MOST as u64;
             let length = if bytes.length < most { bytes.length } else { most };
-            capture::refused(number, position, length, self.tgid, bytes.source);
+            ring::refused(number, position, length, self.tgid, bytes.source);
         }
         let mut info = self.info(GATE_REFUSED, why);
         if why.because == GATE_BECAUSE_RACE {
             // What was read is the other's, and so is the channel.
             info.bytes = 0;
-            self.tell(0, info);
+            self.report(0, info);
             return -EPERM;
         }
-        self.tell(0, info);
+        self.report(0, info);
         // SAFETY: a live map value, which this write has claimed: it will not return, and what comes next is another.
         unsafe {
             (*self.gated).reading.uncharge();
@@ -319,23 +233,23 @@ impl Write {
     fn info(&self, action: u8, why: Why) -> GateInfo {
         // SAFETY: a live map value, which this write has claimed.
         let (bytes, generation) =
-            unsafe { ((*self.gated).reading.place as u64, (*self.gated).after.generation) };
+            unsafe { ((*self.gated).reading.position as u64, (*self.gated).after.generation) };
         let Why { outcome, because, .. } = why;
         GateInfo { bytes, generation, outcome, action, because, original: 0, zero: [0; 7] }
     }
 
     /// Tells user space.
     #[inline(always)]
-    fn tell(&self, place: u64, info: GateInfo) {
+    fn report(&self, at: u64, info: GateInfo) {
         // SAFETY: live map values.
         let (number, position) = unsafe { ((*self.entry).number, (*self.gated).position) };
-        tell(number, position + place, self.tgid, info);
+        report(number, position + at, self.tgid, info);
     }
 }
 
 /// Tells user space of something at `offset` of a stream.
 #[inline(always)]
-fn tell(number: ConnectionId, offset: u64, tgid: u32, info: GateInfo) {
+fn report(number: ConnectionId, offset: u64, tgid: u32, info: GateInfo) {
     /// The record as it lies in the ring.
     #[repr(C)]
     struct GateRecord {
@@ -343,7 +257,7 @@ fn tell(number: ConnectionId, offset: u64, tgid: u32, info: GateInfo) {
         info: GateInfo,
     }
     let Some(mut entry) = RING.reserve::<GateRecord>(0) else {
-        channel::count(Counter::GateUntold, 1);
+        tables::count(Counter::GateUntold, 1);
         return;
     };
     let header = header(RECORD_GATE, number, tgid, size_of::<GateInfo>());
@@ -365,7 +279,7 @@ pub fn unseen(id: ConnectionId, offset: u64, bytes: u64, tgid: u32) {
         (*gated).lost = 1;
     }
     // The number of a connection over stdio is its key.
-    tell(id, offset, tgid, unread(bytes, GATE_UNSEEN, GATE_BECAUSE_UNSEEN));
+    report(id, offset, tgid, unread(bytes, GATE_UNSEEN, GATE_BECAUSE_UNSEEN));
 }
 
 /// What is said of bytes that no table was asked about.
@@ -375,18 +289,18 @@ fn unread(bytes: u64, action: u8, because: u8) -> GateInfo {
 }
 
 /// Overwrites one of the bytes that are to be. Returns 1 where that cannot be, and says what the write is to be refused for.
-unsafe extern "C" fn spoil(index: u64, context: *mut c_void) -> i64 {
-    // SAFETY: bpf_loop hands back the pointer that `asked` gave it.
+unsafe extern "C" fn neutralize(index: u64, context: *mut c_void) -> i64 {
+    // SAFETY: bpf_loop hands back the pointer that `evaluate` gave it.
     let write = unsafe { &*context.cast::<Write>() };
-    let index = kernel::at_most(index, SPOILS as u64 - 1) as usize;
+    let index = kernel::at_most(index, OVERWRITES as u64 - 1) as usize;
     // SAFETY: a live map value, which this write has claimed.
-    let Spoil { address, place, why } = unsafe { (*write.gated).reading.spoil[index] };
+    let Overwrite { address, position, why } = unsafe { (*write.gated).reading.overwrite[index] };
     let original = overwrite(address);
     if original == NOT_OVERWRITTEN {
         // SAFETY: as above.
         unsafe { (*write.gated).reading.refuse = Why { because: why.because | GATE_UNSPOILABLE, ..why } };
         return 1;
     }
-    write.tell(place as u64, GateInfo { original: original as u8, ..write.info(GATE_SPOILED, why) });
+    write.report(position as u64, GateInfo { original: original as u8, ..write.info(GATE_SPOILED, why) });
     0
 }

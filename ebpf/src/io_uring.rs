@@ -7,10 +7,10 @@ use mcpwarden_abi::{Counter, GAP_IO_URING, GAP_UNREADABLE, SOCKET};
 
 use crate::{
     capture::{Payload, passed},
-    channel,
     kernel::{self, Ptr, offset, probe},
     source::Source,
     syscall::{MSG_ERRQUEUE, MSG_PEEK, MSG_TRUNC},
+    tables,
 };
 
 const READV: u8 = 1;
@@ -47,7 +47,7 @@ pub fn spliced(request: Ptr, result: i32) {
     let Some(file) = probe::<Ptr>(request, offset!(kiocb_file)) else { return };
     let Some(inode) = kernel::inode_of(file) else { return };
     let Some(key) = kernel::key_of(inode) else { return };
-    let Some(channel) = channel::channel(&key) else { return };
+    let Some(channel) = tables::channel(&key) else { return };
     let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
     passed(channel, true, result as u64, tgid, Payload::lost(GAP_IO_URING));
 }
@@ -67,13 +67,13 @@ pub fn completed(request: Ptr, result: i32) {
         return;
     }
     let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
-    if !channel::watches(tgid) {
+    if !tables::watches(tgid) {
         return;
     }
     if request.is_null() {
         // All but the last completion of a multishot request. Whether it moved bytes of a channel shows when what the
         // server wrote is held against what the client read.
-        channel::count(Counter::IoUringUntold, 1);
+        tables::count(Counter::IoUringUntold, 1);
         return;
     }
     let Some(opcode) = probe::<u8>(request, offset!(kiocb_opcode)) else { return };
@@ -88,7 +88,7 @@ pub fn completed(request: Ptr, result: i32) {
     }
     let Some(inode) = kernel::inode_of(file) else { return };
     let Some(key) = kernel::key_of(inode) else { return };
-    let Some(channel) = channel::channel(&key) else { return };
+    let Some(channel) = tables::channel(&key) else { return };
     let payload = match opcode {
         READ | WRITE => match probe::<u64>(request, offset!(rw_addr)) {
             Some(address) => Payload::at(Source::buffer(address)),

@@ -12,7 +12,6 @@
 
 mod capture;
 mod census;
-mod channel;
 mod connect;
 mod exec;
 mod gate;
@@ -20,9 +19,12 @@ mod io_uring;
 mod iterator;
 mod kernel;
 mod member;
+mod register;
+mod ring;
 mod socket;
 mod source;
 mod syscall;
+mod tables;
 mod trampoline;
 
 use aya_ebpf::{
@@ -240,13 +242,13 @@ at_call!(ia32_sys_sendfile64, SENDFILE, true);
 /// match-proto: `int file_permission(struct file *file, int mask)`, 5.7 to 6.18.
 #[lsm(hook = "file_permission")]
 pub fn file_permission(ctx: LsmContext) -> i32 {
-    trampoline::pipe_asked(ctx.arg(0), ctx.arg(1))
+    trampoline::evaluate_pipe(ctx.arg(0), ctx.arg(1))
 }
 
 /// match-proto: `int socket_sendmsg(struct socket *sock, struct msghdr *msg, int size)`, 5.7 to 6.18.
 #[lsm(hook = "socket_sendmsg")]
 pub fn socket_sendmsg(ctx: LsmContext) -> i32 {
-    trampoline::socket_asked(ctx.arg(0), ctx.arg(1))
+    trampoline::evaluate_socket(ctx.arg(0), ctx.arg(1))
 }
 
 /// A program of the gate at the exit of a function that writes to a pipe.

@@ -5,7 +5,7 @@
 use aya_ebpf::{bindings::BPF_F_NO_PREALLOC, macros::map, maps::HashMap};
 use mcpwarden_abi::{ConnectionId, Counter, MEMBERSHIPS, Member, SET_ALL};
 
-use crate::channel;
+use crate::tables;
 
 /// By process (tgid).
 #[map(name = "MEMBERS")]
@@ -32,7 +32,7 @@ pub fn join(tgid: u32, connection: ConnectionId) {
         }
         member.connections = [connection, known[0], known[1], known[2]];
         if known[MEMBERSHIPS - 1] != 0 {
-            channel::count(Counter::MembershipsCut, 1);
+            tables::count(Counter::MembershipsCut, 1);
             let Some(connections) = cut(connection, known) else { return };
             member.connections = connections;
         }
@@ -68,7 +68,7 @@ const RULED: u64 = 2;
 /// How much is lost where a connection is left out.
 #[inline(always)]
 fn rank(connection: ConnectionId) -> u64 {
-    match channel::server_set(connection) {
+    match tables::server_set(connection) {
         None => STRANGER,
         Some(SET_ALL) => FREE,
         Some(_) => RULED,
@@ -97,6 +97,6 @@ pub fn leave(tgid: u32) {
 #[inline(always)]
 fn set(tgid: u32, member: &Member) {
     if MEMBERS.insert(tgid, member, 0).is_err() {
-        channel::count(Counter::MembersRefused, 1);
+        tables::count(Counter::MembersRefused, 1);
     }
 }

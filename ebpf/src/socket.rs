@@ -4,33 +4,22 @@
 //! They are channels as pipes are, of which the client's end alone is known: the inode of its socket. They end with it.
 
 use aya_ebpf::{
-    bindings::{BPF_F_NO_PREALLOC, BPF_NOEXIST, bpf_sock, bpf_sock_addr},
+    bindings::{BPF_NOEXIST, bpf_sock, bpf_sock_addr},
     helpers::generated::{bpf_get_socket_cookie, bpf_probe_read_kernel},
-    macros::map,
-    maps::HashMap,
 };
 use core::ffi::c_void;
 use mcpwarden_abi::{
     CLIENT_TO_SERVER, Channel, ChannelKey, ConnectInfo, ConnectionId, Counter, Endpoint, Positions,
-    RECORD_SOCKET, RECORD_SOCKET_CLOSED, RecordHeader, SOCKET, SOCKETS_MOST, SOCKETS_MOST_OF_ONE,
-    STATE_CONFIRMED, STATE_SUSPECT, STATE_UNHEARD, Socket, Stream,
+    RECORD_SOCKET, RECORD_SOCKET_CLOSED, RecordHeader, SOCKET, SOCKETS_MOST_OF_ONE, STATE_CONFIRMED,
+    STATE_SUSPECT, STATE_UNHEARD, Socket, Stream,
 };
 
 use crate::{
-    capture::{RING, header},
-    channel,
     kernel::{self, Ptr, offset, probe},
+    ring::{RING, header},
     source::read,
+    tables::{self, FOUND, LIFTED, SOCKETS, SOCKETS_OF},
 };
-
-/// What is known of each, by its key. Its 5 MB are taken at once: each connection within the host comes in and goes, and
-/// would wait for memory.
-#[map(name = "SOCKETS")]
-static SOCKETS: HashMap<ConnectionId, Socket> = HashMap::with_max_entries(SOCKETS_MOST, 0);
-
-/// How many of these each user has (real user id). User space counts them anew now and then, without those that it takes out.
-#[map(name = "SOCKETS_OF")]
-static SOCKETS_OF: HashMap<u32, u64> = HashMap::with_max_entries(4_096, BPF_F_NO_PREALLOC);
 
 /// A connection as it is put into the table, to be filled in there: the stack has no room for one.
 static FRESH: Socket = Socket {
@@ -61,27 +50,6 @@ static FRESH: Socket = Socket {
     },
 };
 
-/// Those of which user space knows that they are a server's: everything is captured. A table of its own: user space must
-/// not write into [`SOCKETS`], whose positions move all the time.
-#[map(name = "LIFTED")]
-static LIFTED: HashMap<ConnectionId, u32> = HashMap::with_max_entries(16_384, BPF_F_NO_PREALLOC);
-
-/// Where servers were found that nobody declared: what goes there is captured from the first byte on.
-#[map(name = "FOUND")]
-static FOUND: HashMap<Endpoint, u32> = HashMap::with_max_entries(4_096, BPF_F_NO_PREALLOC);
-
-/// The live entry of one, by its key.
-#[inline(always)]
-pub fn entry(key: ConnectionId) -> Option<*mut Socket> {
-    SOCKETS.get_ptr_mut(&key)
-}
-
-/// Whether user space knows it to be a server's.
-#[inline(always)]
-pub fn lifted(key: ConnectionId) -> bool {
-    LIFTED.get_ptr(&key).is_some()
-}
-
 /// A socket is about to connect, perhaps once more: what it was connected to before is over.
 ///
 /// The verifier goes through it once, by itself: see [`crate::exec::report`].
@@ -89,7 +57,7 @@ pub fn lifted(key: ConnectionId) -> bool {
 #[inline(never)]
 pub extern "C" fn again(cookie: u64) -> i32 {
     let key = SOCKET | cookie;
-    if let Some(before) = entry(key) {
+    if let Some(before) = tables::socket(key) {
         end(key, before);
     }
     0
@@ -108,17 +76,17 @@ pub fn opens(
 ) {
     let key = SOCKET | cookie;
     let Some(inode) = inode_of(ctx) else {
-        channel::count(Counter::SocketsUnread, 1);
+        tables::count(Counter::SocketsUnread, 1);
         return;
     };
-    let Some(number) = channel::next_number() else { return };
+    let Some(number) = tables::next_number() else { return };
     let Some(count) = room_of(info.uid) else {
-        channel::count(Counter::SocketsRefused, 1);
+        tables::count(Counter::SocketsRefused, 1);
         return;
     };
     // Nobody looks at it before its inode is a channel.
-    let (true, Some(socket)) = (SOCKETS.insert(&key, &FRESH, 0).is_ok(), entry(key)) else {
-        channel::count(Counter::SocketsRefused, 1);
+    let (true, Some(socket)) = (SOCKETS.insert(&key, &FRESH, 0).is_ok(), tables::socket(key)) else {
+        tables::count(Counter::SocketsRefused, 1);
         return;
     };
     // SAFETY: a live map value.
@@ -134,19 +102,19 @@ pub fn opens(
         (*socket).positions.number = SOCKET | number;
         (*socket).positions.state = if known { STATE_CONFIRMED } else { STATE_UNHEARD };
         (*socket).positions.pid = tgid;
-        (*socket).positions.since_ns = channel::now();
+        (*socket).positions.since_ns = tables::now();
         (*socket).key = inode;
         (*socket).info = *info;
     }
     let roles = Channel { write_capture: key, read_capture: key, write_count: 0, read_count: 0 };
-    if !channel::assign_alone(&inode, &roles) {
+    if !tables::assign_alone(&inode, &roles) {
         let _ = SOCKETS.remove(&key);
         return;
     }
-    channel::advance(count, 1);
-    channel::watch(tgid);
+    tables::advance(count, 1);
+    tables::watch(tgid);
     if known {
-        tell(key, SOCKET | number, tgid, info);
+        report(key, SOCKET | number, tgid, info);
     }
 }
 
@@ -156,10 +124,10 @@ pub fn opens(
 ///
 /// A function of its own, and numbers for arguments: the stack of who asks has no room for what it takes.
 #[inline(never)]
-pub fn heard(key: ConnectionId, direction: u8, address: u64, length: u64) -> bool {
-    let Some(socket) = entry(key) else { return false };
+pub fn received(key: ConnectionId, direction: u8, address: u64, length: u64) -> bool {
+    let Some(socket) = tables::socket(key) else { return false };
     let Some(first) = read::<u32>(address).filter(|_| address != 0 && length > 0) else {
-        channel::count(Counter::SocketsUnread, 1);
+        tables::count(Counter::SocketsUnread, 1);
         forget(key, socket);
         return false;
     };
@@ -177,13 +145,13 @@ pub fn heard(key: ConnectionId, direction: u8, address: u64, length: u64) -> boo
         || first == word(b"HEAD")
         || first == word(b"PRI ");
     if direction != CLIENT_TO_SERVER || !asks {
-        channel::count(Counter::SocketsForeign, 1);
+        tables::count(Counter::SocketsForeign, 1);
         forget(key, socket);
         return false;
     }
     // SAFETY: a live map value; the state is set here and by nobody else.
     unsafe { (*socket).positions.state = STATE_SUSPECT };
-    tell_of(key, socket);
+    report_known(key, socket);
     true
 }
 
@@ -215,7 +183,7 @@ fn leave(uid: u32) {
         // SAFETY: a live map value. It may be less than there are, see there.
         && unsafe { *count } > 0
     {
-        channel::advance(count, u64::MAX);
+        tables::advance(count, u64::MAX);
     }
 }
 
@@ -224,7 +192,7 @@ fn leave(uid: u32) {
 fn forget(key: ConnectionId, socket: *const Socket) {
     // SAFETY: a live map value.
     let Socket { key: inode, info, .. } = unsafe { &*socket };
-    channel::forsake(inode, key);
+    tables::forsake(inode, key);
     leave(info.uid);
     let _ = SOCKETS.remove(&key);
 }
@@ -234,7 +202,7 @@ fn forget(key: ConnectionId, socket: *const Socket) {
 fn end(key: ConnectionId, socket: *mut Socket) {
     // SAFETY: a live map value.
     let Socket { positions, key: inode, info, .. } = unsafe { &*socket };
-    channel::forsake(inode, key);
+    tables::forsake(inode, key);
     leave(info.uid);
     if positions.state != STATE_UNHEARD {
         if let Some(mut record) = RING.reserve::<ClosedRecord>(0) {
@@ -248,7 +216,7 @@ fn end(key: ConnectionId, socket: *mut Socket) {
             });
             record.submit(0);
         } else {
-            channel::count(Counter::RingFullFacts, 1);
+            tables::count(Counter::RingFullFacts, 1);
         }
         let _ = LIFTED.remove(&key);
     }
@@ -294,9 +262,9 @@ struct ClosedRecord {
 }
 
 #[inline(always)]
-fn tell(key: ConnectionId, number: ConnectionId, tgid: u32, info: &ConnectInfo) {
+fn report(key: ConnectionId, number: ConnectionId, tgid: u32, info: &ConnectInfo) {
     let Some(mut record) = RING.reserve::<SocketRecord>(0) else {
-        channel::count(Counter::RingFullFacts, 1);
+        tables::count(Counter::RingFullFacts, 1);
         return;
     };
     record.write(SocketRecord {
@@ -308,9 +276,9 @@ fn tell(key: ConnectionId, number: ConnectionId, tgid: u32, info: &ConnectInfo) 
 
 /// The same of one that is known, written in place: there is little stack where it is told of.
 #[inline(always)]
-fn tell_of(key: ConnectionId, socket: *const Socket) {
+fn report_known(key: ConnectionId, socket: *const Socket) {
     let Some(mut entry) = RING.reserve::<SocketRecord>(0) else {
-        channel::count(Counter::RingFullFacts, 1);
+        tables::count(Counter::RingFullFacts, 1);
         return;
     };
     let record = entry.as_mut_ptr();
@@ -321,7 +289,7 @@ fn tell_of(key: ConnectionId, socket: *const Socket) {
         (*record).header.cause = 0;
         (*record).header.flags = 0;
         (*record).header.length = size_of::<ConnectInfo>() as u32;
-        (*record).header.time_ns = channel::now();
+        (*record).header.time_ns = tables::now();
         (*record).header.connection = (*socket).positions.number;
         (*record).header.offset = key;
         (*record).header.pid = (*socket).positions.pid;

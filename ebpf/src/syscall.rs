@@ -12,9 +12,9 @@ use mcpwarden_abi::{Channel, GAP_SENDFILE, GAP_SPLICE, GAP_TEE, GAP_VMSPLICE, SO
 
 use crate::{
     capture::{Payload, passed},
-    channel,
     kernel::{self, FMODE_WRITE, Ptr, load, offset, probe},
     source::{Coming, Source, UNTOLD, User, mmsghdr, read},
+    tables,
 };
 
 /// What a system call does with its first descriptor.
@@ -139,7 +139,7 @@ pub fn returned(regs: Ptr, bytes: u64) {
         return;
     }
     let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
-    if !channel::watches(tgid) {
+    if !tables::watches(tgid) {
         return;
     }
     let task = kernel::current();
@@ -231,7 +231,7 @@ fn socketcall(call: &mut Call) -> u16 {
 fn channel_of(task: Ptr, fd: u64) -> Option<(*const Channel, Ptr)> {
     let file = kernel::file_of(task, fd as u32)?;
     let key = kernel::key_of(kernel::inode_of(file)?)?;
-    Some((channel::channel(&key)?, file))
+    Some((tables::channel(&key)?, file))
 }
 
 #[inline(always)]

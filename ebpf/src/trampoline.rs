@@ -13,11 +13,12 @@ use mcpwarden_abi::{Channel, GAP_IO_URING, GAP_UNREADABLE, SOCKET};
 
 use crate::{
     capture::{Payload, passed},
-    channel, gate,
+    gate,
     iterator::{self, Memory, Place},
     kernel::{self, Ptr, key_of_file, load, offset},
     source::{Coming, Source},
     syscall::{self, MSG_ERRQUEUE, MSG_OOB, MSG_PEEK, MSG_TRUNC},
+    tables,
 };
 
 /// Which pipes a function is asked about. From 6.15 on those with a name have functions of their own, which call the
@@ -111,7 +112,7 @@ pub fn received(socket: Ptr, message: Ptr, flags: u32, result: i32) {
 
 /// Somebody wants to read or write a file: what the kernel is to answer where that is a channel's pipe.
 #[inline(always)]
-pub fn pipe_asked(file: Ptr, mask: i32) -> i32 {
+pub fn evaluate_pipe(file: Ptr, mask: i32) -> i32 {
     if mask & MAY_WRITE == 0 {
         return 0;
     }
@@ -120,17 +121,17 @@ pub fn pipe_asked(file: Ptr, mask: i32) -> i32 {
         return 0;
     }
     let Some(channel) = channel_of(file) else { return 0 };
-    gate::asked(channel, syscall::coming(file))
+    gate::evaluate(channel, syscall::coming(file))
 }
 
 /// A message is about to be sent.
 #[inline(always)]
-pub fn socket_asked(socket: Ptr, message: Ptr) -> i32 {
+pub fn evaluate_socket(socket: Ptr, message: Ptr) -> i32 {
     let Some(channel) = channel_of(load(socket, offset!(socket_file))) else { return 0 };
     if is_urgent(message) {
-        return gate::asked(channel, Coming::unknown());
+        return gate::evaluate(channel, Coming::unknown());
     }
-    gate::asked(channel, iterator::ahead(message.wrapping_add(offset!(msghdr_iter))))
+    gate::evaluate(channel, iterator::ahead(message.wrapping_add(offset!(msghdr_iter))))
 }
 
 /// Whether the last byte of a message is none of the stream (see [`syscall::dispatch`]).
@@ -168,7 +169,7 @@ fn of_process(place: Place) -> Option<Source> {
 
 #[inline(always)]
 fn channel_of(file: Ptr) -> Option<*const Channel> {
-    channel::channel(&key_of_file(file)?)
+    tables::channel(&key_of_file(file)?)
 }
 
 /// The process (tgid) that runs. io_uring's threads are among their process's.

@@ -9,6 +9,8 @@ mod demo;
 mod e2e;
 mod fuzz;
 mod harness;
+#[cfg(test)]
+mod layers;
 mod package;
 mod packages;
 mod run;

@@ -11,7 +11,7 @@ use crate::e2e;
 use crate::packages::Packages;
 use crate::util::{cargo, doing, done, exists, output_of, run};
 
-#[path = "../../agent/toolchain.rs"]
+#[path = "../../agent/kernel/toolchain.rs"]
 pub mod toolchain;
 
 use toolchain::{LLVM_MAJOR, PINNED};

@@ -8,7 +8,7 @@ use clap::{
 };
 use mcpwarden_policy::{config::Period, guards::ProfileKey};
 
-use super::by_word;
+use super::word::by_word;
 use crate::control;
 
 /// The agent that is asked.

@@ -1,7 +1,5 @@
 //! What commands on what events tell of are told: servers, sessions, tools, calls, detections, connections.
 
-use std::path::PathBuf;
-
 use clap::{
     Args, Subcommand, ValueEnum,
     builder::{PossibleValuesParser, TypedValueParser as _},
@@ -12,11 +10,11 @@ use mcpwarden_policy::{
 };
 
 use super::{
-    by_word,
     operator::{SESSIONS_EXAMPLES, Sessions},
     stored::Database,
+    when::When,
+    word::by_word,
 };
-use crate::when::When;
 
 /// How bad or risky something can be, the least first.
 const LEVELS: [&str; 4] = ["low", "medium", "high", "critical"];
@@ -241,22 +239,4 @@ pub enum ReportFormat {
     Html,
     /// For a ticket or a wiki.
     Markdown,
-}
-
-/// What `mcpwarden pins diff` is told.
-#[derive(Args, Debug)]
-pub struct PinsDiff {
-    /// The tool, as its id has it behind `mcp:`; of a prompt or a resource template, its name; of instructions, nothing
-    /// behind the colon.
-    #[arg(value_name = "SERVER:TOOL")]
-    pub tool: String,
-    /// Print JSON, one line for each user and program that has a pin.
-    #[arg(long)]
-    pub json: bool,
-    /// The database: `registry.db` beside that of events.
-    #[arg(long, value_name = "FILE", default_value = "/var/lib/mcpwarden/registry.db")]
-    pub path: PathBuf,
-    /// The database of events, which tells of definitions that are too long to be kept; `mcpwarden.db` beside that of pins.
-    #[arg(long, value_name = "FILE")]
-    pub events: Option<PathBuf>,
 }

@@ -5,8 +5,11 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, builder::PossibleValuesParser, builder::TypedValueParser as _};
 use mcpwarden_policy::event::Severity;
 
-use super::{DecisionOptions, Meant, by_word, query::PinsDiff};
-use crate::when::When;
+use super::{
+    operator::{DecisionOptions, Meant},
+    when::When,
+    word::by_word,
+};
 
 pub(super) const EVENTS_EXAMPLES: &str = "\
 Examples:
@@ -159,4 +162,22 @@ pub struct AuditExport {
     pub to: Option<Bound>,
     #[command(flatten)]
     pub database: Database,
+}
+
+/// What `mcpwarden pins diff` is told.
+#[derive(Args, Debug)]
+pub struct PinsDiff {
+    /// The tool, as its id has it behind `mcp:`; of a prompt or a resource template, its name; of instructions, nothing
+    /// behind the colon.
+    #[arg(value_name = "SERVER:TOOL")]
+    pub tool: String,
+    /// Print JSON, one line for each user and program that has a pin.
+    #[arg(long)]
+    pub json: bool,
+    /// The database: `registry.db` beside that of events.
+    #[arg(long, value_name = "FILE", default_value = "/var/lib/mcpwarden/registry.db")]
+    pub path: PathBuf,
+    /// The database of events, which tells of definitions that are too long to be kept; `mcpwarden.db` beside that of pins.
+    #[arg(long, value_name = "FILE")]
+    pub events: Option<PathBuf>,
 }

@@ -20,6 +20,7 @@ use mcpwarden_policy::{
     Event,
     event::{AgentLoss, Severity},
 };
+use mcpwarden_store::reader::Query;
 use serde::{
     Deserialize as _,
     de::{IntoDeserializer as _, value::Error},
@@ -27,11 +28,8 @@ use serde::{
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use super::{Code, Refusal, peer::Rights};
-use crate::{
-    clock::Clock,
-    output::{escaped, write_json},
-    store::reader::Query,
-};
+use crate::host::clock::Clock;
+use crate::output::{escaped, write_json};
 
 /// Followers at once of those who may change things, and as many of others.
 const PLACES: usize = 8;

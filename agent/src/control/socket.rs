@@ -9,11 +9,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use mcpwarden_system::instance::{self, InstanceError};
 use nix::unistd::{Gid, chown};
 use tokio::net::UnixListener;
 
 use super::peer::Known;
-use crate::instance::{self, InstanceError};
 
 /// Its owner and its group write to it, which is what connecting needs.
 const MODE: u32 = 0o660;

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use mcpwarden_kernel::{addresses::Addresses, boot_ns};
 use mcpwarden_policy::{
     Timestamp,
     event::ServerType,
@@ -11,7 +12,7 @@ use mcpwarden_policy::{
 };
 
 use super::{Network, NetworkError};
-use crate::{clock::Clock, clock::boot_ns, kernel::addresses::Addresses};
+use crate::host::clock::Clock;
 
 /// Blocks at once, at most. Those of addresses are bounded by the table, too.
 pub const MOST: usize = 4_096;

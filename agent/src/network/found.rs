@@ -6,6 +6,7 @@
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
+use mcpwarden_kernel::{addresses::Addresses, boot_ns};
 use mcpwarden_policy::{
     Found, ServerId, Timestamp,
     event::ServerDenied,
@@ -13,7 +14,7 @@ use mcpwarden_policy::{
 };
 
 use super::{Network, NetworkError};
-use crate::{clock::Clock, clock::boot_ns, kernel::addresses::Addresses};
+use crate::host::clock::Clock;
 
 const SECOND: u64 = 1_000_000_000;
 /// Servers that are remembered, at most; and those of one address.

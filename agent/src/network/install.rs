@@ -7,6 +7,7 @@ use std::{
 };
 
 use mcpwarden_abi::{self as abi, Address, SET_ALL};
+use mcpwarden_kernel::addresses::{Addresses, Rule};
 use mcpwarden_policy::{
     ServerId,
     config::{AllowDeny, Config, NetworkNamespace},
@@ -16,10 +17,7 @@ use mcpwarden_policy::{
 };
 
 use super::{GENERATIONS, Network, NetworkError, index, names::Ttl};
-use crate::{
-    clock::Clock,
-    kernel::addresses::{Addresses, Rule},
-};
+use crate::host::clock::Clock;
 
 /// Places of declared servers, those of servers that are declared no more among them. With more, all are numbered anew.
 const MOST_PLACES: usize = 32_768;

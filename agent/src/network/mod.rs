@@ -21,6 +21,11 @@ use mcpwarden_abi::{
     self as abi, BECAUSE_BLOCKED, BECAUSE_DEFAULT, BECAUSE_DENIED, BECAUSE_EGRESS, ConnectInfo, RecordHeader,
     SET_ALL,
 };
+use mcpwarden_capture::socket::Connected;
+use mcpwarden_kernel::{
+    KernelError,
+    addresses::{Addresses, InstallError},
+};
 use mcpwarden_policy::{
     Connect, ConnectionId, Process, ServerId,
     config::Config,
@@ -32,16 +37,7 @@ use mcpwarden_policy::{
 use nix::libc;
 use tokio::task::JoinHandle;
 
-use crate::{
-    capture::socket::Connected,
-    cgroup,
-    clock::Clock,
-    kernel::{
-        KernelError,
-        addresses::{Addresses, InstallError},
-    },
-    process,
-};
+use crate::host::{cgroup, clock::Clock, process};
 pub use blocks::{BlockError, BlockRequest, Standing, Who, text};
 use dns::Dns;
 use found::FoundServers;

@@ -14,7 +14,7 @@ use super::{
     Network, index,
     sockets::{self, Closed, Connected, Skipped},
 };
-use crate::{clock::Clock, process};
+use crate::host::{clock::Clock, process};
 
 /// How long a connection may take from being judged to being listed.
 const UNDER_WAY: Duration = Duration::from_millis(100);

@@ -8,12 +8,13 @@ use mcpwarden_policy::{
     Timestamp,
     event::{Action, CallStatus},
 };
+use mcpwarden_store::conditions::Conditions;
 use rusqlite::Connection;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::list::{self, Line, NONE, Row, action_cell, at, by_word, coloured, optional, text, time};
-use crate::{cli::CallsOptions, store::conditions::Conditions};
+use crate::cli::CallsOptions;
 
 /// How long after a call its answer is looked for.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(3_600);

@@ -4,6 +4,11 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_policy::registry::{Diff, PinKey};
+use mcpwarden_store::{
+    self as store,
+    database::DatabaseError,
+    registry::{self, Pin, word},
+};
 use rusqlite::{Connection, OptionalExtension as _};
 use serde::Serialize;
 
@@ -11,11 +16,6 @@ use super::list::NONE;
 use crate::{
     cli::PinsDiff,
     output::{escaped, say, say_json},
-    store::{
-        self,
-        database::DatabaseError,
-        registry::{self, Pin, word},
-    },
 };
 
 /// How a definition stands to its pin.

@@ -2,10 +2,11 @@
 
 use comfy_table::Cell;
 use mcpwarden_policy::{Timestamp, event::Action};
+use mcpwarden_store::conditions::Conditions;
 use serde::Serialize;
 
 use super::list::{self, Line, NONE, Row, action_cell, at, by_word, optional, time};
-use crate::{cli::ConnectionsOptions, store::conditions::Conditions};
+use crate::cli::ConnectionsOptions;
 
 /// A connection that a process opened, or a datagram that it sent somewhere.
 #[derive(Debug, Serialize)]

@@ -8,12 +8,12 @@ use mcpwarden_policy::{
     Timestamp,
     event::{Action, CallStatus, Severity},
 };
+use mcpwarden_store::conditions::Conditions;
 use memchr::memmem;
 use rusqlite::Connection;
 use serde::Deserialize;
 
 use super::list::severity_of;
-use crate::store::conditions::Conditions;
 
 /// What of an event is counted.
 #[derive(Debug)]

@@ -5,10 +5,11 @@ use mcpwarden_policy::{
     Timestamp,
     event::{Action, Severity},
 };
+use mcpwarden_store::conditions::Conditions;
 use serde::Serialize;
 
 use super::list::{self, Line, Row, action_cell, at, by_word, optional, severity, severity_cell, time};
-use crate::{cli::DetectionsOptions, store::conditions::Conditions};
+use crate::cli::DetectionsOptions;
 
 /// What one rule found in one field.
 #[derive(Debug, Serialize)]

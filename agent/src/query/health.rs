@@ -8,11 +8,11 @@ use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::Result;
 use mcpwarden_policy::{Timestamp, event::CallStatus};
+use mcpwarden_store::conditions::Conditions;
 use rusqlite::Connection;
 use serde::Serialize;
 
 use super::count;
-use crate::store::conditions::Conditions;
 
 /// What is looked at: so long back from now.
 pub const LATELY: Duration = Duration::from_secs(3_600);

@@ -8,13 +8,13 @@ use mcpwarden_policy::{
     Timestamp,
     event::{Action, Severity},
 };
+use mcpwarden_store::conditions::Conditions;
 use rusqlite::Connection;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     cli::{Shown, Which},
     output::{self, Unwritable, escaped, say, seconds, word, write_json},
-    store::conditions::Conditions,
 };
 
 /// Rows that are read before they are printed.
@@ -162,7 +162,7 @@ pub fn of_events(which: &Which) -> Conditions {
 
 impl Which {
     fn conditions(&self, session: &str, server: &str) -> Conditions {
-        let time = |when: Option<crate::when::When>| when.map(|when| when.0);
+        let time = |when: Option<crate::cli::When>| when.map(|when| when.0);
         Conditions::default().any(session, &self.session).any(server, &self.server).between(
             "time_ns",
             time(self.since),

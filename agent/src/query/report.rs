@@ -13,6 +13,7 @@ use mcpwarden_policy::{
     Timestamp,
     event::{Action, CallStatus, Severity},
 };
+use mcpwarden_store::conditions::Conditions;
 use rusqlite::{Connection, Row};
 use serde::Serialize;
 
@@ -21,11 +22,10 @@ use super::{
     list::{SEVERITIES, by_word, of_events, severity, time},
     servers::{BySeverity, Server, Tallies},
 };
+use crate::host::clock::Clock;
 use crate::{
     cli::{ReportFormat, ReportOptions, Which},
-    clock::Clock,
     output::{say, say_json, word},
-    store::conditions::Conditions,
 };
 
 use document::Document;

@@ -8,6 +8,7 @@ use mcpwarden_policy::{
     Timestamp,
     event::{CallStatus, Severity},
 };
+use mcpwarden_store::conditions::Conditions;
 use rusqlite::{Connection, OptionalExtension as _};
 use serde::Serialize;
 
@@ -16,10 +17,7 @@ use super::{
     health::{self, Health},
     list::{Line, NONE, at, coloured, optional, text},
 };
-use crate::{
-    output::{escaped, word},
-    store::conditions::Conditions,
-};
+use crate::output::{escaped, word};
 
 /// Detections by their severity, the least first; those that are none are left out.
 pub type BySeverity = BTreeMap<Severity, u64>;

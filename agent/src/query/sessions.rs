@@ -8,6 +8,7 @@ use mcpwarden_policy::{
     Timestamp,
     event::{Action, Severity},
 };
+use mcpwarden_store::conditions::Conditions;
 use rusqlite::{Connection, OptionalExtension as _};
 use serde::Serialize;
 use serde_json::Value;
@@ -16,7 +17,6 @@ use super::{
     count::{self, Names, Sight, What},
     list::{Line, NONE, at, optional, severity_cell, text},
 };
-use crate::store::conditions::Conditions;
 
 /// A session, by what its events tell.
 #[derive(Debug, Serialize)]

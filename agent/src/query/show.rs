@@ -4,6 +4,10 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 use mcpwarden_policy::{event::Detection, registry::ItemKind};
+use mcpwarden_store::{
+    conditions::Conditions,
+    registry::{self, PINS, Pin},
+};
 use rusqlite::Connection;
 use serde::Serialize;
 use serde_json::Value;
@@ -13,13 +17,7 @@ use super::{
     list::NONE,
     tools::{self, Offers, Tool},
 };
-use crate::{
-    output::{escaped, say, say_json, seconds, word},
-    store::{
-        conditions::Conditions,
-        registry::{self, PINS, Pin},
-    },
-};
+use crate::output::{escaped, say, say_json, seconds, word};
 
 /// A tool with what only `show` says of it.
 #[derive(Debug, Serialize)]

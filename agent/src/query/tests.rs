@@ -7,17 +7,15 @@ use mcpwarden_policy::{
     Event, ServerId, Timestamp,
     registry::{Item, PinKey, PinRecord, Store as _},
 };
+use mcpwarden_store::{
+    registry::Pins,
+    testing::{Sayer, settings},
+};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{
-    cli::{Cli, Command},
-    store::{
-        registry::Pins,
-        tests::{Sayer, settings},
-    },
-};
+use crate::cli::{Cli, Command};
 
 /// A store with these events: their seconds from ten minutes ago on, and the rest of their lines.
 pub(super) struct Filled {
@@ -121,7 +119,7 @@ impl Filled {
         }
         fn rows<T: list::Row>(
             db: &Connection,
-            conditions: &crate::store::conditions::Conditions,
+            conditions: &mcpwarden_store::conditions::Conditions,
             shown: &crate::cli::Shown,
         ) -> Vec<Value> {
             let mut rows = Vec::new();
@@ -331,7 +329,7 @@ fn how_a_declared_server_does() {
     ] {
         let filled = Filled::new(events);
         let now = filled.start.after(std::time::Duration::from_secs(NOW));
-        let all = crate::store::conditions::Conditions::default();
+        let all = mcpwarden_store::conditions::Conditions::default();
         let servers = servers::gather(&filled.db, &all, None, now).unwrap();
         let found: Vec<_> = servers.iter().map(|server| (server.health, server.reasons.join("; "))).collect();
         assert_eq!(found, [(health, why.unwrap_or_default().to_owned())], "{name}");
@@ -389,7 +387,7 @@ fn strangers_texts_in_tables() {
     }
     fn rows<T: list::Row>(db: &Connection) -> String {
         let mut rows: Vec<T> = Vec::new();
-        let all = crate::store::conditions::Conditions::default();
+        let all = mcpwarden_store::conditions::Conditions::default();
         list::each(db, &all, None, |row| {
             rows.push(row);
             Ok(())
@@ -399,7 +397,7 @@ fn strangers_texts_in_tables() {
     }
     let filled = hostile();
     let db = &filled.db;
-    let all = crate::store::conditions::Conditions::default();
+    let all = mcpwarden_store::conditions::Conditions::default();
     let now = Clock::new().now();
     let offers = tools::offers(db, &all).unwrap();
     let shown = show::find(db, &filled.path(), "a<b:\u{1b}[31m\n\u{202e}<script>alert(1)</script>").unwrap();
@@ -433,8 +431,8 @@ fn what_changed_since_it_was_pinned() {
     pin(&filled, 6, "read", &record("h1", "h1"), &[]);
     pin(&filled, 7, "read", &record("h0", "h2"), &[]);
     pin(&filled, 5, "a:b", &record("h1", "h2"), &[]);
-    let path = filled.directory.path().join(crate::store::registry::PINS);
-    let db = crate::store::registry::SCHEMA.read(&path).unwrap();
+    let path = filled.directory.path().join(mcpwarden_store::registry::PINS);
+    let db = mcpwarden_store::registry::SCHEMA.read(&path).unwrap();
     let none = path.with_file_name("none.db");
     let texts = |name: &str| -> Vec<String> {
         changes::find(&db, &none, name).unwrap().iter().map(changes::Change::text).collect()
@@ -472,8 +470,8 @@ fn changes_that_only_an_event_tells() {
         "truncated":false,"detections":[],"max_severity":null,"action":"alert""#;
     let filled = Filled::new(vec![(1, said.replace('\n', ""))]);
     pin(&filled, 5, "read", &record("h0", "h2"), &[]);
-    let path = filled.directory.path().join(crate::store::registry::PINS);
-    let db = crate::store::registry::SCHEMA.read(&path).unwrap();
+    let path = filled.directory.path().join(mcpwarden_store::registry::PINS);
+    let db = mcpwarden_store::registry::SCHEMA.read(&path).unwrap();
     let found = changes::find(&db, &filled.path(), "git:read").unwrap();
     assert!(found[0].text().ends_with("\n  /title\n    + x"), "{}", found[0].text());
 }

@@ -10,21 +10,18 @@ use mcpwarden_policy::{
     guard::{RiskLevel, ToolCategory},
     registry::ItemKind,
 };
+use mcpwarden_store::{
+    conditions::Conditions,
+    database::DatabaseError,
+    registry::{self, PINS, Pin},
+};
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::list::{self, Line, NONE, at, coloured, optional, severity_cell, text, time};
-use crate::{
-    cli::ToolsOptions,
-    output::word,
-    pins,
-    store::{
-        conditions::Conditions,
-        database::DatabaseError,
-        registry::{self, PINS, Pin},
-    },
-};
+use crate::commands::pins;
+use crate::{cli::ToolsOptions, output::word};
 
 /// What stands for the state of a tool that is not pinned: as `pins list` has it.
 const NOT_PINNED: &str = "not pinned";

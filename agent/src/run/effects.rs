@@ -1,10 +1,11 @@
 //! What the policy core asks for, done: events said, kernel tables changed, addresses denied.
 
 use mcpwarden_abi::SET_ALL;
+use mcpwarden_capture::socket::Wish;
+use mcpwarden_client::listing as own;
 use mcpwarden_policy::{ConnectionId, Event, EventBody, Output, ServerId, http::LINK};
 
 use super::Agent;
-use crate::{capture::socket::Wish, listing as own};
 
 impl Agent {
     /// Does what the policy core asks for.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use aya::maps::{MapData, RingBuf};
+use mcpwarden_kernel::Ring;
 use mcpwarden_policy::{EventBody, event::AgentStopped};
 use tokio::{io::unix::AsyncFd, signal::unix::Signal};
 
@@ -19,7 +19,7 @@ impl Agent {
     /// Detaches, takes in what is left, and says what was done.
     pub(super) async fn end(
         &mut self,
-        mut ring: AsyncFd<RingBuf<MapData>>,
+        mut ring: AsyncFd<Ring>,
         reason: &str,
         interrupt: &mut Signal,
         terminate: &mut Signal,

@@ -14,6 +14,8 @@ use std::{
 };
 
 use mcpwarden_abi::{self as abi, GateMember, GateSettings};
+use mcpwarden_client::listing as own;
+use mcpwarden_kernel::{GateLeft, surroundings};
 use mcpwarden_policy::{
     ConnectionId, Event, EventBody, ServerId, Timestamp,
     gate::{GateCaller, GateCompiler, GateError, GateOutcome, GateSubject, MOST_SUBJECTS, NO_SUBJECT},
@@ -24,8 +26,6 @@ use mcpwarden_policy::{
 use super::Agent;
 use crate::{
     config::{AllowDeny, Config, StdioEnforcement},
-    kernel::{GateLeft, surroundings},
-    listing as own,
     output::escaped,
 };
 use sessions::Sessions;

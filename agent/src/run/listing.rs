@@ -1,9 +1,9 @@
 //! What servers told the agent itself, taken in as what they tell clients.
 
+use mcpwarden_client::listing::Report;
 use mcpwarden_policy::{Event, Input, Reached};
 
 use super::Agent;
-use crate::listing::Report;
 
 impl Agent {
     /// Says how a declared server does, where that is new, and hands what it said to the policy core.

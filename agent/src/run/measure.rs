@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use mcpwarden_kernel::{Backend, surroundings};
 use mcpwarden_policy::event::ServerType;
 
 use super::Agent;
 use crate::{
-    kernel::{Backend, surroundings},
     metrics::{Sample, Snapshot, observe::transport, table},
     output::WAITING_CHUNKS,
 };

@@ -11,21 +11,21 @@ use mcpwarden_policy::{
     Event, EventBody,
     event::{AuditHead, StoreRecovered, StoreReplaced},
 };
+use mcpwarden_sinks::Print;
+use mcpwarden_store::{
+    self as store, Entry, News, Settings, Store,
+    chain::Head,
+    checkpoint::{AUDIT_KEY, Signer},
+    database,
+    registry::Pins,
+};
+use mcpwarden_system::instance;
 use tokio::sync::mpsc;
 
 use super::Agent;
 use crate::{
     config::Config,
-    instance,
     output::{Format, WAITING_CHUNKS},
-    sinks::Print,
-    store::{
-        self, Entry, News, Settings, Store,
-        chain::Head,
-        checkpoint::{AUDIT_KEY, Signer},
-        database,
-        registry::Pins,
-    },
 };
 
 /// Bytes of events beyond which no more records are read before they are handed on.

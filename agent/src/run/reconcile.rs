@@ -2,13 +2,14 @@
 
 use std::{collections::HashSet, time::Duration};
 
+use mcpwarden_kernel::{
+    boot_ns,
+    census::{Census, Side},
+};
+
 use mcpwarden_abi as abi;
 
 use super::Agent;
-use crate::{
-    clock::boot_ns,
-    kernel::census::{Census, Side},
-};
 
 /// An agent that is there after this did not die of what it met at its start.
 const LIVES: Duration = Duration::from_secs(60);

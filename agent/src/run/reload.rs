@@ -17,13 +17,13 @@ use mcpwarden_policy::{
 use tokio::{sync::oneshot, task::JoinHandle};
 
 use super::{Agent, WATCHING, measure};
+use crate::host::process;
 use crate::{
     cli::RunOptions,
     config::{self, Config, StdioEnforcement},
     control::{Answer, Code, Refusal},
     network::finished,
     output::escaped,
-    process,
 };
 
 /// Keys that are looked at when the agent starts, and not again.

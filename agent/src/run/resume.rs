@@ -3,15 +3,11 @@
 use std::collections::HashSet;
 
 use anyhow::Result;
-use aya::maps::{MapData, RingBuf};
-use mcpwarden_abi::{FLAG_ADOPTED, RECORD_EXEC, RecordHeader};
+use mcpwarden_abi::{FLAG_ADOPTED, RECORD_EXEC, RecordHeader, record::read};
+use mcpwarden_kernel::{Met, Ring, census::Census, pins::Left};
 use mcpwarden_policy::event::TakenOver;
 
 use super::Agent;
-use crate::{
-    capture::record::read,
-    kernel::{Met, census::Census, pins::Left},
-};
 
 /// What a record takes in the ring beside its bytes: `BPF_RINGBUF_HDR_SZ`.
 const RING_HEADER: u64 = 8;
@@ -27,7 +23,7 @@ impl Agent {
 
     /// As [`Agent::adopt`], where records wait in the ring: it can be full of them, and whose they are is known only from records
     /// that come now.
-    pub(super) fn adopt_behind(&mut self, ring: &mut RingBuf<MapData>) -> Result<Census> {
+    pub(super) fn adopt_behind(&mut self, ring: &mut Ring) -> Result<Census> {
         let waited = self.set_aside(ring);
         let found = self.adopt()?;
         let since = self.set_aside(ring);
@@ -48,7 +44,7 @@ impl Agent {
     }
 
     /// Takes out what is in the ring now.
-    fn set_aside(&self, ring: &mut RingBuf<MapData>) -> Vec<Box<[u8]>> {
+    fn set_aside(&self, ring: &mut Ring) -> Vec<Box<[u8]>> {
         let (mut left, mut records) = (self.fill.used(), Vec::new());
         while left > 0
             && let Some(record) = ring.next()

@@ -1,11 +1,11 @@
 //! How the agent is, for who asks.
 
+use mcpwarden_kernel::surroundings;
 use mcpwarden_policy::{event::ServerType, lint::unenforceable};
 
 use super::{Agent, reload};
 use crate::{
     control::{ConfigStatus, SinkStatus, Status, StoreStatus},
-    kernel::surroundings,
     output::word,
 };
 

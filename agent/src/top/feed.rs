@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use hyper::Method;
 use mcpwarden_policy::{Event, Timestamp, WaitingTool};
+use mcpwarden_store::reader::{Follower, Query};
 
 use super::{FRAME, model::lighten};
+use crate::host::clock::Clock;
 use crate::{
-    clock::Clock,
     control::{APPROVALS, STATUS, Status, Waiting, client::ask},
     output::escaped,
-    store::reader::{Follower, Query},
 };
 
 /// How often the agent is asked how it is.
@@ -220,7 +220,7 @@ mod tests {
     use mcpwarden_policy::event::examples::examples;
 
     use super::*;
-    use crate::store::tests::{Sayer, settings};
+    use mcpwarden_store::testing::{Sayer, settings};
 
     /// A database with these events, each so long ago.
     fn stored(directory: &Path, said: &[(&str, Duration)]) -> String {

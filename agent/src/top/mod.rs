@@ -32,7 +32,9 @@ use nix::sys::termios::{FlowArg, tcflow};
 use ratatui::crossterm::event::{self, Event as Input};
 use ratatui::crossterm::terminal::disable_raw_mode;
 
-use crate::{approvals, blocks, cli::TopOptions, clock::Clock, output::Format, output::Output};
+use crate::commands::{approvals, blocks};
+use crate::host::clock::Clock;
+use crate::{cli::TopOptions, output::Format, output::Output};
 use feed::Update;
 use model::Model;
 use view::{Command, Effect, View};

@@ -4,8 +4,27 @@
 //! kernel half writes records, the agent reads them; neither may assume more than is written here.
 #![no_std]
 
+#[cfg(test)]
+extern crate std;
+
+/// Says of types that they are [`record::Plain`]: `repr(C)`, only integers, no padding, every bit pattern valid.
+#[cfg(feature = "user")]
+macro_rules! plain {
+    ($($name:ident),+ $(,)?) => {
+        $(
+            // SAFETY: as the macro says.
+            unsafe impl $crate::record::Plain for $name {}
+            #[cfg(feature = "aya")]
+            // SAFETY: as the macro says.
+            unsafe impl aya::Pod for $name {}
+        )+
+    };
+}
+
 mod gate;
 mod network;
+#[cfg(feature = "user")]
+pub mod record;
 pub use gate::*;
 pub use network::*;
 
@@ -365,31 +384,6 @@ pub struct KernelLayout {
 }
 
 #[cfg(feature = "user")]
-mod pod {
-    // SAFETY: `repr(C)`, only integers, no padding, every bit pattern valid.
-    unsafe impl aya::Pod for super::ChannelKey {}
-    // SAFETY: as above.
-    unsafe impl aya::Pod for super::Channel {}
-    // SAFETY: as above.
-    unsafe impl aya::Pod for super::Connection {}
-    // SAFETY: as above.
-    unsafe impl aya::Pod for super::Stream {}
-    // SAFETY: as above.
-    unsafe impl aya::Pod for super::KernelLayout {}
-    // SAFETY: as above.
-    unsafe impl aya::Pod for super::RecordHeader {}
-    // SAFETY: as above.
-    unsafe impl aya::Pod for super::ExecInfo {}
-    // SAFETY: as above.
-    unsafe impl aya::Pod for super::Holder {}
-    // SAFETY: as above.
-    unsafe impl aya::Pod for super::GateSettings {}
-    // SAFETY: as above.
-    unsafe impl aya::Pod for super::GateInfo {}
-    // SAFETY: as above.
-    unsafe impl aya::Pod for super::GateMember {}
-    // SAFETY: as above.
-    unsafe impl aya::Pod for super::GateBucket {}
-    // SAFETY: as above.
-    unsafe impl aya::Pod for super::GateCaller {}
+plain! {
+    ChannelKey, Channel, Connection, Stream, KernelLayout, RecordHeader, ExecInfo, Holder, GateSettings, GateInfo, GateMember, GateBucket, GateCaller
 }

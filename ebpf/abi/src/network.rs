@@ -208,23 +208,6 @@ pub struct Flow {
 }
 
 #[cfg(feature = "user")]
-mod pod {
-    // SAFETY: `repr(C)`, only integers, no padding, every bit pattern valid.
-    unsafe impl aya::Pod for super::ConnectInfo {}
-    // SAFETY: as above.
-    unsafe impl aya::Pod for super::Network {}
-    // SAFETY: as above.
-    unsafe impl aya::Pod for super::Beginnings {}
-    // SAFETY: as above.
-    unsafe impl aya::Pod for super::AddressKey {}
-    // SAFETY: as above.
-    unsafe impl aya::Pod for super::Address {}
-    // SAFETY: as above.
-    unsafe impl aya::Pod for super::Member {}
-    // SAFETY: as above.
-    unsafe impl aya::Pod for super::Endpoint {}
-    // SAFETY: as above.
-    unsafe impl aya::Pod for super::Flow {}
-    // SAFETY: as above.
-    unsafe impl aya::Pod for super::Socket {}
+plain! {
+    ConnectInfo, Network, Beginnings, AddressKey, Address, Member, Endpoint, Flow, Socket
 }

@@ -8,7 +8,7 @@
 
 use crate::{
     atomic::Number,
-    table::{ACROSS_JUDGED, DENY, Subject, View},
+    table::{ACROSS_JUDGED, DENY, Limit, Rules, Subject, View},
 };
 
 /// Servers of one session that are told apart: as many as a word has bits.
@@ -17,8 +17,6 @@ pub const SERVERS: usize = 64;
 const TICK: u64 = SERVERS as u64;
 /// Calls of one server that are remembered; a power of two. A burst is one less at most.
 pub const CALLS: usize = 128;
-/// Limits that a table has room for; a power of two. The first is none.
-pub const LIMITS: usize = 256;
 
 /// Nothing that a rule across servers goes by.
 pub const DOES_NOTHING: u8 = 0;
@@ -52,35 +50,6 @@ pub const BY_FORGOTTEN: u8 = 16;
 
 /// Other takers may come first so often.
 const TRIES: u32 = 3;
-
-/// `cross_server` of a configuration.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rules {
-    /// `read_then_send.window`; 0: the rule does not count. So with the others.
-    pub read_then_send: u64,
-    /// `burst.window`
-    pub burst: u64,
-    /// `burst.max_calls`; less than [`CALLS`].
-    pub burst_calls: u64,
-    /// `cross_server_flow.window`, where turns do not count.
-    pub flow: u64,
-    /// `turn_gap`, where they do.
-    pub turn_gap: u64,
-    /// How long a call without an answer keeps its turn open.
-    pub turn_open: u64,
-}
-
-/// A token bucket as its two numbers: how long a token takes to come, and how far the bucket may be from full when one is
-/// taken. An interval of 0: there are no tokens.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Limit {
-    /// Nanoseconds from one token to the next.
-    pub interval: u64,
-    /// Nanoseconds until it is full, at most, for a token to be in it.
-    pub slack: u64,
-}
 
 /// What is remembered of a session.
 #[repr(C)]

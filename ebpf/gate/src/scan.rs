@@ -48,7 +48,7 @@ const NAMED: u8 = 16;
 const LOCATED: u8 = 32;
 /// The message has a method, or more: see [`Scan::methods`].
 const ASKED: u8 = 64;
-/// It has more than one, so that spoiling one of them stops nothing.
+/// It has more than one, so that neutralizing one of them stops nothing.
 const ASKED_TWICE: u8 = 128;
 
 /// U+FFFD in UTF-8, its first byte lowest.
@@ -100,7 +100,7 @@ pub struct Scan {
     hash: u64,
 }
 
-/// Where in this write something lies that can be spoilt. To be made anew for each write.
+/// Where in this write something lies that can be neutralized. To be made anew for each write.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marks {
@@ -493,7 +493,7 @@ impl Scan {
             METHOD_RESOURCE => self.resource,
             METHOD_OTHER.. => 0,
         };
-        // Of several names only the last could be spoilt here, and a reader may take another.
+        // Of several names only the last could be neutralized here, and a reader may take another.
         let place = if self.named_twice != 0 { NOWHERE } else { self.place(marks) };
         Said { outcome, place, is_call }
     }
@@ -564,7 +564,7 @@ impl Scan {
         Said { outcome, place, is_call }
     }
 
-    /// What spoils the message: its name, or, where that lies in an earlier write, its method.
+    /// What neutralizes the message: its name, or, where that lies in an earlier write, its method.
     #[inline(always)]
     fn place(&self, marks: &Marks) -> u32 {
         if marks.name != NOWHERE {

@@ -1,11 +1,11 @@
 //! The automaton as both halves know it.
 
-use crate::history::{LIMITS, Limit, Rules};
-
 /// Transitions that a table has room for: a power of two, so that an index can be masked. 512 KiB of them.
 pub const ENTRIES: usize = 1 << 18;
 /// Subjects that a table has room for; a power of two as well.
 pub const SUBJECTS: usize = 1 << 10;
+/// Limits that a table has room for; a power of two. The first is none.
+pub const LIMITS: usize = 256;
 
 /// Set in an outcome: the message must not reach its server.
 pub const DENY: u16 = 1 << 15;
@@ -68,6 +68,35 @@ pub struct Subject {
     pub limit: u16,
     /// What the rules across servers are to it: [`ACROSS_REMEMBERED`], [`ACROSS_JUDGED`], or neither.
     pub across: u16,
+}
+
+/// `cross_server` of a configuration.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// `read_then_send.window`; 0: the rule does not count. So with the others.
+    pub read_then_send: u64,
+    /// `burst.window`
+    pub burst: u64,
+    /// `burst.max_calls`; less than [`crate::CALLS`].
+    pub burst_calls: u64,
+    /// `cross_server_flow.window`, where turns do not count.
+    pub flow: u64,
+    /// `turn_gap`, where they do.
+    pub turn_gap: u64,
+    /// How long a call without an answer keeps its turn open.
+    pub turn_open: u64,
+}
+
+/// A token bucket as its two numbers: how long a token takes to come, and how far the bucket may be from full when one is
+/// taken. An interval of 0: there are no tokens.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Limit {
+    /// Nanoseconds from one token to the next.
+    pub interval: u64,
+    /// Nanoseconds until it is full, at most, for a token to be in it.
+    pub slack: u64,
 }
 
 /// What an outcome means for the calls after it: of one that is let through.

@@ -8,8 +8,8 @@ use aya_ebpf::{
 use mcpwarden_abi::{Counter, GateBucket, GateCaller, GateMember};
 use mcpwarden_gate::{Call, Calls, Memory, Number, Session, Turn, View};
 
-use super::reading::Walk;
-use crate::channel;
+use super::state::Walk;
+use crate::tables;
 
 /// What is remembered of each session. User space takes out those that are gone; so with the next two.
 #[map(name = "GATE_SESSIONS")]
@@ -43,7 +43,7 @@ fn entry<K, V>(all: &HashMap<K, V>, key: &K) -> Option<*const V> {
     if all.insert(key, fresh, BPF_NOEXIST as u64).is_err() {
         // Somebody else may have come first.
         if all.get_ptr(key).is_none() {
-            channel::count(Counter::GateForgotten, 1);
+            tables::count(Counter::GateForgotten, 1);
         }
     }
     all.get_ptr(key)

@@ -41,9 +41,9 @@ pub fn overwrite(address: u64) -> u32 {
         return NOT_OVERWRITTEN;
     }
     let Some(original) = read::<u8>(address) else { return NOT_OVERWRITTEN };
-    let spoilt = GATE_SPOILT;
+    let neutralized = GATE_SPOILT;
     // SAFETY: the helper checks the address.
-    if unsafe { bpf_probe_write_user(address as *mut c_void, (&raw const spoilt).cast(), 1) } != 0 {
+    if unsafe { bpf_probe_write_user(address as *mut c_void, (&raw const neutralized).cast(), 1) } != 0 {
         return NOT_OVERWRITTEN;
     }
     original as u32

@@ -3,7 +3,7 @@
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use mcpwarden_abi::CLIENT_TO_SERVER;
 
-use super::{Write, settle::written_whole};
+use super::{Write, state::written_whole};
 
 /// The unit of an owner's time: 2^20 ns, about a millisecond.
 const OWNED_SHIFT: u32 = 20;
@@ -51,7 +51,7 @@ impl Write {
             (*gated).last = me;
             (*gated).length = 0;
             (*gated).is_read = 0;
-            (*gated).reading.place = 0;
+            (*gated).reading.position = 0;
         }
         true
     }

@@ -4,12 +4,11 @@ use mcpwarden_abi::{Channel, ConnectionId};
 use mcpwarden_gate::View;
 
 use super::{
-    GATED, Gated, HEADS, MEMBERS, NEXT, SETTINGS,
     owner::{owned, owned_at, thread},
-    reading::{Walk, ends_a_line},
-    subject_of,
+    reading::ends_a_line,
+    state::{GATED, Gated, HEADS, MEMBERS, NEXT, SETTINGS, Walk, subject_of, written_whole},
 };
-use crate::{channel, source::Source};
+use crate::{source::Source, tables};
 
 /// A write to a channel has returned. `left`: how many bytes were not written; `bytes`: where those lay that were.
 #[inline(always)]
@@ -33,7 +32,7 @@ pub fn returned(
         return;
     }
     // Anew, lest another takes it while this is settled: that write may have begun long ago.
-    let anew = owned(owned_at(channel::now()), me);
+    let anew = owned(owned_at(tables::now()), me);
     // SAFETY: a live map value.
     if unsafe { (*gated).owner.replace(owner, anew) } != owner {
         return;
@@ -66,20 +65,6 @@ fn settle_unread(gated: *mut Gated, written: u64, left: u64, bytes: impl FnOnce(
         (*gated).position += written;
         (*gated).before.reset();
         (*gated).lost = !ends as u32;
-    }
-}
-
-/// A write went to its end: what was read of it counts.
-///
-/// # Safety
-/// A live map value, which this write has claimed.
-#[inline(always)]
-pub unsafe fn written_whole(gated: *mut Gated) {
-    // SAFETY: the caller's.
-    unsafe {
-        (*gated).before = (*gated).after;
-        (*gated).lost = (*gated).lost_after;
-        (*gated).reading.uncharge();
     }
 }
 
@@ -118,14 +103,14 @@ fn settle(
             return;
         }
         let view = View { head: &*head, next: &*next };
-        let subject = view.subject(subject_of(member, half, channel::now()).0);
+        let subject = view.subject(subject_of(member, half, tables::now()).0);
         (*gated).after = (*gated).before;
         (*gated).after.begin(&view, subject);
         // A vector may go on behind what was written.
         (*gated).reading.begin(source, written, written as u32, false);
         let walk = Walk { gated, head, next, subject, member, now: 0 };
         walk.run(written as u32);
-        if (*gated).reading.place as u64 == written {
+        if (*gated).reading.position as u64 == written {
             (*gated).before = (*gated).after;
             (*gated).lost = 0;
             (*gated).reading.charge_less();

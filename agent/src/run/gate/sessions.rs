@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mcpwarden_abi::GateMember;
 use mcpwarden_gate::{SERVERS, SEVERAL, Turn};
+use mcpwarden_kernel::Gate;
 use mcpwarden_policy::{ServerId, SessionId, Timestamp, gate::GateCaller, guard::TurnState};
 
-use crate::{clock::Clock, kernel::Gate};
+use crate::host::clock::Clock;
 
 /// Most sessions at once: as many as the kernel's table has room for.
 const MAX_SESSIONS: usize = 4_096;

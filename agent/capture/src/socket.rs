@@ -1,0 +1,319 @@
+//! TCP connections that clients have with servers: from bytes to what the two say to each other.
+
+use std::{
+    collections::{HashMap, HashSet},
+    net::SocketAddr,
+    time::Duration,
+};
+
+use mcpwarden_abi::Endpoint;
+use mcpwarden_policy::{
+    ConnectionId, Direction, GapCause, Input, Process, Reached, ServerId, Timestamp,
+    event::ServerType,
+    http::{Http, HttpCounters, HttpLimits, HttpOutput, Peers},
+};
+
+use crate::process::Processes;
+
+/// How long after its last connection a client's conversation counts as over.
+const IDLE: Duration = Duration::from_secs(300);
+
+/// Who has connected, and where to.
+#[derive(Clone, Debug)]
+pub struct Connected {
+    /// How the kernel half finds the connection.
+    pub key: u64,
+    /// Where it goes.
+    pub endpoint: Endpoint,
+    /// The client.
+    pub client: Process,
+    /// The server's address.
+    pub address: SocketAddr,
+    /// Its network namespace, of a loopback address of another than the agent's.
+    pub netns: Option<u64>,
+    /// The declared servers that are there.
+    pub declared: Vec<ServerId>,
+}
+
+impl Connected {
+    fn reached(
+        self,
+        connection: ConnectionId,
+        time: Timestamp,
+        host: Option<String>,
+        path: String,
+        kind: ServerType,
+    ) -> Reached {
+        let Self { client, address, netns, declared, .. } = self;
+        Reached { connection, time, client, address, netns, host, path, kind, declared }
+    }
+}
+
+/// What is to be done in the kernel half about a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// It is an MCP server's: capture all of what has this key.
+    Lift(u64),
+    /// A server is there, or (`false`) it is not: as long as it is, what connects there is captured from the first byte on.
+    Found(Endpoint, bool),
+    /// It is none, or there is no room: capture no more of it.
+    Drop {
+        /// Its key.
+        key: u64,
+        /// Its number.
+        number: u64,
+    },
+}
+
+/// A client: its process, and when that started.
+type Client = (u32, u64);
+
+/// All TCP connections.
+pub struct Sockets {
+    http: Http,
+    /// Most connections at once, and of one user.
+    most: usize,
+    most_of_user: usize,
+    by_user: HashMap<Option<u32>, usize>,
+    refused: u64,
+    open: HashMap<u64, Connected>,
+    /// How many of these each client has.
+    counts: HashMap<Client, usize>,
+    /// Conversations with what is known to be a server.
+    confirmed: HashSet<ConnectionId>,
+    /// Connections whose capture has no bounds any more.
+    lifted: HashSet<u64>,
+    /// Clients without a connection that may have ended.
+    without: HashSet<Client>,
+    wishes: Vec<Wish>,
+    outside: &'static dyn Processes,
+}
+
+impl Sockets {
+    /// None yet.
+    pub fn new(
+        message_bytes: usize,
+        held_bytes: usize,
+        streams: usize,
+        outside: &'static dyn Processes,
+    ) -> Self {
+        let limits = HttpLimits {
+            frame_bytes: message_bytes,
+            held_bytes,
+            streams,
+            idle: IDLE,
+            ..HttpLimits::default()
+        };
+        Self {
+            http: Http::new(limits),
+            most: streams,
+            most_of_user: streams / 4,
+            by_user: HashMap::new(),
+            refused: 0,
+            open: HashMap::new(),
+            counts: HashMap::new(),
+            confirmed: HashSet::new(),
+            lifted: HashSet::new(),
+            without: HashSet::new(),
+            wishes: Vec::new(),
+            outside,
+        }
+    }
+
+    /// A connection was made.
+    pub fn open(&mut self, id: u64, connected: Connected, time: Timestamp) {
+        let client = key(&connected.client);
+        let known = !connected.declared.is_empty();
+        let peers = Peers { client, server: connected.address, known };
+        // There must be room for servers over stdio, whoever makes how many connections.
+        let key_of_kernel = connected.key;
+        let crowded = self.open.len() >= self.most || self.of_user(connected.client.uid) >= self.most_of_user;
+        if crowded || !self.http.open(ConnectionId(id), peers, time) {
+            self.refused += u64::from(crowded);
+            self.wishes.push(Wish::Drop { key: key_of_kernel, number: id });
+            return;
+        }
+        *self.by_user.entry(connected.client.uid).or_default() += 1;
+        self.without.remove(&client);
+        if self.open.insert(id, connected).is_none() {
+            *self.counts.entry(client).or_default() += 1;
+        }
+    }
+
+    /// There is no room for a connection.
+    pub fn refuse(&mut self, id: u64, key: u64) {
+        self.refused += 1;
+        self.wishes.push(Wish::Drop { key, number: id });
+    }
+
+    /// Bytes of a connection, in order.
+    pub fn push(
+        &mut self,
+        id: ConnectionId,
+        direction: Direction,
+        bytes: &[u8],
+        time: Timestamp,
+        sink: &mut dyn FnMut(Input<'_>),
+    ) {
+        let Self { http, open, confirmed, lifted, wishes, .. } = self;
+        http.push(id, direction, bytes, time, &mut |output| {
+            hand_on(output, time, open, confirmed, lifted, wishes, sink);
+        });
+    }
+
+    /// Bytes of a connection are missing.
+    pub fn gap(
+        &mut self,
+        id: ConnectionId,
+        direction: Direction,
+        bytes: u64,
+        cause: GapCause,
+        time: Timestamp,
+        sink: &mut dyn FnMut(Input<'_>),
+    ) {
+        let Self { http, open, confirmed, lifted, wishes, .. } = self;
+        http.gap(id, direction, bytes, cause, time, &mut |output| {
+            hand_on(output, time, open, confirmed, lifted, wishes, sink);
+        });
+    }
+
+    /// A connection has ended, and everything of it was pushed.
+    pub fn close(&mut self, id: u64, time: Timestamp, sink: &mut dyn FnMut(Input<'_>)) {
+        let Self { http, open, confirmed, lifted, wishes, .. } = self;
+        http.close(ConnectionId(id), time, &mut |output| {
+            hand_on(output, time, open, confirmed, lifted, wishes, sink);
+        });
+        self.lifted.remove(&id);
+        let Some(connected) = self.open.remove(&id) else { return };
+        if let Some(count) = self.by_user.get_mut(&connected.client.uid) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.by_user.remove(&connected.client.uid);
+            }
+        }
+        let client = key(&connected.client);
+        let left = self.counts.get(&client).map_or(0, |count| count.saturating_sub(1));
+        if left > 0 {
+            self.counts.insert(client, left);
+            return;
+        }
+        self.counts.remove(&client);
+        if self.http.is_linked(client) {
+            self.without.insert(client);
+        }
+    }
+
+    /// Ends what clients said that have ended, or that have said nothing for long.
+    pub fn tick(&mut self, time: Timestamp, sink: &mut dyn FnMut(Input<'_>)) {
+        let Self { http, open, confirmed, lifted, without, wishes, outside, .. } = self;
+        let mut forward =
+            |output: HttpOutput<'_>| hand_on(output, time, open, confirmed, lifted, wishes, sink);
+        without.retain(|client| {
+            let lives = outside.lives(client.0, client.1);
+            if !lives {
+                http.client_ended(*client, time, &mut forward);
+            }
+            lives && http.is_linked(*client)
+        });
+        http.tick(time, &mut forward);
+    }
+
+    /// What is said in a conversation is known to be MCP: all its connections are captured as a whole.
+    pub fn confirm(&mut self, link: ConnectionId) {
+        self.confirmed.insert(link);
+        for stream in self.http.streams(link) {
+            if let Some(connected) = self.open.get(&stream.0)
+                && self.lifted.insert(stream.0)
+            {
+                self.wishes.extend([Wish::Lift(connected.key), Wish::Found(connected.endpoint, true)]);
+            }
+        }
+    }
+
+    /// What is said in a conversation is known to be no MCP.
+    pub fn drop_link(&mut self, link: ConnectionId) {
+        self.confirmed.remove(&link);
+        for ConnectionId(number) in self.http.forget(link) {
+            let key = self.open.get(&number).map(|connected| connected.key);
+            self.wishes.extend(key.map(|key| Wish::Drop { key, number }));
+        }
+    }
+
+    /// What the kernel half is to do, since it was asked last.
+    pub fn wishes(&mut self) -> Vec<Wish> {
+        std::mem::take(&mut self.wishes)
+    }
+
+    /// The key of a connection that is open.
+    pub fn key(&self, id: u64) -> Option<u64> {
+        self.open.get(&id).map(|connected| connected.key)
+    }
+
+    /// Connections that were refused, since there are many or this user has many.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    fn of_user(&self, uid: Option<u32>) -> usize {
+        self.by_user.get(&uid).copied().unwrap_or(0)
+    }
+
+    /// What was refused or could not be read.
+    pub fn counters(&self) -> HttpCounters {
+        self.http.counters()
+    }
+}
+
+fn key(process: &Process) -> Client {
+    (process.pid, process.start_ns)
+}
+
+/// What was read, as the policy core wants it.
+fn hand_on(
+    output: HttpOutput<'_>,
+    at: Timestamp,
+    open: &HashMap<u64, Connected>,
+    confirmed: &mut HashSet<ConnectionId>,
+    lifted: &mut HashSet<u64>,
+    wishes: &mut Vec<Wish>,
+    sink: &mut dyn FnMut(Input<'_>),
+) {
+    match output {
+        HttpOutput::Opened { link, time, stream, host, path, kind, .. } => {
+            let Some(connected) = open.get(&stream.0).cloned() else { return };
+            let (host, path) = (host.map(str::to_owned), path.to_owned());
+            sink(Input::Reached(connected.reached(link, time, host, path, kind)));
+        }
+        HttpOutput::Frame { link, stream, direction, time, bytes, meta } => {
+            if confirmed.contains(&link)
+                && let Some(connected) = open.get(&stream.0)
+                && lifted.insert(stream.0)
+            {
+                wishes.push(Wish::Lift(connected.key));
+            }
+            sink(Input::Frame { connection: link, direction, time, bytes, http: Some(meta) });
+        }
+        HttpOutput::Gap { link, direction, time, bytes, cause } => {
+            let (connection, pid, offset) = (link, None, None);
+            sink(Input::Gap { connection, direction, time, bytes, cause, pid, offset });
+        }
+        HttpOutput::NotMcp { stream: ConnectionId(number) } => {
+            if let Some(Connected { key, endpoint, .. }) = open.get(&number) {
+                wishes.extend([Wish::Drop { key: *key, number }, Wish::Found(*endpoint, false)]);
+            }
+        }
+        HttpOutput::Closed { link, time } => {
+            confirmed.remove(&link);
+            sink(Input::Closed { connection: link, time });
+        }
+        HttpOutput::Refused { link, time, status, id, .. } => {
+            sink(Input::Refused { connection: link, time, status, id });
+        }
+        HttpOutput::Uninspected { stream, link, why } => {
+            let Some(connected) = open.get(&stream.0).cloned() else { return };
+            let connection = link.unwrap_or(stream);
+            let reached = connected.reached(connection, at, None, "/".to_owned(), ServerType::Http);
+            sink(Input::Uninspected { reached, reason: why.to_string() });
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! TCP connections beside those over stdio: their records, and how the kernel's tables are held against them.
+
+use std::collections::BTreeMap;
+
+use mcpwarden_abi as abi;
+use mcpwarden_policy::{Input, Timestamp};
+
+use super::{
+    Capture,
+    socket::{Connected, Sockets},
+};
+use crate::time::BootTime;
+
+impl Capture {
+    /// Bytes of a TCP connection will come, or wait already.
+    pub fn open_socket(
+        &mut self,
+        id: u64,
+        connected: Connected,
+        clock: &BootTime,
+        now: Timestamp,
+        sink: &mut dyn FnMut(Input<'_>),
+    ) {
+        if !self.open(id, now) {
+            self.sockets.refuse(id, connected.key);
+            return;
+        }
+        if let Some(connection) = self.connections.get_mut(&id) {
+            self.memory.assign(&mut connection.account, connected.client.uid);
+        }
+        self.sockets.open(id, connected, now);
+        self.release_early(id, clock, now, sink);
+    }
+
+    /// The TCP connections that are known, and the key of each where its record came.
+    pub fn socket_ids(&self) -> Vec<(u64, Option<u64>)> {
+        let sockets = self.connections.keys().filter(|id| **id & abi::SOCKET != 0);
+        sockets.map(|id| (*id, self.sockets.key(*id))).collect()
+    }
+
+    /// What was refused or could not be read of TCP connections, by name.
+    pub fn http_counters(&self) -> BTreeMap<String, u64> {
+        let mut counters = self.sockets.counters().to_map();
+        counters.insert("connections_refused".to_owned(), self.sockets.refused());
+        counters
+    }
+
+    /// The TCP connections, and what is to be done about them.
+    pub fn sockets(&mut self) -> &mut Sockets {
+        &mut self.sockets
+    }
+
+    /// Compares a TCP connection with the kernel's positions, as [`Self::look`] does. `None`: it is not there any more,
+    /// and if that is so twice, its end was not heard of.
+    pub fn look_at_socket(
+        &mut self,
+        id: u64,
+        kernel: Option<&[abi::Stream; 2]>,
+        clock: &BootTime,
+        now: Timestamp,
+        sink: &mut dyn FnMut(Input<'_>),
+    ) {
+        match kernel {
+            Some(streams) => {
+                self.missing.remove(&id);
+                self.look(id, streams, now, sink);
+            }
+            None if self.missing.insert(id) => {}
+            None => self.close(id, clock, now, sink),
+        }
+    }
+}

@@ -1,0 +1,215 @@
+use mcpwarden_policy::GapCause;
+
+use super::*;
+
+/// No process has it.
+const NOBODY: u32 = u32::MAX >> 1;
+const USER_BOUND: usize = 1000;
+const TOTAL_BOUND: usize = 1500;
+
+/// What the kernel half sends.
+#[derive(Clone, Copy)]
+enum Sent {
+    /// The connection's program started, of a user.
+    Exec(u64, u32),
+    /// It ran before the agent did.
+    Adopted(u64),
+    /// A message that is whole, at the start.
+    Line(u64, &'static str),
+    /// Bytes from an offset on: an unfinished frame where it begins one, which is at 0 and 100.
+    Data(u64, u64, usize),
+    /// Time goes by.
+    Wait,
+}
+
+fn bytes_of<T: abi::record::Plain>(value: &T) -> Vec<u8> {
+    // SAFETY: it is plain bytes.
+    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast::<u8>(), size_of::<T>()) }.to_vec()
+}
+
+fn exec(connection: u64, uid: u32, flags: u8) -> Vec<u8> {
+    let header =
+        abi::RecordHeader { kind: abi::RECORD_EXEC, flags, connection, pid: NOBODY, ..Default::default() };
+    [bytes_of(&header), bytes_of(&abi::ExecInfo { uid, ..Default::default() })].concat()
+}
+
+fn captured(connection: u64, offset: u64, bytes: &[u8]) -> Vec<u8> {
+    let header = abi::RecordHeader {
+        kind: abi::RECORD_DATA,
+        connection,
+        offset,
+        length: bytes.len() as u32,
+        pid: NOBODY,
+        ..Default::default()
+    };
+    [&bytes_of(&header), bytes].concat()
+}
+
+fn line(connection: u64, text: &str) -> Vec<u8> {
+    captured(connection, 0, format!("{text}\n").as_bytes())
+}
+
+fn data(connection: u64, offset: u64, length: usize) -> Vec<u8> {
+    let mut bytes = vec![b'x'; length];
+    if matches!(offset, 0 | 100) {
+        bytes[0] = b'{';
+    }
+    captured(connection, offset, &bytes)
+}
+
+/// Feeds records, and says which gaps come of them: connection, bytes, cause.
+fn gaps(capture: &mut Capture, sent: &[Sent]) -> Vec<(u64, u64, GapCause)> {
+    let (clock, mut now, mut gaps) = (BootTime::default(), Timestamp(1), Vec::new());
+    let mut sink = |input: Input<'_>| {
+        if let Input::Gap { connection, bytes, cause, .. } = input {
+            gaps.push((connection.0, bytes, cause));
+        }
+    };
+    for sent in sent {
+        let record = match *sent {
+            Sent::Exec(connection, uid) => exec(connection, uid, 0),
+            Sent::Adopted(connection) => exec(connection, 0, abi::FLAG_ADOPTED),
+            Sent::Line(connection, text) => line(connection, text),
+            Sent::Data(connection, offset, length) => data(connection, offset, length),
+            Sent::Wait => {
+                now = now.after(EXEC_PATIENCE);
+                capture.tick(&clock, now, &mut sink);
+                continue;
+            }
+        };
+        capture.record(&record, &clock, now, &mut sink);
+    }
+    gaps
+}
+
+/// Nothing is known but what records say.
+pub struct Nothing;
+
+impl Processes for Nothing {
+    fn complete(&self, _: &mut Process) {}
+
+    fn client(&self, _: &[u32], _: Parent, _: bool) -> Option<Process> {
+        None
+    }
+
+    fn lives(&self, _: u32, _: u64) -> bool {
+        false
+    }
+}
+
+fn capture() -> Capture {
+    let limits = CaptureLimits {
+        reassembly_bytes: TOTAL_BOUND,
+        per_uid_bytes: USER_BOUND,
+        ..CaptureLimits::default()
+    };
+    Capture::new(limits, &Nothing)
+}
+
+#[test]
+fn what_is_given_up_when_memory_is_short() {
+    use GapCause::{Memory, RingFull};
+    use Sent::{Adopted, Data, Exec, Wait};
+    // Name, records, gaps, connections whose exec was awaited no longer.
+    type Case = (&'static str, &'static [Sent], &'static [(u64, u64, GapCause)], u64);
+    let cases: [Case; 11] = [
+        ("within the bounds", &[Exec(1, 5), Data(1, 0, 1000)], &[], 0),
+        (
+            "the longest frame of a user",
+            &[Exec(1, 5), Data(1, 0, 600), Exec(2, 5), Data(2, 0, 500)],
+            &[(1, 600, Memory)],
+            0,
+        ),
+        (
+            "of the user who holds the most",
+            &[Exec(1, 5), Data(1, 0, 900), Exec(2, 6), Data(2, 0, 500), Exec(3, 7), Data(3, 0, 200)],
+            &[(1, 900, Memory)],
+            0,
+        ),
+        ("records that wait", &[Exec(1, 5), Data(1, 50, 1000)], &[(1, 50, Memory)], 0),
+        (
+            "records that wait, and their frame",
+            &[Exec(1, 5), Data(1, 100, 1001)],
+            &[(1, 100, Memory), (1, 1001, Memory)],
+            0,
+        ),
+        ("records that wait long enough", &[Exec(1, 5), Data(1, 50, 500), Wait], &[(1, 50, RingFull)], 0),
+        ("the exec comes", &[Data(1, 0, 800), Exec(1, 5)], &[], 0),
+        ("the exec does not come", &[Data(1, 0, 800), Wait], &[], 1),
+        (
+            "of nobody known",
+            &[Data(1, 0, 600), Data(2, 0, 600), Exec(1, 5), Exec(2, 5)],
+            &[(2, 600, Memory)],
+            2,
+        ),
+        (
+            "known too late to be within his bound",
+            &[Data(1, 0, 600), Exec(1, 5), Data(2, 0, 600), Exec(2, 5)],
+            &[(2, 600, Memory)],
+            0,
+        ),
+        (
+            "an adopted one is nobody known's, not root's",
+            &[Exec(1, 0), Data(1, 0, 700), Adopted(2), Data(2, 0, 700)],
+            &[],
+            0,
+        ),
+    ];
+    for (name, sent, expected, not_awaited) in cases {
+        let mut capture = capture();
+        assert_eq!(gaps(&mut capture, sent), expected, "{name}");
+        let refused: Vec<u64> =
+            expected.iter().filter(|(.., cause)| *cause == Memory).map(|(_, bytes, _)| *bytes).collect();
+        let counters = capture.counters().clone();
+        assert_eq!(counters.memory_refused_bytes, refused.iter().sum::<u64>(), "{name}");
+        assert_eq!(counters.memory_refused_frames, refused.len() as u64, "{name}");
+        assert_eq!(counters.execs_not_awaited, not_awaited, "{name}");
+        for connection in 1..=3 {
+            capture.forget(connection);
+        }
+        assert_eq!(capture.memory.held(), 0, "{name}: what is forgotten is held no more");
+    }
+}
+
+#[test]
+fn empty_records_before_the_exec_are_bounded() {
+    let mut capture = capture();
+    let sent: Vec<Sent> = (0..100).map(|_| Sent::Data(1, 1, 0)).collect();
+    gaps(&mut capture, &sent);
+    assert!(capture.memory.held() <= USER_BOUND);
+    assert_eq!(capture.counters().execs_not_awaited, 1);
+}
+
+#[test]
+fn what_the_kernel_counted() {
+    // Name, records, whether the exec is known: suspects after two looks at 9 bytes more that passed the server, each way.
+    for (name, sent, known) in [
+        ("known", &[Sent::Exec(1, 5), Sent::Line(1, "{}")][..], true),
+        ("not known yet", &[Sent::Line(1, "{}")], false),
+    ] {
+        let mut capture = capture();
+        gaps(&mut capture, sent);
+        let streams = [(3, 12), (0, 9)].map(|(offset, far)| abi::Stream { offset, far, refused: 0 });
+        let kernel = streams;
+        let (now, mut said) = (Timestamp(2), Vec::new());
+        let mut sink = |input: Input<'_>| {
+            if let Input::Gap { direction, bytes, cause, .. } = input {
+                said.push((direction, bytes, cause));
+            }
+        };
+        assert_eq!(capture.suspects(1), [false; 2], "{name}");
+        capture.look(1, &kernel, now, &mut sink);
+        capture.look(1, &kernel, now, &mut sink);
+        assert_eq!(capture.suspects(1), [known; 2], "{name}");
+        // Somebody is in the middle of a write; 4 bytes wait to be read.
+        capture.judge(1, &kernel, [None, Some(4)], now, &mut sink);
+        capture.settle(1, &kernel, now, &mut sink);
+        let expected = [
+            (Direction::ServerToClient, 5, GapCause::Unseen),
+            (Direction::ClientToServer, 9, GapCause::Unseen),
+            (Direction::ServerToClient, 4, GapCause::Unread),
+        ];
+        assert_eq!(said, if known { &expected[..] } else { &[] }, "{name}");
+        assert_eq!(capture.suspects(2), [false; 2], "another connection");
+    }
+}

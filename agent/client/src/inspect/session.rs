@@ -1,0 +1,139 @@
+//! One server's definitions, listed by the official SDK.
+
+use std::io;
+use std::time::Duration;
+
+use anyhow::{Error, Result, anyhow, bail};
+use reqwest::header::HeaderMap;
+use reqwest::{Certificate, Url};
+use rmcp::service::ClientLifecycleMode;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use super::program::{Launch, Program, Show};
+use super::user::Environment;
+use crate::{Advice, Definition, Settings, Tap};
+
+/// What options there are.
+const ADVICE: Advice = Advice {
+    credentials: "give it what it wants to see with --header",
+    trust: "if it is the right one, name the certificate of who has, or itself, with --ca-file",
+};
+
+/// A signal came that asks for the end. Holds the exit status for it: 128 and its number, as shells have it.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("interrupted")]
+pub struct Interrupted(pub u8);
+
+/// Tells whether one came, also while nobody looked.
+pub type Interruption = watch::Receiver<Option<Interrupted>>;
+
+/// Takes signals from here on.
+///
+/// # Errors
+/// They cannot be taken.
+pub fn interruption() -> io::Result<Interruption> {
+    let (tell, told) = watch::channel(None);
+    for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
+        let (tell, mut signals) = (tell.clone(), signal(kind)?);
+        tokio::spawn(async move {
+            signals.recv().await;
+            let status = u8::try_from(128 + kind.as_raw_value()).unwrap_or(u8::MAX);
+            tell.send_replace(Some(Interrupted(status)));
+        });
+    }
+    Ok(told)
+}
+
+/// How a server is reached.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reach {
+    /// By starting it.
+    Program(Launch),
+    /// Over HTTP.
+    Address {
+        /// Where.
+        url: Url,
+        /// What is sent with each request.
+        headers: HeaderMap,
+    },
+}
+
+/// What goes for all servers.
+pub struct Terms<'a> {
+    /// Variables that programs inherit.
+    pub environment: &'a Environment,
+    /// For a whole server, from its start to its last list.
+    pub timeout: Duration,
+    /// Where what servers say on standard error goes; `None`: nowhere.
+    pub show: Option<fn(&str)>,
+    /// Authorities beside the system's that may have signed a server's certificate.
+    pub authorities: &'a [Certificate],
+    /// Ends it.
+    pub interruption: &'a Interruption,
+    /// What is under way, for whoever waits.
+    pub progress: crate::Progress<'a>,
+}
+
+/// Connects to a server, lists everything that it offers, and leaves it. One that was started is ended.
+///
+/// # Errors
+/// It cannot be reached, is no MCP server, took too long, sent too much, or this was interrupted.
+pub async fn list(name: &str, reach: &Reach, terms: &Terms<'_>) -> Result<Vec<Definition>> {
+    crate::either_way(async |lifecycle| attempt(name, reach, terms, lifecycle).await).await
+}
+
+async fn attempt(
+    name: &str,
+    reach: &Reach,
+    terms: &Terms<'_>,
+    lifecycle: ClientLifecycleMode,
+) -> Result<Vec<Definition>> {
+    match reach {
+        Reach::Program(launch) => {
+            (terms.progress)("is being started");
+            let tap = Tap::default();
+            let prefix = format!("{}: ", mcpwarden_text::clean(name));
+            let show =
+                terms.show.map(|show| -> Show { Box::new(move |line| show(&format!("{prefix}{line}"))) });
+            let (program, pipes) = Program::start(launch, terms.environment, show, tap.clone())?;
+            let outcome = within(terms, crate::talk(pipes, lifecycle, &tap, terms.progress)).await;
+            (terms.progress)("is being ended");
+            let fate = program.end().await;
+            // These two are acted upon.
+            let acted_upon = |error: &Error| error.is::<Interrupted>() || crate::is_refusal(error);
+            outcome.map_err(|error| match acted_upon(&error) || fate.is_empty() {
+                true => error,
+                false => anyhow!("{error:#}; {fate}"),
+            })
+        }
+        Reach::Address { url, headers } => {
+            (terms.progress)("is being reached");
+            let authorities = terms.authorities.to_vec();
+            let settings = Settings { headers: headers.clone(), authorities, pin: None, advice: ADVICE };
+            let conversation = crate::talk_http(url, &settings, Tap::default, lifecycle, terms.progress);
+            within(terms, async { conversation.await.map(|spoken| spoken.definitions) }).await
+        }
+    }
+}
+
+/// Bounds a conversation in time.
+async fn within(
+    terms: &Terms<'_>,
+    conversation: impl Future<Output = Result<Vec<Definition>>>,
+) -> Result<Vec<Definition>> {
+    let mut interruption = terms.interruption.clone();
+    let outcome = tokio::select! {
+        outcome = tokio::time::timeout(terms.timeout, conversation) => outcome,
+        Ok(interrupted) = interruption.wait_for(Option::is_some) => {
+            return Err((*interrupted).map_or_else(|| anyhow!("interrupted"), Error::from));
+        }
+    };
+    match outcome {
+        Ok(outcome) => outcome,
+        Err(_) => bail!(
+            "it did not answer within {}; see that it is an MCP server, or give it longer with --timeout",
+            mcpwarden_policy::config::Period(terms.timeout)
+        ),
+    }
+}

@@ -1,0 +1,602 @@
+//! The kernel half as the agent holds it: probe, load, attach, tables, counters.
+
+pub mod addresses;
+mod backend;
+pub mod btf;
+pub mod census;
+pub mod fill;
+mod fire;
+mod gate;
+pub mod hooks;
+pub mod layout;
+mod members;
+pub mod pins;
+mod resume;
+mod ring;
+mod stats;
+pub mod surroundings;
+mod table;
+
+use std::{
+    collections::{self, HashSet},
+    fmt::Display,
+    fs::File,
+    path::Path,
+};
+
+use aya::{
+    Ebpf, Pod,
+    maps::{Array, HashMap, MapData, MapError, PerCpuArray},
+    programs::{Iter, Program},
+};
+use mcpwarden_abi as abi;
+use nix::time::{ClockId, clock_gettime};
+
+use self::{
+    addresses::Addresses,
+    backend::{Attached, Loaded},
+    hooks::program,
+    members::Members,
+    pins::{Kept, Left, Pins, PinsError, ToKeep},
+    resume::Resumed,
+    stats::Walked,
+    table::Table,
+};
+pub use backend::{Backend, Report};
+pub use gate::{GATE_ADVICE, Gate, GateLeft};
+pub use resume::Met;
+pub use ring::Ring;
+pub use stats::{MOST_STEPS, ProgramStats};
+
+/// Where the kernel keeps its types.
+pub const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
+
+/// What can go wrong with the kernel half.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelError {
+    /// The types of the running kernel cannot be read or lack a field.
+    #[error(transparent)]
+    Btf(#[from] btf::BtfError),
+    /// aya cannot read the kernel's types.
+    #[error("cannot parse {BTF_PATH}: {0}")]
+    AyaBtf(#[from] aya::BtfError),
+    /// The object cannot be loaded.
+    #[error("cannot load the kernel half: {}", brief(.0))]
+    Load(#[from] aya::EbpfError),
+    /// A program cannot be loaded or attached.
+    #[error("cannot {action} {hook}: {reason}")]
+    Hook {
+        /// `load`, `attach` or `keep`.
+        action: &'static str,
+        /// Which program.
+        hook: String,
+        /// Why, as the kernel says.
+        reason: String,
+    },
+    /// A backend that was asked for by name does not work here.
+    #[error("the backend {0} does not work on this kernel: {1}; with `auto` the best that works is taken")]
+    Backend(&'static str, String),
+    /// What is to outlive the agent cannot be kept.
+    #[error(transparent)]
+    Pins(#[from] PinsError),
+    /// A table is missing or refuses.
+    #[error("kernel table {name}: {source}")]
+    Map {
+        /// Which.
+        name: &'static str,
+        /// Why.
+        source: MapError,
+    },
+    /// The object does not hold what this agent was built with.
+    #[error("the kernel half has no {0}; the build is broken")]
+    Missing(String),
+}
+
+/// The chain of causes on one line. Of the verifier's log, which can be megabytes, only its verdict.
+fn brief(error: &dyn std::error::Error) -> String {
+    let mut text = String::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let whole = error.to_string();
+        let line = match whole.split_once("Verifier output:") {
+            Some((before, log)) => format!("{} {}", before.trim(), verdict(log)),
+            None => whole.lines().next().unwrap_or_default().to_owned(),
+        };
+        if !text.ends_with(&line) {
+            if !text.is_empty() {
+                text.push_str(": ");
+            }
+            text.push_str(&line);
+        }
+        next = error.source();
+    }
+    text
+}
+
+/// Why the verifier refuses a program: the last line of its log, before its statistics.
+fn verdict(log: &str) -> &str {
+    let statistics = ["processed ", "verification time", "stack depth", "mark_precise"];
+    let says = |line: &&str| !line.is_empty() && !statistics.iter().any(|word| line.starts_with(word));
+    log.lines().rev().map(str::trim).find(says).unwrap_or("(its log is empty)")
+}
+
+/// Nanoseconds since boot, suspension included: the clock that the kernel half stamps records with.
+pub fn boot_ns() -> u64 {
+    // It is there on every kernel that this runs on.
+    let now = clock_gettime(ClockId::CLOCK_BOOTTIME);
+    now.map_or(0, |now| now.tv_sec().unsigned_abs() * 1_000_000_000 + now.tv_nsec().unsigned_abs())
+}
+
+/// Names of the connections' inodes, without repetition.
+fn keys(connection: &abi::Connection) -> Vec<abi::ChannelKey> {
+    let mut keys =
+        vec![connection.server_in, connection.server_out, connection.client_out, connection.client_in];
+    keys.sort_unstable();
+    keys.dedup();
+    keys
+}
+
+/// Takes a connection's roles from an inode and leaves those of others.
+///
+/// For the microsecond between taking the entry out and putting it back, an inode that plays a part in another
+/// connection too is none, and a call that returns in it is not seen; its bytes show as a gap. What the kernel half puts
+/// there meanwhile stays.
+fn remove_roles(channels: &mut Table<abi::ChannelKey, abi::Channel>, key: &abi::ChannelKey, id: u64) {
+    let mut others = abi::Channel::default();
+    while let Some(found) = channels.take(key) {
+        let other = |found: u64, known: u64| if found == id || found == 0 { known } else { found };
+        others = abi::Channel {
+            write_capture: other(found.write_capture, others.write_capture),
+            read_capture: other(found.read_capture, others.read_capture),
+            write_count: other(found.write_count, others.write_count),
+            read_count: other(found.read_count, others.read_count),
+        };
+        // Again where the kernel half was faster: it registers an inode once or twice, so this ends.
+        if others == abi::Channel::default() || channels.put_back(key, &others) {
+            return;
+        }
+    }
+}
+
+/// Stops watching a process, unless the kernel half has begun to watch it anew since `known_at`.
+fn prune_one(processes: &mut Table<u32, u64>, pid: u32, known_at: u64) {
+    if let Some(since) = processes.take(&pid)
+        && since >= known_at
+    {
+        // Not there for a microsecond. Where it was put there anew, that is as good.
+        let _ = processes.put_back(&pid, &since);
+    }
+}
+
+/// Takes a table out of a loaded object.
+fn take<T>(ebpf: &mut Ebpf, name: &'static str) -> Result<T, KernelError>
+where
+    T: TryFrom<aya::maps::Map, Error = MapError>,
+{
+    let map = ebpf.take_map(name).ok_or_else(|| KernelError::Missing(name.to_owned()))?;
+    T::try_from(map).map_err(|source| KernelError::Map { name, source })
+}
+
+/// Takes everything out of a table. What is not there is as good as taken out.
+fn clear<K: Pod, V: Pod>(table: &mut HashMap<MapData, K, V>) {
+    remove_if(table, |_| true);
+}
+
+/// The same of the entries with such a key.
+fn remove_if<K: Pod, V: Pod>(table: &mut HashMap<MapData, K, V>, is_one: impl Fn(&K) -> bool) {
+    let keys: Vec<K> = table.keys().filter_map(Result::ok).filter(is_one).collect();
+    for key in keys {
+        let _ = table.remove(&key);
+    }
+}
+
+/// How the kernel half is to run.
+pub struct Setup<'a> {
+    /// That backend or none; else the best that works here.
+    pub backend: Option<Backend>,
+    /// Size of the ring: a power of two, at least a page.
+    pub ring_bytes: u32,
+    /// The hooks that judge connections are for processes in this cgroup.
+    pub cgroup: &'a Path,
+    /// It outlives the agent from [`Kernel::take_over`] on: where it is kept, and the hash of what is configured.
+    pub keep: Option<(&'a Pins, &'a str)>,
+}
+
+impl Setup<'_> {
+    /// See [`backend::build`]; and of what configuration.
+    fn build(&self) -> String {
+        let config = self.keep.map_or("", |(_, config)| config);
+        let build = backend::build(self.backend, self.ring_bytes, self.cgroup);
+        format!("{build}{}", pins::short(config))
+    }
+}
+
+/// An attached kernel half. Dropping it detaches everything, but what is kept.
+pub struct Kernel {
+    // The programs' links live in here, and in what is kept.
+    ebpf: Ebpf,
+    to_keep: Option<ToKeep>,
+    kept: Kept,
+    resumed: Option<Resumed>,
+    /// Why it does not go on with what an agent of the same build left.
+    unusable: Option<String>,
+    /// When everything was attached; nanoseconds since boot.
+    attached_ns: u64,
+    connections: HashMap<MapData, u64, abi::Connection>,
+    sockets: HashMap<MapData, u64, abi::Socket>,
+    sockets_of: HashMap<MapData, u32, u64>,
+    lifted: HashMap<MapData, u64, u32>,
+    found: HashMap<MapData, abi::Endpoint, u32>,
+    confirmed: HashMap<MapData, u64, u32>,
+    channels: Table<abi::ChannelKey, abi::Channel>,
+    processes: Table<u32, u64>,
+    counters: PerCpuArray<MapData, u64>,
+    adopt: Array<MapData, u32>,
+    members: Members,
+    addresses: Addresses,
+    gate: Gate,
+    /// Servers without a connection or a process, when they were last looked for.
+    unclaimed: HashSet<u64>,
+    confirms_refused: u64,
+    walked: Walked,
+    backend: Backend,
+    attached: Vec<String>,
+    blind_spots: Vec<String>,
+}
+
+impl Kernel {
+    /// Goes on with what an agent of the same build and configuration left; where there is none, loads and attaches.
+    /// `prepare` is given the rules for addresses before anything is attached: there is no moment without them.
+    pub fn attach<E: From<KernelError> + Display>(
+        setup: &Setup<'_>,
+        mut prepare: impl FnMut(&mut Addresses) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let unusable = match Self::resume(setup, &mut prepare) {
+            Some(Ok(resumed)) => return Ok(resumed),
+            Some(Err(error)) => Some(error.to_string()),
+            None => None,
+        };
+        let mut loaded = Loaded::new(setup.ring_bytes, &[])?;
+        let to_keep = setup.keep.map(|_| ToKeep::of(&loaded.ebpf, setup.build())).transpose();
+        let mut to_keep = to_keep.map_err(KernelError::from)?;
+        let mut addresses = Addresses::take(&mut loaded.ebpf)?;
+        prepare(&mut addresses)?;
+        let mut attached = loaded.attach(setup.backend, setup.cgroup, setup.keep.is_some())?;
+        if let Some(to_keep) = &mut to_keep {
+            to_keep.links = std::mem::take(&mut attached.links);
+        }
+        let kernel = Self::of(attached, addresses)?;
+        Ok(Self { to_keep, unusable, ..kernel })
+    }
+
+    /// What is attached, with its tables.
+    fn of(attached: Attached, addresses: Addresses) -> Result<Self, KernelError> {
+        let Attached { mut ebpf, links: _, backend, places, blind_spots, gate } = attached;
+        let walked = Walked::of(&ebpf);
+        Ok(Self {
+            walked,
+            connections: take(&mut ebpf, "CONNECTIONS")?,
+            sockets: take(&mut ebpf, "SOCKETS")?,
+            sockets_of: take(&mut ebpf, "SOCKETS_OF")?,
+            lifted: take(&mut ebpf, "LIFTED")?,
+            found: take(&mut ebpf, "FOUND")?,
+            confirmed: take(&mut ebpf, "CONFIRMED")?,
+            channels: take(&mut ebpf, "CHANNELS")?,
+            processes: take(&mut ebpf, "PROCESSES")?,
+            counters: take(&mut ebpf, "COUNTERS")?,
+            adopt: take(&mut ebpf, "ADOPT")?,
+            members: Members::take(&mut ebpf)?,
+            gate: Gate::take(&mut ebpf, gate)?,
+            addresses,
+            unclaimed: HashSet::new(),
+            confirms_refused: 0,
+            backend,
+            attached: places,
+            blind_spots,
+            ebpf,
+            to_keep: None,
+            kept: Kept::default(),
+            resumed: None,
+            unusable: None,
+            attached_ns: boot_ns(),
+        })
+    }
+
+    /// Tries every hook, for `doctor`.
+    pub fn probe(cgroup: &Path) -> Result<Report, KernelError> {
+        Ok(Loaded::new(4096, &[])?.probe(cgroup))
+    }
+
+    /// All is judged by this one: pins what is to outlive it, and lets go what agents before left attached, unless it goes
+    /// on with that.
+    ///
+    /// # Errors
+    /// Something cannot be pinned: nothing is let go. What cannot be let go is said beside what was.
+    pub fn take_over(&mut self, pins: &Pins) -> Result<(Left, Option<PinsError>), PinsError> {
+        if let Some(what) = self.to_keep.take() {
+            self.kept = pins.keep(what, &mut self.ebpf)?;
+        }
+        let (left, error) = match pins.release(&self.kept, self.attached_ns) {
+            Ok(left) => (left, None),
+            Err(error) => (Left::default(), Some(error)),
+        };
+        Ok((self.resumed.as_ref().map_or(left, |resumed| resumed.left), error))
+    }
+
+    /// Why it does not go on with what an agent of the same build and configuration left.
+    pub fn unusable(&self) -> Option<&str> {
+        self.unusable.as_deref()
+    }
+
+    /// Whether what captures and judges outlives the agent.
+    pub fn is_kept(&self) -> bool {
+        self.kept.is_kept()
+    }
+
+    /// The agent lives, or ends as it should: the next may go on with what it had.
+    pub fn proven(&mut self) {
+        self.kept.proven();
+    }
+
+    /// Goes by another configuration from now on, of which this is the hash: an agent that starts with it may go on with what is
+    /// kept. `None`: no agent may.
+    pub fn now_keeps(&mut self, config: Option<&str>) {
+        if let Err(error) = self.kept.now_keeps(config) {
+            anstream::eprintln!("mcpwarden: the next agent attaches its own: {error}");
+        }
+    }
+
+    /// The ring, once.
+    pub fn ring(&mut self) -> Result<Ring, KernelError> {
+        take(&mut self.ebpf, "RING").map(Ring)
+    }
+
+    /// What captures.
+    pub fn backend(&self) -> Backend {
+        self.backend
+    }
+
+    /// Where the programs are attached.
+    pub fn attached(&self) -> &[String] {
+        &self.attached
+    }
+
+    /// What this kernel keeps from being seen, and what follows from it.
+    pub fn blind_spots(&self) -> &[String] {
+        &self.blind_spots
+    }
+
+    /// Opens a census; [`census::take`] reads it, on whatever thread.
+    pub fn census(&mut self) -> Result<File, KernelError> {
+        let program = program::<Iter>(&mut self.ebpf, "census")?;
+        let fail = |reason| KernelError::Hook { action: "attach", hook: "iter/task_file".into(), reason };
+        let link = program.attach().map_err(|error| fail(brief(&error)))?;
+        let link = program.take_link(link).map_err(|error| fail(brief(&error)))?;
+        link.into_file().map_err(|error| fail(brief(&error)))
+    }
+
+    /// While this is on, the census registers unknown processes that have two channels.
+    pub fn adopt(&mut self, on: bool) -> Result<(), KernelError> {
+        self.adopt.set(0, u32::from(on), 0).map_err(|source| KernelError::Map { name: "ADOPT", source })
+    }
+
+    /// All connections that the kernel half knows.
+    pub fn connections(&self) -> Vec<(u64, abi::Connection)> {
+        let all: Vec<_> = self.connections.iter().filter_map(Result::ok).collect();
+        self.walked.saw("CONNECTIONS", all.len());
+        all
+    }
+
+    /// Of some tables: name, entries when it was last walked, places.
+    pub fn tables(&self) -> impl Iterator<Item = (&'static str, u64, u64)> {
+        self.walked.tables()
+    }
+
+    /// How far a TCP connection is, while it lasts.
+    pub fn socket(&self, key: u64, number: u64) -> Option<abi::Positions> {
+        let positions = self.sockets.get(&key, 0).ok()?.positions;
+        (positions.number == number).then_some(positions)
+    }
+
+    /// Lifts the budgets of a TCP connection.
+    pub fn lift_socket(&mut self, key: u64) {
+        // Full table: what exceeds the budget shows as a gap.
+        self.confirms_refused += u64::from(self.lifted.insert(key, 1, 0).is_err());
+    }
+
+    /// Captures what goes to where a server was found from the first byte on, or (`false`) no more: it is another's now.
+    pub fn found(&mut self, endpoint: &abi::Endpoint, is_server: bool) {
+        if is_server {
+            // Full table: each connection has the budget of a candidate at first, and what exceeds it shows as a gap.
+            self.confirms_refused += u64::from(self.found.insert(endpoint, 1, 0).is_err());
+        } else {
+            // What is not there is as good as deleted.
+            let _ = self.found.remove(endpoint);
+        }
+    }
+
+    /// Stops capturing a TCP connection, if it is still this one.
+    pub fn remove_socket(&mut self, key: u64, number: u64) {
+        if let Ok(socket) = self.sockets.get(&key, 0)
+            && socket.positions.number == number
+        {
+            remove_roles(&mut self.channels, &socket.key, key);
+            let _ = self.sockets.remove(&key);
+            let _ = self.lifted.remove(&key);
+        }
+    }
+
+    /// Forgets TCP connections whose sockets nobody holds (`held`), and that were made before `known_at` (boot time, ns):
+    /// the end of some is not told.
+    pub fn sweep_sockets(&mut self, held: &HashSet<abi::ChannelKey>, known_at: u64) {
+        let is_stale =
+            |socket: &abi::Socket| socket.positions.since_ns < known_at && !held.contains(&socket.key);
+        let all: Vec<(u64, abi::Socket)> = self.sockets.iter().filter_map(Result::ok).collect();
+        self.walked.saw("SOCKETS", all.len());
+        self.count_sockets(&all);
+        let stale = all.into_iter().filter(|(_, socket)| is_stale(socket));
+        let stale: Vec<_> = stale.map(|(key, socket)| (key, socket.positions.number)).collect();
+        for (key, number) in stale {
+            self.remove_socket(key, number);
+        }
+    }
+
+    /// Says anew how many TCP connections each user has: those that were removed from here are not counted any more. What the
+    /// kernel half does meanwhile is counted the next time.
+    fn count_sockets(&mut self, all: &[(u64, abi::Socket)]) {
+        let mut counts: collections::HashMap<u32, u64> = collections::HashMap::new();
+        all.iter().for_each(|(_, socket)| *counts.entry(socket.info.uid).or_default() += 1);
+        let known: Vec<u32> = self.sockets_of.keys().filter_map(Result::ok).collect();
+        for uid in known {
+            // What is not there is as good as deleted.
+            let _ = match counts.get(&uid) {
+                Some(count) => self.sockets_of.insert(uid, count, 0),
+                None => self.sockets_of.remove(&uid),
+            };
+        }
+    }
+
+    /// Lifts the budgets of a connection. Where the processes of its server may connect is what the rules of `set`
+    /// say ([`abi::SET_ALL`]: it has none of its own).
+    pub fn confirm(&mut self, id: u64, set: u16) {
+        // Full table: the connection keeps the budget of a candidate, and what exceeds it shows as a gap; and its server's
+        // own rules do not hold.
+        let refused = self.confirmed.insert(id, u32::from(set), 0).is_err();
+        self.confirms_refused += u64::from(refused);
+    }
+
+    /// Whether a connection is known to be a server's.
+    pub fn is_confirmed(&self, id: u64) -> bool {
+        self.confirmed.get(&id, 0).is_ok()
+    }
+
+    /// The connections of servers, and the set of rules that says where their processes may connect.
+    pub fn confirmed(&self) -> collections::HashMap<u64, u32> {
+        self.confirmed.iter().filter_map(Result::ok).collect()
+    }
+
+    /// How often there was no room for one more server.
+    pub fn confirms_refused(&self) -> u64 {
+        self.confirms_refused
+    }
+
+    /// Which processes belong to servers.
+    pub fn members(&mut self) -> &mut Members {
+        &mut self.members
+    }
+
+    /// The rules for addresses.
+    pub fn addresses(&mut self) -> &mut Addresses {
+        &mut self.addresses
+    }
+
+    /// Stops watching a connection and forgets its channels. That it is a server's, if it is, stays known for the
+    /// processes that the server leaves behind: see [`Kernel::forget_servers`].
+    pub fn remove(&mut self, id: u64) {
+        let Ok(entry) = self.connections.get(&id, 0) else { return };
+        for key in keys(&entry) {
+            remove_roles(&mut self.channels, &key, id);
+        }
+        let _ = self.connections.remove(&id);
+    }
+
+    /// Forgets servers that have neither a connection nor a process any more.
+    ///
+    /// A process that is made while the table is read may be missed, and its parent be gone by then: what is not found
+    /// twice is gone.
+    pub fn forget_servers(&mut self) {
+        let confirmed: HashSet<u64> = self.confirmed.keys().filter_map(Result::ok).collect();
+        self.walked.saw("CONFIRMED", confirmed.len());
+        let mut unclaimed: HashSet<u64> =
+            confirmed.into_iter().filter(|id| self.connections.get(id, 0).is_err()).collect();
+        if !unclaimed.is_empty() {
+            for id in self.members.connections() {
+                unclaimed.remove(&id);
+            }
+        }
+        for id in unclaimed.intersection(&self.unclaimed) {
+            let _ = self.confirmed.remove(id);
+        }
+        self.unclaimed = unclaimed;
+    }
+
+    /// Stops watching processes that hold no channel: `known_at` is when the census began (boot time, ns).
+    pub fn prune(&mut self, holders: &HashSet<u32>, known_at: u64) {
+        let is_stale = |(pid, since): &(u32, u64)| *since < known_at && !holders.contains(pid);
+        let all: Vec<(u32, u64)> = self.processes.entries().collect();
+        self.walked.saw("PROCESSES", all.len());
+        let stale: Vec<u32> = all.into_iter().filter(is_stale).map(|(pid, _)| pid).collect();
+        for pid in stale {
+            prune_one(&mut self.processes, pid, known_at);
+        }
+    }
+
+    /// Detaches every program that is not kept. What is in the ring can still be read.
+    pub fn detach(&mut self) {
+        self.to_keep = None;
+        for (_, program) in self.ebpf.programs_mut() {
+            // Not loaded, or already gone: both are what is wanted.
+            let _ = match program {
+                Program::BtfTracePoint(program) => program.unload(),
+                Program::TracePoint(program) => program.unload(),
+                Program::FExit(program) => program.unload(),
+                Program::Lsm(program) => program.unload(),
+                Program::Iter(program) => program.unload(),
+                Program::CgroupSockAddr(program) => program.unload(),
+                Program::CgroupSock(program) => program.unload(),
+                _ => Ok(()),
+            };
+        }
+    }
+
+    /// One of the kernel half's counters, summed over all processors.
+    pub fn counter(&self, counter: abi::Counter) -> u64 {
+        self.counters.get(&(counter as u32), 0).map_or(0, |values| values.iter().sum())
+    }
+
+    /// What the kernel says of each loaded program.
+    pub fn program_stats(&self) -> Vec<ProgramStats> {
+        let mut all = stats::of_programs(&self.ebpf);
+        all.extend(self.kept.programs().filter_map(|(name, fd)| stats::of(name, fd)));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roles_of_others_stay() {
+        let Some(mut channels) = Table::create() else { return };
+        let roles = |write_capture, read_capture, write_count, read_count| abi::Channel {
+            write_capture,
+            read_capture,
+            write_count,
+            read_count,
+        };
+        let key = abi::ChannelKey { inode: 7, ..Default::default() };
+        for (name, before, after) in [
+            ("nothing there", None, None),
+            ("its own", Some(roles(1, 0, 0, 1)), None),
+            ("another's too", Some(roles(1, 0, 2, 1)), Some(roles(0, 0, 2, 0))),
+            ("another's only", Some(roles(0, 2, 0, 3)), Some(roles(0, 2, 0, 3))),
+        ] {
+            if let Some(before) = before {
+                assert!(channels.put_back(&key, &before));
+            }
+            remove_roles(&mut channels, &key, 1);
+            assert_eq!(channels.take(&key), after, "{name}");
+        }
+    }
+
+    #[test]
+    fn processes_watched_anew_stay() {
+        let Some(mut processes) = Table::create() else { return };
+        for (name, since, left) in [("before", 9, None), ("since", 10, Some(10))] {
+            assert!(processes.put_back(&1, &since));
+            prune_one(&mut processes, 1, 10);
+            assert_eq!(processes.take(&1), left, "{name}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! `mcpwarden inspect`: definitions from a file or from a server itself, through the same rules as what the kernel sees.
+//!
+//! | module | job |
+//! |---|---|
+//! | `input` | what a file holds |
+//! | `report` | what is found |
+//! | `progress` | what is under way |
+
+mod input;
+mod progress;
+mod report;
+
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use mcpwarden_client::inspect::{
+    Launch, options,
+    session::{self, Interrupted, Reach, Terms},
+    user::{self, Environment},
+};
+use mcpwarden_policy::redact::redact_word;
+use mcpwarden_policy::settings;
+use reqwest::header::HeaderMap;
+
+use crate::cli::InspectOptions;
+use crate::config;
+use crate::output::{FAILED, clean, escaped, say};
+use input::{Contents, Declared, Entry};
+use report::Report;
+
+/// Prints what is found. Exit status 0: nothing at or above the threshold; 1: something; 2: the input cannot be used, or
+/// a server not be inspected; 128 and the number of a signal that came.
+pub fn run(options: &InspectOptions) -> ExitCode {
+    match inspect(options) {
+        Ok((_, true)) => ExitCode::from(FAILED),
+        Ok((found, false)) => ExitCode::from(u8::from(found)),
+        Err(error) => {
+            // Its row is printed already.
+            if let Some(Interrupted(status)) = error.downcast_ref() {
+                return ExitCode::from(*status);
+            }
+            progress::status("");
+            anstream::eprintln!("mcpwarden: {}", escaped(&format!("{error:#}")));
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// Whether something is at or above the threshold, and whether a server could not be inspected.
+fn inspect(options: &InspectOptions) -> Result<(bool, bool)> {
+    let source = config::read(options.config.as_deref())?;
+    let (config, detector) = (&source.config, config::detector(&source)?);
+    let threshold = config.inspection.alert_threshold;
+    let mut report = Report::new(detector, settings::registry(config), threshold, options.json);
+    match (&options.file, &options.server) {
+        (Some(file), _) => {
+            let contents =
+                input::contents(&input::read(file)?).with_context(|| file.display().to_string())?;
+            match contents {
+                Contents::Definitions(_) if options.start => {
+                    bail!(
+                        "{}: it declares no servers that could be started; leave --start out",
+                        file.display()
+                    )
+                }
+                Contents::Definitions(definitions) => report.definitions(definitions),
+                Contents::Servers(servers) if options.start => {
+                    let programs = servers.iter().flat_map(|server| &server.entry).any(Entry::is_program);
+                    let environment = user::become_caller(programs, options.as_root)?;
+                    let reach = |Declared { name, entry }| {
+                        (name, entry.and_then(|entry: Entry| entry.reach(&environment)))
+                    };
+                    live(options, &environment, servers.into_iter().map(reach), &mut report)?;
+                }
+                Contents::Servers(servers) => {
+                    if servers.is_empty() && !options.json {
+                        say("no servers declared");
+                    }
+                    for Declared { name, entry } in &servers {
+                        match entry {
+                            Ok(entry) => report.declared(name, entry),
+                            Err(error) => report.failure(name, error),
+                        }
+                    }
+                }
+            }
+        }
+        (None, Some(url)) => {
+            let environment = user::become_caller(false, options.as_root)?;
+            let reach = input::address(url).map(|url| Reach::Address { url, headers: HeaderMap::new() });
+            live(options, &environment, [(redact_word(url), reach)], &mut report)?;
+        }
+        (None, None) => {
+            let environment = user::become_caller(true, options.as_root)?;
+            let name = input::shown_id(&options.command);
+            let launch = Launch { argv: options.command.clone(), ..Launch::default() };
+            live(options, &environment, [(name, Ok(Reach::Program(launch)))], &mut report)?;
+        }
+    }
+    Ok(report.outcome())
+}
+
+/// Inspects servers, by name and how each is reached, one after the other.
+fn live(
+    options: &InspectOptions,
+    environment: &Environment,
+    servers: impl IntoIterator<Item = (String, Result<Reach>)>,
+    report: &mut Report,
+) -> Result<()> {
+    let headers = options.header.iter().map(|text| options::header(text)).collect::<Result<Vec<_>>>()?;
+    let authorities = options.ca_file.as_deref().map(options::authorities).transpose()?.unwrap_or_default();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.context("cannot start the runtime")?;
+    let interruption = {
+        let _inside = runtime.enter();
+        session::interruption().context("cannot take signals")?
+    };
+    let mut outcome = Ok(());
+    for (name, reach) in servers {
+        let shown = clean(&name);
+        let progress = |what: &str| progress::status(&format!("{shown} {what} …"));
+        let terms = Terms {
+            environment,
+            timeout: options.timeout.0,
+            show: (!options.quiet).then_some(progress::line),
+            authorities: &authorities,
+            interruption: &interruption,
+            progress: &progress,
+        };
+        let listed = reach.and_then(|mut reach| {
+            if let Reach::Address { headers: to, .. } = &mut reach {
+                to.extend(headers.iter().cloned());
+            }
+            runtime.block_on(session::list(&name, &reach, &terms))
+        });
+        progress::status("");
+        match listed {
+            Ok(definitions) => report.server(&name, definitions),
+            Err(error) => {
+                report.failure(&name, &error);
+                if error.is::<Interrupted>() {
+                    outcome = Err(error);
+                    break;
+                }
+            }
+        }
+    }
+    // A name that is still being looked up is nobody's concern now.
+    runtime.shutdown_background();
+    outcome
+}

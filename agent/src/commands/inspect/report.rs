@@ -1,0 +1,278 @@
+//! What is found in definitions, for people and for machines.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use mcpwarden_client::Definition;
+use mcpwarden_policy::detect::{Detector, Harmless, score_of};
+use mcpwarden_policy::event::{Category, Detection, Form, Identity, Match, Severity};
+use mcpwarden_policy::hash::{bounded_name, json_digest, json_hash};
+use mcpwarden_policy::protocol::decode_str;
+use mcpwarden_policy::redact::redact_argv;
+use mcpwarden_policy::registry::{
+    ItemKind, MemoryStore, Offer, Page, Peer, PinKey, Registry, RegistrySettings,
+};
+use mcpwarden_policy::{ConnectionId, ServerId, SessionId, Timestamp};
+use serde_json::json;
+
+use super::input::Entry;
+use crate::output::{clean, say, say_json};
+
+/// Bytes that the registry may keep of the definitions of all servers together: as many as one may send, and its names.
+const STORE_BYTES: usize = 256 << 20;
+
+/// What is said of a server's name that another before it has.
+const REPEATED: &str = "a server before it has this name, and a client starts one of them, mostly the last";
+
+/// What was found in one definition.
+struct Finding {
+    definition: Definition,
+    detections: Vec<Detection>,
+}
+
+/// Inspects definitions, server by server, and prints what is found.
+pub struct Report {
+    detector: Arc<Detector>,
+    registry: Registry,
+    threshold: Severity,
+    json: bool,
+    servers: u64,
+    /// Of all servers so far.
+    names: HashSet<String>,
+    found: bool,
+    failed: bool,
+}
+
+impl Report {
+    /// A report of nothing yet.
+    pub fn new(detector: Arc<Detector>, registry: RegistrySettings, threshold: Severity, json: bool) -> Self {
+        let registry = Registry::new(registry, Box::new(MemoryStore::new(STORE_BYTES)));
+        Self {
+            detector,
+            registry,
+            threshold,
+            json,
+            servers: 0,
+            names: HashSet::new(),
+            found: false,
+            failed: false,
+        }
+    }
+
+    /// Whether something was at or above the threshold, and whether a server could not be inspected.
+    pub fn outcome(&self) -> (bool, bool) {
+        (self.found, self.failed)
+    }
+
+    /// Definitions that are no server's in particular.
+    pub fn definitions(&mut self, definitions: Vec<Definition>) {
+        let findings = self.inspect("", definitions);
+        self.print(None, &findings, &[]);
+    }
+
+    /// All definitions of one server; compared with those of the servers before it.
+    pub fn server(&mut self, name: &str, definitions: Vec<Definition>) {
+        let mut findings = self.inspect(name, definitions);
+        let of_server = self.compare(name, &mut findings);
+        self.print(Some(name), &findings, &of_server);
+    }
+
+    /// A server that a file declares and that is not asked: its command line without its secrets, and what its name has
+    /// against it beside those before it.
+    pub fn declared(&mut self, name: &str, entry: &Entry) {
+        let found = self.compare(name, &mut []);
+        self.found |= found.iter().any(|detection| detection.severity >= self.threshold);
+        let (words, id) = (redact_argv(&entry.words()), entry.server_id());
+        if self.json {
+            let mut row = json!({ "name": name, "command": words, "server_id": id });
+            if !found.is_empty() {
+                row["max_severity"] = json!(worst(&found));
+                row["detections"] = json!(found);
+            }
+            return say_json(&row);
+        }
+        say(format!("{:<24} {:<32} {}", clean(name), clean(&id), clean(&words.join(" "))));
+        for detection in &found {
+            let severity = detection.severity.name();
+            let why = detection.matches.first().map(|found| clean(&found.context)).unwrap_or_default();
+            say(format!("  {severity}: {}: {why}", clean(&detection.pattern)));
+        }
+    }
+
+    /// A server that could not be inspected.
+    pub fn failure(&mut self, name: &str, error: &anyhow::Error) {
+        self.failed = true;
+        // A server's own words are in it.
+        let mut why = clean(&format!("{error:#}"));
+        if !self.names.insert(name.to_owned()) {
+            why += &format!("; {REPEATED}");
+        }
+        if self.json {
+            say_json(&json!({ "server": name, "error": why }));
+        } else {
+            say(format!("{}: not inspected: {why}", clean(name)));
+        }
+    }
+
+    fn inspect(&self, server: &str, definitions: Vec<Definition>) -> Vec<Finding> {
+        let mut known = Harmless::default();
+        let inspect = |definition: Definition| {
+            let inspection = match definition.kind {
+                ItemKind::Instructions => {
+                    let text = decode_str(&definition.json).unwrap_or_default();
+                    self.detector.text("/instructions", &text)
+                }
+                ItemKind::Tool => self.detector.tool_of(server, &definition.json, &mut known),
+                _ => self.detector.tool(&definition.json),
+            };
+            Finding { definition, detections: inspection.detections }
+        };
+        definitions.into_iter().map(inspect).collect()
+    }
+
+    /// Adds what names have against them beside those of earlier servers; gives what the server's own has.
+    fn compare(&mut self, name: &str, findings: &mut [Finding]) -> Vec<Detection> {
+        self.servers += 1;
+        let (id, now) = (ConnectionId(self.servers), Timestamp(self.servers));
+        let key = PinKey { uid: None, server: ServerId(name.into()), program: String::new() };
+        // Whoever inspects servers together has chosen them, as one who declares them.
+        let peer = Peer { session: SessionId("inspect".into()), key, identity: Identity::Declared };
+        let refused = self.registry.counters().servers_refused;
+        let of_server = self.registry.connect(id, peer);
+        if of_server.is_err() || self.registry.counters().servers_refused > refused {
+            anstream::eprintln!(
+                "mcpwarden: {}: too many servers came before to compare it with",
+                clean(name)
+            );
+        }
+        let mut of_server: Vec<Detection> = of_server.ok().flatten().into_iter().collect();
+        if !self.names.insert(name.to_owned()) {
+            of_server.push(repeated(name));
+        }
+        for kind in [ItemKind::Tool, ItemKind::Prompt, ItemKind::ResourceTemplate] {
+            let of_kind = |finding: &&mut Finding| finding.definition.kind == kind;
+            let definitions: Vec<(&Definition, [u8; 32])> = findings
+                .iter()
+                .map(|finding| &finding.definition)
+                .filter(|definition| definition.kind == kind)
+                .map(|definition| (definition, json_digest(&definition.json)))
+                .collect();
+            let offers: Vec<Offer<'_>> = definitions
+                .iter()
+                .map(|(Definition { name, json, .. }, hash)| Offer { name, json, hash, max_severity: None })
+                .collect();
+            let outcome =
+                self.registry.page(id, &Page { kind, first: true, last: true, offers: &offers }, now);
+            if outcome.refused > 0 {
+                anstream::eprintln!(
+                    "mcpwarden: {}: {} definitions are too many to compare with other servers'",
+                    clean(name),
+                    outcome.refused
+                );
+            }
+            for change in outcome.changes {
+                let named =
+                    |finding: &&mut Finding| bounded_name(&finding.definition.name) == change.item.name;
+                let Some(found) = change.finding else { continue };
+                if let Some(finding) = findings.iter_mut().filter(of_kind).find(named) {
+                    finding.detections.push(found.detection);
+                }
+            }
+        }
+        of_server
+    }
+
+    fn print(&mut self, server: Option<&str>, findings: &[Finding], of_server: &[Detection]) {
+        let all = || findings.iter().flat_map(|finding| &finding.detections).chain(of_server);
+        self.found |= all().any(|detection| detection.severity >= self.threshold);
+        if self.json {
+            return print_json(server, findings, of_server);
+        }
+        let rows = findings.iter().flat_map(|Finding { definition, detections }| {
+            detections.iter().map(move |detection| (shown(definition), detection))
+        });
+        for (name, detection) in
+            rows.chain(of_server.iter().map(|detection| ("server".to_owned(), detection)))
+        {
+            let first = detection.matches.first().map(|found| clean(&found.text)).unwrap_or_default();
+            say(format!(
+                "{:<9} {:<24} {:<28} {}  {first:?}",
+                detection.severity.name(),
+                clean(&name),
+                clean(&detection.pattern),
+                clean(&detection.field),
+            ));
+        }
+        let prefix = server.map(|name| clean(name) + ": ").unwrap_or_default();
+        let found =
+            findings.iter().filter(|finding| !finding.detections.is_empty()).count() + of_server.len();
+        match found {
+            0 => say(format!("{prefix}{}, nothing found", counts(findings))),
+            _ => say(format!("{prefix}{}, something found in {found}", counts(findings))),
+        }
+    }
+}
+
+/// What a definition is called in a table.
+fn shown(definition: &Definition) -> String {
+    match definition.kind {
+        ItemKind::Tool => definition.name.clone(),
+        ItemKind::Prompt => format!("prompt {}", definition.name),
+        ItemKind::ResourceTemplate => format!("template {}", definition.name),
+        ItemKind::Instructions => "instructions".to_owned(),
+    }
+}
+
+fn counts(findings: &[Finding]) -> String {
+    let count = |kind| findings.iter().filter(|finding| finding.definition.kind == kind).count();
+    let plural = |count: usize, word| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
+    let mut text = plural(count(ItemKind::Tool), "tool");
+    for (kind, word) in [(ItemKind::Prompt, "prompt"), (ItemKind::ResourceTemplate, "resource template")] {
+        if count(kind) > 0 {
+            text = format!("{text}, {}", plural(count(kind), word));
+        }
+    }
+    if count(ItemKind::Instructions) > 0 { text + ", instructions" } else { text }
+}
+
+/// What is against a name that a server before has: whoever reads the file may take the one for the other.
+fn repeated(name: &str) -> Detection {
+    let context = format!("{name}; {REPEATED}");
+    Detection {
+        pattern: "same_server".to_owned(),
+        category: Category::NameSimilarity,
+        severity: Severity::Medium,
+        field: "/server_id".to_owned(),
+        matches: vec![Match { text: name.to_owned(), position: 0, context }],
+        score: score_of(Severity::Medium),
+        form: Form::Raw,
+    }
+}
+
+fn worst(detections: &[Detection]) -> Option<Severity> {
+    detections.iter().map(|detection| detection.severity).max()
+}
+
+fn print_json(server: Option<&str>, findings: &[Finding], of_server: &[Detection]) {
+    for Finding { definition, detections } in findings {
+        let mut row = json!({
+            "kind": definition.kind,
+            "name": definition.name,
+            "hash": json_hash(&definition.json),
+            "max_severity": worst(detections),
+            "detections": detections,
+        });
+        if let (Some(server), Some(row)) = (server, row.as_object_mut()) {
+            row.insert("server".to_owned(), server.into());
+        }
+        say_json(&row);
+    }
+    if !of_server.is_empty() {
+        say_json(&json!({
+            "server": server,
+            "kind": "server",
+            "max_severity": worst(of_server),
+            "detections": of_server,
+        }));
+    }
+}

@@ -1,0 +1,407 @@
+//! What of a configuration only this host knows: the ids of users, what paths lead to, and whether files are there and
+//! safe to go by.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use mcpwarden_policy::config::{
+    self, AbsolutePath, Config, Control, Finding, Level, Place, Problem, Server, Session, Step, User,
+};
+use mcpwarden_policy::detect::{RuleError, RuleSet};
+use mcpwarden_policy::guards::SessionRule;
+use mcpwarden_policy::{Declared, glob::GlobError, settings};
+use mcpwarden_system::owner::{ours_alone, owned_by};
+use nix::libc;
+
+use crate::output::escaped;
+
+/// Longest rule file. Bytes.
+const MAX_RULE_BYTES: u64 = 1 << 20;
+/// How much of the list of users is searched for a name that was meant.
+const MAX_PASSWD_BYTES: u64 = 1 << 20;
+/// Files of a directory among which one is searched that was meant.
+const MAX_NEIGHBOURS: usize = 1_000;
+
+/// What of a configuration cannot be used on this host.
+#[derive(Debug, Default)]
+pub struct Unusable {
+    /// At paths in the configuration.
+    pub findings: Vec<Finding>,
+    /// In rule files that it names.
+    pub rule_files: Vec<Checked>,
+}
+
+/// A file, and what is wrong with it.
+#[derive(Debug)]
+pub struct Checked {
+    /// Its path.
+    pub path: String,
+    /// What stands in it.
+    pub text: String,
+    /// What is wrong with that.
+    pub problems: Vec<Problem>,
+}
+
+impl std::error::Error for Unusable {}
+
+impl fmt::Display for Unusable {
+    /// All of it in one line.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let findings = self.findings.iter().map(|finding| escaped(&finding.to_string()));
+        let errors = self.rule_files.iter().flat_map(|file| {
+            file.problems.iter().map(|problem| {
+                let (path, at) = (&file.path, problem.at);
+                escaped(&format!("{path}:{}:{}: {problem}", at.line, at.column))
+            })
+        });
+        formatter.write_str(&findings.chain(errors).collect::<Vec<_>>().join("; "))
+    }
+}
+
+impl Unusable {
+    /// Whether there is nothing that is not usable.
+    ///
+    /// # Errors
+    /// There is: all of it.
+    pub fn check(self) -> Result<(), Self> {
+        if self.findings.is_empty() && self.rule_files.is_empty() { Ok(()) } else { Err(self) }
+    }
+}
+
+/// The declared servers; the program that one demands may be named by a link to it.
+pub fn declared(config: &Config) -> Vec<Declared> {
+    let mut declared = settings::declared(config);
+    for server in &mut declared {
+        let resolved = |path: &String| fs::canonicalize(path).ok()?.to_str().map(str::to_owned);
+        let resolved: Vec<String> = server.executables.iter().filter_map(resolved).collect();
+        server.executables.extend(resolved);
+    }
+    declared
+}
+
+/// The entries of `sessions:`, in order.
+///
+/// # Errors
+/// There is no such user.
+pub fn sessions(config: &Config) -> Result<Vec<SessionRule>, Unusable> {
+    let mut unusable = Unusable::default();
+    let mut rule = |(index, entry): (usize, &Session)| {
+        let uid = entry.matches.uid.as_ref().and_then(|user| {
+            let path = session_key(index, &["match", "uid"]);
+            uid(user, path).map_err(|finding| unusable.findings.push(finding)).ok()
+        });
+        let token = entry.admin_token_file.as_ref().is_some_and(|path| admin_token(path).is_ok());
+        SessionRule::new(entry, uid, token)
+    };
+    let rules: Result<Vec<_>, GlobError> = config.sessions.iter().enumerate().map(&mut rule).collect();
+    let rules = rules.unwrap_or_else(|error| {
+        unusable.findings.push(Finding::new(vec![Step::from("sessions")], error.to_string()));
+        Vec::new()
+    });
+    unusable.check().map(|()| rules)
+}
+
+/// What of a configuration does not do on this host what it seems to: files without a token, and programs that are not
+/// there.
+pub fn idle(config: &Config) -> Vec<Finding> {
+    let token = |(index, entry): (usize, &Session)| {
+        let path = entry.admin_token_file.as_ref()?;
+        let problem = admin_token(path).err()?;
+        let message =
+            format!("{path} holds no token: {problem}; expected a file that only root can write to");
+        Some(with_neighbour(Finding::new(session_key(index, &["admin_token_file"]), message), path))
+    };
+    let program = |(index, server): (usize, &Server)| {
+        let path = server.executable.as_ref()?;
+        let problem = match fs::metadata(path.as_str()) {
+            Ok(file) if file.is_file() => return None,
+            Ok(_) => "it is no regular file".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let message =
+            format!("nothing can be this server here: {path}: {problem}; expected a program or a script");
+        let steps = vec![Step::from("servers"), Step::from(index), Step::from("executable")];
+        Some(with_neighbour(Finding::new(steps, message), path))
+    };
+    let tokens = config.sessions.iter().enumerate().filter_map(token);
+    let programs = config.servers.iter().enumerate().filter_map(program);
+    programs.chain(tokens).chain(groups(&config.control)).collect()
+}
+
+/// The groups of the control socket that are named and not there.
+fn groups(control: &Control) -> impl Iterator<Item = Finding> {
+    let own = Some(&control.group).filter(|group| **group != Control::default().group);
+    let named = [("group", own), ("admin_group", control.admin_group.as_ref())];
+    named.into_iter().filter_map(|(key, name)| {
+        let name = name?;
+        if matches!(nix::unistd::Group::from_name(name), Ok(Some(_))) {
+            return None;
+        }
+        let message =
+            format!("there is no group {name:?} on this host: only root may; expected one of its groups");
+        let file = bounded("/etc/group", MAX_PASSWD_BYTES).unwrap_or_default();
+        let file = String::from_utf8_lossy(&file);
+        let names = file.lines().filter_map(|line| line.split(':').next());
+        Some(Finding::new(vec![Step::from("control"), Step::from(key)], message).nearest_of(name, names))
+    })
+}
+
+fn session_key(index: usize, keys: &[&str]) -> Vec<Step> {
+    let keys = keys.iter().map(|key| Step::from(*key));
+    [Step::from("sessions"), Step::from(index)].into_iter().chain(keys).collect()
+}
+
+fn uid(user: &User, path: Vec<Step>) -> Result<u32, Finding> {
+    let name = match user {
+        User::Id(uid) => return Ok(*uid),
+        User::Name(name) => name,
+    };
+    match nix::unistd::User::from_name(name) {
+        Ok(Some(user)) => Ok(user.uid.as_raw()),
+        Ok(None) => {
+            let message =
+                format!("there is no user {name:?} on this host; expected one of its users, or an id");
+            let file = bounded("/etc/passwd", MAX_PASSWD_BYTES).unwrap_or_default();
+            let file = String::from_utf8_lossy(&file);
+            let names = file.lines().filter_map(|line| line.split(':').next());
+            Err(Finding::new(path, message).nearest_of(name, names))
+        }
+        Err(error) => Err(Finding::new(path, format!("users cannot be looked up: {error}"))),
+    }
+}
+
+/// The first bytes of a file.
+fn bounded(path: &str, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Whether a file holds a token of an administrator: only an administrator can have put it there.
+fn admin_token(path: &AbsolutePath) -> Result<(), String> {
+    let file = fs::symlink_metadata(path.as_str()).map_err(|error| error.to_string())?;
+    if !file.is_file() {
+        return Err("it is no regular file".into());
+    }
+    if file.len() == 0 {
+        return Err("it is empty".into());
+    }
+    owned_by(&file, &[0])
+}
+
+/// The built-in rules and those of `inspection.rule_files`, none where inspection is off; and everything that is wrong
+/// with the files.
+pub fn rules(config: &Config) -> (RuleSet, Unusable) {
+    let (mut rules, mut unusable) = (RuleSet::default(), Unusable::default());
+    let section = &config.inspection;
+    if !section.enabled {
+        return (rules, unusable);
+    }
+    match RuleSet::built_in() {
+        Ok(built_in) => rules = built_in,
+        Err(errors) => {
+            let (path, problems) = ("the built-in rules".to_owned(), errors.iter().map(problem).collect());
+            unusable.rule_files.push(Checked { path, text: String::new(), problems });
+        }
+    }
+    for (index, path) in section.rule_files.iter().enumerate() {
+        match read_rules(path) {
+            Ok(text) => {
+                // Of another shape, all of that is said; else what only rules know.
+                let mut problems = config::misshapen(&RuleSet::schema(), text.as_bytes());
+                if problems.is_empty() {
+                    problems = rules.add(path.as_str(), &text).iter().map(problem).collect();
+                }
+                if !problems.is_empty() {
+                    unusable.rule_files.push(Checked { path: path.to_string(), text, problems });
+                }
+            }
+            Err(problem) => {
+                let steps = vec![Step::from("inspection"), Step::from("rule_files"), Step::from(index)];
+                let message = format!("{path} cannot be used: {problem}; expected a rule file");
+                unusable.findings.push(with_neighbour(Finding::new(steps, message), path));
+            }
+        }
+    }
+    (rules, unusable)
+}
+
+/// What is wrong with a rule file; where the place is not known, it is its first character.
+fn problem(error: &RuleError) -> Problem {
+    let known = |number: u64| usize::try_from(number).unwrap_or(1).max(1);
+    Problem {
+        level: Level::Error,
+        at: Place { line: known(error.line), column: known(error.column), width: 1 },
+        path: String::new(),
+        message: format!("{}; expected {}", error.what, error.expected),
+        nearest: None,
+    }
+}
+
+/// With the file of the same directory whose name is nearest, where there is none of that name.
+fn with_neighbour(finding: Finding, path: &AbsolutePath) -> Finding {
+    let path = Path::new(path.as_str());
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name().and_then(OsStr::to_str)) else {
+        return finding;
+    };
+    if path.exists() {
+        return finding;
+    }
+    let entries = fs::read_dir(directory).into_iter().flatten().take(MAX_NEIGHBOURS).flatten();
+    let names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    finding.nearest_of(name, names.iter().map(String::as_str))
+}
+
+/// A rule file's text. Who can write to it decides what is found, so it must be root's or of whom this runs as.
+fn read_rules(path: &AbsolutePath) -> Result<String, String> {
+    // Not blocking, so that a named pipe cannot keep the agent from starting.
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path.as_str());
+    let file = file.map_err(|error| error.to_string())?;
+    let metadata = file.metadata().map_err(|error| error.to_string())?;
+    if !metadata.is_file() {
+        return Err("it is no regular file".into());
+    }
+    ours_alone(Path::new(path.as_str()), &metadata)?;
+    let mut bytes = Vec::new();
+    file.take(MAX_RULE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > MAX_RULE_BYTES {
+        return Err(format!("it is longer than {MAX_RULE_BYTES} bytes"));
+    }
+    String::from_utf8(bytes).map_err(|_| "it is not UTF-8".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    /// What is put there, and what is said of it where root does so.
+    #[test]
+    fn a_token_is_a_file_that_only_root_can_have_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = nix::unistd::geteuid().is_root();
+        for (name, contents, mode, expected) in [
+            ("good", "secret", 0o600, None),
+            ("public", "secret", 0o644, None),
+            ("empty", "", 0o600, Some("it is empty")),
+            ("group", "secret", 0o620, Some("others may write to it (mode 0620); chmod go-w it")),
+            ("everybody", "secret", 0o602, Some("others may write to it (mode 0602); chmod go-w it")),
+        ] {
+            let path = directory.path().join(name);
+            fs::write(&path, contents).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let said = admin_token(&path.display().to_string().parse().unwrap()).err();
+            match expected {
+                _ if !root && !contents.is_empty() => {
+                    assert!(said.unwrap().contains("not to root"), "{name}")
+                }
+                expected => assert_eq!(said.as_deref(), expected, "{name}"),
+            }
+        }
+        let link = directory.path().join("link");
+        symlink("good", &link).unwrap();
+        for path in [link, directory.path().to_owned()] {
+            let said = admin_token(&path.display().to_string().parse().unwrap()).unwrap_err();
+            assert_eq!(said, "it is no regular file", "{}", path.display());
+        }
+        assert!(admin_token(&"/nowhere/x".parse().unwrap()).unwrap_err().contains("No such file"));
+    }
+
+    #[test]
+    fn groups_that_are_not_there_are_said_where_they_are_named() {
+        let control = |group: &str, admin: Option<&str>| Control {
+            group: group.into(),
+            admin_group: admin.map(str::to_owned),
+            ..Control::default()
+        };
+        let default = Control::default().group;
+        for (control, expected) in [
+            (Control::default(), &[][..]),
+            (control("root", Some("root")), &[]),
+            (
+                control("rooot", None),
+                &["control.group: there is no group \"rooot\" on this host: only root may"],
+            ),
+            (control(&default, Some("no such group")), &["control.admin_group: there is no group"]),
+            (control("x y", Some("y x")), &["control.group: ", "control.admin_group: "]),
+        ] {
+            let found: Vec<String> = groups(&control).map(|finding| finding.to_string()).collect();
+            assert_eq!(found.len(), expected.len(), "{found:?}");
+            for (found, part) in found.iter().zip(expected) {
+                assert!(found.starts_with(part), "{found}");
+            }
+        }
+        let found = groups(&control("rooot", None)).next().unwrap();
+        assert_eq!(found.nearest.as_deref(), Some("root"));
+    }
+
+    #[test]
+    fn users_are_known_by_id_or_name() {
+        let found = |user: &str| uid(&User::Name(user.to_owned()), Vec::new());
+        assert_eq!(found("root"), Ok(0));
+        assert_eq!(uid(&User::Id(4_000_000_000), Vec::new()), Ok(4_000_000_000));
+        for (user, nearest) in [("no such user", None), ("rooot", Some("root"))] {
+            let finding = found(user).unwrap_err();
+            assert!(finding.message.contains("there is no user"), "{finding}");
+            assert_eq!(finding.nearest.as_deref(), nearest, "{finding}");
+        }
+    }
+
+    const RULE: &str =
+        "rules: [{id: own, title: t, why: w, category: exfiltration, severity: high, patterns: ['xyzzy']}]";
+
+    /// What stands in the file and its mode, and what is said.
+    #[test]
+    fn rule_files_are_read_or_refused_with_a_place() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.yaml");
+        let twice = format!("{}\n", RULE.replace("id: own", "id: pseudo-tag"));
+        let long = "#".repeat(MAX_RULE_BYTES as usize + 1);
+        for (name, text, mode, expected) in [
+            ("good", RULE, 0o644, None),
+            ("no rules", "rules: []", 0o600, None),
+            ("no YAML", "rules: [", 0o644, Some("x.yaml:1:")),
+            ("an unknown key", "rules:\n- {id: a, titel: b}", 0o644, Some("x.yaml:2:")),
+            ("no pattern", &RULE.replace("xyzzy", "("), 0o644, Some("x.yaml:1:")),
+            ("of others", RULE, 0o666, Some("inspection.rule_files[0]: ")),
+            ("long", &long, 0o644, Some("it is longer than 1048576 bytes")),
+            ("a built-in id", &twice, 0o644, Some("x.yaml:1:14: second rule")),
+        ] {
+            let text = text.replace("pseudo-tag", &RuleSet::built_in().unwrap().rules()[0].id);
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let mut config = Config::default();
+            config.inspection.rule_files = vec![path.display().to_string().parse().unwrap()];
+            let (usable, unusable) = rules(&config);
+            let own = usable.rules().iter().filter(|rule| rule.id == "own").count();
+            let said = unusable.check().map(|()| own);
+            match (said, expected) {
+                (Ok(count), None) => assert_eq!(count, usize::from(name == "good"), "{name}"),
+                (Err(error), Some(part)) => {
+                    let error = error.to_string();
+                    assert!(error.contains(part) && !error.contains('\n'), "{name}: {error}");
+                }
+                (said, _) => panic!("{name}: {said:?}"),
+            }
+            config.inspection.enabled = false;
+            assert!(rules(&config).0.rules().is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_demanded_program_may_be_named_by_a_link() {
+        let directory = tempfile::tempdir().unwrap();
+        let (program, link) = (directory.path().join("program"), directory.path().join("link"));
+        fs::write(&program, "").unwrap();
+        symlink("program", &link).unwrap();
+        let file = format!("servers: [{{ id: a, command: a, executable: '{}' }}]", link.display());
+        let (config, _) = mcpwarden_policy::config::parse(file.as_bytes()).unwrap();
+        let resolved = fs::canonicalize(&program).unwrap();
+        assert_eq!(declared(&config)[0].executables, [link, resolved].map(|path| path.display().to_string()));
+    }
+}

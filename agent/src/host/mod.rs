@@ -1,0 +1,8 @@
+//! What only this host knows: its clocks, its processes and their cgroups, its users and files.
+
+pub mod cgroup;
+pub mod clock;
+mod configured;
+pub mod process;
+
+pub use configured::{Checked, declared, idle, rules, sessions};

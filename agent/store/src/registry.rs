@@ -1,0 +1,452 @@
+//! Pins, in a database of their own: what is pinned is on the disk before anything follows from it.
+//!
+//! It is written seldom, and each time waited for (`synchronous=FULL`); next to events it would wait for them as well. A
+//! copy is exported now and then ([`Export`]), from which another database is filled where this one is damaged.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, OpenOptions},
+    io::{self, BufRead as _, BufReader, BufWriter, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use mcpwarden_policy::{
+    ServerId,
+    event::StoreReplaced,
+    registry::{Item, ItemKind, PinKey, PinRecord, Store, StoreError},
+};
+use mcpwarden_system::files::beside;
+use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
+use serde::{Deserialize, Serialize};
+
+use super::database::{DatabaseError, Schema, give, set_aside};
+
+/// Name of the database of pins, and of their last export.
+pub const PINS: &str = "registry.db";
+/// One JSON object a line.
+pub const EXPORT: &str = "registry.jsonl";
+/// Most pins, and most of one user's servers: nobody can have others' servers go without. One takes about 1 KiB.
+const MAX_PINS: u64 = 200_000;
+const MAX_PINS_PER_USER: u64 = 100_000;
+/// Most bytes of definitions. More are not kept: what changed in them cannot be told then.
+const MAX_DEFINITION_BYTES: u64 = 64 << 20;
+/// Longest line of an export. Bytes.
+const MAX_LINE_BYTES: u64 = 4 << 20;
+
+/// The database of pins. Servers whose user is not known have the uid -1.
+pub const SCHEMA: Schema = Schema {
+    table: "pins",
+    synchronous: "FULL",
+    migrations: &["
+        CREATE TABLE pins (
+            uid INTEGER NOT NULL,
+            server TEXT NOT NULL,
+            program TEXT NOT NULL,
+            kind TEXT NOT NULL,
+            name TEXT NOT NULL,
+            record TEXT NOT NULL,
+            PRIMARY KEY (uid, server, program, kind, name)
+        ) WITHOUT ROWID;
+        CREATE TABLE definitions (hash TEXT PRIMARY KEY, definition TEXT NOT NULL);
+    "],
+};
+
+/// A pin with whose and what it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pin {
+    /// Whose.
+    #[serde(flatten)]
+    pub key: PinKey,
+    /// What is pinned.
+    #[serde(flatten)]
+    pub item: Item,
+    /// How it stands.
+    #[serde(flatten)]
+    pub record: PinRecord,
+}
+
+/// A line of an export.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Line {
+    Pin(Pin),
+    Definition { hash: String, json: String },
+}
+
+/// Pins on the disk.
+#[derive(Debug)]
+pub struct Pins {
+    path: PathBuf,
+    group: Option<u32>,
+    /// Opened again where it could not be.
+    open: Option<Open>,
+    changed: Arc<AtomicBool>,
+}
+
+#[derive(Debug)]
+struct Open {
+    db: Connection,
+    /// Pins of each user.
+    pins: BTreeMap<i64, u64>,
+    definition_bytes: u64,
+}
+
+impl Pins {
+    /// Opens the database in `directory`, or another one in the place of one that is damaged, filled from the last export;
+    /// then that is to be said.
+    ///
+    /// # Errors
+    /// It is of a later version or another program's. One that cannot be used now is tried again each time it is asked.
+    pub fn open(
+        directory: &Path,
+        group: Option<u32>,
+    ) -> Result<(Self, Option<StoreReplaced>), DatabaseError> {
+        let path = directory.join(PINS);
+        // What was exported before it may be older than the pins are.
+        let changed = Arc::new(AtomicBool::new(true));
+        let mut pins = Self { path, group, open: None, changed };
+        match pins.opened() {
+            Ok(_) => Ok((pins, None)),
+            Err(DatabaseError::Damaged { reason, .. }) => {
+                let replaced = pins.replace(directory, reason)?;
+                Ok((pins, Some(replaced)))
+            }
+            Err(error @ DatabaseError::Failed { .. }) => {
+                anstream::eprintln!("mcpwarden: pins are neither read nor kept: {error}");
+                Ok((pins, None))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What exports these pins.
+    pub fn export(&self) -> Export {
+        Export { path: self.path.clone(), group: self.group, changed: Arc::clone(&self.changed) }
+    }
+
+    fn replace(&mut self, directory: &Path, reason: String) -> Result<StoreReplaced, DatabaseError> {
+        let failed = |doing: &str, error: &dyn std::fmt::Display| DatabaseError::Failed {
+            path: self.path.clone(),
+            reason: format!("it is damaged ({reason}), and {doing} failed: {error}"),
+        };
+        let seconds = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let aside = set_aside(&self.path, seconds.unwrap_or_default().as_secs())
+            .map_err(|error| failed("setting it aside", &error))?;
+        let export = directory.join(EXPORT);
+        let (text, outcome) = (self.path.display().to_string(), self.opened()?.restore(&export));
+        let restored = match outcome {
+            Ok(restored) => restored,
+            Err(error) => {
+                anstream::eprintln!(
+                    "mcpwarden: {} cannot be restored from: {error}: tools are pinned as they are seen next",
+                    export.display()
+                );
+                0
+            }
+        };
+        anstream::eprintln!(
+            "mcpwarden: {text} is damaged ({reason}): it is {} now, and another is begun with {restored} pins of {}",
+            aside.display(),
+            export.display()
+        );
+        let set_aside = aside.display().to_string();
+        Ok(StoreReplaced { path: text, set_aside, reason, pins_restored: Some(restored) })
+    }
+
+    fn opened(&mut self) -> Result<&mut Open, DatabaseError> {
+        let open = match self.open.take() {
+            Some(open) => open,
+            None => {
+                let db = SCHEMA.open(&self.path, self.group)?;
+                Open::new(db).map_err(|error| DatabaseError::new(&self.path, &error))?
+            }
+        };
+        Ok(self.open.insert(open))
+    }
+
+    fn ask<T>(
+        &mut self,
+        doing: &str,
+        ask: impl FnOnce(&mut Open) -> Result<T, Refused>,
+    ) -> Result<T, StoreError> {
+        let failed = |reason: String| StoreError::Failed { doing: doing.to_owned(), reason };
+        let open = self.opened().map_err(|error| failed(error.to_string()))?;
+        match ask(open) {
+            Ok(answer) => Ok(answer),
+            Err(Refused::Full(pins)) => Err(StoreError::Full(pins)),
+            Err(Refused::Failed(reason)) => {
+                self.open = None;
+                Err(failed(reason))
+            }
+        }
+    }
+}
+
+/// Why something is not done.
+enum Refused {
+    Full(String),
+    Failed(String),
+}
+
+impl From<rusqlite::Error> for Refused {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl From<serde_json::Error> for Refused {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl From<io::Error> for Refused {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+fn uid(key: &PinKey) -> i64 {
+    key.uid.map_or(-1, i64::from)
+}
+
+/// What a kind is called in the database.
+pub fn word(kind: ItemKind) -> &'static str {
+    match kind {
+        ItemKind::Tool => "tool",
+        ItemKind::Prompt => "prompt",
+        ItemKind::ResourceTemplate => "resource_template",
+        ItemKind::Instructions => "instructions",
+    }
+}
+
+impl Open {
+    fn new(db: Connection) -> rusqlite::Result<Self> {
+        let pins = db
+            .prepare("SELECT uid, count(*) FROM pins GROUP BY uid")?
+            .query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?.unsigned_abs())))?
+            .collect::<Result<_, _>>()?;
+        let bytes = "SELECT coalesce(sum(length(CAST(definition AS BLOB))), 0) FROM definitions";
+        let definition_bytes = db.query_row(bytes, [], |row| row.get::<_, i64>(0))?.unsigned_abs();
+        Ok(Self { db, pins, definition_bytes })
+    }
+
+    /// Does something in one transaction: all of it, or nothing.
+    fn change<T>(
+        &mut self,
+        body: impl FnOnce(&Transaction<'_>, &mut BTreeMap<i64, u64>, &mut u64) -> Result<T, Refused>,
+    ) -> Result<T, Refused> {
+        let (mut pins, mut bytes) = (self.pins.clone(), self.definition_bytes);
+        let change = self.db.transaction()?;
+        let done = body(&change, &mut pins, &mut bytes)?;
+        change.commit()?;
+        (self.pins, self.definition_bytes) = (pins, bytes);
+        Ok(done)
+    }
+
+    /// Takes an export in: how many pins it had.
+    fn restore(&mut self, path: &Path) -> Result<u64, String> {
+        let file = fs::File::open(path).map_err(|error| error.to_string())?;
+        let done = self.change(|change, pins, bytes| {
+            let (mut input, mut text, mut restored) = (BufReader::new(file), Vec::new(), 0);
+            loop {
+                text.clear();
+                io::Read::take(&mut input, MAX_LINE_BYTES).read_until(b'\n', &mut text)?;
+                if text.is_empty() {
+                    return Ok(restored);
+                }
+                match serde_json::from_slice(&text)? {
+                    Line::Pin(pin) => {
+                        put(change, pins, &pin.key, &pin.item, &pin.record)?;
+                        restored += 1;
+                    }
+                    Line::Definition { hash, json } => define(change, bytes, &hash, &json)?,
+                }
+            }
+        });
+        done.map_err(|refused| match refused {
+            Refused::Full(reason) | Refused::Failed(reason) => reason,
+        })
+    }
+}
+
+fn put(
+    change: &Transaction<'_>,
+    pins: &mut BTreeMap<i64, u64>,
+    key: &PinKey,
+    item: &Item,
+    record: &PinRecord,
+) -> Result<(), Refused> {
+    let (uid, text) = (uid(key), serde_json::to_string(record)?);
+    let mut update = change.prepare_cached(
+        "UPDATE pins SET record = ?6 WHERE uid = ?1 AND server = ?2 AND program = ?3 AND kind = ?4 AND name = ?5",
+    )?;
+    let row = params![uid, &*key.server.0, key.program, word(item.kind), item.name, text];
+    if update.execute(row)? == 0 {
+        let (all, of_user) = (pins.values().sum::<u64>(), pins.entry(uid).or_default());
+        if all >= MAX_PINS || *of_user >= MAX_PINS_PER_USER {
+            return Err(Refused::Full(format!("{all} pins, {of_user} of them of this user's servers")));
+        }
+        *of_user += 1;
+        change
+            .prepare_cached(
+                "INSERT INTO pins (uid, server, program, kind, name, record) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            )?
+            .execute(row)?;
+    }
+    Ok(())
+}
+
+fn define(change: &Transaction<'_>, bytes: &mut u64, hash: &str, json: &str) -> Result<(), Refused> {
+    if *bytes + json.len() as u64 <= MAX_DEFINITION_BYTES {
+        let mut insert =
+            change.prepare_cached("INSERT OR IGNORE INTO definitions (hash, definition) VALUES (?1, ?2)")?;
+        *bytes += insert.execute([hash, json])? as u64 * json.len() as u64;
+    }
+    Ok(())
+}
+
+impl Store for Pins {
+    fn keys(&mut self, server: &ServerId) -> Result<Vec<PinKey>, StoreError> {
+        self.ask("read pins", |open| {
+            let mut keys =
+                open.db.prepare_cached("SELECT DISTINCT uid, program FROM pins WHERE server = ?1")?;
+            let mut rows = keys.query([&*server.0])?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                let uid = u32::try_from(row.get::<_, i64>(0)?).ok();
+                found.push(PinKey { uid, server: server.clone(), program: row.get(1)? });
+            }
+            Ok(found)
+        })
+    }
+
+    fn load(&mut self, key: &PinKey) -> Result<BTreeMap<Item, PinRecord>, StoreError> {
+        self.ask("read pins", |open| {
+            let mut pins = open.db.prepare_cached(
+                "SELECT kind, name, record FROM pins WHERE uid = ?1 AND server = ?2 AND program = ?3",
+            )?;
+            let mut rows = pins.query(params![uid(key), &*key.server.0, key.program])?;
+            let mut found = BTreeMap::new();
+            while let Some(row) = rows.next()? {
+                let kind = serde_json::from_value(row.get::<_, String>(0)?.into())?;
+                found.insert(
+                    Item { kind, name: row.get(1)? },
+                    serde_json::from_str(row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?)?,
+                );
+            }
+            Ok(found)
+        })
+    }
+
+    fn put(
+        &mut self,
+        key: &PinKey,
+        records: &[(Item, PinRecord)],
+        definitions: &[(String, String)],
+    ) -> Result<(), StoreError> {
+        self.ask("keep pins", |open| {
+            open.change(|change, pins, bytes| {
+                records.iter().try_for_each(|(item, record)| put(change, pins, key, item, record))?;
+                definitions.iter().try_for_each(|(hash, json)| define(change, bytes, hash, json))
+            })
+        })?;
+        self.changed.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn definition(&mut self, hash: &str) -> Result<Option<String>, StoreError> {
+        self.ask("read a definition", |open| {
+            let mut find = open.db.prepare_cached("SELECT definition FROM definitions WHERE hash = ?1")?;
+            Ok(find.query_row([hash], |row| row.get(0)).optional()?)
+        })
+    }
+
+    fn remove(&mut self, key: &PinKey, items: &[Item]) -> Result<(), StoreError> {
+        self.ask("forget pins", |open| {
+            open.change(|change, pins, _| {
+                let mut remove = change.prepare_cached(
+                    "DELETE FROM pins WHERE uid = ?1 AND server = ?2 AND program = ?3 AND kind = ?4 AND name = ?5",
+                )?;
+                for item in items {
+                    let row = params![uid(key), &*key.server.0, key.program, word(item.kind), item.name];
+                    let removed = remove.execute(row)? as u64;
+                    let of_user = pins.entry(uid(key)).or_default();
+                    *of_user = of_user.saturating_sub(removed);
+                }
+                Ok(())
+            })
+        })?;
+        self.changed.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// All pins of a database.
+///
+/// # Errors
+/// It cannot be read, or `take` fails.
+pub fn each(db: &Connection, mut take: impl FnMut(Pin) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let mut pins = db.prepare("SELECT uid, server, program, kind, name, record FROM pins")?;
+    let mut rows = pins.query([])?;
+    while let Some(row) = rows.next()? {
+        let server = ServerId(row.get::<_, String>(1)?.into());
+        let key = PinKey { uid: u32::try_from(row.get::<_, i64>(0)?).ok(), server, program: row.get(2)? };
+        let kind = serde_json::from_value(row.get::<_, String>(3)?.into())?;
+        let record = serde_json::from_str(row.get_ref(5)?.as_str()?)?;
+        take(Pin { key, item: Item { kind, name: row.get(4)? }, record })?;
+    }
+    Ok(())
+}
+
+/// Writes the pins into a file beside their database.
+#[derive(Debug)]
+pub struct Export {
+    path: PathBuf,
+    group: Option<u32>,
+    changed: Arc<AtomicBool>,
+}
+
+impl Export {
+    /// Writes it, if any pin changed since the last time. Where it cannot be written, that is said on standard error, and
+    /// the last one stays.
+    pub fn run(&self) {
+        if !self.changed.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        let to = self.path.with_file_name(EXPORT);
+        if let Err(error) = self.write(&to) {
+            self.changed.store(true, Ordering::Relaxed);
+            anstream::eprintln!("mcpwarden: pins cannot be exported to {}: {error}", to.display());
+        }
+    }
+
+    fn write(&self, to: &Path) -> anyhow::Result<()> {
+        let db = SCHEMA.read(&self.path)?;
+        let fresh = beside(to, ".new");
+        let _ = fs::remove_file(&fresh);
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o640).open(&fresh)?;
+        give(&file, self.group)?;
+        let mut out = BufWriter::new(file);
+        let mut line = |line: &Line| -> anyhow::Result<()> {
+            serde_json::to_writer(&mut out, line)?;
+            Ok(out.write_all(b"\n")?)
+        };
+        each(&db, |pin| line(&Line::Pin(pin)))?;
+        let mut definitions = db.prepare("SELECT hash, definition FROM definitions")?;
+        let mut rows = definitions.query([])?;
+        while let Some(row) = rows.next()? {
+            line(&Line::Definition { hash: row.get(0)?, json: row.get(1)? })?;
+        }
+        out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+        Ok(fs::rename(&fresh, to)?)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,11 @@
+//! Events and what strangers wrote, as text that deceives nobody: JSON lines for machines, readable lines for people.
+//!
+//! Everything that is stored, sent or printed goes through here: [`write_json`] for a value on one line, [`write_line`]
+//! and [`summary`] for an event, [`clean`] and [`escaped`] for a name or a text of somebody else's.
+
+mod escape;
+mod line;
+mod mark;
+
+pub use escape::write_json;
+pub use line::{clean, escaped, one_line, summary, word, write as write_line};

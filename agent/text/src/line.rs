@@ -1,0 +1,528 @@
+//! One readable line an event.
+//!
+//! Names and texts come from strangers: nothing of theirs reaches the terminal unescaped.
+
+use std::fmt::Write as _;
+
+use anstyle::{AnsiColor, Style};
+use mcpwarden_policy::{
+    Direction, Event, EventBody,
+    event::{Action, CallsBlocked, CallsUnblocked, Connecting, Decided},
+    registry::Diff,
+};
+use serde_json::Value;
+
+use crate::{escape::is_deceptive, mark};
+
+/// Longest text from outside in one field. Characters.
+const FIELD_CHARS: usize = 160;
+
+struct Line {
+    colour: bool,
+    text: String,
+}
+
+/// Appends the line without its line feed.
+pub fn write(event: &Event, colour: bool, out: &mut Vec<u8>) {
+    let mut line = Line { colour, text: String::with_capacity(160) };
+    let time = event.timestamp.to_string();
+    // Hours, minutes, seconds and milliseconds: who needs the date reads JSON.
+    line.styled(Style::new().dimmed(), time.get(11..23).unwrap_or(&time));
+    line.text.push(' ');
+    what(event, &mut line);
+    out.extend_from_slice(line.text.as_bytes());
+}
+
+/// The same without the time, for programs that show it to people: plain, with single blanks.
+pub fn summary(event: &Event) -> String {
+    let mut line = Line { colour: false, text: String::with_capacity(160) };
+    what(event, &mut line);
+    line.text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn what(event: &Event, line: &mut Line) {
+    let (mark, style) = mark::of(&event.body);
+    line.styled(style.bold(), mark);
+    if let Some(server) = &event.server_id {
+        line.text.push(' ');
+        line.styled(Style::new().bold(), &clean(&server.0));
+        for relay in &event.via {
+            line.styled(Style::new().dimmed(), &format!(" via {}", clean(&relay.0)));
+        }
+    }
+    body(event, line);
+}
+
+fn body(event: &Event, line: &mut Line) {
+    match &event.body {
+        EventBody::AgentStarted(started) => {
+            line.plain(&format!(
+                "  mcpwarden {} watches this host (kernel {}, {} backend, {} servers already running)",
+                started.version, started.kernel, started.backend, started.servers_adopted
+            ));
+            for blind_spot in &started.blind_spots {
+                line.plain(&format!("; {}", clean(blind_spot)));
+            }
+            if let Some(left) = &started.taken_over {
+                let fate = if left.resumed { "go on" } else { "ran until now" };
+                line.plain(&format!(
+                    "; {} programs of the agent before {fate}, {} records of theirs ({} bytes of streams) nobody read",
+                    left.programs, left.unread_records, left.unread_bytes
+                ));
+            }
+        }
+        EventBody::ConfigReloaded(reloaded) => {
+            line.plain(&format!("  {} counts ({})", clean(&reloaded.path), clean(&reloaded.reason)));
+            if !reloaded.needs_restart.is_empty() {
+                let keys = reloaded.needs_restart.join(", ");
+                line.plain(&format!("; after a restart only: {}", clean(&keys)));
+            }
+        }
+        EventBody::ConfigRefused(refused) => {
+            line.plain(&format!("  the configuration of before still counts: {}", clean(&refused.error)));
+        }
+        EventBody::AgentStopped(stopped) => {
+            line.plain(&format!("  stopped: {}", clean(&stopped.reason)));
+            for name in ["servers", "calls", "messages", "gap_bytes"] {
+                if let Some(value) = stopped.counters.get(name) {
+                    line.dim(&format!("  {name} {value}"));
+                }
+            }
+        }
+        EventBody::StoreFailing(failing) => line.plain(&format!("  {}", clean(&failing.reason))),
+        EventBody::AuditHead(head) => {
+            line.dim(&format!("  {} events", head.events));
+            if let Some(link) = &event.link {
+                line.dim(&format!("  {} {}", link.seq, link.previous));
+            }
+        }
+        EventBody::StoreRecovered(recovered) => {
+            line.plain(&format!("  events are stored again; {} were not", recovered.events_lost));
+        }
+        EventBody::StoreReplaced(replaced) => {
+            line.plain(&format!("  {} was damaged: {}", clean(&replaced.path), clean(&replaced.reason)));
+            line.plain(&format!("  it is {} now", clean(&replaced.set_aside)));
+            if let Some(pins) = replaced.pins_restored {
+                line.plain(&format!(", {pins} pins were restored"));
+            }
+        }
+        EventBody::AgentLoss(loss) => {
+            line.plain(&format!("  {} {}: {}", loss.count, clean(&loss.counter), clean(&loss.meaning)));
+        }
+        EventBody::ServerStarted(started) => {
+            if let Some(pid) = started.pid {
+                line.plain(&format!("  pid {pid}"));
+            }
+            if let Some(client) = &started.client {
+                let program = client.executable.as_deref().or(client.argv.first().map(String::as_str));
+                let name = program.map_or("?", |path| path.rsplit('/').next().unwrap_or(path));
+                line.plain(&format!("  for {} ({})", clean(name), client.pid));
+            }
+            line.dim(&format!("  {}", clean(&started.argv.join(" "))));
+            if let Some(declared) = &started.mistaken_for {
+                line.plain(&format!("  (not the declared {}: it is another program)", clean(&declared.0)));
+            }
+            if started.adopted {
+                line.dim("  (ran before)");
+            }
+        }
+        EventBody::ServerInitialized(ready) => {
+            let text = |field: &Option<String>| clean(field.as_deref().unwrap_or("?"));
+            line.plain(&format!(
+                "  {} {} for {}, protocol {}",
+                text(&ready.server_name),
+                text(&ready.server_version),
+                text(&ready.client_name),
+                text(&ready.protocol_version)
+            ));
+            if let Some(instructions) = &ready.instructions {
+                line.dim(&format!("  {}", clean(instructions)));
+            }
+        }
+        EventBody::ToolSeen(tool) => {
+            line.plain(&format!("  {}", clean(&tool.tool_name)));
+            if let Some(description) = &tool.description {
+                line.dim(&format!("  {}", clean(description)));
+            }
+        }
+        EventBody::ToolChanged(changed) => {
+            line.plain(&format!("  {}", clean(&changed.tool_name)));
+            fields(&changed.diff, line);
+        }
+        EventBody::DefinitionChanged(changed) => {
+            line.plain(&format!("  {} {}", word(&changed.kind), clean(&changed.name)));
+            fields(&changed.diff, line);
+        }
+        EventBody::ToolRemoved(removed) => line.plain(&format!("  {}", clean(&removed.tool_name))),
+        EventBody::ListChanged(changed) => line.plain(&format!("  {}", word(&changed.list))),
+        EventBody::Detected(found) => {
+            let detection = &found.detection;
+            line.plain(&format!("  {} {}", word(&detection.severity), clean(&detection.pattern)));
+            line.plain(&format!(" in {}", word(&found.subject)));
+            if let Some(tool) = &found.tool_name {
+                line.plain(&format!(" of {}", clean(tool)));
+            }
+            line.dim(&format!(" {}", clean(&detection.field)));
+            if let Some(first) = detection.matches.first() {
+                line.plain(&format!("  {:?}", clean(&first.text)));
+            }
+        }
+        EventBody::CrossServerBlocked(blocked) => {
+            line.plain(&format!("  {} {}", clean(&blocked.blocked_tool_name), clean(&blocked.reason)));
+        }
+        EventBody::RequestBlocked(blocked) => {
+            line.plain(&format!("  {} {}", clean(&blocked.method), clean(&blocked.reason)));
+        }
+        EventBody::GateDecided(gate) => {
+            line.plain(&format!("  {} {}", word(&gate.action), clean(&gate.reason)));
+        }
+        EventBody::RequestWarned(warned) => {
+            line.plain(&format!("  {}", clean(&warned.method)));
+            for warning in &warned.warnings {
+                line.plain(&format!("  {}", clean(warning)));
+            }
+            if !warned.tools_left_out.is_empty() {
+                line.plain(&format!("  left out: {}", clean(&warned.tools_left_out.join(", "))));
+            }
+        }
+        EventBody::ApprovalRequested(asked) => {
+            line.plain(&format!("  {} {}", clean(&asked.tool_name), clean(&asked.reason)));
+            line.dim(&format!("  {}", clean(&asked.tool_hash)));
+        }
+        EventBody::ApprovalGranted(granted) => {
+            line.plain(&format!("  {} by {}", clean(&granted.tool_name), clean(&granted.by)));
+        }
+        EventBody::DefinitionApproved(approved) => {
+            let kind = word(&approved.kind).replace('_', " ");
+            line.plain(&format!("  {kind} {} by {}", clean(&approved.name), clean(&approved.by)));
+        }
+        EventBody::SessionSet(set) => {
+            let session = event.session_id.as_ref().map(|session| clean(&session.0)).unwrap_or_default();
+            let configured = if set.configured { " as configured" } else { "" };
+            let value = clean(&set.profile.word(set.key));
+            line.plain(&format!("  {session} {} {value}{configured} by {}", set.key, clean(&set.by)));
+        }
+        EventBody::PinsReset(reset) => {
+            let pins = if reset.pins == 1 { "pin" } else { "pins" };
+            let of =
+                reset.tool_name.as_deref().map(|tool| format!(" of {}", clean(tool))).unwrap_or_default();
+            line.plain(&format!("  {} {pins}{of} by {}", reset.pins, clean(&reset.by)));
+        }
+        EventBody::ApprovalDenied(denied) => {
+            line.plain(&format!("  {} by {}", clean(&denied.tool_name), clean(&denied.by)));
+        }
+        EventBody::ApprovalTimedOut(given_up) => {
+            line.plain(&format!("  {} nobody approved it in time", clean(&given_up.tool_name)));
+        }
+        EventBody::RequestTimedOut(late) => {
+            let what = late.tool_name.as_deref().unwrap_or(&late.method);
+            let seconds = late.age_ns as f64 / 1e9;
+            line.plain(&format!("  {} unanswered for {seconds:.1} s", clean(what)));
+            line.dim(&format!("  id {}", clean(&late.jsonrpc_id.to_string())));
+        }
+        EventBody::ConcurrencyExceeded(crowded) => {
+            let (open, most) = (crowded.open_requests, crowded.max_concurrent);
+            line.plain(&format!("  {open} requests open, {most} are the most"));
+        }
+        EventBody::ToolCalled(call) => {
+            line.plain(&format!("  {} {}", clean(&call.tool_name), value(&call.input.value())));
+            line.dim(&format!("  id {}", clean(&call.jsonrpc_id.to_string())));
+            decided(&call.decided, line);
+        }
+        EventBody::ToolResult(result) => {
+            let millis = result.latency_ns as f64 / 1e6;
+            line.plain(&format!("  {} {} bytes in {millis:.1} ms", clean(&result.tool_name), result.bytes));
+            if let Some(code) = result.error_code {
+                line.plain(&format!("  code {code}"));
+            }
+            line.dim(&format!("  id {}", clean(&result.jsonrpc_id.to_string())));
+            decided(&result.decided, line);
+        }
+        EventBody::Message(message) => {
+            line.plain(&format!(
+                "  {} {} {}",
+                way(message.direction),
+                word(&message.kind),
+                clean(message.method.as_deref().unwrap_or(""))
+            ));
+            line.dim(&format!("  {} bytes", message.bytes));
+        }
+        EventBody::ServerExited(exited) => {
+            if let Some(pid) = exited.pid {
+                line.plain(&format!("  pid {pid}"));
+            }
+            if let Some(code) = exited.exit_code {
+                line.plain(&format!("  code {code}"));
+            }
+            if let Some(signal) = exited.signal {
+                line.plain(&format!("  signal {signal}"));
+            }
+            line.dim(&format!("  {} calls in {:.1} s", exited.calls, exited.duration_ns as f64 / 1e9));
+            if exited.unanswered > 0 {
+                line.plain(&format!("  {} requests unanswered", exited.unanswered));
+            }
+            if exited.junk_bytes > 0 {
+                line.plain(&format!("  {} bytes that were no message", exited.junk_bytes));
+            }
+        }
+        EventBody::NetworkConnection(connection) => connecting(&connection.connecting, line),
+        EventBody::NetworkClosed(closed) => {
+            line.plain(&format!("  {} connections to {}", closed.closed, closed.remote_addr));
+            if closed.left > 0 {
+                line.plain(&format!("  {} could not be closed", closed.left));
+            }
+        }
+        EventBody::NetworkUninspected(found) => {
+            line.plain(&format!(
+                "  {} is not inspected: {}",
+                clean(&found.remote_addr),
+                clean(&found.reason)
+            ));
+            line.plain(&format!("  client {}", found.pid));
+        }
+        EventBody::RequestRefused(refused) => {
+            line.plain(&format!("  with status {}", refused.status));
+            if refused.status == 401 {
+                line.plain("  it wants credentials");
+            }
+        }
+        EventBody::ServerReachable(reached) => line.plain(&format!("  {}", clean(&reached.url))),
+        EventBody::ServerUnreachable(failed) => {
+            line.plain(&format!("  {}: {}", clean(&failed.url), clean(&failed.reason)));
+        }
+        EventBody::TlsMismatch(mismatch) => {
+            line.plain(&format!("  {} shows another certificate", clean(&mismatch.url)));
+            line.plain(&format!("  expected {}, found {}", mismatch.expected, mismatch.found));
+        }
+        EventBody::ServerDenied(denied) => {
+            line.plain(&format!("  {}  {}", denied.remote_addr, clean(&denied.reason)));
+            if let Some(obstacle) = &denied.obstacle {
+                line.plain(&format!("; its address is not: {}", clean(obstacle)));
+            } else if !denied.enforced {
+                line.plain("; connections are only observed (enforcement.network)");
+            }
+        }
+        EventBody::NetworkBlocked(blocked) | EventBody::CallsBlocked(CallsBlocked(blocked)) => {
+            line.plain(&format!(
+                "  {} by {}",
+                clean(&blocked.target),
+                who(blocked.uid, blocked.user.as_ref())
+            ));
+            if let Some(until) = blocked.until {
+                line.plain(&format!(" until {until}"));
+            }
+            if let Some(reason) = &blocked.reason {
+                line.plain(&format!("  {}", clean(reason)));
+            }
+        }
+        EventBody::NetworkUnblocked(unblocked) | EventBody::CallsUnblocked(CallsUnblocked(unblocked)) => {
+            line.plain(&format!("  {} {}", clean(&unblocked.target), word(&unblocked.reason)));
+            if let Some(uid) = unblocked.uid {
+                line.plain(&format!(" by {}", who(uid, unblocked.user.as_ref())));
+            }
+        }
+        EventBody::ServerEgress(egress) => {
+            connecting(&egress.connecting, line);
+            if egress.first_seen {
+                line.dim("  for the first time");
+            }
+        }
+        EventBody::CaptureGap(gap) => {
+            line.plain(&format!(
+                "  {} bytes {} not seen: {}",
+                gap.bytes,
+                way(gap.direction),
+                word(&gap.cause)
+            ));
+        }
+    }
+}
+
+/// Who objects to a call or to its answer, and why; what others remark.
+fn decided(decided: &Decided, line: &mut Line) {
+    if let (Action::Block, Some(reason)) = (decided.action, &decided.reason) {
+        let what = if decided.enforced { "blocked" } else { "not enforced" };
+        // Of what was written with something else that is denied, no guard says anything.
+        let guard = decided.guard.map_or(String::new(), |guard| format!("{}: ", guard.name()));
+        let red = Style::new().fg_color(Some(AnsiColor::Red.into()));
+        line.styled(red, &format!("  {what}: {guard}{}", clean(reason)));
+    }
+    let yellow = Style::new().fg_color(Some(AnsiColor::Yellow.into()));
+    for warning in &decided.warnings {
+        line.styled(yellow, &format!("  warned: {}", clean(warning)));
+    }
+}
+
+/// Which fields changed, and what stands there now.
+fn fields(diff: &Diff, line: &mut Line) {
+    for change in &diff.changes {
+        line.plain(&format!("  {}", clean(&change.field)));
+        if let Some(new) = &change.new {
+            line.dim(&format!(" {:?}", clean(new)));
+        }
+    }
+}
+
+/// The word that stands for a value in JSON, such as a severity's.
+pub fn word(value: &impl serde::Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+fn way(direction: Direction) -> &'static str {
+    match direction {
+        Direction::ClientToServer => "to the server",
+        Direction::ServerToClient => "to the client",
+    }
+}
+
+/// Arguments on one line: redacted leaves as their type and length, everything else as JSON.
+fn value(input: &Value) -> String {
+    let Value::Object(fields) = input else { return clean(&input.to_string()) };
+    let mut text = String::from("{");
+    for (index, (name, field)) in fields.iter().enumerate() {
+        let separator = if index == 0 { "" } else { ", " };
+        let shown = match (field.get("type"), field.get("hash")) {
+            (Some(kind), Some(_)) => match field.get("length") {
+                Some(length) => format!("{}[{length}]", kind.as_str().unwrap_or("?")),
+                None => kind.as_str().unwrap_or("?").to_owned(),
+            },
+            _ => field.to_string(),
+        };
+        let _ = write!(text, "{separator}{name}: {shown}");
+    }
+    text.push('}');
+    clean(&text)
+}
+
+/// A user's name, or the number where there is none.
+fn who(uid: u32, user: Option<&String>) -> String {
+    user.map_or_else(|| format!("user {uid}"), |user| clean(user))
+}
+
+/// Where somebody connects to, who, and why that is denied.
+fn connecting(connecting: &Connecting, line: &mut Line) {
+    line.plain(&format!("  {}", clean(&connecting.remote_addr)));
+    if let Some(name) = &connecting.remote_name {
+        line.plain(&format!(" ({})", clean(name)));
+    }
+    if connecting.action == Action::Block && !connecting.enforced {
+        line.plain("  not enforced");
+    }
+    if connecting.adopted {
+        line.plain("  open before the agent");
+    }
+    if let Some(reason) = &connecting.reason {
+        line.plain(&format!("  {}", clean(reason)));
+    }
+    let program = clean(connecting.executable.as_deref().unwrap_or("?"));
+    line.dim(&format!("  {program} ({})", connecting.pid));
+}
+
+/// Bounded, on one line, and without anything that a terminal would obey or a reader would not see.
+pub fn clean(text: &str) -> String {
+    match text.char_indices().nth(FIELD_CHARS) {
+        Some((end, _)) => escaped(text.get(..end).unwrap_or_default()) + "…",
+        None => escaped(text),
+    }
+}
+
+/// Several lines as one: what fails is said in one, whatever it quotes. SQL is written over several.
+pub fn one_line(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    escaped(&lines.join(" "))
+}
+
+/// On one line, and without anything that a terminal would obey or a reader would not see.
+pub fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\n' | '\r' | '\t' => out.push(' '),
+            c if is_deceptive(c) => {
+                let _ = write!(out, "\\u{{{:x}}}", c as u32);
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+impl Line {
+    fn styled(&mut self, style: Style, text: &str) {
+        if self.colour {
+            let _ = write!(self.text, "{style}{text}{style:#}");
+        } else {
+            self.text.push_str(text);
+        }
+    }
+
+    fn plain(&mut self, text: &str) {
+        self.text.push_str(text);
+    }
+
+    fn dim(&mut self, text: &str) {
+        self.styled(Style::new().dimmed(), text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_reaches_the_terminal_unescaped() {
+        let cases = [
+            ("plain", "plain".to_owned()),
+            ("two\nlines", "two lines".to_owned()),
+            ("\x1b[31mred", "\\u{1b}[31mred".to_owned()),
+            ("a\u{202e}b", "a\\u{202e}b".to_owned()),
+            ("a\u{61c}b", "a\\u{61c}b".to_owned()),
+            ("a\u{200b}b", "a\\u{200b}b".to_owned()),
+            ("\u{e0041}", "\\u{e0041}".to_owned()),
+            ("\u{9b}2J", "\\u{9b}2J".to_owned()),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(clean(text), expected);
+        }
+        assert_eq!(clean(&"x".repeat(500)).chars().count(), FIELD_CHARS + 1);
+    }
+
+    /// The decision on a call, and what a person reads of it.
+    #[test]
+    fn decisions_are_readable() {
+        let denied = Decided {
+            action: Action::Block,
+            guard: Some(mcpwarden_policy::guard::GuardKind::RugPull),
+            reason: Some("it changed".into()),
+            ..Decided::default()
+        };
+        // Who warned first says nothing but what stands among the warnings.
+        let warned = Decided {
+            action: Action::Alert,
+            guard: denied.guard,
+            reason: Some("one".into()),
+            warnings: vec!["one".into(), "t\u{1b}wo".into()],
+            ..Decided::default()
+        };
+        for (what, expected) in [
+            (Decided::default(), ""),
+            (denied.clone(), "  not enforced: rug_pull: it changed"),
+            (Decided { enforced: true, ..denied.clone() }, "  blocked: rug_pull: it changed"),
+            (warned.clone(), "  warned: one  warned: t\\u{1b}wo"),
+            (
+                Decided { warnings: warned.warnings, ..denied },
+                "  not enforced: rug_pull: it changed  warned: one  warned: t\\u{1b}wo",
+            ),
+        ] {
+            let mut line = Line { colour: false, text: String::new() };
+            decided(&what, &mut line);
+            assert_eq!(line.text, expected, "{what:?}");
+        }
+    }
+
+    #[test]
+    fn redacted_arguments() {
+        let input = serde_json::json!({"path": {"type": "string", "length": 9, "hash": "00"}, "n": 3});
+        assert_eq!(value(&input), "{n: 3, path: string[9]}");
+    }
+}

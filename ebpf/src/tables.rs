@@ -1,0 +1,252 @@
+//! The tables that several hooks share, and their raw look-ups: which inodes are channels, which connections they belong to,
+//! which processes to watch.
+//!
+//! Every table has a capacity, and what finds it full is counted, never evicted in silence.
+
+use aya_ebpf::{
+    bindings::BPF_F_NO_PREALLOC,
+    helpers::generated::bpf_ktime_get_boot_ns,
+    macros::map,
+    maps::{Array, HashMap, LruHashMap, PerCpuArray},
+};
+use core::intrinsics::{AtomicOrdering, atomic_xadd};
+use mcpwarden_abi::{
+    COUNTERS, Channel, ChannelKey, Connection, ConnectionId, Counter, Endpoint, Positions, SOCKET,
+    SOCKETS_MOST, Socket,
+};
+
+/// The only thing a hook looks up for a descriptor. Its 3 MB are taken at once, as those of the table of sockets are.
+#[map(name = "CHANNELS")]
+pub static CHANNELS: HashMap<ChannelKey, Channel> = HashMap::with_max_entries(32_768, 0);
+
+/// What is known of each connection.
+#[map(name = "CONNECTIONS")]
+pub static CONNECTIONS: HashMap<ConnectionId, Connection> =
+    HashMap::with_max_entries(8_192, BPF_F_NO_PREALLOC);
+
+/// Connections that user space knows to be servers, and the set of rules that says where their processes may connect
+/// (`SET_ALL`: they have none of their own). A table of its own: user space must not write into [`CONNECTIONS`], whose
+/// positions move all the time.
+#[map(name = "CONFIRMED")]
+static CONFIRMED: HashMap<ConnectionId, u32> = HashMap::with_max_entries(8_192, BPF_F_NO_PREALLOC);
+
+/// What is known of each TCP connection whose bytes are captured, by its key. Its 5 MB are taken at once: each connection
+/// within the host comes in and goes, and would wait for memory.
+#[map(name = "SOCKETS")]
+pub static SOCKETS: HashMap<ConnectionId, Socket> = HashMap::with_max_entries(SOCKETS_MOST, 0);
+
+/// How many of these each user has (real user id). User space counts them anew now and then, without those that it takes out.
+#[map(name = "SOCKETS_OF")]
+pub static SOCKETS_OF: HashMap<u32, u64> = HashMap::with_max_entries(4_096, BPF_F_NO_PREALLOC);
+
+/// TCP connections of which user space knows that they are a server's: everything is captured. A table of its own: user space
+/// must not write into [`SOCKETS`], whose positions move all the time.
+#[map(name = "LIFTED")]
+pub static LIFTED: HashMap<ConnectionId, u32> = HashMap::with_max_entries(16_384, BPF_F_NO_PREALLOC);
+
+/// Where servers were found that nobody declared: what goes there is captured from the first byte on.
+#[map(name = "FOUND")]
+pub static FOUND: HashMap<Endpoint, u32> = HashMap::with_max_entries(4_096, BPF_F_NO_PREALLOC);
+
+/// Processes (tgid) that may hold a channel, with the time (boot, ns) at which that was last known.
+/// Inherited on fork; keeps everybody else out of the walk to the inode.
+#[map(name = "PROCESSES")]
+static PROCESSES: HashMap<u32, u64> = HashMap::with_max_entries(65_536, BPF_F_NO_PREALLOC);
+
+/// Who forked a process. The kernel forgets it when the parent ends, and a server whose parents are gone still has
+/// a client: see [`forebears`]. What this table forgets, the next census finds.
+#[map(name = "FORKED_BY")]
+static FORKED_BY: LruHashMap<u32, Forker> = LruHashMap::with_max_entries(16_384, 0);
+
+/// A process that forked another.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Forker {
+    /// When it started; boot time, nanoseconds.
+    pub start_ns: u64,
+    /// Its process id (tgid).
+    pub tgid: u32,
+    /// Always 0: the verifier wants every byte of a map's value written.
+    pub zero: u32,
+}
+
+/// The next connection's number.
+#[map(name = "NEXT_CONNECTION")]
+static NEXT_CONNECTION: Array<u64> = Array::with_max_entries(1, 0);
+
+#[map(name = "COUNTERS")]
+static COUNTER_VALUES: PerCpuArray<u64> = PerCpuArray::with_max_entries(COUNTERS, 0);
+
+/// Adds to one of the counters.
+#[inline(always)]
+pub fn count(counter: Counter, by: u64) {
+    if let Some(value) = COUNTER_VALUES.get_ptr_mut(counter as u32) {
+        // Atomic, since a preempted program may run on this CPU too.
+        advance(value, by);
+    }
+}
+
+/// Nanoseconds since boot, suspension included.
+#[inline(always)]
+pub fn now() -> u64 {
+    // SAFETY: a helper without arguments.
+    unsafe { bpf_ktime_get_boot_ns() }
+}
+
+/// Whether this process may hold a channel.
+#[inline(always)]
+pub fn watches(tgid: u32) -> bool {
+    PROCESSES.get_ptr(tgid).is_some()
+}
+
+/// From now on this process's reads and writes are looked at.
+#[inline(always)]
+pub fn watch(tgid: u32) {
+    if let Some(since) = PROCESSES.get_ptr_mut(tgid) {
+        // In its place: for one that is put there anew, memory would have to be found, for each connection. User space
+        // may take it out meanwhile, with the old time.
+        // SAFETY: a live map value.
+        unsafe { core::ptr::write_volatile(since, now()) };
+        if watches(tgid) {
+            return;
+        }
+    }
+    if PROCESSES.insert(tgid, now(), 0).is_err() {
+        count(Counter::ProcessesRefused, 1);
+    }
+}
+
+/// The process is gone.
+#[inline(always)]
+pub fn forget(tgid: u32) {
+    let _ = PROCESSES.remove(tgid);
+}
+
+/// Remembers who forked a process.
+#[inline(always)]
+pub fn remember_fork(child: u32, forker: Forker) {
+    let _ = FORKED_BY.insert(child, &forker, 0);
+}
+
+/// Who forked a process; 0 where that is not known.
+#[inline(always)]
+pub fn forker(tgid: u32) -> u32 {
+    match FORKED_BY.get_ptr(tgid) {
+        // SAFETY: a live map value.
+        Some(forker) => unsafe { (*forker).tgid },
+        None => 0,
+    }
+}
+
+/// How many processes above an orphan are looked for: two forks, and the client.
+pub const FOREBEARS: usize = 3;
+
+/// Who forked a process, who forked that one, and so on; whether they still live is not known.
+#[inline(always)]
+pub fn forebears(tgid: u32) -> [Option<Forker>; FOREBEARS] {
+    let mut found = [None; FOREBEARS];
+    let mut at = tgid;
+    for slot in 0..FOREBEARS {
+        let Some(forker) = FORKED_BY.get_ptr(at) else { break };
+        // SAFETY: a live map value.
+        let forker = unsafe { *forker };
+        found[slot] = Some(forker);
+        at = forker.tgid;
+    }
+    found
+}
+
+/// What reads and writes on this inode mean.
+#[inline(always)]
+pub fn channel(key: &ChannelKey) -> Option<*const Channel> {
+    CHANNELS.get_ptr(key)
+}
+
+/// What is known of a connection of pipes or Unix sockets.
+#[inline(always)]
+pub fn connection(id: ConnectionId) -> Option<*const Connection> {
+    CONNECTIONS.get_ptr(id)
+}
+
+/// What is known of a TCP connection, by its key.
+#[inline(always)]
+pub fn socket(key: ConnectionId) -> Option<*mut Socket> {
+    SOCKETS.get_ptr_mut(&key)
+}
+
+/// Whether user space knows a TCP connection to be a server's.
+#[inline(always)]
+pub fn lifted(key: ConnectionId) -> bool {
+    LIFTED.get_ptr(&key).is_some()
+}
+
+/// How far a connection is: its live entry.
+#[inline(always)]
+pub fn positions(id: ConnectionId) -> Option<*mut Positions> {
+    if id & SOCKET != 0 {
+        // SAFETY: a live map value; the address of a field of it.
+        return socket(id).map(|socket| unsafe { &raw mut (*socket).positions });
+    }
+    // SAFETY: as above.
+    CONNECTIONS.get_ptr_mut(id).map(|connection| unsafe { &raw mut (*connection).positions })
+}
+
+/// Whether user space knows this connection to be a server.
+#[inline(always)]
+pub fn confirmed(id: ConnectionId) -> bool {
+    CONFIRMED.get_ptr(id).is_some()
+}
+
+/// Which set of rules says where the processes of this connection's server may connect; `None` where user space does
+/// not know it to be a server.
+#[inline(always)]
+pub fn server_set(id: ConnectionId) -> Option<u16> {
+    // SAFETY: a live map value.
+    CONFIRMED.get_ptr(id).map(|set| unsafe { *set } as u16)
+}
+
+/// Adds `bytes` to a position and returns where they begin. Several writers get ranges of their own.
+///
+/// Not relaxed: for that LLVM 22 emits the addition that returns nothing, and the result is garbage.
+#[inline(always)]
+pub fn advance(position: *mut u64, bytes: u64) -> u64 {
+    // SAFETY: a field of a live map value.
+    unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::SeqCst }>(position, bytes) }
+}
+
+/// The connection whose server has these two descriptors as stdin and stdout, if there is one.
+#[inline(always)]
+pub fn find(input: &ChannelKey, output: &ChannelKey) -> Option<ConnectionId> {
+    let read: *const Channel = channel(input)?;
+    let write: *const Channel = channel(output)?;
+    // SAFETY: live map values.
+    let (a, b) = unsafe { ((*read).read_count, (*write).write_count) };
+    (a != 0 && a == b).then_some(a)
+}
+
+/// A number that no connection had before.
+#[inline(always)]
+pub fn next_number() -> Option<ConnectionId> {
+    Some(advance(NEXT_CONNECTION.get_ptr_mut(0)?, 1) + 1)
+}
+
+/// Gives an inode that is no other channel these roles. Whether there was room.
+#[inline(always)]
+pub fn assign_alone(key: &ChannelKey, roles: &Channel) -> bool {
+    let there = CHANNELS.insert(key, roles, 0).is_ok();
+    if !there {
+        count(Counter::ChannelsRefused, 1);
+    }
+    there
+}
+
+/// An inode is no channel of this connection any more; it was no other's.
+#[inline(always)]
+pub fn forsake(key: &ChannelKey, id: ConnectionId) {
+    if let Some(roles) = channel(key)
+        // SAFETY: a live map value.
+        && unsafe { (*roles).write_capture } == id
+    {
+        let _ = CHANNELS.remove(key);
+    }
+}
