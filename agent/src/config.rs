@@ -51,6 +51,11 @@ fn and_more(more: usize) -> String {
     }
 }
 
+/// SHA-256 of a configuration, defaults included.
+pub fn hash(config: &Config) -> String {
+    config.to_yaml().map(|text| mcpwarden_policy::hash::text_hash(&text)).unwrap_or_default()
+}
+
 /// The bytes of a file, or of standard input for `-`, as many as a configuration may have and one more; and why somebody
 /// else than root decides what they are, if so.
 ///

@@ -106,7 +106,7 @@ pub fn run(options: RunOptions) -> Result<()> {
         let metrics = Metrics::start(config.metrics.listen)?;
         let sinks = Sinks::start(&config.sinks, &options.state_dir)?;
         let control = Control::start(&config.control, &options.runtime_dir)?;
-        let hash = reload::hash(&config);
+        let hash = config::hash(&config);
         let keep = config.enforcement.persist.then_some((&pins, hash.as_str()));
         let setup = Setup { backend, ring_bytes, cgroup: &cgroup, keep };
         let mut kernel = Kernel::attach(&setup, |addresses| {

@@ -80,7 +80,7 @@ fn share(read: f64, passed: f64) -> f64 {
 
 /// What never changes: the agent, its configuration, the kernel.
 pub(super) fn identity(config: &crate::config::Config, backend: Backend) -> Vec<Sample> {
-    let hash = super::reload::hash(config);
+    let hash = crate::config::hash(config);
     vec![
         Sample::new(table::BUILD, &[env!("CARGO_PKG_VERSION")], 1.0),
         Sample::new(table::CONFIG, &[&hash], 1.0),

@@ -269,7 +269,7 @@ impl Agent {
         self.set_gate(&config);
         // An agent that starts with this configuration would go on with what is kept, where servers have the numbers that they
         // have after a start.
-        let (hash, numbered) = (hash(&config), &self.network.rules().servers);
+        let (hash, numbered) = (config::hash(&config), &self.network.rules().servers);
         let is_as_new = numbered.iter().map(|server| &server.id).eq(&in_their_order);
         self.kernel.now_keeps(is_as_new.then_some(hash.as_str()));
         Ok((config, hash))
@@ -298,11 +298,6 @@ fn files(path: Option<&Path>, config: &Config) -> Vec<PathBuf> {
 fn stamps(files: &[PathBuf]) -> Vec<Stamp> {
     let stamp = |file: Metadata| (file.dev(), file.ino(), file.mtime(), file.mtime_nsec(), file.size());
     files.iter().map(|file| std::fs::metadata(file).ok().map(stamp)).collect()
-}
-
-/// SHA-256 of a configuration, defaults included.
-pub(super) fn hash(config: &Config) -> String {
-    config.to_yaml().map(|text| mcpwarden_policy::hash::text_hash(&text)).unwrap_or_default()
 }
 
 /// What of a configuration counts only after a restart.

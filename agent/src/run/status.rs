@@ -3,7 +3,7 @@
 use mcpwarden_kernel::surroundings;
 use mcpwarden_policy::{event::ServerType, lint::unenforceable};
 
-use super::{Agent, reload};
+use super::Agent;
 use crate::{
     control::{ConfigStatus, SinkStatus, Status, StoreStatus},
     output::word,
@@ -23,7 +23,7 @@ impl Agent {
             troubles: Vec::new(),
             config: ConfigStatus {
                 path: path.map(|path| path.display().to_string()),
-                hash: reload::hash(config),
+                hash: crate::config::hash(config),
                 since: self.reload.at(),
                 usable: self.reload.succeeded(),
                 stdio: word(&config.enforcement.stdio),

@@ -10,32 +10,12 @@ use mcpwarden_policy::{
 use super::{
     model::{Kept, Model, Server, Session, Tally, Tool},
     rows::{Cell, Look, action, badness, span},
-    view::{Tab, View},
+    view::{Item, Tab, View},
 };
 use crate::output::{escaped, seconds, summary, word};
 
 /// Longest text. Characters.
 const TEXT: usize = 1_000;
-
-/// What something can be done about.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Item {
-    /// A tool, which can be approved.
-    Tool {
-        /// Whose.
-        server: String,
-        /// Its name.
-        tool: String,
-        /// Hash of the definition that is shown.
-        hash: Option<String>,
-        /// User that the server runs as, where that is known.
-        uid: Option<u32>,
-        /// Its program, where that is known.
-        program: Option<String>,
-    },
-    /// An address, which can be blocked.
-    Address(String),
-}
 
 /// A line that can be selected.
 #[derive(Debug)]
@@ -59,29 +39,6 @@ pub struct Detail {
     pub items: Vec<Choice>,
     /// What a server that can be blocked as a whole is blocked by: its id, or its address.
     pub blockable: Option<String>,
-}
-
-impl Item {
-    /// Whether it is the same, whatever its definition is now; `surely`: also of the same user and program, which are not
-    /// known of every line about a tool.
-    fn is(&self, other: &Self, surely: bool) -> bool {
-        match (self, other) {
-            (
-                Self::Tool { server, tool, uid, program, .. },
-                Self::Tool { server: its_server, tool: its_tool, uid: its_uid, program: its_program, .. },
-            ) => {
-                let whose = if surely {
-                    (uid, program) == (its_uid, its_program)
-                } else {
-                    (uid.is_none() || its_uid.is_none() || uid == its_uid)
-                        && (program.is_none() || its_program.is_none() || program == its_program)
-                };
-                server == its_server && tool == its_tool && whose
-            }
-            (Self::Address(address), Self::Address(its)) => address == its,
-            _ => false,
-        }
-    }
 }
 
 impl Detail {

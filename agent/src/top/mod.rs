@@ -2,8 +2,9 @@
 //!
 //! Data goes one way: `feed` (the agent's socket and database, on a thread) → `model` (what is known, with `window` for
 //! rates) → `rows` and `detail` (what is worth showing of it) → `draw` (cells of the terminal). `keys` says what a key means,
-//! and `view` what is looked at. Of these only `feed` and this module touch files, clocks and the terminal.
+//! `view` what is looked at, and `act` does what is wanted. Of these only `feed` and this module touch files, clocks and the terminal.
 
+mod act;
 mod detail;
 mod draw;
 mod feed;
@@ -35,9 +36,10 @@ use ratatui::crossterm::terminal::disable_raw_mode;
 use crate::commands::{approvals, blocks};
 use crate::host::clock::Clock;
 use crate::{cli::TopOptions, output::Format, output::Output};
+use act::Effect;
 use feed::Update;
 use model::Model;
-use view::{Command, Effect, View};
+use view::{Command, View};
 
 /// The least time between two drawings, and about that between two looks for events.
 const FRAME: Duration = Duration::from_millis(100);

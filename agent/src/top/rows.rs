@@ -9,52 +9,9 @@ use mcpwarden_policy::{
 
 use super::{
     model::{BySeverity, Kept, Model, Server, Session, Tally},
-    view::{Tab, View},
+    view::{Sort, Tab, View},
 };
 use crate::output::{clean, seconds, word};
-
-/// By what rows are sorted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sort {
-    /// Calls a second.
-    Rate,
-    /// Calls.
-    Calls,
-    /// Latency of 19 in 20; of a call, its own.
-    Latency,
-    /// Detections, the worst first; of one, its severity.
-    Detections,
-    /// The last event.
-    Seen,
-    /// Name.
-    Name,
-}
-
-impl Sort {
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Rate => "calls a second",
-            Self::Calls => "calls",
-            Self::Latency => "latency",
-            Self::Detections => "detections",
-            Self::Seen => "last seen",
-            Self::Name => "name",
-        }
-    }
-}
-
-/// The orders of a list; it begins with the first.
-pub fn sorts(tab: Tab) -> &'static [Sort] {
-    match tab {
-        Tab::Servers | Tab::Sessions => {
-            &[Sort::Rate, Sort::Calls, Sort::Latency, Sort::Detections, Sort::Seen, Sort::Name]
-        }
-        Tab::Calls => &[Sort::Seen, Sort::Latency],
-        Tab::Detections => &[Sort::Seen, Sort::Detections],
-        Tab::Losses => &[Sort::Seen],
-    }
-}
 
 /// How something looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

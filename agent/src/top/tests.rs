@@ -5,9 +5,10 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::{Terminal, backend::TestBackend, style::Color};
 use serde_json::{Value, json};
 
+use super::act::Effect;
 use super::keys::{Action, action};
 use super::model::Model;
-use super::view::{Command, Effect, Mode, Tab, View};
+use super::view::{Command, Mode, Tab, View};
 use crate::{control::Status, output::clean};
 
 mod hand;
@@ -378,7 +379,7 @@ fn every_order_can_be_asked_for() {
     for tab in Tab::ALL {
         let mut view = View { tab, ..View::default() };
         let first = view.sort();
-        for _ in super::rows::sorts(tab) {
+        for _ in super::view::sorts(tab) {
             press(&mut view, &model, "s");
             screen(&model, &view, 80, 24);
         }

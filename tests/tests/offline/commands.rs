@@ -262,7 +262,7 @@ fn match_says_what_counts() -> Result<()> {
 }
 
 /// Arguments, what their output holds. That each command is listed, and has a page, is generated from the commands themselves
-/// (`refusals.rs`, `agent/src/man.rs`).
+/// (`refusals.rs`, `agent/src/commands/man.rs`).
 #[test]
 fn help_is_complete() -> Result<()> {
     let commands = [
