@@ -4,24 +4,25 @@
 //! is the daemon, and fed from a file it is a replay. Its two most important types are [`Input`], what can
 //! happen, and [`Output`], what follows; [`Engine::handle`] leads from the one to the other.
 //!
-//! Layers, each using only those above it:
+//! It stands on crates of its own, which are re-exported here under the names of their jobs:
+//!
+//! | crate | here | job |
+//! |---|---|---|
+//! | `mcpwarden-terms` | [`terms`], [`glob`] | the words that everything else is written in: ids, kinds, severities, addresses, globs |
+//! | `mcpwarden-protocol` | [`wire`], [`protocol`], [`definition`] | bytes into frames, frames into JSON-RPC messages, a definition into its identity |
+//! | `mcpwarden-http` | [`http`] | bytes of TCP connections into frames |
+//! | `mcpwarden-event` | [`event`] | the schema of everything that is reported |
+//! | `mcpwarden-detect` | [`detect`], [`redact`] | texts into detections; what may be recorded of values |
+//! | `mcpwarden-config` | [`config`] | the configuration file into plain data, every mistake with its place |
+//!
+//! Its own modules, each using only those above it:
 //!
 //! | module | job |
 //! |---|---|
-//! | [`terms`] | the words that everything else is written in: ids, kinds, severities, addresses |
-//! | [`glob`] | names in rules |
-//! | [`protocol`] | a frame into JSON-RPC messages; which methods are MCP |
-//! | [`wire`] | bytes of one direction into frames |
-//! | [`definition`] | a definition into its identity: hash, difference |
-//! | [`http`] | bytes of TCP connections into frames |
 //! | [`network`] | where connections may go: rules, the table of the kernel half |
 //! | [`discovery`] | a command line into "an MCP server, called …" |
-//! | [`redact`] | what may be recorded of values |
-//! | [`event`] | the schema of everything that is said |
-//! | [`detect`] | what in a text is written to misuse the model that reads it |
 //! | [`guard`] | the contract of everything that judges |
 //! | [`registry`] | what servers offered before, and what of it is pinned |
-//! | [`config`] | the configuration file: its keys, and what is wrong with one |
 //! | [`settings`] | what the configuration says to each module |
 //! | [`classify`] | what a tool does, by its name and description |
 //! | [`guards`] | the guards that are built in, and who asks them |

@@ -11,11 +11,9 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 
+use crate::engine::{ByHand, Decide, Definitions, Engine, Exec, Input, Output, Process};
 use crate::registry::RegistryError;
-use crate::{
-    ByHand, ConnectionId, Decide, Definitions, Direction, Engine, Exec, Input, Output, Process, ServerId,
-    SessionId, Timestamp,
-};
+use crate::terms::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
 
 /// What is wrong with a line of a recording.
 #[derive(Debug, thiserror::Error)]

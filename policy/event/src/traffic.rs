@@ -33,7 +33,7 @@ pub struct ToolSeen {
     pub tool_name: String,
     /// `mcp:{server_id}:{tool_name}`.
     pub tool_id: String,
-    /// Hash of the whole definition: see [`mcpwarden_protocol::definition::json_hash`].
+    /// Hash of the whole definition: SHA-256 of its canonical form.
     pub tool_hash: String,
     /// The description (bounded).
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -97,7 +97,7 @@ impl Direction {
 }
 
 /// What a server is called in events and policy: declared in the configuration, or derived from its command
-/// line (see the module `discovery`). At most 128 bytes, without blanks or control characters.
+/// line. At most 128 bytes, without blanks or control characters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct ServerId(pub Arc<str>);
