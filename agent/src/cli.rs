@@ -26,7 +26,7 @@ pub use stored::{Audit, AuditExport, AuditVerify, Bound, EventsOptions, Pins, Pi
 pub use when::When;
 use word::by_word;
 
-use crate::{config::Backend, output::Output};
+use crate::{config::Backend, log, output::Output};
 
 /// Watches every MCP server on this host from the kernel.
 ///
@@ -247,6 +247,10 @@ pub struct RunOptions {
     /// Print arguments and results as they are. They may hold secrets.
     #[arg(long)]
     pub show_payloads: bool,
+    /// Which of the agent's own messages are written to standard error: `error`, `warn`, `info`, `debug`, `trace` or `off`,
+    /// for all of it or for parts such as `network=debug`.
+    #[arg(long, value_name = "LEVEL|TARGET=LEVEL,…")]
+    pub log: Option<log::Filter>,
     /// How bytes are captured; overrides the configuration.
     #[arg(long, value_parser = PossibleValuesParser::new(["auto", "trampolines", "tracepoints"]).try_map(by_word::<Backend>))]
     pub backend: Option<Backend>,

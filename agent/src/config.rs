@@ -126,13 +126,13 @@ pub fn read(path: Option<&Path>) -> Result<Source, ConfigError> {
     let name = path.display().to_string();
     let (bytes, exposed) = bytes(path)?;
     if let Some(exposed) = exposed {
-        anstream::eprintln!("mcpwarden: warning: {}: {}", escaped(&name), escaped(&exposed));
+        tracing::warn!("{}: {}", escaped(&name), escaped(&exposed));
     }
     match lint::parse(&bytes) {
         Ok((config, warnings)) => {
             for warning in warnings {
                 let (at, text) = (warning.at, escaped(&warning.to_string()));
-                anstream::eprintln!("mcpwarden: warning: {name}:{}:{}: {text}", at.line, at.column);
+                tracing::warn!("{name}:{}:{}: {text}", at.line, at.column);
             }
             Ok(Source { config, file: Some((name, bytes)) })
         }
@@ -184,7 +184,7 @@ pub fn settings(
 pub fn judge(source: &Source, detector: &Arc<Detector>) -> anyhow::Result<Judge> {
     let config = &source.config;
     for idle in host::idle(config) {
-        anstream::eprintln!("mcpwarden: warning: {}", escaped(&idle.to_string()));
+        tracing::warn!("{}", escaped(&idle.to_string()));
     }
     let sessions = host::sessions(config).map_err(|unusable| source.refused(unusable.findings))?;
     Ok(Judge::new(config, sessions, detector)?)

@@ -8,6 +8,7 @@ mod commands;
 mod config;
 mod control;
 mod host;
+mod log;
 mod loss;
 mod manager;
 mod metrics;
@@ -35,6 +36,8 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return refused(error),
     };
+    let filter = if let Command::Run(options) = &cli.command { options.log.clone() } else { None };
+    log::start(filter.unwrap_or_default());
     // Of commands that answer a question, 1 is an answer.
     let failed = if matches!(cli.command, Command::Run(_)) { ExitCode::FAILURE } else { FAILED.into() };
     match dispatch(cli) {

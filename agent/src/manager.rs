@@ -42,7 +42,7 @@ impl Manager {
     fn named(variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let way = variable("NOTIFY_SOCKET").and_then(|name| {
             let way = open(&name);
-            way.inspect_err(|error| anstream::eprintln!("mcpwarden: NOTIFY_SOCKET {name:?}: {error}")).ok()
+            way.inspect_err(|error| tracing::error!("NOTIFY_SOCKET {name:?}: {error}")).ok()
         });
         let number = |name| variable(name)?.to_str()?.parse::<u64>().ok();
         let ours = variable("WATCHDOG_PID").is_none()
@@ -86,7 +86,7 @@ impl Manager {
     fn tell(&self, text: &str) {
         if let Err(error) = self.send(text) {
             let what = text.lines().next().unwrap_or_default();
-            anstream::eprintln!("mcpwarden: the service manager cannot be told {what}: {error}");
+            tracing::error!("the service manager cannot be told {what}: {error}");
         }
     }
 

@@ -175,7 +175,7 @@ impl Writer {
     pub fn finish(self, until: Instant) {
         drop(self.sender);
         if !ends(&self.thread, until) {
-            anstream::eprintln!("mcpwarden: nobody reads the output: its last events are lost");
+            tracing::error!("nobody reads the output: its last events are lost");
         }
     }
 }

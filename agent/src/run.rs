@@ -45,6 +45,7 @@ use crate::{
     cli::RunOptions,
     config::{self, StdioEnforcement},
     control::Control,
+    log,
     loss::LossWatch,
     manager::Manager,
     metrics::{Metrics, Sample, Stage, TIMED},
@@ -114,11 +115,12 @@ pub fn run(options: RunOptions) -> Result<()> {
             network.install(addresses, &clock)
         })?;
         if let Some(reason) = kernel.unusable() {
-            anstream::eprintln!(
-                "mcpwarden: cannot go on with what the agent before left, and attaches its own: {reason}"
-            );
+            tracing::error!("cannot go on with what the agent before left, and attaches its own: {reason}");
         }
         let ring = kernel.ring()?;
+        if let Some(messages) = kernel.messages()? {
+            tokio::spawn(log::show(messages));
+        }
         let fill = Fill::map(&ring, ring_bytes).context("cannot see how full the ring is")?;
         // SAFETY: the ring owns its descriptor and keeps it open and the same until it is dropped.
         let ring = unsafe { AsyncFd::register_with_interest(ring, Interest::READABLE) }

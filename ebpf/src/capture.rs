@@ -11,7 +11,7 @@ use mcpwarden_abi::{
 };
 
 use crate::{
-    gate,
+    gate, log,
     ring::{SEGMENT_BYTES, Walk, is_roomy},
     socket,
     source::{Source, read_bytes},
@@ -85,6 +85,7 @@ fn capture(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, payload: Payl
             payload.source.at(0).unwrap_or((0, 0))
         };
         if !socket::received(id, direction, address, length) {
+            log::no_http(id, direction);
             return;
         }
     }
@@ -128,7 +129,9 @@ fn capture(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, payload: Payl
         walk.address = source.address;
         walk.left = bytes;
         if bytes <= SEGMENT_BYTES {
-            walk.segment(bytes);
+            if !walk.segment(bytes) {
+                log::refused(id, bytes);
+            }
             return;
         }
     }
@@ -173,7 +176,10 @@ fn admits(entry: *mut Positions, state: u32, id: ConnectionId, source: &Source, 
         match *byte {
             b' ' | b'\t' | b'\r' | b'\n' | 0xef | 0xbb | 0xbf => continue,
             b'{' | b'[' | b'C' | b'c' => verdict = STATE_PLAUSIBLE,
-            _ => verdict = STATE_SUSPECT,
+            other => {
+                log::no_message(id, other);
+                verdict = STATE_SUSPECT;
+            }
         }
         break;
     }

@@ -30,7 +30,7 @@ use state::{
 };
 
 use crate::{
-    kernel,
+    kernel, log,
     ring::{self, RING, header},
     source::Coming,
     tables,
@@ -256,6 +256,7 @@ fn report(number: ConnectionId, offset: u64, tgid: u32, info: GateInfo) {
         header: RecordHeader,
         info: GateInfo,
     }
+    log::judged(number, info.action, info.because, info.outcome);
     let Some(mut entry) = RING.reserve::<GateRecord>(0) else {
         tables::count(Counter::GateUntold, 1);
         return;

@@ -18,6 +18,7 @@ mod gate;
 mod io_uring;
 mod iterator;
 mod kernel;
+mod log;
 mod member;
 mod register;
 mod ring;

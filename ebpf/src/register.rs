@@ -9,6 +9,7 @@ use mcpwarden_abi::{
 use crate::{
     capture,
     kernel::{self, End, Ptr},
+    log,
     tables::{CHANNELS, CONNECTIONS, channel, count, find, next_number, now},
 };
 
@@ -60,6 +61,7 @@ pub fn register(task: Ptr, tgid: u32) -> Option<ConnectionId> {
         count(Counter::ConnectionsRefused, 1);
         return None;
     }
+    log::registered(id, tgid);
     assign(&input.near, 0, 0, 0, id);
     assign(&input.far, id, 0, 0, 0);
     assign(&output.near, 0, 0, id, 0);

@@ -113,32 +113,33 @@ impl Walk {
         unsafe { bpf_probe_read_kernel(this, size_of::<Self>() as u32, this) };
     }
 
-    /// Sends the next `bytes` (at most [`SEGMENT_BYTES`]) and moves on.
+    /// Sends the next `bytes` (at most [`SEGMENT_BYTES`]) and moves on. Whether the ring had room for them.
     #[inline(always)]
-    pub fn segment(&mut self, bytes: u64) {
-        if bytes <= DATA_CLASSES[0] as u64 {
-            self.send::<{ DATA_CLASSES[0] }>(bytes);
+    pub fn segment(&mut self, bytes: u64) -> bool {
+        let is_sent = if bytes <= DATA_CLASSES[0] as u64 {
+            self.send::<{ DATA_CLASSES[0] }>(bytes)
         } else if bytes <= DATA_CLASSES[1] as u64 {
-            self.send::<{ DATA_CLASSES[1] }>(bytes);
+            self.send::<{ DATA_CLASSES[1] }>(bytes)
         } else if bytes <= DATA_CLASSES[2] as u64 {
-            self.send::<{ DATA_CLASSES[2] }>(bytes);
+            self.send::<{ DATA_CLASSES[2] }>(bytes)
         } else if bytes <= DATA_CLASSES[3] as u64 {
-            self.send::<{ DATA_CLASSES[3] }>(bytes);
+            self.send::<{ DATA_CLASSES[3] }>(bytes)
         } else {
-            self.send::<{ DATA_CLASSES[4] }>(bytes);
-        }
+            self.send::<{ DATA_CLASSES[4] }>(bytes)
+        };
         self.offset += bytes;
         self.address += bytes;
         self.left -= bytes;
         self.remaining -= bytes;
+        is_sent
     }
 
     #[inline(always)]
-    fn send<const N: usize>(&self, bytes: u64) {
+    fn send<const N: usize>(&self, bytes: u64) -> bool {
         let Some(mut entry) = RING.reserve::<DataRecord<N>>(0) else {
             tables::count(Counter::RingFullRecords, 1);
             tables::count(Counter::RingFullBytes, bytes);
-            return;
+            return false;
         };
         let record = entry.as_mut_ptr();
         // SAFETY: `record` is the reserved memory.
@@ -156,6 +157,7 @@ impl Walk {
         // SAFETY: `record` is the reserved memory.
         unsafe { (&raw mut (*record).header).write(header) };
         entry.submit(0);
+        true
     }
 
     /// Says that the next `bytes` were not captured.

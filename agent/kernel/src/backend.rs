@@ -17,7 +17,7 @@ use super::{
     btf::Btf,
     fire,
     hooks::{self, Ground, Hook, Hooks, Links, load_census},
-    layout,
+    layout, log,
     pins::{self, short},
     stats::{self, ProgramStats},
     surroundings,
@@ -111,12 +111,15 @@ impl Loaded {
         drop(btf);
         let btf = aya::Btf::from_sys_fs()?;
         let (layouts, may_spoil) = ([layout], u32::from(surroundings::may_write_memory()));
+        let log_level = log::level();
         let mut loader = EbpfLoader::new();
         loader
             .btf(Some(&btf))
             .override_global("KERNEL_LAYOUT", &layouts[..], true)
             .override_global("MAY_SPOIL", &may_spoil, true)
-            .map_max_entries("RING", ring_bytes);
+            .override_global(aya_log::LEVEL, &log_level, true)
+            .map_max_entries("RING", ring_bytes)
+            .map_max_entries(log::RING, log::ring_bytes());
         for (name, path) in there {
             loader.map_pin_path(name, path.as_path());
         }

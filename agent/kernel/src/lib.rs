@@ -9,6 +9,7 @@ mod fire;
 mod gate;
 pub mod hooks;
 pub mod layout;
+mod log;
 mod members;
 pub mod pins;
 mod resume;
@@ -32,6 +33,7 @@ use aya::{
 use mcpwarden_abi as abi;
 use nix::time::{ClockId, clock_gettime};
 
+pub use self::log::Messages;
 use self::{
     addresses::Addresses,
     backend::{Attached, Loaded},
@@ -342,13 +344,25 @@ impl Kernel {
     /// kept. `None`: no agent may.
     pub fn now_keeps(&mut self, config: Option<&str>) {
         if let Err(error) = self.kept.now_keeps(config) {
-            anstream::eprintln!("mcpwarden: the next agent attaches its own: {error}");
+            tracing::error!("the next agent attaches its own: {error}");
         }
     }
 
     /// The ring, once.
     pub fn ring(&mut self) -> Result<Ring, KernelError> {
         take(&mut self.ebpf, "RING").map(Ring)
+    }
+
+    /// The messages of the kernel half, once; `None` where they are not asked for.
+    ///
+    /// # Errors
+    /// There is no ring for them.
+    pub fn messages(&mut self) -> Result<Option<Messages>, KernelError> {
+        if !log::is_on() {
+            return Ok(None);
+        }
+        let messages = Messages::init_with_logger(&mut self.ebpf, log::Lines);
+        messages.map(Some).map_err(|_| KernelError::Missing(log::RING.to_owned()))
     }
 
     /// What captures.

@@ -196,7 +196,7 @@ fn finish(sinks: Vec<Sink>, patience: Duration) {
     for sink in sinks {
         if !ends(&sink.thread, until) {
             let left = sink.queue.counters().waiting_bytes;
-            anstream::eprintln!("mcpwarden: {}: {left} bytes were not sent in time", sink.name);
+            tracing::error!("{}: {left} bytes were not sent in time", sink.name);
         }
     }
 }

@@ -210,7 +210,10 @@ impl Webhook {
                 Outcome::Later { why, .. } => Some(format!("{why}: it is tried again, and events wait")),
             };
             if now != said {
-                self.say(now.as_deref().unwrap_or("it takes events again"));
+                match &now {
+                    Some(failed) => self.say(failed),
+                    None => tracing::info!("{}: it takes events again", self.name),
+                }
                 said = now;
             }
             let after = match outcome {
@@ -283,7 +286,7 @@ impl Webhook {
     }
 
     fn say(&self, what: &str) {
-        anstream::eprintln!("mcpwarden: {}: {}", self.name, escaped(what));
+        tracing::error!("{}: {}", self.name, escaped(what));
     }
 }
 

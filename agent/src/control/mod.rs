@@ -194,7 +194,7 @@ impl Control {
         // Any other is one that the configuration names, and was warned of with it.
         if groups.read.is_none() && config.group == config::Control::default().group {
             let name = &config.group;
-            anstream::eprintln!(
+            tracing::warn!(
                 "control: there is no group {name} on this host, so only root asks this agent (`groupadd --system {name}` \
                  makes it, or set control.group)"
             );

@@ -76,7 +76,7 @@ impl Socket {
             let result = if own { given(directory) } else { Ok(()) }.and_then(|()| given(&path));
             if let Err(error) = result {
                 let (path, name) = (path.display(), &group.name);
-                anstream::eprintln!(
+                tracing::warn!(
                     "control: {path} cannot be given to the group {name}: {error}; its members cannot ask, only root can"
                 );
             }

@@ -69,8 +69,8 @@ impl Metrics {
             }) {
                 Ok(listener) => server::start(listener, Arc::clone(&shared), stopped)
                     .context("cannot start the thread of the metrics")?,
-                Err(error) => anstream::eprintln!(
-                    "mcpwarden: warning: there are no metrics: cannot listen at {listen} (metrics.listen): {error}"
+                Err(error) => tracing::warn!(
+                    "there are no metrics: cannot listen at {listen} (metrics.listen): {error}"
                 ),
             }
         }

@@ -212,7 +212,7 @@ impl Network {
         if !expired.is_empty()
             && let Err(error) = self.apply(addresses, clock)
         {
-            anstream::eprintln!("network: {error}; the rules of before still count");
+            tracing::error!("network: {error}; the rules of before still count");
         }
         expired
     }
@@ -224,7 +224,7 @@ impl Network {
         if !lifted.is_empty()
             && let Err(error) = self.install(addresses, clock)
         {
-            anstream::eprintln!("network: {error}; the rules of before still count");
+            tracing::error!("network: {error}; the rules of before still count");
         }
         lifted
     }

@@ -161,7 +161,7 @@ impl Network {
     /// Says on standard error what was not said with the table before.
     fn say(&mut self, notes: &[String]) {
         for note in notes.iter().filter(|note| !self.said.contains(note)) {
-            anstream::eprintln!("network: {note}");
+            tracing::warn!("network: {note}");
         }
         self.said = notes.to_vec();
     }
@@ -205,7 +205,7 @@ impl Network {
         if self.take(answers) {
             match self.install(addresses, clock) {
                 Ok(()) => self.close(clock),
-                Err(error) => anstream::eprintln!("network: {error}; the rules of before still count"),
+                Err(error) => tracing::error!("network: {error}; the rules of before still count"),
             }
         }
     }
@@ -221,7 +221,7 @@ impl Network {
                     changed |= self.names.answered(&name, &addresses, ttl, silent, now);
                 }
                 Err(why) => {
-                    anstream::eprintln!("network: {name} cannot be resolved: {why}");
+                    tracing::error!("network: {name} cannot be resolved: {why}");
                     self.names.failed(&name, now);
                 }
             }
@@ -353,7 +353,7 @@ fn listen(servers: &[SocketAddr]) -> Option<Dns> {
         dns
     });
     if let Err(error) = &dns {
-        anstream::eprintln!(
+        tracing::warn!(
             "network: answers of name servers are not seen ({error}; it takes CAP_NET_RAW), so that events name no \
              destinations; network.resolver.listen: false is silent about it"
         );

@@ -96,14 +96,14 @@ impl Network {
             failed => {
                 let why =
                     failed.and_then(Result::err).map_or_else(|| "it failed".into(), |why| why.to_string());
-                anstream::eprintln!("network: what is open cannot be looked for: {why}");
+                tracing::error!("network: what is open cannot be looked for: {why}");
                 self.counters.closings_failed += 1;
                 return Opened::default();
             }
         };
         let Skipped { namespaces, why } = &opened.skipped;
         if let Some(why) = why {
-            anstream::eprintln!(
+            tracing::warn!(
                 "network: what is open is not looked for in {namespaces} network namespaces: {why}"
             );
             self.counters.closings_failed += namespaces;

@@ -230,15 +230,13 @@ impl Agent {
 
     fn let_gate_go(&mut self) {
         if let Err(error) = self.kernel.detach_gate() {
-            anstream::eprintln!("mcpwarden: gate: {error}");
+            tracing::error!("gate: {error}");
         }
     }
 
     fn say_troubles(&self) {
         for trouble in self.gate.troubles() {
-            anstream::eprintln!(
-                "mcpwarden: warning: enforcement.stdio: {trouble}; `mcpwarden doctor` says more"
-            );
+            tracing::warn!("enforcement.stdio: {trouble}; `mcpwarden doctor` says more");
         }
     }
 
@@ -297,7 +295,7 @@ impl Agent {
                 self.gate.counters.tables_refused += 1;
                 self.gate.until = Some(now.after(TRY_AGAIN));
                 if self.gate.failed.as_ref() != Some(&error) {
-                    anstream::eprintln!("mcpwarden: gate: {error}; what was denied before still is");
+                    tracing::error!("gate: {error}; what was denied before still is");
                     self.gate.failed = Some(error);
                 }
             }
@@ -462,7 +460,7 @@ impl Agent {
                 .map_or(abi::GATE_WINDOW_MOST, |bytes| bytes.min(abi::GATE_WINDOW_MOST)),
         };
         if let Err(error) = self.kernel.gate().set(settings) {
-            anstream::eprintln!("mcpwarden: gate: {error}");
+            tracing::error!("gate: {error}");
         }
     }
 }

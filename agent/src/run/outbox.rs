@@ -63,7 +63,7 @@ impl Stores {
         let signer = Signer::new(&AUDIT_KEY.get(state_dir)?);
         let signer = signer.ok_or_else(|| anyhow::anyhow!("the key of the audit trail cannot be used"))?;
         if let Err(error) = shared.and_then(|()| signer.publish(&directory, group)) {
-            anstream::eprintln!("mcpwarden: {}: {error}", directory.display());
+            tracing::error!("{}: {error}", directory.display());
         }
         let mut said = Vec::new();
         let mut pins = None;

@@ -168,7 +168,7 @@ impl Agent {
             self.manager.ready(WATCHING);
             match answer {
                 Some(answer) => drop(answer.send(Err(Code::NotFound.because(why)))),
-                None => anstream::eprintln!("mcpwarden: {reason}: {why}"),
+                None => tracing::error!("{reason}: {why}"),
             }
             return;
         };
@@ -218,10 +218,7 @@ impl Agent {
                 Ok(Answer::Reloaded(Box::new(reloaded)))
             }
             Err(error) => {
-                anstream::eprintln!(
-                    "mcpwarden: the configuration of before still counts: {}",
-                    escaped(&error)
-                );
+                tracing::error!("the configuration of before still counts: {}", escaped(&error));
                 self.manager.ready(&format!(
                     "watching; the configuration of before still counts: {}",
                     escaped(&error)
@@ -253,7 +250,7 @@ impl Agent {
             let current = &self.reload.current;
             if let Err(again) = self.network.configure(current, before, self.kernel.addresses(), &self.clock)
             {
-                anstream::eprintln!("network: {again}");
+                tracing::error!("network: {again}");
             }
             return Err(format!("{error:#}"));
         }

@@ -69,8 +69,8 @@ impl Agent {
     pub(super) fn succeed(&mut self) -> Result<Option<TakenOver>> {
         let (left, error) = self.kernel.take_over(&self.pins)?;
         if let Some(error) = error {
-            anstream::eprintln!(
-                "mcpwarden: what an agent before left attached still judges connections, too: {error}; \
+            tracing::error!(
+                "what an agent before left attached still judges connections, too: {error}; \
                  `mcpwarden detach` lets it go when no agent runs"
             );
         }

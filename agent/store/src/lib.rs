@@ -216,16 +216,14 @@ impl Store {
     pub fn finish(self, until: Instant) {
         drop(self.sender);
         if !ends(&self.thread, until) {
-            anstream::eprintln!(
-                "mcpwarden: the database was not closed in time: its last events may be lost"
-            );
+            tracing::error!("the database was not closed in time: its last events may be lost");
         }
     }
 }
 
 /// What is said of a database that cannot be used.
 fn failing(path: &Path, error: &DatabaseError) -> EventBody {
-    anstream::eprintln!("mcpwarden: events are not stored: {error}");
+    tracing::error!("events are not stored: {error}");
     StoreFailing { path: path.display().to_string(), reason: error.to_string() }.into()
 }
 

@@ -117,7 +117,7 @@ impl Pins {
                 Ok((pins, Some(replaced)))
             }
             Err(error @ DatabaseError::Failed { .. }) => {
-                anstream::eprintln!("mcpwarden: pins are neither read nor kept: {error}");
+                tracing::error!("pins are neither read nor kept: {error}");
                 Ok((pins, None))
             }
             Err(error) => Err(error),
@@ -142,15 +142,15 @@ impl Pins {
         let restored = match outcome {
             Ok(restored) => restored,
             Err(error) => {
-                anstream::eprintln!(
-                    "mcpwarden: {} cannot be restored from: {error}: tools are pinned as they are seen next",
+                tracing::error!(
+                    "{} cannot be restored from: {error}: tools are pinned as they are seen next",
                     export.display()
                 );
                 0
             }
         };
-        anstream::eprintln!(
-            "mcpwarden: {text} is damaged ({reason}): it is {} now, and another is begun with {restored} pins of {}",
+        tracing::error!(
+            "{text} is damaged ({reason}): it is {} now, and another is begun with {restored} pins of {}",
             aside.display(),
             export.display()
         );
@@ -422,7 +422,7 @@ impl Export {
         let to = self.path.with_file_name(EXPORT);
         if let Err(error) = self.write(&to) {
             self.changed.store(true, Ordering::Relaxed);
-            anstream::eprintln!("mcpwarden: pins cannot be exported to {}: {error}", to.display());
+            tracing::error!("pins cannot be exported to {}: {error}", to.display());
         }
     }
 

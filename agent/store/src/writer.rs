@@ -83,8 +83,8 @@ fn replace(settings: &Settings, reason: String) -> Result<Opened, DatabaseError>
         path: path.clone(),
         reason: format!("it is damaged ({reason}) and cannot be set aside: {error}"),
     })?;
-    anstream::eprintln!(
-        "mcpwarden: {} is damaged ({reason}): it is {} now, and another is begun",
+    tracing::error!(
+        "{} is damaged ({reason}): it is {} now, and another is begun",
         path.display(),
         aside.display()
     );

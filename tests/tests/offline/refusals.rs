@@ -183,6 +183,7 @@ fn wrong_arguments() -> Result<()> {
         (&["sessions", "set", "s", "mode"], "not provided: <VALUE>"),
         (&["approve", "a:b", "--all"], "cannot be used with"),
         (&["run", "--ring-bytes", "many"], "'--ring-bytes <BYTES>'"),
+        (&["run", "--log", "store=loud"], "`loud` is no level"),
         (&["schema", "two\nlines"], "'two lines'"),
     ] {
         refused(args, &ask(args)?, part)?;

@@ -108,7 +108,7 @@ impl Listing {
         let numbered = numbered + servers.len() as u64;
         let left_out = left_out(servers.len());
         if left_out > 0 {
-            anstream::eprintln!(
+            tracing::warn!(
                 "listing: {left_out} declared servers are not listed: they are more than {MAX_SERVERS}; what clients say \
                  to them is inspected all the same"
             );
