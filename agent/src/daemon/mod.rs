@@ -6,6 +6,7 @@ mod effects;
 mod end;
 mod gate;
 mod listing;
+mod manager;
 mod measure;
 mod outbox;
 mod reconcile;
@@ -46,12 +47,12 @@ use crate::{
     config::{self, StdioEnforcement},
     control::Control,
     loss::LossWatch,
-    manager::Manager,
     metrics::{Metrics, Sample, Stage, TIMED},
     network::{self, Belonging, Network, News},
     output::{PATIENCE, Writer},
 };
 use gate::Gate;
+use manager::Manager;
 use outbox::{Outbox, Stores};
 use reload::Reload;
 
