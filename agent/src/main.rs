@@ -1,21 +1,30 @@
 //! The agent: watches every MCP server on a Linux host from the kernel.
 //!
-//! Data goes one way: `kernel` (what is loaded and attached) → `capture` (records into frames) → the policy core
-//! (`mcpwarden-policy`) → `output`. `run` drives them; the other commands are small.
+//! Data goes one way: `mcpwarden-kernel` (what is loaded and attached) → `mcpwarden-capture` (records into frames) → the policy
+//! core (`mcpwarden-policy`) → `mcpwarden-store`, `mcpwarden-sinks` and `output`. `daemon` drives them.
+//!
+//! | module | job |
+//! |---|---|
+//! | `daemon` | `run`: the loop |
+//! | `network` | addresses, names and sockets |
+//! | `control`, `metrics`, `serving` | who asks the agent, and HTTP for them |
+//! | `commands`, `query`, `top` | the other commands |
+//! | `cli`, `output` | the command line, and what is printed |
+//! | `config`, `host` | a file made settings of; what only this host knows |
+//! | `loss` | counters that should stay at zero |
 
 mod cli;
 mod commands;
 mod config;
 mod control;
+mod daemon;
 mod host;
 mod log;
 mod loss;
-mod manager;
 mod metrics;
 mod network;
 mod output;
 mod query;
-mod run;
 mod serving;
 mod top;
 
@@ -55,7 +64,7 @@ fn main() -> ExitCode {
 fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     let verdict = |good: bool| if good { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     match cli.command {
-        Command::Run(options) => run::run(options).map(|()| ExitCode::SUCCESS),
+        Command::Run(options) => daemon::run(options).map(|()| ExitCode::SUCCESS),
         Command::Doctor { json } => Ok(verdict(doctor::run(json))),
         Command::Match { config, json, command } => {
             matching::run(config.as_deref(), json, &command).map(verdict)

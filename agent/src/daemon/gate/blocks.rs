@@ -10,7 +10,7 @@ impl Agent {
     ///
     /// # Errors
     /// There is no gate, or no such session.
-    pub(in crate::run) fn can_block_calls(&mut self, callee: &Callee) -> Result<(), BlockError> {
+    pub(in crate::daemon) fn can_block_calls(&mut self, callee: &Callee) -> Result<(), BlockError> {
         if let Callee::Session(id) = callee
             && self.engine.connections_of(callee) == 0
         {
@@ -27,14 +27,14 @@ impl Agent {
     }
 
     /// A block for which the gate was attached was refused: it goes where nothing else is to be stopped.
-    pub(in crate::run) fn block_was_refused(&mut self) {
+    pub(in crate::daemon) fn block_was_refused(&mut self) {
         if !self.gate.is_wanted(self.reload.current().0) {
             self.let_gate_go();
         }
     }
 
     /// Brings the gate up to what is blocked by hand, at once.
-    pub(in crate::run) fn block_calls(&mut self) {
+    pub(in crate::daemon) fn block_calls(&mut self) {
         let blocks = self.network.blocked_calls(&self.clock);
         if blocks == self.gate.blocks {
             return;

@@ -6,6 +6,7 @@ mod effects;
 mod end;
 mod gate;
 mod listing;
+mod manager;
 mod measure;
 mod outbox;
 mod reconcile;
@@ -47,12 +48,12 @@ use crate::{
     control::Control,
     log,
     loss::LossWatch,
-    manager::Manager,
     metrics::{Metrics, Sample, Stage, TIMED},
     network::{self, Belonging, Network, News},
     output::{PATIENCE, Writer},
 };
 use gate::Gate;
+use manager::Manager;
 use outbox::{Outbox, Stores};
 use reload::Reload;
 

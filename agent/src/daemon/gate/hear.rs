@@ -13,7 +13,7 @@ use super::Agent;
 
 impl Agent {
     /// Says what the gate did.
-    pub(in crate::run) fn hear_gate(&mut self, header: &RecordHeader, info: &GateInfo) {
+    pub(in crate::daemon) fn hear_gate(&mut self, header: &RecordHeader, info: &GateInfo) {
         let now = self.clock.now();
         let time = self.clock.wall(header.time_ns);
         let outcome = self.gate.outcome(info.generation, info.outcome);
