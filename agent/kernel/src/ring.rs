@@ -12,7 +12,7 @@ pub struct Ring(pub(crate) RingBuf<MapData>);
 
 impl Ring {
     /// The next record, where there is one; its place is free again when it is dropped.
-    pub fn next(&mut self) -> Option<impl Deref<Target = [u8]> + '_> {
+    pub fn pop(&mut self) -> Option<impl Deref<Target = [u8]> + '_> {
         self.0.next()
     }
 }

@@ -436,7 +436,7 @@ impl Agent {
             }
             if let Some(record) = self.waited.pop_front() {
                 self.take(&record, now);
-            } else if let Some(record) = ring.next() {
+            } else if let Some(record) = ring.pop() {
                 self.take(&record, now);
             } else {
                 self.metrics.drained();

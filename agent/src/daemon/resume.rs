@@ -47,7 +47,7 @@ impl Agent {
     fn set_aside(&self, ring: &mut Ring) -> Vec<Box<[u8]>> {
         let (mut left, mut records) = (self.fill.used(), Vec::new());
         while left > 0
-            && let Some(record) = ring.next()
+            && let Some(record) = ring.pop()
         {
             left = left.saturating_sub(RING_HEADER + record.len() as u64);
             records.push(record.as_ref().into());
