@@ -50,8 +50,9 @@ pub mod wire;
 
 pub use discovery::{Declared, NamePatterns};
 pub use engine::{
-    ByHand, Connect, Counters, Decide, Definitions, Engine, EngineConfig, EngineLimits, Exec, ExitStatus,
-    Found, Input, Inspect, Output, Payloads, Process, ProfileError, Reached, Traffic, WaitingTool,
+    ByHand, CommandError, Connect, Counters, Decide, Definitions, Engine, EngineConfig, EngineLimits, Exec,
+    ExitStatus, Found, Input, Inspect, OperatorCommand, Output, Payloads, Process, ProfileError, Reached,
+    Traffic, WaitingTool,
 };
 pub use event::{Event, EventBody, GapCause};
 pub use ids::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
