@@ -104,6 +104,10 @@ pub enum Command {
     /// configuration. A frame may say its "turn", the model's request that it
     /// belongs to. What somebody decides by hand is {"t": …, "server": "a", "event": "approve" or "deny", "tool": "t",
     /// "by": "who"}, with "hash", "uid" or "program" where only one of several is meant.
+    /// "event": "forget" resets the pin of that tool, or, without it, all pins of the server. {"t": …, "event": "block" or
+    /// "unblock", "target": "server=ID" or "session=ID"} blocks calls, a block with "until" and "reason" where it has them.
+    /// {"t": …, "event": "set", "session": "s1", "set": {"key": "mode", "value": "planning"}, "by": "who"} sets something of a
+    /// session, with "reset": "mode" in place of "set" the configuration decides it again.
     ///
     /// The same input gives the same output, byte for byte.
     ///

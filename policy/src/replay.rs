@@ -4,16 +4,23 @@
 //! `{"t": seconds, "session": "s1", "server": "a", "event": "exec", "argv": […]}`, which may say `program`, the path of the
 //! executable or script that serves, and `uid`, `executable` and `cgroup` of the client; or, for a decision made by hand,
 //! `{"t": seconds, "server": "a", "event": "approve" | "deny", "tool": "t", "by": "who"}`, with `"hash"` where only that
-//! definition is meant, and `"uid"` or `"program"` where several have a server of this name. A frame may say its `"turn"`.
-//! The same lines give the same events: nothing is read but them.
+//! definition is meant, and `"uid"` or `"program"` where several have a server of this name; `"event": "forget"` resets its
+//! pin, or those of all that the server offers where there is no `tool`. `{"t": seconds, "event": "block" | "unblock",
+//! "target": "server=a" | "session=s1"}` blocks calls, a block with `"until"`, in seconds like `t`, and `"reason"`.
+//! `{"t": seconds, "event": "set", "session": "s1", "set": {"key": "mode", "value": "planning"}, "by": "who"}` sets something
+//! of the profile of a session, `"reset": "mode"` in place of `"set"` has the configuration decide it again.
+//! A frame may name its `"turn"`. The same lines give the same events: nothing is read but them.
 
 use std::collections::HashMap;
 
 use serde::Deserialize;
 
-use crate::engine::{ByHand, Decide, Definitions, Engine, Exec, Input, Output, Process};
-use crate::registry::RegistryError;
-use crate::terms::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
+use crate::engine::{
+    ByHand, CommandError, Decide, Definitions, Engine, Exec, Input, OperatorCommand, Output, Process,
+};
+use crate::guard::CallBlock;
+use crate::guards::{ProfileChange, ProfileKey, Setting};
+use crate::terms::{Callee, ConnectionId, Direction, ServerId, SessionId, Timestamp};
 
 /// What is wrong with a line of a recording.
 #[derive(Debug, thiserror::Error)]
@@ -36,9 +43,21 @@ pub enum ReplayError {
          every session"
     )]
     Decision,
-    /// A decision that cannot be taken.
+    /// It names no server.
+    #[error("missing field `server`")]
+    Server,
+    /// A block lacks a part, or has something beside it.
+    #[error(
+        "`event` block and unblock need `target`, server=ID or session=ID; beside that of a block `until` and `reason` may \
+         stand"
+    )]
+    Block,
+    /// A setting lacks a part, or has something beside it.
+    #[error("`event` set needs `session`, `by`, and either `set` or `reset`")]
+    Setting,
+    /// A command that cannot be executed.
     #[error(transparent)]
-    Refused(#[from] RegistryError),
+    Refused(#[from] CommandError),
 }
 
 /// One line of a recording.
@@ -49,7 +68,8 @@ struct Line {
     t: f64,
     #[serde(default)]
     session: Option<String>,
-    server: String,
+    #[serde(default)]
+    server: Option<String>,
     #[serde(default)]
     dir: Option<Dir>,
     #[serde(default)]
@@ -79,6 +99,18 @@ struct Line {
     /// The server's executable or script; of a decision: which of several with the server's name.
     #[serde(default)]
     program: Option<String>,
+    /// Whose calls are blocked, until when, and why.
+    #[serde(default)]
+    target: Option<String>,
+    #[serde(default)]
+    until: Option<f64>,
+    #[serde(default)]
+    reason: Option<String>,
+    /// What becomes of the profile of a session.
+    #[serde(default)]
+    set: Option<Setting>,
+    #[serde(default)]
+    reset: Option<ProfileKey>,
 }
 
 impl Line {
@@ -96,6 +128,21 @@ impl Line {
     fn is_of_decision(&self) -> bool {
         self.tool.is_some() || self.by.is_some() || self.hash.is_some()
     }
+
+    /// Whether calls are blocked or not.
+    fn is_of_block(&self) -> bool {
+        self.target.is_some() || self.until.is_some() || self.reason.is_some()
+    }
+
+    /// Whether something of a session is set.
+    fn is_of_setting(&self) -> bool {
+        self.set.is_some() || self.reset.is_some()
+    }
+
+    /// Whether it says something that belongs to no operator's command.
+    fn is_of_stream(&self) -> bool {
+        self.is_of_frame() || self.is_of_exec()
+    }
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -111,6 +158,10 @@ enum Event {
     Exec,
     Approve,
     Deny,
+    Forget,
+    Block,
+    Unblock,
+    Set,
 }
 
 /// An engine, and what of the recording it has seen.
@@ -118,12 +169,14 @@ pub struct Replay {
     engine: Engine,
     now: Timestamp,
     connections: HashMap<(String, String), ConnectionId>,
+    /// The blocks of calls that are in force.
+    blocks: Vec<CallBlock>,
 }
 
 impl Replay {
     /// A recording at its beginning.
     pub fn new(engine: Engine) -> Self {
-        Self { engine, now: Timestamp(0), connections: HashMap::new() }
+        Self { engine, now: Timestamp(0), connections: HashMap::new(), blocks: Vec::new() }
     }
 
     /// Takes the next line, and appends what follows from it.
@@ -132,15 +185,17 @@ impl Replay {
     /// It is no record. What was appended holds.
     pub fn line(&mut self, text: &[u8], out: &mut Vec<Output>) -> Result<(), ReplayError> {
         let line: Line = serde_json::from_slice(text)?;
-        if !(0.0..1e10).contains(&line.t) {
-            return Err(ReplayError::Time(line.t));
-        }
-        let time = Timestamp((line.t * 1e9).round() as u64);
+        let time = timestamp(line.t)?;
         // Records may be a little out of order; time is not.
         self.now = self.now.max(time);
-        if let Some(event @ (Event::Approve | Event::Deny)) = line.event {
-            let decision = if matches!(event, Event::Approve) { ByHand::Approve } else { ByHand::Deny };
-            return self.decide(&line, decision, out);
+        match line.event {
+            Some(Event::Approve) => return self.decide(&line, ByHand::Approve, out),
+            Some(Event::Deny) => return self.decide(&line, ByHand::Deny, out),
+            Some(Event::Forget) => return self.decide(&line, ByHand::Forget, out),
+            Some(Event::Block) => return self.block(line, out),
+            Some(Event::Unblock) => return self.unblock(&line, out),
+            Some(Event::Set) => return self.set_session(line, out),
+            Some(Event::Exec) | None => {}
         }
         let is_exec = line.event.is_some();
         let mixed = if is_exec {
@@ -148,23 +203,31 @@ impl Replay {
         } else {
             line.is_of_exec() || line.uid.is_some() || line.program.is_some()
         };
-        if mixed || line.is_of_decision() || !is_exec && (line.dir.is_none() || line.frame.is_none()) {
+        let is_of_operator = line.is_of_decision() || line.is_of_block() || line.is_of_setting();
+        if line.server.is_none() {
+            return Err(ReplayError::Server);
+        }
+        if mixed || is_of_operator || !is_exec && (line.dir.is_none() || line.frame.is_none()) {
             return Err(ReplayError::Kind);
         }
+        let server = line.server.ok_or(ReplayError::Server)?;
         let session = line.session.unwrap_or_else(|| "replay".to_owned());
         let next = ConnectionId(self.connections.len() as u64 + 1);
-        let key = (session, line.server);
+        let key = (session, server);
         let known = self.connections.get(&key).copied();
         let connection = known.unwrap_or(next);
         let session = SessionId(key.0.as_str().into());
         if is_exec {
-            self.engine.in_session(connection, time, session.clone(), out);
             let known = line.uid.is_some() || line.executable.is_some() || line.cgroup.is_some();
             let Line { uid, executable, cgroup, argv, program, .. } = line;
             let client = known.then(|| Process { uid, executable, cgroup, ..Process::default() });
             let process =
                 Process { pid: connection.0 as u32, uid, argv, executable: program, ..Process::default() };
-            self.hand_in(Input::Exec(Exec { connection, time, adopted: false, process, client }), out);
+            let session = Some(session.clone());
+            self.hand_in(
+                Input::Exec(Exec { connection, time, adopted: false, process, client, session }),
+                out,
+            );
         }
         if known.is_none() {
             let server = ServerId(key.1.as_str().into());
@@ -172,13 +235,13 @@ impl Replay {
             self.connections.insert(key, connection);
         }
         if let (Some(dir), Some(frame)) = (line.dir, &line.frame) {
-            self.engine.in_turn(line.turn);
+            let turn = line.turn.as_deref();
             let direction = match dir {
                 Dir::C2s => Direction::ClientToServer,
                 Dir::S2c => Direction::ServerToClient,
             };
             self.hand_in(
-                Input::Frame { connection, direction, time, bytes: frame.as_bytes(), http: None },
+                Input::Frame { connection, direction, time, bytes: frame.as_bytes(), http: None, turn },
                 out,
             );
         }
@@ -195,17 +258,57 @@ impl Replay {
     }
 
     fn decide(&mut self, line: &Line, decision: ByHand, out: &mut Vec<Output>) -> Result<(), ReplayError> {
-        let (Some(tool), Some(by), None) = (&line.tool, &line.by, &line.session) else {
+        let what = match (&line.tool, &line.hash) {
+            (Some(name), hash) => Definitions::Tool { name, hash: hash.as_deref() },
+            (None, None) if decision == ByHand::Forget => Definitions::All,
+            _ => return Err(ReplayError::Decision),
+        };
+        let is_mixed = line.is_of_stream() || line.is_of_block() || line.is_of_setting();
+        let (Some(by), None, false) = (&line.by, &line.session, is_mixed) else {
             return Err(ReplayError::Decision);
         };
-        if line.is_of_frame() || line.is_of_exec() {
-            return Err(ReplayError::Decision);
+        let server = ServerId(line.server.as_deref().ok_or(ReplayError::Server)?.into());
+        let (uid, program) = (line.uid, line.program.as_deref());
+        let decide = Decide { server: &server, uid, program, what, by, decision };
+        self.command(OperatorCommand::Decide(decide), out)
+    }
+
+    fn block(&mut self, line: Line, out: &mut Vec<Output>) -> Result<(), ReplayError> {
+        let callee = callee(&line)?;
+        let until = line.until.map(timestamp).transpose()?;
+        self.blocks.retain(|block| block.callee != callee);
+        self.blocks.push(CallBlock { callee, until, reason: line.reason });
+        self.command(OperatorCommand::BlockCalls(self.blocks.clone()), out)
+    }
+
+    fn unblock(&mut self, line: &Line, out: &mut Vec<Output>) -> Result<(), ReplayError> {
+        let callee = callee(line)?;
+        if line.until.is_some() || line.reason.is_some() {
+            return Err(ReplayError::Block);
         }
-        let server = ServerId(line.server.as_str().into());
-        let (uid, program, hash) = (line.uid, line.program.as_deref(), line.hash.as_deref());
-        let what = Definitions::Tool { name: tool, hash };
-        self.hand_in(Input::Decide(Decide { server: &server, uid, program, what, by, decision }), out);
-        match out.pop_if(|output| matches!(output, Output::Failed(_))) {
+        self.blocks.retain(|block| block.callee != callee);
+        self.command(OperatorCommand::BlockCalls(self.blocks.clone()), out)
+    }
+
+    fn set_session(&mut self, line: Line, out: &mut Vec<Output>) -> Result<(), ReplayError> {
+        let is_mixed =
+            line.is_of_stream() || line.is_of_block() || line.tool.is_some() || line.hash.is_some();
+        let is_other = line.server.is_some() || line.uid.is_some() || line.program.is_some();
+        let change = match (line.set, line.reset) {
+            (Some(setting), None) => ProfileChange::Set(setting),
+            (None, Some(key)) => ProfileChange::Reset(key),
+            _ => return Err(ReplayError::Setting),
+        };
+        let (Some(session), Some(by), false) = (line.session, &line.by, is_mixed || is_other) else {
+            return Err(ReplayError::Setting);
+        };
+        self.command(OperatorCommand::SetSession { session: SessionId(session.into()), change, by }, out)
+    }
+
+    fn command(&mut self, command: OperatorCommand<'_>, out: &mut Vec<Output>) -> Result<(), ReplayError> {
+        self.hand_in(Input::Operator(command), out);
+        let failed = out.extract_if(.., |output| matches!(output, Output::Failed(_))).last();
+        match failed {
             Some(Output::Failed(error)) => Err(error.into()),
             _ => Ok(()),
         }
@@ -224,4 +327,21 @@ impl Replay {
     fn hand_in(&mut self, input: Input<'_>, out: &mut Vec<Output>) {
         self.engine.handle(input, self.now, out);
     }
+}
+
+/// Seconds, as they are written.
+fn timestamp(seconds: f64) -> Result<Timestamp, ReplayError> {
+    if !(0.0..1e10).contains(&seconds) {
+        return Err(ReplayError::Time(seconds));
+    }
+    Ok(Timestamp((seconds * 1e9).round() as u64))
+}
+
+/// Whose calls a line blocks or does not.
+fn callee(line: &Line) -> Result<Callee, ReplayError> {
+    let is_mixed = line.is_of_stream() || line.is_of_decision() || line.is_of_setting();
+    let is_other =
+        line.session.is_some() || line.server.is_some() || line.uid.is_some() || line.program.is_some();
+    let callee = line.target.as_deref().and_then(Callee::parse);
+    callee.filter(|_| !is_mixed && !is_other).ok_or(ReplayError::Block)
 }

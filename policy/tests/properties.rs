@@ -66,7 +66,7 @@ fn exec(connection: ConnectionId, time: Timestamp, program: &str, pid: u32, clie
     let process =
         Process { pid, argv: vec![program.to_owned()], ancestors: vec![client], ..Process::default() };
     let client = Some(Process { pid: client, ..Process::default() });
-    Input::Exec(Exec { connection, time, adopted: false, process, client })
+    Input::Exec(Exec { connection, time, adopted: false, process, client, session: None })
 }
 
 /// Does all of it on connections from `first` on, and closes them.

@@ -293,6 +293,7 @@ impl Capture {
             adopted,
             process,
             client,
+            session: None,
         }));
         self.release_early(id, clock, now, sink);
     }

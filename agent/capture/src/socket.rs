@@ -291,7 +291,7 @@ fn hand_on(
             {
                 wishes.push(Wish::Lift(connected.key));
             }
-            sink(Input::Frame { connection: link, direction, time, bytes, http: Some(meta) });
+            sink(Input::Frame { connection: link, direction, time, bytes, http: Some(meta), turn: None });
         }
         HttpOutput::Gap { link, direction, time, bytes, cause } => {
             let (connection, pid, offset) = (link, None, None);

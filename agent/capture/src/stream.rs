@@ -358,7 +358,9 @@ fn hand_on(
         Cut::Frame { bytes, time } if is_stopped => {
             Input::Stopped { connection, time, bytes, is_refused: false }
         }
-        Cut::Frame { bytes, time } => Input::Frame { connection, direction, time, bytes, http: None },
+        Cut::Frame { bytes, time } => {
+            Input::Frame { connection, direction, time, bytes, http: None, turn: None }
+        }
         Cut::Junk { bytes, .. } => Input::Junk { connection, direction, time, bytes, broken: false },
         // The captured part of a frame whose rest is missing: the hole itself is reported where it is found.
         Cut::Lost { bytes } => Input::Junk { connection, direction, time, bytes, broken: true },

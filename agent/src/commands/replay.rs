@@ -223,6 +223,74 @@ mod tests {
         }
     }
 
+    /// What an operator does between calls of two sessions, and what becomes of the calls: session by session.
+    #[test]
+    fn recorded_commands_are_executed() {
+        let yaml = "guards: [{ kind: mode }]";
+        let call = |t: u32, session: &str| {
+            format!(
+                r#"{{"t":{t},"session":"{session}","server":"calc","dir":"c2s","frame":"{{\"id\":{t},\"method\":\"tools/call\",\"params\":{{\"name\":\"write_file\"}}}}"}}"#
+            )
+        };
+        for (commands, expected) in [
+            (vec![], "- -"),
+            (vec![r#""event":"block","target":"server=calc""#], "server_blocked server_blocked"),
+            (vec![r#""event":"block","target":"server=other""#], "- -"),
+            (vec![r#""event":"block","target":"session=s1","reason":"odd""#], "session_blocked -"),
+            (vec![r#""event":"block","target":"session=s1","until":11"#], "session_blocked -"),
+            (vec![r#""event":"block","target":"session=s1","until":9"#], "- -"),
+            (
+                vec![r#""event":"block","target":"session=s1""#, r#""event":"block","target":"session=s2""#],
+                "session_blocked session_blocked",
+            ),
+            (
+                vec![
+                    r#""event":"block","target":"server=calc""#,
+                    r#""event":"unblock","target":"server=calc""#,
+                ],
+                "- -",
+            ),
+            (
+                vec![r#""event":"set","session":"s1","set":{"key":"mode","value":"planning"},"by":"ann""#],
+                "planning_mode -",
+            ),
+            (
+                vec![
+                    r#""event":"set","session":"s1","set":{"key":"mode","value":"planning"},"by":"ann""#,
+                    r#""event":"set","session":"s1","reset":"mode","by":"ann""#,
+                ],
+                "- -",
+            ),
+            (
+                vec![r#""event":"set","session":"s3","set":{"key":"mode","value":"planning"},"by":"ann""#],
+                "error: there is no session s3",
+            ),
+            (vec![r#""event":"forget","server":"calc","by":"ann""#], "error: calc never offered anything"),
+            (vec![r#""event":"block","server":"calc""#], "error: `event` block and unblock need"),
+            (vec![r#""event":"unblock","target":"server=calc","until":9"#], "error: `event` block and"),
+            (vec![r#""event":"block","target":"calc""#], "error: `event` block and unblock need"),
+            (vec![r#""event":"set","session":"s1","by":"ann""#], "error: `event` set needs"),
+        ] {
+            let mut lines = vec![call(1, "s1"), call(2, "s2")];
+            lines.extend(commands.iter().map(|command| format!("{{\"t\":5,{command}}}")));
+            lines.extend([call(10, "s1"), call(11, "s2")]);
+            let (said, outcome) = replay_with(yaml, &lines.join("\n"));
+            let codes: Vec<String> = said
+                .lines()
+                .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+                .filter(|event| event["type"] == "mcp_tool_called")
+                .map(|event| event["code"].as_str().unwrap_or("-").to_owned())
+                .skip(2)
+                .collect();
+            let became = match outcome {
+                Ok(()) => codes.join(" "),
+                Err(error) => format!("error: {}", error.root_cause()),
+            };
+            assert!(became.starts_with(expected), "{commands:?}: {became}\n{said}");
+            assert_eq!(said, replay_with(yaml, &lines.join("\n")).0, "{commands:?}");
+        }
+    }
+
     #[test]
     fn a_client_has_its_profile() {
         let yaml = "guards: [{ kind: mode }]\nsessions: [{ match: { uid: 1000, executable: '/usr/bin/code*', \

@@ -1,9 +1,10 @@
 //! What the control socket asks for, done by the agent's one task.
 
 use mcpwarden_policy::{
-    Decide, Definitions, Event, EventBody, Input, Output, ProfileError, ServerId, SessionId,
+    CommandError, Decide, Definitions, Event, EventBody, Input, OperatorCommand, Output, ProfileError,
+    ServerId, SessionId,
     config::Config,
-    event::{BlockEnd, CallsBlocked, CallsUnblocked, NetworkBlocked, NetworkUnblocked, SessionSet},
+    event::{BlockEnd, CallsBlocked, CallsUnblocked, NetworkBlocked, NetworkUnblocked},
     guards::{Callee, ProfileChange, Setting},
     lint::{is_asked, known_side_effects},
     network::Target,
@@ -72,11 +73,12 @@ impl From<&RegistryError> for Refusal {
     }
 }
 
-impl From<&ProfileError> for Refusal {
-    fn from(error: &ProfileError) -> Self {
+impl From<&CommandError> for Refusal {
+    fn from(error: &CommandError) -> Self {
         let code = match error {
-            ProfileError::NoSession(_) => Code::NotFound,
-            ProfileError::Full(_) => Code::Full,
+            CommandError::Decision(error) => return error.into(),
+            CommandError::Profile(ProfileError::NoSession(_)) => Code::NotFound,
+            CommandError::Profile(ProfileError::Full(_)) => Code::Full,
         };
         Self { code, message: error.to_string() }
     }
@@ -125,20 +127,26 @@ impl Agent {
         let server = ServerId(server.as_str().into());
         let by = in_whose_name(name.as_deref(), by)?;
         let (uid, program, decision) = (*uid, program.as_deref(), *decision);
-        // Nothing else waits there: outputs are carried out as they come.
         let decide = Decide { server: &server, uid, program, what, by: &by, decision };
-        self.engine.handle(Input::Decide(decide), self.clock.now(), &mut self.outputs);
-        let mut decided = Vec::new();
+        let decided = self.command(OperatorCommand::Decide(decide))?;
+        Ok(Answer::Decided(Decided { decided }))
+    }
+
+    /// Has the engine execute a command. What is reported of it.
+    fn command(&mut self, command: OperatorCommand<'_>) -> Result<Vec<Event>, Refusal> {
+        // Nothing else waits there: outputs are carried out as they come.
+        self.engine.handle(Input::Operator(command), self.clock.now(), &mut self.outputs);
+        let mut events = Vec::new();
         let mut failed = None;
         for output in &self.outputs {
             match output {
-                Output::Event(event) => decided.push(event.clone()),
+                Output::Event(event) => events.push(event.clone()),
                 Output::Failed(error) => failed = Some(Refusal::from(error)),
                 _ => {}
             }
         }
         self.carry_out();
-        failed.map_or(Ok(Answer::Decided(Decided { decided })), Err)
+        failed.map_or(Ok(events), Err)
     }
 
     /// Sets what a session's calls are judged by, and says so.
@@ -160,13 +168,9 @@ impl Agent {
         });
         let by = in_whose_name(name.as_deref(), by)?;
         let session = SessionId(session.into());
-        let configured = matches!(change, ProfileChange::Reset(_));
-        let profile = self.engine.set_profile(&session, change).map_err(|error| Refusal::from(&error))?;
-        let event = Event {
-            session_id: Some(session),
-            ..Event::agent(self.clock.now(), SessionSet { key, configured, by, profile }.into())
-        };
-        self.emit(event.clone());
+        let events = self.command(OperatorCommand::SetSession { session, change, by: &by })?;
+        let set = events.into_iter().rfind(|event| matches!(event.body, EventBody::SessionSet(_)));
+        let event = set.ok_or_else(|| Code::Failed.because("nothing was set".to_owned()))?;
         Ok(Answer::SetSession(Box::new(SetSession { event, idle })))
     }
 

@@ -23,18 +23,17 @@ impl Agent {
                 Output::Confirm { connection, server } => {
                     self.confirm(connection, &server);
                     self.census_soon = true;
-                    self.gate.touch();
                 }
                 Output::Drop(id) => {
                     self.kernel.remove(id.0);
-                    self.gate.touch();
                     self.capture.forget(id.0);
                 }
                 Output::Found(found) => {
                     self.network.found(&found);
                     self.deny_found();
                 }
-                // Nothing asks for it yet.
+                Output::GateStale { since } => self.gate.is_stale_since(since),
+                // Told to whoever commanded it.
                 Output::Failed(_) => {}
             }
         }
@@ -80,7 +79,7 @@ impl Agent {
 
     /// Counts an event, stores it, sends it and prints it, and hands it to those who follow.
     pub(super) fn emit(&mut self, event: Event) {
-        self.gate.see(&event);
+        self.gate.see_session(event.session_id.as_ref());
         self.metrics.observe(&event, || self.clock.now());
         let (sinks, control) = (&self.sinks, &self.control);
         self.outbox.say(event, |event, line| {

@@ -17,7 +17,7 @@ use mcpwarden_abi::{self as abi, GateMember, GateSettings};
 use mcpwarden_client::listing as own;
 use mcpwarden_kernel::{GateLeft, surroundings};
 use mcpwarden_policy::{
-    ConnectionId, Event, EventBody, ServerId, Timestamp,
+    ConnectionId, ServerId, SessionId, Timestamp,
     gate::{GateCaller, GateCompiler, GateError, GateOutcome, GateSubject, MOST_SUBJECTS, NO_SUBJECT},
     guard::Listing,
     guards::CallBlock,
@@ -114,28 +114,15 @@ impl Gate {
         self.is_stale = true;
     }
 
-    /// An event is said: some tell of what it goes by. (Calls do not, and there are many.)
-    pub fn see(&mut self, event: &Event) {
-        self.sessions.see(event.session_id.as_ref());
-        self.is_stale |= matches!(event.body, EventBody::ServerStarted(_) | EventBody::ServerExited(_));
-        let is_news = matches!(
-            event.body,
-            EventBody::ToolSeen(_)
-                | EventBody::ToolChanged(_)
-                | EventBody::ToolRemoved(_)
-                | EventBody::DefinitionChanged(_)
-                | EventBody::DefinitionApproved(_)
-                | EventBody::ApprovalRequested(_)
-                | EventBody::ApprovalGranted(_)
-                | EventBody::ApprovalDenied(_)
-                | EventBody::ApprovalTimedOut(_)
-                | EventBody::PinsReset(_)
-                | EventBody::SessionSet(_)
-        );
-        if is_news {
-            self.is_stale = true;
-            self.news_since.get_or_insert(event.timestamp);
-        }
+    /// The engine says that something has changed: by a message that was captured then, or by something else.
+    pub fn is_stale_since(&mut self, since: Option<Timestamp>) {
+        self.is_stale = true;
+        self.news_since = self.news_since.or(since);
+    }
+
+    /// An event of a session is reported.
+    pub fn see_session(&mut self, session: Option<&SessionId>) {
+        self.sessions.see(session);
     }
 
     /// Goes on with what another agent left: its table counts until there is one of this.
@@ -255,7 +242,7 @@ impl Agent {
         let Self { gate, engine, kernel, clock, .. } = self;
         gate.sessions.tell(|session| engine.gate_turn(session), clock, kernel.gate());
         let is_over = self.gate.until.is_some_and(|until| until <= now);
-        let is_due = std::mem::take(&mut self.gate.is_stale) | self.engine.gate_expects() || is_over;
+        let is_due = std::mem::take(&mut self.gate.is_stale) || is_over;
         let config = self.reload.current().0;
         if !is_due || !self.gate.is_wanted(config) || self.gate.unusable.is_some() {
             return;

@@ -33,7 +33,7 @@ impl Agent {
         for frame in &listed.frames {
             let (direction, bytes) = (frame.direction, frame.json.as_bytes());
             self.engine.handle(
-                Input::Frame { connection, direction, time: now, bytes, http: None },
+                Input::Frame { connection, direction, time: now, bytes, http: None, turn: None },
                 now,
                 &mut self.outputs,
             );

@@ -180,7 +180,7 @@ impl Subject {
         self.now = Timestamp(self.now.0 + 1_000_000_000);
         let (connection, time) = (ConnectionId(connection), self.now);
         self.engine.handle(
-            Input::Frame { connection, direction, time, bytes: text.as_bytes(), http: None },
+            Input::Frame { connection, direction, time, bytes: text.as_bytes(), http: None, turn: None },
             time,
             &mut self.out,
         );

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::detect::{DetectConfig, Detector, RuleError, RuleSet};
-use crate::discovery::{Declared, NamePatterns, Remote};
-use crate::event::Severity;
-use crate::registry::RegistrySettings;
-use crate::terms::ServerId;
+use super::remote::Remote;
 use mcpwarden_terms::counters;
+use crate::detect::{DetectConfig, Detector, RuleError, RuleSet};
+use crate::discovery::{Declared, NamePatterns};
+use crate::event::Severity;
+use crate::terms::ServerId;
+use crate::registry::RegistrySettings;
 
 /// How much of arguments and results is put into events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,7 +61,7 @@ pub struct EngineLimits {
     pub held_bytes: usize,
     /// How long such a request is held.
     pub relay_hold: Duration,
-    /// How much later a relay may pass on what was said as its own by then, and not be taken to ask by itself.
+    /// How much later a relay may pass on what was reported as its own by then, and not be taken to ask by itself.
     pub relay_late: Duration,
     /// Frames from the client in which a connection of no name must get to MCP.
     pub opening_frames: usize,
@@ -228,7 +229,7 @@ counters! { Counters {
     open_requests_evicted,
     /// Requests that reused the id of one still open.
     id_reused,
-    /// Tools that were not remembered since there were too many; each sight of one is said again.
+    /// Tools that were not remembered since there were too many; each sight of one is reported again.
     tools_overflow,
     /// What guards object to.
     denials,
@@ -240,7 +241,7 @@ counters! { Counters {
     invalid_lists,
     /// Entries of a `tools/list` answer that are no tool definition.
     invalid_tools,
-    /// Requests that a relay passed on and that were said once.
+    /// Requests that a relay passed on and that were reported once.
     relayed_requests,
     /// Requests to a relay that were not held since there were too many.
     held_overflow,
@@ -262,7 +263,7 @@ counters! { Counters {
     connects,
     /// Those of them that are denied, enforced or not.
     connects_denied,
-    /// Connects of servers' processes that were said.
+    /// Connects of servers' processes that were reported.
     egress,
     /// Destinations of servers that were not remembered since there were too many; each sight of one is a first one.
     destinations_overflow,

@@ -1,19 +1,20 @@
 //! What is known of one connection.
 
+mod tools;
+
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::config::EngineLimits;
-use super::gate::Stop;
+use super::config::{Counters, EngineLimits};
+use super::connections::Account;
+use super::context::{Seen, Stop};
+use super::exchange::pairing::Pairing;
 use super::io::{Connect, Exec, ExitStatus, Process};
-use super::memory::Account;
-use super::pairing::Pairing;
-use super::reach::At;
-use super::traffic::Seen;
+use super::remote::At;
 use crate::discovery::{self, Match};
-use crate::event::{CaptureGap, Detection, GateDecided, Identity, MatchedBy, ServerExited, ServerType};
+use crate::event::{CaptureGap, GateDecided, Identity, MatchedBy, ServerExited, ServerType};
 use crate::guard::ToolFacts;
 use crate::http::HttpMeta;
 use crate::terms::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
@@ -27,6 +28,7 @@ pub(super) enum Waiting {
         time: Timestamp,
         bytes: Vec<u8>,
         stop: Option<Stop>,
+        turn: Option<Box<str>>,
     },
     Decided {
         time: Timestamp,
@@ -49,9 +51,9 @@ const MAX_WAITING_CONNECTS: usize = 64;
 pub(super) enum Stage {
     /// Perhaps a server.
     Candidate { waiting: VecDeque<Waiting>, frames: usize, bytes: usize, gaps: usize },
-    /// A server; it was said.
+    /// A server; it was reported.
     Server,
-    /// A server whose end was said.
+    /// A server whose end was reported.
     Exited,
 }
 
@@ -76,7 +78,7 @@ pub(super) struct Connection {
     pub(super) status: Option<ExitStatus>,
     /// When the last process ended.
     pub(super) ended: Option<Timestamp>,
-    /// When the end is to be said, after the last process ended.
+    /// When the end is to be reported, after the last process ended.
     pub(super) exit_at: Option<Timestamp>,
     pub(super) client: Option<Process>,
     /// Where the server is, if it is no process.
@@ -100,18 +102,18 @@ pub(super) struct Connection {
     requests: [Pairing; 2],
     /// Whether a look at late answers is due.
     pub(super) watched: bool,
-    /// Whether it was said that too much is open.
+    /// Whether it was reported that too much is open.
     pub(super) crowded: bool,
     /// For guards that are not in this process: see [`Connection::describe`].
     pub(super) metadata: Value,
     /// What the head of its last request says, where it is spoken over HTTP.
     pub(super) http: Option<HttpMeta>,
-    /// Digests of names and hashes of definitions that were said.
-    pub(super) said: HashSet<[u8; 16]>,
+    /// Digests of names and hashes of definitions that were reported.
+    pub(super) reported: HashSet<[u8; 16]>,
     /// What is known of the tools that it lists, by name.
     pub(super) tools: BTreeMap<Arc<str>, ToolFacts>,
     /// What is known from before of tools that it does not list, by name.
-    pub(super) remembered: BTreeMap<Arc<str>, ToolFacts>,
+    pub(super) unlisted: BTreeMap<Arc<str>, ToolFacts>,
     /// Memory that both take.
     pub(super) tools_bytes: usize,
     pub(super) totals: ServerExited,
@@ -149,9 +151,9 @@ impl Connection {
             crowded: false,
             metadata: Value::Null,
             http: None,
-            said: HashSet::new(),
+            reported: HashSet::new(),
             tools: BTreeMap::new(),
-            remembered: BTreeMap::new(),
+            unlisted: BTreeMap::new(),
             tools_bytes: 0,
             totals: ServerExited::default(),
         }
@@ -183,8 +185,8 @@ impl Connection {
         self.is_candidate() && self.asked.is_some()
     }
 
-    /// Whether a candidate has said something already.
-    pub(super) fn heard(&self) -> bool {
+    /// Whether a candidate has answered something already.
+    pub(super) fn has_answered(&self) -> bool {
         self.waiting_frames(Direction::ServerToClient) > 0
     }
 
@@ -273,60 +275,6 @@ impl Connection {
         before - self.chain.len()
     }
 
-    /// Remembers what is known of a tool, in place of what was.
-    pub(super) fn know(&mut self, facts: ToolFacts) {
-        self.forget_tool(&facts.name);
-        self.tools_bytes += tool_bytes(&facts);
-        self.tools.insert(facts.name.clone(), facts);
-    }
-
-    /// What is known of a tool: from its list, else from before.
-    pub(super) fn tool(&self, name: &str) -> Option<&ToolFacts> {
-        self.tools.get(name).or_else(|| self.remembered.get(name))
-    }
-
-    /// Remembers what is known from before of a tool that is not listed.
-    pub(super) fn remember(&mut self, facts: ToolFacts) {
-        self.tools_bytes += tool_bytes(&facts);
-        let before = self.remembered.insert(facts.name.clone(), facts);
-        self.tools_bytes -= before.as_ref().map_or(0, tool_bytes);
-    }
-
-    /// Gives up what is remembered of tools: the pins tell it again.
-    pub(super) fn forget_remembered(&mut self) {
-        let remembered = std::mem::take(&mut self.remembered);
-        self.tools_bytes -= remembered.values().map(tool_bytes).sum::<usize>();
-    }
-
-    /// A tool is listed no more. Where its name has something against it that nobody approved, that is remembered, since it
-    /// can be called nonetheless; all else the pin tells (see `remembered`).
-    pub(super) fn unlist_tool(&mut self, name: &str) {
-        match self.tools.get_mut(name) {
-            Some(facts) if !facts.approved && facts.shadows.is_some() => facts.removed = true,
-            _ => self.forget_tool(name),
-        }
-    }
-
-    /// How many tools are listed.
-    pub(super) fn listed_tools(&self) -> usize {
-        self.tools.values().filter(|facts| !facts.removed).count()
-    }
-
-    /// Something more was found about a tool.
-    pub(super) fn find_in_tool(&mut self, name: &str, found: &Detection) {
-        if let Some(mut facts) = self.tools.get(name).cloned() {
-            facts.max_severity = facts.max_severity.max(Some(found.severity));
-            facts.detections.push(found.clone());
-            self.know(facts);
-        }
-    }
-
-    pub(super) fn forget_tool(&mut self, name: &str) {
-        if let Some(known) = self.tools.remove(name) {
-            self.tools_bytes -= tool_bytes(&known);
-        }
-    }
-
     /// The program that names the server.
     pub(super) fn naming(&self) -> Option<&Process> {
         self.best.as_ref().and_then(|(_, _, at)| self.chain.get(*at))
@@ -350,7 +298,7 @@ impl Connection {
     }
 
     /// What the head of a request says.
-    pub(super) fn says(&mut self, http: &HttpMeta) {
+    pub(super) fn set_http(&mut self, http: &HttpMeta) {
         if self.http.as_ref() != Some(http) {
             self.http = Some(http.clone());
             self.describe();
@@ -404,15 +352,12 @@ impl Connection {
     }
 
     /// Keeps a frame until it is known what this is. Whether there was room.
-    pub(super) fn keep_frame(
-        &mut self,
-        seen: Seen,
-        frame: &[u8],
-        stop: Option<Stop>,
-        limits: &EngineLimits,
-    ) -> bool {
-        let Seen { direction, time, .. } = seen;
-        self.keep(frame.len(), limits, || Waiting::Frame { direction, time, bytes: frame.to_vec(), stop })
+    pub(super) fn keep_frame(&mut self, seen: Seen<'_>, frame: &[u8], limits: &EngineLimits) -> bool {
+        let Seen { direction, time, stop, turn, .. } = seen;
+        self.keep(frame.len(), limits, || {
+            let (bytes, turn) = (frame.to_vec(), turn.map(Into::into));
+            Waiting::Frame { direction, time, bytes, stop, turn }
+        })
     }
 
     /// Keeps what the gate did until it is known what this is. Whether there was room.
@@ -462,16 +407,42 @@ impl Connection {
         }
     }
 
+    /// Memory that is kept of it, about.
+    pub(super) fn bytes(&self) -> usize {
+        /// A digest in a table that is half full.
+        const TOOL_BYTES: usize = 40;
+        /// Two small objects; their texts are counted with the programs, of which they are.
+        const METADATA_BYTES: usize = 2_048;
+        let waiting = match &self.stage {
+            Stage::Candidate { waiting, bytes, .. } => bytes + waiting.len() * size_of::<Waiting>(),
+            Stage::Server | Stage::Exited => 0,
+        };
+        let requests: usize = self.pairings().iter().map(|pairing| pairing.bytes()).sum();
+        let tools = self.reported.len() * TOOL_BYTES + self.tools_bytes;
+        let metadata = if self.metadata.is_null() { 0 } else { METADATA_BYTES + self.chain_bytes };
+        // As it is, and within the metadata.
+        let http = self.http.as_ref().map_or(0, |http| 2 * http.bytes());
+        let at = self.at.as_ref().map_or(0, At::bytes);
+        size_of::<Self>() + waiting + requests + tools + self.chain_bytes + metadata + http + at
+    }
+
+    /// Gives up all that can be done without but its requests.
+    pub(super) fn shed(&mut self, counters: &mut Counters) {
+        if let Stage::Candidate { waiting, bytes, .. } = &mut self.stage {
+            let before = waiting.len();
+            waiting.retain(|item| matches!(item, Waiting::Gap { .. }));
+            *bytes = 0;
+            counters.candidate_overflow += (before - waiting.len()) as u64;
+        }
+        counters.tools_overflow += self.reported.len() as u64;
+        self.reported = HashSet::new();
+        self.forget_unlisted();
+        counters.chain_overflow += self.shorten_chain() as u64;
+    }
+
     /// Counts a frame.
     pub(super) fn count(&mut self, direction: Direction, bytes: u64) {
         *self.totals.frames.of(direction) += 1;
         *self.totals.bytes.of(direction) += bytes;
     }
-}
-
-/// Memory that the facts of a tool take, about.
-fn tool_bytes(facts: &ToolFacts) -> usize {
-    /// Evidence is bounded; most of it is short.
-    const DETECTION_BYTES: usize = 512;
-    size_of::<ToolFacts>() + 3 * facts.name.len() + 64 + facts.detections.len() * DETECTION_BYTES
 }

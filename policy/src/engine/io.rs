@@ -2,13 +2,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use serde::{Deserialize, Serialize};
-
+use super::command::{CommandError, OperatorCommand};
 use crate::event::{Event, Family, GapCause, GateDecided, Protocol, ServerType};
 use crate::http::HttpMeta;
-use crate::network::Verdict;
-use crate::registry::RegistryError;
 use crate::terms::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
+use crate::network::Verdict;
 
 /// Something that happened.
 #[allow(clippy::large_enum_variant, reason = "an input is handed on once; a box for each would cost more")]
@@ -40,6 +38,8 @@ pub enum Input<'a> {
         bytes: &'a [u8],
         /// What the head of its request says, where it went over HTTP.
         http: Option<&'a HttpMeta>,
+        /// The turn of the model that it belongs to, where a recording names it; `None`: turns are found by time.
+        turn: Option<&'a str>,
     },
     /// A client's frame that the gate stopped.
     Stopped {
@@ -131,8 +131,8 @@ pub enum Input<'a> {
         /// Why, in words.
         reason: String,
     },
-    /// Somebody has decided about definitions.
-    Decide(Decide<'a>),
+    /// An operator commands something.
+    Operator(OperatorCommand<'a>),
 }
 
 impl Input<'_> {
@@ -151,52 +151,9 @@ impl Input<'_> {
             | Self::Gap { time, .. }
             | Self::Exit { time, .. }
             | Self::Closed { time, .. } => Some(*time),
-            Self::Decide(_) => None,
+            Self::Operator(_) => None,
         }
     }
-}
-
-/// What somebody decides by hand about definitions, whether they were asked ([`crate::event::ApprovalRequested`]) or not.
-#[derive(Clone, Copy, Debug)]
-pub struct Decide<'a> {
-    /// Whose they are.
-    pub server: &'a ServerId,
-    /// The user that the server runs as. Needed where several users' servers have that name and tool.
-    pub uid: Option<u32>,
-    /// The server's executable or script. Needed where several programs have that name and tool.
-    pub program: Option<&'a str>,
-    /// Which of the server's.
-    pub what: Definitions<'a>,
-    /// Who.
-    pub by: &'a str,
-    /// What becomes of them.
-    pub decision: ByHand,
-}
-
-/// Definitions of one server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Definitions<'a> {
-    /// That of one tool.
-    Tool {
-        /// Its name.
-        name: &'a str,
-        /// Hash of the definition that was looked at; `None`: the one that the tool has now.
-        hash: Option<&'a str>,
-    },
-    /// Those of everything that it offers; to be denied, those of its tools.
-    All,
-}
-
-/// What somebody decides by hand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ByHand {
-    /// They are trusted from now on, and pinned.
-    Approve,
-    /// Calls are denied while a tool has this definition.
-    Deny,
-    /// Their pins are forgotten: what is listed next is first use again.
-    Forget,
 }
 
 /// A program was run, or found running.
@@ -212,6 +169,8 @@ pub struct Exec {
     pub process: Process,
     /// The process at the other end, if known.
     pub client: Option<Process>,
+    /// The session that the connection belongs to, where a recording names it.
+    pub session: Option<SessionId>,
 }
 
 /// A process connects to something, or sends a datagram there, and the kernel half has decided about it.
@@ -339,7 +298,7 @@ pub enum ExitStatus {
 #[allow(clippy::large_enum_variant, reason = "nearly all of them are events")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
-    /// Say this.
+    /// Report this.
     Event(Event),
     /// The connection is an MCP server's: the kernel may lift its budgets. Said again where it turns out to be another.
     Confirm {
@@ -352,6 +311,11 @@ pub enum Output {
     Found(Found),
     /// The connection is none: stop capturing it. The engine has forgotten it.
     Drop(ConnectionId),
-    /// What [`Input::Approve`] asks for cannot be done.
-    Failed(RegistryError),
+    /// What the gate's tables are made of has changed, or who is to be in them. Once for all that an input brings.
+    GateStale {
+        /// When the message was captured that changed it; `None`: it was none.
+        since: Option<Timestamp>,
+    },
+    /// What [`Input::Operator`] commands cannot be done.
+    Failed(CommandError),
 }

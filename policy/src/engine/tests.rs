@@ -3,23 +3,23 @@
 mod answers;
 mod approvals;
 mod bounds;
+mod capability_checks;
 mod declared;
 mod files;
 mod gate;
-mod gates;
 mod inspect;
 mod judge;
-mod lateness;
 mod life;
 mod listing;
 mod network;
 mod pairs;
 mod phases;
-mod reach;
 mod relays;
-mod remembered;
+mod remote;
 mod stopped;
+mod timeouts;
 mod totals;
+mod unlisted;
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::config::Config;
 use crate::discovery::Declared;
-use crate::event::{Connecting, GapCause, GateAction, GateDecided};
+use crate::event::{Connecting, EventBody, GapCause, GateAction, GateDecided};
 use crate::guards::SessionRule;
 
 /// One millisecond, the unit of time in these tests.
@@ -110,6 +110,7 @@ impl Bench {
             adopted,
             process,
             client: Some(client),
+            session: None,
         };
         self.input(Input::Exec(exec));
     }
@@ -119,7 +120,14 @@ impl Bench {
         let argv = command.split(' ').map(str::to_owned).collect();
         let process = Process { pid, uid: Some(uid), argv, ..Process::default() };
         let (connection, time) = (ConnectionId(connection), Timestamp(self.now));
-        self.input(Input::Exec(Exec { connection, time, adopted: false, process, client: None }));
+        self.input(Input::Exec(Exec {
+            connection,
+            time,
+            adopted: false,
+            process,
+            client: None,
+            session: None,
+        }));
     }
 
     /// A process whose client is known by its executable alone.
@@ -136,7 +144,7 @@ impl Bench {
         let executable = Some(executable.to_owned());
         let client = Some(Process { pid: client, executable, ..Process::default() });
         let (connection, time) = (ConnectionId(connection), Timestamp(self.now));
-        self.input(Input::Exec(Exec { connection, time, adopted: false, process, client }));
+        self.input(Input::Exec(Exec { connection, time, adopted: false, process, client, session: None }));
     }
 
     /// What all connections say that they keep.
@@ -154,7 +162,14 @@ impl Bench {
 
     pub(super) fn frame(&mut self, connection: u64, direction: Direction, text: &str) {
         let (connection, time) = (ConnectionId(connection), Timestamp(self.now));
-        self.input(Input::Frame { connection, direction, time, bytes: text.as_bytes(), http: None });
+        self.input(Input::Frame {
+            connection,
+            direction,
+            time,
+            bytes: text.as_bytes(),
+            http: None,
+            turn: None,
+        });
     }
 
     pub(super) fn gap(&mut self, connection: u64, direction: Direction, bytes: u64) {
@@ -174,7 +189,8 @@ impl Bench {
 
     /// What came out since the last time, in short: `kind connection server …`.
     pub(super) fn said(&mut self) -> Vec<String> {
-        self.out.drain(..).map(|output| short(&output)).collect()
+        let said = self.out.drain(..).filter(|output| !matches!(output, Output::GateStale { .. }));
+        said.map(|output| short(&output)).collect()
     }
 
     /// What came out since the last time, as JSON.
@@ -201,6 +217,7 @@ pub(super) fn short(output: &Output) -> String {
         Output::Confirm { connection, .. } => return format!("confirm {}", connection.0),
         Output::Drop(id) => return format!("drop {}", id.0),
         Output::Found(found) => return format!("found {} at {}", found.server, found.address),
+        Output::GateStale { since } => return format!("gate stale {}", since.is_some()),
         Output::Failed(error) => return format!("failed: {error}"),
         Output::Event(event) => event,
     };

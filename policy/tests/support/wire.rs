@@ -113,7 +113,7 @@ impl Wire {
     pub fn events(&mut self) -> Vec<Value> {
         let events = self.out.drain(..).filter_map(|output| match output {
             Output::Event(event) => Some(serde_json::to_value(event).unwrap()),
-            Output::Confirm { .. } | Output::Found(_) | Output::Drop(_) => None,
+            Output::Confirm { .. } | Output::Found(_) | Output::Drop(_) | Output::GateStale { .. } => None,
             Output::Failed(error) => panic!("nothing was asked for: {error}"),
         });
         events.collect()
@@ -123,7 +123,9 @@ impl Wire {
 /// As the agent's capture has it.
 fn input(connection: ConnectionId, direction: Direction, time: Timestamp, cut: Cut<'_>) -> Input<'_> {
     match cut {
-        Cut::Frame { bytes, time } => Input::Frame { connection, direction, time, bytes, http: None },
+        Cut::Frame { bytes, time } => {
+            Input::Frame { connection, direction, time, bytes, http: None, turn: None }
+        }
         Cut::Junk { bytes, .. } => Input::Junk { connection, direction, time, bytes, broken: false },
         Cut::Lost { bytes } => Input::Junk { connection, direction, time, bytes, broken: true },
         Cut::TooLong { bytes } => {

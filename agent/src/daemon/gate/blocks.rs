@@ -1,6 +1,6 @@
 //! Calls that an operator blocks by hand: for them the gate is attached also where nothing else is enforced.
 
-use mcpwarden_policy::guards::Callee;
+use mcpwarden_policy::{Input, OperatorCommand, guards::Callee};
 
 use super::Agent;
 use crate::{config::StdioEnforcement, network::BlockError, output::escaped};
@@ -40,8 +40,9 @@ impl Agent {
             return;
         }
         self.gate.blocks.clone_from(&blocks);
-        self.engine.set_call_blocks(blocks);
-        self.gate.touch();
+        let command = OperatorCommand::BlockCalls(blocks);
+        self.engine.handle(Input::Operator(command), self.clock.now(), &mut self.outputs);
+        self.carry_out();
         let config = self.reload.current().0.clone();
         if config.enforcement.stdio == StdioEnforcement::Observe {
             self.set_gate(&config);

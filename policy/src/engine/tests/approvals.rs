@@ -65,7 +65,14 @@ fn by_hand(
     by: &str,
 ) {
     let server = ServerId(server.into());
-    bench.input(Input::Decide(Decide { server: &server, uid, program: None, what, by, decision }));
+    bench.input(Input::Operator(OperatorCommand::Decide(Decide {
+        server: &server,
+        uid,
+        program: None,
+        what,
+        by,
+        decision,
+    })));
 }
 
 const MINUTES: u64 = 60_000;
@@ -388,7 +395,7 @@ fn requests_are_bounded_and_what_was_given_up_makes_room() {
         let events = bench.events();
         assert_eq!(events[0]["code"], "approval_required", "held all the same: {events:?}");
         bench.wait(5 * MINUTES);
-        assert_eq!((list(&mut bench, 10), bench.engine.approvals.requests_len()), (2, 2));
+        assert_eq!((list(&mut bench, 10), bench.engine.evaluator.approvals().requests_len()), (2, 2));
     }
 }
 
@@ -476,7 +483,7 @@ fn a_tool_that_a_list_has_twice_is_as_bad_as_the_worse() {
                 let blocked = called.iter().any(|line| line.starts_with("call add Block"));
                 assert!(blocked, "{action} {pages:?} {round}: {called:?}");
             }
-            let known = &bench.engine.connections[&ConnectionId(1)].tools["add"];
+            let known = &bench.engine.connections.get(ConnectionId(1)).unwrap().tools["add"];
             assert!(known.detections.len() < 64, "{}", known.detections.len());
         }
     }

@@ -73,7 +73,10 @@ fn requests_answers_tools_and_candidates_are_bounded() {
     assert_eq!(bench.engine.counters().held_overflow, 1);
     bench.close(1);
     assert_eq!(bench.said(), ["1 s called x 30", "1 s exited None calls 12"]);
-    assert_eq!((bench.engine.memory.bytes(), bench.engine.relays.bytes()), (bench.booked(), 0));
+    assert_eq!(
+        (bench.engine.connections.memory().bytes(), bench.engine.exchange.relays().bytes()),
+        (bench.booked(), 0)
+    );
 }
 
 /// A user who starts servers without end has no more than a share; others still find room.
@@ -134,16 +137,16 @@ fn memory_of_one_user_is_bounded() {
         bench.c2s(3, &call(1, "kept"));
         for at in 0..1_000 {
             step(&mut bench, at);
-            let kept = bench.engine.memory.bytes();
+            let kept = bench.engine.connections.memory().bytes();
             assert!(kept < BOUND + 100_000, "{name}: {kept} bytes after {at}");
         }
-        assert_eq!(bench.engine.memory.bytes(), bench.booked(), "{name}");
+        assert_eq!(bench.engine.connections.memory().bytes(), bench.booked(), "{name}");
         let counters = bench.engine.counters();
         let given_up = counters.open_requests_evicted
             + counters.unmatched_responses
             + counters.tools_overflow
             + counters.chain_overflow
-            + bench.engine.registry.counters().items_refused;
+            + bench.engine.evaluator.registry().counters().items_refused;
         // Long ids cost no more than short ones.
         assert!(given_up > 0 || name == "long ids" && counters.calls == 1_002, "{name}");
         bench.out.clear();
@@ -209,11 +212,11 @@ proptest! {
         (1..5).for_each(|connection| bench.close(connection));
         bench.wait(31_000);
         let engine = &bench.engine;
-        prop_assert!(engine.connections.is_empty());
-        prop_assert!(engine.processes.is_empty(), "{:?}", engine.processes);
-        prop_assert_eq!((engine.memory.bytes(), engine.relays.bytes(), engine.relays.count()), (0, 0, 0));
-        prop_assert_eq!((engine.memory.users(), engine.memory.connections(None)), (0, 0));
-        prop_assert!(engine.relays.links.is_empty());
+        prop_assert!(engine.connections.values().next().is_none());
+        prop_assert!(engine.connections.processes().is_empty(), "{:?}", engine.connections.processes());
+        prop_assert_eq!((engine.connections.memory().bytes(), engine.exchange.relays().bytes(), engine.exchange.relays().count()), (0, 0, 0));
+        prop_assert_eq!((engine.connections.memory().users(), engine.connections.memory().connections(None)), (0, 0));
+        prop_assert!(engine.exchange.relays().links.is_empty());
         prop_assert_eq!(engine.next_deadline(), None);
     }
 

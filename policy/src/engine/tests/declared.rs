@@ -59,7 +59,14 @@ fn what_another_program_serves_is_not_the_declared_server() {
             let executable = executable.map(str::to_owned);
             let process = Process { pid: 5, argv, executable, ..Process::default() };
             let (connection, time) = (ConnectionId(1), Timestamp(bench.now));
-            bench.input(Input::Exec(Exec { connection, time, adopted: false, process, client: None }));
+            bench.input(Input::Exec(Exec {
+                connection,
+                time,
+                adopted: false,
+                process,
+                client: None,
+                session: None,
+            }));
         }
         let started = |bench: &mut Bench| {
             let events = bench.events();

@@ -222,7 +222,7 @@ fn a_result_that_commands_another_servers_tool_is_found() {
     assert!(bench.said().iter().any(|line| line.contains("found")));
     bench.close(1);
     bench.close(2);
-    assert!(bench.engine.sessions.is_empty());
+    assert!(bench.engine.evaluator.has_no_sessions());
 }
 
 /// A name that another server of the session had first.

@@ -1,7 +1,7 @@
 //! Connections that processes open: whose they are, and what is said of them.
 
 use super::*;
-use crate::engine::network::Destinations;
+use crate::engine::egress::Destinations;
 use crate::event::{Family, Protocol, ServerType};
 use crate::network::Verdict;
 
@@ -185,7 +185,7 @@ fn connects_of_a_candidate_wait() {
     }
     // Programs that are no servers connect as often as they like.
     assert_eq!(bench.engine.counters().candidate_overflow, 0);
-    assert_eq!(bench.booked(), bench.engine.memory.bytes());
+    assert_eq!(bench.booked(), bench.engine.connections.memory().bytes());
     bench.c2s(3, HELLO);
     assert_eq!(bench.said().iter().filter(|line| line.contains("egress")).count(), 64);
     assert_eq!(bench.engine.counters().candidate_overflow, 6);

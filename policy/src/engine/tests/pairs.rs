@@ -120,7 +120,7 @@ fn an_answer_without_a_request_is_given_up() {
     bench.wait(30_001);
     assert_eq!(bench.said(), ["1 s message Response - 77"]);
     assert_eq!(bench.engine.counters().unmatched_responses, 1);
-    assert_eq!(bench.engine.memory.bytes(), bench.booked());
+    assert_eq!(bench.engine.connections.memory().bytes(), bench.booked());
 }
 
 /// An agent that goes on with another's programs hears answers to what that one heard: it can end before it gives them up.
@@ -201,5 +201,5 @@ fn a_burst_is_answered_before_it_was_seen() {
     let said = bench.said();
     let results = said.iter().filter(|line| line.starts_with("1 s result t")).count();
     assert_eq!((said.len(), results), (2_000, 1_000));
-    assert_eq!(bench.engine.memory.bytes(), bench.booked());
+    assert_eq!(bench.engine.connections.memory().bytes(), bench.booked());
 }

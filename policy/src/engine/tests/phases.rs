@@ -48,14 +48,20 @@ impl Guard for Fake {
     }
 }
 
+/// What guards get to know of the server and the client of a connection.
+fn metadata(bench: &mut Bench, id: ConnectionId) -> Option<serde_json::Value> {
+    let Parts { mut cx, ev, .. } = bench.engine.parts(&mut bench.out);
+    let scope = cx.connections.scope(id)?;
+    ev.with_facts(&mut cx, &scope, None, None, |_, facts| facts.metadata.clone())
+}
+
 /// Who the server and its client are is told to guards that may not look themselves.
 #[test]
 fn guards_are_told_which_processes_speak() {
     let mut bench = Bench::new();
     bench.exec_of(1, 5, "mcp-a", 1000);
     bench.c2s(1, HELLO);
-    let place = bench.engine.place(ConnectionId(1)).unwrap();
-    let told = bench.engine.with_facts(&place, None, |_, facts| facts.metadata.clone());
+    let told = metadata(&mut bench, ConnectionId(1));
     let server = serde_json::json!({"pid": 5, "uid": 1000, "cgroup_id": null, "executable": null});
     assert_eq!(told, Some(serde_json::json!({"server": server, "client": null})));
 }
@@ -73,10 +79,19 @@ fn guards_are_told_what_the_head_of_a_request_says() {
         };
         let (connection, direction, time) =
             (ConnectionId(1), Direction::ClientToServer, Timestamp(bench.now));
-        bench.input(Input::Frame { connection, direction, time, bytes: call.as_bytes(), http: Some(&http) });
-        let place = bench.engine.place(connection).unwrap();
-        let told = bench.engine.with_facts(&place, None, |_, facts| facts.metadata["http"].clone());
-        assert_eq!(told, Some(serde_json::json!({"traceparent": trace, "user_agent": "agent/1"})));
+        bench.input(Input::Frame {
+            connection,
+            direction,
+            time,
+            bytes: call.as_bytes(),
+            http: Some(&http),
+            turn: None,
+        });
+        let told = metadata(&mut bench, connection);
+        assert_eq!(
+            told.map(|told| told["http"].clone()),
+            Some(serde_json::json!({"traceparent": trace, "user_agent": "agent/1"}))
+        );
     }
 }
 
@@ -175,10 +190,10 @@ fn tools_that_a_guard_leaves_out_are_not_registered_and_that_is_said() {
     }
     let said: Vec<String> = bench.said().into_iter().filter(|line| line.contains("warned")).collect();
     assert_eq!(said, ["1 s warned Response tools/list [] [b]"], "said once");
-    let connection = &bench.engine.connections[&ConnectionId(1)];
+    let connection = bench.engine.connections.get(ConnectionId(1)).unwrap();
     assert_eq!(connection.tools.keys().map(|name| &**name).collect::<Vec<_>>(), ["a"]);
-    assert!(bench.engine.registry.tool(ConnectionId(1), "a").is_some());
-    assert!(bench.engine.registry.tool(ConnectionId(1), "b").is_none());
+    assert!(bench.engine.evaluator.registry().tool(ConnectionId(1), "a").is_some());
+    assert!(bench.engine.evaluator.registry().tool(ConnectionId(1), "b").is_none());
 }
 
 #[test]

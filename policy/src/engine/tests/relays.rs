@@ -97,7 +97,7 @@ fn an_answer_that_was_recorded_before_its_request_waits_with_it() {
     bench.wait(HELD);
     let said = bench.said();
     assert!(said.iter().any(|line| line.starts_with("1 relay") && line.contains("tool t")), "{said:#?}");
-    assert_eq!(bench.engine.memory.bytes(), bench.booked());
+    assert_eq!(bench.engine.connections.memory().bytes(), bench.booked());
 }
 
 /// What happens on the two connections, and what is said.
@@ -210,8 +210,8 @@ fn a_relayed_call_is_said_once() {
         bench.wait(*wait);
         assert_eq!(bench.said(), *expected, "{name}");
         assert_eq!(
-            bench.engine.relays.links.len(),
-            bench.engine.relays.links.values().filter(|link| link.remaining > 0).count()
+            bench.engine.exchange.relays().links.len(),
+            bench.engine.exchange.relays().links.values().filter(|link| link.remaining > 0).count()
         );
     }
 }
@@ -395,7 +395,7 @@ fn nothing_is_held_of_a_server_that_starts_none() {
     bench.server(1, 5, "s", 9);
     bench.c2s(1, &call(7, "t"));
     assert_eq!(bench.said(), ["1 s called t 7"]);
-    assert_eq!(bench.engine.relays.count(), 0);
+    assert_eq!(bench.engine.exchange.relays().count(), 0);
 }
 
 /// An agent that is behind takes in what was passed on at once a good while later.
@@ -408,7 +408,14 @@ fn how_long_a_relay_took_is_told_by_when_it_was_captured() {
         bench.now += HELD * MS;
         let (text, time) = (call(id, "t"), Timestamp(captured + connection));
         let (connection, direction) = (ConnectionId(connection), Direction::ClientToServer);
-        bench.input(Input::Frame { connection, direction, time, bytes: text.as_bytes(), http: None });
+        bench.input(Input::Frame {
+            connection,
+            direction,
+            time,
+            bytes: text.as_bytes(),
+            http: None,
+            turn: None,
+        });
     }
     assert_eq!(bench.said(), ["2 inner called t 7 via relay"]);
 }

@@ -3,7 +3,7 @@
 //! Connection B is *inner* to A when B's client is one of A's processes (or has one as a parent): A's server
 //! started B's. A message from A's client is then held for a moment (250 ms) to see whether the same one goes
 //! over B: then it is one call, said once, as B's with `via` A, in the words and at the time of A's client.
-//! Where nothing comes, it is A's own. What is said of no such pair is never merged: ten servers that get the
+//! Where nothing comes, it is A's own. What is reported of no such pair is never merged: ten servers that get the
 //! same first message are ten servers.
 //!
 //! Messages are the same when method and params are, as canonical JSON without `_meta` (a relay built on an SDK
@@ -12,7 +12,7 @@
 //! A server in a container is a child of the engine's daemon, not of `docker run`: the two are found to belong
 //! together by the first request that went over both.
 //!
-//! What goes the other way by itself, requests and notifications of a server, is said once for each connection
+//! What goes the other way by itself, requests and notifications of a server, is reported once for each connection
 //! it goes over: B's with `via` A, and A's.
 
 use std::collections::{BTreeMap, HashMap};
@@ -20,22 +20,22 @@ use std::collections::{BTreeMap, HashMap};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::Place;
+use super::super::context::Scope;
 use super::pairing::Asked;
 use crate::protocol::{self, IdKey, Kind, Message, value};
 use crate::terms::{ConnectionId, Timestamp};
 
 /// What a message says, whatever its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Fingerprint([u8; 16]);
+pub(in crate::engine) struct Fingerprint([u8; 16]);
 
 /// A held message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct HeldId(pub(super) u64);
+pub(in crate::engine) struct HeldId(u64);
 
 /// A request that went over several connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct LinkId(pub(super) u64);
+pub(in crate::engine) struct LinkId(pub(super) u64);
 
 /// One connection that a message went over.
 #[derive(Clone, Debug)]
@@ -55,29 +55,31 @@ pub(super) struct Held {
     pub(super) raw: String,
     pub(super) bytes: u64,
     pub(super) time: Timestamp,
+    /// The turn of the model that it belongs to, where a recording names it.
+    pub(super) turn: Option<Box<str>>,
 }
 
-/// What the answer to a relayed request is said with.
+/// What the answer to a relayed request is reported with.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(in crate::engine) struct Link {
     /// Whose it is: the innermost's.
-    pub(super) place: Place,
+    pub(super) scope: Scope,
     /// Of the outermost request, as it is recorded.
     pub(super) id: Value,
     pub(super) time: Timestamp,
     pub(super) asked: Asked,
     /// Connections that have not answered.
-    pub(super) remaining: usize,
+    pub(in crate::engine) remaining: usize,
     /// What was answered first.
     pub(super) answer: Option<Fingerprint>,
 }
 
 /// All that is between connections.
 #[derive(Debug, Default)]
-pub(super) struct Relays {
+pub(in crate::engine) struct Relays {
     held: BTreeMap<HeldId, Held>,
     held_bytes: usize,
-    pub(super) links: HashMap<LinkId, Link>,
+    pub(in crate::engine) links: HashMap<LinkId, Link>,
     last: u64,
 }
 
@@ -88,11 +90,11 @@ impl Relays {
         self.last
     }
 
-    pub(super) fn count(&self) -> usize {
+    pub(in crate::engine) fn count(&self) -> usize {
         self.held.len()
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub(in crate::engine) fn bytes(&self) -> usize {
         self.held_bytes
     }
 
@@ -151,7 +153,7 @@ pub(super) fn of_request(method: &str, params: Option<&str>) -> Fingerprint {
 }
 
 /// What a frame says that is one request.
-pub(super) fn of_frame(frame: &[u8]) -> Option<Fingerprint> {
+pub(in crate::engine) fn of_frame(frame: &[u8]) -> Option<Fingerprint> {
     let mut scratch = String::new();
     let parsed = protocol::parse(frame, &mut scratch).ok()?;
     match parsed.messages.as_slice() {

@@ -6,7 +6,7 @@ use crate::guard::{Denial, GuardKind, Modification, Recorded, Verdict};
 
 /// What the guards said of an operation.
 #[derive(Debug, Default)]
-pub(super) struct Judged {
+pub(super) struct Evaluation {
     pub(super) action: Action,
     pub(super) denied: Option<(GuardKind, Denial)>,
     pub(super) warnings: Vec<String>,
@@ -23,43 +23,43 @@ pub(super) struct Judged {
     pub(super) enforced: bool,
 }
 
-impl Judged {
+impl Evaluation {
     pub(super) fn of(verdict: Verdict) -> Self {
         let (enforced, recorded) = (verdict.enforced, verdict.recorded);
-        let mut judged = Self { enforced, recorded, ..Self::default() };
+        let mut evaluation = Self { enforced, recorded, ..Self::default() };
         for (kind, modification) in verdict.modifications {
             match modification {
                 Modification::AddWarning { message, detections } => {
-                    judged.warned_by.get_or_insert(kind);
-                    judged.remarked |= detections.is_empty();
-                    judged.warnings.push(message);
-                    judged.found.detections.extend(detections);
+                    evaluation.warned_by.get_or_insert(kind);
+                    evaluation.remarked |= detections.is_empty();
+                    evaluation.warnings.push(message);
+                    evaluation.found.detections.extend(detections);
                 }
-                Modification::ReplaceTools(kept) => judged.kept.push(kept),
+                Modification::ReplaceTools(kept) => evaluation.kept.push(kept),
                 // `recorded` is what came of it.
                 Modification::RedactFields { .. } => {}
             }
         }
         for (kind, error) in verdict.failed_open {
-            judged.remarked = true;
-            judged.warnings.push(format!("{}: {error}", kind.name()));
+            evaluation.remarked = true;
+            evaluation.warnings.push(format!("{}: {error}", kind.name()));
         }
         if let Some((_, denial)) = &verdict.denied {
             let details = denial.details.as_ref().and_then(|details| details.get("detections"));
             let found = details.and_then(|found| serde_json::from_value(found.clone()).ok());
-            judged.found.detections.extend(found.unwrap_or_else(Vec::new));
+            evaluation.found.detections.extend(found.unwrap_or_else(Vec::new));
         }
-        judged.action = match (&verdict.denied, judged.warnings.is_empty()) {
+        evaluation.action = match (&verdict.denied, evaluation.warnings.is_empty()) {
             (Some(_), _) => Action::Block,
             (None, false) => Action::Alert,
             (None, true) => Action::Allow,
         };
         // The gate goes by a table, which can be stricter than the guards, and refuses all of a write.
-        if judged.enforced {
-            judged.action = Action::Block;
+        if evaluation.enforced {
+            evaluation.action = Action::Block;
         }
-        judged.denied = verdict.denied;
-        judged
+        evaluation.denied = verdict.denied;
+        evaluation
     }
 
     /// What these rules found in the arguments is worth a look, whatever the guards say of the call.

@@ -2,33 +2,30 @@
 
 use std::collections::BTreeMap;
 
-use super::io::{ByHand, Decide, Definitions, Output};
-use super::record::tool_id;
-use super::{Engine, Place};
-use crate::event::{ApprovalDenied, ApprovalGranted, DefinitionApproved, Event, EventBody, PinsReset, Whose};
+use super::{Context, Evaluator, Scope};
+use crate::engine::command::{ByHand, Decide, Definitions};
+use crate::engine::recorder::tool_id;
+use crate::event::{ApprovalDenied, ApprovalGranted, DefinitionApproved, EventBody, PinsReset, Whose};
+use crate::terms::Timestamp;
 use crate::registry::{Item, ItemKind, PinKey, PinRecord, RegistryError};
-use crate::terms::{ServerId, Timestamp};
 
 /// Whose definitions are meant, where the server is, and their pins.
-type Meant = (PinKey, Option<Place>, BTreeMap<Item, PinRecord>);
+type Meant = (PinKey, Option<Scope>, BTreeMap<Item, PinRecord>);
 
-impl Engine {
-    /// Does what somebody has decided, and says it; or says why it is not done.
-    pub(super) fn decide(&mut self, decide: Decide<'_>, now: Timestamp, out: &mut Vec<Output>) {
-        if let Err(error) = self.decide_by_hand(decide, now, out) {
-            out.push(Output::Failed(error));
-        }
-    }
-
-    fn decide_by_hand(
+impl Evaluator {
+    /// Does what somebody has decided, and reports it.
+    ///
+    /// # Errors
+    /// Why it is not done.
+    pub(in crate::engine) fn decide(
         &mut self,
+        cx: &mut Context<'_>,
         decide: Decide<'_>,
         now: Timestamp,
-        out: &mut Vec<Output>,
     ) -> Result<(), RegistryError> {
-        let (key, place, pins) = self.meant(&decide)?;
+        let (key, scope, pins) = self.meant(cx, &decide)?;
         if decide.decision == ByHand::Forget {
-            return self.forget_pins(&decide, (key, place, pins), now, out);
+            return self.forget_pins(cx, &decide, (key, scope, pins), now);
         }
         for (item, record) in pins {
             let hash = match decide.what {
@@ -36,28 +33,28 @@ impl Engine {
                 Definitions::All if needs(&item, &record, decide.decision) => &record.current,
                 Definitions::All => continue,
             };
-            self.decide_one(&decide, (&key, place.as_ref()), (item, hash), now, out)?;
+            self.decide_one(cx, &decide, (&key, scope.as_ref()), (item, hash), now)?;
         }
         Ok(())
     }
 
     fn decide_one(
         &mut self,
+        cx: &mut Context<'_>,
         decide: &Decide<'_>,
-        (key, place): (&PinKey, Option<&Place>),
+        (key, scope): (&PinKey, Option<&Scope>),
         (item, hash): (Item, &str),
         now: Timestamp,
-        out: &mut Vec<Output>,
     ) -> Result<(), RegistryError> {
         let grant = decide.decision == ByHand::Approve;
         if grant {
             self.registry.approve(key, &item, hash, decide.by, now)?;
-            self.counters.approvals_granted += 1;
+            cx.reporter.counters.approvals_granted += 1;
         } else {
             self.registry.deny(key, &item, hash, decide.by, now)?;
-            self.counters.approvals_denied += 1;
+            cx.reporter.counters.approvals_denied += 1;
         }
-        let place = self.approvals.close(key, &item, Some(hash)).or(place.cloned());
+        let scope = self.approvals.close(key, &item, Some(hash)).or(scope.cloned());
         let (tool_name, by, tool_hash) = (item.name, decide.by.to_owned(), hash.to_owned());
         let whose = Whose::from(key);
         let tool_id = tool_id(&key.server, &tool_name);
@@ -66,16 +63,17 @@ impl Engine {
             (ItemKind::Tool, false) => ApprovalDenied { tool_name, tool_id, tool_hash, whose, by }.into(),
             (kind, _) => DefinitionApproved { kind, name: tool_name, hash: tool_hash, whose, by }.into(),
         };
-        self.say_decided(&key.server, place, now, body, out);
+        cx.reporter.report_of_server(&key.server, scope, now, body);
+        cx.reporter.gate_is_stale(Some(now));
         Ok(())
     }
 
     fn forget_pins(
         &mut self,
+        cx: &mut Context<'_>,
         decide: &Decide<'_>,
-        (key, place, pins): Meant,
+        (key, scope, pins): Meant,
         now: Timestamp,
-        out: &mut Vec<Output>,
     ) -> Result<(), RegistryError> {
         let items: Vec<Item> = pins.into_keys().collect();
         let pins = self.registry.reset(&key, &items)? as u64;
@@ -88,51 +86,34 @@ impl Engine {
         };
         let whose = Whose::from(&key);
         let reset = PinsReset { tool_name, pins, whose, by: decide.by.to_owned() };
-        self.say_decided(&key.server, place, now, reset.into(), out);
+        cx.reporter.report_of_server(&key.server, scope, now, reset.into());
+        cx.reporter.gate_is_stale(Some(now));
         Ok(())
     }
 
-    /// Says something of a server that need not be connected.
-    fn say_decided(
-        &self,
-        server: &ServerId,
-        place: Option<Place>,
-        now: Timestamp,
-        body: EventBody,
-        out: &mut Vec<Output>,
-    ) {
-        match place {
-            Some(place) => self.say(place, now, body, out),
-            None => {
-                let event = Event { server_id: Some(server.clone()), ..Event::agent(now, body) };
-                out.push(Output::Event(event));
-            }
-        }
-    }
-
     /// Whose definitions are meant. A look-alike is never approved with the server that it looks like: where several have
-    /// offered the tool, it must be said which.
-    fn meant(&mut self, decide: &Decide<'_>) -> Result<Meant, RegistryError> {
-        let mut meant: BTreeMap<PinKey, Option<Place>> = BTreeMap::new();
+    /// offered the tool, it must be reported which.
+    fn meant(&mut self, cx: &mut Context<'_>, decide: &Decide<'_>) -> Result<Meant, RegistryError> {
+        let mut meant: BTreeMap<PinKey, Option<Scope>> = BTreeMap::new();
         meant.extend(self.registry.pinned(decide.server)?.into_iter().map(|key| (key, None)));
-        let waiting = self.approvals.places(decide.server);
-        meant.extend(waiting.map(|(key, place)| (key.clone(), Some(place.clone()))));
+        let waiting = self.approvals.scopes(decide.server);
+        meant.extend(waiting.map(|(key, scope)| (key.clone(), Some(scope.clone()))));
         for (connection, key) in self.registry.servers(decide.server) {
-            meant.insert(key.clone(), self.place(connection));
+            meant.insert(key.clone(), cx.connections.scope(connection));
         }
         meant.retain(|key, _| {
             decide.uid.is_none_or(|uid| key.uid == Some(uid))
                 && decide.program.is_none_or(|program| key.program == program)
         });
         let mut offered = Vec::new();
-        for (key, place) in meant {
+        for (key, scope) in meant {
             let mut pins = self.registry.pins(&key)?;
             if let Definitions::Tool { name, .. } = decide.what {
                 let tool = Item::tool(name);
                 pins.retain(|item, _| *item == tool);
             }
             if !pins.is_empty() {
-                offered.push((key, place, pins));
+                offered.push((key, scope, pins));
             }
         }
         if offered.len() > 1 {

@@ -1,21 +1,16 @@
-//! Answers: put before the guards, said, and searched where no guard does.
+//! Answers: put before the guards, reported, and searched where no guard does.
 
 use std::collections::HashSet;
 
-use serde_json::value::RawValue;
-
-use super::inspect::About;
-use super::io::Output;
-use super::judged::Judged;
+use super::inspection::{self, About};
 use super::listing::page_of;
-use super::pairing::{Answered, Asked};
-use super::traffic::Seen;
-use super::{Engine, Place};
+use super::verdict::Evaluation;
+use super::{Context, Evaluator, Scope, Seen};
 use crate::detect::Inspection;
+use crate::engine::exchange::pairing::{Answered, Asked};
 use crate::event::{MessageKind, Subject};
 use crate::guard::{Operation, ToolFacts};
 use crate::protocol::{Kind, Message, members, string};
-use crate::terms::Timestamp;
 
 /// What an answer is of, where the engine searches it or guards of this program do.
 fn subject(asked: &Asked) -> Option<Subject> {
@@ -30,15 +25,15 @@ fn subject(asked: &Asked) -> Option<Subject> {
     }
 }
 
-impl Engine {
-    /// Says an answer for `place`, what guards say of it, and what was found in it.
-    pub(super) fn say_answer(
+impl Evaluator {
+    /// Reports an answer for `scope`, what guards decided, and what was found in it.
+    pub(in crate::engine) fn report_answer(
         &mut self,
-        place: Place,
-        seen: Seen,
+        cx: &mut Context<'_>,
+        scope: &Scope,
+        seen: Seen<'_>,
         message: &Message<'_>,
         to: Answered<'_>,
-        out: &mut Vec<Output>,
     ) {
         let Answered { asked, id, time: asked_at } = to;
         let (time, method) = (seen.time, asked.method());
@@ -47,38 +42,38 @@ impl Engine {
             _ => (None, members(message.raw, ["error"])[0]),
         };
         let whole_list = match (result, page_of(asked)) {
-            (Some(result), Some(list)) => self.listed(&place, time, list, result, out),
+            (Some(result), Some(list)) => self.listed(cx, scope, seen, list, result),
             (Some(result), None) if matches!(asked, Asked::Initialize(_)) => {
-                self.instructed(&place, time, result, out);
+                self.instructed(cx, scope, seen, result);
                 false
             }
             _ => false,
         };
         let response = Operation::Response { method, result, error };
-        let mut judged = match asked {
+        let mut evaluation = match asked {
             Asked::Call { tool_name } => {
                 let operations = [Operation::ToolResult { tool_name, result, error }, response];
-                self.judge(&place, &operations, Some(tool_name), time)
+                self.evaluate(cx, scope, seen, &operations, Some(tool_name))
             }
-            _ if whole_list => self.judge_list(&place, response, time),
-            _ => self.judge(&place, &[response], None, time),
+            _ if whole_list => self.evaluate_list(cx, scope, seen, response),
+            _ => self.evaluate(cx, scope, seen, &[response], None),
         };
         if let Asked::Call { tool_name } = asked {
             let latency = time.nanos_since(asked_at);
-            let recorded = &judged.recorded;
-            let mut said = self.recorder.result(
+            let recorded = &evaluation.recorded;
+            let mut said = cx.reporter.recorder.result(
                 tool_name,
                 id.clone(),
                 (message, recorded),
                 seen.bytes,
                 latency,
-                &place.server,
+                &scope.server,
             );
-            judged.write(&mut said.decided);
-            self.say(place.clone(), time, said, out);
+            evaluation.write(&mut said.decided);
+            cx.reporter.report(scope.clone(), time, said);
         } else {
             let kind = if result.is_some() { MessageKind::Response } else { MessageKind::Error };
-            self.say_judged(&place, time, (kind, method, id), &judged, out);
+            self.report_verdict(cx, scope, time, (kind, method, id), &evaluation);
         }
         let tool_name = match asked {
             Asked::Call { tool_name } => Some(tool_name.clone()),
@@ -88,32 +83,37 @@ impl Engine {
         let about = About {
             tool_name,
             id: Some(id.clone()),
-            action: judged.action,
+            action: evaluation.action,
             ..About::of(subject.unwrap_or(Subject::Result))
         };
-        let mut found = std::mem::take(&mut judged.found);
-        if let Some(more) = subject.and_then(|_| self.inspect_answer(message, asked)) {
+        let mut found = std::mem::take(&mut evaluation.found);
+        if let Some(more) = subject.and_then(|_| self.inspect_answer(cx, message, asked)) {
             found.detections.extend(more.detections);
             found.bounds = more.bounds;
         }
-        self.find_repeated(message, &mut found);
-        self.say_found(&place, time, &about, &found, out);
-        if self.config.verbose && !matches!(asked, Asked::Call { .. }) {
+        inspection::find_repeated(cx.config.inspection.as_ref(), message, &mut found);
+        cx.reporter.report_found(scope, time, &about, &found);
+        if cx.config.verbose && !matches!(asked, Asked::Call { .. }) {
             let answers = Some(method);
-            let said = self.recorder.message(
+            let said = cx.reporter.recorder.message(
                 seen.direction,
-                (message, &judged.recorded),
+                (message, &evaluation.recorded),
                 seen.bytes,
                 answers,
                 Some(id),
             );
-            self.say(place, time, said, out);
+            cx.reporter.report(scope.clone(), time, said);
         }
     }
 
     /// Inspects what no guard does: instructions, lists of what is not compared with what was known.
-    fn inspect_answer(&mut self, message: &Message<'_>, asked: &Asked) -> Option<Inspection> {
-        let detector = self.config.inspection.as_ref().map(|inspection| inspection.detector.clone())?;
+    fn inspect_answer(
+        &mut self,
+        cx: &mut Context<'_>,
+        message: &Message<'_>,
+        asked: &Asked,
+    ) -> Option<Inspection> {
+        let detector = cx.config.inspection.as_ref().map(|inspection| inspection.detector.clone())?;
         match (&message.kind, asked) {
             (Kind::Response { result, .. }, Asked::Initialize(_)) => {
                 let [instructions] = members(result.get(), ["instructions"]);
@@ -127,45 +127,46 @@ impl Engine {
         }
     }
 
-    /// Judges the list of tools that a connection has given, all pages of it, and forgets the tools that guards leave
+    /// Evaluates the list of tools that a connection has given, all pages of it, and forgets the tools that guards leave
     /// out.
-    fn judge_list(&mut self, place: &Place, response: Operation<'_>, time: Timestamp) -> Judged {
+    fn evaluate_list(
+        &mut self,
+        cx: &mut Context<'_>,
+        scope: &Scope,
+        seen: Seen<'_>,
+        response: Operation<'_>,
+    ) -> Evaluation {
         // Not copied: there may be ten thousand of them. By name.
-        let Some(connection) = self.connections.get_mut(&place.connection) else { return Judged::default() };
+        let Some(connection) = cx.connections.get_mut(scope.connection) else { return Evaluation::default() };
         let (mut tools, removed): (Vec<ToolFacts>, Vec<ToolFacts>) =
             std::mem::take(&mut connection.tools).into_values().partition(|facts| !facts.removed);
         for facts in &mut tools {
-            super::judge::refresh(facts, self.registry.tool(place.connection, &facts.name).as_ref());
+            super::refresh(facts, self.registry.tool(scope.connection, &facts.name).as_ref());
         }
         let operations = [Operation::ToolsList { tools: &tools }, response];
-        let mut judged = self.judge(place, &operations, None, time);
-        for kept in &judged.kept {
+        let mut evaluation = self.evaluate(cx, scope, seen, &operations, None);
+        for kept in &evaluation.kept {
             let kept: HashSet<&str> = kept.iter().map(String::as_str).collect();
             let left_out = tools.iter().map(|tool| &tool.name).filter(|name| !kept.contains(&***name));
-            judged.left_out.extend(left_out.map(|name| name.to_string()));
+            evaluation.left_out.extend(left_out.map(|name| name.to_string()));
         }
-        judged.left_out.sort();
-        judged.left_out.dedup();
-        if let Some(connection) = self.connections.get_mut(&place.connection) {
+        evaluation.left_out.sort();
+        evaluation.left_out.dedup();
+        if let Some(connection) = cx.connections.get_mut(scope.connection) {
             let all = tools.into_iter().chain(removed);
             connection.tools = all.map(|facts| (facts.name.clone(), facts)).collect();
-            for name in &judged.left_out {
+            for name in &evaluation.left_out {
                 connection.forget_tool(name);
-                self.registry.leave_out(place.connection, name);
+                self.registry.leave_out(scope.connection, name);
             }
         }
-        // Clients list again and again; what is remarked on the list need not be said as often.
-        let remarks = format!("{:?}{:?}", judged.warnings, judged.left_out);
-        let remarked = !judged.warnings.is_empty() || !judged.left_out.is_empty();
-        if remarked && self.said_before(place.connection, "tools/list", &remarks) {
-            judged.warnings.clear();
-            judged.left_out.clear();
+        // Clients list again and again; what is remarked on the list need not be reported as often.
+        let remarks = format!("{:?}{:?}", evaluation.warnings, evaluation.left_out);
+        let remarked = !evaluation.warnings.is_empty() || !evaluation.left_out.is_empty();
+        if remarked && cx.is_reported(scope.connection, "tools/list", &remarks) {
+            evaluation.warnings.clear();
+            evaluation.left_out.clear();
         }
-        judged
+        evaluation
     }
-}
-
-/// The JSON text that a part of a message is recorded as.
-pub(super) fn recorded<'a>(sent: Option<&'a RawValue>, instead: &'a Option<String>) -> Option<&'a str> {
-    instead.as_deref().or(sent.map(RawValue::get))
 }

@@ -2,12 +2,11 @@
 
 use std::collections::HashSet;
 
-use super::Engine;
-use super::connection::{Connection, Stage};
+use super::{Connection, Connections, Stage};
 use crate::event::{PerDirection, ServerType};
-use crate::terms::{ConnectionId, ServerId};
+use crate::terms::ConnectionId;
 
-/// What there is of servers of one type, and what was said to them and by them. All but the first two only grow.
+/// What there is of servers of one type, and what was reported to them and by them. All but the first two only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Servers that run.
@@ -59,26 +58,19 @@ impl Gone {
     }
 }
 
-impl Engine {
+impl Connections {
     /// What there is, and what went by so far, of servers of a type. Takes a walk over all connections.
-    pub fn traffic(&self, kind: ServerType) -> Traffic {
+    pub(in crate::engine) fn traffic(&self, kind: ServerType) -> Traffic {
         let mut traffic = self.gone.0[kind as usize];
-        for connection in self.connections.values().filter(|connection| connection.kind() == kind) {
+        for connection in self.values().filter(|connection| connection.kind() == kind) {
             traffic.add(connection);
         }
         traffic
     }
 
-    /// The servers that run, by connection.
-    pub fn servers(&self) -> impl Iterator<Item = (ConnectionId, ServerId)> {
-        let servers = self.connections.values().filter(|one| matches!(one.stage, Stage::Server));
-        servers.filter_map(|one| Some((one.id, self.place(one.id)?.server)))
-    }
-
     /// How many clients have a server now: sessions. Takes a walk over all connections.
-    pub fn sessions(&self) -> usize {
-        let servers = self.connections.values().filter(|one| matches!(one.stage, Stage::Server));
-        let outermost = servers.map(|one| self.outers(one.id).last().unwrap_or(one));
+    pub(in crate::engine) fn sessions(&self) -> usize {
+        let outermost = self.servers().map(|one| self.outers(one.id).last().unwrap_or(one));
         let client = |one: &Connection| match &one.client {
             Some(client) => (ConnectionId(0), client.pid, client.start_ns),
             None => (one.id, 0, 0),

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::answer::recorded;
 use super::config::Payloads;
-use super::pairing::{Asked, Client};
+use super::exchange::pairing::{Asked, Client};
 use crate::event::{
     CallStatus, Decided, Json, Message as MessageEvent, MessageKind, ServerInitialized, ToolCalled,
     ToolResult,
@@ -86,7 +85,7 @@ impl Recorder {
         }
     }
 
-    /// The answer to a call; `id` is that of the request it is said for.
+    /// The answer to a call; `id` is that of the request it is reported for.
     pub(super) fn result(
         &self,
         tool_name: &Arc<str>,
@@ -129,7 +128,7 @@ impl Recorder {
     }
 
     /// Any message. `answers` is the method of the request that an answer is to; `id` stands in for its own
-    /// where it is said for another connection's.
+    /// where it is reported for another connection's.
     pub(super) fn message(
         &self,
         direction: Direction,
@@ -292,4 +291,9 @@ fn rest_of_params(params: &str) -> Option<Value> {
         _ => return None,
     };
     (!rest.is_empty()).then_some(Value::Object(rest))
+}
+
+/// The JSON text that a part of a message is recorded as.
+fn recorded<'a>(sent: Option<&'a RawValue>, instead: &'a Option<String>) -> Option<&'a str> {
+    instead.as_deref().or(sent.map(RawValue::get))
 }

@@ -26,7 +26,14 @@ fn decided(yaml: &str, admin_token: bool, executable: &str, tool: &str) -> Strin
     };
     let process = Process { pid: 5, argv: vec!["mcp-server-files".to_owned()], ..Process::default() };
     let (connection, time) = (ConnectionId(1), Timestamp(bench.now));
-    bench.input(Input::Exec(Exec { connection, time, adopted: false, process, client: Some(client) }));
+    bench.input(Input::Exec(Exec {
+        connection,
+        time,
+        adopted: false,
+        process,
+        client: Some(client),
+        session: None,
+    }));
     bench.c2s(1, HELLO);
     bench.s2c(1, r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25"}}"#);
     bench.c2s(1, r#"{"id":3,"method":"tools/list"}"#);

@@ -1,0 +1,249 @@
+//! Puts what goes by before the guards, with the facts about it, and reports what they decided.
+//!
+//! What is evaluated here has passed by then: `enforced` is true of what the gate stopped, and is known in time.
+
+mod answers;
+pub(super) mod approvals;
+mod decisions;
+mod held;
+mod inspection;
+mod judge;
+mod listing;
+mod queries;
+mod requests;
+mod unlisted;
+mod verdict;
+
+pub use approvals::WaitingTool;
+pub(super) use inspection::{About, find_repeated};
+pub use judge::{Judge, ServerStanding};
+
+use super::config::EngineConfig;
+use super::connection::Connection;
+use super::connections::Connections;
+use super::context::{Context, Scope, Seen};
+use crate::detect::DefinitionCache;
+use crate::event::{Detection, Identity};
+use crate::guard::{Facts, Listing, Operation, Refusal, ToolFacts, Trust, Verdict};
+use crate::guards::{Client, Executor, Outcome, Question};
+use crate::terms::ConnectionId;
+use crate::registry::{MemoryStore, Peer, PinKey, Registry, Standing, Store};
+use approvals::Approvals;
+use inspection::Sessions;
+use verdict::Evaluation;
+
+/// The guards, and all that they are asked with: what servers offered before, what somebody has approved, which tools a
+/// session has.
+#[derive(Debug)]
+pub(super) struct Evaluator {
+    judge: Judge,
+    registry: Registry,
+    definitions: DefinitionCache,
+    approvals: Approvals,
+    sessions: Sessions,
+}
+
+/// Definitions of which the hash is remembered, and what was found in them.
+const CACHED_DEFINITIONS: usize = 4_096;
+
+impl Evaluator {
+    /// One without guards, that knows of no tool yet.
+    pub(super) fn new(config: &EngineConfig) -> Self {
+        Self {
+            judge: Judge::default(),
+            registry: Registry::new(
+                config.registry.clone(),
+                Box::new(MemoryStore::new(config.limits.pin_bytes)),
+            ),
+            definitions: DefinitionCache::new(CACHED_DEFINITIONS),
+            approvals: Approvals::default(),
+            sessions: Sessions::new(),
+        }
+    }
+
+    /// Keeps pins there from now on.
+    pub(super) fn set_store(&mut self, config: &EngineConfig, store: Box<dyn Store>) {
+        self.registry = Registry::new(config.registry.clone(), store);
+    }
+
+    /// Has these guards asked from now on.
+    pub(super) fn set_judge(&mut self, judge: Judge) {
+        self.judge = judge;
+    }
+
+    /// Goes by another configuration from now on, with guards that remember what those before them did.
+    pub(super) fn configure(&mut self, config: &EngineConfig, mut judge: Judge) {
+        self.registry.configure(config.registry.clone());
+        self.definitions = DefinitionCache::new(CACHED_DEFINITIONS);
+        judge.succeed(std::mem::take(&mut self.judge));
+        self.judge = judge;
+    }
+
+    /// A server is known by now: so are its pins, and what its name has against it, which comes back.
+    pub(super) fn register(&mut self, scope: &Scope, connection: &Connection) -> Option<Detection> {
+        // What is declared at a URL is the same to all who speak with it, and to the agent that lists it, whichever of its
+        // addresses answers.
+        let is_shared = connection.at.is_some() && connection.declared.is_some();
+        let key = PinKey {
+            uid: connection.account.user.filter(|_| !is_shared),
+            server: scope.server.clone(),
+            program: if is_shared { String::new() } else { connection.program() },
+        };
+        let peer = Peer { session: scope.session.clone(), key, identity: connection.identity() };
+        // What is refused the registry counts itself.
+        self.registry.connect(scope.connection, peer).ok().flatten()
+    }
+
+    #[cfg(test)]
+    pub(super) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    #[cfg(test)]
+    pub(super) fn approvals(&self) -> &Approvals {
+        &self.approvals
+    }
+
+    #[cfg(test)]
+    pub(super) fn has_no_sessions(&self) -> bool {
+        self.sessions.is_empty()
+    }
+
+    /// A connection was forgotten; so are sessions that no other is part of.
+    pub(super) fn forget(&mut self, connection: &Connection, connections: &Connections) {
+        // A store that failed was counted.
+        let _ = self.registry.disconnect(connection.id);
+        if let Some(session) = &connection.session
+            && connections.of_session(session).is_none()
+        {
+            self.sessions.remove(session);
+        }
+    }
+
+    /// What a tool does, by its name and what is reported of it.
+    fn classify(&self, scope: &Scope, name: &str, description: &str) -> ToolFacts {
+        let told = self.judge.classifier.classify(&scope.server.0, name, description);
+        ToolFacts {
+            name: name.into(),
+            category: told.category,
+            risk: told.risk,
+            side_effects: told.side_effects,
+            ..ToolFacts::default()
+        }
+    }
+
+    /// The entry of `sessions` that the outermost client of a connection has.
+    fn session_entry(&self, connections: &Connections, id: ConnectionId) -> Option<usize> {
+        let client = || {
+            let outermost = connections.outermost(id);
+            let client = outermost.and_then(|connection| connection.client.as_ref());
+            client.map_or_else(Client::default, |client| Client {
+                uid: client.uid,
+                executable: client.executable.as_deref(),
+                cgroup: client.cgroup.as_deref(),
+            })
+        };
+        self.judge.sessions.find(client)
+    }
+
+    /// Has somebody ask the guards about something on the connection of `scope`, which is about `tool` if that is known.
+    /// `None` where the connection is gone.
+    pub(super) fn with_facts<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        scope: &Scope,
+        tool: Option<&str>,
+        turn: Option<&str>,
+        ask: impl FnOnce(&mut Executor, &Facts<'_>) -> T,
+    ) -> Option<T> {
+        let session = self.session_entry(cx.connections, scope.connection);
+        if let Some(tool) = tool {
+            self.recall_tool(cx, scope, tool);
+        }
+        let (judge, names) = (&mut self.judge, self.sessions.get(&scope.session));
+        let connection = cx.connections.get_mut(scope.connection)?;
+        let (identity, adopted, since) = (connection.identity(), connection.adopted, connection.since);
+        let uid = connection.client.as_ref().and_then(|client| client.uid);
+        if let Some((tool, facts)) = tool.and_then(|tool| Some((tool, connection.tools.get_mut(tool)?))) {
+            refresh(facts, self.registry.tool(scope.connection, tool).as_ref());
+        }
+        let mut standing = judge.standings.get(&*scope.server.0).copied().unwrap_or_default();
+        // Whoever has the name of a declared server and is another program: that may cost trust, and never gives more.
+        if identity == Identity::Derived {
+            standing.trust = standing.trust.min(Trust::Medium);
+        }
+        let facts = Facts {
+            server: &scope.server,
+            identity,
+            enabled: standing.enabled,
+            trust: standing.trust,
+            listing: match (self.registry.is_listed(scope.connection), adopted) {
+                (true, _) => Listing::Listed,
+                (false, true) => Listing::Unknown,
+                (false, false) => Listing::Pending { since },
+            },
+            session: &scope.session,
+            uid,
+            turn,
+            tool: tool.and_then(|tool| connection.tool(tool)),
+            tool_names: names.unwrap_or(&judge.no_names),
+            profile: &judge.sessions.profile_of(&scope.session, session),
+            block: judge.blocks.of(&scope.server, &scope.session),
+            metadata: &connection.metadata,
+        };
+        Some(ask(&mut judge.executor, &facts))
+    }
+
+    /// Asks the guards about something on the connection of `scope`, which is about `tool` if that is known.
+    fn evaluate(
+        &mut self,
+        cx: &mut Context<'_>,
+        scope: &Scope,
+        seen: Seen<'_>,
+        operations: &[Operation<'_>],
+        tool: Option<&str>,
+    ) -> Evaluation {
+        let Seen { time: now, stop, turn, .. } = seen;
+        let verdict = self.with_facts(cx, scope, tool, turn, |executor, facts| {
+            let question = Question { operations, facts, now };
+            let mut verdict = match executor.ask(&question, None) {
+                Outcome::Decided(verdict) => verdict,
+                // No built-in guard asks somebody else.
+                Outcome::Waiting { ticket, .. } => {
+                    executor.forget(ticket);
+                    Verdict::default()
+                }
+            };
+            verdict.enforced = stop.is_some_and(|stop| stop.stops(&verdict));
+            executor.settle(&question, &verdict);
+            verdict
+        });
+        let verdict = verdict.unwrap_or_default();
+        cx.reporter.counters.denials += u64::from(verdict.denied.is_some());
+        Evaluation::of(verdict)
+    }
+
+    /// Tells the guards that no result of a call is to be waited for.
+    pub(super) fn settle_call(&mut self, cx: &mut Context<'_>, scope: &Scope, seen: Seen<'_>, tool: &str) {
+        let now = seen.time;
+        self.with_facts(cx, scope, Some(tool), seen.turn, |executor, facts| {
+            let operations = [Operation::ToolResult { tool_name: tool, result: None, error: None }];
+            executor.settle(&Question { operations: &operations, facts, now }, &Verdict::default());
+        });
+    }
+}
+
+/// Brings what is known of a tool up to what the registry says of it.
+fn refresh(facts: &mut ToolFacts, standing: Option<&Standing<'_>>) {
+    let Some(standing) = standing else { return };
+    facts.pin = standing.pin;
+    facts.approved = standing.approved;
+    facts.refusal = match facts.refusal {
+        _ if standing.denied => Some(Refusal::Denied),
+        Some(Refusal::TimedOut) if !standing.approved => Some(Refusal::TimedOut),
+        _ => None,
+    };
+    if facts.shadows.as_ref() != standing.shadows {
+        facts.shadows = standing.shadows.cloned();
+    }
+}

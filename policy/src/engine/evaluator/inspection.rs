@@ -1,0 +1,103 @@
+//! What is inspected besides what guards look at themselves.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::detect::{Inspection, ToolNames};
+use crate::engine::config::Inspect;
+use crate::engine::recorder::Call;
+use crate::event::{Action, Subject};
+use crate::terms::SessionId;
+use crate::protocol::{Kind, Message, members, members_once};
+
+/// What is inspected, and what it is named by in events.
+#[derive(Clone, Debug)]
+pub(in crate::engine) struct About {
+    pub(in crate::engine) subject: Subject,
+    pub(in crate::engine) tool_name: Option<Arc<str>>,
+    pub(in crate::engine) tool_hash: Option<String>,
+    pub(in crate::engine) id: Option<Value>,
+    pub(in crate::engine) action: Action,
+}
+
+impl About {
+    pub(in crate::engine) fn of(subject: Subject) -> Self {
+        Self { subject, tool_name: None, tool_hash: None, id: None, action: Action::Alert }
+    }
+}
+
+/// Adds that a message which is no call has a member twice.
+pub(in crate::engine) fn find_repeated(
+    inspection: Option<&Inspect>,
+    message: &Message<'_>,
+    found: &mut Inspection,
+) {
+    let Some(inspection) = inspection else { return };
+    if let Some(field) = repeated(message) {
+        inspection.detector.repeated(&field, found);
+    }
+}
+
+/// Inspects the arguments of a call, and whether its message says twice what is called.
+pub(super) fn inspect_call(
+    inspection: Option<&Inspect>,
+    message: &Message<'_>,
+    call: &Call<'_>,
+) -> Inspection {
+    let Some(Inspect { detector, .. }) = inspection else { return Inspection::default() };
+    let mut found = call.arguments.map(|arguments| detector.arguments(arguments.get())).unwrap_or_default();
+    if let Some(name) = message.repeated {
+        detector.repeated(&format!("/{name}"), &mut found);
+    }
+    if let Some(name) = call.repeated {
+        detector.repeated(&format!("/params/{name}"), &mut found);
+    }
+    found
+}
+
+/// Members of what messages carry by which the ends read them: what is asked, what is answered.
+const TELLING: [&str; 20] = [
+    "name",
+    "arguments",
+    "uri",
+    "cursor",
+    "protocolVersion",
+    "capabilities",
+    "clientInfo",
+    "serverInfo",
+    "instructions",
+    "tools",
+    "prompts",
+    "resources",
+    "resourceTemplates",
+    "nextCursor",
+    "content",
+    "structuredContent",
+    "isError",
+    "contents",
+    "messages",
+    "message",
+];
+
+/// Where a message says something twice that it is read by: the first such place, as a JSON Pointer.
+fn repeated(message: &Message<'_>) -> Option<String> {
+    if let Some(name) = message.repeated {
+        return Some(format!("/{name}"));
+    }
+    let (part, json) = match &message.kind {
+        Kind::Request { params, .. } | Kind::Notification { params, .. } => ("params", *params),
+        Kind::Response { result, .. } => ("result", Some(*result)),
+        Kind::Error { .. } => {
+            let [error] = members(message.raw, ["error"]);
+            ("error", error)
+        }
+        Kind::Invalid => return None,
+    };
+    let (_, repeated) = members_once(json?.get(), TELLING);
+    repeated.map(|name| format!("/{part}/{name}"))
+}
+
+/// The tools that each session's servers offer: their names are what an instruction in a result would speak of.
+pub(super) type Sessions = BTreeMap<SessionId, ToolNames>;

@@ -1,0 +1,241 @@
+//! Requests and notifications: put before the guards and reported.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::inspection::{self, About};
+use super::verdict::Evaluation;
+use super::{Context, Evaluator, Scope, Seen};
+use crate::engine::recorder::{Call, MAX_NAME_BYTES, clip, tool_id};
+use crate::event::{
+    CrossServerBlocked, Detection, MessageKind, RelatedCall, RequestBlocked, RequestWarned, Severity, Subject,
+};
+use crate::guard::{GuardKind, Operation, Recorded};
+use crate::terms::{ConnectionId, ServerId, Timestamp};
+use crate::protocol::{Id, Kind, Message, Method, members, string};
+
+impl Evaluator {
+    /// Evaluates a tool call: what it is asked with, and the arguments in it.
+    pub(super) fn evaluate_call(
+        &mut self,
+        cx: &mut Context<'_>,
+        scope: &Scope,
+        seen: Seen<'_>,
+        call: &Call<'_>,
+    ) -> Evaluation {
+        let Call { tool_name, params, arguments, .. } = call;
+        let operations = [
+            Operation::Request { method: "tools/call", params: *params },
+            Operation::ToolInvoke { tool_name, arguments: *arguments },
+        ];
+        self.evaluate(cx, scope, seen, &operations, Some(tool_name))
+    }
+
+    /// Reports which rule across servers objects to a call.
+    pub(super) fn report_cross_server(
+        &self,
+        cx: &mut Context<'_>,
+        scope: &Scope,
+        time: Timestamp,
+        tool: &str,
+        evaluation: &Evaluation,
+    ) {
+        let Some((GuardKind::CrossServer | GuardKind::ToolShadowing, denial)) = &evaluation.denied else {
+            return;
+        };
+        let detail = |name: &str| denial.details.as_ref().and_then(|details| details.get(name)).cloned();
+        let related: Option<Vec<RelatedCall>> =
+            detail("related").and_then(|related| serde_json::from_value(related).ok());
+        let severity = detail("severity").and_then(|severity| serde_json::from_value(severity).ok());
+        let rule = detail("rule").and_then(|rule| rule.as_str().map(str::to_owned));
+        let original = detail("original_server_id").and_then(|id| Some(ServerId(id.as_str()?.into())));
+        let connection = cx.connections.get(scope.connection);
+        let known = connection.and_then(|connection| connection.tool(tool));
+        let blocked = CrossServerBlocked {
+            rule: rule.unwrap_or_else(|| denial.code.clone()),
+            severity: severity.unwrap_or(Severity::Critical),
+            reason: denial.message.clone(),
+            blocked_server_id: scope.server.clone(),
+            blocked_tool_name: tool.to_owned(),
+            blocked_tool_id: tool_id(&scope.server, tool),
+            blocked_tool_hash: known.map(|known| known.hash.to_string()),
+            original_server_id: original,
+            related_calls: related.unwrap_or_default(),
+            enforced: evaluation.enforced,
+        };
+        cx.reporter.report(scope.clone(), time, blocked);
+    }
+
+    /// Evaluates any other request, of the client's or of the server's, and reports what is denied or found. What is to be
+    /// recorded in place of what was sent.
+    pub(super) fn evaluate_request(
+        &mut self,
+        cx: &mut Context<'_>,
+        target: ConnectionId,
+        seen: Seen<'_>,
+        message: &Message<'_>,
+    ) -> Recorded {
+        let (Some(scope), Kind::Request { id, method, params }) =
+            (cx.connections.scope(target), &message.kind)
+        else {
+            return Recorded::default();
+        };
+        let time = seen.time;
+        let json = params.map_or("null", RawValue::get);
+        let [name, uri, arguments] = members(json, ["name", "uri", "arguments"]);
+        let (name, uri) = (string(name), string(uri));
+        let request = Operation::Request { method: method.as_str(), params: *params };
+        let evaluation = match method {
+            Method::PromptsGet => {
+                let prompt = Operation::PromptRequest { name: &name, arguments };
+                self.evaluate(cx, &scope, seen, &[request, prompt], None)
+            }
+            Method::ResourcesRead => {
+                self.evaluate(cx, &scope, seen, &[request, Operation::ResourceRequest { uri: &uri }], None)
+            }
+            _ => self.evaluate(cx, &scope, seen, &[request], None),
+        };
+        let subject =
+            if *method == Method::ElicitationCreate { Subject::Elicitation } else { Subject::Sampling };
+        let id = cx.reporter.recorder.id(*id);
+        let about = About { id: Some(id.clone()), action: evaluation.action, ..About::of(subject) };
+        cx.reporter.report_found(&scope, time, &about, &evaluation.found);
+        self.report_verdict(cx, &scope, time, (MessageKind::Request, method.as_str(), &id), &evaluation);
+        evaluation.recorded
+    }
+
+    /// Reports what is denied or remarked of a request, or an answer, that is of no tool call.
+    pub(super) fn report_verdict(
+        &mut self,
+        cx: &mut Context<'_>,
+        scope: &Scope,
+        time: Timestamp,
+        (kind, method, id): (MessageKind, &str, &Value),
+        evaluation: &Evaluation,
+    ) {
+        let (method, jsonrpc_id) = (clip(method, MAX_NAME_BYTES), id.clone());
+        if let Some((guard, denial)) = &evaluation.denied {
+            let blocked = RequestBlocked {
+                kind,
+                method,
+                jsonrpc_id: Some(jsonrpc_id),
+                guard: *guard,
+                code: denial.code.clone(),
+                reason: denial.message.clone(),
+                enforced: evaluation.enforced,
+            };
+            cx.reporter.report(scope.clone(), time, blocked);
+        } else if evaluation.remarked && !evaluation.warnings.is_empty() || !evaluation.left_out.is_empty() {
+            let (warnings, tools_left_out) = (evaluation.warnings.clone(), evaluation.left_out.clone());
+            let warned = RequestWarned { kind, method, jsonrpc_id, warnings, tools_left_out };
+            cx.reporter.report(scope.clone(), time, warned);
+        }
+    }
+
+    /// Reports a message that did not reach its server: no answer is waited for.
+    pub(in crate::engine) fn report_refused(
+        &mut self,
+        cx: &mut Context<'_>,
+        seen: Seen<'_>,
+        message: &Message<'_>,
+    ) {
+        self.report_sent(cx, seen.connection, &[seen.connection], seen, message);
+        if let (Kind::Request { method: Method::ToolsCall, params, .. }, Some(scope)) =
+            (&message.kind, cx.connections.scope(seen.connection))
+        {
+            let call = cx.call(seen.connection, *params);
+            self.settle_call(cx, &scope, seen, &call.tool_name);
+        }
+    }
+
+    /// Reports a request or a notification as `target`'s. A call that has no id is a notification by the letter, but there are
+    /// servers that run it: it is evaluated as any other, and no answer is waited for.
+    pub(in crate::engine) fn report_sent(
+        &mut self,
+        cx: &mut Context<'_>,
+        target: ConnectionId,
+        over: &[ConnectionId],
+        seen: Seen<'_>,
+        message: &Message<'_>,
+    ) {
+        let (id, params) = match &message.kind {
+            Kind::Request { id, method: Method::ToolsCall, params } => (*id, *params),
+            Kind::Notification { method: Method::ToolsCall, params } => (Id("null"), *params),
+            Kind::Request { .. } => return self.report_request(cx, target, seen, message),
+            _ => {
+                cx.report_repeated(target, seen.time, message);
+                return cx.report_message(target, seen, message);
+            }
+        };
+        let call = cx.call(target, params);
+        self.report_call(cx, target, over, seen, (message, id, &call));
+        if let (Kind::Notification { .. }, Some(scope)) = (&message.kind, cx.connections.scope(target)) {
+            self.settle_call(cx, &scope, seen, &call.tool_name);
+        }
+    }
+
+    /// Reports a request that is no call as `target`'s.
+    pub(in crate::engine) fn report_request(
+        &mut self,
+        cx: &mut Context<'_>,
+        target: ConnectionId,
+        seen: Seen<'_>,
+        message: &Message<'_>,
+    ) {
+        let recorded = self.evaluate_request(cx, target, seen, message);
+        cx.report_repeated(target, seen.time, message);
+        cx.report_recorded(target, seen, (message, &recorded));
+    }
+
+    /// Reports a call as `target`'s, what guards decided, and what was found in its arguments. It is counted for every
+    /// connection it went over.
+    pub(in crate::engine) fn report_call(
+        &mut self,
+        cx: &mut Context<'_>,
+        target: ConnectionId,
+        over: &[ConnectionId],
+        seen: Seen<'_>,
+        (message, id, call): (&Message<'_>, Id<'_>, &Call<'_>),
+    ) {
+        cx.reporter.counters.calls += 1;
+        for id in over {
+            if let Some(connection) = cx.connections.get_mut(*id) {
+                connection.totals.calls += 1;
+            }
+        }
+        let Some(scope) = cx.connections.scope(target) else { return };
+        let (scope, time, id) = (&scope, seen.time, cx.reporter.recorder.id(id));
+        let found = inspection::inspect_call(cx.config.inspection.as_ref(), message, call);
+        let mut evaluation = self.evaluate_call(cx, scope, seen, call);
+        evaluation.find_in_arguments(&Detection::rules(cx.reporter.alerts(&found)));
+        let mut called = cx.reporter.recorder.called(id.clone(), call, &evaluation.recorded, &scope.server);
+        called.detections.clone_from(&found.detections);
+        evaluation.write(&mut called.decided);
+        let connection = cx.connections.get(scope.connection);
+        if let Some(known) = connection.and_then(|connection| connection.tool(&call.tool_name)) {
+            called.category = known.category;
+            called.tool_hash = Some(Arc::clone(&known.hash));
+            called.tool_detections =
+                Detection::rules(&known.detections).into_iter().map(str::to_owned).collect();
+        } else {
+            // As the rules across servers see it: by its name.
+            called.category = self.judge.category(&scope.server, &call.tool_name);
+        }
+        cx.reporter.report(scope.clone(), time, called);
+        self.report_cross_server(cx, scope, time, &call.tool_name, &evaluation);
+        let about = About {
+            tool_name: Some(Arc::clone(&call.tool_name)),
+            id: Some(id),
+            action: evaluation.action,
+            ..About::of(Subject::Arguments)
+        };
+        cx.reporter.report_found(scope, time, &about, &found);
+        if let Some((guard, denial)) =
+            evaluation.denied.as_ref().filter(|(_, denial)| denial.awaits_approval())
+        {
+            self.request_approval(cx, scope, time, &call.tool_name, (*guard, denial));
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! Messages of servers: requests are paired with their answers, copies that relays pass on are found, and each is handed
+//! to the evaluator once.
+
+mod dedup;
+pub(super) mod pairing;
+pub(super) mod relays;
+pub(super) mod timeouts;
+
+use serde_json::value::RawValue;
+
+use super::connection::{Connection, Stage};
+use super::connections::Connections;
+use super::context::{Context, Seen};
+use super::evaluator::Evaluator;
+use super::recorder::{self, asked};
+use super::remote;
+use super::timers::Due;
+use crate::terms::{ConnectionId, Direction, Timestamp};
+use crate::protocol::{self, Id, IdKey, Kind, Message, Method};
+use pairing::{Asked, Early, Open, Pairing, Role};
+use relays::{Fingerprint, Relays};
+
+/// Of a young connection requests are remembered by what they say, in case a relay behind it starts only then.
+const YOUNG_FRAMES: u64 = 16;
+
+/// What is between the messages of all connections.
+#[derive(Debug, Default)]
+pub(super) struct Exchange {
+    relays: Relays,
+    /// Connections with requests that were answered while another connection's message was at hand: what they keep has
+    /// changed.
+    touched: Vec<ConnectionId>,
+}
+
+impl Exchange {
+    /// Takes a message of a server, `fingerprint` of those that a relay may pass on.
+    pub(super) fn message(
+        &mut self,
+        ev: &mut Evaluator,
+        cx: &mut Context<'_>,
+        seen: Seen<'_>,
+        message: &Message<'_>,
+        fingerprint: Option<Fingerprint>,
+    ) {
+        match &message.kind {
+            Kind::Request { id, method, params } => {
+                self.request(ev, cx, seen, (message, *id, method, *params), fingerprint);
+            }
+            Kind::Notification { method, params } => {
+                ev.list_changed(cx, seen, method);
+                if *method == Method::Cancelled {
+                    timeouts::cancelled(ev, cx, seen, *params);
+                }
+                if !self.passed_on(ev, cx, seen, message, fingerprint, None) {
+                    ev.report_sent(cx, seen.connection, &[seen.connection], seen, message);
+                }
+            }
+            Kind::Response { id, .. } | Kind::Error { id, .. } => {
+                self.answer(ev, cx, seen, message, id.key())
+            }
+            Kind::Invalid => cx.report_message(seen.connection, seen, message),
+        }
+    }
+
+    fn request(
+        &mut self,
+        ev: &mut Evaluator,
+        cx: &mut Context<'_>,
+        seen: Seen<'_>,
+        (message, id, method, params): (&Message<'_>, Id<'_>, &Method<'_>, Option<&RawValue>),
+        fingerprint: Option<Fingerprint>,
+    ) {
+        let call = (*method == Method::ToolsCall).then(|| cx.call(seen.connection, params));
+        let (key, seq) = (id.key(), self.relays.next());
+        let limit = cx.config.limits.open_requests;
+        let Some(connection) = cx.connections.get_mut(seen.connection) else { return };
+        let open = Open {
+            seq,
+            time: seen.time,
+            id: cx.reporter.recorder.id(id),
+            asked: asked(method, params, call.as_ref()),
+            fingerprint,
+            role: Role::Own,
+            cancelled: false,
+        };
+        let requests = connection.requests(seen.direction);
+        let (reused, evicted) = requests.insert(key.clone(), open, limit);
+        let early = requests.take_early(&key).map(|early| (key.clone(), early));
+        cx.reporter.counters.id_reused += u64::from(reused.is_some());
+        cx.reporter.counters.open_requests_evicted += u64::from(evicted.is_some());
+        for open in [reused, evicted].into_iter().flatten() {
+            self.let_go(&open);
+        }
+        if seen.direction == Direction::ClientToServer {
+            timeouts::opened(ev, cx, seen.connection, seen.time);
+        }
+        if !self.passed_on(ev, cx, seen, message, fingerprint, Some((key, seq))) {
+            match &call {
+                Some(call) => {
+                    ev.report_call(cx, seen.connection, &[seen.connection], seen, (message, id, call))
+                }
+                None => ev.report_request(cx, seen.connection, seen, message),
+            }
+        }
+        if let Some((key, early)) = early {
+            self.answer_early(ev, cx, seen, &key, early);
+        }
+    }
+
+    /// Takes an answer that was recorded before its request. While that is held for a relay it waits with it: a relay's
+    /// client may be interrupted between its request and the record of that, for longer than all behind it take.
+    fn answer_early(
+        &mut self,
+        ev: &mut Evaluator,
+        cx: &mut Context<'_>,
+        seen: Seen<'_>,
+        key: &IdKey,
+        early: Early,
+    ) {
+        let Some(connection) = cx.connections.get_mut(seen.connection) else { return };
+        let requests = connection.requests(seen.direction);
+        if requests.get_mut(key).is_some_and(|open| matches!(open.role, Role::Held(_))) {
+            return requests.put_early_back(early);
+        }
+        let seen =
+            Seen { direction: seen.direction.reversed(), time: early.time, bytes: early.bytes, ..seen };
+        self.answer_text(ev, cx, seen, &early.raw);
+    }
+
+    /// The same, once it is known where the request is reported.
+    pub(super) fn answer_held(
+        &mut self,
+        ev: &mut Evaluator,
+        cx: &mut Context<'_>,
+        id: ConnectionId,
+        key: &IdKey,
+        now: Timestamp,
+    ) {
+        let direction = Direction::ClientToServer;
+        let Some(connection) = cx.connections.get_mut(id) else { return };
+        let Some(early) = connection.requests(direction).take_early(key) else { return };
+        let seen = Seen {
+            connection: id,
+            direction,
+            time: early.time,
+            bytes: early.bytes,
+            now,
+            stop: None,
+            turn: None,
+        };
+        self.answer_early(ev, cx, seen, key, early);
+        // Of another connection than the one that is dealt with, perhaps.
+        self.touched.push(id);
+    }
+
+    fn answer_text(&mut self, ev: &mut Evaluator, cx: &mut Context<'_>, seen: Seen<'_>, raw: &str) {
+        let mut scratch = String::new();
+        if let Ok(parsed) = protocol::parse(raw.as_bytes(), &mut scratch) {
+            for message in &parsed.messages {
+                if let Kind::Response { id, .. } | Kind::Error { id, .. } = &message.kind {
+                    self.answer(ev, cx, seen, message, id.key());
+                }
+            }
+        }
+    }
+
+    fn answer(
+        &mut self,
+        ev: &mut Evaluator,
+        cx: &mut Context<'_>,
+        seen: Seen<'_>,
+        message: &Message<'_>,
+        key: IdKey,
+    ) {
+        let asking = seen.direction.reversed();
+        let Some(connection) = cx.connections.get_mut(seen.connection) else { return };
+        let Some(found) = connection.requests(asking).find(&key) else {
+            if matches!(message.kind, Kind::Error { id: Id("null"), .. }) {
+                // The request could not be read (JSON-RPC 2.0, section 5): none will come for it.
+                cx.reporter.counters.unmatched_responses += 1;
+                return cx.report_message(seen.connection, seen, message);
+            }
+            if asking == Direction::ClientToServer {
+                self.answer_again(ev, cx, seen, message, &key);
+            }
+            return self.keep_early(cx, seen, message, key);
+        };
+        let held = connection.requests(asking).get_mut(&found).map(|open| open.role);
+        if let Some(Role::Held(held)) = held {
+            // Answered, so it was not waiting for another.
+            self.release(ev, cx, held);
+        }
+        let connection = cx.connections.get_mut(seen.connection);
+        let Some(open) = connection.and_then(|connection| connection.requests(asking).remove(&found)) else {
+            return;
+        };
+        timeouts::closed(ev, cx, seen.connection);
+        if let (Asked::Initialize(client), Kind::Response { result, .. }) = (&open.asked, &message.kind) {
+            // Of a relay and of what is behind it alike: each has a name of its own.
+            cx.report(seen.connection, seen.time, recorder::initialized(client, result));
+        }
+        let of_mcp = !matches!(open.asked, Asked::Other { .. });
+        if of_mcp && asking == Direction::ClientToServer && matches!(message.kind, Kind::Response { .. }) {
+            remote::has_answered(cx, seen.connection, seen.time);
+        }
+        match open.role {
+            Role::Relayed(link) => self.relayed_answer(ev, cx, seen, message, link, &open),
+            Role::Copy => {}
+            Role::Own | Role::Copied | Role::Held(_) => {
+                if let Some(scope) = cx.connections.scope(seen.connection) {
+                    ev.report_answer(cx, &scope, seen, message, open.answered());
+                }
+            }
+        }
+        let connection = cx.connections.get_mut(seen.connection);
+        if let Some(connection) = connection.filter(|_| asking == Direction::ClientToServer) {
+            connection.requests(asking).keep_answered(found, open);
+        }
+    }
+
+    /// A message that is something else is an answer as well, to whoever looks for a result first.
+    pub(super) fn answer_beside(
+        &mut self,
+        ev: &mut Evaluator,
+        cx: &mut Context<'_>,
+        seen: Seen<'_>,
+        message: &Message<'_>,
+    ) {
+        let Some((id, result)) = message.beside else { return };
+        let key = id.key();
+        let connection = cx.connections.get_mut(seen.connection);
+        let Some(requests) = connection.map(|connection| connection.requests(seen.direction.reversed()))
+        else {
+            return;
+        };
+        let answer = Message { kind: Kind::Response { id, result }, beside: None, ..*message };
+        if requests.find(&key).is_some() {
+            self.answer(ev, cx, seen, &answer, key);
+        } else if seen.direction == Direction::ServerToClient {
+            self.answer_again(ev, cx, seen, &answer, &key);
+        }
+    }
+
+    /// Another answer to a request that has one. Which of them its client takes is not known: one that came before the
+    /// request, or is not quite as it should be, is dropped by many. So this one is evaluated as well.
+    fn answer_again(
+        &mut self,
+        ev: &mut Evaluator,
+        cx: &mut Context<'_>,
+        seen: Seen<'_>,
+        message: &Message<'_>,
+        key: &IdKey,
+    ) {
+        let Some(connection) = cx.connections.get_mut(seen.connection) else { return };
+        let requests = connection.requests(seen.direction.reversed());
+        let Some((key, open)) = requests.take_answered(key) else { return };
+        cx.reporter.counters.repeated_responses += 1;
+        if let Some(scope) = cx.connections.scope(seen.connection).filter(|_| open.role != Role::Copy) {
+            ev.report_answer(cx, &scope, seen, message, open.answered());
+        }
+        if let Some(connection) = cx.connections.get_mut(seen.connection) {
+            connection.requests(seen.direction.reversed()).keep_answered(key, open);
+        }
+    }
+
+    /// Keeps an answer until its request comes.
+    fn keep_early(&mut self, cx: &mut Context<'_>, seen: Seen<'_>, message: &Message<'_>, key: IdKey) {
+        let limits = &cx.config.limits;
+        let until = seen.now.after(limits.early_response_wait);
+        let Some(connection) = cx.connections.get_mut(seen.connection) else { return };
+        let serving = matches!(connection.stage, Stage::Server);
+        let early = Early { key, raw: message.raw.to_owned(), bytes: seen.bytes, time: seen.time, until };
+        let requests = connection.requests(seen.direction.reversed());
+        if !serving || !requests.keep_early(early, limits.early_responses) {
+            cx.reporter.counters.unmatched_responses += 1;
+            return cx.report_message(seen.connection, seen, message);
+        }
+        cx.reporter.counters.early_responses += 1;
+        cx.timers.set(until, Due::Early(seen.connection, seen.direction));
+    }
+
+    /// Gives up answers whose requests did not come until `now`.
+    pub(super) fn give_up_early(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: ConnectionId,
+        direction: Direction,
+        now: Timestamp,
+    ) {
+        loop {
+            let Some(connection) = cx.connections.get_mut(id) else { return };
+            let Some(first) = connection.requests(direction.reversed()).overdue_early(now) else { return };
+            cx.reporter.counters.unmatched_responses += 1;
+            let mut scratch = String::new();
+            if let Ok(parsed) = protocol::parse(first.raw.as_bytes(), &mut scratch) {
+                let seen = Seen {
+                    connection: id,
+                    direction,
+                    time: first.time,
+                    bytes: first.bytes,
+                    now,
+                    stop: None,
+                    turn: None,
+                };
+                for message in &parsed.messages {
+                    cx.report_message(id, seen, message);
+                }
+            }
+        }
+    }
+
+    /// A connection gives up half of the requests that are open, and all else that it can do without.
+    pub(super) fn shed(&mut self, cx: &mut Context<'_>, id: ConnectionId) {
+        let Some(connection) = cx.connections.get_mut(id) else { return };
+        connection.shed(cx.reporter.counters);
+        let mut evicted: Vec<Open> = Vec::new();
+        for direction in [Direction::ClientToServer, Direction::ServerToClient] {
+            let requests = connection.requests(direction);
+            requests.forget_answered();
+            let half = requests.len().div_ceil(2);
+            evicted.extend((0..half).map_while(|_| requests.evict_oldest()));
+        }
+        cx.reporter.counters.open_requests_evicted += evicted.len() as u64;
+        evicted.iter().for_each(|open| self.let_go(open));
+    }
+
+    /// A connection was forgotten.
+    pub(super) fn forget(&mut self, connection: &mut Connection) {
+        for open in connection.take_pairings().into_iter().flat_map(Pairing::into_open) {
+            self.let_go(&open);
+        }
+        for held in self.relays.over(connection.id) {
+            // Nothing is held of a candidate, and of a server it was reported by now; this keeps the books.
+            self.relays.take(held);
+        }
+    }
+
+    /// Reports what is held of a connection.
+    pub(super) fn release_all(&mut self, ev: &mut Evaluator, cx: &mut Context<'_>, id: ConnectionId) {
+        for held in self.relays.over(id) {
+            self.release(ev, cx, held);
+        }
+    }
+
+    /// Takes a connection of which the kept bytes have changed, besides the one that is dealt with.
+    pub(super) fn next_touched(&mut self) -> Option<ConnectionId> {
+        self.touched.pop()
+    }
+
+    /// A request is open no more: neither is its part of a link.
+    fn let_go(&mut self, open: &Open) {
+        if let Role::Relayed(link) = open.role {
+            self.relays.let_go(link);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn relays(&self) -> &Relays {
+        &self.relays
+    }
+}
+
+/// What a request or a notification says, where a relay may pass it on.
+pub(super) fn fingerprint(
+    connections: &Connections,
+    seen: Seen<'_>,
+    message: &Message<'_>,
+) -> Option<Fingerprint> {
+    let (Kind::Request { method, params, .. } | Kind::Notification { method, params }) = &message.kind else {
+        return None;
+    };
+    let connection = connections.get(seen.connection)?;
+    let matters = connection.outer.is_some()
+        || !connection.inners.is_empty()
+        || connection.runs_container
+        || connection.is_in_container()
+        || connection.totals.frames.c2s <= YOUNG_FRAMES;
+    let to_server = seen.direction == Direction::ClientToServer;
+    (matters && to_server).then(|| relays::of_request(method.as_str(), params.map(RawValue::get)))
+}
+
+/// Whether a connection was asked the same since then, which is the first thing that it was asked, or said as its own.
+pub(super) fn asked_the_same(relay: &mut Connection, fingerprint: &Fingerprint, since: Timestamp) -> bool {
+    match relay.first_words() {
+        Some(words) => relay.since >= since && relays::of_frame(words).as_ref() == Some(fingerprint),
+        None => relay.requests(Direction::ClientToServer).own_like(fingerprint, since).is_some(),
+    }
+}

@@ -1,0 +1,183 @@
+//! Messages that a relay passes on: held, matched, reported once (see [`super::relays`] for the rules).
+
+use serde_json::Value;
+
+use super::pairing::{Answered, Asked, Open, Role};
+use super::relays::{self, Fingerprint, Held, HeldId, Hop, Link, LinkId};
+use super::{Connections, Context, Due, Evaluator, Exchange, Seen};
+use crate::terms::{ConnectionId, Direction};
+use crate::protocol::{self, IdKey, Message};
+
+impl Exchange {
+    /// Deals with a message that is, or may become, one of several copies. Whether it needs no more reporting now.
+    pub(super) fn passed_on(
+        &mut self,
+        ev: &mut Evaluator,
+        cx: &mut Context<'_>,
+        seen: Seen<'_>,
+        message: &Message<'_>,
+        fingerprint: Option<Fingerprint>,
+        request: Option<(IdKey, u64)>,
+    ) -> bool {
+        let (Some(fingerprint), None) = (fingerprint, seen.stop) else { return false };
+        let id = seen.connection;
+        let outer = cx.connections.direct_outer(id).map(|outer| outer.id);
+        let has_inners = cx.connections.has_inners(id, seen.time);
+        if outer.is_none() && !has_inners {
+            return false;
+        }
+        let hop = Hop { connection: id, request };
+        if let Some(outer) = outer {
+            let ends_there = |held: &Held| held.path.last().is_some_and(|hop| hop.connection == outer);
+            if let Some(held) = self.relays.find(&fingerprint, ends_there) {
+                mark(cx.connections, &hop, Role::Held(held));
+                if let Some(held) = self.relays.get_mut(held) {
+                    held.path.push(hop);
+                }
+                if !has_inners {
+                    self.release(ev, cx, held);
+                }
+                return true;
+            }
+            // Reported as the relay's own a moment ago: then this is the same, late.
+            let reported = hop.request.is_some().then(|| cx.connections.get_mut(outer)).flatten();
+            let since = seen.time.before(cx.config.limits.relay_late);
+            if let Some(open) =
+                reported.and_then(|outer| outer.requests(seen.direction).own_like(&fingerprint, since))
+            {
+                open.role = Role::Copied;
+                cx.reporter.counters.relayed_requests += 1;
+                mark(cx.connections, &hop, Role::Copy);
+                return true;
+            }
+        }
+        // The copy may have been recorded a moment before the original.
+        let begins_behind = |held: &Held| {
+            let first = held.path.first().and_then(|hop| cx.connections.get(hop.connection));
+            first.is_some_and(|first| first.outer == Some(id))
+        };
+        if let Some(held) = self.relays.find(&fingerprint, begins_behind) {
+            mark(cx.connections, &hop, Role::Held(held));
+            self.relays.put_in_front(held, hop, message.raw, seen.bytes, seen.time);
+            if outer.is_none() {
+                self.release(ev, cx, held);
+            }
+            return true;
+        }
+        let limits = &cx.config.limits;
+        let full = self.relays.count() >= limits.held_requests
+            || self.relays.bytes() + message.raw.len() > limits.held_bytes;
+        if full {
+            cx.reporter.counters.held_overflow += 1;
+            return false;
+        }
+        let until = seen.now.after(limits.relay_hold);
+        let held = Held {
+            fingerprint,
+            path: vec![hop.clone()],
+            raw: message.raw.to_owned(),
+            bytes: seen.bytes,
+            time: seen.time,
+            turn: seen.turn.map(Into::into),
+        };
+        let held = self.relays.hold(held);
+        mark(cx.connections, &hop, Role::Held(held));
+        cx.timers.set(until, Due::Held(held));
+        true
+    }
+
+    /// Reports a held message: as the innermost connection's, with the relays it came through.
+    pub(in crate::engine) fn release(&mut self, ev: &mut Evaluator, cx: &mut Context<'_>, id: HeldId) {
+        let Some(held) = self.relays.take(id) else { return };
+        let Some(target) = held.path.last().map(|hop| hop.connection) else { return };
+        let over: Vec<ConnectionId> = held.path.iter().map(|hop| hop.connection).collect();
+        if let [hop] = held.path.as_slice() {
+            mark(cx.connections, hop, Role::Own);
+        } else {
+            cx.reporter.counters.relayed_requests += 1;
+            self.link(cx, &held, target);
+        }
+        let text = held.raw.as_str();
+        let mut scratch = String::new();
+        let Ok(parsed) = protocol::parse(text.as_bytes(), &mut scratch) else { return };
+        let seen = Seen {
+            connection: target,
+            direction: Direction::ClientToServer,
+            time: held.time,
+            bytes: held.bytes,
+            now: held.time,
+            stop: None,
+            turn: held.turn.as_deref(),
+        };
+        for message in &parsed.messages {
+            ev.report_sent(cx, target, &over, seen, message);
+        }
+        for hop in &held.path {
+            if let Some((key, _)) = &hop.request {
+                self.answer_held(ev, cx, hop.connection, key, held.time);
+            }
+        }
+    }
+
+    /// Ties the requests of one held message together, so that their answers are reported once.
+    fn link(&mut self, cx: &mut Context<'_>, held: &Held, target: ConnectionId) {
+        let Some(scope) = cx.connections.scope(target) else { return };
+        let link = LinkId(self.relays.next());
+        let mut first: Option<(Value, Asked)> = None;
+        let mut remaining = 0;
+        for hop in &held.path {
+            if let Some(open) = mark(cx.connections, hop, Role::Relayed(link)) {
+                remaining += 1;
+                if first.is_none() {
+                    first = Some((open.id.clone(), open.asked.clone()));
+                }
+            }
+        }
+        if let Some((id, asked)) = first {
+            let link_of = Link { scope, id, time: held.time, asked, remaining, answer: None };
+            self.relays.links.insert(link, link_of);
+        }
+    }
+
+    pub(super) fn relayed_answer(
+        &mut self,
+        ev: &mut Evaluator,
+        cx: &mut Context<'_>,
+        seen: Seen<'_>,
+        message: &Message<'_>,
+        id: LinkId,
+        open: &Open,
+    ) {
+        let fingerprint = relays::of_answer(message);
+        let first = match self.relays.links.get_mut(&id) {
+            Some(link) if link.answer.is_none() => {
+                link.answer = Some(fingerprint);
+                Some((link.scope.clone(), link.asked.clone(), link.id.clone(), link.time))
+            }
+            // The relay passed on what it got.
+            Some(link) if link.answer == Some(fingerprint) => return self.relays.let_go(id),
+            _ => None,
+        };
+        self.relays.let_go(id);
+        match first {
+            Some((scope, asked, id, time)) => {
+                ev.report_answer(cx, &scope, seen, message, Answered { asked: &asked, id: &id, time });
+            }
+            // It made something else of it, and that is what the client got.
+            None => {
+                if let Some(scope) = cx.connections.scope(seen.connection) {
+                    ev.report_answer(cx, &scope, seen, message, open.answered());
+                }
+            }
+        }
+    }
+}
+
+/// Notes at an open request where it is reported.
+fn mark<'c>(connections: &'c mut Connections, hop: &Hop, role: Role) -> Option<&'c Open> {
+    let (key, seq) = hop.request.as_ref()?;
+    let connection = connections.get_mut(hop.connection)?;
+    let open = connection.requests(Direction::ClientToServer).get_mut(key).filter(|open| open.seq == *seq)?;
+    open.role = role;
+    Some(open)
+}

@@ -1,0 +1,181 @@
+//! Servers at addresses.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::config::EngineConfig;
+use super::connection::Connection;
+use super::context::Context;
+use super::io::{Found, Output, Reached};
+use crate::discovery;
+use crate::event::{Event, Identity, NetworkUninspected, RequestRefused, ServerType};
+use crate::terms::{ConnectionId, ServerId, Timestamp};
+use crate::network;
+use crate::protocol::Id;
+
+/// How often it is reported of a conversation that there is a server.
+const FOUND_AGAIN: Duration = Duration::from_secs(1_800);
+
+/// A declared server that is no program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// The id it gets.
+    pub id: ServerId,
+    /// Host and port of its URL, as the configuration has them.
+    pub address: String,
+    /// Path of its URL, without its query.
+    pub path: String,
+    /// Whether it is spoken to over TLS.
+    pub tls: bool,
+}
+
+/// Where a server is.
+#[derive(Clone, Debug)]
+pub(super) struct At {
+    address: SocketAddr,
+    netns: Option<u64>,
+    path: String,
+    tls: bool,
+    pub(super) kind: ServerType,
+    /// When it was reported last that it answered something of MCP.
+    answered: Option<Timestamp>,
+}
+
+impl At {
+    /// What its id is if it is not declared: the address that is really spoken to, not the name that the client has
+    /// for it, and the path.
+    pub(super) fn server_id(&self) -> ServerId {
+        discovery::address_id(&format!("{}{}{}", self.address, self.path, self.elsewhere()))
+    }
+
+    /// What serves, for pins.
+    pub(super) fn program(&self) -> String {
+        format!("{}{}", self.url(), self.elsewhere())
+    }
+
+    /// Every network namespace has a loopback of its own.
+    fn elsewhere(&self) -> String {
+        self.netns.map_or_else(String::new, |netns| format!("@netns-{netns}"))
+    }
+
+    /// As a URL.
+    pub(super) fn url(&self) -> String {
+        let scheme = if self.tls { "https" } else { "http" };
+        format!("{scheme}://{}{}", self.address, self.path)
+    }
+
+    /// Memory that it takes beside itself.
+    pub(super) fn bytes(&self) -> usize {
+        self.path.len()
+    }
+}
+
+/// A client speaks with what may be a server at an address: of a connection that is known.
+pub(super) fn reached(cx: &mut Context<'_>, reached: Reached) {
+    let (id, time) = (reached.connection, reached.time);
+    let declared = declared_at(cx.config, &reached);
+    let (declared, tls) =
+        (declared.map(|remote| remote.id.clone()), declared.is_some_and(|remote| remote.tls));
+    let Some(connection) = cx.connections.get_mut(id) else { return };
+    connection.since = connection.since.min(time);
+    connection.declared = declared;
+    connection.client = Some(reached.client);
+    connection.at = Some(At {
+        // The one that is really spoken to: `0.0.0.0` is no other server than `127.0.0.1`.
+        address: SocketAddr::new(network::reached(reached.address.ip()), reached.address.port()),
+        netns: reached.netns,
+        path: reached.path,
+        tls,
+        kind: reached.kind,
+        answered: None,
+    });
+    // A server may be the client of another: what goes through both is one.
+    cx.connections.find_outer(id);
+}
+
+/// A server answered. Of one at an address that nobody declared that is reported, now and then: a request alone tells nothing
+/// of who is asked, and anybody may send one anywhere.
+pub(super) fn has_answered(cx: &mut Context<'_>, id: ConnectionId, time: Timestamp) {
+    let Some(connection) = cx.connections.get_mut(id) else { return };
+    let identity = connection.identity();
+    let Connection { at: Some(at), server: Some(server), session, .. } = connection else { return };
+    let again = at.answered.is_none_or(|said| time >= said.after(FOUND_AGAIN));
+    if identity == Identity::Derived && again {
+        at.answered = Some(time);
+        cx.reporter.out.push(Output::Found(Found {
+            server: server.clone(),
+            kind: at.kind,
+            session: session.clone(),
+            address: at.address,
+            netns: at.netns,
+        }));
+    }
+}
+
+/// A request of a server was refused. Of what was asked nothing of MCP it says nothing: web pages refuse, too.
+pub(super) fn refused(
+    cx: &mut Context<'_>,
+    id: ConnectionId,
+    time: Timestamp,
+    status: u16,
+    request: Option<&str>,
+) {
+    cx.reporter.counters.requests_refused += 1;
+    if cx.connections.get(id).is_some_and(|connection| !connection.is_candidate()) {
+        let jsonrpc_id = request.map(|id| cx.reporter.recorder.id(Id(id)));
+        cx.report(id, time, RequestRefused { status, jsonrpc_id });
+    }
+}
+
+/// What is reported with a server is not inspected, which is reported of declared servers and of those that were known before.
+pub(super) fn uninspected(cx: &mut Context<'_>, reached: &Reached, reason: String) {
+    cx.reporter.counters.uninspected += 1;
+    let client = &reached.client;
+    let body = NetworkUninspected {
+        remote_addr: reached.address.to_string(),
+        pid: client.pid,
+        executable: client.executable.clone(),
+        reason,
+    };
+    let known = cx.connections.get(reached.connection);
+    if known.is_some_and(|connection| !connection.is_candidate()) {
+        cx.report(reached.connection, reached.time, body);
+    } else if let Some(server) = declared_at(cx.config, reached) {
+        let event = Event {
+            timestamp: reached.time,
+            session_id: Some(cx.connections.session_of_client(client)),
+            server_id: Some(server.id.clone()),
+            server_type: Some(reached.kind),
+            via: Vec::new(),
+            connection: None,
+            body: body.into(),
+            link: None,
+        };
+        cx.reporter.emit(event);
+    }
+}
+
+/// The declared server that is meant: where several are at one address, what the client calls it and the path tell.
+fn declared_at<'a>(config: &'a EngineConfig, reached: &Reached) -> Option<&'a Remote> {
+    let here: Vec<&Remote> =
+        config.remote.iter().filter(|remote| reached.declared.contains(&remote.id)).collect();
+    let name = reached.host.as_deref().map(without_port);
+    let is_called =
+        |remote: &&Remote| name.is_some_and(|name| name.eq_ignore_ascii_case(without_port(&remote.address)));
+    let called: Vec<&Remote> = here.iter().copied().filter(is_called).collect();
+    // A client may call it by its address.
+    let meant = if called.is_empty() { here } else { called };
+    if let [only] = meant.as_slice() {
+        return Some(only);
+    }
+    let path = reached.path.trim_end_matches('/');
+    meant.into_iter().find(|remote| remote.path.trim_end_matches('/') == path)
+}
+
+/// A host without its port: `[::1]:80` is `[::1]`.
+fn without_port(text: &str) -> &str {
+    match text.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => text,
+    }
+}

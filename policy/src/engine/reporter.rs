@@ -1,0 +1,123 @@
+//! Facts into events and other outputs, counted.
+
+use super::config::{Counters, EngineConfig};
+use super::context::Scope;
+use super::evaluator::About;
+use super::io::Output;
+use super::recorder::{MAX_NAME_BYTES, Recorder, clip, tool_id};
+use crate::detect::Inspection;
+use crate::event::{Action, Detected, Detection, Event, EventBody};
+use crate::http::LINK;
+use crate::terms::{ConnectionId, ServerId, Timestamp};
+
+/// Where parts report to while one input is handled.
+#[derive(Debug)]
+pub(super) struct Reporter<'a> {
+    pub(super) config: &'a EngineConfig,
+    pub(super) recorder: &'a Recorder,
+    pub(super) counters: &'a mut Counters,
+    pub(super) gate: &'a mut GateStaleness,
+    pub(super) out: &'a mut Vec<Output>,
+}
+
+impl Reporter<'_> {
+    /// Reports something of a connection's server.
+    pub(super) fn report(&mut self, scope: Scope, time: Timestamp, body: impl Into<EventBody>) {
+        self.emit(Event {
+            timestamp: time,
+            session_id: Some(scope.session),
+            server_id: Some(scope.server),
+            server_type: Some(scope.kind),
+            via: scope.via,
+            connection: Some(scope.connection),
+            body: body.into(),
+            link: None,
+        });
+    }
+
+    /// Reports something of a server that need not be connected.
+    pub(super) fn report_of_server(
+        &mut self,
+        server: &ServerId,
+        scope: Option<Scope>,
+        time: Timestamp,
+        body: EventBody,
+    ) {
+        match scope {
+            Some(scope) => self.report(scope, time, body),
+            None => self.emit(Event { server_id: Some(server.clone()), ..Event::agent(time, body) }),
+        }
+    }
+
+    /// Reports an event as it is.
+    pub(super) fn emit(&mut self, event: Event) {
+        self.out.push(Output::Event(event));
+    }
+
+    /// What of it is bad enough to be reported.
+    pub(super) fn alerts<'f>(&self, found: &'f Inspection) -> impl Iterator<Item = &'f Detection> + use<'f> {
+        let threshold = self.config.inspection.as_ref().map(|inspection| inspection.alert_threshold);
+        found.detections.iter().filter(move |found| threshold.is_some_and(|least| found.severity >= least))
+    }
+
+    /// Reports what was found, where it is bad enough.
+    pub(super) fn report_found(&mut self, scope: &Scope, time: Timestamp, about: &About, found: &Inspection) {
+        self.counters.inspection_bounds += found.bounds.total();
+        for detection in self.alerts(found) {
+            self.counters.detections += 1;
+            let detected = Detected {
+                subject: about.subject,
+                tool_name: about.tool_name.as_deref().map(|name| clip(name, MAX_NAME_BYTES)),
+                tool_id: about.tool_name.as_deref().map(|name| tool_id(&scope.server, name)),
+                tool_hash: about.tool_hash.clone(),
+                jsonrpc_id: about.id.clone(),
+                // What is found is worth a look, whatever becomes of it.
+                action: about.action.max(Action::Alert),
+                detection: detection.clone(),
+            };
+            self.report(scope.clone(), time, detected);
+        }
+    }
+
+    /// A connection is a server's.
+    pub(super) fn confirm(&mut self, connection: ConnectionId, server: ServerId) {
+        self.out.push(Output::Confirm { connection, server });
+        self.is_known_anew(connection);
+    }
+
+    /// A connection is none, or there is no room for it.
+    pub(super) fn drop_connection(&mut self, connection: ConnectionId) {
+        self.out.push(Output::Drop(connection));
+        self.is_known_anew(connection);
+    }
+
+    /// More is known of a connection: the gate judges those that are no conversation over HTTP.
+    fn is_known_anew(&mut self, connection: ConnectionId) {
+        if connection.0 & LINK == 0 {
+            self.gate_is_stale(None);
+        }
+    }
+
+    /// What the gate's table is made of has changed. `since`: when what changed it was captured, where a message did.
+    pub(super) fn gate_is_stale(&mut self, since: Option<Timestamp>) {
+        self.gate.is_stale = true;
+        self.gate.since = self.gate.since.or(since);
+    }
+}
+
+/// Whether the gate's table has to be made anew, and since when: reported once for all that an input brings.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct GateStaleness {
+    is_stale: bool,
+    since: Option<Timestamp>,
+}
+
+impl GateStaleness {
+    /// Reports it, where it is.
+    pub(super) fn flush(&mut self, out: &mut Vec<Output>) {
+        let Self { is_stale, since } = std::mem::take(self);
+        if is_stale {
+            out.push(Output::GateStale { since });
+        }
+    }
+}
