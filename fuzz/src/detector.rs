@@ -11,15 +11,15 @@ static DETECTOR: LazyLock<Detector> =
 pub fn run(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     {
-    let tools = ToolNames::new(["send_mail", "read_file"]);
-    for inspection in [
-        DETECTOR.tool(text),
-        DETECTOR.result(text, &tools),
-        DETECTOR.arguments(text),
-        DETECTOR.sampling(text),
-        DETECTOR.text("", text),
-    ] {
-        assert!(inspection.detections.len() <= 64);
+        let tools = ToolNames::new(["send_mail", "read_file"]);
+        for inspection in [
+            DETECTOR.tool(text),
+            DETECTOR.result(text, &tools),
+            DETECTOR.arguments(text),
+            DETECTOR.sampling(text),
+            DETECTOR.text("", text),
+        ] {
+            assert!(inspection.detections.len() <= 64);
+        }
     }
-}
 }

@@ -24,7 +24,9 @@ static TABLE: LazyLock<GateTable> = LazyLock::new(|| {
         tools: Default::default(),
         block: None,
     };
-    GateCompiler::new(&config, &detector).and_then(|mut compiler| compiler.compile(&[subject], 1, Timestamp(0))).unwrap()
+    GateCompiler::new(&config, &detector)
+        .and_then(|mut compiler| compiler.compile(&[subject], 1, Timestamp(0)))
+        .unwrap()
 });
 
 /// The worst that is said of these writes.

@@ -52,4 +52,6 @@ fn events(lines: &[u8]) -> Vec<u8> {
 }
 
 /// Runs one input.
-pub fn run(lines: &[u8]) { assert_eq!(events(lines), events(lines)); }
+pub fn run(lines: &[u8]) {
+    assert_eq!(events(lines), events(lines));
+}

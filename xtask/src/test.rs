@@ -19,6 +19,10 @@ use crate::vm::{self, Guests};
 /// The package of the end-to-end tests.
 const END_TO_END: &str = "mcpwarden-tests";
 
+/// The programs in `policy/tests`.
+const POLICY_TESTS: [&str; 7] =
+    ["docs", "guards_cost", "hostile", "layers", "properties", "requirements", "seeds"];
+
 /// The program of those that start no agent, and need not run in order.
 const SIDE_BY_SIDE: &str = "offline";
 
@@ -56,10 +60,10 @@ pub fn test(args: &Args) -> Result<ExitCode> {
     }
     let built = stages.run("build", || {
         build::programs()?;
-        checked(runner(&["--no-run"]).args(WORKSPACE))
+        checked(cargo().arg("test").args(WORKSPACE).arg("--no-run"))
     });
     if built {
-        stages.run("unit tests", || unit_tests(filter, full));
+        stages.run("unit tests", || unit_tests(filter));
         stages.run("end-to-end tests", || end_to_end_tests(filter, full));
         if filter.is_none() && !full {
             stages.run("guest", || guests(Guests::Smoke));
@@ -95,22 +99,22 @@ fn runner(args: &[&str]) -> Command {
     command
 }
 
-/// Tests of single packages, which start no agent, and the examples in their documentation.
-fn unit_tests(filter: Option<&str>, full: bool) -> Result<Report> {
-    let mut command = runner(&[]);
-    if has_nextest() {
-        command.args(WORKSPACE).args(["-E", &format!("not package({END_TO_END})")]).args(tries(full));
-        command.args(["--no-tests", if filter.is_some() { "pass" } else { "fail" }]).args(filter);
-    } else {
-        command.args(WORKSPACE).args(["--exclude", END_TO_END, "--no-fail-fast", "--"]).args(filter);
+/// Tests of single packages, which start no agent. Each program is one process: what takes long to make, such as the compiled
+/// rules, is made once for all its tests.
+fn unit_tests(filter: Option<&str>) -> Result<Report> {
+    let mut command = cargo();
+    command.arg("test").args(WORKSPACE).args(["--no-fail-fast", "--lib", "--bins"]);
+    for program in POLICY_TESTS {
+        command.args(["--test", program]);
     }
+    command.arg("--").args(filter);
     tests(&mut command)
 }
 
 /// Tests that start the program. All that start an agent share this host, and run in order.
 fn end_to_end_tests(filter: Option<&str>, full: bool) -> Result<Report> {
     let left_out = if full || filter.is_some() { &[][..] } else { FULL_ONLY };
-    let mut command = runner(&[]);
+    let mut command = runner();
     as_root_only_the_tests(&mut command)?;
     if has_nextest() {
         let mut chosen = format!("package({END_TO_END})");
@@ -124,7 +128,7 @@ fn end_to_end_tests(filter: Option<&str>, full: bool) -> Result<Report> {
     // The same selection of packages, so that nothing is built anew: the others' tests are none of these.
     let mut report = Report::default();
     for program in PROGRAMS {
-        let mut command = runner(&[]);
+        let mut command = runner();
         as_root_only_the_tests(&mut command)?;
         command.args(WORKSPACE).args(["--no-fail-fast", "--test", program, "--"]);
         command.args((program != SIDE_BY_SIDE).then_some("--test-threads=1"));

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::guards::{CallBlock, ProfileChange, TooManyProfiles};
-use crate::terms::{ServerId, SessionId};
 use crate::registry::RegistryError;
+use crate::terms::{ServerId, SessionId};
 
 /// What somebody has the engine do by hand.
 #[derive(Clone, Debug)]

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::remote::Remote;
-use mcpwarden_terms::counters;
 use crate::detect::{DetectConfig, Detector, RuleError, RuleSet};
-use crate::discovery::{Declared, NamePatterns};
+use crate::discovery::{Declared, NamePatterns, Remote};
 use crate::event::Severity;
-use crate::terms::ServerId;
 use crate::registry::RegistrySettings;
+use crate::terms::ServerId;
+use mcpwarden_terms::counters;
 
 /// How much of arguments and results is put into events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -18,8 +18,8 @@ use super::connection::{Connection, Stage};
 use super::context::Scope;
 use super::io::Process;
 use crate::event::ServerType;
-use crate::terms::{ConnectionId, ServerId, SessionId};
 use crate::redact::Redactor;
+use crate::terms::{ConnectionId, ServerId, SessionId};
 
 /// The connections, and what is kept of those that were forgotten.
 #[derive(Debug)]

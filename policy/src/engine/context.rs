@@ -10,12 +10,12 @@ use super::evaluator::{About, find_repeated};
 use super::recorder::Call;
 use super::reporter::Reporter;
 use super::timers::Timers;
+use crate::definition::bounded_name;
 use crate::detect::Inspection;
 use crate::event::{EventBody, ServerType, Subject};
 use crate::guard::{Recorded, Verdict};
-use crate::definition::bounded_name;
-use crate::terms::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
 use crate::protocol::{Kind, Message, members_once, string};
+use crate::terms::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
 
 /// The parts that all others use.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use super::connections::{Connections, User};
 use super::context::{Context, Scope};
 use super::io::Connect;
 use crate::event::{Action, Connecting, Event, NetworkConnection, Protocol, ServerEgress, Severity};
-use crate::terms::{ConnectionId, ServerId, SessionId};
 use crate::network::Verdict;
+use crate::terms::{ConnectionId, ServerId, SessionId};
 
 /// Where one server connected to: address, port, protocol.
 type Destination = (IpAddr, u16, Protocol);

@@ -15,8 +15,8 @@ use super::evaluator::Evaluator;
 use super::recorder::{self, asked};
 use super::remote;
 use super::timers::Due;
-use crate::terms::{ConnectionId, Direction, Timestamp};
 use crate::protocol::{self, Id, IdKey, Kind, Message, Method};
+use crate::terms::{ConnectionId, Direction, Timestamp};
 use pairing::{Asked, Early, Open, Pairing, Role};
 use relays::{Fingerprint, Relays};
 

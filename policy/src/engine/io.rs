@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use super::command::{CommandError, OperatorCommand};
 use crate::event::{Event, Family, GapCause, GateDecided, Protocol, ServerType};
 use crate::http::HttpMeta;
-use crate::terms::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
 use crate::network::Verdict;
+use crate::terms::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
 
 /// Something that happened.
 #[allow(clippy::large_enum_variant, reason = "an input is handed on once; a box for each would cost more")]

@@ -8,26 +8,14 @@ use super::connection::Connection;
 use super::context::Context;
 use super::io::{Found, Output, Reached};
 use crate::discovery;
+use crate::discovery::Remote;
 use crate::event::{Event, Identity, NetworkUninspected, RequestRefused, ServerType};
-use crate::terms::{ConnectionId, ServerId, Timestamp};
 use crate::network;
 use crate::protocol::Id;
+use crate::terms::{ConnectionId, ServerId, Timestamp};
 
 /// How often it is reported of a conversation that there is a server.
 const FOUND_AGAIN: Duration = Duration::from_secs(1_800);
-
-/// A declared server that is no program.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remote {
-    /// The id it gets.
-    pub id: ServerId,
-    /// Host and port of its URL, as the configuration has them.
-    pub address: String,
-    /// Path of its URL, without its query.
-    pub path: String,
-    /// Whether it is spoken to over TLS.
-    pub tls: bool,
-}
 
 /// Where a server is.
 #[derive(Clone, Debug)]

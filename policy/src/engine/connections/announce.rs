@@ -10,9 +10,9 @@ use crate::engine::context::Seen;
 use crate::engine::io::{Exec, ExitStatus, Process};
 use crate::engine::remote::At;
 use crate::event::{MatchedBy, ProcessInfo, ServerExited, ServerStarted};
-use crate::terms::{ConnectionId, Direction, ServerId, Timestamp};
 use crate::protocol::{Kind, Message, Method, is_mcp_opening};
 use crate::redact::redact_argv;
+use crate::terms::{ConnectionId, Direction, ServerId, Timestamp};
 
 /// What the first messages of a candidate say of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,8 +15,8 @@ use super::Scope;
 use crate::engine::config::EngineLimits;
 use crate::event::{ApprovalRequested, Severity, Whose};
 use crate::guard::GuardKind;
-use crate::terms::{ServerId, SessionId, Timestamp};
 use crate::registry::{Item, ItemKind, PinKey};
+use crate::terms::{ServerId, SessionId, Timestamp};
 
 /// One request, by the order in which they came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

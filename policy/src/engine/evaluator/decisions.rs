@@ -6,8 +6,8 @@ use super::{Context, Evaluator, Scope};
 use crate::engine::command::{ByHand, Decide, Definitions};
 use crate::engine::recorder::tool_id;
 use crate::event::{ApprovalDenied, ApprovalGranted, DefinitionApproved, EventBody, PinsReset, Whose};
-use crate::terms::Timestamp;
 use crate::registry::{Item, ItemKind, PinKey, PinRecord, RegistryError};
+use crate::terms::Timestamp;
 
 /// Whose definitions are meant, where the server is, and their pins.
 type Meant = (PinKey, Option<Scope>, BTreeMap<Item, PinRecord>);

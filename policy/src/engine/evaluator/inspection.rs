@@ -9,8 +9,8 @@ use crate::detect::{Inspection, ToolNames};
 use crate::engine::config::Inspect;
 use crate::engine::recorder::Call;
 use crate::event::{Action, Subject};
-use crate::terms::SessionId;
 use crate::protocol::{Kind, Message, members, members_once};
+use crate::terms::SessionId;
 
 /// What is inspected, and what it is named by in events.
 #[derive(Clone, Debug)]

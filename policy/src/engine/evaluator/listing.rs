@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use super::held::Review;
 use super::inspection::About;
 use super::{Connections, Context, Evaluator, Scope, Seen};
+use crate::definition::{bounded_name, hex, json_digest};
 use crate::detect::{Inspection, Known};
 use crate::engine::config::EngineConfig;
 use crate::engine::exchange::pairing::Asked;
@@ -16,10 +17,9 @@ use crate::event::{
     ToolStatus,
 };
 use crate::guard::{GuardKind, PinState, Refusal, ToolFacts};
-use crate::definition::{bounded_name, hex, json_digest};
-use crate::terms::{Direction, SessionId, Timestamp};
 use crate::protocol::{Method, decode_str, members, string, value};
 use crate::registry::{Change, ChangeKind, ItemKind, Offer, Page};
+use crate::terms::{Direction, SessionId, Timestamp};
 
 /// An entry of a list, with what was found in it.
 struct Entry<'a> {

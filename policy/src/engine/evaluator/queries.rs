@@ -11,8 +11,8 @@ use crate::event::{SessionProfile, SessionSet};
 use crate::gate::{GateCompiler, GateError, GateSubject};
 use crate::guard::TurnState;
 use crate::guards::{CallBlock, ProfileChange};
-use crate::terms::{ConnectionId, ServerId, SessionId};
 use crate::registry::ItemKind;
+use crate::terms::{ConnectionId, ServerId, SessionId};
 
 impl Evaluator {
     /// What makes tables of a policy.

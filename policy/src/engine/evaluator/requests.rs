@@ -13,8 +13,8 @@ use crate::event::{
     CrossServerBlocked, Detection, MessageKind, RelatedCall, RequestBlocked, RequestWarned, Severity, Subject,
 };
 use crate::guard::{GuardKind, Operation, Recorded};
-use crate::terms::{ConnectionId, ServerId, Timestamp};
 use crate::protocol::{Id, Kind, Message, Method, members, string};
+use crate::terms::{ConnectionId, ServerId, Timestamp};
 
 impl Evaluator {
     /// Evaluates a tool call: what it is asked with, and the arguments in it.

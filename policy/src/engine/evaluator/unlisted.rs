@@ -2,9 +2,9 @@
 
 use super::{Context, Evaluator, Scope};
 use crate::guard::{Refusal, ToolFacts};
-use crate::terms::ConnectionId;
 use crate::protocol::{members, string};
 use crate::registry::{Item, PinRecord};
+use crate::terms::ConnectionId;
 
 impl Evaluator {
     /// Has the connection know of a tool that it does not list how it stood where it was seen last with the same pins, and what

@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::pairing::{Answered, Asked, Open, Role};
 use super::relays::{self, Fingerprint, Held, HeldId, Hop, Link, LinkId};
 use super::{Connections, Context, Due, Evaluator, Exchange, Seen};
-use crate::terms::{ConnectionId, Direction};
 use crate::protocol::{self, IdKey, Message};
+use crate::terms::{ConnectionId, Direction};
 
 impl Exchange {
     /// Deals with a message that is, or may become, one of several copies. Whether it needs no more reporting now.

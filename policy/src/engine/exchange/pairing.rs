@@ -7,9 +7,9 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::relays::{Fingerprint, HeldId, Link, LinkId};
-use crate::terms::Timestamp;
 use crate::protocol::IdKey;
 use crate::registry::ItemKind;
+use crate::terms::Timestamp;
 
 /// What is known of a request until it is answered.
 #[derive(Debug)]

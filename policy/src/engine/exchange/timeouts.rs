@@ -11,8 +11,8 @@ use super::pairing::{Asked, Role};
 use super::{Context, Due, Evaluator, Seen};
 use crate::engine::recorder::tool_id;
 use crate::event::{ConcurrencyExceeded, RequestTimedOut};
-use crate::terms::{ConnectionId, Direction, Timestamp};
 use crate::protocol::{Id, members};
+use crate::terms::{ConnectionId, Direction, Timestamp};
 
 /// A request was opened on this connection.
 pub(super) fn opened(ev: &Evaluator, cx: &mut Context<'_>, id: ConnectionId, time: Timestamp) {
