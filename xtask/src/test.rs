@@ -87,15 +87,14 @@ fn has_nextest() -> bool {
     exists("cargo-nextest")
 }
 
-/// What runs tests here, with these arguments.
-fn runner(args: &[&str]) -> Command {
+/// What runs end-to-end tests here.
+fn runner() -> Command {
     let mut command = cargo();
     if has_nextest() {
         command.args(["nextest", "run"])
     } else {
         command.arg("test")
     };
-    command.args(args);
     command
 }
 
