@@ -30,8 +30,7 @@ use tempfile::TempDir;
 
 use crate::io_methods::WriteMethod;
 use crate::memory::{self, Memory};
-use crate::patience::patience;
-use crate::peer::LIMIT;
+use crate::patience::{LIMIT, patience};
 use crate::places;
 use crate::wiring::{Wired, Wiring};
 

@@ -10,6 +10,9 @@ static FACTOR: LazyLock<u32> = LazyLock::new(|| {
     set.and_then(|factor| factor.parse().ok()).unwrap_or(1).clamp(1, 100)
 });
 
+/// How long a server may take to answer, and a program to end.
+pub const LIMIT: Duration = Duration::from_secs(30);
+
 /// Whether this is a virtual machine of ours, where everything must work that can work anywhere.
 pub fn is_emulated() -> bool {
     *FACTOR > 1

@@ -18,13 +18,10 @@ use crate::client_process::{ClientThread, Program, Request};
 use crate::framing::Framing;
 use crate::io_methods::WriteMethod;
 use crate::memory::Memory;
-use crate::patience::patience;
+use crate::patience::{LIMIT, patience};
 use crate::places;
 use crate::transcript::{Dir, compare, read_log};
 use crate::wiring::Wiring;
-
-/// How long a server may take to answer, and a program to end.
-pub const LIMIT: Duration = Duration::from_secs(30);
 
 /// A server whose client does what the test says. That client is a process of its own, the same for all servers of a test.
 pub struct Peer {
