@@ -30,7 +30,7 @@ pub fn run(file: &[u8]) {
         Err(problems) => {
             assert!(!problems.is_empty());
             for problem in problems {
-                assert!(problem.at.line as usize <= lines, "{problem} in line {}", problem.at.line);
+                assert!(problem.at.line <= lines, "{problem} in line {}", problem.at.line);
                 let _ = problem.to_string();
             }
         }

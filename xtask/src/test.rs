@@ -28,7 +28,21 @@ const SIDE_BY_SIDE: &str = "offline";
 
 /// End-to-end tests that wait for `--full`, since they take long and others show most of what they do: programs, and modules or
 /// tests of them.
-const FULL_ONLY: &[(&str, &str)] = &[];
+const FULL_ONLY: &[(&str, &str)] = &[
+    ("agent", "answers::answers_that_wait_are_no_gap"),
+    ("agent", "flood"),
+    ("agent", "hostile::short_pipelines_leave_nothing_behind"),
+    ("agent", "http_mixed"),
+    ("agent", "life::with_the_answer_after_a_minute"),
+    ("agent", "listing::a_server_that_comes_back_as_it_was_is_said_to_be_there"),
+    ("agent", "loss::a_ring_too_small"),
+    ("agent", "methods::answers_that_are_taken_unseen_are_gaps"),
+    ("agent", "metrics::numbers_grow_by_what_happens"),
+    ("agent", "relay::a_server_in_a_container"),
+    ("agent", "stress"),
+    ("network", "load"),
+    ("offline", "inspect::entries_that_are_of_no_use_are_not_inspected"),
+];
 
 /// What is tested.
 #[derive(clap::Args)]
