@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::thread;
 
@@ -122,11 +123,13 @@ fn what_is_only_observed_is_let_through() -> Result<()> {
     let at = listener.at(Ipv4Addr::LOCALHOST);
     let outcome = thread::spawn(move || Way::TcpNonBlocking.dial(at)).join();
     ensure!(outcome.is_ok_and(|outcome| outcome == Outcome::Through), "from a thread");
-    let mut peer = Peer::start(Wiring::Pipes, &mut server("echo-server"))?;
-    peer.ask(&initialize(1))?;
-    let started = agent.connection_of_server(peer.pid())?;
+    let mut wired = Wiring::Pipes.channels()?.spawn(&mut server("echo-server"))?;
+    writeln!(wired.to_child, "{}", initialize(1))?;
+    BufReader::new(&wired.from_child).read_line(&mut String::new())?;
+    let started = agent.connection_of_server(wired.child.id())?;
     ensure!(Way::Tcp.dial(at) == Outcome::Through, "once more");
-    peer.close()?;
+    drop(wired.to_child);
+    wired.child.wait()?;
     agent.settle();
     let sessions: BTreeSet<String> = agent
         .events()
