@@ -38,11 +38,7 @@ const SMOKE: Round = Round {
     what: "smoke test",
     series: &["6.12"],
     append: "",
-    tests: &[
-        "agent::surroundings::doctor_proves_",
-        "agent::methods::every_way_to_write",
-        "gate::calls::a_denied_call_",
-    ],
+    tests: &["agent::surroundings::doctor_proves_", "gate::calls::a_denied_call_"],
 };
 
 /// Each kernel has a verifier of its own, and programs that run elsewhere; what is off is said, and why.
