@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::run::build_release;
 use crate::setup::{Needs, setup};
-use crate::util::{as_root, built, run};
+use crate::util::{as_root, built, plain, run};
 
 /// How long the agent may take to load and attach its programs.
 const READY_TIMEOUT: Duration = Duration::from_secs(20);
@@ -157,12 +157,7 @@ impl Agent {
 
 /// The second word of a line, without the colours around it.
 fn mark(line: &str) -> Option<String> {
-    let mut plain = String::with_capacity(line.len());
-    for (index, part) in line.split('\u{1b}').enumerate() {
-        // Behind an escape, what follows up to the `m` is the colour.
-        plain.push_str(if index == 0 { part } else { part.split_once('m').map_or("", |(_, text)| text) });
-    }
-    plain.split_whitespace().nth(1).map(str::to_owned)
+    plain(line).split_whitespace().nth(1).map(str::to_owned)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::util::{command_line, target_dir};
+use crate::util::{command_line, plain, target_dir};
 
 /// How a test's line begins that says that it could not run here, and why.
 pub const SKIPPED: &str = "SKIPPED ";
@@ -148,25 +148,15 @@ fn copy(from: impl Read, mut to: impl Write, last_word: &Mutex<Instant>) -> Coun
         for piece in part.split_inclusive(|byte| *byte == b'\n') {
             line.extend_from_slice(piece);
             if piece.ends_with(b"\n") {
-                counts.read(&plain(&line));
+                counts.read(&plain(&String::from_utf8_lossy(&line)));
                 line.clear();
             }
         }
         let length = part.len();
         from.consume(length);
     }
-    counts.read(&plain(&line));
+    counts.read(&plain(&String::from_utf8_lossy(&line)));
     counts
-}
-
-/// A line without its colours.
-fn plain(line: &[u8]) -> String {
-    let line = String::from_utf8_lossy(line);
-    let mut parts = line.split("\u{1b}[");
-    let mut plain = parts.next().unwrap_or_default().to_owned();
-    // Behind an escape, what follows up to the `m` is the colour.
-    plain.extend(parts.map(|part| part.split_once('m').map_or("", |(_, text)| text)));
-    plain
 }
 
 /// Whenever nothing was said for `silence`: ends what the process `cargo` has started, so that it goes on with its next
@@ -244,7 +234,7 @@ mod tests {
         ];
         for (line, (passed, failed, skipped, flaky)) in cases {
             let mut counts = Counts::default();
-            counts.read(&plain(line.as_bytes()));
+            counts.read(&plain(line));
             assert_eq!(counts, Counts { passed, failed, skipped, flaky }, "{line}");
         }
     }

@@ -135,6 +135,15 @@ fn quoted(text: &OsStr) -> String {
     }
 }
 
+/// A line without its colours.
+pub fn plain(line: &str) -> String {
+    let mut parts = line.split('\u{1b}');
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    // Behind an escape, what follows up to the `m` is the colour.
+    plain.extend(parts.map(|part| part.split_once('m').map_or("", |(_, text)| text)));
+    plain
+}
+
 /// Says that a step has nothing to do.
 pub fn done(what: &str) {
     println!("✓ {what}: already there");
