@@ -3,7 +3,11 @@
 //! `aya-build` does the same but cannot ask for the v3 instruction set (Linux 5.12), which the kernel half needs
 //! for atomic additions that return the old value.
 
-use std::{env, path::PathBuf, process::Command};
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
@@ -35,7 +39,7 @@ fn main() -> Result<()> {
             toolchain::PINNED
         )
     })?;
-    let target = out.join("ebpf");
+    let target = target_directory(&out);
     let output = Command::new("rustup")
         .args(["run", toolchain, "cargo", "build", "--release", "--bins"])
         .args(["--package", "mcpwarden-ebpf", "--target", "bpfel-unknown-none", "-Zbuild-std=core"])
@@ -60,4 +64,11 @@ fn main() -> Result<()> {
     std::fs::copy(&object, out.join("mcpwarden.bpf.o"))
         .with_context(|| format!("cannot copy {}", object.display()))?;
     Ok(())
+}
+
+/// Where the inner cargo puts what it builds: one place below the target directory, so that whatever runs this script (lints, tests,
+/// a release) builds the kernel half once.
+fn target_directory(out: &Path) -> PathBuf {
+    let outer = out.ancestors().find(|directory| directory.join("CACHEDIR.TAG").exists());
+    outer.unwrap_or(out).join("ebpf")
 }

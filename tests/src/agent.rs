@@ -16,6 +16,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::command::{Said, ask};
+use crate::others::Others;
 use crate::patience::patience;
 use crate::places;
 use crate::programs;
@@ -54,7 +55,10 @@ struct Events {
 
 #[derive(Default)]
 struct State {
+    /// Those of this test.
     events: Vec<Value>,
+    /// Those that [`Others`] left out of them.
+    of_others: Vec<Value>,
     /// Lines that are no JSON: each is a mistake of the agent's.
     strays: Vec<String>,
     ended: bool,
@@ -182,9 +186,18 @@ impl Agent {
         ask(&[args, &["--socket", &socket]].concat())
     }
 
-    /// All events so far, in the order in which they were printed.
+    /// All events so far of what this test has started, in the order in which they were printed.
     pub fn events(&self) -> Vec<Value> {
         self.events.lock().events.clone()
+    }
+
+    /// All events so far, those of other tests among them, by their numbers.
+    pub fn all_events(&self) -> Vec<Value> {
+        let state = self.events.lock();
+        let mut events: Vec<Value> = state.events.iter().chain(&state.of_others).cloned().collect();
+        drop(state);
+        events.sort_by_key(|event| event["seq"].as_u64());
+        events
     }
 
     /// Waits for the first event for which `predicate` holds; those that came before count.
@@ -368,13 +381,19 @@ impl Events {
     }
 
     fn collect(&self, stdout: ChildStdout) {
+        let mut others = Others::default();
         for line in BufReader::new(stdout).split(b'\n').map_while(Result::ok) {
             let event = serde_json::from_slice(&line);
+            let is_anothers = event.as_ref().is_ok_and(|event| others.started(event));
             let mut state = self.lock();
             while state.paused {
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
             match event {
+                Ok(event) if is_anothers => {
+                    state.of_others.push(event);
+                    continue;
+                }
                 Ok(event) => state.events.push(event),
                 Err(_) => state.strays.push(String::from_utf8_lossy(&line).into_owned()),
             }

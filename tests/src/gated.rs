@@ -20,6 +20,9 @@ use crate::wiring::Wiring;
 /// What the gate writes over a letter of what is denied.
 pub const SPOILT: u8 = 0x7F;
 
+/// What the agent says where the kernel has no gate.
+const NO_GATE: &str = "reported and not stopped";
+
 /// Both kinds of channels.
 pub const WIRINGS: [Wiring; 2] = [Wiring::Pipes, Wiring::Sockets];
 
@@ -47,6 +50,10 @@ pub fn agent(test: &str, config: &str) -> Result<Option<Agent>> {
 /// # Errors
 /// It cannot be started, or there is no gate where there must be one.
 pub fn agent_of(test: &str, path: &str) -> Result<Option<Agent>> {
+    if let Some(why) = places::skipped_before(NO_GATE).filter(|_| !is_emulated()) {
+        places::skipped(test, &why);
+        return Ok(None);
+    }
     that_stops(test, Agent::start(&["--config", path])?)
 }
 
@@ -62,7 +69,7 @@ pub fn is_there(test: &str) -> Result<bool> {
 
 /// This agent, where it can stop what is denied. `None` where the kernel has no gate, which is said.
 fn that_stops(test: &str, agent: Agent) -> Result<Option<Agent>> {
-    if let Some(line) = agent.stderr().lines().find(|line| line.contains("reported and not stopped")) {
+    if let Some(line) = agent.stderr().lines().find(|line| line.contains(NO_GATE)) {
         ensure!(!is_emulated(), "there is no gate: {line}");
         places::skipped(test, line);
         agent.stop()?;

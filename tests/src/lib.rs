@@ -1,6 +1,7 @@
 //! End-to-end tests of mcpwarden: what they are made of.
 //!
 //! - [`agent::Agent`] starts the real agent as root, collects its events and stops it.
+//!   Tests run side by side, and every agent watches the whole host: [`others`] leaves out what another test started.
 //! - [`command`] runs its other commands.
 //! - [`transcript`] says what both sides of a connection really exchanged, and compares it with the events.
 //! - [`replay`] plays recorded transcripts again.
@@ -41,6 +42,7 @@ pub mod maps;
 pub mod memory;
 pub mod mini_server;
 pub mod neighbour;
+pub mod others;
 pub mod patience;
 pub mod peer;
 pub mod places;

@@ -61,6 +61,14 @@ pub fn skipped(test: &str, why: &str) {
     };
 }
 
+/// Why a test of this run was skipped, where one was for a reason that contains `why`: what this machine lacks need not be found
+/// out again by starting an agent.
+pub fn skipped_before(why: &str) -> Option<String> {
+    let lines = fs::read_to_string(env::var_os("MCPWARDEN_TEST_SKIPS")?).ok()?;
+    let line = lines.lines().find(|line| line.contains(why))?;
+    Some(line.split_once(": ")?.1.to_owned())
+}
+
 /// Two groups of this host that are not root's: their names and numbers.
 ///
 /// # Errors

@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::Result;
 
-use crate::build;
+use crate::build::{self, WORKSPACE};
 use crate::run::build_release;
 use crate::setup::{Needs, setup};
 use crate::util::{as_root, built, cargo, run, target_dir};
@@ -22,7 +22,7 @@ pub const SHORT_SOAK: [&str; 3] = ["soak", "--seconds", "300"];
 pub fn bench(what: &str, args: &[String]) -> Result<ExitCode> {
     if what == "policy" {
         let mut command = cargo();
-        command.args(["bench", "--package", "mcpwarden-policy", "--bench", "policy", "--"]).args(args);
+        command.arg("bench").args(WORKSPACE).args(["--bench", "policy", "--"]).args(args);
         run(&mut command, "read what it says above")?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -51,7 +51,7 @@ pub fn eval(args: &[String]) -> Result<ExitCode> {
 
 fn run_as_root(what: &str, args: &[String]) -> Result<ExitCode> {
     setup(Needs::Build)?;
-    build_release(&["mcpwarden", "mcpwarden-tests"])?;
+    build_release(&[])?;
     run(as_root(built("bench"))?.arg(what).args(args), "read what it says above")?;
     Ok(ExitCode::SUCCESS)
 }

@@ -14,9 +14,11 @@ const AGENT: &str = "MCPWARDEN_BIN";
 /// The programs of the end-to-end tests: the folders of `tests/tests`.
 pub const PROGRAMS: [&str; 4] = ["offline", "agent", "network", "gate"];
 
-/// What every build and test command says of which packages: all that are not built for the kernel. Another selection would
-/// have other features, and cargo would build the dependencies once more.
-pub const WORKSPACE: [&str; 3] = ["--workspace", "--exclude", "mcpwarden-ebpf"];
+/// What every build and test command says of which packages: all that are not built for the kernel, and not what only
+/// `--full` tests. Another selection would have other features, and cargo would build the dependencies once more. The same
+/// stands in `.cargo/config.toml`.
+pub const WORKSPACE: [&str; 5] =
+    ["--workspace", "--exclude", "mcpwarden-ebpf", "--exclude", "mcpwarden-ocsf"];
 
 /// One program of the end-to-end tests.
 pub struct TestProgram {

@@ -30,7 +30,7 @@ const KINDS: [(&str, &str); 3] =
 /// The set-up or the build failed, or the agent does not start.
 pub fn demo() -> Result<ExitCode> {
     setup(Needs::Build)?;
-    build_release(&["mcpwarden", "mcpwarden-tests"])?;
+    build_release(&["mcpwarden", "client", "benign-server", "poisoned-server"])?;
 
     println!("\n→ starting the agent; it watches every MCP server on this host, so others may show up too");
     let mut agent = Agent::start()?;

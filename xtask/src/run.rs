@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 
+use crate::build::WORKSPACE;
 use crate::setup::{Needs, setup};
 use crate::util::{as_root, built, cargo, command_line, run as run_command};
 
@@ -22,11 +23,13 @@ pub fn run(args: &[String]) -> Result<ExitCode> {
     Err(agent.exec()).with_context(|| format!("cannot start `{line}`"))
 }
 
-/// Builds packages of the workspace in release mode.
+/// Builds programs of the workspace in release mode: all of them where none is named.
 ///
 /// # Errors
 /// The build failed.
-pub fn build_release(packages: &[&str]) -> Result<()> {
-    let packages = packages.iter().flat_map(|package| ["-p", package]);
-    run_command(cargo().args(["build", "--release"]).args(packages), "mend what the compiler says above")
+pub fn build_release(programs: &[&str]) -> Result<()> {
+    let programs = programs.iter().flat_map(|program| ["--bin", program]);
+    let mut command = cargo();
+    command.args(["build", "--release"]).args(WORKSPACE).args(programs);
+    run_command(&mut command, "mend what the compiler says above")
 }

@@ -87,6 +87,7 @@ pub fn test(args: &Args) -> Result<ExitCode> {
             stages.run("documentation", || {
                 checked(cargo().env("RUSTDOCFLAGS", "-D warnings").args(["doc", "--no-deps"]).args(WORKSPACE))
             });
+            stages.run("ocsf", || tests(cargo().args(["test", "--package", "mcpwarden-ocsf"])));
             stages.run("fuzzing", || fuzz::brief().map(|()| Report::default()));
             stages.run("soak", soak);
             stages.run("packages", packages);

@@ -104,14 +104,14 @@ fn who_follows_gets_exactly_what_is_printed() -> Result<()> {
     let calls = Follower::start(&agent, "?server=benign-server&type=mcp_tool_called&type=mcp_tool_result")?;
     converse(&agent)?;
     // It comes while the agent runs.
-    let last = agent.events().last().and_then(seq);
+    let last = agent.all_events().last().and_then(seq);
     wait_until("all of it", || all.last() >= last)?;
     agent.signal(Signal::SIGTERM)?;
     agent.wait_for_end()?;
     let stopped = agent.wait_for("the last event", |event| is(event, "agent_stopped"))?;
     let found_all = all.finish()?;
     let first = found_all.first().and_then(seq);
-    let printed: Vec<Value> = agent.events().into_iter().filter(|event| seq(event) >= first).collect();
+    let printed: Vec<Value> = agent.all_events().into_iter().filter(|event| seq(event) >= first).collect();
 
     let severities = ["medium", "high", "critical"];
     let severity = |event: &Value| {

@@ -1,4 +1,4 @@
-//! A running agent: what it captures, reports, stores and answers. One at a time, since each watches the whole host.
+//! A running agent: what it captures, reports, stores and answers.
 
 mod answers;
 mod approvals;

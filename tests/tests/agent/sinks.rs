@@ -36,7 +36,7 @@ fn end(mut agent: Agent) -> Result<Vec<Value>> {
     agent.signal(Signal::SIGTERM)?;
     agent.wait_for_end()?;
     agent.wait_for("the last event", |event| is(event, "agent_stopped"))?;
-    Ok(agent.events())
+    Ok(agent.all_events())
 }
 
 fn lines(path: &Path) -> Result<Vec<Value>> {
@@ -206,7 +206,7 @@ fn a_full_disk_delays_and_spoils_nothing() -> Result<()> {
     })?;
     fs::remove_file(&filler)?;
     wait_until("that all is written", || {
-        lines(&path).is_ok_and(|lines| lines.len() >= agent.events().len())
+        lines(&path).is_ok_and(|lines| lines.len() >= agent.all_events().len())
     })?;
     let printed = end(agent)?;
     same("events", &lines(&path)?, &printed)?;
@@ -239,7 +239,7 @@ fn taken(posts: &[Post]) -> Vec<Value> {
 fn without_secrets(agent: &Agent) -> Result<()> {
     let said = agent.stderr();
     ensure!(!said.contains(SECRET) && !said.contains(TOKEN), "{said}");
-    let events = serde_json::to_string(&agent.events())?;
+    let events = serde_json::to_string(&agent.all_events())?;
     ensure!(!events.contains(SECRET) && !events.contains(TOKEN), "an event has a secret");
     Ok(())
 }

@@ -101,7 +101,7 @@ fn one_chain_over_two_runs() -> Result<()> {
         let before = printed.last().map_or(0, seq);
         while is_intact(&place.database())?["last"].as_u64() <= Some(before) {}
         agent.settle();
-        let before = agent.events();
+        let before = agent.all_events();
         let last = agent.stop()?;
         printed.extend(before.into_iter().filter(|event| seq(event) < seq(&last)));
         printed.push(last);
@@ -141,7 +141,7 @@ fn events_are_followed() -> Result<()> {
     talk(&agent, 3)?;
     agent.settle();
     let wanted = |event: &&Value| is(event, "mcp_tool_called") && event["server_id"] == "benign-server";
-    let mut expected: Vec<Value> = agent.events().iter().filter(wanted).cloned().collect();
+    let mut expected: Vec<Value> = agent.all_events().iter().filter(wanted).cloned().collect();
     expected.sort_by_key(seq);
     // Other tests' servers of this name may be among them, and come later.
     let mut followed = Vec::new();

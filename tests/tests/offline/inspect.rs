@@ -55,13 +55,14 @@ fn what_is_found_in_definitions() -> Result<()> {
     Ok(())
 }
 
-/// A command line, exit code, what standard output holds. None of them may outlive the inspection.
+/// A command line, exit code, what standard output holds.
+type Started<'a> = (&'a [&'a str], i32, &'a str);
+
 #[test]
 fn what_is_found_in_servers_that_are_started() -> Result<()> {
     let (benign, poisoned) = (own("benign-server"), own("poisoned-server"));
     let ignores = "trap '' TERM; cat >/dev/null & while :; do sleep 0.1; done";
-    let many = r#"read x; echo '{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}}'; read x; while read x; do n=$((n+1)); echo "{\"jsonrpc\":\"2.0\",\"id\":$n,\"result\":{\"tools\":[],\"nextCursor\":\"$n\"}}"; done"#;
-    let cases: [(&[&str], i32, &str); 14] = [
+    let cases: [Started<'_>; 10] = [
         (&[&benign], 0, "benign-server: 2 tools, nothing found"),
         (&[&benign, "--paginate"], 0, "benign-server: 2 tools, nothing found"),
         (&[&benign, "--log-noise"], 0, "benign-server: 2 tools, nothing found"),
@@ -74,6 +75,17 @@ fn what_is_found_in_servers_that_are_started() -> Result<()> {
             2,
             "it closed the connection before it said who it is; it ended with status 3; its last words: no \\u{1b}[2Jkey",
         ),
+        (&["/nowhere/server"], 2, "cannot start `/nowhere/server`; see that it is installed"),
+        (&["cat"], 2, "not inspected"),
+    ];
+    started(&cases, "2s")
+}
+
+/// An agent beside it reports every one of these messages.
+#[test]
+fn a_started_server_that_floods_is_given_up() -> Result<()> {
+    let many = r#"read x; echo '{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}}'; read x; while read x; do n=$((n+1)); echo "{\"jsonrpc\":\"2.0\",\"id\":$n,\"result\":{\"tools\":[],\"nextCursor\":\"$n\"}}"; done"#;
+    let cases: [Started<'_>; 4] = [
         (&["cat", "/dev/zero"], 2, "it sent more than 64 MiB"),
         (
             &["yes", "noise noise noise noise noise noise noise noise noise noise noise noise"],
@@ -81,19 +93,20 @@ fn what_is_found_in_servers_that_are_started() -> Result<()> {
             "it sent more than 64 MiB",
         ),
         (&["yes", "{}"], 2, "it sent more than 100000 messages"),
-        (&["/nowhere/server"], 2, "cannot start `/nowhere/server`; see that it is installed"),
         (&["sh", "-c", many], 2, "its list of tools has more than 1000 pages"),
-        (&["cat"], 2, "not inspected"),
     ];
+    started(&cases, "60s")
+}
+
+/// Inspects what each command line starts, none of which may outlive the inspection.
+fn started(cases: &[Started<'_>], timeout: &str) -> Result<()> {
     let directory = tempfile::tempdir()?;
     for (server, code, part) in cases {
         // Whatever a case starts has the mark in its environment.
         let mark = directory.path().display().to_string();
-        // The floods are noisy for longer than a server is silent.
-        let timeout = if part.contains("within 2s") { "2s" } else { "60s" };
-        let args = [&["--as-root", "--timeout", timeout, "--"], server].concat();
+        let args = [&["--as-root", "--timeout", timeout, "--"], *server].concat();
         let said = ends(command(&args).env("INSPECTED", &mark))?;
-        said.expect(&format!("{server:?}"), code, part)?;
+        said.expect(&format!("{server:?}"), *code, part)?;
         let left = processes_with(&format!("INSPECTED={mark}"))?;
         ensure!(left.is_empty(), "{server:?} left {left:?}");
     }

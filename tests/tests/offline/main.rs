@@ -4,6 +4,5 @@ mod check_config;
 mod commands;
 mod dashboard;
 mod inspect;
-mod ocsf;
 mod refusals;
 mod unit;
