@@ -15,8 +15,7 @@ const AGENT: &str = "MCPWARDEN_BIN";
 pub const PROGRAMS: [&str; 4] = ["offline", "agent", "network", "gate"];
 
 /// What every build and test command says of which packages: all that are not built for the kernel, and not what only
-/// `--full` tests. Another selection would have other features, and cargo would build the dependencies once more. The same
-/// stands in `.cargo/config.toml`.
+/// `--full` tests. Another selection would have other features, and cargo would build the dependencies once more.
 pub const WORKSPACE: [&str; 5] =
     ["--workspace", "--exclude", "mcpwarden-ebpf", "--exclude", "mcpwarden-ocsf"];
 
