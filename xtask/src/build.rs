@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -19,6 +19,17 @@ pub const PROGRAMS: [&str; 4] = ["offline", "agent", "network", "gate"];
 pub const WORKSPACE: [&str; 5] =
     ["--workspace", "--exclude", "mcpwarden-ebpf", "--exclude", "mcpwarden-ocsf"];
 
+/// A cargo command that builds or tests the workspace with the compiler of clippy, which finds lints while it compiles: a lint is
+/// an error, and nothing is compiled once for the lints and once more for the tests.
+///
+/// `cargo clippy` does the same two things, but only checks; clippy's compiler reads its own arguments from `CLIPPY_ARGS`.
+pub fn linted(subcommand: &[&str]) -> Command {
+    let mut command = cargo();
+    command.args(subcommand).args(WORKSPACE).env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
+    command.env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
+    command
+}
+
 /// One program of the end-to-end tests.
 pub struct TestProgram {
     /// Which of [`PROGRAMS`].
@@ -32,7 +43,7 @@ pub struct TestProgram {
 /// # Errors
 /// The compiler found a mistake.
 pub fn programs() -> Result<()> {
-    run(cargo().arg("build").args(WORKSPACE), "mend what the compiler says above")
+    run(&mut linted(&["build"]), "mend what the compiler says above")
 }
 
 /// Builds these, and the programs of the end-to-end tests.
@@ -43,8 +54,7 @@ pub fn test_programs() -> Result<Vec<TestProgram>> {
     if std::env::var_os(AGENT).is_none() {
         programs()?;
     }
-    let mut command = cargo();
-    command.arg("test").args(WORKSPACE).args(["--no-run", "--message-format=json-render-diagnostics"]);
+    let mut command = linted(&["test", "--no-run", "--message-format=json-render-diagnostics"]);
     let line = command_line(&command);
     let output =
         command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot start `{line}`"))?;

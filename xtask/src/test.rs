@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow};
 
 use crate::bench::SHORT_SOAK;
-use crate::build::{self, PROGRAMS, WORKSPACE};
+use crate::build::{self, PROGRAMS, WORKSPACE, linted};
 use crate::fuzz;
 use crate::harness::{Counts, SKIPPED, run_tests};
 use crate::package;
@@ -47,7 +47,7 @@ const FULL_ONLY: &[(&str, &str)] = &[
 /// What is tested.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Run only the tests whose name contains NAME; no format, no lints
+    /// Run only the tests whose name contains NAME, without a look at the format
     #[arg(long, value_name = "NAME")]
     filter: Option<String>,
     /// Run everything there is: all kernels, soak, fuzzing, packages, documentation; a test that passes on its second try fails
@@ -68,13 +68,10 @@ pub fn test(args: &Args) -> Result<ExitCode> {
     }
     if filter.is_none() {
         stages.run("format", || checked(cargo().args(["fmt", "--all", "--check"])));
-        stages.run("lints", || {
-            checked(cargo().arg("clippy").args(WORKSPACE).arg("--all-targets").args(["--", "-D", "warnings"]))
-        });
     }
-    let built = stages.run("build", || {
+    let built = stages.run("lints and build", || {
         build::programs()?;
-        checked(cargo().arg("test").args(WORKSPACE).arg("--no-run"))
+        checked(&mut linted(&["test", "--no-run", "--all-targets"]))
     });
     if built {
         stages.run("unit tests", || unit_tests(filter));
@@ -104,20 +101,13 @@ fn has_nextest() -> bool {
 
 /// What runs end-to-end tests here.
 fn runner() -> Command {
-    let mut command = cargo();
-    if has_nextest() {
-        command.args(["nextest", "run"])
-    } else {
-        command.arg("test")
-    };
-    command
+    linted(if has_nextest() { &["nextest", "run"] } else { &["test"] })
 }
 
 /// Tests of single packages, which start no agent. Each program is one process: what takes long to make, such as the compiled
 /// rules, is made once for all its tests.
 fn unit_tests(filter: Option<&str>) -> Result<Report> {
-    let mut command = cargo();
-    command.arg("test").args(WORKSPACE).args(["--no-fail-fast", "--lib", "--bins"]);
+    let mut command = linted(&["test", "--no-fail-fast", "--lib", "--bins"]);
     for program in POLICY_TESTS {
         command.args(["--test", program]);
     }
@@ -135,7 +125,7 @@ fn end_to_end_tests(filter: Option<&str>, full: bool) -> Result<Report> {
         for (program, name) in left_out {
             chosen += &format!(" and not (binary(={program}) and test(/^{name}(::|$)/))");
         }
-        command.args(WORKSPACE).args(["-E", &chosen]).args(tries(full));
+        command.args(["-E", &chosen]).args(tries(full));
         command.args(["--no-tests", if filter.is_some() { "pass" } else { "fail" }]).args(filter);
         return tests(&mut command);
     }
@@ -144,7 +134,7 @@ fn end_to_end_tests(filter: Option<&str>, full: bool) -> Result<Report> {
     for program in PROGRAMS {
         let mut command = runner();
         as_root_only_the_tests(&mut command)?;
-        command.args(WORKSPACE).args(["--no-fail-fast", "--test", program, "--"]);
+        command.args(["--no-fail-fast", "--test", program, "--"]);
         command.args((program != SIDE_BY_SIDE).then_some("--test-threads=1"));
         let skipped = left_out.iter().filter(|(known, _)| *known == program);
         command.args(skipped.flat_map(|(_, name)| ["--skip", name])).args(filter);
