@@ -1,5 +1,6 @@
 //! The command line.
 
+mod help;
 mod operator;
 mod query;
 pub mod refused;
@@ -13,8 +14,9 @@ use clap::{Args, Parser, Subcommand, builder::PossibleValuesParser, builder::Typ
 
 use mcpwarden_policy::config::{Hash, Period};
 
+pub use help::program;
 pub use operator::{
-    Approvals, ApprovalsList, BlockOptions, BlocksOptions, DecisionOptions, Meant, ReloadOptions,
+    Approvals, ApprovalsList, BlockOptions, BlocksOptions, DecisionOptions, ReloadOptions, Selection,
     SessionSetOptions, Sessions, StatusOptions, TopOptions, UnblockOptions,
 };
 pub use query::{
@@ -50,23 +52,23 @@ Examples:
 /// What to do.
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// Watch this host until a signal ends it.
+    /// Watch every MCP server on this host until a signal ends the agent.
     ///
-    /// Prints one event a line: readable on a terminal (NO_COLOR is respected), JSON elsewhere. Arguments and
-    /// results are redacted, leaf by leaf, to type, length and a hash that is keyed with a secret of this host.
+    /// Prints one event per line: readable text on a terminal (NO_COLOR is respected), JSON elsewhere. The agent redacts
+    /// arguments and results, leaf by leaf, to type, length and a hash that is keyed with a secret of this host.
     Run(RunOptions),
-    /// Say what works on this machine, what does not, why, and how to turn it on.
+    /// Check which features work on this machine, and explain how to enable the others.
     ///
-    /// Exit status 1 where capture is impossible. Leaves nothing behind in the kernel.
+    /// Exit status 1 if capture is impossible. Leaves nothing behind in the kernel.
     Doctor {
-        /// Print JSON: one object, whose `rows` are `works`, `off` (capture does without), `broken` (it does not) or a `fact`.
+        /// Print JSON: one object; each of its `rows` is `works`, `off` (capture works without it), `broken` (capture needs it) or a `fact`.
         #[arg(long)]
         json: bool,
     },
-    /// Say whether a command counts as an MCP server, by which pattern, and under which id.
+    /// Check whether a command line is recognised as an MCP server, by which pattern, and under which id.
     ///
-    /// A program whose name says nothing still counts once its first request is one of MCP's. Exit status 1 where
-    /// the command does not count by its name, 2 where the configuration cannot be used.
+    /// The agent also recognises a program with any other name once its first request is an MCP request. Exit status 1 if
+    /// the command line is not recognised, 2 if the configuration is invalid.
     Match {
         /// Configuration file with patterns and declared servers.
         #[arg(long, value_name = "FILE")]
@@ -78,171 +80,171 @@ pub enum Command {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
         command: Vec<String>,
     },
-    /// Look for what is written to misuse the model in definitions of tools.
+    /// Search tool definitions for prompt injection and tool poisoning.
     ///
-    /// FILE is a definition, an array of them, what a server says of itself (its answer to tools/list or initialize, or all
-    /// of that in one object), or a client's configuration (mcp.json), of which the servers are listed, or with --start,
-    /// started and inspected. COMMAND is a server to start, --server the address
-    /// of one: tools, prompts, resource templates and instructions are listed, and the server is ended.
+    /// FILE is a definition, an array of definitions, a server's answer to tools/list or initialize (or both in one object),
+    /// or a client's configuration (mcp.json): its servers are listed or, with --start, started and inspected. COMMAND starts
+    /// a server, --server is the address of a server: its tools, prompts, resource templates and instructions are inspected.
+    /// A started server is ended afterwards.
     ///
-    /// Servers run as the user who inspects; under sudo, as the user who called it, not as root.
+    /// Servers run as the current user; under sudo, as the user who called sudo, not as root.
     ///
-    /// Exit status 0: nothing at or above `inspection.alert_threshold`; 1: something; 2: the input cannot be used, or a
-    /// server not be inspected.
+    /// Exit status 0: nothing at or above `inspection.alert_threshold`; 1: at least one detection; 2: the input is invalid, or
+    /// a server could not be inspected.
     #[command(after_long_help = INSPECT_EXAMPLES)]
     Inspect(InspectOptions),
-    /// Say what the policy would say of a call: every guard that is asked, in order, with its answer.
+    /// Evaluate the policy for one call, and print the decision of each guard in order.
     ///
-    /// The tool is taken to be listed by its server, as pinned, with nothing found in its definition. Exit status 1 where
-    /// the call is denied, 2 where the question cannot be answered.
+    /// The command assumes that the server lists the tool, that its definition is the pinned one, and that the definition has
+    /// no detection. Exit status 1 if the call is denied, 2 if the arguments or the configuration are invalid.
     Decide(DecideOptions),
-    /// Put recorded frames through the policy core and print the events.
+    /// Replay recorded frames through the policy core and print the events.
     ///
-    /// One JSON object a line: {"t": seconds, "session": "s1", "server": "a", "dir": "c2s" or "s2c", "frame": "…"}, or
-    /// {"t": …, "server": "a", "event": "exec", "argv": […]}, which may say "program", the path of the executable or script
-    /// that serves, and "uid", "executable" and "cgroup" of the client, by which it gets its entry of `sessions` in the
-    /// configuration. A frame may say its "turn", the model's request that it
-    /// belongs to. What somebody decides by hand is {"t": …, "server": "a", "event": "approve" or "deny", "tool": "t",
-    /// "by": "who"}, with "hash", "uid" or "program" where only one of several is meant.
+    /// One JSON object per line: {"t": seconds, "session": "s1", "server": "a", "dir": "c2s" or "s2c", "frame": "…"}, or
+    /// {"t": …, "server": "a", "event": "exec", "argv": […]}, with optional "program", the path of the server's executable
+    /// or script, and "uid", "executable" and "cgroup" of the client, which select its entry of `sessions` in the
+    /// configuration. A frame may have a "turn": the request of the model that it belongs to. A decision of an operator is {"t": …, "server": "a", "event": "approve" or "deny", "tool": "t",
+    /// "by": "who"}, with "hash", "uid" or "program" to select one of several.
     /// "event": "forget" resets the pin of that tool, or, without it, all pins of the server. {"t": …, "event": "block" or
-    /// "unblock", "target": "server=ID" or "session=ID"} blocks calls, a block with "until" and "reason" where it has them.
-    /// {"t": …, "event": "set", "session": "s1", "set": {"key": "mode", "value": "planning"}, "by": "who"} sets something of a
-    /// session, with "reset": "mode" in place of "set" the configuration decides it again.
+    /// "unblock", "target": "server=ID" or "session=ID"} blocks calls, with optional "until" and "reason".
+    /// {"t": …, "event": "set", "session": "s1", "set": {"key": "mode", "value": "planning"}, "by": "who"} changes a
+    /// session; "reset": "mode" in place of "set" restores the value of the configuration.
     ///
     /// The same input gives the same output, byte for byte.
     ///
-    /// After the last line time goes on until nothing is waited for: an approval that nobody gave in the recording expires,
-    /// and is printed with the time at which it does.
+    /// After the last line, time advances until no timer is pending: an approval that the recording does not grant expires,
+    /// and the event has the time at which it expires.
     ///
-    /// Exit status 0 where all of it was replayed, 2 where a line is no record: events of the lines before it are printed.
+    /// Exit status 0 if every line was replayed, 2 if a line is invalid: the events of the lines before it are printed.
     Replay(ReplayOptions),
-    /// Deny all connections to something, or all calls, at once, whatever `enforcement` says.
+    /// Block all connections or all calls to a target at once, whatever `enforcement` is set to.
     ///
-    /// TARGET is an address (192.0.2.1), a block of them (10.0.0.0/8), a name, each with a port behind a colon or without,
-    /// or the id of a declared server: the addresses of names are followed. What is open to it is closed.
-    /// Of servers over stdio it is whose calls are stopped, on kernels that have a gate (`mcpwarden doctor`): everybody's to a server
-    /// (server=ID, or the id of a declared one), or a session's to any (session=ID).
-    /// A block ends after --for, when it is unblocked, or when the agent ends. A second block of the same takes the place
-    /// of the first.
+    /// TARGET is an address (192.0.2.1), a network (10.0.0.0/8) or a host name, each with an optional port after a colon,
+    /// or the id of a declared server. The agent follows the addresses of names, and closes open connections to the target.
+    /// For servers over stdio, TARGET selects the calls to block, on kernels that have a gate (`mcpwarden doctor`): all calls to
+    /// a server (server=ID, or the id of a declared server), or all calls of a session (session=ID).
+    /// A block ends after --for, with `mcpwarden unblock`, or when the agent ends. A second block of the same target replaces
+    /// the first.
     ///
-    /// Exit status 2 where it is not blocked.
+    /// Exit status 2 if the target is not blocked.
     #[command(after_long_help = operator::BLOCK_EXAMPLES)]
     Block(BlockOptions),
-    /// Lift a block: connections are judged by the configuration again.
+    /// Lift a block: the configuration applies again.
     ///
-    /// Exit status 2 where it is not lifted, or was not blocked.
+    /// Exit status 2 if the block is not lifted, or the target was not blocked.
     Unblock(UnblockOptions),
-    /// List what is blocked by hand.
+    /// List the targets that operators have blocked.
     Blocks(BlocksOptions),
-    /// Detach what an agent left attached: connections are judged by nobody then.
+    /// Detach the programs that an agent left attached; no policy applies to connections afterwards.
     ///
-    /// With `enforcement.persist: true` what denies connections stays when the agent ends or is killed, until the next agent
-    /// takes over, or this. Where an agent runs it is not lifted: stop that first.
+    /// With `enforcement.persist: true` the programs that deny connections stay attached when the agent ends or is killed,
+    /// until the next agent takes over, or this command detaches them. It refuses while an agent runs: stop the agent first.
     ///
-    /// Exit status 0 where nothing is left attached, 2 where that is not so.
+    /// Exit status 0 if nothing is left attached, 2 otherwise.
     Detach(DetachOptions),
-    /// Propose the `egress` of servers: where they connected to.
+    /// Propose `egress` rules from the connections that servers made.
     ///
-    /// By what is stored, whether an agent runs or not; or by FILE, which holds events as `run --output json` prints them, one
-    /// a line. Servers are those of which anything was seen in the time that is asked for. What was denied is left out. The
-    /// proposal is YAML that the configuration can take: with names where the events have some, and with how often and when
-    /// each destination was seen.
+    /// Reads the store, with or without a running agent, or FILE with events as `run --output json` prints them, one per line.
+    /// The proposal covers every server with events in the requested time, and leaves out denied connections. It is YAML for
+    /// the configuration: host names where the events have them, and for each destination how often and when it was used.
     ///
-    /// Exit status 2 where the database cannot be read, or a line is no event.
+    /// Exit status 2 if the database cannot be read, or a line is not an event.
     #[command(after_long_help = LEARN_EXAMPLES)]
     Learn(LearnOptions),
-    /// Say how the running agent is: what it watches, what counts, what is wrong.
+    /// Show the state of the running agent: what it watches, which settings are in force, and its problems.
     ///
-    /// Exit status 0 where all is well, 1 where something is wrong, 2 where no agent answers.
+    /// Exit status 0 if there is no problem, 1 if there is one, 2 if no agent answers.
     Status(StatusOptions),
-    /// Show the running agent live: servers, sessions, calls, what was found, what was lost.
+    /// Show a live view of the running agent: servers, sessions, calls, detections, losses.
     ///
-    /// What was counted in the last hour is there from the start. 1-5 and Tab show the lists, arrows select, Enter tells all of
-    /// a row, `/` filters, `s` sorts, `?` says all keys, `q` ends. In a detail `a` approves the selected tool, as `mcpwarden approve`
-    /// does, and `b` blocks the selected address or the server, as `mcpwarden block` does; both ask first. Where the agent ends, it
-    /// is said, and another is waited for. NO_COLOR is respected.
+    /// The view starts with the numbers of the last hour. 1-5 and Tab switch lists, arrows select a row, Enter shows its details,
+    /// `/` filters, `s` sorts, `?` lists all keys, `q` quits. In the details, `a` approves the selected tool, as `mcpwarden approve`
+    /// does, and `b` blocks the selected address or server, as `mcpwarden block` does; both ask for confirmation. If the agent ends,
+    /// the view reports it and waits for the next agent. NO_COLOR is respected.
     ///
-    /// Exit status 2 where no agent answers, what it stores cannot be read, or standard output is no terminal.
+    /// Exit status 2 if no agent answers, its store cannot be read, or standard output is not a terminal.
     Top(TopOptions),
-    /// Have the agent read its configuration again.
+    /// Reload the configuration of the running agent.
     ///
-    /// It does so by itself when the file changes, and on SIGHUP. A file with an error changes nothing: the configuration of
-    /// before still counts.
+    /// The agent also reloads when the file changes, and on SIGHUP. A file with an error changes nothing: the previous
+    /// configuration stays in force.
     ///
-    /// Exit status 2 where it is not reloaded.
+    /// Exit status 2 if the configuration is not reloaded.
     Reload(ReloadOptions),
-    /// Trust what a tool is now: its definition is pinned, and whatever held it (detections, a change, another server's name,
-    /// little trust in its server) counts no more.
+    /// Approve the current definition of a tool.
     ///
-    /// Exit status 2 where it is not approved.
+    /// Pins the definition. The reasons that held the tool (detections, a changed definition, a name that another server uses,
+    /// low trust in its server) no longer apply.
+    ///
+    /// Exit status 2 if the tool is not approved.
     #[command(after_long_help = operator::APPROVE_EXAMPLES)]
     Approve(DecisionOptions),
-    /// Say which tools wait for approval, and decide about them.
+    /// List, grant and deny approvals of tools.
     Approvals {
         #[command(subcommand)]
         what: Approvals,
     },
-    /// Print stored events, whether an agent runs or not.
+    /// List stored events, with or without a running agent.
     ///
-    /// Those of the last --limit that match all that is asked for, oldest first; several of one option are alternatives.
-    /// Readable lines, or with --json those that are stored.
+    /// Prints the last --limit events that match every option, oldest first; repeated options are alternatives. Prints readable
+    /// lines or, with --json, the stored lines.
     ///
-    /// Exit status 2 where the database cannot be read.
+    /// Exit status 2 if the database cannot be read.
     #[command(after_long_help = stored::EVENTS_EXAMPLES)]
     Events(EventsOptions),
     #[command(flatten)]
     Query(Query),
-    /// Say what is pinned.
+    /// List, compare and reset pinned definitions.
     Pins {
         #[command(subcommand)]
         what: Pins,
     },
-    /// Verify the audit trail, or copy it.
+    /// Verify or export the audit log.
     Audit {
         #[command(subcommand)]
         what: Audit,
     },
-    /// Say everything that is wrong with a configuration file, and with what it names on this host.
+    /// Check a configuration file, and the files and names on this host that it refers to.
     ///
-    /// Exit status 0 where nothing is, or only warnings; 1 for warnings with --strict; 2 for errors.
+    /// Reports every mistake with its position. Exit status 0 without errors; 1 for warnings with --strict; 2 for errors.
     CheckConfig {
         /// Configuration file (YAML); `-` is standard input.
         #[arg(value_name = "FILE")]
         file: PathBuf,
-        /// Print the file with everything filled in that holds where it says nothing.
+        /// Print the configuration with all defaults filled in.
         #[arg(long)]
         effective: bool,
         /// Print JSON.
         #[arg(long)]
         json: bool,
-        /// Do not let warnings pass.
+        /// Exit with status 1 if there are warnings.
         #[arg(long)]
         strict: bool,
     },
-    /// Print the JSON Schema of events.
+    /// Print the JSON Schema of events, or of the configuration.
     Schema {
-        /// The one of the configuration file, in place of it.
+        /// Print the schema of the configuration file instead.
         #[arg(long)]
         config: bool,
     },
     /// Print a completion script for a shell.
     Completions {
-        /// Which shell.
+        /// The shell.
         shell: clap_complete::Shell,
     },
     /// Print the manual page (roff) of a command: mcpwarden man events | man -l -
     ///
-    /// Exit status 2 where there is no such command.
+    /// Exit status 2 if there is no such command.
     Man(ManOptions),
 }
 
-/// What `mcpwarden run` is told.
+/// Arguments of `mcpwarden run`.
 #[derive(Args, Debug)]
 pub struct RunOptions {
     /// Configuration file (YAML). Without it the embedded defaults apply.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// How events are printed.
+    /// Format of printed events.
     #[arg(long, value_enum, default_value_t)]
     pub output: Output,
     /// Report every message, not only tool calls and their results.
@@ -251,8 +253,8 @@ pub struct RunOptions {
     /// Print arguments and results as they are. They may hold secrets.
     #[arg(long)]
     pub show_payloads: bool,
-    /// Which of the agent's own messages are written to standard error: `error`, `warn`, `info`, `debug`, `trace` or `off`,
-    /// for all of it or for parts such as `network=debug`.
+    /// Level of the agent's own messages on standard error: `error`, `warn`, `info`, `debug`, `trace` or `off`,
+    /// for the whole agent or for parts such as `network=debug`.
     #[arg(long, value_name = "LEVEL|TARGET=LEVEL,…")]
     pub log: Option<log::Filter>,
     /// How bytes are captured; overrides the configuration.
@@ -261,26 +263,26 @@ pub struct RunOptions {
     /// Bytes of the ring between the kernel and the agent: a power of two; overrides the configuration.
     #[arg(long, value_name = "BYTES")]
     pub ring_bytes: Option<u32>,
-    /// Where the lock lies that keeps a second agent away.
+    /// Directory of the lock that refuses a second agent, and of the control socket.
     #[arg(long, value_name = "DIR", default_value = "/run/mcpwarden")]
     pub runtime_dir: PathBuf,
-    /// Where the secrets of this host lie, and, without `store.path`, the database.
+    /// Directory of the secrets of this host and, without `store.path`, of the database.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/mcpwarden")]
     pub state_dir: PathBuf,
 }
 
-/// What `mcpwarden detach` is told.
+/// Arguments of `mcpwarden detach`.
 #[derive(Args, Debug)]
 pub struct DetachOptions {
-    /// The `--runtime-dir` of the agent that left it.
+    /// The `--runtime-dir` of the agent that left the programs attached.
     #[arg(long, value_name = "DIR", default_value = "/run/mcpwarden")]
     pub runtime_dir: PathBuf,
-    /// Print JSON: how much was detached, and what nobody had read of it.
+    /// Print JSON: the number of detached programs, and of records that no agent has read.
     #[arg(long)]
     pub json: bool,
 }
 
-/// What `mcpwarden man` is told.
+/// Arguments of `mcpwarden man`.
 #[derive(Args, Debug)]
 pub struct ManOptions {
     /// The command, such as `registry show`; without one, the program.
@@ -298,22 +300,22 @@ Examples:
   mcpwarden learn events.jsonl
 ";
 
-/// What `mcpwarden learn` is told.
+/// Arguments of `mcpwarden learn`.
 #[derive(Args, Debug)]
 pub struct LearnOptions {
     /// A recording, instead of what is stored; `-` is standard input.
     #[arg(conflicts_with = "path")]
     pub file: Option<PathBuf>,
-    /// Only what happened since: a time (2026-01-31T10:00:00Z), a date, or how long ago that was (7d).
+    /// Only events since this time: a time (2026-01-31T10:00:00Z), a date, or an age (7d).
     #[arg(long, value_name = "TIME")]
     pub since: Option<When>,
-    /// Only what happened before; as --since.
+    /// Only events before this time, in the forms of --since.
     #[arg(long, value_name = "TIME")]
     pub until: Option<When>,
     /// Only the server with this id; may be given several times.
     #[arg(long, value_name = "ID")]
     pub server: Vec<String>,
-    /// Print JSON, one line a server, with each destination's number of connections and the first and last of them.
+    /// Print JSON, one line per server, with each destination's number of connections and the first and last of them.
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -327,21 +329,21 @@ Examples:
   mcpwarden inspect --start ~/.cursor/mcp.json
   mcpwarden inspect --json tools.json | jq 'select(.max_severity)'
 
-JSON, one line a definition:
+JSON, one line per definition:
   {\"server\": …, \"kind\": \"tool\"|\"prompt\"|\"resource_template\"|\"instructions\", \"name\": …, \"hash\": …,
    \"max_severity\": …, \"detections\": [{\"pattern\", \"category\", \"severity\", \"field\", \"matches\", …}]}
-Of a client's configuration whose servers are not started, a line is {\"name\": …, \"command\": […], \"server_id\": …},
-with the last two of these where its name is nearly another's. `server` is missing where a file was inspected. What a server's own name has against it has the kind \"server\" and
-no name or hash; a server that could not be inspected is {\"server\": …, \"error\": …}.
+For a client's configuration without --start, a line is {\"name\": …, \"command\": […], \"server_id\": …},
+and has the last two if its name resembles the name of another server. Lines of an inspected file have no `server`. Detections
+in the name of a server have the kind \"server\" and no name or hash; a server that could not be inspected is {\"server\": …, \"error\": …}.
 ";
 
-/// What `mcpwarden inspect` is told.
+/// Arguments of `mcpwarden inspect`.
 #[derive(Args, Debug)]
 #[command(group = clap::ArgGroup::new("what").required(true).args(["file", "server", "command"]))]
 pub struct InspectOptions {
     /// The file; `-` is standard input.
     pub file: Option<PathBuf>,
-    /// Address of a server that speaks streamable HTTP, or HTTP with server-sent events as it was before.
+    /// Address of a server over streamable HTTP, or over the older HTTP with server-sent events.
     #[arg(long, value_name = "URL")]
     pub server: Option<String>,
     /// Start the servers that the file declares, one after the other, and inspect each.
@@ -351,22 +353,22 @@ pub struct InspectOptions {
     /// of the list of processes.
     #[arg(long, value_name = "NAME:VALUE", requires = "server", conflicts_with_all = ["file", "command"])]
     pub header: Vec<String>,
-    /// Trust certificates that these authorities have signed (PEM), beside those that the system trusts.
+    /// Trust these certificate authorities (PEM) in addition to those of the system.
     #[arg(long, value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
-    /// Give each server so long, from its start to its last answer.
+    /// Time limit of each server, from its start to its last answer.
     #[arg(long, value_name = "DURATION", default_value = "30s")]
     pub timeout: Period,
-    /// Do not show what servers print on standard error.
+    /// Hide the standard error of servers.
     #[arg(long, short)]
     pub quiet: bool,
-    /// Let servers run as root, where that is who inspects.
+    /// Let servers run as root if the current user is root.
     #[arg(long)]
     pub as_root: bool,
     /// Configuration file (YAML) with patterns, categories and the threshold.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Print JSON, one line a definition.
+    /// Print JSON, one line per definition.
     #[arg(long)]
     pub json: bool,
     /// The server to start, and its arguments.
@@ -374,7 +376,7 @@ pub struct InspectOptions {
     pub command: Vec<String>,
 }
 
-/// What `mcpwarden decide` is told.
+/// Arguments of `mcpwarden decide`.
 #[derive(Args, Debug)]
 pub struct DecideOptions {
     /// Id of the server.
@@ -383,15 +385,14 @@ pub struct DecideOptions {
     /// Name of the tool.
     #[arg(long)]
     pub tool: String,
-    /// Hash of the tool's definition, as events have it, which rules with `content_hash` go by. Without it, the definition is
-    /// none that they know.
+    /// Hash of the tool's definition, as in events, for rules with `content_hash`. Without it, no such rule matches.
     #[arg(long, value_name = "HASH")]
     pub hash: Option<Hash>,
-    /// Arguments of the call: a JSON object. They are searched for secrets and paths that hold some.
+    /// Arguments of the call: a JSON object. The guards search them for secrets and for paths of secrets.
     #[arg(long, value_name = "JSON")]
     pub arguments: Option<String>,
     /// The client's entry of `sessions` in the configuration, by its name or its number from 0. Without it, the client is
-    /// one of which nothing is known: only an entry without `match` fits it.
+    /// unknown: only an entry without `match` applies.
     #[arg(long, value_name = "PROFILE")]
     pub profile: Option<String>,
     /// Configuration file (YAML). Without it the embedded defaults apply.
@@ -402,7 +403,7 @@ pub struct DecideOptions {
     pub json: bool,
 }
 
-/// What `mcpwarden replay` is told.
+/// Arguments of `mcpwarden replay`.
 #[derive(Args, Debug)]
 pub struct ReplayOptions {
     /// The recording; `-` is standard input.
@@ -410,7 +411,7 @@ pub struct ReplayOptions {
     /// Configuration file (YAML). Without it the embedded defaults apply.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// How events are printed.
+    /// Format of printed events.
     #[arg(long, value_enum, default_value_t = Output::Json)]
     pub output: Output,
     /// Report every message, not only tool calls and their results.

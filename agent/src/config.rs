@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bad_files_say_where_in_one_line() {
+    fn invalid_file_is_reported_with_position_in_one_line() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x.yaml");
         for (text, place, part) in [
@@ -280,7 +280,7 @@ mod tests {
 
     /// What only shows when something is made of what was read.
     #[test]
-    fn what_cannot_be_made_says_where_in_one_line() {
+    fn unbuildable_config_is_reported_with_position() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x.yaml");
         let empty = "matches the empty text; expected a regular expression";
@@ -317,13 +317,13 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_of_the_file_are_those_of_capture() {
+    fn config_defaults_equal_capture_defaults() {
         let (file, capture) = (limits(&Config::default()), CaptureLimits::default());
         assert_eq!(format!("{file:?}"), format!("{capture:?}"));
     }
 
     #[test]
-    fn the_documented_file_is_one() {
+    fn documented_config_file_is_valid() {
         let page = include_str!("../../docs/reference/configuration.md");
         let yaml = page.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
         let (config, warnings) = lint::parse(yaml.as_bytes()).unwrap();

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn filter_admits_its_targets() {
+    fn log_filter_admits_its_targets() {
         let cases: &[(&str, &str, Level, bool)] = &[
             ("info", "mcpwarden::run", Level::INFO, true),
             ("info", "mcpwarden::run", Level::DEBUG, false),
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn filter_refuses_what_is_no_level() {
+    fn log_filter_refuses_invalid_level() {
         for text in ["", "loud", "store=", "store=loud", "info,"] {
             let refused = text.parse::<Filter>();
             assert!(refused.is_err(), "{text}: {refused:?}");
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn line_has_its_level() {
+    fn log_line_carries_its_level() {
         let cases: &[(Level, &str, bool, &str)] = &[
             (Level::ERROR, "it failed", false, "mcpwarden: it failed\n"),
             (Level::WARN, "it may fail", false, "mcpwarden: warning: it may fail\n"),

@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn growth_is_said_once() {
+    fn counter_growth_is_reported_once() {
         let mut watch = LossWatch::default();
         let counters = |value: u64| BTreeMap::from([("kernel_missed_runs".to_owned(), value)]);
         let cases = [(0, None), (3, Some((3, 3))), (3, None), (5, Some((2, 5)))];
@@ -189,7 +189,7 @@ mod tests {
 
     /// Those of the kernel half and of capture are the agent's own.
     #[test]
-    fn every_watched_counter_of_the_policy_core_exists() {
+    fn every_watched_policy_counter_exists() {
         let text = b"policy: { rate_limits: { enabled: true } }";
         let (config, _) = mcpwarden_policy::config::parse(text).unwrap();
         let counted =

@@ -77,7 +77,7 @@ pub struct Destination {
 
 /// What one set of rules says of a destination.
 #[derive(Clone, Copy)]
-struct Said {
+struct Evaluation {
     verdict: u8,
     enforced: bool,
     blocked: bool,
@@ -89,7 +89,7 @@ struct Said {
 }
 
 /// Nothing.
-const NOTHING: Said = Said {
+const NOTHING: Evaluation = Evaluation {
     verdict: VERDICT_NONE,
     enforced: false,
     blocked: false,
@@ -337,7 +337,7 @@ fn bytes(words: [u32; 4]) -> [u8; 16] {
 /// What one set of rules says of a destination: the more of the address a rule names, the more it counts; where two
 /// name as much, the one that names the port.
 #[inline(always)]
-fn look_up(generation: u32, flags: u32, set: u16, to: &Destination) -> Said {
+fn look_up(generation: u32, flags: u32, set: u16, to: &Destination) -> Evaluation {
     // One key for all: there is little stack.
     let mut key =
         Key::new(KEY_BITS + WHOLE, AddressKey { generation, set, port: to.port, address: to.address });

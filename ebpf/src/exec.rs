@@ -63,7 +63,7 @@ fn watch_family(task: Ptr, tgid: u32) {
     let children = parent.wrapping_add(offset!(task_children));
     let own = task.wrapping_add(offset!(task_sibling));
     // `struct list_head { next, prev }`. Read without the lock: a stale entry costs a look at a process too many,
-    // and the next census takes it out again.
+    // and the next fd scan takes it out again.
     for link in [0, 8] {
         let mut at = own;
         for _ in 0..SIBLINGS {

@@ -16,9 +16,9 @@ use aya_ebpf::helpers::{bpf_get_current_pid_tgid, generated::bpf_loop};
 use core::ffi::c_void;
 use mcpwarden_abi::{
     CLIENT_TO_SERVER, Channel, ConnectionId, Counter, GATE_BECAUSE_CHANGED, GATE_BECAUSE_FORGOTTEN,
-    GATE_BECAUSE_LOST, GATE_BECAUSE_RACE, GATE_BECAUSE_UNKNOWN, GATE_BECAUSE_UNSEEN, GATE_NOBODY, GATE_OFF,
-    GATE_PASSED, GATE_REFUSED, GATE_SPOILED, GATE_UNSEEN, GATE_UNSPOILABLE, GATE_WINDOW_MOST, GateInfo,
-    GateSettings, Positions, RECORD_GATE, RecordHeader, SOCKET,
+    GATE_BECAUSE_LOST, GATE_BECAUSE_RACE, GATE_BECAUSE_UNKNOWN, GATE_BECAUSE_UNSEEN, GATE_NEUTRALIZED,
+    GATE_NOBODY, GATE_NOT_NEUTRALIZABLE, GATE_OFF, GATE_PASSED, GATE_REFUSED, GATE_UNSEEN, GATE_WINDOW_MOST,
+    GateInfo, GateSettings, Positions, RECORD_GATE, RecordHeader, SOCKET,
 };
 use mcpwarden_gate::View;
 use memory::{NOT_OVERWRITTEN, overwrite};
@@ -299,9 +299,11 @@ unsafe extern "C" fn neutralize(index: u64, context: *mut c_void) -> i64 {
     let original = overwrite(address);
     if original == NOT_OVERWRITTEN {
         // SAFETY: as above.
-        unsafe { (*write.gated).reading.refuse = Why { because: why.because | GATE_UNSPOILABLE, ..why } };
+        unsafe {
+            (*write.gated).reading.refuse = Why { because: why.because | GATE_NOT_NEUTRALIZABLE, ..why }
+        };
         return 1;
     }
-    write.report(position as u64, GateInfo { original: original as u8, ..write.info(GATE_SPOILED, why) });
+    write.report(position as u64, GateInfo { original: original as u8, ..write.info(GATE_NEUTRALIZED, why) });
     0
 }

@@ -39,14 +39,14 @@ pub enum Memory {
 
 /// Where bytes lay.
 #[derive(Clone, Copy)]
-pub struct Place {
+pub struct Location {
     /// In what.
     pub memory: Memory,
     /// Where in it; only in that of a process.
     pub source: Source,
 }
 
-impl Place {
+impl Location {
     #[inline(always)]
     fn user(source: Source) -> Self {
         Self { memory: Memory::User, source }
@@ -89,19 +89,19 @@ pub fn memory(iterator: Ptr) -> Memory {
 
 /// Where the last `bytes` lay that an iterator went over.
 #[inline(always)]
-pub fn passed(iterator: Ptr, bytes: u64) -> Place {
+pub fn passed(iterator: Ptr, bytes: u64) -> Location {
     let kind = load::<u8>(iterator, offset!(iter_type)) as usize;
     if kind == offset!(iter_is_bvec) {
-        return Place::other(Memory::Pages);
+        return Location::other(Memory::Pages);
     }
     if kind != offset!(iter_is_ubuf) && kind != offset!(iter_is_iovec) {
-        return Place::other(Memory::Kernel);
+        return Location::other(Memory::Kernel);
     }
-    let Some(words) = Words::of(iterator) else { return Place::other(Memory::Unknown) };
+    let Some(words) = Words::of(iterator) else { return Location::other(Memory::Unknown) };
     let offset = words.at(offset!(iter_offset));
     if kind == offset!(iter_is_ubuf) {
         let start = words.at(offset!(iter_ubuf));
-        return Place::user(Source::buffer(start.wrapping_add(offset).wrapping_sub(bytes)));
+        return Location::user(Source::buffer(start.wrapping_add(offset).wrapping_sub(bytes)));
     }
     back(words.at(offset!(iter_iov)), offset, bytes)
 }
@@ -140,11 +140,11 @@ struct Back {
 
 /// From the buffer at `vector`, of which `offset` bytes were gone over.
 #[inline(always)]
-fn back(vector: u64, offset: u64, bytes: u64) -> Place {
+fn back(vector: u64, offset: u64, bytes: u64) -> Location {
     if bytes <= offset {
         return match probe::<u64>(vector as Ptr, 0) {
-            Some(base) => Place::user(Source::buffer(base.wrapping_add(offset - bytes))),
-            None => Place::other(Memory::Unknown),
+            Some(base) => Location::user(Source::buffer(base.wrapping_add(offset - bytes))),
+            None => Location::other(Memory::Unknown),
         };
     }
     let mut walk = Back { at: vector, left: bytes - offset, skip: 0 };
@@ -153,11 +153,11 @@ fn back(vector: u64, offset: u64, bytes: u64) -> Place {
         bpf_loop(MOST_BUFFERS, step_back as *mut c_void, (&raw mut walk).cast(), 0);
     }
     if walk.left != 0 {
-        return Place::other(Memory::Unknown);
+        return Location::other(Memory::Unknown);
     }
     // With the one that the iterator stands at, of which perhaps nothing was gone over: the bytes end before.
     let buffers = (vector.wrapping_sub(walk.at) / IOVEC_BYTES) + 1;
-    Place::user(Source::copied(walk.at, buffers, walk.skip as u32))
+    Location::user(Source::copied(walk.at, buffers, walk.skip as u32))
 }
 
 /// One step of [`back`]: the buffer before. Returns 1 to end the loop.

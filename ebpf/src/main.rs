@@ -11,9 +11,9 @@
 #![feature(asm_experimental_arch)]
 
 mod capture;
-mod census;
 mod connect;
 mod exec;
+mod fd_scan;
 mod gate;
 mod io_uring;
 mod iterator;
@@ -277,8 +277,8 @@ pub fn gate_unix_stream_sendmsg(ctx: FExitContext) -> i32 {
 /// match-proto: `bpf_iter__task_file { meta, task, u32 fd, file }`, 5.8 to 6.18.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "iter/task_file")]
-pub extern "C" fn census(ctx: *mut core::ffi::c_void) -> i32 {
-    census::visit(ctx as *const u64);
+pub extern "C" fn fd_scan(ctx: *mut core::ffi::c_void) -> i32 {
+    fd_scan::visit(ctx as *const u64);
     0
 }
 

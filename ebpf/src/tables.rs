@@ -54,7 +54,7 @@ pub static FOUND: HashMap<Endpoint, u32> = HashMap::with_max_entries(4_096, BPF_
 static PROCESSES: HashMap<u32, u64> = HashMap::with_max_entries(65_536, BPF_F_NO_PREALLOC);
 
 /// Who forked a process. The kernel forgets it when the parent ends, and a server whose parents are gone still has
-/// a client: see [`forebears`]. What this table forgets, the next census finds.
+/// a client: see [`forebears`]. What this table forgets, the next fd scan finds.
 #[map(name = "FORKED_BY")]
 static FORKED_BY: LruHashMap<u32, Forker> = LruHashMap::with_max_entries(16_384, 0);
 

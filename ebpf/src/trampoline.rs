@@ -14,7 +14,7 @@ use mcpwarden_abi::{Channel, GAP_IO_URING, GAP_UNREADABLE, SOCKET};
 use crate::{
     capture::{Payload, passed},
     gate,
-    iterator::{self, Memory, Place},
+    iterator::{self, Location, Memory},
     kernel::{self, Ptr, key_of_file, load, offset},
     source::{Coming, Source},
     syscall::{self, MSG_ERRQUEUE, MSG_OOB, MSG_PEEK, MSG_TRUNC},
@@ -160,7 +160,7 @@ pub fn socket_settled(socket: Ptr, message: Ptr, result: i32) {
 
 /// Where bytes lay in the memory of a process, if they did.
 #[inline(always)]
-fn of_process(place: Place) -> Option<Source> {
+fn of_process(place: Location) -> Option<Source> {
     match place.memory {
         Memory::User => Some(place.source),
         Memory::Pages | Memory::Kernel | Memory::Unknown => None,

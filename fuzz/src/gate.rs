@@ -1,5 +1,5 @@
 //! Any bytes as what a client writes to a server: the gate says the same however they are cut, never lets through what
-//! the parser reads as a denied call, and what it would spoil lies in the write at hand. The first byte says where to cut.
+//! the parser reads as a denied call, and what it would neutralize lies in the write at hand. The first byte says where to cut.
 
 use std::sync::{Arc, LazyLock};
 

@@ -37,7 +37,7 @@ pub use blocked::CallBlocks;
 pub(crate) use build::is_on;
 pub use build::{ServerDenials, build, default_priority, denied_servers};
 pub use executor::{
-    Asked, Executor, GuardCounters, Outcome, Question, Said, Seat, Ticket, WORK_BYTES_PER_MS, redact,
+    Asked, Executor, GuardCounters, GuardOutcome, Outcome, Question, Seat, Ticket, WORK_BYTES_PER_MS, redact,
 };
 pub use profile::{Client, ProfileChange, SessionRule, SessionRules, Setting, TooManyProfiles};
 pub(crate) use rate::{Limiter, interval_and_slack};

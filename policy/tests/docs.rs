@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use mcpwarden_policy::config;
 
 #[test]
-fn every_link_in_the_docs_leads_somewhere() {
+fn every_link_in_the_docs_resolves() {
     let (root, pages) = all_pages();
     let (mut checked, mut broken) = (0, Vec::new());
     for page in &pages {
@@ -48,7 +48,7 @@ fn every_configuration_in_the_docs_is_valid() {
 }
 
 #[test]
-fn links_and_anchors_are_read_as_github_reads_them() {
+fn links_and_anchors_are_parsed_like_github() {
     let page = "# One *page*: `a_b`\n[x](a.md#b) ![y](c.svg)\n```\n# no [z](d.md)\n```\n\
                 `[q](e.md)` [r](https://example.com) [s](#one-page-a_b)\n## Two\n## Two\n";
     assert_eq!(links(page), ["a.md#b", "c.svg", "#one-page-a_b"]);

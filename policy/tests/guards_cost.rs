@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use counting::Memory;
 
 #[test]
-fn a_call_that_no_guard_objects_to_allocates_nothing() {
+fn allowed_call_allocates_nothing() {
     let detector = Detector::new(RuleSet::built_in().unwrap(), &DetectConfig::default()).unwrap();
     let mut guards =
         build(&Config::default(), &Arc::new(detector), &Arc::new(Classifier::default())).unwrap();

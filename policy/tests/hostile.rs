@@ -229,7 +229,7 @@ fn cases() -> Vec<Case> {
 }
 
 #[test]
-fn hostile_bytes_are_exactly_these_events() {
+fn hostile_bytes_yield_exactly_the_expected_events() {
     for case in cases() {
         let bytes: usize = case.wire.iter().map(|(_, bytes)| bytes.len()).sum();
         let mut wire = Wire::new(engine(&DETECTOR));

@@ -20,7 +20,7 @@ const LAYERS: [&[&str]; 10] = [
 ];
 
 #[test]
-fn modules_use_only_layers_below_them() {
+fn modules_depend_only_on_lower_layers() {
     let mut wrong = Vec::new();
     let mut modules = 0;
     for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap() {

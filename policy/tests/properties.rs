@@ -112,7 +112,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn the_same_bytes_however_they_are_cut_are_the_same_events(
+    fn events_do_not_depend_on_how_bytes_are_split(
         lines in prop::collection::vec((any::<bool>(), line()), 0..20),
         sizes in prop::collection::vec(1usize..50, 1..20),
     ) {
@@ -139,7 +139,7 @@ proptest! {
     }
 
     #[test]
-    fn the_same_inputs_twice_are_the_same_bytes(steps in prop::collection::vec((0u64..3, step()), 0..60)) {
+    fn equal_inputs_emit_identical_event_bytes(steps in prop::collection::vec((0u64..3, step()), 0..60)) {
         let run = || {
             let mut wire = Wire::new(fresh());
             play(&mut wire, 1, &steps);
@@ -149,7 +149,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_happens_nothing_panics_and_nothing_stays(steps in prop::collection::vec((0u64..3, step()), 0..60)) {
+    fn random_steps_never_panic_nor_leak_memory(steps in prop::collection::vec((0u64..3, step()), 0..60)) {
         let mut wire = Wire::new(fresh());
         let mut kept = Vec::new();
         for round in 0..4 {

@@ -27,41 +27,41 @@ fn run(target: &str, input: fn(&[u8])) {
 }
 
 #[test]
-fn config_seeds() {
+fn config_fuzz_seeds_run_clean() {
     run("config", targets::config::run);
 }
 
 #[test]
-fn detector_seeds() {
+fn detector_fuzz_seeds_run_clean() {
     run("detector", targets::detector::run);
 }
 
 #[test]
-fn gate_seeds() {
+fn gate_fuzz_seeds_run_clean() {
     run("gate", targets::gate::run);
 }
 
 #[test]
-fn http_seeds() {
+fn http_fuzz_seeds_run_clean() {
     run("http", targets::http::run);
 }
 
 #[test]
-fn normaliser_seeds() {
+fn normaliser_fuzz_seeds_run_clean() {
     run("normaliser", targets::normaliser::run);
 }
 
 #[test]
-fn protocol_seeds() {
+fn protocol_fuzz_seeds_run_clean() {
     run("protocol", targets::protocol::run);
 }
 
 #[test]
-fn replay_seeds() {
+fn replay_fuzz_seeds_run_clean() {
     run("replay", targets::replay::run);
 }
 
 #[test]
-fn wire_seeds() {
+fn wire_fuzz_seeds_run_clean() {
     run("wire", targets::wire::run);
 }

@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::command::{Said, ask};
+use crate::command::{CommandOutput, ask};
 use crate::others::Others;
 use crate::patience::patience;
 use crate::places;
@@ -181,7 +181,7 @@ impl Agent {
     ///
     /// # Errors
     /// The command could not be run.
-    pub fn tell(&self, args: &[&str]) -> Result<Said> {
+    pub fn tell(&self, args: &[&str]) -> Result<CommandOutput> {
         let socket = self.directory().join("run/control.sock").display().to_string();
         ask(&[args, &["--socket", &socket]].concat())
     }

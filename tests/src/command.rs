@@ -13,7 +13,7 @@ use crate::places;
 
 /// What a command printed, and its exit code.
 #[derive(Debug)]
-pub struct Said {
+pub struct CommandOutput {
     /// `None` where a signal ended it.
     pub code: Option<i32>,
     /// Its standard output.
@@ -22,7 +22,7 @@ pub struct Said {
     pub stderr: String,
 }
 
-impl Said {
+impl CommandOutput {
     /// Checks the exit code, and that standard output holds `part`.
     ///
     /// # Errors
@@ -48,17 +48,21 @@ pub fn mcpwarden(args: &[&str]) -> Command {
 ///
 /// # Errors
 /// It cannot be started.
-pub fn ends(command: &mut Command) -> Result<Said> {
+pub fn ends(command: &mut Command) -> Result<CommandOutput> {
     let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Ok(Said { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) })
+    Ok(CommandOutput {
+        code: output.status.code(),
+        stdout: text(&output.stdout),
+        stderr: text(&output.stderr),
+    })
 }
 
 /// What the agent says to these arguments.
 ///
 /// # Errors
 /// It cannot be started.
-pub fn ask(args: &[&str]) -> Result<Said> {
+pub fn ask(args: &[&str]) -> Result<CommandOutput> {
     ends(&mut mcpwarden(args))
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::agent::{Agent, is};
-use crate::command::{Said, configured};
+use crate::command::{CommandOutput, configured};
 use crate::framing::Framing;
 use crate::patience::is_emulated;
 use crate::peer::{Peer, initialize, wait_until};
@@ -18,7 +18,7 @@ use crate::places;
 use crate::wiring::Wiring;
 
 /// What the gate writes over a letter of what is denied.
-pub const SPOILT: u8 = 0x7F;
+pub const NEUTRAL_BYTE: u8 = 0x7F;
 
 /// What the agent says where the kernel has no gate.
 const NO_GATE: &str = "reported and not stopped";
@@ -187,7 +187,7 @@ pub fn was_not_neutralized(event: &Value) -> bool {
 ///
 /// # Errors
 /// It does not do it in time.
-pub fn tell(agent: &Agent, args: &[&str]) -> Result<Said> {
+pub fn tell(agent: &Agent, args: &[&str]) -> Result<CommandOutput> {
     let mut done = None;
     wait_until(args[0], || {
         done = agent.tell(args).ok().filter(|said| said.code == Some(0));

@@ -10,7 +10,7 @@ use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use serde_json::Value;
 
 use crate::agent::{Agent, is};
-use crate::command::{Said, ask};
+use crate::command::{CommandOutput, ask};
 
 /// Where systemd mounts the BPF file system.
 pub const BPF_FS: &str = "/sys/fs/bpf";
@@ -57,7 +57,7 @@ impl Drop for BpfFs {
 ///
 /// # Errors
 /// It cannot be started.
-pub fn detach(place: &Path) -> Result<Said> {
+pub fn detach(place: &Path) -> Result<CommandOutput> {
     ask(&["detach", "--runtime-dir", &place.join("run").display().to_string()])
 }
 

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_of_another_test_are_told_by_the_environment() {
+    fn events_of_other_tests_are_identified_by_environment() {
         let mine = u64::from(std::process::id());
         let others = |attempt: Option<OsString>| Others { attempt, connections: HashMap::new() };
         let start = json!({"type": "mcp_server_started", "connection": 1, "pid": mine});

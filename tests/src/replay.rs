@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_put_into_turns() {
+    fn transcript_lines_are_grouped_into_turns() {
         let lines =
             |lines: &[&str]| -> Vec<Line> { lines.iter().map(|line| line.as_bytes().to_vec()).collect() };
         let (first, hello, second) = (

@@ -254,7 +254,7 @@ impl Sent {
     }
 
     /// Waits until gaps of so many bytes were reported, and takes in what was: what nobody saw is known when the next
-    /// census finds that nobody holds the connection, which a busy host does after the server's end was said.
+    /// fd scan finds that nobody holds the connection, which a busy host does after the server's end was said.
     ///
     /// # Errors
     /// Fewer bytes were reported in time.

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_put_together_from_events() {
+    fn messages_are_rebuilt_from_events() {
         let cases = [
             (
                 json!({"type": "mcp_message", "direction": "s2c", "payload": {"id": 1, "result": {}}}),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_order_within_a_direction_counts() {
+    fn order_matters_only_within_a_direction() {
         let (ask, answer) = ((Dir::C2s, json!({"id": 1})), (Dir::S2c, json!({"id": 1, "result": {}})));
         let batch = (Dir::C2s, json!([{"id": 1}, {"id": 2}]));
         let cases = [

@@ -12,7 +12,7 @@ use flate2::read::{GzDecoder, ZlibDecoder};
 use flate2::write::{GzEncoder, ZlibEncoder};
 
 pub use client::{Client, SECRET};
-pub use server::{Said, Server};
+pub use server::{Exchanged, Server};
 pub use wish::{Answer, Wish};
 
 /// Numbers that look random and are the same in each run (SplitMix64).

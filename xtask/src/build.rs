@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn test_programs_are_found_among_messages() {
+    fn test_programs_are_found_in_cargo_messages() {
         let messages = concat!(
             r#"{"reason":"compiler-artifact","target":{"kind":["lib"],"name":"a"},"executable":null}"#,
             "\n",

@@ -165,7 +165,7 @@ mod tests {
     use super::mark;
 
     #[test]
-    fn the_mark_is_found_with_and_without_colours() {
+    fn event_mark_is_parsed_with_and_without_colours() {
         let cases = [
             ("10:30:00.123 started  server  pid 3", Some("started")),
             ("\u{1b}[2m10:30:00.123\u{1b}[0m \u{1b}[1m\u{1b}[36mtool    \u{1b}[0m x", Some("tool")),

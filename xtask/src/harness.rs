@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_what_lines_say() {
+    fn test_counts_are_parsed_from_output_lines() {
         let cases = [
             (
                 "test result: ok. 3 passed; 1 failed; 2 ignored; 0 measured; 9 filtered out; finished in 0.01s",
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hangs_is_ended_and_the_rest_goes_on() -> Result<()> {
+    fn hung_test_program_is_killed_and_reported() -> Result<()> {
         let mut command = Command::new("sh");
         command.args(["-c", "(sleep 600; true); echo 'test result: ok. 2 passed; 0 failed'"]);
         let (counts, problem) = counted(&mut command, Duration::from_millis(300))?;

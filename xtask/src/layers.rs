@@ -57,7 +57,7 @@ fn crates_depend_on_lower_layers_only() {
 }
 
 #[test]
-fn sibling_modules_form_no_circle() {
+fn sibling_modules_form_no_cycle() {
     let mut found = Vec::new();
     for package in crates::workspace().unwrap() {
         for root in &package.roots {

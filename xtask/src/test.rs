@@ -29,19 +29,19 @@ const SIDE_BY_SIDE: &str = "offline";
 /// End-to-end tests that wait for `--full`, since they take long and others show most of what they do: programs, and modules or
 /// tests of them.
 const FULL_ONLY: &[(&str, &str)] = &[
-    ("agent", "answers::answers_that_wait_are_no_gap"),
+    ("agent", "answers::unread_answers_are_not_reported_as_gap"),
     ("agent", "flood"),
-    ("agent", "hostile::short_pipelines_leave_nothing_behind"),
+    ("agent", "hostile::short_pipelines_do_not_grow_agent_memory"),
     ("agent", "http_mixed"),
-    ("agent", "life::with_the_answer_after_a_minute"),
-    ("agent", "listing::a_server_that_comes_back_as_it_was_is_said_to_be_there"),
-    ("agent", "loss::a_ring_too_small"),
-    ("agent", "methods::answers_that_are_taken_unseen_are_gaps"),
-    ("agent", "metrics::numbers_grow_by_what_happens"),
-    ("agent", "relay::a_server_in_a_container"),
+    ("agent", "life::answer_after_a_minute_is_matched_to_its_request"),
+    ("agent", "listing::unchanged_returning_server_is_reported_reachable"),
+    ("agent", "loss::overfull_ring_loss_is_reported_as_gaps"),
+    ("agent", "methods::answers_read_unobserved_are_reported_as_gaps"),
+    ("agent", "metrics::counters_increase_with_each_scenario"),
+    ("agent", "relay::container_server_behind_a_daemon_is_found"),
     ("agent", "stress"),
     ("network", "load"),
-    ("offline", "inspect::entries_that_are_of_no_use_are_not_inspected"),
+    ("offline", "inspect::unusable_entries_are_skipped_and_reported"),
 ];
 
 /// What is tested.
@@ -280,4 +280,34 @@ fn checked(command: &mut Command) -> Result<Report> {
 fn tests(command: &mut Command) -> Result<Report> {
     let (counts, problem) = run_tests(command)?;
     Ok(Report { counts, problem })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::util::root;
+
+    /// A test that is renamed would else run at a wrong time, and nobody would notice.
+    #[test]
+    fn named_end_to_end_tests_exist() -> Result<()> {
+        let tests = root().join("tests/tests");
+        let settings = fs::read_to_string(root().join(".config/nextest.toml"))?;
+        let alone = settings.split("test(=").skip(1).filter_map(|rest| rest.split(')').next());
+        let alone: Vec<&str> = alone.collect();
+        assert!(!alone.is_empty(), "no test runs alone: {settings}");
+        let of_all = PROGRAMS.iter().flat_map(|program| alone.iter().map(move |name| (*program, *name)));
+        let exists = |(program, name): (&str, &str)| {
+            let (module, function) = name.split_once("::").unwrap_or((name, ""));
+            let text = fs::read_to_string(tests.join(program).join(module).with_extension("rs"));
+            text.is_ok_and(|text| text.contains(&format!("fn {function}")))
+        };
+        let found: Vec<_> = of_all.filter(|named| exists(*named)).map(|(_, name)| name).collect();
+        let missing: Vec<_> = alone.iter().filter(|name| !found.contains(name)).collect();
+        assert!(missing.is_empty(), "{missing:?} in .config/nextest.toml are no tests");
+        let missing: Vec<_> = FULL_ONLY.iter().filter(|named| !exists(**named)).collect();
+        assert!(missing.is_empty(), "{missing:?} are no tests");
+        Ok(())
+    }
 }

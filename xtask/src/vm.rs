@@ -194,12 +194,12 @@ mod tests {
     use super::is_below;
 
     #[test]
-    fn tests_are_found_by_program_module_and_name() {
-        let name = "agent::surroundings::doctor_proves_every_hook";
+    fn tests_are_selected_by_program_module_and_name() {
+        let name = "agent::requirements::doctor_probes_every_hook";
         let cases = [
             ("agent", true),
-            ("agent::surroundings", true),
-            ("agent::surroundings::doctor_", true),
+            ("agent::requirements", true),
+            ("agent::requirements::doctor_", true),
             (name, true),
             ("agent::sur", false),
             ("age", false),

@@ -28,7 +28,7 @@ use mcpwarden_policy::{ConnectionId, Direction, Exec, GapCause, Input, Limits, P
 
 pub use bounds::{CaptureCounters, CaptureLimits};
 use memory::{Account, Hold, Memory};
-use order::{Hole, Place, RECORD_BYTES};
+use order::{MissingRange, Position, RECORD_BYTES};
 use process::split_argv;
 pub use process::{Parent, Processes};
 use socket::Sockets;
@@ -61,7 +61,7 @@ struct Connection {
 }
 
 /// What records say of connections to addresses.
-pub enum Told {
+pub enum SideRecord {
     /// A process connects, or sends to an address.
     Connect(abi::RecordHeader, abi::ConnectInfo),
     /// The bytes of a TCP connection are captured from now on: see [`Capture::open_socket`].
@@ -132,7 +132,7 @@ impl Capture {
         clock: &BootTime,
         now: Timestamp,
         sink: &mut dyn FnMut(Input<'_>),
-    ) -> Option<Told> {
+    ) -> Option<SideRecord> {
         self.counters.records += 1;
         let Some(record) = parse(bytes) else {
             self.counters.malformed_records += 1;
@@ -151,10 +151,10 @@ impl Capture {
             Record::Refused(_, data) => self.refused(header.connection, data),
             Record::Gate(_, info) => {
                 self.gate(&header, &info, clock, sink);
-                return Some(Told::Gate(header, info));
+                return Some(SideRecord::Gate(header, info));
             }
-            Record::Connect(_, info) => return Some(Told::Connect(header, info)),
-            Record::Socket(_, info) => return Some(Told::Socket(header, info)),
+            Record::Connect(_, info) => return Some(SideRecord::Connect(header, info)),
+            Record::Socket(_, info) => return Some(SideRecord::Socket(header, info)),
             Record::SocketClosed(_, streams) => {
                 self.settle(header.connection, &streams, now, sink);
                 self.close(header.connection, clock, now, sink);
@@ -349,10 +349,10 @@ impl Capture {
         let out = &mut Outlet { sockets: &mut self.sockets, counters: &mut self.counters, sink };
         if header.kind == abi::RECORD_GAP {
             let (bytes, cause) = (u64::from(header.value), record::cause(header.cause));
-            stream.hole(Hole { offset, bytes, cause, pid: Some(header.pid), time }, now, out);
+            stream.hole(MissingRange { offset, bytes, cause, pid: Some(header.pid), time }, now, out);
         } else {
             let refused = u64::from(header.value);
-            stream.data(Place { offset, time, refused }, data, now, out);
+            stream.data(Position { offset, time, refused }, data, now, out);
         }
         account(&mut self.memory, connection, index);
     }
@@ -378,7 +378,7 @@ impl Capture {
         let bytes = std::mem::take(&mut connection.refused);
         let stream = &mut connection.streams[usize::from(abi::CLIENT_TO_SERVER)];
         match info.action {
-            abi::GATE_SPOILED => stream.spoil(header.offset, info.original),
+            abi::GATE_NEUTRALIZED => stream.neutralize(header.offset, info.original),
             abi::GATE_REFUSED => {
                 let out = &mut Outlet { sockets: &mut self.sockets, counters: &mut self.counters, sink };
                 stream.refuse(header.offset, bytes, clock.wall(header.time_ns), out);

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_over() {
+    fn memory_owner_over_bound_is_found() {
         // Name, held by 1, by 2, by nobody known; who grew; who gives up.
         type Case = (&'static str, [usize; 3], Owner, Option<Owner>);
         let cases: [Case; 7] = [
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_follow() {
+    fn memory_sums_follow_account_changes() {
         let mut memory = Memory::new(100, 60);
         let mut accounts = accounts(&mut memory, [10, 20, 31]);
         assert_eq!((memory.held, memory.by_owner.len()), (61, 3));

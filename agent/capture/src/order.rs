@@ -20,7 +20,7 @@ pub const RECORD_BYTES: usize = 96;
 
 /// Where a record lies in its stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct Position {
     /// Offset of the first byte.
     pub offset: u64,
     /// When it was captured.
@@ -31,7 +31,7 @@ pub struct Place {
 
 /// Bytes that are known to be missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hole {
+pub struct MissingRange {
     /// Offset of the first of them.
     pub offset: u64,
     /// How many.
@@ -46,24 +46,24 @@ pub struct Hole {
 
 /// A stretch of a stream.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Stretch<'a> {
+pub enum Segment<'a> {
     /// Captured, from this offset on.
     Bytes(u64, &'a [u8], Timestamp),
     /// Not captured.
-    Hole(Hole),
+    MissingRange(MissingRange),
 }
 
 #[derive(Debug)]
 enum Piece {
     Bytes(Vec<u8>, Timestamp),
-    Hole(Hole),
+    MissingRange(MissingRange),
 }
 
 impl Piece {
     fn time(&self) -> Timestamp {
         match self {
             Self::Bytes(_, time) => *time,
-            Self::Hole(hole) => hole.time,
+            Self::MissingRange(hole) => hole.time,
         }
     }
 }
@@ -93,12 +93,12 @@ impl Order {
     }
 
     /// What was on its way when somebody else was gone has come by now: the first of the records says where it begins.
-    pub fn go_on(&mut self, sink: &mut impl FnMut(Stretch<'_>)) {
+    pub fn go_on(&mut self, sink: &mut impl FnMut(Segment<'_>)) {
         self.go_on_until(Timestamp(u64::MAX), sink);
     }
 
     /// The same up to what went by at `last`. When the next went by that is in order, where there is one.
-    pub fn go_on_until(&mut self, last: Timestamp, sink: &mut impl FnMut(Stretch<'_>)) -> Option<Timestamp> {
+    pub fn go_on_until(&mut self, last: Timestamp, sink: &mut impl FnMut(Segment<'_>)) -> Option<Timestamp> {
         let (first, _) = self.waiting.first_key_value()?;
         if std::mem::take(&mut self.is_after_another) {
             self.next = self.next.min(*first);
@@ -121,11 +121,17 @@ impl Order {
     }
 
     /// Bytes came.
-    pub fn data(&mut self, place: Place, bytes: &[u8], now: Timestamp, sink: &mut impl FnMut(Stretch<'_>)) {
+    pub fn data(
+        &mut self,
+        place: Position,
+        bytes: &[u8],
+        now: Timestamp,
+        sink: &mut impl FnMut(Segment<'_>),
+    ) {
         self.refused = self.refused.max(place.refused);
         if place.offset == self.next && self.waiting.is_empty() && !self.is_after_another {
             self.next += bytes.len() as u64;
-            sink(Stretch::Bytes(place.offset, bytes, place.time));
+            sink(Segment::Bytes(place.offset, bytes, place.time));
             return;
         }
         self.waiting_bytes += bytes.len();
@@ -133,11 +139,11 @@ impl Order {
     }
 
     /// The kernel says that bytes were not captured.
-    pub fn hole(&mut self, hole: Hole, now: Timestamp, sink: &mut impl FnMut(Stretch<'_>)) {
-        self.put(hole.offset, Piece::Hole(hole), now, sink);
+    pub fn hole(&mut self, hole: MissingRange, now: Timestamp, sink: &mut impl FnMut(Segment<'_>)) {
+        self.put(hole.offset, Piece::MissingRange(hole), now, sink);
     }
 
-    fn put(&mut self, offset: u64, piece: Piece, now: Timestamp, sink: &mut impl FnMut(Stretch<'_>)) {
+    fn put(&mut self, offset: u64, piece: Piece, now: Timestamp, sink: &mut impl FnMut(Segment<'_>)) {
         if let Some(Piece::Bytes(bytes, _)) = self.waiting.insert(offset, piece) {
             self.waiting_bytes -= bytes.len();
         }
@@ -154,12 +160,12 @@ impl Order {
     }
 
     /// Hands on what is in order.
-    fn hand_on(&mut self, sink: &mut impl FnMut(Stretch<'_>)) {
+    fn hand_on(&mut self, sink: &mut impl FnMut(Segment<'_>)) {
         self.hand_on_until(Timestamp(u64::MAX), sink);
     }
 
     /// The same up to what went by at `last`. When the next went by that is in order, where there is one.
-    fn hand_on_until(&mut self, last: Timestamp, sink: &mut impl FnMut(Stretch<'_>)) -> Option<Timestamp> {
+    fn hand_on_until(&mut self, last: Timestamp, sink: &mut impl FnMut(Segment<'_>)) -> Option<Timestamp> {
         while let Some(entry) = self.waiting.first_entry() {
             if *entry.key() > self.next {
                 return None;
@@ -175,13 +181,13 @@ impl Order {
                     self.waiting_bytes -= bytes.len();
                     if offset == self.next {
                         self.next += bytes.len() as u64;
-                        sink(Stretch::Bytes(offset, &bytes, time));
+                        sink(Segment::Bytes(offset, &bytes, time));
                     }
                 }
-                Piece::Hole(hole) => {
+                Piece::MissingRange(hole) => {
                     if offset == self.next {
                         self.next += hole.bytes;
-                        sink(Stretch::Hole(hole));
+                        sink(Segment::MissingRange(hole));
                     }
                 }
             }
@@ -191,14 +197,14 @@ impl Order {
     }
 
     /// What has not come by now will not come.
-    pub fn tick(&mut self, now: Timestamp, sink: &mut impl FnMut(Stretch<'_>)) {
+    pub fn tick(&mut self, now: Timestamp, sink: &mut impl FnMut(Segment<'_>)) {
         if self.deadline.is_some_and(|deadline| deadline <= now) {
             self.give_up(GapCause::RingFull, sink);
         }
     }
 
     /// Declares everything missing that records wait for, because of `cause`.
-    pub fn give_up(&mut self, cause: GapCause, sink: &mut impl FnMut(Stretch<'_>)) {
+    pub fn give_up(&mut self, cause: GapCause, sink: &mut impl FnMut(Segment<'_>)) {
         self.go_on(sink);
         while let Some((&offset, piece)) = self.waiting.first_key_value() {
             let time = piece.time();
@@ -208,7 +214,7 @@ impl Order {
     }
 
     /// The kernel's position is at `place` and nothing is on its way: what lies before it is missing.
-    pub fn skip_to(&mut self, place: Place, sink: &mut impl FnMut(Stretch<'_>)) {
+    pub fn skip_to(&mut self, place: Position, sink: &mut impl FnMut(Segment<'_>)) {
         self.refused = self.refused.max(place.refused);
         self.is_after_another &= place.offset <= self.next;
         self.skip(place.offset, place.time, GapCause::RingFull, sink);
@@ -216,13 +222,19 @@ impl Order {
 
     /// What no record tells of was not admitted, as far as the kernel half says so; the rest is missing because of
     /// `cause`.
-    fn skip(&mut self, to: u64, time: Timestamp, cause: GapCause, sink: &mut impl FnMut(Stretch<'_>)) {
+    fn skip(&mut self, to: u64, time: Timestamp, cause: GapCause, sink: &mut impl FnMut(Segment<'_>)) {
         let missing = to.saturating_sub(self.next);
         let refused = missing.min(self.refused - self.refused_said);
         self.refused_said += refused;
         for (bytes, cause) in [(refused, GapCause::CandidateBudget), (missing - refused, cause)] {
             if bytes > 0 {
-                sink(Stretch::Hole(Hole { offset: self.next, bytes, cause, pid: None, time }));
+                sink(Segment::MissingRange(MissingRange {
+                    offset: self.next,
+                    bytes,
+                    cause,
+                    pid: None,
+                    time,
+                }));
                 self.next += bytes;
             }
         }
@@ -233,17 +245,17 @@ impl Order {
 mod tests {
     use super::*;
 
-    fn at(offset: u64, refused: u64) -> Place {
-        Place { offset, refused, ..Place::default() }
+    fn at(offset: u64, refused: u64) -> Position {
+        Position { offset, refused, ..Position::default() }
     }
 
     /// Feeds records (offset, bytes) and says what comes out, holes as `<n>`.
     fn run(records: &[(u64, &str)], give_up: bool) -> String {
         let mut order = Order::default();
         let mut out = String::new();
-        let mut sink = |stretch: Stretch<'_>| match stretch {
-            Stretch::Bytes(_, bytes, _) => out.push_str(std::str::from_utf8(bytes).unwrap()),
-            Stretch::Hole(hole) => out.push_str(&format!("<{}>", hole.bytes)),
+        let mut sink = |stretch: Segment<'_>| match stretch {
+            Segment::Bytes(_, bytes, _) => out.push_str(std::str::from_utf8(bytes).unwrap()),
+            Segment::MissingRange(hole) => out.push_str(&format!("<{}>", hole.bytes)),
         };
         for (offset, bytes) in records {
             order.data(at(*offset, 0), bytes.as_bytes(), Timestamp(0), &mut sink);
@@ -256,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn order_and_holes() {
+    fn records_are_reordered_and_gaps_reported() {
         type Case = (&'static str, &'static [(u64, &'static str)], bool, &'static str);
         let cases: [Case; 6] = [
             ("in order", &[(0, "ab"), (2, "cd"), (4, "e")], false, "abcde"),
@@ -273,7 +285,7 @@ mod tests {
 
     /// Another took in what came before the first record, or, where there is none, what the kernel half had counted.
     #[test]
-    fn after_another() {
+    fn resumed_order_starts_before_kernel_position() {
         // Name, the kernel half's position, records, its position in the end, what comes out.
         type Case = (&'static str, u64, &'static [(u64, &'static str)], u64, &'static str);
         let cases: [Case; 6] = [
@@ -287,9 +299,9 @@ mod tests {
         for (name, position, records, end, expected) in cases {
             let mut order = Order::after_another(position, 0);
             let mut out = String::new();
-            let mut sink = |stretch: Stretch<'_>| match stretch {
-                Stretch::Bytes(_, bytes, _) => out.push_str(std::str::from_utf8(bytes).unwrap()),
-                Stretch::Hole(hole) => out.push_str(&format!("<{}>", hole.bytes)),
+            let mut sink = |stretch: Segment<'_>| match stretch {
+                Segment::Bytes(_, bytes, _) => out.push_str(std::str::from_utf8(bytes).unwrap()),
+                Segment::MissingRange(hole) => out.push_str(&format!("<{}>", hole.bytes)),
             };
             for (offset, bytes) in records {
                 order.data(at(*offset, 0), bytes.as_bytes(), Timestamp(0), &mut sink);
@@ -302,15 +314,15 @@ mod tests {
 
     /// Streams take turns by when their records went by: each hands on up to a time, and says when the next went by.
     #[test]
-    fn what_waits_is_handed_on_up_to_a_time() {
+    fn pending_records_are_released_up_to_a_time() {
         let mut order = Order::after_another(9, 0);
         let mut out = String::new();
-        let mut sink = |stretch: Stretch<'_>| match stretch {
-            Stretch::Bytes(_, bytes, _) => out.push_str(std::str::from_utf8(bytes).unwrap()),
-            Stretch::Hole(hole) => panic!("{hole:?}"),
+        let mut sink = |stretch: Segment<'_>| match stretch {
+            Segment::Bytes(_, bytes, _) => out.push_str(std::str::from_utf8(bytes).unwrap()),
+            Segment::MissingRange(hole) => panic!("{hole:?}"),
         };
         for (offset, time, bytes) in [(6, 20, "cd"), (4, 10, "ab"), (9, 30, "e")] {
-            let place = Place { time: Timestamp(time), ..at(offset, 0) };
+            let place = Position { time: Timestamp(time), ..at(offset, 0) };
             order.data(place, bytes.as_bytes(), Timestamp(0), &mut sink);
         }
         // The last of them waits for what comes before it.
@@ -320,11 +332,11 @@ mod tests {
     }
 
     #[test]
-    fn waiting_is_bounded() {
+    fn pending_bytes_are_bounded() {
         let mut order = Order::default();
         let mut holes = 0;
         let big = vec![b'x'; WAITING_BYTES / 2 + 1];
-        let mut sink = |stretch: Stretch<'_>| holes += u64::from(matches!(stretch, Stretch::Hole(_)));
+        let mut sink = |stretch: Segment<'_>| holes += u64::from(matches!(stretch, Segment::MissingRange(_)));
         order.data(at(10, 0), &big, Timestamp(0), &mut sink);
         assert_eq!(order.held(), big.len() + RECORD_BYTES);
         // The same place again replaces it, and counts once.
@@ -337,7 +349,7 @@ mod tests {
 
     /// What the kernel half did not admit is told from what the ring had no room for.
     #[test]
-    fn causes_of_holes() {
+    fn gap_cause_separates_refused_from_lost() {
         use GapCause::{CandidateBudget, Memory, RingFull};
         // Name, records of one byte (offset, refused so far), position in the end (offset, refused), holes.
         type Case = (&'static str, &'static [(u64, u64)], (u64, u64), &'static [(u64, u64, GapCause)]);
@@ -357,8 +369,8 @@ mod tests {
         for (name, records, end, expected) in cases {
             let mut order = Order::default();
             let mut holes = Vec::new();
-            let mut sink = |stretch: Stretch<'_>| {
-                if let Stretch::Hole(hole) = stretch {
+            let mut sink = |stretch: Segment<'_>| {
+                if let Segment::MissingRange(hole) = stretch {
                     holes.push((hole.offset, hole.bytes, hole.cause));
                 }
             };
@@ -372,11 +384,11 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_tail_is_a_hole() {
+    fn lost_tail_is_reported_as_gap() {
         let mut order = Order::default();
         let mut seen = Vec::new();
-        let mut sink = |stretch: Stretch<'_>| {
-            if let Stretch::Hole(hole) = stretch {
+        let mut sink = |stretch: Segment<'_>| {
+            if let Segment::MissingRange(hole) = stretch {
                 seen.push((hole.offset, hole.bytes));
             }
         };

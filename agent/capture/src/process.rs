@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn argv() {
+    fn argv_is_split_at_nul_bytes() {
         let cases: [(&[u8], &[&str]); 5] = [
             (b"", &[]),
             (b"a\0", &["a"]),

@@ -51,7 +51,7 @@ impl Connected {
 
 /// What is to be done in the kernel half about a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum KernelAction {
     /// It is an MCP server's: capture all of what has this key.
     Lift(u64),
     /// A server is there, or (`false`) it is not: as long as it is, what connects there is captured from the first byte on.
@@ -85,7 +85,7 @@ pub struct Sockets {
     lifted: HashSet<u64>,
     /// Clients without a connection that may have ended.
     without: HashSet<Client>,
-    wishes: Vec<Wish>,
+    wishes: Vec<KernelAction>,
     outside: &'static dyn Processes,
 }
 
@@ -130,7 +130,7 @@ impl Sockets {
         let crowded = self.open.len() >= self.most || self.of_user(connected.client.uid) >= self.most_of_user;
         if crowded || !self.http.open(ConnectionId(id), peers, time) {
             self.refused += u64::from(crowded);
-            self.wishes.push(Wish::Drop { key: key_of_kernel, number: id });
+            self.wishes.push(KernelAction::Drop { key: key_of_kernel, number: id });
             return;
         }
         *self.by_user.entry(connected.client.uid).or_default() += 1;
@@ -143,7 +143,7 @@ impl Sockets {
     /// There is no room for a connection.
     pub fn refuse(&mut self, id: u64, key: u64) {
         self.refused += 1;
-        self.wishes.push(Wish::Drop { key, number: id });
+        self.wishes.push(KernelAction::Drop { key, number: id });
     }
 
     /// Bytes of a connection, in order.
@@ -225,7 +225,10 @@ impl Sockets {
             if let Some(connected) = self.open.get(&stream.0)
                 && self.lifted.insert(stream.0)
             {
-                self.wishes.extend([Wish::Lift(connected.key), Wish::Found(connected.endpoint, true)]);
+                self.wishes.extend([
+                    KernelAction::Lift(connected.key),
+                    KernelAction::Found(connected.endpoint, true),
+                ]);
             }
         }
     }
@@ -235,12 +238,12 @@ impl Sockets {
         self.confirmed.remove(&link);
         for ConnectionId(number) in self.http.forget(link) {
             let key = self.open.get(&number).map(|connected| connected.key);
-            self.wishes.extend(key.map(|key| Wish::Drop { key, number }));
+            self.wishes.extend(key.map(|key| KernelAction::Drop { key, number }));
         }
     }
 
     /// What the kernel half is to do, since it was asked last.
-    pub fn wishes(&mut self) -> Vec<Wish> {
+    pub fn wishes(&mut self) -> Vec<KernelAction> {
         std::mem::take(&mut self.wishes)
     }
 
@@ -275,7 +278,7 @@ fn hand_on(
     open: &HashMap<u64, Connected>,
     confirmed: &mut HashSet<ConnectionId>,
     lifted: &mut HashSet<u64>,
-    wishes: &mut Vec<Wish>,
+    wishes: &mut Vec<KernelAction>,
     sink: &mut dyn FnMut(Input<'_>),
 ) {
     match output {
@@ -289,7 +292,7 @@ fn hand_on(
                 && let Some(connected) = open.get(&stream.0)
                 && lifted.insert(stream.0)
             {
-                wishes.push(Wish::Lift(connected.key));
+                wishes.push(KernelAction::Lift(connected.key));
             }
             sink(Input::Frame { connection: link, direction, time, bytes, http: Some(meta), turn: None });
         }
@@ -299,7 +302,10 @@ fn hand_on(
         }
         HttpOutput::NotMcp { stream: ConnectionId(number) } => {
             if let Some(Connected { key, endpoint, .. }) = open.get(&number) {
-                wishes.extend([Wish::Drop { key: *key, number }, Wish::Found(*endpoint, false)]);
+                wishes.extend([
+                    KernelAction::Drop { key: *key, number },
+                    KernelAction::Found(*endpoint, false),
+                ]);
             }
         }
         HttpOutput::Closed { link, time } => {

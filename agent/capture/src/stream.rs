@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use mcpwarden_abi::{self as abi, GATE_SPOILT};
+use mcpwarden_abi::{self as abi, NEUTRAL_BYTE};
 use mcpwarden_policy::{ConnectionId, Cut, Direction, FrameCutter, GapCause, Input, Limits, Timestamp};
 
 use super::{
     CaptureCounters,
-    order::{Hole, Order, Place, Stretch},
+    order::{MissingRange, Order, Position, Segment},
     socket::Sockets,
 };
 
@@ -34,7 +34,7 @@ pub struct Stream {
 }
 
 /// How many of them are remembered.
-const MOST_SPOILT: usize = 64;
+const MOST_NEUTRALIZED: usize = 64;
 /// Beyond this an unfinished frame is not copied for a write that is refused. Bytes.
 const MOST_COPIED: usize = 256 * 1024;
 
@@ -46,7 +46,7 @@ struct Frames {
     /// Whether there was a frame.
     any: bool,
     /// Bytes that the gate overwrote and that have not come yet: where in the stream, and what the client wrote.
-    spoilt: BTreeMap<u64, u8>,
+    neutralized: BTreeMap<u64, u8>,
     /// Whether the frame in progress has one of them.
     is_stopped: bool,
 }
@@ -71,7 +71,7 @@ impl Stream {
                 direction,
                 reader,
                 any: false,
-                spoilt: BTreeMap::new(),
+                neutralized: BTreeMap::new(),
                 is_stopped: false,
             },
             seen: abi::Stream::default(),
@@ -118,12 +118,12 @@ impl Stream {
     }
 
     /// The gate has overwritten a byte that is about to come.
-    pub fn spoil(&mut self, offset: u64, original: u8) {
-        let spoilt = &mut self.frames.spoilt;
-        spoilt.insert(offset, original);
+    pub fn neutralize(&mut self, offset: u64, original: u8) {
+        let neutralized = &mut self.frames.neutralized;
+        neutralized.insert(offset, original);
         // Of more than that the first never came: others refused their writes.
-        if spoilt.len() > MOST_SPOILT {
-            spoilt.pop_first();
+        if neutralized.len() > MOST_NEUTRALIZED {
+            neutralized.pop_first();
         }
     }
 
@@ -131,13 +131,13 @@ impl Stream {
     /// (some of it may have been overwritten before the rest could not be), and the stream is as before.
     pub fn refuse(&mut self, offset: u64, mut bytes: Vec<u8>, time: Timestamp, out: &mut Outlet<'_>) {
         let end = offset + bytes.len() as u64;
-        for (place, original) in self.frames.spoilt.range(offset..end) {
+        for (place, original) in self.frames.neutralized.range(offset..end) {
             let byte = usize::try_from(place - offset).ok().and_then(|place| bytes.get_mut(place));
-            if let Some(byte @ &mut abi::GATE_SPOILT) = byte {
+            if let Some(byte @ &mut abi::NEUTRAL_BYTE) = byte {
                 *byte = *original;
             }
         }
-        self.frames.spoilt.retain(|place, _| !(offset..end).contains(place));
+        self.frames.neutralized.retain(|place, _| !(offset..end).contains(place));
         let Reader::Lines(cutter) = &self.frames.reader else { return };
         let mut copy = match cutter.pending_bytes() {
             ..=MOST_COPIED => cutter.clone(),
@@ -154,12 +154,12 @@ impl Stream {
     }
 
     /// Bytes came.
-    pub fn data(&mut self, place: Place, bytes: &[u8], now: Timestamp, out: &mut Outlet<'_>) {
+    pub fn data(&mut self, place: Position, bytes: &[u8], now: Timestamp, out: &mut Outlet<'_>) {
         self.order.data(place, bytes, now, &mut |stretch| self.frames.take(stretch, out));
     }
 
     /// The kernel says that bytes were not captured.
-    pub fn hole(&mut self, hole: Hole, now: Timestamp, out: &mut Outlet<'_>) {
+    pub fn hole(&mut self, hole: MissingRange, now: Timestamp, out: &mut Outlet<'_>) {
         self.order.hole(hole, now, &mut |stretch| self.frames.take(stretch, out));
     }
 
@@ -246,7 +246,7 @@ impl Stream {
     }
 
     fn skip_to(&mut self, offset: u64, refused: u64, time: Timestamp, out: &mut Outlet<'_>) {
-        let place = Place { offset, time, refused };
+        let place = Position { offset, time, refused };
         self.order.skip_to(place, &mut |stretch| self.frames.take(stretch, out));
     }
 
@@ -275,13 +275,13 @@ fn surplus(positions: &abi::Stream, waiting: u64) -> u64 {
 }
 
 impl Frames {
-    fn take(&mut self, stretch: Stretch<'_>, out: &mut Outlet<'_>) {
+    fn take(&mut self, stretch: Segment<'_>, out: &mut Outlet<'_>) {
         match stretch {
-            Stretch::Bytes(offset, bytes, time) => match self.reader {
+            Segment::Bytes(offset, bytes, time) => match self.reader {
                 Reader::Lines(_) => self.lines(offset, bytes, time, out.sink),
                 Reader::Http => out.sockets.push(self.connection, self.direction, bytes, time, out.sink),
             },
-            Stretch::Hole(Hole { offset, bytes, cause, pid, time }) => {
+            Segment::MissingRange(MissingRange { offset, bytes, cause, pid, time }) => {
                 out.counters.missing_bytes += bytes;
                 let Self { connection, direction, reader, .. } = self;
                 let (connection, direction) = (*connection, *direction);
@@ -299,11 +299,11 @@ impl Frames {
     fn lines(&mut self, offset: u64, bytes: &[u8], time: Timestamp, sink: &mut dyn FnMut(Input<'_>)) {
         let (mut at, mut rest) = (offset, bytes);
         let end = offset.saturating_add(bytes.len() as u64);
-        while let Some(entry) = self.spoilt.first_entry().filter(|entry| *entry.key() < end) {
+        while let Some(entry) = self.neutralized.first_entry().filter(|entry| *entry.key() < end) {
             let (place, original) = entry.remove_entry();
             let index = place.checked_sub(at).and_then(|index| usize::try_from(index).ok());
             // Where another byte came in its place, that write was given up.
-            if let Some((before, [GATE_SPOILT, after @ ..])) = index.and_then(|at| rest.split_at_checked(at))
+            if let Some((before, [NEUTRAL_BYTE, after @ ..])) = index.and_then(|at| rest.split_at_checked(at))
             {
                 self.push(before, time, sink);
                 self.is_stopped = true;
@@ -405,7 +405,7 @@ mod tests {
         for step in steps {
             match step {
                 Step::Data(offset, bytes) => {
-                    stream.data(Place { offset: *offset, ..Place::default() }, bytes, now, out);
+                    stream.data(Position { offset: *offset, ..Position::default() }, bytes, now, out);
                 }
                 Step::Look(offset, far) => stream.look(&positions(*offset, *far), now, out),
                 Step::Judge(offset, far, waiting) => {
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing() {
+    fn missing_stream_bytes_are_reported_as_gaps() {
         use Direction::{ClientToServer, ServerToClient};
         use GapCause::{RingFull, Unread, Unseen};
         use Step::{Data, Judge, Look, Settle, SettleSilent};
@@ -468,55 +468,60 @@ mod tests {
 
     /// What the gate did before bytes came, and what the policy core is told of them.
     #[test]
-    fn what_the_gate_stopped_is_told_as_the_client_wrote_it() {
+    fn gated_frame_is_reported_as_the_client_wrote_it() {
         enum Gate {
-            Spoil(u64, u8),
+            Neutralize(u64, u8),
             Refuse(u64, &'static [u8]),
             Data(u64, &'static [u8]),
         }
-        use Gate::{Data, Refuse, Spoil};
+        use Gate::{Data, Neutralize, Refuse};
         let cases: [(&str, &[Gate], &[&str]); 12] = [
             ("nothing", &[Data(0, b"{\"a\":1}\n")], &["passed {\"a\":1}"]),
-            ("one byte", &[Spoil(4, b'x'), Data(0, b"{\"ab\x7f\"}\n")], &["spoilt {\"abx\"}"]),
+            ("one byte", &[Neutralize(4, b'x'), Data(0, b"{\"ab\x7f\"}\n")], &["neutralized {\"abx\"}"]),
             (
                 "another byte",
-                &[Spoil(3, b'x'), Data(0, b"{\"ab\x7f\"}\n{}\n")],
+                &[Neutralize(3, b'x'), Data(0, b"{\"ab\x7f\"}\n{}\n")],
                 &["passed {\"ab\x7f\"}", "passed {}"],
             ),
             (
                 "and no other",
-                &[Spoil(3, b'x'), Data(0, b"{\"a\x7f\"}\n{}\n")],
-                &["spoilt {\"ax\"}", "passed {}"],
+                &[Neutralize(3, b'x'), Data(0, b"{\"a\x7f\"}\n{}\n")],
+                &["neutralized {\"ax\"}", "passed {}"],
             ),
             (
                 "twice the same, since there was no room",
-                &[Spoil(3, b'x'), Spoil(3, b'x'), Data(0, b"{\"a\x7f\"}\n"), Data(7, b"{\"\x7f\"}\n")],
-                &["spoilt {\"ax\"}", "passed {\"\x7f\"}"],
+                &[
+                    Neutralize(3, b'x'),
+                    Neutralize(3, b'x'),
+                    Data(0, b"{\"a\x7f\"}\n"),
+                    Data(7, b"{\"\x7f\"}\n"),
+                ],
+                &["neutralized {\"ax\"}", "passed {\"\x7f\"}"],
             ),
             (
                 "given up, and another in its place",
-                &[Spoil(3, b'x'), Data(0, b"{\"abc\"}\n"), Data(8, b"{\"\x7f\"}\n")],
+                &[Neutralize(3, b'x'), Data(0, b"{\"abc\"}\n"), Data(8, b"{\"\x7f\"}\n")],
                 &["passed {\"abc\"}", "passed {\"\x7f\"}"],
             ),
             (
                 "of two messages of one write",
-                &[Spoil(3, b'x'), Spoil(9, b'y'), Data(0, b"{\"a\x7f\"}\n{\"\x7f\"}\n")],
-                &["spoilt {\"ax\"}", "spoilt {\"y\"}"],
+                &[Neutralize(3, b'x'), Neutralize(9, b'y'), Data(0, b"{\"a\x7f\"}\n{\"\x7f\"}\n")],
+                &["neutralized {\"ax\"}", "neutralized {\"y\"}"],
             ),
             (
                 "beside one of the client's own",
-                &[Spoil(5, b'x'), Data(0, b"{\"a\x7f \x7f\"}\n{\"\x7f\"}\n")],
-                &["spoilt {\"a\x7f x\"}", "passed {\"\x7f\"}"],
+                &[Neutralize(5, b'x'), Data(0, b"{\"a\x7f \x7f\"}\n{\"\x7f\"}\n")],
+                &["neutralized {\"a\x7f x\"}", "passed {\"\x7f\"}"],
             ),
             (
                 "one that never came, and then what does",
-                &[Spoil(30, b'z'), Spoil(3, b'x'), Data(0, b"{\"a\x7f\"}\n{\"\x7f\"}\n")],
-                &["spoilt {\"ax\"}", "passed {\"\x7f\"}"],
+                &[Neutralize(30, b'z'), Neutralize(3, b'x'), Data(0, b"{\"a\x7f\"}\n{\"\x7f\"}\n")],
+                &["neutralized {\"ax\"}", "passed {\"\x7f\"}"],
             ),
             (
                 "in the second piece",
-                &[Data(0, b"{\"a"), Spoil(3, b'x'), Data(3, b"\x7f\"}\n")],
-                &["spoilt {\"ax\"}"],
+                &[Data(0, b"{\"a"), Neutralize(3, b'x'), Data(3, b"\x7f\"}\n")],
+                &["neutralized {\"ax\"}"],
             ),
             (
                 "refused, whole or the end of what is there",
@@ -525,7 +530,7 @@ mod tests {
             ),
             (
                 "refused, since the second of two could not be overwritten",
-                &[Spoil(3, b'x'), Refuse(0, b"{\"a\x7f\"}\n{\"y\"}\n"), Data(0, b"{\"\x7f\x7f\"}\n")],
+                &[Neutralize(3, b'x'), Refuse(0, b"{\"a\x7f\"}\n{\"y\"}\n"), Data(0, b"{\"\x7f\x7f\"}\n")],
                 &["refused {\"ax\"}", "refused {\"y\"}", "passed {\"\x7f\x7f\"}"],
             ),
         ];
@@ -535,7 +540,7 @@ mod tests {
             let mut sink = |input: Input<'_>| {
                 let (word, bytes) = match input {
                     Input::Frame { bytes, .. } => ("passed", bytes),
-                    Input::Stopped { bytes, is_refused: false, .. } => ("spoilt", bytes),
+                    Input::Stopped { bytes, is_refused: false, .. } => ("neutralized", bytes),
                     Input::Stopped { bytes, is_refused: true, .. } => ("refused", bytes),
                     other => panic!("{name}: {other:?}"),
                 };
@@ -545,10 +550,10 @@ mod tests {
             let out = &mut Outlet { sockets: &mut sockets, counters: &mut counters, sink: &mut sink };
             for step in steps {
                 match step {
-                    Spoil(offset, original) => stream.spoil(*offset, *original),
+                    Neutralize(offset, original) => stream.neutralize(*offset, *original),
                     Refuse(offset, bytes) => stream.refuse(*offset, bytes.to_vec(), now, out),
                     Data(offset, bytes) => {
-                        stream.data(Place { offset: *offset, ..Place::default() }, bytes, now, out);
+                        stream.data(Position { offset: *offset, ..Position::default() }, bytes, now, out);
                     }
                 }
             }

@@ -107,7 +107,7 @@ fn capture() -> Capture {
 }
 
 #[test]
-fn what_is_given_up_when_memory_is_short() {
+fn largest_holder_is_given_up_when_memory_is_short() {
     use GapCause::{Memory, RingFull};
     use Sent::{Adopted, Data, Exec, Wait};
     // Name, records, gaps, connections whose exec was awaited no longer.
@@ -172,7 +172,7 @@ fn what_is_given_up_when_memory_is_short() {
 }
 
 #[test]
-fn empty_records_before_the_exec_are_bounded() {
+fn empty_records_before_exec_are_bounded() {
     let mut capture = capture();
     let sent: Vec<Sent> = (0..100).map(|_| Sent::Data(1, 1, 0)).collect();
     gaps(&mut capture, &sent);
@@ -181,7 +181,7 @@ fn empty_records_before_the_exec_are_bounded() {
 }
 
 #[test]
-fn what_the_kernel_counted() {
+fn kernel_counts_reveal_missing_bytes() {
     // Name, records, whether the exec is known: suspects after two looks at 9 bytes more that passed the server, each way.
     for (name, sent, known) in [
         ("known", &[Sent::Exec(1, 5), Sent::Line(1, "{}")][..], true),

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_accepted() {
+    fn pinned_certificate_is_accepted() {
         let (server, authority) = (
             CertificateDer::from_pem_slice(SERVER).unwrap(),
             CertificateDer::from_pem_slice(AUTHORITY).unwrap(),
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn this_systems_verifier_says_what_is_private() {
+    fn system_verifier_detects_private_certificates() {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let platform = Verifier::new(provider).unwrap();
         let name = ServerName::try_from("localhost").unwrap();

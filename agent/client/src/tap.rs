@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_are_kept_as_they_were_sent() {
+    fn results_are_kept_verbatim() {
         let empty = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
         let handshake = r#"{"id":0,"result":{"protocolVersion":"x"}}"#;
         let error = r#"{"id":1,"error":{"code":1,"message":"x"}}"#;
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_ends_it() {
+    fn excess_traffic_ends_the_conversation() {
         let cases = [
             (Tap::default(), MAX_BYTES, 0, "it sent more than 64 MiB"),
             (Tap::recording(1 << 20), 1 << 20, 0, "it sent more than 1 MiB"),
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conversation_is_kept_where_it_is_wanted() {
+    fn only_recording_tap_keeps_the_conversation() {
         let answer = r#"{"id":1,"result":{"a":1}}"#;
         let both = [(Direction::ClientToServer, "{}"), (Direction::ServerToClient, answer)];
         for (tap, expected) in [(Tap::default(), &[][..]), (Tap::recording(MAX_BYTES), &both)] {

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn no_address_of_a_rule_is_passed_over_and_most_others_are() {
+    fn address_prefilter_misses_no_rule() {
         type Case = (&'static str, &'static [&'static str], &'static [&'static str]);
         let cases: [Case; 8] = [
             ("10.1.2.3/32", &["10.1.2.3", "10.1.9.9"], &["10.2.2.3", "::1", "a01::"]),

@@ -16,11 +16,11 @@ use super::{
     BTF_PATH, KernelError, brief,
     btf::Btf,
     fire,
-    hooks::{self, Ground, Hook, Hooks, Links, load_census},
+    hooks::{self, Ground, Hook, Hooks, Links, load_fd_scan},
     layout, log,
     pins::{self, short},
+    requirements,
     stats::{self, ProgramStats},
-    surroundings,
 };
 
 /// Wrapped so that the object's ELF header is aligned as its reader wants it.
@@ -41,7 +41,7 @@ pub enum Backend {
 impl Backend {
     /// The one to try first on this kernel.
     pub fn first() -> Self {
-        if surroundings::preempts_itself() { Self::Tracepoints } else { Self::Trampolines }
+        if requirements::preempts_itself() { Self::Tracepoints } else { Self::Trampolines }
     }
 
     /// As events and the configuration call it.
@@ -110,13 +110,13 @@ impl Loaded {
         let (processes, tracepoints) = (hooks::processes(&btf), hooks::tracepoints(&btf));
         drop(btf);
         let btf = aya::Btf::from_sys_fs()?;
-        let (layouts, may_spoil) = ([layout], u32::from(surroundings::may_write_memory()));
+        let (layouts, may_neutralize) = ([layout], u32::from(requirements::may_write_memory()));
         let log_level = log::level();
         let mut loader = EbpfLoader::new();
         loader
             .btf(Some(&btf))
             .override_global("KERNEL_LAYOUT", &layouts[..], true)
-            .override_global("MAY_SPOIL", &may_spoil, true)
+            .override_global("MAY_NEUTRALIZE", &may_neutralize, true)
             .override_global(aya_log::LEVEL, &log_level, true)
             .map_max_entries("RING", ring_bytes)
             .map_max_entries(log::RING, log::ring_bytes());
@@ -157,7 +157,7 @@ impl Loaded {
             links.extend(link?.map(|link| (hook.program(), link)));
             places.push(hook.place());
         }
-        load_census(&mut ebpf, &btf)?;
+        load_fd_scan(&mut ebpf, &btf)?;
         let blind_spots = said(blind_spots);
         Ok(Attached { ebpf, links, backend, places, blind_spots, gate })
     }
@@ -190,7 +190,7 @@ impl Loaded {
                 return Err(KernelError::Hook { action: "go on with", hook: hook.place(), reason });
             }
         }
-        load_census(&mut ebpf, &btf)?;
+        load_fd_scan(&mut ebpf, &btf)?;
         let blind_spots = said(blind_spots);
         Ok(Attached { ebpf, links: Vec::new(), backend, places, blind_spots, gate })
     }
@@ -201,7 +201,7 @@ impl Loaded {
         let ground = Ground { btf: &btf, cgroup };
         let all = processes.into_iter().chain(tracepoints.hooks).chain(hooks::connections());
         let tried = hooks::attach_each(&mut ebpf, all, &ground, false);
-        let census = load_census(&mut ebpf, &btf).err().map(|error| error.to_string());
+        let fd_scan = load_fd_scan(&mut ebpf, &btf).err().map(|error| error.to_string());
         let trampolines = attach_whole(&mut ebpf, trampolines, &ground, false);
         let gate = gate.and_then(|hooks| {
             hooks::attach_all(&mut ebpf, &hooks, &ground, false).map_err(|error| error.to_string())?;
@@ -220,7 +220,7 @@ impl Loaded {
                 (hook.place(), problem.or_else(|| silent(&hook)))
             })
             .collect();
-        hooks.push(("iter/task_file".to_owned(), census));
+        hooks.push(("iter/task_file".to_owned(), fd_scan));
         hooks.extend(tracepoints.blind_spots.into_iter().map(|(place, why)| (place, Some(why))));
         Report { hooks, trampolines, gate, unproven: proof.err(), programs }
     }
@@ -273,10 +273,10 @@ fn said(blind_spots: Vec<(String, String)>) -> Vec<String> {
 
 /// What programs and tables are made of, as a short hash: an agent for whom it is the same can go on with those of another.
 pub fn build(wanted: Option<Backend>, ring_bytes: u32, cgroup: &Path) -> String {
-    let may_spoil = surroundings::may_write_memory();
+    let may_neutralize = requirements::may_write_memory();
     let object = bytes_hash(&OBJECT.0);
     // One that was removed and made again is another.
     let cgroup = std::fs::metadata(cgroup).map(|cgroup| (cgroup.dev(), cgroup.ino())).ok();
-    let all = format!("{object} {wanted:?} {ring_bytes} {may_spoil} {cgroup:?}");
+    let all = format!("{object} {wanted:?} {ring_bytes} {may_neutralize} {cgroup:?}");
     short(&bytes_hash(all.as_bytes())).to_owned()
 }

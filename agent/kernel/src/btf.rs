@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn offsets() {
+    fn btf_offsets_and_sizes_are_resolved() {
         let btf = Btf::parse(sample()).unwrap();
         for (member, expected) in [("a", 0), ("b", 4), ("c", 8), ("d", 12), ("d.e", 12), ("d.f", 16)] {
             assert_eq!(btf.offset("outer", member).unwrap(), expected, "{member}");
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_bytes_are_an_error() {
+    fn damaged_btf_is_an_error() {
         let whole = sample();
         for cut in 0..whole.len() {
             let _ = Btf::parse(whole[..cut].to_vec()).map(|btf| btf.offset("outer", "d.f").is_ok());

@@ -400,8 +400,8 @@ pub fn detach_all(ebpf: &mut Ebpf, hooks: &[Hook]) {
 }
 
 /// Loads the iterator over all descriptors.
-pub fn load_census(ebpf: &mut Ebpf, btf: &aya::Btf) -> Result<(), KernelError> {
-    program::<Iter>(ebpf, "census")?.load("task_file", btf).map_err(|error| KernelError::Hook {
+pub fn load_fd_scan(ebpf: &mut Ebpf, btf: &aya::Btf) -> Result<(), KernelError> {
+    program::<Iter>(ebpf, "fd_scan")?.load("task_file", btf).map_err(|error| KernelError::Hook {
         action: "load",
         hook: "iter/task_file".into(),
         reason: brief(&error),
@@ -413,7 +413,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn io_uring_by_the_number_of_arguments() {
+    fn io_uring_program_follows_argument_count() {
         let cases = [(None, Ok(None)), (Some(3), Ok(Some("three"))), (Some(7), Ok(Some("seven")))];
         for (arguments, expected) in cases {
             assert_eq!(io_uring_program(arguments, ["seven", "three"], ""), expected);

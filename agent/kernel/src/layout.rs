@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_kernel_has_every_field() {
+    fn running_kernel_has_every_field() {
         let path = std::path::Path::new("/sys/kernel/btf/vmlinux");
         assert!(path.exists(), "the tests need a kernel with BTF");
         let btf = Btf::from_file(path).unwrap();

@@ -3,7 +3,7 @@
 pub mod addresses;
 mod backend;
 pub mod btf;
-pub mod census;
+pub mod fd_scan;
 pub mod fill;
 mod fire;
 mod gate;
@@ -12,10 +12,10 @@ pub mod layout;
 mod log;
 mod members;
 pub mod pins;
+pub mod requirements;
 mod resume;
 mod ring;
 mod stats;
-pub mod surroundings;
 mod table;
 
 use std::{
@@ -380,16 +380,16 @@ impl Kernel {
         &self.blind_spots
     }
 
-    /// Opens a census; [`census::take`] reads it, on whatever thread.
-    pub fn census(&mut self) -> Result<File, KernelError> {
-        let program = program::<Iter>(&mut self.ebpf, "census")?;
+    /// Opens a fd scan; [`fd_scan::take`] reads it, on whatever thread.
+    pub fn fd_scan(&mut self) -> Result<File, KernelError> {
+        let program = program::<Iter>(&mut self.ebpf, "fd_scan")?;
         let fail = |reason| KernelError::Hook { action: "attach", hook: "iter/task_file".into(), reason };
         let link = program.attach().map_err(|error| fail(brief(&error)))?;
         let link = program.take_link(link).map_err(|error| fail(brief(&error)))?;
         link.into_file().map_err(|error| fail(brief(&error)))
     }
 
-    /// While this is on, the census registers unknown processes that have two channels.
+    /// While this is on, the fd scan registers unknown processes that have two channels.
     pub fn adopt(&mut self, on: bool) -> Result<(), KernelError> {
         self.adopt.set(0, u32::from(on), 0).map_err(|source| KernelError::Map { name: "ADOPT", source })
     }
@@ -534,7 +534,7 @@ impl Kernel {
         self.unclaimed = unclaimed;
     }
 
-    /// Stops watching processes that hold no channel: `known_at` is when the census began (boot time, ns).
+    /// Stops watching processes that hold no channel: `known_at` is when the fd scan began (boot time, ns).
     pub fn prune(&mut self, holders: &HashSet<u32>, known_at: u64) {
         let is_stale = |(pid, since): &(u32, u64)| *since < known_at && !holders.contains(pid);
         let all: Vec<(u32, u64)> = self.processes.entries().collect();
@@ -581,7 +581,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn roles_of_others_stay() {
+    fn channel_roles_of_other_processes_are_kept() {
         let Some(mut channels) = Table::create() else { return };
         let roles = |write_capture, read_capture, write_count, read_count| abi::Channel {
             write_capture,
@@ -605,7 +605,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_watched_anew_stay() {
+    fn rewatched_process_is_not_pruned() {
         let Some(mut processes) = Table::create() else { return };
         for (name, since, left) in [("before", 9, None), ("since", 10, Some(10))] {
             assert!(processes.put_back(&1, &since));

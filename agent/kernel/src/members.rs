@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn who_descends_from_whom() {
+    fn descendants_inherit_server_membership() {
         // 1 is above all; 10 is a server, 11 its child, 12 the child's; 20 is a server below 12; 30 is a stranger.
         let parents = BTreeMap::from([(1, 0), (10, 1), (11, 10), (12, 11), (20, 12), (21, 20), (30, 1)]);
         let known = BTreeMap::from([(10, member(&[7])), (20, member(&[8]))]);
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds() {
+    fn descendants_are_bounded_despite_cycles() {
         let parents = BTreeMap::from([(1, 2), (2, 1), (3, 3), (4, 9)]);
         let known = BTreeMap::from([(1, member(&[1, 2, 3])), (2, member(&[4, 5]))]);
         let expected = vec![(1, member(&[1, 2, 3, 4])), (2, member(&[4, 5, 1, 2]))];

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn taken_once_and_put_back_once() {
+    fn table_entry_is_taken_and_restored_once() {
         let Some(mut table) = Table::<u32, u64>::create() else { return };
         assert_eq!(table.take(&1), None);
         assert!(table.put_back(&1, &10));

@@ -92,7 +92,7 @@ impl RotatingFile {
         (ready, self.rotate())
     }
 
-    /// All of it or nothing: half a line would spoil the next one.
+    /// All of it or nothing: half a line would neutralize the next one.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         let file = self.file.as_mut().ok_or(io::ErrorKind::NotFound)?;
         if let Err(error) = file.write_all(bytes) {
@@ -183,7 +183,7 @@ mod tests {
 
     /// What is kept, and what is where after 7 lines of 4 bytes with room for 8.
     #[test]
-    fn large_files_are_put_aside() {
+    fn full_log_files_are_rotated() {
         for (keep, expected) in [
             (2, ["g00\n", "e00\nf00\n", "c00\nd00\n", "no"]),
             (3, ["g00\n", "e00\nf00\n", "c00\nd00\n", "a00\nb00\n"]),
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_longer_than_a_file_has_one_of_its_own() {
+    fn oversized_line_gets_its_own_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x");
         let mut file = RotatingFile::open(&sink(&path, 8, 5)).unwrap();
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_do_to_the_file_is_followed() {
+    fn moved_or_removed_log_file_is_reopened() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x");
         let mut file = RotatingFile::open(&sink(&path, 1 << 20, 5)).unwrap();
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_refused() {
+    fn log_path_must_be_a_regular_file() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         fs::write(at("else"), "").unwrap();
@@ -247,7 +247,7 @@ mod tests {
 
     /// `/dev/full` has no room; what is waiting is dropped at the end, and counted.
     #[test]
-    fn a_full_disk_costs_what_waits() {
+    fn full_disk_drops_pending_lines() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x");
         let mut file = RotatingFile::open(&sink(&path, 1 << 20, 1)).unwrap();

@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes() {
+    fn sink_filter_passes_by_type_and_severity() {
         let found = |severity: &str| {
             let found = json!({"pattern": "p", "category": "custom", "severity": severity, "field": "/", "matches": [],
                                "score": 1, "form": "raw"});

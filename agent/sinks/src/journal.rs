@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_journal_gets() {
+    fn journal_receives_fields_and_priority() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
         let socket = UnixDatagram::bind(&path).unwrap();
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_that_is_not_there_costs_what_waits() {
+    fn missing_journal_drops_pending_events() {
         let directory = tempfile::tempdir().unwrap();
         let journal = Journal::at(&directory.path().join("none")).unwrap();
         let queue = Queue::new(1 << 20, Overflow::DropNewest);

@@ -283,7 +283,7 @@ mod tests {
 
     /// The list, and how an event is printed: natively, not at all, or as a line of OCSF.
     #[test]
-    fn what_is_printed_is_what_standard_output_is_configured_to_be() {
+    fn stdout_sink_decides_the_printed_format() {
         let directory = tempfile::tempdir().unwrap();
         let event = Event::agent(Timestamp(1), StoreFailing::default().into());
         for (sinks, expected) in [
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_a_webhook_stays_when_it_is_configured_anew() {
+    fn pending_webhook_events_survive_a_reload() {
         let directory = tempfile::tempdir().unwrap();
         let mut sinks = Sinks::start(&configs("1MiB", ""), directory.path()).unwrap();
         let event = Event::agent(Timestamp(1), StoreFailing::default().into());

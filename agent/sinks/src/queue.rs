@@ -207,7 +207,7 @@ mod tests {
 
     /// Policy, how many of 10 are pushed, and which are left where there is room for 3.
     #[test]
-    fn what_finds_no_room_is_counted() {
+    fn queue_overflow_is_dropped_and_counted() {
         for (overflow, left) in [(Overflow::DropNewest, [0, 1, 2]), (Overflow::DropOldest, [7, 8, 9])] {
             let queue = Queue::new(300, overflow);
             (0..10).for_each(|number| queue.push(line(number)));
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_are_bounded() {
+    fn queue_batches_are_bounded() {
         let queue = Queue::new(10_000, Overflow::DropNewest);
         (0..5).for_each(|number| queue.push(line(number)));
         let sizes: Vec<_> = (0..3).map(|_| queue.take(250, Duration::ZERO).unwrap().len()).collect();

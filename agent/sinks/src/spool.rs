@@ -279,7 +279,7 @@ fn number(name: &str) -> Option<u64> {
 
 /// What of an event says where it stands in the audit trail: natively, and as OCSF.
 #[derive(Deserialize)]
-struct Place {
+struct Position {
     seq: Option<u64>,
     metadata: Option<Metadata>,
 }
@@ -290,7 +290,7 @@ struct Metadata {
 }
 
 fn place(line: &[u8]) -> Option<u64> {
-    let Place { seq, metadata } = serde_json::from_slice(line).ok()?;
+    let Position { seq, metadata } = serde_json::from_slice(line).ok()?;
     Some(seq.or(metadata.and_then(|metadata| metadata.sequence)).unwrap_or_default())
 }
 

@@ -40,7 +40,7 @@ fn waiting(counts: &Counts) -> u64 {
 
 /// A line, and where it says that it stands.
 #[test]
-fn places_are_found_in_both_formats() {
+fn sequence_number_is_found_in_both_formats() {
     for (line, expected) in [
         (r#"{"type":"x","seq":7}"#, Some(7)),
         (r#"{"metadata":{"version":"1.7.0","sequence":8},"unmapped":{"mcpwarden":{"seq":8}}}"#, Some(8)),
@@ -53,7 +53,7 @@ fn places_are_found_in_both_formats() {
 }
 
 #[test]
-fn a_batch_is_the_same_each_time_and_after_a_restart() {
+fn spool_batch_is_stable_across_restarts() {
     let directory = tempfile::tempdir().unwrap();
     let (mut spool, counts) = open(directory.path(), ROOM);
     assert_eq!(spool.first(&counts).unwrap(), None);
@@ -77,7 +77,7 @@ fn a_batch_is_the_same_each_time_and_after_a_restart() {
 
 /// What a file has at start, which events are left of it, and how many lines were damaged.
 #[test]
-fn what_is_damaged_is_cut_off_and_counted() {
+fn damaged_spool_lines_are_dropped_and_counted() {
     let whole = "{\"seq\":1}\n{\"seq\":2}\n";
     for (name, text, left, damaged) in [
         ("nothing", "", &[][..], 0),
@@ -110,7 +110,7 @@ fn what_is_damaged_is_cut_off_and_counted() {
 
 /// Room for four batches, the oldest of them being sent or not.
 #[test]
-fn the_oldest_batches_make_room() {
+fn full_spool_drops_its_oldest_batches() {
     for taken in [false, true] {
         let directory = tempfile::tempdir().unwrap();
         let (mut spool, counts) = open(directory.path(), 64 << 10);
@@ -139,7 +139,7 @@ fn the_oldest_batches_make_room() {
 }
 
 #[test]
-fn one_that_never_fits_is_dropped_and_a_smaller_bound_counts_at_start() {
+fn spool_bound_applies_to_lines_and_at_start() {
     let directory = tempfile::tempdir().unwrap();
     let (mut spool, counts) = open(directory.path(), ROOM);
     let long = Line::plain(&format!("{{\"x\":\"{}\"}}", "x".repeat(ROOM as usize)));
@@ -153,7 +153,7 @@ fn one_that_never_fits_is_dropped_and_a_smaller_bound_counts_at_start() {
 }
 
 #[test]
-fn what_somebody_else_does_to_the_files() {
+fn spool_handles_foreign_file_changes() {
     let directory = tempfile::tempdir().unwrap();
     let (mut spool, counts) = open(directory.path(), ROOM);
     spool.append(&lines(1..3), &counts).1.unwrap();

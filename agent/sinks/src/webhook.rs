@@ -331,7 +331,7 @@ mod tests {
 
     /// RFC 4231, test case 7, whose text has one full stop.
     #[test]
-    fn signatures_are_those_of_the_rfc() {
+    fn signature_matches_the_rfc_4231_vector() {
         let (before, after) = (
             "This is a test using a larger than block-size key and a larger than block-size data",
             " The key needs to be hashed before being used by the HMAC algorithm.",
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_and_what_they_mean() {
+    fn webhook_status_decides_the_outcome() {
         let later = |seconds: Option<u64>| (1, seconds);
         let (taken, refused) = ((0, None), (2, None));
         for (status, retry_after, expected) in [
@@ -376,7 +376,7 @@ mod tests {
 
     /// Failures before, and the pause in milliseconds: shortest and longest.
     #[test]
-    fn pauses_grow_and_are_bounded() {
+    fn retry_pauses_grow_up_to_a_bound() {
         for (failures, shortest, longest) in [
             (0, 500, 1_000),
             (1, 1_000, 2_000),

@@ -1,4 +1,4 @@
-//! What commands that ask a running agent are told.
+//! Arguments of the commands that talk to a running agent.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use mcpwarden_policy::{config::Period, guards::ProfileKey};
 use super::word::by_word;
 use crate::control;
 
-/// The agent that is asked.
+/// The running agent.
 #[derive(Args, Debug)]
 pub struct Agent {
     /// Socket of the agent: `control.socket` of its configuration.
@@ -29,21 +29,21 @@ Examples:
   sudo mcpwarden unblock mcp.example.com:443
 ";
 
-/// What `mcpwarden block` is told.
+/// Arguments of `mcpwarden block`.
 #[derive(Args, Debug)]
 pub struct BlockOptions {
-    /// What is blocked.
+    /// The target to block.
     pub target: String,
-    /// The port, where TARGET names none. Without one, all are.
+    /// The port, if TARGET has none. Without a port, all ports are blocked.
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
-    /// For so long: 90s, 10m, 8h, 30d. Without it, until it is unblocked.
+    /// Duration of the block: 90s, 10m, 8h, 30d. Without it, the block lasts until `mcpwarden unblock`.
     #[arg(long = "for", value_name = "DURATION")]
     pub period: Option<Period>,
-    /// Why, for events and for who lists the blocks.
+    /// Reason of the block, for events and for `mcpwarden blocks`.
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
-    /// Block even most of the network, or all of the loopback.
+    /// Confirm a block of most of the network, or of all loopback addresses.
     #[arg(long, short)]
     pub yes: bool,
     /// Print JSON.
@@ -53,12 +53,12 @@ pub struct BlockOptions {
     pub agent: Agent,
 }
 
-/// What `mcpwarden unblock` is told.
+/// Arguments of `mcpwarden unblock`.
 #[derive(Args, Debug)]
 pub struct UnblockOptions {
-    /// What is blocked, as it was said to `block`, or as `blocks` lists it.
+    /// The blocked target, as given to `block`, or as `blocks` lists it.
     pub target: String,
-    /// The port, where TARGET names none.
+    /// The port, if TARGET has none.
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
     /// Print JSON.
@@ -68,7 +68,7 @@ pub struct UnblockOptions {
     pub agent: Agent,
 }
 
-/// What `mcpwarden blocks` is told.
+/// Arguments of `mcpwarden blocks`.
 #[derive(Args, Debug)]
 pub struct BlocksOptions {
     /// Print JSON: a list.
@@ -78,24 +78,24 @@ pub struct BlocksOptions {
     pub agent: Agent,
 }
 
-/// What `mcpwarden status` is told.
+/// Arguments of `mcpwarden status`.
 #[derive(Args, Debug)]
 pub struct StatusOptions {
-    /// Print JSON: with everything that is counted.
+    /// Print JSON, with all counters.
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
     pub agent: Agent,
 }
 
-/// What `mcpwarden top` is told.
+/// Arguments of `mcpwarden top`.
 #[derive(Args, Debug)]
 pub struct TopOptions {
     #[command(flatten)]
     pub agent: Agent,
 }
 
-/// What `mcpwarden reload` is told.
+/// Arguments of `mcpwarden reload`.
 #[derive(Args, Debug)]
 pub struct ReloadOptions {
     /// Print JSON: the event.
@@ -113,63 +113,63 @@ Examples:
   sudo mcpwarden approvals deny mail:send_all
 ";
 
-/// Meant definitions are meant.
+/// Which definitions a decision is about.
 #[derive(Args, Debug)]
 #[command(group = clap::ArgGroup::new("what").required(true).args(["tool", "all"]))]
-pub struct Meant {
-    /// The tool, as SERVER:TOOL; its name alone, where --server says whose.
+pub struct Selection {
+    /// The tool as SERVER:TOOL, or its name alone with --server.
     pub tool: Option<String>,
     /// Id of the server.
     #[arg(long, value_name = "ID")]
     pub server: Option<String>,
-    /// Everything that the server offers.
+    /// All definitions of the server.
     #[arg(long, requires = "server")]
     pub all: bool,
-    /// User id that the server runs as, where several users have one of this name.
+    /// User id of the server, if several users run a server with this id.
     #[arg(long)]
     pub uid: Option<u32>,
-    /// The server's program, where several have this name.
+    /// Program of the server, if several programs have this id.
     #[arg(long, value_name = "PATH")]
     pub program: Option<String>,
-    /// In whose name; it is noted beside the user who asks.
+    /// Name of the person who decides; events have it beside the calling user.
     #[arg(long, value_name = "NAME")]
     pub by: Option<String>,
-    /// Print JSON: an event a line.
+    /// Print JSON, one event per line.
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
     pub agent: Agent,
 }
 
-/// What `mcpwarden approve` is told, and `approvals deny`.
+/// Arguments of `mcpwarden approve`, and `approvals deny`.
 #[derive(Args, Debug)]
 pub struct DecisionOptions {
     #[command(flatten)]
-    pub which: Meant,
-    /// Only if this is the hash of the definition: the one that was looked at.
+    pub which: Selection,
+    /// Decide only if the current definition has this hash, the hash of the reviewed definition.
     #[arg(long, value_name = "SHA256", conflicts_with = "all")]
     pub hash: Option<String>,
 }
 
-/// What `mcpwarden approvals` does.
+/// Subcommands of `mcpwarden approvals`.
 #[derive(Subcommand, Debug)]
 pub enum Approvals {
-    /// List the tools that wait for somebody's approval, and those for which nobody came in time.
+    /// List the tools that wait for approval, and the approvals that expired.
     ///
-    /// Exit status 2 where no agent answers.
+    /// Exit status 2 if no agent answers.
     List(ApprovalsList),
-    /// Approve a tool: the same as `mcpwarden approve`.
+    /// Approve a tool; the same as `mcpwarden approve`.
     Grant(DecisionOptions),
     /// Deny a tool: its calls are denied while it has this definition.
     ///
-    /// Exit status 2 where it is not denied.
+    /// Exit status 2 if the tool is not denied.
     Deny(DecisionOptions),
 }
 
-/// What `mcpwarden approvals list` is told.
+/// Arguments of `mcpwarden approvals list`.
 #[derive(Args, Debug)]
 pub struct ApprovalsList {
-    /// Print JSON, one line a tool.
+    /// Print JSON, one line per tool.
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -187,20 +187,20 @@ Examples:
 /// What `mcpwarden sessions` does beside listing.
 #[derive(Subcommand, Debug)]
 pub enum Sessions {
-    /// Say what a running session's calls are judged by, in place of `sessions` in the configuration.
+    /// Set a value of a running session's profile, in place of its entry of `sessions` in the configuration.
     ///
-    /// It counts at once, for all servers of the session, and as long as the agent and the client run. Only root and members
-    /// of `control.admin_group` may. Exit status 2 where nothing is set.
+    /// The value applies at once, to all servers of the session, while the agent and the client run. Only root and members
+    /// of `control.admin_group` may set values. Exit status 2 if nothing is set.
     Set(SessionSetOptions),
 }
 
-/// What `mcpwarden sessions set` is told.
+/// Arguments of `mcpwarden sessions set`.
 #[derive(Args, Debug)]
 pub struct SessionSetOptions {
     /// Id of the session, as `mcpwarden sessions` lists it.
     pub session: String,
-    /// What is set: the mode, the project, the frozen specification, the side effects that no tool may have, or whether
-    /// tools that need an administrator's token may be called.
+    /// The value to set: the mode, the project, the frozen specification, the side effects that no tool may have, or whether
+    /// the session may call tools that need an administrator's token.
     #[arg(value_parser = PossibleValuesParser::new(["mode", "project", "spec", "blacklist", "admin-token"])
         .map(|key| key.replace('-', "_")).try_map(by_word::<ProfileKey>))]
     pub key: ProfileKey,
@@ -208,10 +208,10 @@ pub struct SessionSetOptions {
     /// `false`. `none`: no project, no frozen specification, no tags.
     #[arg(required_unless_present = "reset", conflicts_with = "reset")]
     pub value: Option<String>,
-    /// Go by the configuration again.
+    /// Restore the value of the configuration.
     #[arg(long)]
     pub reset: bool,
-    /// In whose name; it is noted beside the user who asks.
+    /// Name of the person who decides; events have it beside the calling user.
     #[arg(long, value_name = "NAME")]
     pub by: Option<String>,
     /// Print JSON: the event.

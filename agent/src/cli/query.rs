@@ -1,4 +1,4 @@
-//! What commands on what events tell of are told: servers, sessions, tools, calls, detections, connections.
+//! Arguments of the commands that list servers, sessions, tools, calls, detections and connections.
 
 use clap::{
     Args, Subcommand, ValueEnum,
@@ -16,49 +16,49 @@ use super::{
     word::by_word,
 };
 
-/// How bad or risky something can be, the least first.
+/// Severities and risks, the lowest first.
 const LEVELS: [&str; 4] = ["low", "medium", "high", "critical"];
 
-/// What is asked of the store.
+/// Queries of the store.
 #[derive(Subcommand, Debug)]
 pub enum Query {
-    /// List the servers that events tell of, with how they do.
+    /// List servers with their activity and health.
     ///
-    /// Errors are answers that say so. Health is judged by the last hour, whatever --since says: `unhealthy`, `degraded` or
-    /// `healthy`, with the reasons in --json; `-` where nothing was seen of the server in it. docs/reference/commands.md says by what.
+    /// Health covers the last hour, whatever --since is: `unhealthy`, `degraded` or `healthy`, with the reasons in --json;
+    /// `-` if the server had no event in that hour. docs/reference/commands.md lists the criteria.
     ///
-    /// Counted are the events that --session, --since and --until leave. Exit status 2 where the database cannot be read.
+    /// The numbers cover the events that --session, --since and --until select. Exit status 2 if the database cannot be read.
     Servers(ListOptions),
-    /// List the sessions: what one client process did with its servers.
+    /// List sessions: the activity of one client process with its servers.
     ///
-    /// Counted are the events that --server, --since and --until leave. Exit status 2 where the database cannot be read.
+    /// The numbers cover the events that --server, --since and --until select. Exit status 2 if the database cannot be read.
     #[command(after_long_help = SESSIONS_EXAMPLES)]
     Sessions(SessionsOptions),
-    /// List the tools that servers offer, with what is known of each.
+    /// List the tools of servers, with their pins, risk and detections.
     ///
-    /// A tool has a line for each user and program that serves it. Exit status 2 where a database cannot be read.
+    /// A tool has one line for each user and program that serves it. Exit status 2 if a database cannot be read.
     Tools(ToolsOptions),
-    /// Say what is known of tools.
+    /// List tools, or show everything about one tool.
     Registry {
         #[command(subcommand)]
         what: Registry,
     },
     /// List calls, each with its answer.
     ///
-    /// The last --limit that match all that is asked for, oldest first; several of one option are alternatives. Answers are
-    /// looked for up to an hour after the call. Exit status 2 where the database cannot be read.
+    /// Prints the last --limit calls that match every option, oldest first; repeated options are alternatives. An answer is
+    /// found up to an hour after its call. Exit status 2 if the database cannot be read.
     Calls(CallsOptions),
-    /// List what the rules found, at or above `inspection.alert_threshold`.
+    /// List detections at or above `inspection.alert_threshold`.
     ///
-    /// The last --limit that match all that is asked for, oldest first. Exit status 2 where the database cannot be read.
+    /// Prints the last --limit detections that match every option, oldest first. Exit status 2 if the database cannot be read.
     Detections(DetectionsOptions),
-    /// List connections to declared servers, to what is denied, and of servers' own processes.
+    /// List connections to declared servers, connections to denied addresses, and connections of servers.
     ///
-    /// The last --limit that match all that is asked for, oldest first. Exit status 2 where the database cannot be read.
+    /// Prints the last --limit connections that match every option, oldest first. Exit status 2 if the database cannot be read.
     Connections(ConnectionsOptions),
-    /// Sum up what happened: servers, tools, what changed, what was found, what was blocked, and where servers connected to.
+    /// Summarise servers, tools, changes, detections, blocked calls and connections.
     ///
-    /// HTML is one file that loads nothing. Exit status 2 where the database cannot be read.
+    /// The HTML report is one file that loads nothing. Exit status 2 if the database cannot be read.
     #[command(after_long_help = REPORT_EXAMPLES)]
     Report(ReportOptions),
 }
@@ -70,21 +70,21 @@ Examples:
   mcpwarden report --format json | jq .detections_by_severity
 ";
 
-/// What `mcpwarden registry` does.
+/// Subcommands of `mcpwarden registry`.
 #[derive(Subcommand, Debug)]
 pub enum Registry {
-    /// The same as `mcpwarden tools`.
+    /// List tools; the same as `mcpwarden tools`.
     List(ToolsOptions),
-    /// Say everything of one tool: its definition, pin, approval, and what was found in it.
+    /// Show everything about one tool: its definition, pin, approval and detections.
     ///
-    /// Each user and program that serves it is said on its own. Exit status 2 where nothing is known of it, or a database
+    /// Prints one section for each user and program that serves the tool. Exit status 2 if the tool is unknown, or a database
     /// cannot be read.
     Show {
-        /// The tool, as its id has it behind `mcp:`; of a prompt or a resource template, its name; of instructions, nothing
-        /// behind the colon.
+        /// The tool as SERVER:TOOL; for a prompt or a resource template, its name in place of TOOL; for instructions, nothing
+        /// after the colon.
         #[arg(value_name = "SERVER:TOOL")]
         tool: String,
-        /// Print JSON, one line for each user and program.
+        /// Print JSON, one line per user and program.
         #[arg(long)]
         json: bool,
         #[command(flatten)]
@@ -95,16 +95,16 @@ pub enum Registry {
 /// Which events.
 #[derive(Args, Debug, Default)]
 pub struct Which {
-    /// Only those of this session.
+    /// Only events of this session.
     #[arg(long, value_name = "ID")]
     pub session: Vec<String>,
-    /// Only those of the server with this id.
+    /// Only the server with this id.
     #[arg(long, value_name = "ID")]
     pub server: Vec<String>,
-    /// Not before: a time (2026-01-31T10:00:00Z), a date, or how long ago (2h).
+    /// Only from this time on: a time (2026-01-31T10:00:00Z), a date, or an age (2h).
     #[arg(long, value_name = "TIME")]
     pub since: Option<When>,
-    /// Before; as --since.
+    /// Only before this time, in the forms of --since.
     #[arg(long, value_name = "TIME")]
     pub until: Option<When>,
 }
@@ -112,17 +112,17 @@ pub struct Which {
 /// How much is printed, and how.
 #[derive(Args, Debug)]
 pub struct Shown {
-    /// The last so many; 0: all.
+    /// Number of rows to print, the last ones; 0 prints all.
     #[arg(long, value_name = "COUNT", default_value_t = 1_000)]
     pub limit: u64,
-    /// Print JSON, one object a line.
+    /// Print JSON, one object per line.
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
     pub database: Database,
 }
 
-/// What `mcpwarden sessions` is told.
+/// Arguments of `mcpwarden sessions`.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct SessionsOptions {
@@ -132,7 +132,7 @@ pub struct SessionsOptions {
     pub what: Option<Sessions>,
 }
 
-/// What `mcpwarden servers` and `sessions` are told.
+/// Arguments of `mcpwarden servers` and `sessions`.
 #[derive(Args, Debug)]
 pub struct ListOptions {
     #[command(flatten)]
@@ -141,86 +141,86 @@ pub struct ListOptions {
     pub shown: Shown,
 }
 
-/// What `mcpwarden tools` is told.
+/// Arguments of `mcpwarden tools`.
 #[derive(Args, Debug)]
 pub struct ToolsOptions {
-    /// Only those of the server with this id.
+    /// Only the server with this id.
     #[arg(long, value_name = "ID")]
     pub server: Vec<String>,
-    /// Only those whose definition is not the pinned one any more.
+    /// Only definitions that differ from their pin.
     #[arg(long)]
     pub changed: bool,
-    /// Only those in whose definition something at least so bad was found.
+    /// Only tools with a detection of at least this severity.
     #[arg(long, value_parser = PossibleValuesParser::new(LEVELS).try_map(by_word::<Severity>))]
     pub severity: Option<Severity>,
-    /// Only those that are at least so risky.
+    /// Only tools of at least this risk.
     #[arg(long, value_parser = PossibleValuesParser::new(LEVELS).try_map(by_word::<RiskLevel>))]
     pub risk: Option<RiskLevel>,
-    /// Only those that have this effect, such as fs.write.
+    /// Only tools with this side effect, such as fs.write.
     #[arg(long, value_name = "TAG")]
     pub side_effect: Vec<String>,
     #[command(flatten)]
     pub shown: Shown,
 }
 
-/// What `mcpwarden calls` is told.
+/// Arguments of `mcpwarden calls`.
 #[derive(Args, Debug)]
 pub struct CallsOptions {
     #[command(flatten)]
     pub which: Which,
-    /// Only those of the tool with this name.
+    /// Only the tool with this name.
     #[arg(long, value_name = "NAME")]
     pub tool: Vec<String>,
-    /// Only those of which this came.
+    /// Only rows with this action.
     #[arg(long, value_parser = PossibleValuesParser::new(["allow", "alert", "block"]).try_map(by_word::<Action>))]
     pub action: Vec<Action>,
     #[command(flatten)]
     pub shown: Shown,
 }
 
-/// What `mcpwarden detections` is told.
+/// Arguments of `mcpwarden detections`.
 #[derive(Args, Debug)]
 pub struct DetectionsOptions {
     #[command(flatten)]
     pub which: Which,
-    /// Only those about the tool with this name.
+    /// Only the tool with this name.
     #[arg(long, value_name = "NAME")]
     pub tool: Vec<String>,
-    /// Only those that are at least so bad.
+    /// Only detections of at least this severity.
     #[arg(long, value_parser = PossibleValuesParser::new(LEVELS).try_map(by_word::<Severity>))]
     pub severity: Option<Severity>,
-    /// Only those of this category, such as credential_theft.
+    /// Only this category, such as credential_theft.
     #[arg(long, value_parser = |word: &str| by_word::<Category>(word.to_owned()))]
     pub category: Vec<Category>,
     #[command(flatten)]
     pub shown: Shown,
 }
 
-/// What `mcpwarden connections` is told.
+/// Arguments of `mcpwarden connections`.
 #[derive(Args, Debug)]
 pub struct ConnectionsOptions {
     #[command(flatten)]
     pub which: Which,
-    /// Only those of which this came.
+    /// Only rows with this action.
     #[arg(long, value_parser = PossibleValuesParser::new(["allow", "block"]).try_map(by_word::<Action>))]
     pub action: Vec<Action>,
     #[command(flatten)]
     pub shown: Shown,
 }
 
-/// What `mcpwarden report` is told.
+/// Arguments of `mcpwarden report`.
 #[derive(Args, Debug)]
 pub struct ReportOptions {
     /// Only this session.
     #[arg(long, value_name = "ID")]
     pub session: Option<String>,
-    /// Not before: a time (2026-01-31T10:00:00Z), a date, or how long ago (2h).
+    /// Only from this time on: a time (2026-01-31T10:00:00Z), a date, or an age (2h).
     #[arg(long, value_name = "TIME")]
     pub since: Option<When>,
-    /// Before; as --since.
+    /// Only before this time, in the forms of --since.
     #[arg(long, value_name = "TIME")]
     pub until: Option<When>,
-    /// How it is written.
+    /// Format of the report.
     #[arg(long, value_enum, default_value_t)]
     pub format: ReportFormat,
     #[command(flatten)]
@@ -230,13 +230,13 @@ pub struct ReportOptions {
 /// What `report --format` can be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ReportFormat {
-    /// For a terminal.
+    /// Text for a terminal.
     #[default]
     Text,
     /// One JSON object.
     Json,
-    /// One file that loads nothing.
+    /// One HTML file that loads nothing.
     Html,
-    /// For a ticket or a wiki.
+    /// Markdown for a ticket or a wiki.
     Markdown,
 }

@@ -1,5 +1,4 @@
-//! What is said of a command line that cannot be used: one line, as of everything else that fails. clap would print a
-//! paragraph, with the whole usage in it.
+//! The error for an invalid command line: one line, like every other error. clap would print a paragraph with the whole usage.
 
 use std::{env, process::ExitCode};
 
@@ -11,7 +10,7 @@ use clap::{
 use super::Cli;
 use crate::output::{FAILED, one_line};
 
-/// Prints help or the version, where that is what was asked for; says else what is wrong. The exit status.
+/// Prints the help or the version if the arguments request it, and the error otherwise. Returns the exit status.
 pub fn refused(error: Error) -> ExitCode {
     if !error.use_stderr() {
         error.exit();
@@ -21,7 +20,7 @@ pub fn refused(error: Error) -> ExitCode {
     FAILED.into()
 }
 
-/// What is wrong with these arguments, and where to look.
+/// The error in these arguments, and where to find help.
 fn sentence(mut error: Error, words: &[String]) -> String {
     let mut command = Cli::command();
     command.build();
@@ -72,7 +71,7 @@ mod tests {
 
     /// Arguments, and the line.
     #[test]
-    fn what_is_wrong_is_one_line() {
+    fn usage_errors_fit_on_one_line() {
         let cases: [(&[&str], &str); 12] = [
             (&[], "a command is missing; see `mcpwarden --help`"),
             (&["registry"], "`registry` needs one of: list, show; see `mcpwarden registry --help`"),

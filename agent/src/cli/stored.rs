@@ -1,4 +1,4 @@
-//! What commands on what is stored are told.
+//! Arguments of the commands that read the store.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, builder::PossibleValuesParser, builder::TypedValueP
 use mcpwarden_policy::event::Severity;
 
 use super::{
-    operator::{DecisionOptions, Meant},
+    operator::{DecisionOptions, Selection},
     when::When,
     word::by_word,
 };
@@ -27,91 +27,90 @@ pub struct Database {
     pub path: PathBuf,
 }
 
-/// What `mcpwarden events` is told.
+/// Arguments of `mcpwarden events`.
 #[derive(Args, Debug)]
 pub struct EventsOptions {
-    /// Only those of this type, such as mcp_tool_called.
+    /// Only events of this type, such as mcp_tool_called.
     #[arg(long = "type", value_name = "TYPE")]
     pub kind: Vec<String>,
-    /// Only those of this session.
+    /// Only events of this session.
     #[arg(long, value_name = "ID")]
     pub session: Vec<String>,
-    /// Only those of the server with this id.
+    /// Only the server with this id.
     #[arg(long, value_name = "ID")]
     pub server: Vec<String>,
-    /// Only those that are at least so bad; those that are neither good nor bad are left out.
+    /// Only events of at least this severity; events without a severity are left out.
     #[arg(long, value_parser = PossibleValuesParser::new(["low", "medium", "high", "critical"]).try_map(by_word::<Severity>))]
     pub severity: Option<Severity>,
-    /// Not before: a time (2026-01-31T10:00:00Z), a date, or how long ago (2h).
+    /// Only from this time on: a time (2026-01-31T10:00:00Z), a date, or an age (2h).
     #[arg(long, value_name = "TIME")]
     pub since: Option<When>,
-    /// Before; as --since.
+    /// Only before this time, in the forms of --since.
     #[arg(long, value_name = "TIME")]
     pub until: Option<When>,
-    /// The last so many; 0: all.
+    /// Number of rows to print, the last ones; 0 prints all.
     #[arg(long, value_name = "COUNT", default_value_t = 1_000)]
     pub limit: u64,
-    /// Then go on with those that come, until interrupted.
+    /// Continue with new events until interrupted.
     #[arg(long, short, conflicts_with = "until")]
     pub follow: bool,
-    /// Print the lines of JSON that are stored.
+    /// Print the stored lines of JSON.
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
     pub database: Database,
 }
 
-/// What `mcpwarden pins` does.
+/// Subcommands of `mcpwarden pins`.
 #[derive(Subcommand, Debug)]
 pub enum Pins {
-    /// List what is pinned of each server: tools, prompts, resource templates, instructions.
+    /// List the pinned definitions of each server: tools, prompts, resource templates, instructions.
     ///
-    /// Exit status 2 where the database cannot be read.
+    /// Exit status 2 if the database cannot be read.
     List(PinsList),
-    /// Say what is different between the pinned definition and the one that was seen last, field by field.
+    /// Compare the pinned definition with the current one, field by field.
     ///
-    /// Exit status 0 where nothing is, 1 where something is, 2 where nothing of that name is pinned, or the database cannot
-    /// be read.
+    /// Exit status 0 without a difference, 1 with one, 2 if there is no such pin, or the database cannot be read.
     Diff(PinsDiff),
-    /// Pin what a tool is now: the same as `mcpwarden approve`.
+    /// Pin the current definition of a tool; the same as `mcpwarden approve`.
     Trust(DecisionOptions),
-    /// Forget the pin of a tool, or with --all of everything that a server offers: what it lists next is first use again.
+    /// Reset the pin of a tool or, with --all, all pins of a server: the next listing is treated as first use.
     ///
-    /// Exit status 2 where nothing is forgotten.
-    Reset(Meant),
+    /// Exit status 2 if no pin is reset.
+    Reset(Selection),
 }
 
-/// What `mcpwarden pins list` is told.
+/// Arguments of `mcpwarden pins list`.
 #[derive(Args, Debug)]
 pub struct PinsList {
-    /// Only those of the server with this id.
+    /// Only the server with this id.
     #[arg(long, value_name = "ID")]
     pub server: Vec<String>,
-    /// Only those whose definition is not the pinned one any more.
+    /// Only definitions that differ from their pin.
     #[arg(long)]
     pub changed: bool,
-    /// Print JSON, one line a pin.
+    /// Print JSON, one line per pin.
     #[arg(long)]
     pub json: bool,
-    /// The database: `registry.db` beside that of events.
+    /// The database of pins: `registry.db` beside the database of events.
     #[arg(long, value_name = "FILE", default_value = "/var/lib/mcpwarden/registry.db")]
     pub path: PathBuf,
 }
 
-/// What `mcpwarden audit` does.
+/// Subcommands of `mcpwarden audit`.
 #[derive(Subcommand, Debug)]
 pub enum Audit {
-    /// Say whether every event is as it was stored, and none is missing.
+    /// Verify that no stored event was changed or removed.
     ///
-    /// Each event has the hash of the one before it. What is gone for its age is vouched for by a signature of this host.
-    /// docs/internals/store.md says what this proves.
+    /// Each event has the hash of the event before it. A signature of this host covers events that retention has removed.
+    /// docs/internals/store.md describes what the verification proves.
     ///
-    /// Exit status 0 where the chain holds; 1 where it does not, with the first link that is broken; 2 where the database
-    /// cannot be read.
+    /// Exit status 0 if the chain is intact; 1 if it is broken, with the first broken link; 2 if the database cannot be
+    /// read.
     Verify(AuditVerify),
-    /// Print the events as they are stored, one line of JSON each: what `audit verify` verifies.
+    /// Export the stored events, one line of JSON each: the lines that `audit verify` verifies.
     ///
-    /// Exit status 2 where the database cannot be read.
+    /// Exit status 2 if the database cannot be read.
     Export(AuditExport),
 }
 
@@ -132,16 +131,16 @@ impl std::str::FromStr for Bound {
     }
 }
 
-/// What `mcpwarden audit verify` is told.
+/// Arguments of `mcpwarden audit verify`.
 #[derive(Args, Debug)]
 pub struct AuditVerify {
-    /// From this event on: its number, a time, a date, or how long ago (7d). Without it, from the oldest.
+    /// First event: its number, a time, a date, or an age (7d). Default: the oldest event.
     #[arg(long, value_name = "EVENT")]
     pub from: Option<Bound>,
-    /// Up to this event, which counts.
+    /// Last event, inclusive.
     #[arg(long, value_name = "EVENT")]
     pub to: Option<Bound>,
-    /// What signatures are verified with: `audit.pub` beside the database, or a copy that was kept elsewhere.
+    /// Public key of the signatures: `audit.pub` beside the database, or a copy of it.
     #[arg(long, value_name = "FILE")]
     pub public_key: Option<PathBuf>,
     /// Print JSON.
@@ -151,33 +150,33 @@ pub struct AuditVerify {
     pub database: Database,
 }
 
-/// What `mcpwarden audit export` is told.
+/// Arguments of `mcpwarden audit export`.
 #[derive(Args, Debug)]
 pub struct AuditExport {
-    /// From this event on: its number, a time, a date, or how long ago (7d).
+    /// First event: its number, a time, a date, or an age (7d).
     #[arg(long, value_name = "EVENT")]
     pub from: Option<Bound>,
-    /// Up to this event, which counts.
+    /// Last event, inclusive.
     #[arg(long, value_name = "EVENT")]
     pub to: Option<Bound>,
     #[command(flatten)]
     pub database: Database,
 }
 
-/// What `mcpwarden pins diff` is told.
+/// Arguments of `mcpwarden pins diff`.
 #[derive(Args, Debug)]
 pub struct PinsDiff {
-    /// The tool, as its id has it behind `mcp:`; of a prompt or a resource template, its name; of instructions, nothing
-    /// behind the colon.
+    /// The tool as SERVER:TOOL; for a prompt or a resource template, its name in place of TOOL; for instructions, nothing after
+    /// the colon.
     #[arg(value_name = "SERVER:TOOL")]
     pub tool: String,
-    /// Print JSON, one line for each user and program that has a pin.
+    /// Print JSON, one line per user and program with a pin.
     #[arg(long)]
     pub json: bool,
-    /// The database: `registry.db` beside that of events.
+    /// The database of pins: `registry.db` beside the database of events.
     #[arg(long, value_name = "FILE", default_value = "/var/lib/mcpwarden/registry.db")]
     pub path: PathBuf,
-    /// The database of events, which tells of definitions that are too long to be kept; `mcpwarden.db` beside that of pins.
+    /// The database of events, for definitions that are too long for the database of pins; default: `mcpwarden.db` beside it.
     #[arg(long, value_name = "FILE")]
     pub events: Option<PathBuf>,
 }

@@ -57,7 +57,7 @@ mod tests {
 
     /// What is written, and the same in RFC 3339.
     #[test]
-    fn times() {
+    fn absolute_times_are_parsed() {
         for (text, expected) in [
             ("2026-01-31", Some("2026-01-31T00:00:00Z")),
             ("2026-01-31T10:00:00Z", Some("2026-01-31T10:00:00Z")),
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn how_long_ago() {
+    fn relative_times_are_parsed() {
         let Timestamp(now) = Clock::new().now();
         for (text, ago) in [("90s", 90), ("2h", 7_200), ("7d", 604_800)] {
             let When(found) = text.parse().unwrap();

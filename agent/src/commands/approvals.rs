@@ -8,7 +8,7 @@ use hyper::Method;
 use mcpwarden_policy::{ByHand, Event, EventBody, WaitingTool};
 
 use crate::{
-    cli::{ApprovalsList, DecisionOptions, Meant},
+    cli::{ApprovalsList, DecisionOptions, Selection},
     control::{APPROVALS, Decided, NewDecision, PINS, Waiting, client::ask},
     output::{self, escaped, say, say_json, seconds, word},
 };
@@ -32,12 +32,12 @@ pub fn decide(options: DecisionOptions, decision: ByHand) -> Result<()> {
 ///
 /// # Errors
 /// No agent answers, or it refuses.
-pub fn reset(which: Meant) -> Result<()> {
+pub fn reset(which: Selection) -> Result<()> {
     tell(which, None, ByHand::Forget)
 }
 
-fn tell(which: Meant, hash: Option<String>, decision: ByHand) -> Result<()> {
-    let Meant { tool, server, all, uid, program, by, json, agent } = which;
+fn tell(which: Selection, hash: Option<String>, decision: ByHand) -> Result<()> {
+    let Selection { tool, server, all, uid, program, by, json, agent } = which;
     let (server, tool) = match (server, tool) {
         (Some(server), tool) => (server, tool),
         (None, tool) => {
@@ -151,7 +151,7 @@ mod tests {
     use mcpwarden_policy::{ServerId, SessionId, Timestamp, event::Whose, guard::GuardKind};
 
     #[test]
-    fn what_waits_is_shown_as_it_is() {
+    fn pending_approvals_are_shown_escaped() {
         let waiting = WaitingTool {
             server_id: ServerId("files".into()),
             session_id: SessionId("s".into()),

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_read() {
+    fn block_is_described_for_people() {
         for (block, expected) in [
             (view("192.0.2.1", None, &["192.0.2.1"]), "192.0.2.1 until it is unblocked, or the agent ends"),
             (

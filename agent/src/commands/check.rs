@@ -5,7 +5,7 @@ use std::{path::Path, process::ExitCode};
 
 use anstyle::{AnsiColor, Style};
 use anyhow::Result;
-use mcpwarden_policy::config::{Config, Finding, Level, Place, Problem};
+use mcpwarden_policy::config::{Config, Finding, Level, Position, Problem};
 use mcpwarden_policy::lint;
 use serde_json::json;
 
@@ -49,7 +49,7 @@ pub fn run(path: &Path, effective: bool, json: bool) -> Result<Found> {
     let (config, mut problems) = lint::check(&bytes, |config| on_this_host(config, &mut files));
     let exposed = exposed.map(|message| Problem {
         level: Level::Warning,
-        at: Place::default(),
+        at: Position::default(),
         path: String::new(),
         message,
         nearest: None,
@@ -137,7 +137,7 @@ mod tests {
 
     /// File, what is shown of its first problem, without colours.
     #[test]
-    fn problems_are_shown_under_their_line() {
+    fn problems_are_shown_below_their_source_line() {
         let long = format!("capture: {{ {}backend: magic }}", " ".repeat(100));
         for (file, expected) in [
             (
@@ -161,7 +161,7 @@ mod tests {
 
     /// A name that is given twice is wrong once, where it stands the second time; a built-in rule's is, too.
     #[test]
-    fn a_name_that_is_taken_is_said_once() {
+    fn duplicate_pattern_name_is_reported_once() {
         for (names, line, part) in
             [(["a", "a"], 3, "\"a\" is taken"), (["a", "pseudo-tag"], 3, "second rule")]
         {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_counts() {
+    fn check_exit_code_follows_findings() {
         let code = |errors, warnings, strict| format!("{:?}", Found { errors, warnings }.exit_code(strict));
         let number = |number: u8| format!("{:?}", ExitCode::from(number));
         for (errors, warnings, strict, expected) in

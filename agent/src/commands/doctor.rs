@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use comfy_table::{Attribute, Cell, Color};
-use mcpwarden_kernel::{Backend, GATE_ADVICE, Kernel, MOST_STEPS, ProgramStats, Report, surroundings};
+use mcpwarden_kernel::{Backend, GATE_ADVICE, Kernel, MOST_STEPS, ProgramStats, Report, requirements};
 use serde::Serialize;
 use serde_json::json;
 
@@ -32,7 +32,7 @@ struct Row {
 
 /// Prints the table, or all of it as one object of JSON. Returns whether capture is possible.
 pub fn run(json: bool) -> bool {
-    let mut rows: Vec<Row> = surroundings::check(cgroup::mounted())
+    let mut rows: Vec<Row> = requirements::check(cgroup::mounted())
         .into_iter()
         .map(|need| Row {
             name: need.name.into(),
@@ -163,7 +163,7 @@ fn gate_row(gate: Result<Vec<(String, Option<String>)>, String>) -> Row {
         Ok(places) => match silent(&places) {
             Some(problem) => (Verdict::Off, format!("{problem}{GATE_ADVICE}")),
             None => {
-                let blunt = if surroundings::may_write_memory() { "" } else { BLUNT };
+                let blunt = if requirements::may_write_memory() { "" } else { BLUNT };
                 let detail = format!("stops calls that the policy denies, with `enforcement.stdio`{blunt}");
                 (Verdict::Works, detail)
             }

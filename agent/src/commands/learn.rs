@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_is_a_configuration() {
+    fn observed_events_become_a_configuration() {
         let events = [
             started("weather", &["npx", "-y", "weather \"x\" #1", "\u{202e}"]),
             egress("weather", 5, "192.0.2.1:443", Some("API.example.com."), "allow"),
@@ -361,7 +361,7 @@ mod tests {
 
     /// What the recording has, and what is said of it.
     #[test]
-    fn what_is_missing_is_said() {
+    fn learned_configuration_marks_missing_parts() {
         let cut = {
             let mut cut = started("a", &["x"]);
             cut["argv_truncated"] = json!(true);
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds() {
+    fn learned_servers_and_destinations_are_bounded() {
         let all = (0..=DESTINATIONS).map(|n| {
             let to = format!("10.{}.{}.{}:1", n >> 16, n >> 8 & 255, n & 255);
             egress("a", 0, &to, None, "allow")

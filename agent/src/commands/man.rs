@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_has_a_page_with_all_its_flags() {
+    fn every_command_has_a_complete_man_page() {
         let directory = tempfile::tempdir().unwrap();
         let options = ManOptions { command: Vec::new(), to: Some(directory.path().to_owned()) };
         run(&options).unwrap();

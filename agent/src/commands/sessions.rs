@@ -86,7 +86,7 @@ mod tests {
 
     /// Key, value, what is asked for; or a part of what is wrong.
     #[test]
-    fn values_are_read_by_their_key() {
+    fn session_values_are_parsed_by_key() {
         use ProfileKey::{AdminToken, Blacklist, Mode, Project, Spec};
         let hash = "a".repeat(64);
         for (key, value, expected) in [

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_what() {
+    fn peer_rights_follow_uid_and_groups() {
         let two = Groups { read: group(10), change: group(20) };
         let one = Groups { read: group(10), change: None };
         let none = Groups::default();
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_kernel_says_who_it_is() {
+    async fn peer_identity_comes_from_the_kernel() {
         let (one, _other) = UnixStream::pair().unwrap();
         let peer = Peer::of(&one).unwrap();
         assert_eq!(peer.uid, nix::unistd::getuid().as_raw());

@@ -99,11 +99,11 @@ struct Line {
     rights: Rights,
     groups: Groups,
     asked: Asked,
-    place: Mutex<Place>,
+    place: Mutex<Seating>,
 }
 
 /// What a connection has until it ends.
-enum Place {
+enum Seating {
     /// Of those who ask.
     Asking { _place: OwnedSemaphorePermit },
     /// Of those who follow.
@@ -111,7 +111,7 @@ enum Place {
 }
 
 /// An answer, or one that goes on.
-type Said = Either<Full<Bytes>, Following>;
+type Reply = Either<Full<Bytes>, Following>;
 
 /// Takes connections, for ever.
 pub async fn serve(listener: UnixListener, groups: Groups, asked: Asked) {
@@ -135,7 +135,7 @@ pub async fn serve(listener: UnixListener, groups: Groups, asked: Asked) {
             continue;
         };
         let (groups, asked) = (groups.clone(), asked.clone());
-        let place = Mutex::new(Place::Asking { _place: place });
+        let place = Mutex::new(Seating::Asking { _place: place });
         tokio::spawn(Arc::new(Line { peer, rights, groups, asked, place }).converse(stream));
     }
 }
@@ -153,7 +153,7 @@ impl Line {
         }
     }
 
-    async fn respond(&self, request: hyper::Request<Incoming>) -> Response<Said> {
+    async fn respond(&self, request: hyper::Request<Incoming>) -> Response<Reply> {
         count(&self.asked.counts.requests);
         let takes = PATHS.iter().find(|(path, _)| *path == request.uri().path()).map(|(_, takes)| *takes);
         let answer = if (request.uri().path(), request.method()) == (EVENTS, &Method::GET) {
@@ -186,7 +186,7 @@ impl Line {
         let query = followers::query(query).inspect_err(|_| count(&self.asked.counts.unusable))?;
         let (following, seat) = self.asked.followers.follow(query, self.rights)?;
         // Where it was makes room for another who asks.
-        *self.place.lock().unwrap_or_else(PoisonError::into_inner) = Place::Following { _seat: seat };
+        *self.place.lock().unwrap_or_else(PoisonError::into_inner) = Seating::Following { _seat: seat };
         Ok(following)
     }
 
@@ -276,7 +276,7 @@ impl Line {
 }
 
 /// The answer that is a follower's.
-fn goes_on(following: Following) -> Response<Said> {
+fn goes_on(following: Following) -> Response<Reply> {
     let mut response = Response::new(Either::Right(following));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
     response

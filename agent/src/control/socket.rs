@@ -120,7 +120,7 @@ mod tests {
 
     /// What is in its place, and what comes of it.
     #[tokio::test]
-    async fn the_dead_make_room_and_the_living_do_not() {
+    async fn stale_socket_is_replaced_and_live_one_kept() {
         type Before = fn(&Path) -> Option<net::UnixListener>;
         let cases: [(&str, Before, Option<&str>); 5] = [
             ("nothing", |_| None, None),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_directory_of_others_is_refused() {
+    async fn socket_directory_writable_by_others_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let open = directory.path().join("open");
         fs::create_dir(&open).unwrap();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_came_in_its_place_stays() {
+    async fn replaced_socket_file_is_not_removed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x.sock");
         let (socket, _listener) = Socket::make(path.clone(), directory.path(), None).unwrap();

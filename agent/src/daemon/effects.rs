@@ -1,7 +1,7 @@
 //! What the policy core asks for, done: events said, kernel tables changed, addresses denied.
 
 use mcpwarden_abi::SET_ALL;
-use mcpwarden_capture::socket::Wish;
+use mcpwarden_capture::socket::KernelAction;
 use mcpwarden_client::listing as own;
 use mcpwarden_policy::{ConnectionId, Event, EventBody, Output, ServerId, http::LINK};
 
@@ -22,7 +22,7 @@ impl Agent {
                 Output::Drop(link) if link.0 & LINK != 0 => self.capture.sockets().drop_link(link),
                 Output::Confirm { connection, server } => {
                     self.confirm(connection, &server);
-                    self.census_soon = true;
+                    self.fd_scan_soon = true;
                 }
                 Output::Drop(id) => {
                     self.kernel.remove(id.0);
@@ -40,9 +40,9 @@ impl Agent {
         self.outputs = outputs;
         for wish in self.capture.sockets().wishes() {
             match wish {
-                Wish::Lift(key) => self.kernel.lift_socket(key),
-                Wish::Found(endpoint, is_server) => self.kernel.found(&endpoint, is_server),
-                Wish::Drop { key, number } => {
+                KernelAction::Lift(key) => self.kernel.lift_socket(key),
+                KernelAction::Found(endpoint, is_server) => self.kernel.found(&endpoint, is_server),
+                KernelAction::Drop { key, number } => {
                     self.kernel.remove_socket(key, number);
                     self.with_capture(|capture, clock, now, sink| capture.close(number, clock, now, sink));
                 }

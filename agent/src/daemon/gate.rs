@@ -15,7 +15,7 @@ use std::{
 
 use mcpwarden_abi::{self as abi, GateMember, GateSettings};
 use mcpwarden_client::listing as own;
-use mcpwarden_kernel::{GateLeft, surroundings};
+use mcpwarden_kernel::{GateLeft, requirements};
 use mcpwarden_policy::{
     ConnectionId, ServerId, SessionId, Timestamp,
     gate::{GateCaller, GateCompiler, GateError, GateOutcome, GateSubject, MOST_SUBJECTS, NO_SUBJECT},
@@ -211,7 +211,7 @@ impl Agent {
             Err(why) => Some(why),
         };
         self.gate.is_blunt =
-            config.enforcement.stdio == StdioEnforcement::Neutralize && !surroundings::may_write_memory();
+            config.enforcement.stdio == StdioEnforcement::Neutralize && !requirements::may_write_memory();
         self.say_troubles();
     }
 
@@ -480,7 +480,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_no_table_can_be_made_the_one_before_counts() {
+    fn previous_gate_table_applies_without_a_new_one() {
         const NOBODY: u32 = abi::GATE_NOBODY;
         // Its kind now, what the kinds are in the table that counts, what it was in both halves, which half counts.
         let cases = [

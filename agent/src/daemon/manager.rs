@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn says_it_as_sd_notify_does() {
+    fn notify_messages_match_sd_notify() {
         let (manager, hears) = manager(&[]);
         manager.ready("watching");
         manager.ready("one line\nSTOPPING=1");
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn the_watchdog_is_fed_at_half_of_its_time() {
+    fn watchdog_is_fed_at_half_its_interval() {
         let own = std::process::id().to_string();
         // The beats of two drains, one right after the other.
         for (variables, beats) in [
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beat_that_nobody_got_is_sent_again() {
+    fn undelivered_watchdog_beat_is_resent() {
         let (mut manager, hears) = manager(&[("WATCHDOG_USEC", "3600000000")]);
         let name = hears.local_addr().unwrap();
         drop(hears);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_have_paths_or_abstract_names() {
+    fn notify_socket_is_a_path_or_abstract_name() {
         for (name, good) in [
             ("/run/systemd/notify", true),
             ("@abstract", true),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mcpwarden_kernel::{Backend, surroundings};
+use mcpwarden_kernel::{Backend, requirements};
 use mcpwarden_policy::event::ServerType;
 
 use super::Agent;
@@ -84,6 +84,6 @@ pub(super) fn identity(config: &crate::config::Config, backend: Backend) -> Vec<
     vec![
         Sample::new(table::BUILD, &[env!("CARGO_PKG_VERSION")], 1.0),
         Sample::new(table::CONFIG, &[&hash], 1.0),
-        Sample::new(table::KERNEL, &[&surroundings::release(), backend.name()], 1.0),
+        Sample::new(table::KERNEL, &[&requirements::release(), backend.name()], 1.0),
     ]
 }

@@ -22,14 +22,14 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use mcpwarden_abi as abi;
-use mcpwarden_capture::{Capture, Told};
+use mcpwarden_capture::{Capture, SideRecord};
 use mcpwarden_client::listing::Listing;
 use mcpwarden_kernel::{
     Backend, Kernel, Met, ProgramStats, Ring, Setup, boot_ns,
-    census::{self, Census},
+    fd_scan::{self, FdScan},
     fill::Fill,
     pins::Pins,
-    surroundings,
+    requirements,
 };
 use mcpwarden_policy::{Engine, EventBody, Input, Timestamp, event::AgentStarted};
 use mcpwarden_sinks::Sinks;
@@ -49,7 +49,7 @@ use crate::{
     log,
     loss::LossWatch,
     metrics::{Metrics, Sample, Stage, TIMED},
-    network::{self, Belonging, Network, News},
+    network::{self, Belonging, Network, NetworkUpdate},
     output::{PATIENCE, Writer},
 };
 use gate::Gate;
@@ -64,9 +64,9 @@ const BATCH_RECORDS: usize = 4096;
 /// How often positions are compared with the kernel's.
 const RECONCILE_EVERY: Duration = Duration::from_secs(1);
 /// How often holders are counted when nothing asks for it sooner.
-const CENSUS_EVERY: Duration = Duration::from_secs(5);
+const FD_SCAN_EVERY: Duration = Duration::from_secs(5);
 /// How soon after a server was confirmed: somebody else may hold its channels (a client that forked twice).
-const CENSUS_SOON: Duration = Duration::from_millis(10);
+const FD_SCAN_SOON: Duration = Duration::from_millis(10);
 /// How long the start waits for the addresses of names.
 const FIRST_NAMES: Duration = Duration::from_secs(3);
 /// How long an ending agent waits for its sinks.
@@ -75,7 +75,7 @@ const LAST_SENT: Duration = Duration::from_millis(400);
 /// Runs until a signal or a closed output ends it.
 pub fn run(options: RunOptions) -> Result<()> {
     let source = config::read(options.config.as_deref())?;
-    if let Some(need) = surroundings::check(cgroup::mounted()).into_iter().find(|need| need.problem.is_some())
+    if let Some(need) = requirements::check(cgroup::mounted()).into_iter().find(|need| need.problem.is_some())
     {
         bail!("{}: {}", need.name, need.problem.unwrap_or_default());
     }
@@ -149,7 +149,7 @@ pub fn run(options: RunOptions) -> Result<()> {
             clock,
             outbox: Outbox::new(format, writer.sender(), stores.events, stores.head),
             outputs: Vec::new(),
-            census_soon: false,
+            fd_scan_soon: false,
             programs: Vec::new(),
             counted: None,
             positions: None,
@@ -203,11 +203,11 @@ struct Agent {
     clock: Clock,
     outbox: Outbox,
     outputs: Vec<mcpwarden_policy::Output>,
-    /// Somebody asked for a census before the next regular one.
-    census_soon: bool,
+    /// Somebody asked for a fd scan before the next regular one.
+    fd_scan_soon: bool,
     programs: Vec<ProgramStats>,
-    /// A census that was taken and not yet held against the streams.
-    counted: Option<Census>,
+    /// A fd scan that was taken and not yet held against the streams.
+    counted: Option<FdScan>,
     /// The kernel's positions, read and not yet held against the streams.
     positions: Option<Vec<(u64, abi::Connection)>>,
     /// The same of TCP connections; `None` of those that are not there any more.
@@ -231,8 +231,8 @@ enum Drained {
 /// What an agent does that is ready, for people.
 const WATCHING: &str = "watching";
 
-/// What went wrong where a census at start fails.
-const NO_CENSUS: &str = "cannot read the census of processes";
+/// What went wrong where a fd scan at start fails.
+const NO_FD_SCAN: &str = "cannot read the fd scan of processes";
 
 impl Agent {
     async fn serve(
@@ -249,7 +249,7 @@ impl Agent {
             Some(_) => self.adopt_behind(ring.get_mut())?,
             None => self.adopt()?,
         };
-        // What existed when the census ended is taken in first; what comes meanwhile does not hold the start up.
+        // What existed when the fd scan ended is taken in first; what comes meanwhile does not hold the start up.
         while ended.is_none()
             && self.drain(ring.get_mut()) == Drained::Part
             && self.capture.latest_ns() <= found.ended_ns
@@ -269,7 +269,7 @@ impl Agent {
         let taken_over = if ended.is_none() { self.succeed()? } else { None };
         self.say(EventBody::AgentStarted(AgentStarted {
             version: env!("CARGO_PKG_VERSION").into(),
-            kernel: surroundings::release(),
+            kernel: requirements::release(),
             backend: self.kernel.backend().name().into(),
             boot_id: std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
                 .ok()
@@ -292,9 +292,9 @@ impl Agent {
         process::give_program_back();
         let belonging = Belonging { members: self.kernel.members().all(), sets: self.kernel.confirmed() };
         self.network.adopt(belonging, &self.clock);
-        let mut census: Option<JoinHandle<std::io::Result<Census>>> = None;
+        let mut fd_scan: Option<JoinHandle<std::io::Result<FdScan>>> = None;
         let start = tokio::time::Instant::now();
-        let (mut next_reconcile, mut next_census) = (start + RECONCILE_EVERY, start + CENSUS_EVERY);
+        let (mut next_reconcile, mut next_fd_scan) = (start + RECONCILE_EVERY, start + FD_SCAN_EVERY);
         let reason = loop {
             // Not asked again after the first word to end.
             if let Some(reason) = ended.take() {
@@ -313,10 +313,10 @@ impl Agent {
                 self.compare();
                 continue;
             }
-            if std::mem::take(&mut self.census_soon) {
-                next_census = next_census.min(tokio::time::Instant::now() + CENSUS_SOON);
+            if std::mem::take(&mut self.fd_scan_soon) {
+                next_fd_scan = next_fd_scan.min(tokio::time::Instant::now() + FD_SCAN_SOON);
             }
-            let deadline = self.deadline().min(next_reconcile).min(next_census);
+            let deadline = self.deadline().min(next_reconcile).min(next_fd_scan);
             tokio::select! {
                 biased;
                 _ = interrupt.recv() => break "SIGINT",
@@ -324,7 +324,7 @@ impl Agent {
                 _ = self.outbox.closed() => break "output closed",
                 _ = hangup.recv() => self.reload("SIGHUP".into(), None),
                 prepared = self.reload.prepared() => self.take_over(prepared),
-                done = network::finished(&mut census) => {
+                done = network::finished(&mut fd_scan) => {
                     let done = done.and_then(Result::ok);
                     // Without one nothing is collected and nobody new is found until the next.
                     self.censuses_failed += u64::from(done.is_none());
@@ -346,12 +346,12 @@ impl Agent {
                         // What no event tells, such as that a list is whole.
                         self.gate.touch();
                     }
-                    if now >= next_census && census.is_none() {
-                        next_census = now + CENSUS_EVERY;
-                        match self.kernel.census() {
+                    if now >= next_fd_scan && fd_scan.is_none() {
+                        next_fd_scan = now + FD_SCAN_EVERY;
+                        match self.kernel.fd_scan() {
                             Ok(file) => {
                                 let asked = self.suspects();
-                                census = Some(tokio::task::spawn_blocking(move || census::take(file, &asked)));
+                                fd_scan = Some(tokio::task::spawn_blocking(move || fd_scan::take(file, &asked)));
                             }
                             Err(_) => self.censuses_failed += 1,
                         }
@@ -385,10 +385,12 @@ impl Agent {
     }
 
     /// Takes in what the network was asked.
-    fn hear(&mut self, news: News) {
+    fn hear(&mut self, news: NetworkUpdate) {
         match news {
-            News::Answers(answers) => self.network.answered(answers, self.kernel.addresses(), &self.clock),
-            News::Opened(opened) => {
+            NetworkUpdate::Answers(answers) => {
+                self.network.answered(answers, self.kernel.addresses(), &self.clock)
+            }
+            NetworkUpdate::Opened(opened) => {
                 let now = self.clock.now();
                 for connect in opened.adopted {
                     self.engine.handle(Input::Connect(connect), now, &mut self.outputs);
@@ -401,14 +403,14 @@ impl Agent {
     }
 
     /// Has the kernel half register servers that already run.
-    fn adopt(&mut self) -> Result<Census> {
+    fn adopt(&mut self) -> Result<FdScan> {
         self.kernel.adopt(true)?;
-        let first = census::take(self.kernel.census()?, &HashSet::new());
+        let first = fd_scan::take(self.kernel.fd_scan()?, &HashSet::new());
         self.kernel.adopt(false)?;
         self.kernel.members().adopt(&process::parents());
-        first.context(NO_CENSUS)?;
+        first.context(NO_FD_SCAN)?;
         // Once more: a client that is nobody's parent was passed before its server's channels were known.
-        census::take(self.kernel.census()?, &HashSet::new()).context(NO_CENSUS)
+        fd_scan::take(self.kernel.fd_scan()?, &HashSet::new()).context(NO_FD_SCAN)
     }
 
     /// When the next thing is due that no record announces.
@@ -453,12 +455,12 @@ impl Agent {
         let timed = self.capture.counters().records.is_multiple_of(TIMED);
         let sink = &mut |input: Input<'_>| metrics.time(timed, || engine.handle(input, now, outputs));
         match self.capture.record(record, &self.clock, now, sink) {
-            Some(Told::Connect(header, info)) => {
+            Some(SideRecord::Connect(header, info)) => {
                 if let Some(connect) = self.network.connect(&header, &info, &self.clock) {
                     sink(Input::Connect(connect));
                 }
             }
-            Some(Told::Socket(header, info)) => {
+            Some(SideRecord::Socket(header, info)) => {
                 let id = header.connection;
                 match self.network.connected(&header, &info) {
                     Some(connected) => self.capture.open_socket(id, connected, &self.clock, now, sink),
@@ -468,7 +470,7 @@ impl Agent {
                     }
                 }
             }
-            Some(Told::Gate(header, info)) => self.hear_gate(&header, &info),
+            Some(SideRecord::Gate(header, info)) => self.hear_gate(&header, &info),
             None => {}
         }
         self.carry_out();

@@ -13,7 +13,7 @@ use mcpwarden_policy::{
 };
 use mcpwarden_sinks::Print;
 use mcpwarden_store::{
-    self as store, Entry, News, Settings, Store,
+    self as store, Entry, Settings, Store, StoreUpdate,
     chain::Head,
     checkpoint::{AUDIT_KEY, Signer},
     database,
@@ -223,8 +223,8 @@ impl Agent {
         }
         for news in self.outbox.store.news() {
             match news {
-                News::Say(body) => self.say_of_store(*body),
-                News::Well { stored, ours } => {
+                StoreUpdate::Say(body) => self.say_of_store(*body),
+                StoreUpdate::Well { stored, ours } => {
                     self.metrics.store(None);
                     self.outbox.failing = None;
                     let head = self.outbox.head.seq;
@@ -252,7 +252,7 @@ mod tests {
 
     /// Seconds, the number of the last event, and what is said: that itself is an event.
     #[test]
-    fn the_head_is_said_once_a_minute_where_there_was_anything() {
+    fn chain_head_is_reported_once_a_minute_after_events() {
         let start = Instant::now();
         let mut said = HeadSaid { seq: 10, at: start };
         for (second, last, expected) in [

@@ -1,10 +1,10 @@
-//! What was captured, held against what the kernel's tables and a census say.
+//! What was captured, held against what the kernel's tables and a fd scan say.
 
 use std::{collections::HashSet, time::Duration};
 
 use mcpwarden_kernel::{
     boot_ns,
-    census::{Census, Side},
+    fd_scan::{FdScan, Side},
 };
 
 use mcpwarden_abi as abi;
@@ -60,7 +60,7 @@ impl Agent {
         }
     }
 
-    /// The sides of channels of which the next census is to tell what is being done there.
+    /// The sides of channels of which the next fd scan is to tell what is being done there.
     pub(super) fn suspects(&self) -> HashSet<Side> {
         let mut sides = HashSet::new();
         for (id, entry) in self.kernel.connections() {
@@ -72,14 +72,14 @@ impl Agent {
     }
 
     /// Ends connections that nobody holds, says what went by unseen of the others, and stops watching processes that
-    /// hold none. The ring was drained since the census.
-    pub(super) fn collect(&mut self, census: &Census) {
-        let held: HashSet<abi::ChannelKey> = census.holders.iter().map(|holder| holder.key).collect();
+    /// hold none. The ring was drained since the fd scan.
+    pub(super) fn collect(&mut self, fd_scan: &FdScan) {
+        let held: HashSet<abi::ChannelKey> = fd_scan.holders.iter().map(|holder| holder.key).collect();
         for (id, entry) in self.kernel.connections() {
             let streams = entry.positions.streams;
             let keys = [entry.server_in, entry.server_out, entry.client_out, entry.client_in];
-            if entry.positions.since_ns >= census.began_ns || keys.iter().any(|key| held.contains(key)) {
-                let waiting = client_sides(&entry).map(|side| census.idle.get(&side).copied());
+            if entry.positions.since_ns >= fd_scan.began_ns || keys.iter().any(|key| held.contains(key)) {
+                let waiting = client_sides(&entry).map(|side| fd_scan.idle.get(&side).copied());
                 self.with_capture(|capture, _, now, sink| capture.judge(id, &streams, waiting, now, sink));
                 continue;
             }
@@ -89,9 +89,9 @@ impl Agent {
                 capture.close(id, clock, now, sink);
             });
         }
-        self.kernel.sweep_sockets(&held, census.began_ns);
-        let pids: HashSet<u32> = census.holders.iter().map(|holder| holder.pid).collect();
-        self.kernel.prune(&pids, census.began_ns);
+        self.kernel.sweep_sockets(&held, fd_scan.began_ns);
+        let pids: HashSet<u32> = fd_scan.holders.iter().map(|holder| holder.pid).collect();
+        self.kernel.prune(&pids, fd_scan.began_ns);
         self.kernel.forget_servers();
     }
 

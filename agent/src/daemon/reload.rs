@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_looked_at_only_at_start_is_there_and_said() {
+    fn changed_start_only_settings_need_a_restart() {
         let config = |yaml: &str| mcpwarden_policy::config::parse(yaml.as_bytes()).unwrap().0;
         for (before, now, expected) in [
             ("", "", &[][..]),

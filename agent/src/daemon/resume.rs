@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use anyhow::Result;
 use mcpwarden_abi::{FLAG_ADOPTED, RECORD_EXEC, RecordHeader, record::read};
-use mcpwarden_kernel::{Met, Ring, census::Census, pins::Left};
+use mcpwarden_kernel::{Met, Ring, fd_scan::FdScan, pins::Left};
 use mcpwarden_policy::event::TakenOver;
 
 use super::Agent;
@@ -23,7 +23,7 @@ impl Agent {
 
     /// As [`Agent::adopt`], where records wait in the ring: it can be full of them, and whose they are is known only from records
     /// that come now.
-    pub(super) fn adopt_behind(&mut self, ring: &mut Ring) -> Result<Census> {
+    pub(super) fn adopt_behind(&mut self, ring: &mut Ring) -> Result<FdScan> {
         let waited = self.set_aside(ring);
         let found = self.adopt()?;
         let since = self.set_aside(ring);

@@ -1,6 +1,6 @@
 //! How the agent is, for who asks.
 
-use mcpwarden_kernel::surroundings;
+use mcpwarden_kernel::requirements;
 use mcpwarden_policy::{event::ServerType, lint::unenforceable};
 
 use super::Agent;
@@ -19,7 +19,7 @@ impl Agent {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
             since: self.since,
-            kernel: surroundings::release(),
+            kernel: requirements::release(),
             troubles: Vec::new(),
             config: ConfigStatus {
                 path: path.map(|path| path.display().to_string()),
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn status_lists_every_trouble() {
         let well = || {
             let json = serde_json::json!({
                 "version": "1", "pid": 1, "since": "2026-01-06T10:30:00Z", "kernel": "6", "troubles": [],

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_in_the_tree() {
+    fn cgroup_paths_are_relative_to_the_root() {
         let root = Path::new("/sys/fs/cgroup/unified");
         for (path, expected) in [
             ("/sys/fs/cgroup/unified", Some("/")),
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_has_a_number_and_nothing_has_this_one() {
+    fn cgroup_root_is_found_by_inode_number() {
         if !nix::unistd::geteuid().is_root() {
             eprintln!("SKIPPED: only root opens files by number");
             return;
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn cgroup_mounts() {
+    fn cgroup2_mount_is_found_in_mountinfo() {
         let hybrid = "30 24 0:26 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n\
                       42 30 0:38 / /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw\n";
         assert_eq!(mounted_in(hybrid).as_deref(), Some("/sys/fs/cgroup/unified"));

@@ -9,7 +9,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use mcpwarden_policy::config::{
-    self, AbsolutePath, Config, Control, Finding, Level, Place, Problem, Server, Session, Step, User,
+    self, AbsolutePath, Config, Control, Finding, Level, Position, Problem, Server, Session, Step, User,
 };
 use mcpwarden_policy::detect::{RuleError, RuleSet};
 use mcpwarden_policy::guards::SessionRule;
@@ -235,7 +235,7 @@ fn problem(error: &RuleError) -> Problem {
     let known = |number: u64| usize::try_from(number).unwrap_or(1).max(1);
     Problem {
         level: Level::Error,
-        at: Place { line: known(error.line), column: known(error.column), width: 1 },
+        at: Position { line: known(error.line), column: known(error.column), width: 1 },
         path: String::new(),
         message: format!("{}; expected {}", error.what, error.expected),
         nearest: None,
@@ -282,7 +282,7 @@ mod tests {
 
     /// What is put there, and what is said of it where root does so.
     #[test]
-    fn a_token_is_a_file_that_only_root_can_have_written() {
+    fn admin_token_must_be_writable_by_root_only() {
         let directory = tempfile::tempdir().unwrap();
         let root = nix::unistd::geteuid().is_root();
         for (name, contents, mode, expected) in [
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_that_are_not_there_are_said_where_they_are_named() {
+    fn missing_groups_are_reported_at_their_key() {
         let control = |group: &str, admin: Option<&str>| Control {
             group: group.into(),
             admin_group: admin.map(str::to_owned),
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn users_are_known_by_id_or_name() {
+    fn users_resolve_by_id_or_name() {
         let found = |user: &str| uid(&User::Name(user.to_owned()), Vec::new());
         assert_eq!(found("root"), Ok(0));
         assert_eq!(uid(&User::Id(4_000_000_000), Vec::new()), Ok(4_000_000_000));
@@ -357,7 +357,7 @@ mod tests {
 
     /// What stands in the file and its mode, and what is said.
     #[test]
-    fn rule_files_are_read_or_refused_with_a_place() {
+    fn rule_files_are_read_or_refused_with_position() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x.yaml");
         let twice = format!("{}\n", RULE.replace("id: own", "id: pseudo-tag"));
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_demanded_program_may_be_named_by_a_link() {
+    fn required_program_may_be_a_symlink() {
         let directory = tempfile::tempdir().unwrap();
         let (program, link) = (directory.path().join("program"), directory.path().join("link"));
         fs::write(&program, "").unwrap();

@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients() {
+    fn client_is_nearest_live_ancestor() {
         let (own, none) = (std::process::id(), u32::MAX >> 1);
         let start = started(own).unwrap();
         // Ancestors, whether the parent is a fork, the client.
@@ -223,14 +223,14 @@ mod tests {
     }
 
     #[test]
-    fn sockets_have_holders() {
+    fn socket_holders_are_found_by_inode() {
         let socket = std::net::UdpSocket::bind((std::net::Ipv4Addr::LOCALHOST, 0)).unwrap();
         let inode = nix::sys::stat::fstat(&socket).unwrap().st_ino;
         assert_eq!(holders_of_sockets().get(&inode), Some(&vec![std::process::id()]));
     }
 
     #[test]
-    fn this_process() {
+    fn process_fields_are_completed_from_proc() {
         let mut process = Process { pid: std::process::id(), ..Default::default() };
         complete(&mut process);
         assert!(process.executable.is_some() && process.cwd.is_some());

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_cannot_store_events_watches_and_is_not_healthy() {
+    fn failing_store_is_ready_but_unhealthy() {
         let health = Health::default();
         health.stage(Stage::Running);
         health.drained();
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_healthy() {
+    fn health_follows_stage_and_last_drain() {
         const S: u64 = 1_000_000_000;
         for (stage, drained, now, ready, healthy) in [
             (Stage::Starting, 0, 10 * S, Some("not attached"), Some("not attached")),

@@ -17,7 +17,7 @@ fn number(page: &str, line: &str) -> Option<f64> {
 }
 
 #[test]
-fn names_are_as_they_should_be() {
+fn metric_names_follow_conventions() {
     let mut names = BTreeSet::new();
     for metric in TABLE {
         let name = metric.name;
@@ -51,7 +51,7 @@ fn grows_not(name: &str) -> bool {
 
 /// Counters of the policy core; those of the agent are held against a running one.
 #[test]
-fn counters_that_metrics_show_exist_and_none_is_forgotten() {
+fn every_policy_counter_has_a_metric() {
     let text = b"policy: { rate_limits: { enabled: true } }";
     let (config, _) = mcpwarden_policy::config::parse(text).unwrap();
     let counted = crate::config::engine(&config.into(), [0; 32], false, false).unwrap().counters_by_name();
@@ -93,7 +93,7 @@ fn called(server: &str, decided: Value) -> Event {
 
 /// Event, and the line that grows by it.
 #[test]
-fn what_events_count() {
+fn each_event_increments_its_metric() {
     let found = |severity: &str| {
         let found = json!({"pattern": "p", "category": "shell_injection", "severity": severity, "field": "/",
                            "matches": [], "score": 1, "form": "raw"});
@@ -183,7 +183,7 @@ fn what_events_count() {
 }
 
 #[test]
-fn servers_that_are_told_apart_are_bounded() {
+fn distinct_server_labels_are_bounded() {
     let mut metrics = Metrics::start(None).unwrap();
     for number in 0..observe::SERVERS + 50 {
         let event = called(&format!("s{number}"), json!({"action": "allow", "enforced": false}));
@@ -196,7 +196,7 @@ fn servers_that_are_told_apart_are_bounded() {
 }
 
 #[test]
-fn counters_become_metrics() {
+fn agent_counters_become_metrics() {
     let counters = [
         ("servers", 3),
         ("program_runs_exec", 4),
@@ -220,7 +220,7 @@ fn counters_become_metrics() {
 
 /// Method, path, how far the agent is, status, part of the answer.
 #[test]
-fn what_is_answered() {
+fn metrics_endpoint_answers_by_stage() {
     let metrics = Metrics::start(None).unwrap();
     let cases = [
         (Method::GET, "/readyz", Stage::Starting, 503, "not attached yet"),
@@ -247,7 +247,7 @@ fn what_is_answered() {
 
 /// What is sent, and how it is answered.
 #[test]
-fn who_asks_is_bounded() {
+fn metrics_clients_are_bounded() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -297,7 +297,7 @@ fn serving_head() -> usize {
 }
 
 #[test]
-fn an_address_that_is_taken_is_no_reason_to_end() {
+fn occupied_metrics_address_is_not_fatal() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     assert!(Metrics::start(Some(taken.local_addr().unwrap())).is_ok());
 }
@@ -334,7 +334,7 @@ fn reference() -> String {
 }
 
 #[test]
-fn the_docs_name_every_metric() {
+fn docs_list_every_metric() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/metrics.md");
     let page = std::fs::read_to_string(&path).unwrap();
     let (before, rest) = page.split_once(BEGIN).unwrap();
@@ -380,7 +380,7 @@ fn under<'a>(value: &'a Value, key: &str, found: &mut Vec<&'a str>) {
 }
 
 #[test]
-fn alerts_and_dashboard_are_about_metrics_that_exist() {
+fn alerts_and_dashboard_use_existing_metrics() {
     let dashboard: Value = serde_json::from_str(&deployed("grafana/mcpwarden.json")).unwrap();
     let rules: Value = serde_saphyr::from_str(&deployed("prometheus/mcpwarden.rules.yaml")).unwrap();
     for (file, value) in [("dashboard", dashboard), ("rules", rules)] {
@@ -400,7 +400,7 @@ fn alerts_and_dashboard_are_about_metrics_that_exist() {
 }
 
 #[test]
-fn every_cause_of_a_gap_and_deed_of_the_gate_is_known() {
+fn metrics_know_every_gap_cause_and_gate_action() {
     fn holds(name: &str, known: &[impl serde::Serialize]) {
         let schema = mcpwarden_policy::event::schema();
         let mut words = Vec::new();

@@ -363,7 +363,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cuts_off_too_much() {
+    fn sweeping_block_targets_are_detected() {
         for (written, expected) in [
             ("*", true),
             ("*:443", true),
@@ -401,7 +401,7 @@ mod tests {
 
     /// Word, port beside it, what it means or what is said.
     #[test]
-    fn targets() {
+    fn block_targets_are_parsed() {
         let network = network();
         for (word, port, expected) in [
             ("192.0.2.1", None, Ok("192.0.2.1")),
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn the_block_that_was_meant_is_said() {
+    fn nearest_block_is_suggested() {
         let mut network = network();
         for word in ["192.0.2.0/24", "example.com:443"] {
             let target = network.target(word, None).unwrap();

@@ -1,6 +1,6 @@
 //! What addresses are called: answers of name servers, as they come by on this host.
 //!
-//! [`Ears`] hear questions and answers of the host's network namespace, and what containers ask through it. An answer counts only where its question was seen, and where it comes
+//! [`PacketSockets`] hear questions and answers of the host's network namespace, and what containers ask through it. An answer counts only where its question was seen, and where it comes
 //! from a name server of this host: neither who can send packets from port 53 nor who asks a server of his own names
 //! addresses at will. What is asked over TCP, TLS or HTTPS is not seen.
 
@@ -16,7 +16,7 @@ use hickory_resolver::proto::{
     rr::RecordType,
 };
 
-use super::ears::{DNS, Ears, PACKET};
+use super::packet_sockets::{DNS, PACKET, PacketSockets};
 
 /// Questions without an answer yet, and addresses with a name, that are remembered.
 const QUESTIONS: usize = 1_024;
@@ -30,12 +30,12 @@ pub const MANY: usize = 1_024;
 const FEW: usize = 32;
 
 /// An address and a port.
-type Place = (IpAddr, u16);
+type ServerEndpoint = (IpAddr, u16);
 
 /// Which question an answer is to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Question {
-    asker: Place,
+    asker: ServerEndpoint,
     server: IpAddr,
     id: u16,
 }
@@ -57,7 +57,7 @@ struct Known {
 /// Listens to name servers.
 #[derive(Debug)]
 pub struct Dns {
-    ears: Ears,
+    packet_sockets: PacketSockets,
     known: Known,
 }
 
@@ -67,7 +67,7 @@ impl Dns {
     /// # Errors
     /// It takes CAP_NET_RAW.
     pub fn listen() -> io::Result<Self> {
-        Ok(Self { ears: Ears::open()?, known: Known::default() })
+        Ok(Self { packet_sockets: PacketSockets::open()?, known: Known::default() })
     }
 
     /// What an address is called, by what has come until now.
@@ -81,7 +81,7 @@ impl Dns {
         let now = Instant::now();
         let mut packet = [0u8; PACKET];
         for _ in 0..most {
-            let Some(packet) = self.ears.next(&mut packet) else { break };
+            let Some(packet) = self.packet_sockets.next(&mut packet) else { break };
             self.known.packet(packet, now);
         }
         self.known.forget(now);
@@ -89,12 +89,12 @@ impl Dns {
 
     /// Packets, questions and names for which there was no room.
     pub fn missed(&self) -> u64 {
-        self.ears.missed() + self.known.refused + self.known.evicted
+        self.packet_sockets.missed() + self.known.refused + self.known.evicted
     }
 
     /// Listens at the interfaces that are there by now.
     pub fn follow(&mut self) {
-        self.ears.follow();
+        self.packet_sockets.follow();
     }
 
     /// Reads anew which name servers this host has: those of /etc/resolv.conf, and these.
@@ -186,7 +186,7 @@ fn name_servers(text: &str) -> impl Iterator<Item = IpAddr> {
 }
 
 /// Who sends what to whom: of a datagram of UDP, from its IP header on.
-fn datagram(packet: &[u8]) -> Option<(Place, Place, &[u8])> {
+fn datagram(packet: &[u8]) -> Option<(ServerEndpoint, ServerEndpoint, &[u8])> {
     let (from, to, udp): (IpAddr, IpAddr, &[u8]) = match packet.first()? >> 4 {
         4 => {
             let header = usize::from(packet.first()? & 15) * 4;
@@ -219,7 +219,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::network::ears::tests::packet;
+    use crate::network::packet_sockets::tests::packet;
 
     const ASKER: (&str, u16) = ("10.0.0.2", 40_000);
     const SERVER: (&str, u16) = ("10.0.0.1", 53);
@@ -253,7 +253,7 @@ mod tests {
 
     /// What comes by, and what 192.0.2.7 is called then.
     #[test]
-    fn answers_to_questions_that_were_seen_count() {
+    fn dns_answer_needs_an_observed_question() {
         let asked = |id, name| packet(ASKER, SERVER, &message(id, MessageType::Query, name, &[]));
         let answer = |id, name| message(id, MessageType::Response, name, &[[192, 0, 2, 6], [192, 0, 2, 7]]);
         let told = |id, name| packet(SERVER, ASKER, &answer(id, name));
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_remembered_than_fits() {
+    fn dns_cache_is_bounded() {
         let (mut known, now) = (trusting(), Instant::now());
         for number in 0..ADDRESSES as u32 + 10 {
             known.name(Ipv4Addr::from(number).into(), "a.example", now + Duration::from_nanos(number.into()));

@@ -28,10 +28,10 @@ const PAUSE_NS: u64 = SECOND;
 const AGAIN_NS: u64 = 60 * SECOND;
 
 /// Where a server is, and which.
-type Place = (SocketAddr, ServerId);
+type ServerEndpoint = (SocketAddr, ServerId);
 
 /// Those that are denied: why, and what speaks against denying the address.
-type Judged = BTreeMap<Place, (String, Option<String>)>;
+type Judged = BTreeMap<ServerEndpoint, (String, Option<String>)>;
 
 /// What is known of one.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ struct Known {
 /// All of them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FoundServers {
-    known: BTreeMap<Place, Known>,
+    known: BTreeMap<ServerEndpoint, Known>,
     /// The addresses that are denied for them, and why.
     denied: BTreeMap<SocketAddr, String>,
     /// When they are to be judged, and when they were.
@@ -82,7 +82,7 @@ impl FoundServers {
         oldest.and_then(|place| self.known.remove(&place)).is_some()
     }
 
-    fn at(&self, address: SocketAddr) -> impl Iterator<Item = (&Place, &Known)> {
+    fn at(&self, address: SocketAddr) -> impl Iterator<Item = (&ServerEndpoint, &Known)> {
         self.known.iter().filter(move |((at, _), _)| *at == address)
     }
 
@@ -212,7 +212,7 @@ impl Network {
             }
         }
         let names = if denied.is_empty() { BTreeMap::new() } else { self.names.addresses() };
-        let judge = |(place, (reason, netns)): (Place, (String, Option<u64>))| {
+        let judge = |(place, (reason, netns)): (ServerEndpoint, (String, Option<u64>))| {
             let address = place.0;
             let declared = self
                 .rules
@@ -269,7 +269,7 @@ mod tests {
 
     /// A configuration, who answered, in which namespace, and what is denied of it or why not.
     #[test]
-    fn what_is_denied_and_what_is_spared() {
+    fn found_server_is_denied_unless_address_is_shared() {
         const ALL: &str = "policy: { denied_servers: ['*/mcp'] }\n";
         const LISTED: &str = "policy: { denied_servers: ['*/mcp'] }\nservers: ";
         let cases = [
@@ -336,7 +336,7 @@ mod tests {
 
     /// Seconds at which it answers, is judged, and when there is something to do next.
     #[test]
-    fn what_answered_is_judged_at_once_then_once_a_second_and_forgotten_after_an_hour() {
+    fn found_servers_are_judged_by_rate_and_expire() {
         let mut all = FoundServers::default();
         let first = found("127.0.0.1:80", "/a");
         assert!(all.answered(&first, 10 * SECOND) && all.begin(10 * SECOND));
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn found_servers_are_bounded() {
         let mut all = FoundServers::default();
         for path in 0..MOST_AT_ONE {
             assert!(all.answered(&found("127.0.0.1:80", &format!("/{path}")), 0));

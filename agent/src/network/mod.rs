@@ -2,11 +2,11 @@
 
 mod blocks;
 mod dns;
-mod ears;
 mod found;
 mod install;
 mod names;
 mod opened;
+mod packet_sockets;
 mod resolver;
 mod sockets;
 
@@ -192,11 +192,11 @@ impl Network {
     }
 
     /// Waits for what was asked for; for ever where nothing was.
-    pub async fn news(&mut self) -> News {
+    pub async fn news(&mut self) -> NetworkUpdate {
         tokio::select! {
             // They end before they are done only where the runtime ends.
-            answers = finished(&mut self.asking) => News::Answers(answers.unwrap_or_default()),
-            opened = finished(&mut self.looking) => News::Opened(self.looked(opened)),
+            answers = finished(&mut self.asking) => NetworkUpdate::Answers(answers.unwrap_or_default()),
+            opened = finished(&mut self.looking) => NetworkUpdate::Opened(self.looked(opened)),
         }
     }
 
@@ -374,7 +374,7 @@ fn remembered<K: Eq + std::hash::Hash, V: Clone>(
 }
 
 /// What was asked for has come.
-pub enum News {
+pub enum NetworkUpdate {
     /// What names have.
     Answers(Vec<(String, Answer)>),
     /// What was open.

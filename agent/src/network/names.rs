@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn asked_again_after_its_time() {
+    fn name_is_queried_again_after_its_ttl() {
         for (name, ttl, due) in
             [("floor", 0, 10), ("as said", 50, 50), ("ceiling", 3600, 100), ("overflow", u64::MAX, 100)]
         {
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_new_comes_before_the_old_leaves() {
+    fn new_address_is_added_before_old_expires() {
         let start = Instant::now();
         let mut names = names(start);
         names.answered("a", &[ip(1), ip(2)], seconds(10), nobody, start);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn failure_keeps_what_was_known() {
+    fn failed_query_keeps_known_addresses() {
         let start = Instant::now();
         let mut names = names(start);
         names.answered("a", &[ip(1)], seconds(100), nobody, start);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_family_without_an_answer_stays() {
+    fn addresses_of_failed_family_are_kept() {
         let start = Instant::now();
         let mut names = names(start);
         let six: IpAddr = "2001:db8::1".parse().unwrap();
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_agent_heard_counts_until_an_answer_says_otherwise() {
+    fn inherited_address_is_kept_until_an_answer() {
         let start = Instant::now();
         let mut names = names(start);
         names.had("a", ip(1), start);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_addresses_are_counted() {
+    fn excess_addresses_are_refused_and_counted() {
         let start = Instant::now();
         let mut names = names(start);
         let many: Vec<IpAddr> = (0..300u16).map(|n| IpAddr::from([10, 0, (n >> 8) as u8, n as u8])).collect();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_followed_and_what_is_known_stays() {
+    fn changed_names_keep_known_addresses() {
         let start = Instant::now();
         let mut names = names(start);
         names.answered("a", &[ip(1)], seconds(100), nobody, start);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_ignored() {
+    fn answers_for_unknown_names_are_ignored() {
         let start = Instant::now();
         let mut names = names(start);
         assert!(!names.answered("b", &[ip(1)], seconds(10), nobody, start));

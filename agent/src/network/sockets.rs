@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn answers() {
+    fn diag_replies_are_parsed() {
         const ERROR: u16 = 2;
         const DONE: u16 = 3;
         let not_found = (-2_i32).to_ne_bytes();
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn own_sockets_are_listed() {
+    fn diag_lists_own_sockets() {
         let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let mut diag = Diag::open().unwrap();

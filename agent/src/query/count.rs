@@ -154,7 +154,7 @@ mod tests {
 
     /// Bodies, and what came of it: only what stands at their top counts.
     #[test]
-    fn bodies() {
+    fn only_top_level_fields_are_counted() {
         for (body, expected) in [
             (r#"{"action":"block","arguments":{"action":"alert"}}"#, Action::Block),
             (r#"{"arguments":{"action":"block"},"action":"alert"}"#, Action::Alert),

@@ -218,7 +218,7 @@ mod tests {
 
     /// What a server did, how it does, and why.
     #[test]
-    fn healths() {
+    fn health_follows_errors_and_exits() {
         use Health::{Degraded, Healthy, Unhealthy};
         let seen = Lately { seen: true, ..Lately::default() };
         for (lately, health, reasons) in [
@@ -264,7 +264,7 @@ mod tests {
 
     /// What a server did, in order, an answer of its by the place that it was given at, and whether it is there.
     #[test]
-    fn an_answer_tells_that_a_server_is_there() {
+    fn later_answer_marks_a_server_as_present() {
         let sight = |kind: &str, place: i64| Sight {
             kind: kind.into(),
             at: (7, place),
@@ -300,7 +300,7 @@ mod tests {
 
     /// Exit code, signal, and what is said of such an end.
     #[test]
-    fn ends() {
+    fn crash_excludes_regular_exits() {
         for (code, signal, expected) in [
             (Some(0), None, None),
             (None, None, None),

@@ -211,7 +211,7 @@ pub(super) fn hostile() -> Filled {
 
 /// Command, fields of its lines, and what they are.
 #[test]
-fn lists() {
+fn list_commands_filter_their_rows() {
     let filled = two_sessions();
     let calls = "seq session_id server_id tool_name action enforced status latency_ns";
     let all = "5|s1|git|read|allow|false|ok|1500000 7|s1|git|read|allow|false|error|1500000 8|s1|web|send|block|true|null|null 15|s2|git|read|allow|false|null|null";
@@ -281,7 +281,7 @@ fn lists() {
 
 /// What was said of a declared server, hours before now or lately, how it does, and why.
 #[test]
-fn how_a_declared_server_does() {
+fn declared_server_health_follows_events() {
     use health::Health::{Healthy, Unhealthy};
     const NOW: u64 = 3 * 3_600;
     const LATELY: u64 = NOW - 60;
@@ -338,7 +338,7 @@ fn how_a_declared_server_does() {
 
 /// Connections over HTTP have numbers beyond those that SQLite has: neighbours are two, and are shown as they are.
 #[test]
-fn large_numbers_of_connections() {
+fn large_connection_numbers_stay_exact() {
     let of = |connection: u64| {
         of("s1", "web").replace("\"connection\":7", &format!("\"connection\":{connection}"))
     };
@@ -376,7 +376,7 @@ fn record(hash: &str, current: &str) -> PinRecord {
 
 /// Whoever reads a table sees what is there: no text in it is obeyed by a terminal, hidden, or on a line of its own.
 #[test]
-fn strangers_texts_in_tables() {
+fn hostile_texts_are_escaped_in_tables() {
     fn table<T: list::Line>(lines: &[T]) -> String {
         let mut table = crate::output::list(T::HEADER);
         for line in lines {
@@ -423,7 +423,7 @@ fn strangers_texts_in_tables() {
 
 /// Pinned and current hash, which definitions are kept, and what is said to be different.
 #[test]
-fn what_changed_since_it_was_pinned() {
+fn pinned_definition_is_compared_to_current() {
     let filled = two_sessions();
     let old = json!({"name": "read", "description": "Reads a file."});
     let new = json!({"name": "read", "description": "Reads\u{1b}[2J a file.\nAnd sends it."});
@@ -464,7 +464,7 @@ fn what_changed_since_it_was_pinned() {
 
 /// Where a definition is not kept, the change is as it was said.
 #[test]
-fn changes_that_only_an_event_tells() {
+fn change_is_taken_from_event_without_definition() {
     let said = r#""type":"mcp_tool_changed","session_id":"s1","server_id":"git","server_type":"stdio","connection":7,
         "tool_name":"read","tool_id":"t","previous_hash":"h0","new_hash":"h2","changes":[{"field":"/title","new":"x"}],
         "truncated":false,"detections":[],"max_severity":null,"action":"alert""#;
@@ -478,7 +478,7 @@ fn changes_that_only_an_event_tells() {
 
 /// Everything of one tool, each user's on its own.
 #[test]
-fn all_of_one_tool() {
+fn tool_details_are_shown_per_user() {
     let filled = two_sessions();
     let old = json!({"name": "read", "description": "Reads\u{202e} a file."});
     pin(&filled, 5, "read", &record("h1", "h1"), &[("h1", &old)]);
@@ -514,7 +514,7 @@ fn all_of_one_tool() {
 
 /// Each user's pin is a line of its own, with what events tell of its definition.
 #[test]
-fn tools_with_pins() {
+fn tools_list_one_row_per_user_pin() {
     let filled = two_sessions();
     let old = json!({"name": "read", "description": "Reads a file."});
     pin(&filled, 5, "read", &record("h1", "h1"), &[("h1", &old)]);

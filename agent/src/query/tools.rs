@@ -67,12 +67,12 @@ pub struct Offered {
     /// When it was last seen with it.
     pub last_seen: Timestamp,
     /// What was said then.
-    pub said: Said,
+    pub said: SeenTool,
 }
 
 /// What of `mcp_tool_seen` is of use here.
 #[derive(Debug, Deserialize)]
-pub struct Said {
+pub struct SeenTool {
     tool_hash: String,
     status: ToolStatus,
     category: ToolCategory,
@@ -132,7 +132,7 @@ pub fn offers(db: &Connection, conditions: &Conditions) -> Result<Offers> {
     let mut offers = Offers::new();
     while let Some(row) = rows.next()? {
         // Of another version: it can say other things.
-        let Ok(said) = serde_json::from_slice::<Said>(row.get_ref("body")?.as_bytes()?) else { continue };
+        let Ok(said) = serde_json::from_slice::<SeenTool>(row.get_ref("body")?.as_bytes()?) else { continue };
         let (server, tool): (Option<String>, Option<String>) = (row.get("server")?, row.get("tool")?);
         let now = time(row, "time_ns")?;
         let key = (server.unwrap_or_default(), tool.unwrap_or_default(), said.tool_hash.clone());

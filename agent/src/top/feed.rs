@@ -245,7 +245,7 @@ mod tests {
 
     /// What was said before, how many minutes ago, while the agent runs for three hours.
     #[test]
-    fn of_what_was_before_lives_and_tools_are_read_and_all_of_the_last_hour() {
+    fn backlog_has_state_events_and_the_last_hour() {
         let directory = tempfile::tempdir().unwrap();
         let said = [
             ("mcp_tool_seen", 190 * MINUTE),
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_agent_said_elsewhere_is_read_once_it_is_followed() {
+    fn events_in_another_store_are_read_once() {
         let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
         let [first, second] = &directories;
         let path = stored(first.path(), &[("mcp_tool_called", MINUTE)]);

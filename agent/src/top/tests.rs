@@ -178,7 +178,7 @@ fn press(view: &mut View, model: &Model, keys: &str) -> Option<Effect> {
 }
 
 #[test]
-fn what_happened_is_counted() {
+fn calls_errors_and_blocks_are_tallied() {
     let model = filled();
     let files = model.servers.get("files").unwrap();
     let tally = &files.tally;
@@ -202,7 +202,7 @@ fn what_happened_is_counted() {
 }
 
 #[test]
-fn every_event_can_be_counted() {
+fn every_event_type_is_tallied_and_drawn() {
     let mut model = Model::default();
     let all = examples();
     let count = all.len() as u64;
@@ -219,7 +219,7 @@ fn every_event_can_be_counted() {
 }
 
 #[test]
-fn tables_are_bounded() {
+fn top_tables_are_bounded() {
     let mut model = Model::default();
     for server in 0..1_100 {
         model.add(called(0, &format!("server-{server}"), 1, "allow"));
@@ -238,7 +238,7 @@ fn tables_are_bounded() {
 }
 
 #[test]
-fn a_new_agent_begins_anew() {
+fn restarted_agent_resets_running_calls() {
     let mut model = filled();
     let started = examples().into_iter().find(|event| event.kind() == "agent_started").unwrap();
     model.add(started);
@@ -253,7 +253,7 @@ fn a_new_agent_begins_anew() {
 
 /// Keys that were pressed before, and parts of what is on the screen, which is of 120 columns.
 #[test]
-fn what_stands_on_the_screen() {
+fn screen_shows_the_expected_content() {
     let model = filled();
     let cases: [(&str, &[&str]); 11] = [
         (
@@ -307,7 +307,7 @@ fn what_stands_on_the_screen() {
 
 /// State, key, what it asks for.
 #[test]
-fn keys_mean_what_the_state_makes_of_them() {
+fn key_action_depends_on_the_view_state() {
     let list = View::default;
     let open = || View { open: true, ..View::default() };
     let typing = || View { typing: true, ..View::default() };
@@ -356,7 +356,7 @@ fn keys_mean_what_the_state_makes_of_them() {
 }
 
 #[test]
-fn the_selected_row_stays_selected() {
+fn selected_row_stays_selected() {
     let mut model = filled();
     let mut view = View::default();
     press(&mut view, &model, "j");
@@ -374,7 +374,7 @@ fn the_selected_row_stays_selected() {
 }
 
 #[test]
-fn every_order_can_be_asked_for() {
+fn every_sort_order_is_selectable() {
     let model = filled();
     for tab in Tab::ALL {
         let mut view = View { tab, ..View::default() };
@@ -392,7 +392,7 @@ fn every_order_can_be_asked_for() {
 }
 
 #[test]
-fn names_of_strangers_reach_no_terminal() {
+fn hostile_names_never_reach_the_terminal() {
     let hostile = "a\u{1b}[2J\u{202e}b\n\u{9b}31m\u{200b}";
     let mut model = Model::default();
     let named = |line: Event| {
@@ -433,7 +433,7 @@ fn names_of_strangers_reach_no_terminal() {
 }
 
 #[test]
-fn colours_are_left_out_where_nobody_wants_them() {
+fn colours_are_drawn_only_where_enabled() {
     let model = filled();
     for colour in [true, false] {
         let mut terminal = Terminal::new(TestBackend::new(120, 24)).unwrap();

@@ -205,7 +205,7 @@ mod tests {
 
     /// When something happened, when it is asked, in milliseconds; how often a second.
     #[test]
-    fn rates_are_those_of_the_last_whole_seconds() {
+    fn rate_covers_the_last_whole_seconds() {
         for (times, now, expected) in [
             (&[][..], 100_000, 0.0),
             (&[99_999], 100_000, 0.1),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_those_of_the_last_answers() {
+    fn quantiles_cover_the_latest_latencies() {
         for (latencies, expected) in [
             (Vec::new(), None),
             (vec![7], Some((7, 7))),
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_stay_small() {
+    fn full_table_admits_no_new_entry() {
         let mut few: Few<String, u64> = Few::new(2);
         for (name, room) in [("a", true), ("b", true), ("c", false), ("a", true)] {
             assert_eq!(few.entry(name).map(|one| *one += 1).is_some(), room, "{name}");
@@ -255,7 +255,7 @@ mod tests {
 
     /// Two find room, and `c` and `d` do not. What is taken out then, and what is said of how many there are.
     #[test]
-    fn what_found_no_room_is_forgotten_when_it_is_gone() {
+    fn refused_entry_is_forgotten_after_removal() {
         for (gone, expected) in [
             (&["a"][..], "1+"),
             (&["c"], "2+"),

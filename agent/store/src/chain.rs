@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_line_has_the_hash_of_the_one_before() {
+    fn each_line_has_the_hash_of_its_predecessor() {
         let (mut head, mut lines) = (Head::START, Vec::new());
         for time in [1, 2, 2] {
             let mut event = Event::agent(Timestamp(time), AgentLoss::default().into());
@@ -99,7 +99,7 @@ mod tests {
 
     /// SHA-256 of nothing and of "abc" (FIPS 180-4, appendix of examples).
     #[test]
-    fn hashes() {
+    fn hash_matches_fips_180_4_examples() {
         for (text, hash) in [
             ("", "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),
             ("abc", "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),

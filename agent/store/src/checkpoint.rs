@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_signed_is() {
+    fn altered_checkpoint_is_not_signed() {
         let (signer, other) = (Signer::new(&[7; 32]).unwrap(), Signer::new(&[8; 32]).unwrap());
         let removed = Head { seq: 5, hash: Hash([1; 32]) };
         let good = signer.sign(removed, Timestamp(9));
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_public_key_is_read_back() {
+    fn published_public_key_is_read_back() {
         let directory = tempfile::tempdir().unwrap();
         let signer = Signer::new(&[7; 32]).unwrap();
         for _ in 0..2 {

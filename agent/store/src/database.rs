@@ -280,7 +280,7 @@ mod tests {
 
     /// What is done to the file, and what is said of it; `None` where it can be used.
     #[test]
-    fn what_is_found() {
+    fn database_is_opened_or_refused_by_content() {
         type Change = fn(&Path);
         fn run(path: &Path, sql: &str) {
             Connection::open(path).unwrap().execute_batch(sql).unwrap();
@@ -326,7 +326,7 @@ mod tests {
                 Some("is damaged: file is not a database"),
             ),
             (
-                "a spoilt page",
+                "a damaged page",
                 |path| {
                     drop(SCHEMA.open(path, None).unwrap());
                     run(path, "INSERT INTO a VALUES (1); PRAGMA wal_checkpoint(TRUNCATE)");
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_is_kept() {
+    fn damaged_files_are_kept_under_new_names() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x.db");
         let mut names = Vec::new();
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn names_with_a_meaning() {
+    fn special_characters_in_path_are_literal() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a?b#c%41.db");
         drop(SCHEMA.open(&path, None).unwrap());

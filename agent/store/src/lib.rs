@@ -2,7 +2,7 @@
 //!
 //! Events are numbered, chained by their hashes ([`chain`]) and handed over in batches; a thread of its own writes them.
 //! What waits for it is bounded in bytes: then the agent waits, too. Where the database cannot be written the thread gives
-//! events up, counts them, and tries again each second; the agent says both as events ([`News`]). Pins have a database of
+//! events up, counts them, and tries again each second; the agent says both as events ([`StoreUpdate`]). Pins have a database of
 //! their own ([`registry`]): they are committed before what follows from them is said, and must not wait for events.
 //!
 //! | module | job |
@@ -97,7 +97,7 @@ pub struct Settings {
 
 /// What became of the store, for the agent to say.
 #[derive(Debug)]
-pub enum News {
+pub enum StoreUpdate {
     /// This is to be said.
     Say(Box<EventBody>),
     /// The database can be written again, and ends with `stored`. The first event that it takes is
@@ -132,7 +132,7 @@ pub struct Store {
     sender: mpsc::Sender<Batch>,
     room: Arc<Semaphore>,
     capacity: u32,
-    news: mpsc::Receiver<News>,
+    news: mpsc::Receiver<StoreUpdate>,
     status: Arc<Mutex<Status>>,
     thread: std::thread::JoinHandle<()>,
     path: PathBuf,
@@ -193,7 +193,7 @@ impl Store {
     }
 
     /// What became of it since this was last asked.
-    pub fn news(&self) -> Vec<News> {
+    pub fn news(&self) -> Vec<StoreUpdate> {
         self.news.try_iter().collect()
     }
 

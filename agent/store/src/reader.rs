@@ -292,7 +292,7 @@ mod tests {
     /// What another database has that stands there now (the first of them retention removed), how many of them are read
     /// at most; what is passed over, and what is read.
     #[test]
-    fn of_another_database_no_more_is_read_than_of_the_one_before() {
+    fn follower_skips_events_of_replaced_database() {
         for (count, removed, left, skipped, expected) in
             [(9, 0, 20, 0, 1..=9), (9, 0, 4, 5, 6..=9), (9, 6, 4, 0, 7..=9), (9, 2, 4, 3, 6..=9)]
         {

@@ -28,7 +28,7 @@ impl Sayer {
     }
 
     /// Waits for news.
-    fn news(&self) -> News {
+    fn news(&self) -> StoreUpdate {
         self.store.news.recv_timeout(Duration::from_secs(20)).unwrap()
     }
 }
@@ -50,7 +50,7 @@ fn numbers(path: &Path, query: &Query) -> Vec<u64> {
 }
 
 #[test]
-fn the_chain_goes_on_in_the_next_run() {
+fn hash_chain_continues_in_the_next_run() {
     let directory = tempfile::tempdir().unwrap();
     let mut first = Sayer::start(settings(directory.path()));
     assert_eq!((first.head, first.said.len()), (Head::START, 0));
@@ -72,7 +72,7 @@ fn the_chain_goes_on_in_the_next_run() {
 
 /// What is asked for, and the numbers of what is found. Times are tens.
 #[test]
-fn queries() {
+fn stored_events_are_found_by_query() {
     let directory = tempfile::tempdir().unwrap();
     let mut agent = Sayer::start(settings(directory.path()));
     // The fourth came late.
@@ -104,7 +104,7 @@ fn queries() {
 }
 
 #[test]
-fn a_damaged_database_is_set_aside_and_another_begun() {
+fn damaged_database_is_set_aside_and_replaced() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.db");
     fs::write(&path, "no database ".repeat(1_000)).unwrap();
@@ -123,7 +123,7 @@ fn a_damaged_database_is_set_aside_and_another_begun() {
 }
 
 #[test]
-fn what_another_version_or_program_made_is_left_alone() {
+fn foreign_database_is_refused_and_unchanged() {
     let later = format!("PRAGMA user_version = 99; PRAGMA application_id = {}", database::APPLICATION_ID);
     for (sql, part) in [
         (later.as_str(), "of a later version of mcpwarden"),
@@ -141,7 +141,7 @@ fn what_another_version_or_program_made_is_left_alone() {
 
 /// Somebody holds the database, so that nothing can be written: as with a full disk, of which the end-to-end tests have one.
 #[test]
-fn what_cannot_be_stored_is_counted_and_said_where_it_is_missing() {
+fn unstored_events_are_counted_and_reported() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.db");
     let mut agent = Sayer::start(settings(directory.path()));
@@ -152,12 +152,12 @@ fn what_cannot_be_stored_is_counted_and_said_where_it_is_missing() {
     let other = Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     agent.say([30, 40]);
-    let News::Say(body) = agent.news() else { panic!("nothing is said") };
+    let StoreUpdate::Say(body) = agent.news() else { panic!("nothing is said") };
     let EventBody::StoreFailing(failing) = *body else { panic!("{body:?}") };
     assert!(failing.reason.contains("locked"), "{failing:?}");
     agent.say([50]);
     other.execute_batch("ROLLBACK").unwrap();
-    let News::Well { stored, ours: true } = agent.news() else { panic!("it is not well") };
+    let StoreUpdate::Well { stored, ours: true } = agent.news() else { panic!("it is not well") };
     assert_eq!(stored.seq, 2);
     let recovered =
         StoreRecovered { path: String::new(), events_lost: 3, first_missing: Some(stored.seq + 1) };
@@ -176,7 +176,7 @@ fn what_cannot_be_stored_is_counted_and_said_where_it_is_missing() {
 
 /// Its pages are overwritten while it is open: what is in it is set aside with them, and the next one says what it lacks.
 #[test]
-fn damage_that_is_met_while_it_runs() {
+fn database_damaged_at_runtime_is_replaced() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.db");
     let mut agent = Sayer::start(settings(directory.path()));
@@ -187,17 +187,17 @@ fn damage_that_is_met_while_it_runs() {
     // Into the database, so that its own pages count, and nobody remembers them.
     let other = Connection::open(&path).unwrap();
     other.execute_batch("PRAGMA wal_checkpoint(TRUNCATE); VACUUM; PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
-    let spoilt = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    let damaged = fs::OpenOptions::new().write(true).open(&path).unwrap();
     let pages = fs::metadata(&path).unwrap().len() / 4096;
     for page in 1..pages {
-        std::os::unix::fs::FileExt::write_all_at(&spoilt, &[0xff; 512], page * 4096).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&damaged, &[0xff; 512], page * 4096).unwrap();
     }
     agent.say([60, 70]);
     let mut said = Vec::new();
     let stored = loop {
         match agent.news() {
-            News::Say(body) => said.push(body.kind()),
-            News::Well { stored, ours: true } => break stored,
+            StoreUpdate::Say(body) => said.push(body.kind()),
+            StoreUpdate::Well { stored, ours: true } => break stored,
             other => panic!("{other:?}"),
         }
     };
@@ -211,7 +211,7 @@ fn damage_that_is_met_while_it_runs() {
 
 /// A directory that cannot be used at first: the chain begins anew and goes on from what is found later.
 #[test]
-fn a_database_that_cannot_be_opened_is_tried_again() {
+fn unopenable_database_is_retried() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.db");
     let mut before = Sayer::start(settings(directory.path()));
@@ -225,7 +225,7 @@ fn a_database_that_cannot_be_opened_is_tried_again() {
     agent.say([40]);
     fs::remove_dir(&path).unwrap();
     fs::rename(&away, &path).unwrap();
-    let News::Well { stored, ours: false } = agent.news() else { panic!("it is not well") };
+    let StoreUpdate::Well { stored, ours: false } = agent.news() else { panic!("it is not well") };
     assert_eq!(stored, end);
     agent.head = stored;
     agent.send(vec![Event::agent(Timestamp(50), StoreRecovered::default().into())]);
@@ -234,7 +234,7 @@ fn a_database_that_cannot_be_opened_is_tried_again() {
 }
 
 #[test]
-fn the_queue_is_bounded_in_bytes() {
+fn store_queue_is_bounded_in_bytes() {
     let directory = tempfile::tempdir().unwrap();
     let agent = Sayer::start(Settings { queue_bytes: 100, ..settings(directory.path()) });
     agent.runtime.block_on(async {
@@ -259,7 +259,7 @@ fn the_queue_is_bounded_in_bytes() {
 
 /// A database of an earlier version gets the views of this one, and keeps its events.
 #[test]
-fn an_earlier_version_is_brought_up_to_date() {
+fn earlier_schema_version_is_migrated() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.db");
     let first = Schema { migrations: &SCHEMA.migrations[..1], ..SCHEMA };
@@ -283,7 +283,7 @@ fn an_earlier_version_is_brought_up_to_date() {
 
 /// Ages and sizes, and what is left.
 #[test]
-fn old_events_go_and_leave_a_signed_checkpoint() {
+fn retention_leaves_a_signed_checkpoint() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.db");
     let mut agent = Sayer::start(settings(directory.path()));
@@ -331,7 +331,7 @@ fn old_events_go_and_leave_a_signed_checkpoint() {
 
 /// What a batch of events costs. Printed, and not held against anything: it depends on the machine.
 #[test]
-fn what_storing_costs() {
+fn storing_cost_is_printed() {
     const EVENTS: u64 = 20_000;
     let directory = tempfile::tempdir().unwrap();
     let mut agent = Sayer::start(Settings { queue_bytes: 64 << 20, ..settings(directory.path()) });
@@ -355,7 +355,7 @@ fn what_storing_costs() {
 
 /// View, what it is asked, and what it says of a recorded session.
 #[test]
-fn views_tell_what_happened() {
+fn database_views_show_a_recorded_session() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.db");
     let mut agent = Sayer::start(settings(directory.path()));

@@ -15,7 +15,7 @@ use mcpwarden_policy::{
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::{
-    Batch, Entry, News, SCHEMA, Settings, Status,
+    Batch, Entry, SCHEMA, Settings, Status, StoreUpdate,
     chain::{Hash, Head},
     checkpoint::Checkpoint,
     database::{DatabaseError, set_aside},
@@ -37,7 +37,7 @@ const PROBE_BYTES: i64 = 256 << 10;
 pub struct Writer {
     settings: Settings,
     inbox: Receiver<Batch>,
-    news: Sender<News>,
+    news: Sender<StoreUpdate>,
     status: Arc<Mutex<Status>>,
     state: State,
     /// The end of what is in the database; `None` before it was opened for the first time.
@@ -117,7 +117,7 @@ impl Writer {
         settings: Settings,
         db: Option<(Connection, Head)>,
         inbox: Receiver<Batch>,
-        news: Sender<News>,
+        news: Sender<StoreUpdate>,
         status: Arc<Mutex<Status>>,
     ) -> Self {
         let (state, head) = match db {
@@ -212,7 +212,7 @@ impl Writer {
     fn fail(&mut self, error: &rusqlite::Error) {
         self.state = State::Failing;
         let error = DatabaseError::new(&self.settings.path, error);
-        self.tell(News::Say(failing(&self.settings.path, &error).into()));
+        self.tell(StoreUpdate::Say(failing(&self.settings.path, &error).into()));
         // Not opened again: what was met may be where no look at it leads.
         if let DatabaseError::Damaged { reason, .. } = error {
             self.begin(replace(&self.settings, reason));
@@ -223,12 +223,12 @@ impl Writer {
     fn begin(&mut self, opened: Result<Opened, DatabaseError>) {
         let Ok((db, stored, replaced)) = opened else { return };
         if let Some(replaced) = replaced {
-            self.tell(News::Say(Box::new(replaced.into())));
+            self.tell(StoreUpdate::Say(Box::new(replaced.into())));
         }
         if probe(&db).is_err() {
             return;
         }
-        self.tell(News::Well { stored, ours: self.head.is_some() });
+        self.tell(StoreUpdate::Well { stored, ours: self.head.is_some() });
         self.head = Some(stored);
         lock(&self.status).head = stored;
         self.state = State::Waiting(db);
@@ -252,7 +252,7 @@ impl Writer {
         }
     }
 
-    fn tell(&self, news: News) {
+    fn tell(&self, news: StoreUpdate) {
         // An agent that ends hears nothing any more.
         let _ = self.news.send(news);
     }

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn one_at_a_time() {
+    fn second_instance_is_refused() {
         let directory = scratch("lock");
         let held = lock(&directory).unwrap();
         match lock(&directory) {
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_secret_stays() {
+    fn redaction_key_is_stable() {
         let directory = scratch("key");
         let first = REDACTION_KEY.get(&directory).unwrap();
         assert_ne!(first, [0; KEY_BYTES]);
@@ -243,7 +243,7 @@ mod tests {
 
     /// What was done to the directory and the key in it, and what is said of it. (Foreign owners: with root, end to end.)
     #[test]
-    fn what_is_not_safe_is_refused_and_left_alone() {
+    fn unsafe_key_or_directory_is_refused_unchanged() {
         type Change = fn(&Path, &Path);
         let cases: [(&str, Change, Option<&str>); 11] = [
             ("nothing", |_, _| (), None),
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_refused() {
+    fn symbolic_links_are_refused() {
         let (directory, link) = (scratch("target"), scratch("link"));
         fs::create_dir(&directory).unwrap();
         let _ = fs::remove_file(&link);

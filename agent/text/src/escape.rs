@@ -107,7 +107,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_line_is_the_same_value_and_deceives_nobody(texts in prop::collection::vec(any::<String>(), 0..4), any in "\\PC*|[\\p{C}\\p{Z}]*") {
+        fn escaped_json_keeps_its_value(texts in prop::collection::vec(any::<String>(), 0..4), any in "\\PC*|[\\p{C}\\p{Z}]*") {
             let value = serde_json::json!({"texts": texts, any.clone(): any, "n": 1.5});
             let line = json(&value);
             prop_assert!(!line.contains(is_deceptive), "{line:?}");

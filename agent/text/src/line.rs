@@ -470,7 +470,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_reaches_the_terminal_unescaped() {
+    fn control_characters_are_escaped_in_fields() {
         let cases = [
             ("plain", "plain".to_owned()),
             ("two\nlines", "two lines".to_owned()),
@@ -489,7 +489,7 @@ mod tests {
 
     /// The decision on a call, and what a person reads of it.
     #[test]
-    fn decisions_are_readable() {
+    fn decisions_are_written_for_people() {
         let denied = Decided {
             action: Action::Block,
             guard: Some(mcpwarden_policy::guard::GuardKind::RugPull),
@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn redacted_arguments() {
+    fn redacted_arguments_show_type_and_length() {
         let input = serde_json::json!({"path": {"type": "string", "length": 9, "hash": "00"}, "n": 3});
         assert_eq!(value(&input), "{n: 3, path: string[9]}");
     }

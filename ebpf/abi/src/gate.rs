@@ -65,7 +65,7 @@ pub struct GateCaller {
 pub const GATE_NOBODY: u32 = u32::MAX;
 
 /// What is written in place of the byte that is overwritten: a letter of no name, and of every JSON string.
-pub const GATE_SPOILT: u8 = 0x7F;
+pub const NEUTRAL_BYTE: u8 = 0x7F;
 
 /// The gate did something to a write, or could not tell: [`GateInfo`] follows. `offset` is where in the stream: of the
 /// byte that was overwritten, else of the write.
@@ -100,7 +100,7 @@ pub const GATED_WORDS: usize = 83;
 /// The write was let through, though nobody can tell what it asks for.
 pub const GATE_PASSED: u8 = 0;
 /// One byte of it was overwritten.
-pub const GATE_SPOILED: u8 = 1;
+pub const GATE_NEUTRALIZED: u8 = 1;
 /// It was refused.
 pub const GATE_REFUSED: u8 = 2;
 /// Bytes were written past every hook.
@@ -127,4 +127,4 @@ pub const GATE_BECAUSE_UNSEEN: u8 = 8;
 /// With one of the gate's `BY_…` constants: the calls before it say so.
 pub const GATE_BECAUSE_CALLS: u8 = 32;
 /// Set beside any of these: the byte could not be overwritten.
-pub const GATE_UNSPOILABLE: u8 = 128;
+pub const GATE_NOT_NEUTRALIZABLE: u8 = 128;

@@ -238,7 +238,7 @@ const fn class(record: usize) -> usize {
     record - size_of::<RecordHeader>()
 }
 
-/// One line of the census: a process holds a channel.
+/// One line of the fd scan: a process holds a channel.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holder {

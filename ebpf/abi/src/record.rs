@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_checked() {
+    fn record_lengths_are_validated() {
         let header = |kind, length| RecordHeader { kind, length, ..Default::default() };
         let cases: [(&str, Vec<u8>, bool); 15] = [
             ("empty", Vec::new(), false),

@@ -123,7 +123,7 @@ impl Default for Marks {
 
 /// What is said of a message once it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct Decision {
     /// The outcome; 0 for nothing. A message can have several, and is denied if one is.
     pub outcome: u16,
     /// Which byte of this write to overwrite (by one that is a letter of no name) so that the server refuses the message and
@@ -134,7 +134,7 @@ pub struct Said {
     pub is_call: bool,
 }
 
-const SILENT: Said = Said { outcome: 0, place: NOWHERE, is_call: false };
+const SILENT: Decision = Decision { outcome: 0, place: NOWHERE, is_call: false };
 
 /// FNV-1a (64 bits).
 const HASH_START: u64 = 0xCBF2_9CE4_8422_2325;
@@ -187,13 +187,13 @@ impl Scan {
         marks: &mut Marks,
         byte: u8,
         place: u32,
-    ) -> Said {
+    ) -> Decision {
         if (byte == b'\n' || byte == b'\r') && !self.is_between() {
             // Readers of lines have a message less here, others go on with it.
             if byte == b'\n' {
                 self.reset();
             }
-            return Said { outcome: subject.broken, ..SILENT };
+            return Decision { outcome: subject.broken, ..SILENT };
         }
         if self.mode == OUTSIDE {
             return self.outside(table, subject, marks, byte);
@@ -288,7 +288,7 @@ impl Scan {
 
     /// A bracket, a comma, a colon, or the first quote of a string.
     #[inline(always)]
-    fn outside(&mut self, table: &View<'_>, subject: &Subject, marks: &mut Marks, byte: u8) -> Said {
+    fn outside(&mut self, table: &View<'_>, subject: &Subject, marks: &mut Marks, byte: u8) -> Decision {
         let level = self.depth.wrapping_sub((self.flags & BATCH) as u32);
         let within = self.flags & MESSAGE != 0 && level == 1 || self.flags & PARAMS != 0 && level == 2;
         match byte {
@@ -461,7 +461,7 @@ impl Scan {
 
     /// A string that is read for something has ended.
     #[inline(always)]
-    fn close(&mut self, table: &View<'_>, subject: &Subject, marks: &Marks) -> Said {
+    fn close(&mut self, table: &View<'_>, subject: &Subject, marks: &Marks) -> Decision {
         self.mode = OUTSIDE;
         let end = table.end(self.state, CLASS_AS_TOOL);
         match self.reads {
@@ -475,7 +475,7 @@ impl Scan {
     }
 
     #[inline(always)]
-    fn close_method(&mut self, method: u16, subject: &Subject, marks: &Marks) -> Said {
+    fn close_method(&mut self, method: u16, subject: &Subject, marks: &Marks) -> Decision {
         if self.flags & ASKED != 0 {
             self.flags |= ASKED_TWICE;
         }
@@ -485,7 +485,7 @@ impl Scan {
         let any = subject.any[method as usize & (METHODS - 1)];
         let is_call = method == METHOD_TOOL && self.flags & NAMED != 0;
         if any != 0 {
-            return Said { outcome: any, place: marks.method, is_call };
+            return Decision { outcome: any, place: marks.method, is_call };
         }
         let outcome = match method {
             METHOD_TOOL => self.tool,
@@ -495,11 +495,11 @@ impl Scan {
         };
         // Of several names only the last could be neutralized here, and a reader may take another.
         let place = if self.named_twice != 0 { NOWHERE } else { self.place(marks) };
-        Said { outcome, place, is_call }
+        Decision { outcome, place, is_call }
     }
 
     #[inline(always)]
-    fn close_name(&mut self, end: u16, table: &View<'_>, subject: &Subject, marks: &Marks) -> Said {
+    fn close_name(&mut self, end: u16, table: &View<'_>, subject: &Subject, marks: &Marks) -> Decision {
         let unknown = self.stale != 0 || self.length > LONG_NAME_BYTES;
         let [_, long_tool, long_prompt, long_resource] = subject.long;
         let (mut outcome, mut is_call) = (0, false);
@@ -527,7 +527,7 @@ impl Scan {
                 outcome = outcome.max(prompt);
             }
         }
-        Said { outcome, place: self.place(marks), is_call }
+        Decision { outcome, place: self.place(marks), is_call }
     }
 
     /// What is said of several names, the method of which is not known yet: of two that are let through in different ways nobody
@@ -545,7 +545,7 @@ impl Scan {
 
     /// A call that names nothing, or not by a string, names the empty string.
     #[inline(always)]
-    fn end_message(&mut self, table: &View<'_>, subject: &Subject, marks: &Marks) -> Said {
+    fn end_message(&mut self, table: &View<'_>, subject: &Subject, marks: &Marks) -> Decision {
         let (mut outcome, mut is_call) = (0, false);
         if self.flags & NAMED == 0 {
             if self.methods & 1 << METHOD_TOOL != 0 {
@@ -561,7 +561,7 @@ impl Scan {
             outcome = outcome.max(table.end(subject.uri, CLASS_AS_TOOL));
         }
         let place = if self.flags & ASKED_TWICE == 0 { marks.method } else { NOWHERE };
-        Said { outcome, place, is_call }
+        Decision { outcome, place, is_call }
     }
 
     /// What neutralizes the message: its name, or, where that lies in an earlier write, its method.

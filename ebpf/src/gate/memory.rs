@@ -6,7 +6,7 @@ use aya_ebpf::{
     bindings::task_struct,
     helpers::generated::{bpf_find_vma, bpf_loop, bpf_probe_write_user},
 };
-use mcpwarden_abi::GATE_SPOILT;
+use mcpwarden_abi::NEUTRAL_BYTE;
 
 use crate::{
     kernel::{self, Ptr, load, offset},
@@ -15,7 +15,7 @@ use crate::{
 
 /// Whether this kernel lets programs write into the memory of processes (under lockdown it refuses one that could).
 #[unsafe(no_mangle)]
-pub static MAY_SPOIL: u32 = 0;
+pub static MAY_NEUTRALIZE: u32 = 0;
 
 /// `linux/mm.h`
 const VM_WRITE: u64 = 2;
@@ -33,7 +33,7 @@ pub const NOT_OVERWRITTEN: u32 = 256;
 #[inline(always)]
 pub fn overwrite(address: u64) -> u32 {
     // SAFETY: a static of this program, which the agent sets before the load.
-    if unsafe { core::ptr::read_volatile(&raw const MAY_SPOIL) } == 0 {
+    if unsafe { core::ptr::read_volatile(&raw const MAY_NEUTRALIZE) } == 0 {
         return NOT_OVERWRITTEN;
     }
     // Shared memory is somebody else's too, and perhaps a file.
@@ -41,7 +41,7 @@ pub fn overwrite(address: u64) -> u32 {
         return NOT_OVERWRITTEN;
     }
     let Some(original) = read::<u8>(address) else { return NOT_OVERWRITTEN };
-    let neutralized = GATE_SPOILT;
+    let neutralized = NEUTRAL_BYTE;
     // SAFETY: the helper checks the address.
     if unsafe { bpf_probe_write_user(address as *mut c_void, (&raw const neutralized).cast(), 1) } != 0 {
         return NOT_OVERWRITTEN;

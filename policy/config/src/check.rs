@@ -192,7 +192,7 @@ impl<'a> Checker<'a> {
 
     /// What is wrong with a text; the place is not known here.
     fn text(&self, schema: &'a Value, text: &str) -> Option<Problem> {
-        let error = |message| Some(Problem::error(super::problem::Place::default(), "", message));
+        let error = |message| Some(Problem::error(super::problem::Position::default(), "", message));
         if let Some(words) = self.words(schema) {
             let wrong = !words.contains(&text);
             let message = format!("expected {}, found {}", self.expected(schema), quoted(text));

@@ -50,7 +50,7 @@ pub enum StdioEnforcement {
     Observe,
     /// The write fails; most clients then close the session.
     Deny,
-    /// The tool's name is spoilt, so that the server refuses it and the session lives on.
+    /// The tool's name is neutralized, so that the server refuses it and the session lives on.
     Neutralize,
 }
 

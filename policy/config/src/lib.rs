@@ -47,7 +47,7 @@ pub use host::*;
 pub use inspection::*;
 pub use judgement::*;
 pub use network::*;
-pub use problem::{Level, MAX_PROBLEMS, Place, Problem};
+pub use problem::{Level, MAX_PROBLEMS, Position, Problem};
 pub use rules::{Finding, Step, check_ring};
 pub use sections::*;
 pub use tree::MAX_BYTES;
@@ -149,7 +149,7 @@ fn read(
     }
     // The types accept all that the schema accepts (a property test); if ever not, that is an error as any other.
     let config = serde_json::from_value(root.to_json())
-        .map_err(|error| Problem::error(Place::default(), "", format!("it cannot be read: {error}")))?;
+        .map_err(|error| Problem::error(Position::default(), "", format!("it cannot be read: {error}")))?;
     rules::check(&config, &root, problems);
     for (level, finding) in more(&config, &Written::new(&root)) {
         rules::place(&root, level, finding, problems);

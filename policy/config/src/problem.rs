@@ -9,7 +9,7 @@ pub const MAX_PROBLEMS: usize = 100;
 
 /// Where in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Place {
+pub struct Position {
     /// From 1.
     pub line: usize,
     /// From 1, in characters.
@@ -18,7 +18,7 @@ pub struct Place {
     pub width: usize,
 }
 
-impl Default for Place {
+impl Default for Position {
     fn default() -> Self {
         Self { line: 1, column: 1, width: 1 }
     }
@@ -47,7 +47,7 @@ pub struct Problem {
     pub level: Level,
     /// Where it is.
     #[serde(flatten)]
-    pub at: Place,
+    pub at: Position,
     /// Which key, such as `policy.denied_tools[2].tool`; empty for the file as a whole.
     pub path: String,
     /// What was found, and what was expected.
@@ -58,11 +58,11 @@ pub struct Problem {
 }
 
 impl Problem {
-    pub(super) fn error(at: Place, path: &str, message: String) -> Self {
+    pub(super) fn error(at: Position, path: &str, message: String) -> Self {
         Self { level: Level::Error, at, path: path.to_owned(), message, nearest: None }
     }
 
-    pub(super) fn warning(at: Place, path: &str, message: String) -> Self {
+    pub(super) fn warning(at: Position, path: &str, message: String) -> Self {
         Self { level: Level::Warning, ..Self::error(at, path, message) }
     }
 
@@ -142,7 +142,7 @@ impl Problems {
         });
         self.list.sort_by_key(|problem| problem.at);
         if self.unlisted > 0 {
-            let at = self.list.last().map_or_else(Place::default, |last| last.at);
+            let at = self.list.last().map_or_else(Position::default, |last| last.at);
             let message = format!("{} more problems are not listed", self.unlisted);
             let level = if self.any_error() { Level::Error } else { Level::Warning };
             self.list.push(Problem { level, ..Problem::error(at, "", message) });

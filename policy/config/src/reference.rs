@@ -31,12 +31,12 @@ fn read(name: &str) -> String {
 }
 
 #[test]
-fn the_schema_in_the_docs_is_the_schema() {
+fn documented_schema_equals_the_schema() {
     same("config.schema.json", &read("config.schema.json"), &format!("{:#}\n", super::schema()));
 }
 
 #[test]
-fn the_key_reference_is_the_schemas() {
+fn key_reference_matches_the_schema() {
     let page = read("configuration.md");
     let (before, rest) = page.split_once(BEGIN).unwrap();
     let (_, after) = rest.split_once(END).unwrap();
@@ -44,7 +44,7 @@ fn the_key_reference_is_the_schemas() {
 }
 
 #[test]
-fn every_key_is_described() {
+fn every_schema_key_has_a_description() {
     let definitions = super::schema()["$defs"].as_object().unwrap().values();
     for definition in definitions.chain([super::schema()]) {
         let keys = definition.get("properties").and_then(Value::as_object);

@@ -19,7 +19,7 @@ const HEAD: &str = "\
 ";
 
 #[test]
-fn the_shipped_file_is_the_schemas() {
+fn shipped_config_is_generated_from_the_schema() {
     let mut text = HEAD.to_owned();
     for section in SECTIONS {
         write(section, &schema()["properties"][section], 0, &mut text);
@@ -28,7 +28,7 @@ fn the_shipped_file_is_the_schemas() {
 }
 
 #[test]
-fn the_shipped_file_says_what_holds_without_it() {
+fn shipped_config_equals_the_defaults() {
     // As it is; and with every key that has a default, of which some have no effect yet.
     let every: Vec<&str> = SHIPPED.lines().filter(|line| !line.trim_start().starts_with("# ")).collect();
     let read = |file: &str| parse(file.as_bytes()).unwrap_or_else(|problems| panic!("{problems:?}\n{file}"));

@@ -27,7 +27,7 @@ fn table(cases: &[(&str, &[(&str, &str)])]) {
 }
 
 #[test]
-fn nothing_is_a_good_configuration() {
+fn empty_configuration_is_valid() {
     for file in ["", "# nothing\n", "---\n", "~", "{}", "\u{feff}# a mark in front\n", "servers:\ncapture:\n"]
     {
         assert_eq!(parse(file.as_bytes()), Ok((Config::default(), Vec::new())), "{file:?}");
@@ -36,7 +36,7 @@ fn nothing_is_a_good_configuration() {
 
 /// Of a guard that is not there yet that is said, and nothing of its keys.
 #[test]
-fn guards_of_other_kinds_are_not_there_yet() {
+fn unsupported_guard_kind_is_refused_once() {
     let file = "guards: [{ kind: wasm, config: { module_path: /x } }, { kind: http, url: x, priority: 200 }, \
                 { kind: sampling, priority: 101 }]";
     assert_eq!(
@@ -50,7 +50,7 @@ fn guards_of_other_kinds_are_not_there_yet() {
 }
 
 #[test]
-fn keys_that_need_or_exclude_each_other() {
+fn dependent_and_exclusive_keys_are_checked() {
     table(&[
         ("servers: [{ id: a }]", &[("1:11 error servers[0].command: ", "needs")]),
         (
@@ -93,7 +93,7 @@ fn keys_that_need_or_exclude_each_other() {
 
 /// What `null` says: nothing, but where something is there by default that need not be.
 #[test]
-fn what_is_there_by_default_can_be_switched_off() {
+fn null_disables_a_default_value() {
     let listen = |file: &str| parse(file.as_bytes()).unwrap().0.metrics.listen.map(|at| at.to_string());
     let default = Some("127.0.0.1:9464".to_owned());
     for (file, expected) in [
@@ -112,7 +112,7 @@ fn what_is_there_by_default_can_be_switched_off() {
 }
 
 #[test]
-fn aliases_of_yaml_are_values() {
+fn yaml_aliases_are_resolved_to_values() {
     let file =
         "servers:\n  - { id: a, command: x, args: &args [\"-y\"] }\n  - { id: b, command: x, args: *args }\n";
     let config = parse(file.as_bytes()).unwrap().0;
@@ -120,7 +120,7 @@ fn aliases_of_yaml_are_values() {
 }
 
 #[test]
-fn the_effective_configuration_is_a_file() {
+fn effective_configuration_parses_as_a_file() {
     let full = "\
 servers:
   - { id: a, command: \"x\", args: [\"true\", \"5\", \"~\", \"a: b\", \"\"], env: { A: \"1\" }, egress: [\"[::1]:80\", \"*:25\"] }
@@ -144,7 +144,7 @@ sinks: [{ kind: webhook, url: https://y/, queue_bytes: 1MiB }]
 }
 
 #[test]
-fn sizes_and_durations_are_written_as_they_are_read() {
+fn sizes_and_durations_round_trip() {
     for (text, bytes) in [("0", 0), ("1", 1), ("16448KiB", 16_842_752), ("1536", 1_536), ("2GiB", 2 << 30)] {
         assert_eq!(text.parse(), Ok(Bytes(bytes)));
         assert_eq!(
@@ -166,7 +166,7 @@ fn sizes_and_durations_are_written_as_they_are_read() {
 
 /// As tools are named in events and by commands.
 #[test]
-fn a_rule_on_tools_may_be_written_as_their_id() {
+fn tool_rule_accepts_a_tool_id() {
     let cases = [
         ("delete_*", "*", "delete_*"),
         ("files:delete_*", "files", "delete_*"),

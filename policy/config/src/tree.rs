@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use granit_parser::{Event, Parser, ScalarStyle, Span, options};
 use serde_json::{Map, Number, Value};
 
-use super::problem::{Place, Problem, Problems};
+use super::problem::{Position, Problem, Problems};
 
 /// Longest text. Bytes.
 pub const MAX_BYTES: usize = 1 << 20;
@@ -21,7 +21,7 @@ const MAX_DEPTH: usize = 64;
 /// A value and where it stands.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
-    pub at: Place,
+    pub at: Position,
     pub kind: Kind,
     /// Something is wrong with it: it takes no part in what is checked later.
     pub bad: bool,
@@ -45,18 +45,18 @@ pub(super) enum Kind {
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub key: String,
-    pub key_at: Place,
+    pub key_at: Position,
     pub value: Node,
 }
 
 impl Node {
-    pub fn new(at: Place, kind: Kind) -> Self {
+    pub fn new(at: Position, kind: Kind) -> Self {
         Self { at, kind, bad: false }
     }
 
     /// An empty mapping, at the start of the file.
     fn empty() -> Self {
-        Self::new(Place::default(), Kind::Map(Vec::new()))
+        Self::new(Position::default(), Kind::Map(Vec::new()))
     }
 
     /// Nodes in it, itself included, and how deep they go.
@@ -114,7 +114,7 @@ struct Open {
     anchor: usize,
     /// Keys that stood in it, and how often.
     keys: HashMap<String, usize>,
-    key: Option<(String, Place, bool)>,
+    key: Option<(String, Position, bool)>,
 }
 
 /// Reads a text. Duplicate keys are added to `problems`, once each, and the first one counts.
@@ -132,7 +132,7 @@ pub(super) fn parse(bytes: &[u8], problems: &mut Problems) -> Result<Node, Probl
     for next in Parser::new_from_str_with_options(text, options) {
         let (event, span) = next.map_err(|error| {
             let marker = error.marker();
-            let at = Place { line: marker.line(), column: marker.col() + 1, width: 1 };
+            let at = Position { line: marker.line(), column: marker.col() + 1, width: 1 };
             Problem::error(at, "", format!("this is no YAML: {}", error.info()))
         })?;
         builder.event(event, place(&span), problems)?;
@@ -144,13 +144,13 @@ pub(super) fn parse(bytes: &[u8], problems: &mut Problems) -> Result<Node, Probl
 fn text(bytes: &[u8]) -> Result<&str, Problem> {
     if bytes.len() > MAX_BYTES {
         let message = format!("the file is longer than {MAX_BYTES} bytes");
-        return Err(Problem::error(Place::default(), "", message));
+        return Err(Problem::error(Position::default(), "", message));
     }
     let upto = |end: usize, what: &str| {
         let before = String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned();
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().map_or(0, |last| last.chars().count()) + 1;
-        Problem::error(Place { line, column, width: 1 }, "", what.to_owned())
+        Problem::error(Position { line, column, width: 1 }, "", what.to_owned())
     };
     let text = std::str::from_utf8(bytes)
         .map_err(|error| upto(error.valid_up_to(), "this byte is no UTF-8; the file must be UTF-8"))?;
@@ -160,10 +160,10 @@ fn text(bytes: &[u8]) -> Result<&str, Problem> {
     }
 }
 
-fn place(span: &Span) -> Place {
+fn place(span: &Span) -> Position {
     let one_line = span.start.line() == span.end.line();
     let width = if one_line { span.end.col().saturating_sub(span.start.col()).max(1) } else { 1 };
-    Place { line: span.start.line(), column: span.start.col() + 1, width }
+    Position { line: span.start.line(), column: span.start.col() + 1, width }
 }
 
 #[derive(Default)]
@@ -176,7 +176,7 @@ struct Builder {
 }
 
 impl Builder {
-    fn event(&mut self, event: Event<'_>, at: Place, problems: &mut Problems) -> Result<(), Problem> {
+    fn event(&mut self, event: Event<'_>, at: Position, problems: &mut Problems) -> Result<(), Problem> {
         match event {
             Event::DocumentStart(..) => {
                 self.documents += 1;
@@ -225,7 +225,7 @@ impl Builder {
         Ok(())
     }
 
-    fn count(&mut self, nodes: usize, at: Place) -> Result<(), Problem> {
+    fn count(&mut self, nodes: usize, at: Position) -> Result<(), Problem> {
         self.nodes = self.nodes.saturating_add(nodes);
         if self.nodes > MAX_NODES {
             return Err(Problem::error(
@@ -237,7 +237,7 @@ impl Builder {
         Ok(())
     }
 
-    fn begin(&mut self, at: Place, kind: Kind, anchor: usize, tagged_: bool) -> Result<(), Problem> {
+    fn begin(&mut self, at: Position, kind: Kind, anchor: usize, tagged_: bool) -> Result<(), Problem> {
         if tagged_ {
             return Err(tagged(at));
         }
@@ -299,11 +299,11 @@ impl Builder {
     }
 }
 
-fn tagged(at: Place) -> Problem {
+fn tagged(at: Position) -> Problem {
     Problem::error(at, "", "tags such as `!name` mean nothing in a configuration".into())
 }
 
-fn too_deep(at: Place) -> Problem {
+fn too_deep(at: Position) -> Problem {
     Problem::error(at, "", format!("lists and mappings are nested more than {MAX_DEPTH} deep"))
 }
 

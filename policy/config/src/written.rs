@@ -1,7 +1,7 @@
 //! What stands in the file, and where.
 
 use super::check::joined;
-use super::problem::Place;
+use super::problem::Position;
 use super::rules::Step;
 use super::tree::{Kind, Node};
 
@@ -30,7 +30,7 @@ impl<'a> Written<'a> {
 
 /// The place of a path, or of the nearest thing above it that is written, and the path as it stands in the file, where
 /// entries that are wrong count, too. `None` where what is written was reported as wrong: a bad `url` is no missing one.
-pub(super) fn locate(root: &Node, path: &[Step]) -> Option<(Place, String)> {
+pub(super) fn locate(root: &Node, path: &[Step]) -> Option<(Position, String)> {
     let (mut node, mut at, mut text) = (root, root.at, String::new());
     for step in path {
         match (step, &node.kind) {

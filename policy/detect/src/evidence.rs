@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn evidence_is_bounded_and_keeps_secrets() {
+    fn evidence_is_bounded_and_masks_secrets() {
         let key = "key=AKIAABCDEFGHIJ234567 end";
         let cases = [
             ("plain words here", 6..11, Masking::Secrets, false, "words", "plain words here"),

@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_found_where_words_begin() {
+    fn words_are_found_at_word_starts_only() {
         let words = ["do", "done", "<important", "系统", "x", "extraordinarily"];
         let finder = Finder::new(words);
         let cases: &[(&str, &[(&str, usize)])] = &[
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn no_byte_is_passed_over() {
+    fn position_finds_byte_at_every_offset() {
         for length in [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK] {
             for at in 0..=length {
                 let bytes = [vec![0; at], vec![1; length - at]].concat();
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn beginnings_are_those_of_single_bytes() {
+    fn block_word_starts_equal_bytewise_ones() {
         for pair in 0..=u16::MAX {
             let [before, byte] = pair.to_be_bytes();
             let expected =
@@ -308,7 +308,7 @@ mod tests {
     proptest! {
         /// However the words share their first bytes, and wherever the text is cut.
         #[test]
-        fn no_word_is_passed_over(
+        fn word_finder_misses_no_occurrence(
             words in proptest::collection::btree_set("[a-c<é][a-c<é ]{0,9}", 1..20),
             text in "[a-cA-C_1< é.]{0,300}",
             from in 0..100_usize,

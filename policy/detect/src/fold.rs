@@ -435,7 +435,7 @@ mod tests {
 
     /// Text, its normal form, the kinds of marks.
     #[test]
-    fn text_is_folded_to_what_a_model_reads() {
+    fn text_is_folded_to_its_normal_form() {
         use Structure::*;
         let cases: &[(&str, &str, &[Structure])] = &[
             ("plain ASCII, line\nand tab\t", "plain ASCII, line\nand tab\t", &[]),

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_bounded() {
+    fn harmless_text_cache_is_bounded() {
         let mut known = Harmless::default();
         known.add(&"x".repeat(MAX_TEXT + 1));
         assert!(known.texts.is_empty());

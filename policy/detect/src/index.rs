@@ -425,7 +425,7 @@ mod tests {
 
     /// Text, the patterns that may match in it.
     #[test]
-    fn a_pattern_may_match_where_all_its_words_stand_in_order() {
+    fn pattern_is_candidate_where_its_words_are_in_order() {
         let far = "and so on ".repeat(80);
         let cases: &[(String, &[u16])] = &[
             ("Never ever TELL the user".into(), &[0]),
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn no_border_of_a_chunk_hides_a_match() {
+    fn chunk_border_hides_no_match() {
         let order = "never ever tell the user";
         for start in (CHUNK_BYTES - 40..CHUNK_BYTES + 10).step_by(3) {
             let text = format!("{} {order} {}", "-".repeat(start - 1), "and so on ".repeat(10_000));
@@ -464,7 +464,7 @@ mod tests {
 
     /// Chunks overlap, and each sign counts once.
     #[test]
-    fn signs_are_those_of_a_pass_of_their_own() {
+    fn chunked_signs_equal_those_of_a_full_pass() {
         let patterns = PATTERNS.map(|source| compile(source).unwrap());
         let (index, _) = Index::new(patterns.iter(), &SIGNS).unwrap();
         for start in CHUNK_BYTES - 40..CHUNK_BYTES + 10 {
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_stops_at_the_first_place_that_is_far_enough() {
+    fn cursor_stops_at_first_sufficient_position() {
         let places: Vec<u32> = (0..100).map(|n| n * 10).collect();
         for steps in [vec![0, 1, 10, 11], vec![500, 505, 990], vec![991, 2_000], vec![7, 7, 800, 990, 991]] {
             let mut cursor = 0;

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_as_words() {
+    fn tool_names_are_split_into_words() {
         for (name, expected) in [
             ("getUserName", "get User Name"),
             ("get_user-name", "get user name"),
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_is_commanded_where_it_is_called_for() {
+    fn commanded_tool_is_recognized_by_its_verb() {
         let names = ToolNames::new(["send_email", "resend_emails", "send", "read", "fs.read", "of"]);
         for (text, expected) in [
             ("call resend_emails", 1),

@@ -342,7 +342,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_knows_the_words_that_stand_in_it() {
+    fn pattern_fragment_lists_its_required_words() {
         // Pattern; its slots, those of other parts after `…`, those that do not lead in brackets.
         let cases = [
             ("(?:ignore|disregard) … previous", "disregard ignore … previous"),
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_pattern_is_said() {
+    fn invalid_pattern_is_refused_with_reason() {
         let fragments = BTreeMap::from([("a", "{{b}}"), ("b", "{{a}}"), ("ok", "x|y")]);
         let cases = [
             ("(?:{{ok}})z", None),

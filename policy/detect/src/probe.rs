@@ -328,7 +328,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_forbidden_is_told_by_the_word_before() {
+    fn forbidden_act_is_recognized_by_preceding_word() {
         let cases = [
             ("never |send", true),
             ("Do NOT  |send", true),
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn no_end_of_a_sentence_is_passed_over() {
+    fn sentence_end_is_never_skipped() {
         for byte in 0..=u8::MAX {
             for after in ["", " ", "a", "\n", " \n"] {
                 let text = [&[0xe3, 0x80, byte], after.as_bytes()].concat();

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_rare_counts_for_less() {
+    fn rarer_pattern_has_a_lower_frequency() {
         // From rare to common.
         let patterns =
             ["the assistant", "exfiltrate", "(?:disregard|exfiltrate)", "request", "the file", "://", "the"];

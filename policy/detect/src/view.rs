@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_byte_finds_its_way_back() {
+    fn every_view_byte_maps_to_its_origin() {
         // "a", two dropped bytes, "bc", then "d" out of the bytes 5..9, then "e".
         let mut mapped = Mapped::default();
         mapped.push_str("a", 0);
@@ -182,7 +182,7 @@ mod tests {
 
     /// Bytes between two changes, the ranges that are searched.
     #[test]
-    fn only_what_is_near_a_change_is_searched_again() {
+    fn only_text_near_a_change_is_searched_again() {
         let near = NEAR_BYTES;
         let cases: &[(usize, &[(usize, usize)])] = &[
             (0, &[(500, 2_002 + near)]),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_view_of_a_view_leads_to_the_first_original() {
+    fn nested_view_maps_to_the_first_original() {
         let mut inner = Mapped::default();
         inner.push_str("xy", 2);
         let view = View::raw("..xy").derive(inner, Form::Normal);

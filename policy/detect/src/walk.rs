@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn every_string_and_key_is_met_with_its_path() {
+    fn every_string_and_key_is_visited_with_its_path() {
         use Leaf::*;
         type Met = (&'static str, Leaf, &'static str);
         let cases: &[(&str, &[Met])] = &[
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_costs_neither_stack_nor_memory() {
+    fn deep_json_uses_constant_stack_and_memory() {
         let depth = 10_000;
         let json = format!("{}\"deep\"{}", "[".repeat(depth), "]".repeat(depth));
         let met = met(&json);

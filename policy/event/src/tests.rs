@@ -6,7 +6,7 @@ use super::examples::examples;
 use super::*;
 
 #[test]
-fn every_event_is_as_the_schema_says() {
+fn every_event_conforms_to_the_schema() {
     let schema = jsonschema::validator_for(&schema()).unwrap();
     let mut kinds: BTreeSet<&str> = BTreeSet::new();
     for event in examples() {
@@ -20,7 +20,7 @@ fn every_event_is_as_the_schema_says() {
 }
 
 #[test]
-fn the_schema_refuses_what_is_no_event() {
+fn event_schema_refuses_malformed_events() {
     let schema = jsonschema::validator_for(&schema()).unwrap();
     let good = examples().into_iter().find(|event| event.kind() == "mcp_tool_seen").unwrap();
     let good = serde_json::to_value(&good).unwrap();
@@ -47,7 +47,7 @@ fn the_schema_refuses_what_is_no_event() {
 }
 
 #[test]
-fn events_are_read_back_and_begin_with_type_and_timestamp() {
+fn events_round_trip_with_type_and_timestamp_first() {
     for event in examples() {
         let line = serde_json::to_string(&event).unwrap();
         let start = format!(r#"{{"type":"{}","timestamp":"{}""#, event.kind(), event.timestamp);

@@ -4,14 +4,14 @@ use mcpwarden_protocol::message::{self as protocol, Kind, MAX_ID_BYTES};
 use mcpwarden_terms::ConnectionId;
 
 use super::head::{Method, Request};
-use super::link::{Hash, Names, Place};
+use super::link::{Hash, Names, RequestTarget};
 use super::{HttpMeta, Peers};
 
 /// A request, and what is known of its answer.
 #[derive(Debug)]
 pub(super) struct Exchange {
     pub(super) method: Method,
-    pub(super) place: Place,
+    pub(super) place: RequestTarget,
     pub(super) names: Names,
     pub(super) meta: HttpMeta,
     /// Whether its head shows that it is MCP.
@@ -31,7 +31,7 @@ pub(super) struct Exchange {
     /// Hash of the message that it is.
     pub(super) body: Option<Hash>,
     /// Where it was sent at first, of one that was redirected.
-    pub(super) origin: Option<Place>,
+    pub(super) origin: Option<RequestTarget>,
     pub(super) status: u16,
     /// Whether its answer is the stream of events of the older transport.
     pub(super) is_sse: bool,
@@ -42,7 +42,7 @@ pub(super) struct Exchange {
 impl Exchange {
     /// Of a request whose body is to come, if it is a POST.
     pub(super) fn new(request: Request<'_>, peers: &Peers) -> Self {
-        let place = Place::new(peers.client, peers.server, request.host, request.path);
+        let place = RequestTarget::new(peers.client, peers.server, request.host, request.path);
         Self {
             names: Names {
                 session: request.session.map(|id| place.session(id)),
@@ -60,7 +60,7 @@ impl Exchange {
     }
 
     /// Of an answer whose request was not captured.
-    pub(super) fn unpaired(place: Place) -> Self {
+    pub(super) fn unpaired(place: RequestTarget) -> Self {
         Self {
             method: Method::Other,
             names: Names { session: None, endpoint: place.endpoint(""), anonymous: place.anonymous() },
@@ -85,7 +85,7 @@ impl Exchange {
     /// Memory that it takes, about.
     pub(super) fn bytes(&self) -> usize {
         let text = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
-        let place = |place: &Place| text(&place.host) + place.path.len();
+        let place = |place: &RequestTarget| text(&place.host) + place.path.len();
         size_of::<Self>()
             + self.meta.bytes()
             + text(&self.id)

@@ -44,7 +44,7 @@ pub(super) struct Names {
 
 /// Where a request goes.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct RequestTarget {
     pub(super) client: Client,
     pub(super) server: SocketAddr,
     pub(super) host: Option<Box<str>>,
@@ -52,7 +52,7 @@ pub(super) struct Place {
     pub(super) path: Box<str>,
 }
 
-impl Place {
+impl RequestTarget {
     /// A place; texts that are too long are cut.
     pub(super) fn new(client: Client, server: SocketAddr, host: Option<&str>, path: &str) -> Self {
         let cut =
@@ -113,7 +113,7 @@ impl Place {
 struct Redirect {
     body: Hash,
     link: ConnectionId,
-    from: Place,
+    from: RequestTarget,
     until: Timestamp,
 }
 
@@ -259,7 +259,7 @@ impl Links {
     }
 
     /// A request was sent elsewhere.
-    pub(super) fn redirect(&mut self, link: ConnectionId, body: Hash, from: Place, time: Timestamp) {
+    pub(super) fn redirect(&mut self, link: ConnectionId, body: Hash, from: RequestTarget, time: Timestamp) {
         let until = time.after(REDIRECT_TIME);
         self.redirects.push_back(Redirect { body, link, from, until });
         if self.redirects.len() > MAX_REDIRECTS {
@@ -271,10 +271,10 @@ impl Links {
     /// with says the same to all of them, and none is to have another's session by sending it away.
     pub(super) fn redirected(
         &mut self,
-        to: &Place,
+        to: &RequestTarget,
         body: &Hash,
         now: Timestamp,
-    ) -> Option<(ConnectionId, Place)> {
+    ) -> Option<(ConnectionId, RequestTarget)> {
         self.redirects.retain(|entry| entry.until >= now);
         let is = |entry: &Redirect| entry.body == *body && entry.from.is_beside(to);
         let at = self.redirects.iter().position(is)?;
@@ -309,7 +309,7 @@ impl Context<'_> {
     /// Opens a link. `None`: there are too many.
     pub(super) fn open(
         &mut self,
-        place: &Place,
+        place: &RequestTarget,
         name: Option<Name>,
         kind: ServerType,
         stream: ConnectionId,

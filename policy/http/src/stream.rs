@@ -9,7 +9,7 @@ use mcpwarden_terms::{ConnectionId, Direction, GapCause, Timestamp};
 
 use super::content::Content;
 use super::exchange::Exchange;
-use super::link::Place;
+use super::link::RequestTarget;
 use super::reader::{Damage, Reader, Side};
 use super::{Context, HttpCounters, HttpLimits, HttpOutput, Peers, Uninspected};
 
@@ -344,6 +344,6 @@ impl Stream {
     fn unpaired(&self, context: &mut Context<'_>) -> Exchange {
         let Peers { client, server, .. } = self.peers;
         let link = self.links.back().copied().or_else(|| context.links.only(client, server));
-        Exchange { link, paired: false, ..Exchange::unpaired(Place::new(client, server, None, "")) }
+        Exchange { link, paired: false, ..Exchange::unpaired(RequestTarget::new(client, server, None, "")) }
     }
 }

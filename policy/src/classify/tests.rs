@@ -6,7 +6,7 @@ fn classifier() -> Classifier {
 }
 
 #[test]
-fn category_by_the_prefixes_of_the_requirements() {
+fn category_follows_documented_prefixes() {
     for (prefixes, expected) in [
         ("read_ get_ query_ list_ fetch_ search_ find_ lookup_", Read),
         ("write_ update_ set_ create_ delete_ remove_ put_ insert_", Write),
@@ -22,7 +22,7 @@ fn category_by_the_prefixes_of_the_requirements() {
 }
 
 #[test]
-fn category_by_the_words_of_any_spelling() {
+fn category_is_derived_from_words_in_any_spelling() {
     for (name, expected) in [
         ("readFile", Read),
         ("ReadFile", Read),
@@ -66,7 +66,7 @@ fn category_by_the_words_of_any_spelling() {
 }
 
 #[test]
-fn overrides_by_server_and_tool_glob_count_before_the_words() {
+fn classifier_overrides_precede_word_rules() {
     let overrides: Vec<ClassifierOverride> = serde_json::from_value(serde_json::json!([
         {"server": "mail*", "tool": "list_*", "category": "send"},
         {"tool": "weather", "category": "read", "risk_level": "critical", "side_effect_tags": ["payments"]},
@@ -83,7 +83,7 @@ fn overrides_by_server_and_tool_glob_count_before_the_words() {
 }
 
 #[test]
-fn risk_level_by_whole_words_of_name_and_description() {
+fn risk_level_is_derived_from_whole_words() {
     for (name, description, expected) in [
         ("delete_file", "", RiskLevel::Critical),
         ("d\u{435}lete_file", "", RiskLevel::Critical),
@@ -115,7 +115,7 @@ fn risk_level_by_whole_words_of_name_and_description() {
 }
 
 #[test]
-fn side_effects_by_whole_words() {
+fn side_effects_are_derived_from_whole_words() {
     for (name, description, expected) in [
         ("write_file", "", "fs.write"),
         ("delete_file", "", "fs.delete"),

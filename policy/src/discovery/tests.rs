@@ -113,7 +113,7 @@ const COMMANDS: &[(&str, &str, bool)] = &[
 ];
 
 #[test]
-fn container_engines_are_known() {
+fn container_engine_runs_are_recognised() {
     let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
     let cases = [
         ("docker run -i mcp/git", true),
@@ -129,7 +129,7 @@ fn container_engines_are_known() {
 }
 
 #[test]
-fn real_commands_get_the_right_id_and_match() {
+fn real_commands_get_expected_id_and_match() {
     let patterns = NamePatterns::default();
     for (line, id, named) in COMMANDS {
         let argv = argv(line);
@@ -146,12 +146,12 @@ fn real_commands_get_the_right_id_and_match() {
 }
 
 #[test]
-fn every_built_in_pattern_compiles() {
+fn built_in_name_patterns_compile() {
     assert_eq!(NamePatterns::default().patterns.len(), BUILT_IN.len());
 }
 
 #[test]
-fn the_working_directory_names_generic_scripts() {
+fn generic_scripts_are_named_by_working_directory() {
     let cases = [
         ("python server.py", Some("/srv/weather"), "weather"),
         ("node dist/index.js", Some("/home/u/code/weather"), "weather"),
@@ -166,7 +166,7 @@ fn the_working_directory_names_generic_scripts() {
 }
 
 #[test]
-fn the_id_does_not_flip_along_a_chain() {
+fn server_id_is_stable_along_exec_chain() {
     let chains: [(&[&str], &str); 3] = [
         (
             &["npx -y @modelcontextprotocol/server-everything", "sh -c mcp-server-everything", {
@@ -191,7 +191,7 @@ fn the_id_does_not_flip_along_a_chain() {
 
 /// Declared command, its arguments, command line, executable, whether it is that server.
 #[test]
-fn declared_servers_are_recognised() {
+fn declared_servers_are_matched_by_command() {
     type Case<'a> = (&'a str, &'a [&'a str], &'a str, Option<&'a str>, bool);
     let cases: [Case<'_>; 17] = [
         ("acme", &["--all"], "acme --all", None, true),
@@ -224,7 +224,7 @@ fn declared_servers_are_recognised() {
 }
 
 #[test]
-fn users_have_their_own_patterns() {
+fn custom_name_patterns_are_matched() {
     let custom =
         ["my-company-mcp-*".to_owned(), "/path/to/internal/thing".to_owned(), "acme serve *".to_owned()];
     let patterns = NamePatterns::new(&[], &custom).unwrap();
@@ -245,7 +245,7 @@ fn users_have_their_own_patterns() {
 }
 
 #[test]
-fn ids_are_bounded_and_clean() {
+fn server_ids_are_bounded_and_sanitized() {
     let id = server_id(&[format!("/x/{}", "é".repeat(500))], None).0;
     assert_eq!(id.len(), MAX_ID_BYTES);
     assert_eq!(&*server_id(&["/x/a\nb\u{7} c".to_owned()], None).0, "a-b--c");
@@ -253,14 +253,14 @@ fn ids_are_bounded_and_clean() {
 
 proptest! {
     #[test]
-    fn any_command_line_has_an_id(argv in prop::collection::vec(any::<String>(), 0..8), cwd in any::<Option<String>>()) {
+    fn any_command_line_yields_valid_server_id(argv in prop::collection::vec(any::<String>(), 0..8), cwd in any::<Option<String>>()) {
         let id = server_id(&argv, cwd.as_deref()).0;
         prop_assert!(!id.is_empty() && id.len() <= MAX_ID_BYTES && !id.contains(char::is_whitespace), "{:?}", id);
         let _ = NamePatterns::default().matches(&argv);
     }
 
     #[test]
-    fn launchers_never_panic(words in prop::collection::vec("npx|-y|--package|-p|=|uv|run|sh|-c|env|A=1|python|-m|docker|--|@|@a/|/|node|node_modules/|bun|x|tool|--directory|deno|jsr:", 0..10)) {
+    fn launcher_parsing_never_panics(words in prop::collection::vec("npx|-y|--package|-p|=|uv|run|sh|-c|env|A=1|python|-m|docker|--|@|@a/|/|node|node_modules/|bun|x|tool|--directory|deno|jsr:", 0..10)) {
         let id = server_id(&words, None).0;
         prop_assert!(!id.is_empty());
     }

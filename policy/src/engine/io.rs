@@ -49,7 +49,7 @@ pub enum Input<'a> {
         time: Timestamp,
         /// The JSON text, as the client wrote it.
         bytes: &'a [u8],
-        /// Whether none of it reached its server; else that got it with one byte spoilt, and answers.
+        /// Whether none of it reached its server; else that got it with one byte neutralized, and answers.
         is_refused: bool,
     },
     /// The gate did something to a write, or could not tell what it asks for.

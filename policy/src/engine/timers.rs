@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timers_expire_in_order_of_time_once_each() {
+    fn timers_expire_once_in_time_order() {
         let (first, second) = (Due::Exit(ConnectionId(1)), Due::Start(ConnectionId(2)));
         for (name, set, now, expected, left) in [
             ("nothing", vec![], 9, vec![], None),

@@ -15,7 +15,7 @@ pub struct GateSaid {
     pub verdict: GateVerdict,
     /// Why: for [`GateTable::outcome`].
     pub outcome: u16,
-    /// Which byte of this write spoils it, where one does.
+    /// Which byte of this write neutralizes it, where one does.
     pub place: Option<usize>,
 }
 

@@ -64,7 +64,7 @@ fn stops(table: &GateTable) -> Vec<&str> {
 const DENIED: &str = "Deny tool_access tool_denied unknown";
 
 #[test]
-fn each_subject_has_its_own_rules() {
+fn each_gate_subject_has_its_own_rules() {
     let yaml = "{ policy: { denied_tools: [{ server: files, tool: 'delete_*' }, { server: 'm*', tool: '*' },
         { server: off, tool: x }], allowed_tools: [{ server: mail, tool: 'read_?' }] },
         servers: [{ id: off, command: off, enabled: false }] }";
@@ -94,7 +94,7 @@ fn each_subject_has_its_own_rules() {
 
 /// All that is asked, whatever the lists and guards say, and beside the same server while it is not blocked.
 #[test]
-fn what_is_blocked_by_hand_is_denied_whatever_it_is() {
+fn manual_block_denies_every_message() {
     let yaml = "{ policy: { allowed_servers: ['*'], allowed_tools: ['*'] },
         guards: [{ kind: server_access, enabled: false }, { kind: tool_access, enabled: false }] }";
     let open = subject("files", &[("read", ToolCategory::Unknown)]);
@@ -126,7 +126,7 @@ fn what_is_blocked_by_hand_is_denied_whatever_it_is() {
 }
 
 #[test]
-fn capitals_count_or_do_not() {
+fn tool_globs_honour_case_sensitivity() {
     for (case, name, expected) in [
         (true, "DELETE_X", ""),
         (false, "DELETE_X", DENIED),
@@ -142,7 +142,7 @@ fn capitals_count_or_do_not() {
 
 /// What words would say of names that nobody listed is not known; what an operator says of them is.
 #[test]
-fn what_only_words_say_is_undecided() {
+fn unlisted_tool_without_override_is_undecided() {
     let yaml = "{ servers: [{ id: s, command: s, deny_side_effect_tags: [fs.delete] }],
         policy: { denied_tools: [never] },
         classifier: { overrides: [{ tool: 'safe_*', side_effect_tags: [] }, { tool: 'bad_*', side_effect_tags: [fs.delete] },
@@ -167,7 +167,7 @@ fn what_only_words_say_is_undecided() {
 
 /// Categories are for the rules across servers: without them there is nothing to say of what passes, and fewer states.
 #[test]
-fn what_tools_do_is_said_where_it_counts() {
+fn categories_are_used_by_cross_server_rules_only() {
     let tools =
         [("read_file", ToolCategory::Read), ("send_mail", ToolCategory::Send), ("x", ToolCategory::Unknown)];
     let with = compile("{}", &[subject("s", &tools)]).unwrap();
@@ -182,7 +182,7 @@ fn what_tools_do_is_said_where_it_counts() {
 }
 
 #[test]
-fn a_server_that_has_not_listed_its_tools_is_judged_otherwise_later() {
+fn pending_listing_limits_table_validity() {
     let pending = GateSubject { listing: Listing::Pending { since: Timestamp(500) }, ..subject("s", &[]) };
     for (fail_closed, grace, expected, until) in [
         (true, "1us", "", Some(1_500)),
@@ -202,7 +202,7 @@ fn a_server_that_has_not_listed_its_tools_is_judged_otherwise_later() {
 
 /// What is remembered of servers that come and go changes nothing of what is said, and there is no end to them.
 #[test]
-fn a_compiler_says_the_same_again_and_again() {
+fn reused_compiler_matches_fresh_compiler() {
     let yaml = "{ policy: { denied_tools: [{ server: 's1*', tool: 'a*' }, b], rate_limits: { enabled: true,
         per_server: { s3: { calls_per_minute: 7 } } } }, servers: [{ id: s2, command: s2, deny_side_effect_tags: [fs.delete] }] }";
     let (config, _) = config::parse(yaml.as_bytes()).unwrap();
@@ -232,7 +232,7 @@ fn a_compiler_says_the_same_again_and_again() {
 /// A server that lists more than there is room for costs the others nothing: what is denied whatever the tool is stays so, and
 /// what else it is asked for is undecided.
 #[test]
-fn servers_that_list_too_much() {
+fn oversized_listing_is_undecided_for_that_server() {
     let yaml =
         "{ policy: { denied_tools: ['delete_*'], fail_closed: true }, cross_server: { enabled: false } }";
     let (config, _) = config::parse(yaml.as_bytes()).unwrap();
@@ -282,7 +282,7 @@ fn servers_that_list_too_much() {
 
 /// What hides a call from its readers hides it from rates and other servers' rules.
 #[test]
-fn breaks_within_messages() {
+fn line_break_within_message_hides_no_call() {
     for (yaml, expected) in [
         ("{}", GateVerdict::Undecided),
         ("cross_server: { enabled: false }", GateVerdict::Allow),
@@ -301,7 +301,7 @@ fn breaks_within_messages() {
 
 /// No rule goes by the names of prompts, or by where resources are: long ones are nobody's.
 #[test]
-fn long_addresses_are_let_through() {
+fn long_prompt_names_and_uris_match_no_rule() {
     let long = "a".repeat(300);
     for (yaml, prompt) in [
         ("policy: { denied_tools: [x] }", GateVerdict::Allow),
@@ -324,7 +324,7 @@ fn long_addresses_are_let_through() {
 
 /// Keys and methods are the same states in every table, whatever names there are.
 #[test]
-fn keys_end_under_another_table_than_they_began() {
+fn message_keys_share_states_across_tables() {
     let first = compile("{}", &[]).unwrap();
     let second =
         compile("policy: { denied_tools: ['m*d', params, 'tools/*', 工] }", &[subject("s", &[])]).unwrap();
@@ -357,7 +357,7 @@ fn keys_end_under_another_table_than_they_began() {
 
 /// Servers with the same rules share their states.
 #[test]
-fn states_are_few() {
+fn servers_with_equal_rules_share_states() {
     let yaml = "policy: { denied_tools: ['delete_*', '*_secret', '{get,set}_*'] }";
     let of = |count: usize| {
         let subjects: Vec<GateSubject> =
@@ -371,7 +371,7 @@ fn states_are_few() {
 }
 
 #[test]
-fn a_policy_that_is_too_large_is_refused_with_what_is_too_large() {
+fn oversized_policy_is_refused_with_exceeded_limit() {
     let subjects = vec![subject("s", &[]); SUBJECTS];
     let refused = |yaml: &str, subjects: &[GateSubject]| compile(yaml, subjects).unwrap_err().to_string();
     assert_eq!(
@@ -396,7 +396,7 @@ fn a_policy_that_is_too_large_is_refused_with_what_is_too_large() {
 
 /// Bytes that are no UTF-8 match no pattern, and are denied where anything is.
 #[test]
-fn names_that_are_no_text() {
+fn non_utf8_tool_names_are_denied_if_rules_exist() {
     let table = compile("policy: { denied_tools: [x] }", &[subject("s", &[]), subject("free", &[])]).unwrap();
     let free = compile("{}", &[subject("s", &[])]).unwrap();
     for (name, expected) in [

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_block_that_ends_last_counts() {
+    fn longest_lasting_block_applies() {
         let block = |callee: &str, until: Option<u64>| CallBlock {
             callee: Callee::parse(callee).unwrap(),
             until: until.map(Timestamp),

@@ -101,7 +101,7 @@ pub struct Asked {
     /// In which phase.
     pub phase: Phase,
     /// What it said.
-    pub answer: Said,
+    pub answer: GuardOutcome,
     /// Why, of an answer that lets it through, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -110,7 +110,7 @@ pub struct Asked {
 /// What a guard said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Said {
+pub enum GuardOutcome {
     /// It has no objection.
     Allow,
     /// It must not be.
@@ -279,7 +279,7 @@ impl Executor {
     pub fn ask(&mut self, question: &Question<'_>, mut trace: Option<&mut Vec<Asked>>) -> Outcome {
         if let Some(denial) = question.facts.block.and_then(|block| blocked::denial(block, question)) {
             let guard = GuardKind::ServerAccess;
-            note(&mut trace, guard, Phase::Request, Said::Deny, || Some(denial.message.clone()));
+            note(&mut trace, guard, Phase::Request, GuardOutcome::Deny, || Some(denial.message.clone()));
             return Outcome::Decided(Verdict { denied: Some((guard, denial)), ..Verdict::default() });
         }
         self.go_on(Progress::default(), None, question, trace)
@@ -367,7 +367,7 @@ impl Executor {
                             Err(GuardError::Internal("too many questions are open".to_owned()))
                         }
                         Ok(Answer::Later(question)) => {
-                            note(&mut trace, kind, phase, Said::Later, || None);
+                            note(&mut trace, kind, phase, GuardOutcome::Later, || None);
                             // This step is not done: the answer is for it.
                             progress.done -= 1;
                             let deadline = seat.deadline(now);
@@ -387,21 +387,25 @@ impl Executor {
                     match applied {
                         Ok(Decision::Allow) => {
                             let why = || guard.why(&progress.changed.view(operation), facts);
-                            note(&mut trace, kind, phase, Said::Allow, why);
+                            note(&mut trace, kind, phase, GuardOutcome::Allow, why);
                         }
                         Ok(Decision::Modify(modification)) => {
-                            note(&mut trace, kind, phase, Said::Modify, || Some(describe(&modification)));
+                            note(&mut trace, kind, phase, GuardOutcome::Modify, || {
+                                Some(describe(&modification))
+                            });
                             progress.verdict.modifications.push((kind, modification));
                         }
                         Ok(Decision::Deny(denial)) => {
-                            note(&mut trace, kind, phase, Said::Deny, || Some(denial.message.clone()));
+                            note(&mut trace, kind, phase, GuardOutcome::Deny, || {
+                                Some(denial.message.clone())
+                            });
                             return self.denied(progress, kind, denial);
                         }
                         Err(error) => {
                             self.counters.failed += 1;
                             self.counters.timeouts += u64::from(error == GuardError::Timeout);
                             let closed = seat.failure_mode == FailureMode::FailClosed;
-                            let said = if closed { Said::FailClosed } else { Said::FailOpen };
+                            let said = if closed { GuardOutcome::FailClosed } else { GuardOutcome::FailOpen };
                             note(&mut trace, kind, phase, said, || Some(error.to_string()));
                             if closed {
                                 return self.denied(progress, kind, failed(kind, &error));
@@ -507,7 +511,7 @@ fn note(
     trace: &mut Option<&mut Vec<Asked>>,
     guard: GuardKind,
     phase: Phase,
-    answer: Said,
+    answer: GuardOutcome,
     reason: impl FnOnce() -> Option<String>,
 ) {
     if let Some(trace) = trace {

@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_entry_that_fits_a_client_counts() {
+    fn first_matching_session_entry_applies() {
         let file = "sessions:
             - { match: { uid: 1000, executable: '/usr/bin/code*' }, mode: planning }
             - { match: { cgroup: '/user.slice/*' }, project_id: b }
@@ -252,7 +252,7 @@ mod tests {
 
     /// What is said by hand counts before the configuration, key by key, and outlives it.
     #[test]
-    fn what_is_set_of_a_session_counts_before_the_configuration() {
+    fn manual_session_settings_precede_configuration() {
         let file = "sessions: [{ mode: planning, project_id: p, policy_blacklist: [payments] }]";
         let (config, _) = crate::config::parse(file.as_bytes()).unwrap();
         let rules = || {
@@ -292,7 +292,7 @@ mod tests {
 
     /// Sessions that are over make room for others.
     #[test]
-    fn there_is_room_for_so_many_sessions() {
+    fn manual_session_profiles_are_bounded() {
         let mut sessions = SessionRules::default();
         let set = || ProfileChange::Set(Setting::AdminToken(true));
         let id = |number: usize| SessionId(number.to_string().into());
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_written_by_their_keys() {
+    fn session_settings_are_written_by_key() {
         for (json, key) in [
             (r#"{"key":"mode","value":"planning"}"#, ProfileKey::Mode),
             (r#"{"key":"project","value":"billing"}"#, ProfileKey::Project),

@@ -144,7 +144,7 @@ pub(super) fn decide(guards: &mut Executor, world: &World, tool: &str, now: Time
 }
 
 #[test]
-fn the_order_of_evaluation_is_server_then_tool_then_pinning_then_rate_limit() {
+fn guards_are_evaluated_in_required_order() {
     let full = json!({
         "denied_servers": ["files"], "denied_tools": ["read"], "version_pinning": {"on_change": "block"},
         "rate_limits": {"enabled": true, "default_rpm": 0}, "disabled_tools": ["read"],
@@ -169,7 +169,7 @@ fn the_order_of_evaluation_is_server_then_tool_then_pinning_then_rate_limit() {
 }
 
 #[test]
-fn defaults_of_the_policy_are_those_of_the_requirements() {
+fn policy_defaults_match_requirements() {
     let defaults = Policy::default();
     assert!(!defaults.fail_closed && !defaults.rate_limits.enabled && defaults.version_pinning.enabled);
     assert_eq!((defaults.pending_grace.0.as_secs(), defaults.rate_limits.default_rpm), (30, 60));
@@ -181,7 +181,7 @@ fn defaults_of_the_policy_are_those_of_the_requirements() {
 }
 
 #[test]
-fn an_entry_amends_the_guard_of_its_kind_for_the_servers_it_names() {
+fn guard_entry_amends_guard_for_its_servers() {
     let mut config = policy(json!({"denied_tools": ["read"]}));
     config.guards = entries(json!([
         {"kind": "tool_access", "servers": ["free*"], "enabled": false},
@@ -207,7 +207,7 @@ fn an_entry_amends_the_guard_of_its_kind_for_the_servers_it_names() {
 }
 
 #[test]
-fn an_entry_turns_a_guard_on_that_its_section_turns_off() {
+fn guard_entry_enables_guard_disabled_by_section() {
     let shadowing = ToolFacts { shadows: Some(ServerId("first".into())), ..tool("read") };
     let changed = ToolFacts { pin: crate::terms::PinState::Changed, ..tool("read") };
     for (section, entry, known, expected) in [
@@ -249,7 +249,7 @@ fn an_entry_turns_a_guard_on_that_its_section_turns_off() {
 }
 
 #[test]
-fn the_six_gates_are_off_by_default_and_a_list_turns_its_gate_on() {
+fn capability_guards_are_off_until_list_is_set() {
     let mut world =
         World::default().with(ToolFacts { risk: crate::terms::RiskLevel::Critical, ..tool("pay") });
     world.profile.planning = true;
@@ -265,7 +265,7 @@ fn the_six_gates_are_off_by_default_and_a_list_turns_its_gate_on() {
 }
 
 #[test]
-fn names_are_those_of_the_configuration() {
+fn guard_names_match_configuration() {
     for kind in GuardKind::ALL {
         assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
         assert_eq!(GuardKind::ALL[kind as usize], kind);
@@ -309,7 +309,7 @@ fn every_guard() -> Executor {
 }
 
 #[test]
-fn the_documentation_says_what_can_enforce_what() {
+fn documented_enforcers_match_code() {
     let mut expected = Vec::new();
     for (kind, phases) in every_guard().phases() {
         for &phase in phases {
@@ -323,7 +323,7 @@ fn the_documentation_says_what_can_enforce_what() {
 }
 
 #[test]
-fn the_documentation_says_the_order_of_the_guards() {
+fn documented_guard_order_matches_code() {
     let rows = documented("| guard | priority | on | denies (code) |");
     let order: Vec<(String, String)> = rows.into_iter().map(|row| (row[0].clone(), row[1].clone())).collect();
     let expected: Vec<(String, String)> = GuardKind::ALL
@@ -335,7 +335,7 @@ fn the_documentation_says_the_order_of_the_guards() {
 }
 
 #[test]
-fn the_trace_names_everybody_who_was_asked() {
+fn decision_trace_lists_every_evaluated_guard() {
     let mut guards = guards(&policy(json!({"denied_tools": ["read"]})));
     let operations = [
         Operation::Request { method: "tools/call", params: None },
@@ -386,7 +386,7 @@ mod properties {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn no_name_or_time_makes_a_guard_fail_and_the_same_calls_are_decided_the_same(
+        fn guard_decisions_never_fail_and_are_deterministic(
             calls in prop::collection::vec(
                 (0..3_u8, "\\PC{0,12}|(read|send|write)_[a-y]", 0.0..60.0, prop::option::of("[ab]")), 0..40)
         ) {
@@ -396,7 +396,7 @@ mod properties {
         }
 
         #[test]
-        fn no_text_makes_the_classifier_panic(text in "\\PC*", name in "\\PC*") {
+        fn classifier_never_panics_on_any_text(text in "\\PC*", name in "\\PC*") {
             Classifier::default().classify(&name, &text, &name);
         }
     }

@@ -29,7 +29,7 @@ fn table(cases: &[(&str, &[(&str, &str)])]) {
 }
 
 #[test]
-fn everything_wrong_is_said_at_once() {
+fn all_config_errors_are_reported_at_once() {
     let file = "\
 capture:
   rings: 1

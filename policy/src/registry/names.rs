@@ -227,7 +227,7 @@ mod tests {
 
     /// Two names, and how they are alike.
     #[test]
-    fn names_are_compared_as_they_look() {
+    fn names_are_compared_by_visual_likeness() {
         use Likeness::*;
         let cases = [
             ("read_file", "read_file", Some(Same)),
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_threshold_is_a_share_of_letters() {
+    fn allowed_edits_scale_with_name_length() {
         for (length, threshold, expected) in [
             (6, 0.85, 1),
             (3, 0.85, 0),
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_are_compared_without_the_words_that_all_have() {
+    fn server_names_are_compared_without_common_words() {
         for (name, core) in [
             ("mcp-server-git", "git"),
             ("mcp_server_sqlite", "sqlite"),
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_earlier_is_first_whoever_lists_first() {
+    fn earlier_claimant_owns_name_in_any_list_order() {
         let mut names = Names::default();
         names.claim(0, "search", 20, 0.85, true);
         let second = First { owner: 0, name: "search".into(), since: 20 };
@@ -310,7 +310,7 @@ mod tests {
 
     /// Names that are all of a kind: one is compared with so many of them, and the rest is counted.
     #[test]
-    fn a_flood_of_names_is_bounded() {
+    fn name_comparisons_are_bounded_and_counted() {
         let mut names = Names::default();
         for owner in 0..30 {
             for tool in 0..10 {

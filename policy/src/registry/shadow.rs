@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tables_of_severities() {
+    fn shadowing_severities_match_table() {
         use Identity::{Declared, Derived};
         use Likeness::{Confusable, Same, Similar, Spelling};
         use Severity::{Critical, High, Low, Medium};

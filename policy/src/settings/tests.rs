@@ -2,7 +2,7 @@ use super::*;
 use crate::config::parse;
 
 #[test]
-fn when_names_are_alike_is_the_registry_s_to_know() {
+fn similarity_threshold_reaches_registry_settings() {
     for (file, threshold) in [("", 0.85), ("inspection: { similarity_threshold: 0.7 }", 0.7)] {
         let settings = registry(&parse(file.as_bytes()).unwrap().0);
         assert!((settings.similarity_threshold - threshold).abs() < f64::EPSILON, "{file}: {settings:?}");
@@ -11,7 +11,7 @@ fn when_names_are_alike_is_the_registry_s_to_know() {
 
 /// What a guard looks for itself, the detector looks for in the tools of its servers.
 #[test]
-fn patterns_of_guards_go_to_the_detector() {
+fn guard_patterns_are_passed_to_detector() {
     let file = "guards: [{ kind: tool_poisoning, servers: [a], config: { custom_patterns: ['execute.*as.*root'] } }, \
                 { kind: tool_poisoning, servers: [b], enabled: false, config: { custom_patterns: [x] } }, \
                 { kind: rug_pull, servers: [d] }, \
@@ -39,7 +39,7 @@ fn patterns_of_guards_go_to_the_detector() {
 }
 
 #[test]
-fn the_file_makes_rules() {
+fn config_file_yields_network_rules() {
     let file = "\
 servers:
   - { id: files, command: x, egress: none }

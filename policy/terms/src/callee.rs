@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whose_calls_are_meant() {
+    fn callee_is_parsed_from_server_or_session() {
         for (text, is_one) in [
             ("server=files", true),
             ("session=s-1", true),

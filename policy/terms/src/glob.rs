@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_are_those_of_unicode() {
+    fn globs_match_unicode_characters() {
         for (glob, name, expected) in [
             ("gr?n", "grün", true),
             ("??", "工具", true),
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn where_capitals_do_not_count_simple_case_folding_says_what_is_equal() {
+    fn case_insensitive_glob_uses_simple_case_folding() {
         for (glob, name, expected) in [
             ("Read_*", "rEAD_x", true),
             ("Read", "READ", true),
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_and_groups() {
+    fn glob_sets_and_groups_match_as_documented() {
         for (glob, name, expected) in [
             ("[]]", "]", true),
             ("[!]]", "x", true),
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_glob_says_why() {
+    fn invalid_glob_is_refused_with_reason() {
         for (glob, expected) in [
             ("", "\"\" is no glob: it is empty; `*` stands for every name"),
             ("[a", "\"[a\" is no glob: a `[` without `]`; `[[]` stands for one"),
@@ -353,7 +353,7 @@ mod tests {
     proptest::proptest! {
         /// What passes the check can be compiled, whether capitals count or not.
         #[test]
-        fn no_text_makes_a_glob_panic(text in "\\PC*|[\\[\\]{},*?\\\\!a-c^&~-]{0,40}", name in "\\PC*") {
+        fn glob_of_any_text_never_panics(text in "\\PC*|[\\[\\]{},*?\\\\!a-c^&~-]{0,40}", name in "\\PC*") {
             let globs = [true, false].map(|case| NameGlob::new(&text, case));
             for glob in globs {
                 proptest::prop_assert_eq!(glob.is_ok(), check(&text).is_ok());

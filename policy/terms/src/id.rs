@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn time_saturates() {
+    fn timestamp_arithmetic_saturates() {
         assert_eq!(Timestamp(5).nanos_since(Timestamp(9)), 0);
         assert_eq!(Timestamp(u64::MAX).after(Duration::MAX), Timestamp(u64::MAX));
     }

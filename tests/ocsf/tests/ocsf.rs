@@ -52,7 +52,7 @@ const NUMBERS: [(Option<u64>, &str, u64); 11] = [
 
 /// By the schema itself: what its types keep, what it requires, and which numbers it knows.
 #[test]
-fn every_event_is_as_ocsf_says() {
+fn every_event_conforms_to_ocsf() {
     for line in include_str!("../../../docs/reference/ocsf.examples.jsonl").lines() {
         let value: Value = serde_json::from_str(line).unwrap();
         let class = value["class_uid"].as_u64().unwrap();

@@ -6,7 +6,9 @@ use std::net::{SocketAddr, TcpStream};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use super::{Coding, Framing, Rng, Said, Sips, Wish, messages, read_body, read_head, wire, write_in_pieces};
+use super::{
+    Coding, Exchanged, Framing, Rng, Sips, Wish, messages, read_body, read_head, wire, write_in_pieces,
+};
 use crate::peer::initialize;
 use crate::transcript::Dir;
 
@@ -27,7 +29,7 @@ pub struct Client {
     connection: Option<Connection>,
     sessions: Vec<String>,
     id: u64,
-    said: Said,
+    said: Exchanged,
     requests: usize,
 }
 
@@ -56,7 +58,7 @@ impl Client {
     ///
     /// # Errors
     /// The server does not answer as it must.
-    pub fn run(mut self, requests: usize, bytes: fn(&mut Rng) -> usize) -> Result<Said> {
+    pub fn run(mut self, requests: usize, bytes: fn(&mut Rng) -> usize) -> Result<Exchanged> {
         while self.requests < requests {
             while self.sessions.len() < 2 {
                 let id = self.next_id();

@@ -13,12 +13,12 @@ use crate::mini_server::initialize_result;
 use crate::transcript::Dir;
 
 /// What was said, each with the session that it belongs to.
-pub type Said = Vec<(String, Dir, Value)>;
+pub type Exchanged = Vec<(String, Dir, Value)>;
 
 /// A server that runs until the test ends.
 pub struct Server {
     address: SocketAddr,
-    said: Arc<Mutex<Said>>,
+    said: Arc<Mutex<Exchanged>>,
 }
 
 impl Server {
@@ -47,12 +47,12 @@ impl Server {
     }
 
     /// What was said so far.
-    pub fn said(&self) -> Said {
+    pub fn said(&self) -> Exchanged {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-fn serve(stream: TcpStream, number: u64, log: &Mutex<Said>, keep: fn(&Value) -> Value) -> Result<()> {
+fn serve(stream: TcpStream, number: u64, log: &Mutex<Exchanged>, keep: fn(&Value) -> Value) -> Result<()> {
     stream.set_nodelay(true)?;
     let mut rng = Rng(number);
     let mut input = BufReader::new(stream.try_clone()?);

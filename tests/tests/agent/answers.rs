@@ -51,7 +51,7 @@ fn asked(wiring: Wiring) -> Result<(Wired, usize)> {
 }
 
 #[test]
-fn answers_that_wait_are_no_gap() -> Result<()> {
+fn unread_answers_are_not_reported_as_gap() -> Result<()> {
     let agent = Agent::start(&[])?;
     let cases = [
         (Wiring::Pipes, Leaves::Waiting),
@@ -107,7 +107,7 @@ fn answers_that_wait_are_no_gap() -> Result<()> {
 
 /// Somebody else opens the read end, and takes an answer before anybody could know of him.
 #[test]
-fn a_stranger_reads() -> Result<()> {
+fn unrelated_read_is_a_gap_or_reported_answer() -> Result<()> {
     let agent = Agent::start(&[])?;
     let gate = Gate::new()?;
     let steps = vec![
@@ -138,7 +138,7 @@ fn a_stranger_reads() -> Result<()> {
     BufReader::new(from_server).read_line(&mut answer)?;
     drop(to_server);
     kill(client, Signal::SIGCONT)?;
-    // A census may have come between, and then it was seen.
+    // A fd scan may have come between, and then it was seen.
     let said = agent.wait_for_within(NOTICED, "a gap, or the answer", |event| {
         let is_answer = is(event, "mcp_tool_result") && event["connection"] == connection;
         (is_gap(event, &connection) && event["direction"] == "s2c") || is_answer
@@ -155,7 +155,7 @@ fn a_stranger_reads() -> Result<()> {
 
 /// What is captured of a candidate that has not been asked anything is bounded; a larger ring would not help.
 #[test]
-fn the_budget_of_a_candidate() -> Result<()> {
+fn candidate_capture_is_limited_by_its_budget() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let config = directory.path().join("config.yaml");
     fs::write(&config, "discovery: { custom_servers: [\"*echo-server*\"] }\n")?;

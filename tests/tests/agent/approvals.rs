@@ -31,7 +31,7 @@ fn lines(agent: &Agent, args: &[&str]) -> Result<Vec<Value>> {
 }
 
 #[test]
-fn what_waits_is_approved_denied_and_forgotten() -> Result<()> {
+fn held_tool_can_be_approved_denied_and_forgotten() -> Result<()> {
     let directory = tempfile::tempdir()?;
     fs::DirBuilder::new().mode(0o750).create(directory.path().join("state"))?;
     let config = directory.path().join("x.yaml").display().to_string();

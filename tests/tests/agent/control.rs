@@ -97,7 +97,7 @@ fn converse(agent: &Agent) -> Result<()> {
 }
 
 #[test]
-fn who_follows_gets_exactly_what_is_printed() -> Result<()> {
+fn follower_gets_exactly_the_printed_events() -> Result<()> {
     let mut agent = Agent::start(&[])?;
     let all = Follower::start(&agent, "")?;
     let bad = Follower::start(&agent, "?severity=medium")?;
@@ -156,7 +156,7 @@ const PLACES: usize = 8;
 
 /// One too many is told so, and takes the place of nobody who asks; who leaves makes room.
 #[test]
-fn followers_are_bounded() -> Result<()> {
+fn excess_follower_is_refused() -> Result<()> {
     let agent = Agent::start(&[])?;
     let mut following = Vec::new();
     for _ in 0..PLACES {
@@ -180,7 +180,7 @@ fn followers_are_bounded() -> Result<()> {
 
 /// Nothing waits for who reads nothing: the agent sees and prints all, and ends in time.
 #[test]
-fn who_reads_nothing_holds_nobody_up() -> Result<()> {
+fn idle_follower_does_not_stall_the_agent() -> Result<()> {
     let agent = Agent::start(&[])?;
     let (head, _unread) = ask(&agent, "")?;
     ensure!(head.starts_with("HTTP/1.1 200 "), "{head}");

@@ -21,7 +21,7 @@ fn corpus() -> PathBuf {
 }
 
 #[test]
-fn recorded_conversations_are_reported_message_for_message() -> Result<()> {
+fn recorded_corpus_is_reported_message_for_message() -> Result<()> {
     let corpus = corpus();
     let Ok(entries) = fs::read_dir(&corpus) else {
         places::skipped("corpus", &format!("no transcripts in {} (MCPWARDEN_CORPUS)", corpus.display()));

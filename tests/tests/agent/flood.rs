@@ -34,7 +34,7 @@ impl Drop for Flood {
 }
 
 #[test]
-fn a_flood_does_not_hold_the_agent_up() -> Result<()> {
+fn flood_does_not_stall_the_agent() -> Result<()> {
     let flood = Flood::start()?;
     thread::sleep(Duration::from_millis(200));
     // Starts in time, or this fails.

@@ -58,7 +58,7 @@ fn gap_free(sent: &Sent) -> Result<()> {
 
 /// Sizes of the pieces that a message is written in: around what a record, a page and a pipe hold.
 #[test]
-fn any_number_of_writes() -> Result<()> {
+fn message_in_any_number_of_writes_is_reported() -> Result<()> {
     let agent = Agent::start(&[])?;
     let chunks = [1, 2, 3, 7, 4095, 4096, 4097, 65_535, 65_536, 65_537];
     let cases: Vec<(Wiring, usize)> =
@@ -78,7 +78,7 @@ fn any_number_of_writes() -> Result<()> {
 }
 
 #[test]
-fn split_at_any_byte() -> Result<()> {
+fn message_split_at_any_byte_is_reported() -> Result<()> {
     let agent = Agent::start(&[])?;
     for wiring in WIRINGS {
         let mut steps = vec![Step::line(&initialize())];
@@ -181,7 +181,7 @@ fn forms() -> Vec<Form> {
 
 /// Each form from the client and from the server, all at once and byte by byte, and a message behind it.
 #[test]
-fn forms_both_ways() -> Result<()> {
+fn every_form_is_reported_in_both_directions() -> Result<()> {
     let agent = Agent::start(&[])?;
     let end = notification("the end");
     let cases: Vec<(Form, Dir, usize)> = [Dir::C2s, Dir::S2c]
@@ -221,7 +221,7 @@ fn forms_both_ways() -> Result<()> {
 
 /// What may stand before the very first message.
 #[test]
-fn first_bytes() -> Result<()> {
+fn prefix_before_first_message_is_accepted() -> Result<()> {
     let agent = Agent::start(&[])?;
     let first: Value = serde_json::from_str(&initialize())?;
     let cases: [(&str, Vec<u8>); 6] = [
@@ -248,7 +248,7 @@ fn first_bytes() -> Result<()> {
 
 /// Large messages both ways, each in one blocking write.
 #[test]
-fn large_messages() -> Result<()> {
+fn large_blocking_writes_are_reported_both_ways() -> Result<()> {
     let agent = Agent::start(&[])?;
     for wiring in WIRINGS {
         for bytes in [100_000, 1 << 20, 16 << 20] {
@@ -278,7 +278,7 @@ fn large_messages() -> Result<()> {
 }
 
 #[test]
-fn ids_of_every_kind() -> Result<()> {
+fn every_kind_of_id_is_matched_to_its_answer() -> Result<()> {
     let agent = Agent::start(&[])?;
     let ids = [
         "1",
@@ -320,7 +320,7 @@ fn ids_of_every_kind() -> Result<()> {
 
 /// Errors, unknown methods, and requests of the server with the ids that the client uses too.
 #[test]
-fn answers_find_their_requests() -> Result<()> {
+fn answers_are_matched_to_their_requests() -> Result<()> {
     let agent = Agent::start(&[])?;
     let refusal = json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32602, "message": "no", "data": [1]}});
     let failed = json!({"jsonrpc": "2.0", "id": 2, "result": {"content": [], "isError": true}});
@@ -377,7 +377,7 @@ fn of_tomorrow(id: u64) -> Value {
 
 /// 1,000 requests that nobody waits for the answers of: in one write, and each in a write of its own.
 #[test]
-fn bursts() -> Result<()> {
+fn pipelined_request_burst_is_fully_reported() -> Result<()> {
     const REQUESTS: u64 = 1_000;
     let agent = Agent::start(&[])?;
     let burst: String = (1..=REQUESTS).map(|id| format!("{}\n", call(1_000 + id, 60))).collect();
@@ -403,7 +403,7 @@ fn bursts() -> Result<()> {
 
 /// Servers that start at once with the same first messages and use the same ids.
 #[test]
-fn the_same_ids_on_servers_at_once() -> Result<()> {
+fn equal_ids_on_concurrent_servers_are_kept_apart() -> Result<()> {
     const SERVERS: u64 = 4;
     let agent = Agent::start(&[])?;
     let senders = (0..SERVERS).map(|number| {

@@ -22,7 +22,7 @@ fn program(name: &str) -> String {
 
 /// The server rewrites its buffer, a million times in all, while its writes are blocked. What the client parsed is what counts.
 #[test]
-fn what_the_client_got_is_what_is_reported() -> Result<()> {
+fn rewritten_buffer_is_reported_as_client_got_it() -> Result<()> {
     const RUNS: usize = 20;
     const AT_ONCE: usize = 5;
     let agent = Agent::start(&[])?;
@@ -55,7 +55,7 @@ fn what_the_client_got_is_what_is_reported() -> Result<()> {
 
 /// Bytes of junk in one line before the answer to a call.
 #[test]
-fn junk_without_newlines_is_counted_and_survived() -> Result<()> {
+fn junk_without_newlines_is_counted_and_skipped() -> Result<()> {
     let agent = Agent::start(&[])?;
     for junk in [5_usize << 20, 40 << 20] {
         for wiring in [&[][..], &["--socketpair"]] {
@@ -215,7 +215,7 @@ fn nothing_refused(stopped: &Value) -> Result<()> {
 }
 
 #[test]
-fn busy_pipelines_are_left_alone() -> Result<()> {
+fn busy_pipelines_cause_no_events_or_gaps() -> Result<()> {
     let agent = Agent::start(&[])?;
     let mut neighbours = [
         ("text", shell("yes | head -c 300M | cat > /dev/null")?),
@@ -246,7 +246,7 @@ fn busy_pipelines_are_left_alone() -> Result<()> {
 }
 
 #[test]
-fn short_pipelines_leave_nothing_behind() -> Result<()> {
+fn short_pipelines_do_not_grow_agent_memory() -> Result<()> {
     const PIPELINES: usize = 500;
     let agent = Agent::start(&[])?;
     let run = || -> Result<u32> {
@@ -276,13 +276,13 @@ fn settle(agent: &Agent) -> Result<()> {
     peer.ask(&echo(1, "settle"))?;
     peer.close()?;
     await_exit(agent, agent.connection_of_server(peer.pid())?)?;
-    // The census is taken every 5 seconds; nothing outside tells that one was.
+    // The fd scan is taken every 5 seconds; nothing outside tells that one was.
     std::thread::sleep(Duration::from_secs(6));
     Ok(())
 }
 
 #[test]
-fn output_that_nobody_reads_ends_with_the_agent() -> Result<()> {
+fn closed_output_ends_the_agent() -> Result<()> {
     // Closing its output ends the agent: it must not go on unheard.
     let directory = tempfile::tempdir()?;
     let mut child = Command::new(places::agent())

@@ -7,12 +7,12 @@ use mcpwarden_tests::remote::Remote;
 use mcpwarden_tests::transcript::compare;
 
 #[test]
-fn python_client() -> Result<()> {
+fn python_sdk_client_over_http_is_reported() -> Result<()> {
     drive_all(Client::Python)
 }
 
 #[test]
-fn typescript_client() -> Result<()> {
+fn typescript_sdk_client_over_http_is_reported() -> Result<()> {
     drive_all(Client::TypeScript)
 }
 

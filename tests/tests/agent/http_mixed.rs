@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
 use mcpwarden_tests::command::configured;
 use mcpwarden_tests::transcript::{Dir, compare, message_of};
-use mcpwarden_tests::web::{Client, Rng, SECRET, Said, Server};
+use mcpwarden_tests::web::{Client, Exchanged, Rng, SECRET, Server};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -58,7 +58,7 @@ fn bytes(rng: &mut Rng) -> usize {
 
 type Sessions = BTreeMap<String, Vec<(Dir, Value)>>;
 
-fn by_session(said: Said) -> Sessions {
+fn by_session(said: Exchanged) -> Sessions {
     let mut sessions = Sessions::new();
     for (session, dir, message) in said {
         sessions.entry(session).or_default().push((dir, message));
@@ -89,7 +89,7 @@ fn sorted(mut messages: Vec<(Dir, Value)>) -> Vec<(Dir, Value)> {
 }
 
 #[test]
-fn what_is_reported_is_what_both_sides_logged() -> Result<()> {
+fn reported_http_messages_match_both_logs() -> Result<()> {
     let server = Server::start((Ipv4Addr::LOCALHOST, 0).into(), brief)?;
     let to = server.address();
     let (_directory, config) = configured(&format!(
@@ -101,7 +101,7 @@ fn what_is_reported_is_what_both_sides_logged() -> Result<()> {
     let clients: Vec<_> = (1..=CONNECTIONS)
         .map(|number| thread::spawn(move || Client::new(to, number * 1_000_000, brief).run(each, bytes)))
         .collect();
-    let mut said = Said::new();
+    let mut said = Exchanged::new();
     for client in clients {
         said.extend(client.join().ok().context("a client panicked")??);
     }

@@ -79,7 +79,7 @@ fn ended(agent: &Agent, connection: u64) -> Result<Vec<Value>> {
 }
 
 #[test]
-fn a_client_that_is_killed_in_the_middle() -> Result<()> {
+fn half_sent_call_of_killed_client_is_not_reported() -> Result<()> {
     let (agent, server) = (Agent::start(&[])?, server()?);
     let whole = post(&echo(2, "half"), SESSION);
     let half = whole[..whole.len() - 20].to_vec();
@@ -98,7 +98,7 @@ fn a_client_that_is_killed_in_the_middle() -> Result<()> {
 }
 
 #[test]
-fn a_server_that_stops_in_the_middle_of_a_chunk() -> Result<()> {
+fn answer_cut_inside_a_chunk_is_not_reported() -> Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let to = listener.local_addr()?;
     let serving = thread::spawn(move || -> Result<()> {
@@ -141,7 +141,7 @@ fn declared(to: SocketAddr) -> Result<(TempDir, String)> {
 const SHORT: u64 = 2_000;
 
 #[test]
-fn short_connections_leave_nothing_behind() -> Result<()> {
+fn short_connections_leave_no_state_behind() -> Result<()> {
     let (agent, server) = (Agent::start(&[])?, server()?);
     let tables = ["SOCKETS", "CONFIRMED", "CHANNELS"];
     let before: Vec<usize> =
@@ -177,7 +177,7 @@ const CROWD: usize = OF_ONE_USER + 200;
 const STRANGER: &str = "4242";
 
 #[test]
-fn one_user_does_not_take_the_room_of_others() -> Result<()> {
+fn one_user_does_not_exhaust_capacity_of_others() -> Result<()> {
     let (agent, server, listener) = (Agent::start(&[])?, server()?, Listener::start()?);
     let sockets = || maps::entries(agent.pid(), "SOCKETS");
     let before = sockets()?;
@@ -211,7 +211,7 @@ fn one_user_does_not_take_the_room_of_others() -> Result<()> {
 }
 
 #[test]
-fn an_agent_that_comes_late_says_nothing_wrong() -> Result<()> {
+fn late_agent_reports_only_new_connections() -> Result<()> {
     let server = server()?;
     let mut old = Raw::connect(server.address())?;
     old.ask(&initialize(1), "")?;
@@ -238,7 +238,7 @@ fn an_agent_that_comes_late_says_nothing_wrong() -> Result<()> {
 }
 
 #[test]
-fn a_child_that_uses_its_parents_connection() -> Result<()> {
+fn child_on_inherited_connection_is_reported() -> Result<()> {
     let (agent, server) = (Agent::start(&[])?, server()?);
     let read = "read -r -d '' -t 0.5 -u 3 answer";
     let script = format!("printf %s \"$1\" >&3; {read}; (printf %s \"$2\" >&3; {read}); true");
@@ -256,7 +256,7 @@ fn a_child_that_uses_its_parents_connection() -> Result<()> {
 }
 
 #[test]
-fn what_sendfile_sends_is_a_gap_and_what_follows_is_read() -> Result<()> {
+fn sendfile_is_a_gap_and_later_data_is_read() -> Result<()> {
     let server = server()?;
     let (_directory, config) = declared(server.address())?;
     let agent = Agent::start(&["--config", &config])?;
@@ -290,7 +290,7 @@ fn what_sendfile_sends_is_a_gap_and_what_follows_is_read() -> Result<()> {
 
 /// Of a connection to nobody declared 64 KiB are captured at first: not where a server was found before.
 #[test]
-fn a_long_message_over_a_new_connection_to_a_server_that_was_found() -> Result<()> {
+fn long_message_to_known_server_is_captured_in_full() -> Result<()> {
     let (agent, server) = (Agent::start(&[])?, server()?);
     let mut first = Raw::connect(server.address())?;
     first.ask(&initialize(1), "")?;

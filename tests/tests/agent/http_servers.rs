@@ -92,7 +92,7 @@ fn reported(agent: &Agent, pid: u32, server: &str, action: &str) -> Result<()> {
 }
 
 #[test]
-fn declared_servers_have_their_ids_and_their_policy() -> Result<()> {
+fn declared_servers_get_their_id_and_policy() -> Result<()> {
     let (alone, shared) = (server(LOOPBACK)?, server(LOOPBACK)?);
     let url = |server: &Server, path: &str| format!("http://{}{path}", server.address());
     let (one, first, second) = (url(&alone, "/mcp"), url(&shared, "/one/mcp"), url(&shared, "/two/mcp"));
@@ -118,7 +118,7 @@ fn declared_servers_have_their_ids_and_their_policy() -> Result<()> {
 }
 
 #[test]
-fn servers_are_found_on_every_loopback() -> Result<()> {
+fn servers_are_found_on_every_loopback_address() -> Result<()> {
     let here = server(LOOPBACK)?;
     let port = here.address().port();
     let (_directory, config) = configured(&format!(
@@ -154,7 +154,7 @@ fn curl(args: &[&str]) -> Result<u32> {
 }
 
 #[test]
-fn what_is_not_inspected_or_refused_is_said_of_declared_servers() -> Result<()> {
+fn uninspected_declared_traffic_is_reported() -> Result<()> {
     let (plain, locked) = (server(LOOPBACK)?, HttpServer::start(Style::Locked)?);
     let (_directory, config) = configured(&format!(
         "discovery: {{ list_declared: false }}\n\
@@ -209,7 +209,7 @@ fn said_of(agent: &Agent, pid: u32, address: &str) -> Vec<Value> {
 }
 
 #[test]
-fn what_is_no_mcp_is_nobodys_business() -> Result<()> {
+fn non_mcp_http_traffic_is_not_reported() -> Result<()> {
     let agent = Agent::start(&[])?;
     let page = page()?;
     let address = page.local_addr()?.to_string();
@@ -225,7 +225,7 @@ fn what_is_no_mcp_is_nobodys_business() -> Result<()> {
 }
 
 #[test]
-fn nothing_is_looked_for_where_that_is_off() -> Result<()> {
+fn disabled_loopback_discovery_reports_no_server() -> Result<()> {
     let (_directory, config) = configured("discovery: { loopback: false }\n")?;
     let agent = Agent::start(&["--config", &config])?;
     let server = server(LOOPBACK)?;

@@ -85,7 +85,7 @@ fn about(agent: &Agent, pid: u32) -> Vec<Value> {
 
 /// `posix_spawn` returns to the parent before the kernel says that the child has run its program.
 #[test]
-fn a_parent_that_writes_at_once_is_not_missed() -> Result<()> {
+fn write_right_after_posix_spawn_is_reported() -> Result<()> {
     const SPAWNS: u64 = 200;
     let agent = start()?;
     let mut pids = Vec::new();
@@ -109,7 +109,7 @@ fn a_parent_that_writes_at_once_is_not_missed() -> Result<()> {
 }
 
 #[test]
-fn ten_servers_with_the_same_first_messages_are_ten_servers() -> Result<()> {
+fn ten_identical_servers_are_kept_apart() -> Result<()> {
     let agent = start()?;
     let mut peers: Vec<Peer> = WIRINGS
         .iter()
@@ -148,7 +148,7 @@ fn ten_servers_with_the_same_first_messages_are_ten_servers() -> Result<()> {
 }
 
 #[test]
-fn with_the_answer_after_a_minute() -> Result<()> {
+fn answer_after_a_minute_is_matched_to_its_request() -> Result<()> {
     LazyLock::force(&LATE);
     let late = LATE.lock().unwrap_or_else(PoisonError::into_inner).take().context("taken before")?;
     let Late { agent, mut sender, directory } = late?;
@@ -174,7 +174,7 @@ fn with_the_answer_after_a_minute() -> Result<()> {
 
 /// Name of the program, its options, how it is found, its id.
 #[test]
-fn servers_are_found_by_name_and_by_behaviour() -> Result<()> {
+fn servers_are_found_by_name_and_by_behavior() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let agent = start()?;
     let cases: [(&str, &[&str], &str, &str); 5] = [
@@ -220,7 +220,7 @@ fn language_server() -> Vec<u8> {
 
 /// Name of the program (all are `cat`), what it is sent.
 #[test]
-fn what_does_not_speak_mcp_gives_no_event() -> Result<()> {
+fn non_mcp_traffic_causes_no_event() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let agent = start()?;
     let lines = |line: &str| line.repeat(50).into_bytes();
@@ -268,7 +268,7 @@ fn what_does_not_speak_mcp_gives_no_event() -> Result<()> {
 }
 
 #[test]
-fn a_server_in_a_pipeline_of_a_shell() -> Result<()> {
+fn server_in_a_shell_pipeline_is_found() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let agent = start()?;
     let messages =
@@ -314,7 +314,7 @@ fn a_server_in_a_pipeline_of_a_shell() -> Result<()> {
 
 /// Name, command, the programs of its chain, the server's id.
 #[test]
-fn a_chain_of_programs_is_one_server() -> Result<()> {
+fn exec_chain_is_reported_as_one_server() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let script = |name: &str, body: &str| -> Result<String> {
         let path = directory.path().join(name);
@@ -357,7 +357,7 @@ fn a_chain_of_programs_is_one_server() -> Result<()> {
 }
 
 #[test]
-fn a_server_that_runs_before_the_agent_is_adopted() -> Result<()> {
+fn server_started_before_the_agent_is_adopted() -> Result<()> {
     LazyLock::force(&LATE);
     let directory = tempfile::tempdir()?;
     let mut paused = Vec::new();
@@ -408,7 +408,7 @@ fn a_server_that_runs_before_the_agent_is_adopted() -> Result<()> {
 }
 
 #[test]
-fn a_client_that_forks_twice_is_not_missed() -> Result<()> {
+fn server_of_double_forking_client_is_found() -> Result<()> {
     let agent = start()?;
     for wiring in [&[][..], &["--socketpair"]] {
         let options = [wiring, &["--double-fork", "--call", "echo", "{\"text\":\"orphan\"}"]].concat();
@@ -423,7 +423,7 @@ fn a_client_that_forks_twice_is_not_missed() -> Result<()> {
 
 /// Name, the server's options, whether it is killed, exit code, signal, requests unanswered.
 #[test]
-fn ends_are_told() -> Result<()> {
+fn server_exit_is_reported_with_its_cause() -> Result<()> {
     let agent = start()?;
     type Case<'a> = (&'a str, &'a [&'a str], bool, Value, Value, u64);
     let cases: [Case<'_>; 4] = [
@@ -459,7 +459,7 @@ fn ends_are_told() -> Result<()> {
 }
 
 #[test]
-fn a_session_is_a_client() -> Result<()> {
+fn servers_of_one_client_share_a_session() -> Result<()> {
     let agent = start()?;
     let go = tempfile::tempdir()?;
     let go = go.path().join("go");

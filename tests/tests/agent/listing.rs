@@ -44,7 +44,7 @@ fn secret(path: &Path, text: &str) -> Result<()> {
 }
 
 #[test]
-fn tools_are_known_and_inspected_before_a_client_speaks() -> Result<()> {
+fn tools_are_inspected_before_any_client_connects() -> Result<()> {
     for (style, declared_as, spoken) in
         [(Style::Json, "http", "http"), (Style::Events, "http", "http"), (Style::Old, "sse", "sse")]
     {
@@ -66,7 +66,7 @@ fn tools_are_known_and_inspected_before_a_client_speaks() -> Result<()> {
 }
 
 #[test]
-fn nothing_of_the_agents_own_is_a_clients() -> Result<()> {
+fn agent_requests_are_not_reported_as_client_traffic() -> Result<()> {
     let server = HttpServer::start(Style::Json)?;
     let (_directory, config) = configured(&declared(&server, "http", ""))?;
     let agent = Agent::start(&["--config", &config])?;
@@ -94,7 +94,7 @@ fn nothing_of_the_agents_own_is_a_clients() -> Result<()> {
 }
 
 #[test]
-fn a_tool_that_changes_is_said_at_the_next_listing() -> Result<()> {
+fn changed_tool_is_reported_at_the_next_listing() -> Result<()> {
     let server = HttpServer::start(Style::Json)?;
     let tool = |text: &str| json!({"name": "a", "description": text, "inputSchema": {"type": "object"}});
     server.offers(tool("Adds two numbers."));
@@ -109,7 +109,7 @@ fn a_tool_that_changes_is_said_at_the_next_listing() -> Result<()> {
 }
 
 #[test]
-fn credentials_are_asked_for_and_shown_to_nobody_else() -> Result<()> {
+fn credentials_are_requested_and_never_disclosed() -> Result<()> {
     let server = HttpServer::start(Style::Locked)?;
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("headers");
@@ -140,7 +140,7 @@ fn credentials_are_asked_for_and_shown_to_nobody_else() -> Result<()> {
 }
 
 #[test]
-fn a_file_that_others_can_read_is_not_used() -> Result<()> {
+fn headers_file_readable_by_others_is_refused() -> Result<()> {
     let server = HttpServer::start(Style::Locked)?;
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("headers");
@@ -158,7 +158,7 @@ fn a_file_that_others_can_read_is_not_used() -> Result<()> {
 }
 
 #[test]
-fn a_certificate_must_be_the_one_that_is_known() -> Result<()> {
+fn certificate_must_match_the_pinned_one() -> Result<()> {
     let right = certificate()?;
     let wrong = "0".repeat(64);
     let directory = tempfile::tempdir()?;
@@ -218,7 +218,7 @@ fn a_certificate_must_be_the_one_that_is_known() -> Result<()> {
 }
 
 #[test]
-fn a_server_that_goes_away_is_said_once_and_may_come_back() -> Result<()> {
+fn unreachable_server_is_reported_once_and_can_return() -> Result<()> {
     let server = HttpServer::start(Style::Json)?;
     let (_directory, config) = configured(&declared(&server, "http", ""))?;
     let agent = Agent::start(&["--config", &config])?;
@@ -264,7 +264,7 @@ fn await_listing(server: &HttpServer) -> Result<()> {
 
 /// A server that comes back as it was offers nothing new, so nothing else tells that it is there again.
 #[test]
-fn a_server_that_comes_back_as_it_was_is_said_to_be_there() -> Result<()> {
+fn unchanged_returning_server_is_reported_reachable() -> Result<()> {
     let server = HttpServer::start(Style::Json)?;
     let (_directory, config) = configured(&declared(&server, "http", ""))?;
     let agent = Agent::start(&["--config", &config])?;
@@ -306,7 +306,7 @@ fn a_server_that_comes_back_as_it_was_is_said_to_be_there() -> Result<()> {
 }
 
 #[test]
-fn what_must_not_be_asked_is_not() -> Result<()> {
+fn excluded_servers_are_never_queried() -> Result<()> {
     for (name, more, rest) in [
         ("switched off", "", "discovery: { list_declared: false }\n"),
         ("disabled", ", enabled: false", ""),

@@ -76,7 +76,7 @@ impl Config {
 
 /// A burst while the agent is stopped. The ring holds some of it.
 #[test]
-fn a_ring_too_small() -> Result<()> {
+fn overfull_ring_loss_is_reported_as_gaps() -> Result<()> {
     // Name, the ring, bytes of a call, calls, bytes a write.
     let cases = [
         ("many small messages", 65_536, 100, 1_000, 0),
@@ -145,7 +145,7 @@ fn a_ring_too_small() -> Result<()> {
 }
 
 #[test]
-fn messages_over_the_bound() -> Result<()> {
+fn oversized_messages_are_reported_as_gaps() -> Result<()> {
     let config = config("capture: { max_message_bytes: 5000 }\n")?;
     let agent = config.start()?;
     for wiring in WIRINGS {
@@ -182,7 +182,7 @@ fn messages_over_the_bound() -> Result<()> {
 
 /// Frames that do not end, up to a bound for each user and one for all; others go on, in pieces too.
 #[test]
-fn memory_is_bounded() -> Result<()> {
+fn unfinished_frames_are_bounded_in_memory() -> Result<()> {
     // Name, the bounds, who holds how much, whether something is refused.
     type Case<'a> = (&'a str, &'a str, &'a [(u32, usize)], bool);
     let cases: [Case<'_>; 3] = [
@@ -262,7 +262,7 @@ fn memory_is_bounded() -> Result<()> {
 
 /// What lay in the pipe before there was a server is not seen, and said to be so.
 #[test]
-fn written_before_the_server() -> Result<()> {
+fn data_written_before_server_start_is_a_gap() -> Result<()> {
     // Behind half a message in a socket, which nobody can look into, a server is known only by its name.
     let named = config("discovery: { custom_servers: [\"*echo-server*\"] }\n")?;
     let (by_name, by_behaviour) = (named.start()?, Agent::start(&[])?);
@@ -321,7 +321,7 @@ enum Stranger {
 }
 
 #[test]
-fn a_stranger_writes() -> Result<()> {
+fn unrelated_write_is_reported_or_counted_as_gap() -> Result<()> {
     let agent = Agent::start(&[])?;
     let cases = [
         (Wiring::Pipes, Stranger::Opens),
@@ -403,7 +403,7 @@ fn handed_by(pid: u32, server: u32, wiring: Wiring) -> Result<OwnedFd> {
 
 /// A write of more than the pipe holds returns when the server has taken nearly all of it.
 #[test]
-fn a_blocked_write_is_no_gap() -> Result<()> {
+fn blocked_write_is_not_reported_as_gap() -> Result<()> {
     let agent = Agent::start(&[])?;
     for wiring in WIRINGS {
         let burst: String = (1..=25).map(|id| format!("{}\n", call(id, 30_000))).collect();
@@ -425,7 +425,7 @@ fn flood() -> Vec<Step> {
 }
 
 #[test]
-fn a_reader_that_pauses_loses_nothing() -> Result<()> {
+fn paused_output_reader_loses_no_event() -> Result<()> {
     let agent = Agent::start(&[])?;
     let gate = Gate::new()?;
     let sender = Sending::new([flood(), vec![gate.step()]].concat()).start()?;
@@ -441,7 +441,7 @@ fn a_reader_that_pauses_loses_nothing() -> Result<()> {
 }
 
 #[test]
-fn a_reader_that_stopped_does_not_hold_the_end_up() -> Result<()> {
+fn stopped_output_reader_does_not_delay_shutdown() -> Result<()> {
     let mut agent = Agent::start(&[])?;
     let gate = Gate::new()?;
     let sender = Sending::new([flood(), vec![gate.step()]].concat()).start()?;

@@ -31,7 +31,7 @@ fn conversation(write: WriteMethod) -> Vec<Step> {
 }
 
 #[test]
-fn every_way_to_write() -> Result<()> {
+fn every_observable_write_method_is_reported() -> Result<()> {
     let agent = Agent::start(&[])?;
     for wiring in WIRINGS {
         for write in WriteMethod::value_variants() {
@@ -49,7 +49,7 @@ fn every_way_to_write() -> Result<()> {
 }
 
 #[test]
-fn every_way_to_read() -> Result<()> {
+fn every_read_method_is_reported() -> Result<()> {
     let agent = Agent::start(&[])?;
     for wiring in WIRINGS {
         for read in ReadMethod::value_variants() {
@@ -70,7 +70,7 @@ fn every_way_to_read() -> Result<()> {
 }
 
 #[test]
-fn what_cannot_be_seen_is_said() -> Result<()> {
+fn unobservable_write_is_reported_as_gap() -> Result<()> {
     let agent = Agent::start(&[])?;
     for wiring in WIRINGS {
         for write in WriteMethod::value_variants() {
@@ -117,7 +117,7 @@ fn what_cannot_be_seen_is_said() -> Result<()> {
 }
 
 #[test]
-fn answers_that_are_spliced_away_are_gaps() -> Result<()> {
+fn spliced_answers_are_reported_as_gaps() -> Result<()> {
     let agent = Agent::start(&[])?;
     for wiring in WIRINGS {
         let sending =
@@ -140,7 +140,7 @@ fn answers_that_are_spliced_away_are_gaps() -> Result<()> {
 /// The kernel does not tell which request such a completion is of. What the server wrote tells how much it was. Where the
 /// functions below are looked at, they are seen like any other.
 #[test]
-fn answers_that_are_taken_unseen_are_gaps() -> Result<()> {
+fn answers_read_unobserved_are_reported_as_gaps() -> Result<()> {
     let agent = Agent::start(&[])?;
     let cases = [
         (Wiring::Pipes, ReadMethod::UringReadMultishot),

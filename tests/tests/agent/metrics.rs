@@ -154,7 +154,7 @@ fn a_gap(agent: &Agent) -> Grown {
 }
 
 #[test]
-fn numbers_grow_by_what_happens() -> Result<()> {
+fn counters_increase_with_each_scenario() -> Result<()> {
     let _alone = alone();
     let deny = "network: { deny: [\"127.0.0.1:1\"] }\nenforcement: { network: deny }\n";
     let scenarios = [
@@ -177,7 +177,7 @@ fn numbers_grow_by_what_happens() -> Result<()> {
 
 /// What is so without anything happening, and what a server with tools adds.
 #[test]
-fn gauges_say_what_is_so() -> Result<()> {
+fn gauges_reflect_the_current_state() -> Result<()> {
     const RING_BYTES: u64 = 524_288;
     let _alone = alone();
     let scrape = Scrape::free()?;
@@ -280,8 +280,8 @@ fn lint(name: &str, page: &str) -> Result<()> {
 
 /// Alerts are raised when they should be, and the rules are such.
 #[test]
-fn alert_rules() -> Result<()> {
-    let Some(promtool) = promtool("alert_rules") else { return Ok(()) };
+fn alert_rules_are_valid_and_fire_as_expected() -> Result<()> {
+    let Some(promtool) = promtool("alert_rules_are_valid_and_fire_as_expected") else { return Ok(()) };
     let directory = places::sources().join("../deploy/prometheus");
     for arguments in
         [["check", "rules", "mcpwarden.rules.yaml"], ["test", "rules", "mcpwarden.rules.test.yaml"]]
@@ -295,7 +295,7 @@ fn alert_rules() -> Result<()> {
 
 /// A name server that never answers holds the start up for some seconds, in which nothing is ready yet.
 #[test]
-fn an_agent_that_starts_is_not_ready() -> Result<()> {
+fn starting_agent_is_not_ready() -> Result<()> {
     let _alone = alone();
     let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     let scrape = Scrape::free()?;
@@ -319,7 +319,7 @@ fn an_agent_that_starts_is_not_ready() -> Result<()> {
 
 /// An agent whose output nobody reads drains the ring no more, and its health says so until somebody reads again.
 #[test]
-fn an_agent_that_is_held_up_says_so() -> Result<()> {
+fn stalled_agent_is_reported_unhealthy() -> Result<()> {
     let _alone = alone();
     let scrape = Scrape::free()?;
     let (_directory, config) = configured(&scrape.config())?;
@@ -343,7 +343,7 @@ fn an_agent_that_is_held_up_says_so() -> Result<()> {
 
 /// A database that cannot be opened at the start, and can be later.
 #[test]
-fn an_agent_that_cannot_store_says_so() -> Result<()> {
+fn agent_without_usable_store_is_unhealthy() -> Result<()> {
     let _alone = alone();
     let scrape = Scrape::free()?;
     let (directory, config) = configured(&scrape.config())?;
@@ -368,7 +368,7 @@ fn an_agent_that_cannot_store_says_so() -> Result<()> {
 
 /// An address that is taken, and none.
 #[test]
-fn no_metrics_are_no_reason_to_end() -> Result<()> {
+fn unavailable_metrics_do_not_end_the_agent() -> Result<()> {
     let _alone = alone();
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let cases = [
@@ -391,7 +391,7 @@ fn no_metrics_are_no_reason_to_end() -> Result<()> {
 
 /// Whoever asks slowly, at length or often, keeps nobody else from asking, and the agent from nothing.
 #[test]
-fn hostile_scrapers() -> Result<()> {
+fn hostile_scrapers_do_not_block_others() -> Result<()> {
     let _alone = alone();
     let scrape = Scrape::free()?;
     let (_directory, config) = configured(&(declared() + &scrape.config()))?;
@@ -430,7 +430,7 @@ fn hostile_scrapers() -> Result<()> {
 
 /// The address that is used where nothing is configured is reached from this host alone.
 #[test]
-fn the_default_is_for_this_host() -> Result<()> {
+fn default_metrics_address_is_loopback_only() -> Result<()> {
     let (_directory, path) = configured("")?;
     let said = mcpwarden_tests::command::ask(&["check-config", "--effective", &path])?;
     said.expect("the default", 0, "listen: 127.0.0.1:9464")

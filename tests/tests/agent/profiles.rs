@@ -70,7 +70,7 @@ fn decided(agent: &Agent, client: u32) -> Result<Vec<(String, Option<String>)>> 
 /// Client's user, program and whether it is in the test's cgroup; what is decided of a call that writes and one that
 /// pays.
 #[test]
-fn each_client_has_its_own_profile() -> Result<()> {
+fn each_client_is_matched_to_its_own_profile() -> Result<()> {
     let cgroup = Cgroup::new()?;
     let programs = Programs::new(&[("client", "one"), ("client", "two"), ("benign-server", "mcp-server-x")])?;
     let agent = programs.agent(&format!(
@@ -109,7 +109,7 @@ sessions:
 /// User, program, whether that is the one that the declaration demands, and how its tool `add` stands to what was pinned: a
 /// look-alike has neither the declared identity, nor its rights, nor its pins, though it has its name.
 #[test]
-fn a_look_alike_of_a_declared_server_is_another_server() -> Result<()> {
+fn lookalike_of_declared_server_gets_another_id() -> Result<()> {
     let programs =
         Programs::new(&[("client", "client"), ("benign-server", "ours"), ("poisoned-server", "theirs")])?;
     // Both have the command line of the declared server; only one is its program.

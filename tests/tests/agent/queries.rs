@@ -10,7 +10,7 @@ use std::process::Stdio;
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
 use mcpwarden_tests::client_process;
-use mcpwarden_tests::command::{Said, ask, mcpwarden};
+use mcpwarden_tests::command::{CommandOutput, ask, mcpwarden};
 use mcpwarden_tests::http_server::{HttpServer, Style};
 use mcpwarden_tests::listener::Listener;
 use mcpwarden_tests::peer::{Peer, call, echo, initialize, server, wait_until};
@@ -37,16 +37,16 @@ fn is_list(args: &[&str]) -> bool {
 }
 
 /// Asks a command of the database at a path.
-fn of(path: &Path, args: &[&str]) -> Result<Said> {
+fn of(path: &Path, args: &[&str]) -> Result<CommandOutput> {
     ask(&[args, &["--path", &path.display().to_string()]].concat())
 }
 
 /// A directory with a database in it, and a configuration that says so.
-struct Place {
+struct Fixture {
     directory: tempfile::TempDir,
 }
 
-impl Place {
+impl Fixture {
     fn new() -> Result<Self> {
         Ok(Self { directory: tempfile::tempdir()? })
     }
@@ -89,8 +89,8 @@ fn listed(name: &str) -> Result<(Peer, Value)> {
 
 /// What every command says of what four servers did, while the agent runs and after it.
 #[test]
-fn what_happened() -> Result<()> {
-    let place = Place::new()?;
+fn every_query_command_reports_four_servers() -> Result<()> {
+    let place = Fixture::new()?;
     let remote = HttpServer::start(Style::Json)?;
     let tool = |text: &str| json!({"name": "a", "description": text, "inputSchema": {"type": "object"}});
     remote.offers(tool("Adds two numbers."));
@@ -232,7 +232,7 @@ fn what_happened() -> Result<()> {
     fit_a_terminal(&place.database())
 }
 
-fn diffs(place: &Place) -> Result<()> {
+fn diffs(place: &Fixture) -> Result<()> {
     let diff = of(&place.pins(), &["pins", "diff", "remote:a", "--json"])?;
     let change: Value = serde_json::from_str(&diff.stdout).with_context(|| diff.stderr.clone())?;
     let field =
@@ -243,7 +243,7 @@ fn diffs(place: &Place) -> Result<()> {
     Ok(())
 }
 
-fn reports(place: &Place, session: &str) -> Result<()> {
+fn reports(place: &Fixture, session: &str) -> Result<()> {
     let written = |format: &str| of(&place.database(), &["report", "--session", session, "--format", format]);
     let report: Value = serde_json::from_str(&written("json")?.stdout)?;
     let numbers = ["servers_connected", "tools_seen", "calls", "errors", "calls_blocked", "calls_stopped"];

@@ -62,7 +62,7 @@ fn calls(tools: &[&str]) -> Vec<String> {
 /// Name, the relays with their options (outermost first), the tools called, and for each tool in the order of its
 /// name which server's call that is and through which relays.
 #[test]
-fn each_call_is_one_call_of_the_innermost_server() -> Result<()> {
+fn relayed_call_is_reported_once_for_innermost_server() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let agent = Agent::start(&[])?;
     type Relays<'a> = &'a [(&'a str, &'a [&'a str])];
@@ -137,9 +137,12 @@ fn each_call_is_one_call_of_the_innermost_server() -> Result<()> {
 
 /// Behind a daemon no process is a child of the command's that the client started.
 #[test]
-fn a_server_in_a_container() -> Result<()> {
+fn container_server_behind_a_daemon_is_found() -> Result<()> {
     let Some(docker) = Docker::start()? else {
-        places::skipped("a_server_in_a_container", "Docker is missing (`cargo xtask setup --tests`)");
+        places::skipped(
+            "container_server_behind_a_daemon_is_found",
+            "Docker is missing (`cargo xtask setup --tests`)",
+        );
         return Ok(());
     };
     docker.image("mcp/benign", &places::program("benign-server"))?;
@@ -163,7 +166,7 @@ fn a_server_in_a_container() -> Result<()> {
 
 /// A thousand calls one behind the other: each once, none taken for another's copy.
 #[test]
-fn many_calls_through_a_relay() -> Result<()> {
+fn thousand_relayed_calls_are_reported_once_each() -> Result<()> {
     const CALLS: usize = 1_000;
     let directory = tempfile::tempdir()?;
     let agent = Agent::start(&[])?;
@@ -192,12 +195,12 @@ fn many_calls_through_a_relay() -> Result<()> {
 
 /// A relay from npm in front of a server from npm.
 #[test]
-fn a_real_relay_and_a_real_server() -> Result<()> {
+fn npm_relay_and_npm_server_are_reported_as_one() -> Result<()> {
     let node = places::real_servers().join("node");
     let server = node.join("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
     if !node.join("node_modules/mcp-proxy").is_dir() {
         places::skipped(
-            "a_real_relay_and_a_real_server",
+            "npm_relay_and_npm_server_are_reported_as_one",
             "mcp-proxy is missing (`cargo xtask setup --tests`)",
         );
         return Ok(());

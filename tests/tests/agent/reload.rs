@@ -16,12 +16,12 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 /// An agent with a configuration that changes.
-struct Place {
+struct Fixture {
     directory: tempfile::TempDir,
     agent: Agent,
 }
 
-impl Place {
+impl Fixture {
     fn new(yaml: &str) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let path = directory.path().join("x.yaml");
@@ -67,8 +67,8 @@ fn decision(agent: &Agent, peer: &mut Peer, id: u64) -> Result<Value> {
 }
 
 #[test]
-fn what_the_file_says_counts_for_servers_that_run() -> Result<()> {
-    let place = Place::new("policy: { denied_tools: [other] }\n")?;
+fn reloaded_rules_apply_to_running_servers() -> Result<()> {
+    let place = Fixture::new("policy: { denied_tools: [other] }\n")?;
     let agent = &place.agent;
     let mut peer = Peer::start(Wiring::Pipes, &mut server("benign-server"))?;
     peer.ask(&initialize(0))?;
@@ -124,8 +124,8 @@ fn what_the_file_says_counts_for_servers_that_run() -> Result<()> {
 
 /// Which events, and how.
 #[test]
-fn what_is_printed_changes_too() -> Result<()> {
-    let place = Place::new("")?;
+fn reload_changes_the_printed_output() -> Result<()> {
+    let place = Fixture::new("")?;
     let agent = &place.agent;
     for (format, at) in [("native", ""), ("ocsf", "/unmapped/mcpwarden")] {
         let of =
@@ -154,8 +154,8 @@ fn what_is_printed_changes_too() -> Result<()> {
 }
 
 #[test]
-fn what_counts_after_a_restart_only_is_said() -> Result<()> {
-    let place = Place::new("")?;
+fn settings_that_need_a_restart_are_reported() -> Result<()> {
+    let place = Fixture::new("")?;
     place.change("capture: { ring_bytes: 8MiB }\nmetrics: { listen: null }\n", "agent_config_reloaded")?;
     let said = place.agent.tell(&["reload", "--json"])?;
     said.expect("reload", 0, "")?;
@@ -180,13 +180,13 @@ fn lines(path: &Path) -> Vec<Value> {
 
 /// Rules on addresses, blocks by hand beside them, sinks.
 #[test]
-fn rules_on_addresses_and_sinks_change_and_blocks_stay() -> Result<()> {
+fn reload_changes_rules_and_sinks_but_keeps_blocks() -> Result<()> {
     let (first, second) = (Listener::start()?, Listener::start()?);
     let rules = |denied: &[&Listener], more: &str| {
         let rules: Vec<String> = denied.iter().map(|one| format!("'127.0.0.1:{}'", one.port())).collect();
         format!("enforcement: {{ network: deny }}\nnetwork: {{ deny: [{}] }}\n{more}", rules.join(", "))
     };
-    let place = Place::new(&rules(&[&first], ""))?;
+    let place = Fixture::new(&rules(&[&first], ""))?;
     let dial = |to: &Listener| Way::Tcp.dial(to.at(Ipv4Addr::LOCALHOST));
     ensure!(dial(&first) == Outcome::Denied && dial(&second) == Outcome::Through, "as configured");
     let sink = place.path("events.jsonl");
@@ -213,9 +213,9 @@ fn rules_on_addresses_and_sinks_change_and_blocks_stay() -> Result<()> {
 
 /// What is scraped says whether the last file was usable.
 #[test]
-fn metrics_say_whether_it_was_usable() -> Result<()> {
+fn metrics_report_whether_last_reload_succeeded() -> Result<()> {
     let scrape = Scrape::free()?;
-    let place = Place::new(&scrape.config())?;
+    let place = Fixture::new(&scrape.config())?;
     let name = "mcpwarden_config_last_reload_success";
     scrape.await_answer("/metrics", 200, &format!("\n{name} 1\n"))?;
     place.change("a: 1\n", "agent_config_refused")?;

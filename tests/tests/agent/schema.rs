@@ -21,7 +21,7 @@ fn schema() -> Result<(String, Value)> {
 }
 
 #[test]
-fn the_published_schema_is_what_the_agent_says() -> Result<()> {
+fn published_schema_matches_the_agents_output() -> Result<()> {
     let path = places::sources().join("../docs/reference/events.schema.json");
     let published = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     ensure!(published == schema()?.0, "make it again: mcpwarden schema > docs/reference/events.schema.json");
@@ -105,7 +105,7 @@ fn watch(args: &[&str]) -> Result<(Vec<Value>, Sent)> {
 }
 
 #[test]
-fn every_event_is_of_the_schema() -> Result<()> {
+fn emitted_events_conform_to_the_schema() -> Result<()> {
     let (_, schema) = schema()?;
     let validator = jsonschema::validator_for(&schema).context("the schema is none")?;
     // What is said, by what is asked for.
@@ -149,7 +149,7 @@ fn every_event_is_of_the_schema() -> Result<()> {
 
 /// A schema that takes everything would prove nothing.
 #[test]
-fn the_schema_refuses_what_is_no_event() -> Result<()> {
+fn schema_rejects_invalid_events() -> Result<()> {
     let (_, schema) = schema()?;
     let validator = jsonschema::validator_for(&schema).context("the schema is none")?;
     let cases = [
@@ -166,7 +166,7 @@ fn the_schema_refuses_what_is_no_event() -> Result<()> {
 }
 
 #[test]
-fn secrets_are_told_only_when_asked_for() -> Result<()> {
+fn secrets_are_shown_only_with_show_payloads() -> Result<()> {
     for (args, full) in
         [(&[][..], false), (&["--verbose"][..], false), (&["--verbose", "--show-payloads"][..], true)]
     {

@@ -54,7 +54,7 @@ impl Manager {
 }
 
 #[test]
-fn who_started_the_agent_hears_how_it_does() -> Result<()> {
+fn service_manager_is_notified_of_agent_state() -> Result<()> {
     let manager = Manager::new()?;
     let path = manager.directory.path().join("x.yaml");
     fs::write(&path, "")?;
@@ -78,7 +78,7 @@ fn who_started_the_agent_hears_how_it_does() -> Result<()> {
 }
 
 #[test]
-fn a_signal_to_reload_what_there_is_none_of_is_answered() -> Result<()> {
+fn reload_signal_without_config_file_is_answered() -> Result<()> {
     let manager = Manager::new()?;
     let agent = manager.start(&[])?;
     manager.hear_word()?;

@@ -27,7 +27,7 @@ fn call(agent: &Agent, peer: &mut Peer, id: u64, tool: &str) -> Result<Value> {
 }
 
 #[test]
-fn what_is_set_of_a_session_counts_at_once_and_is_said() -> Result<()> {
+fn session_setting_applies_at_once_and_is_reported() -> Result<()> {
     let directory = tempfile::tempdir()?;
     fs::DirBuilder::new().mode(0o750).create(directory.path().join("state"))?;
     let config = directory.path().join("x.yaml").display().to_string();

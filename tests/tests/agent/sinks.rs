@@ -57,7 +57,7 @@ fn same(name: &str, found: &[Value], expected: &[Value]) -> Result<()> {
 }
 
 #[test]
-fn files_have_what_is_printed() -> Result<()> {
+fn file_sinks_match_the_printed_events() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let path = |name: &str| directory.path().join(name);
     let (_config, config) = configured(&format!(
@@ -99,7 +99,7 @@ fn files_have_what_is_printed() -> Result<()> {
 
 /// As OCSF: in a file and from a webhook, with the event as it is stored in each.
 #[test]
-fn ocsf_has_each_event_as_it_is_stored() -> Result<()> {
+fn ocsf_output_embeds_the_stored_event() -> Result<()> {
     #[derive(Deserialize)]
     struct Line<'a> {
         class_uid: u64,
@@ -154,7 +154,7 @@ fn ocsf_has_each_event_as_it_is_stored() -> Result<()> {
 }
 
 #[test]
-fn a_filter_for_what_is_printed() -> Result<()> {
+fn output_filter_selects_printed_events() -> Result<()> {
     let (_directory, config) = configured(
         "sinks: [{ kind: stdout, filter: { types: [\"agent_*\", mcp_server_started, mcp_server_exited] } }]\n",
     )?;
@@ -185,7 +185,7 @@ impl Drop for Disk {
 }
 
 #[test]
-fn a_full_disk_delays_and_spoils_nothing() -> Result<()> {
+fn full_disk_delays_file_sink_without_loss() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let disk = Disk::mount(directory.path(), 4 << 20)?;
     let scrape = Scrape::free()?;
@@ -245,7 +245,7 @@ fn without_secrets(agent: &Agent) -> Result<()> {
 }
 
 #[test]
-fn a_webhook_gets_every_event_once_it_lives() -> Result<()> {
+fn webhook_gets_queued_events_once_reachable() -> Result<()> {
     let state = tempfile::tempdir()?;
     let receiver = Receiver::dead()?;
     let (scrape, failed) = (Scrape::free()?, "mcpwarden_sink_failures_total{sink=\"0:webhook\"}");
@@ -285,7 +285,7 @@ fn a_webhook_gets_every_event_once_it_lives() -> Result<()> {
 
 /// A secret that systemd hands to the service.
 #[test]
-fn a_webhook_is_signed_with_a_credential() -> Result<()> {
+fn webhook_is_signed_with_systemd_credential() -> Result<()> {
     let receiver = Receiver::dead()?;
     receiver.live()?;
     let (directory, config) = configured("")?;
@@ -306,7 +306,7 @@ fn a_webhook_is_signed_with_a_credential() -> Result<()> {
 }
 
 #[test]
-fn what_a_webhook_refuses_is_dropped_and_said_once() -> Result<()> {
+fn refused_webhook_events_are_dropped_and_logged_once() -> Result<()> {
     let receiver = Receiver::dead()?;
     receiver.answer(403);
     receiver.live()?;
@@ -332,7 +332,7 @@ fn what_a_webhook_refuses_is_dropped_and_said_once() -> Result<()> {
 
 /// A certificate that this system does not trust gets nothing; one that it trusts does, when it said that it would.
 #[test]
-fn a_webhook_over_tls_is_trusted_or_gets_nothing() -> Result<()> {
+fn untrusted_tls_webhook_gets_no_events() -> Result<()> {
     const LATER: u32 = 3;
     let receiver = Receiver::dead_over_tls()?;
     receiver.answer_later(429, LATER);
@@ -370,7 +370,7 @@ fn a_webhook_over_tls_is_trusted_or_gets_nothing() -> Result<()> {
 }
 
 #[test]
-fn what_cannot_be_opened_is_said() -> Result<()> {
+fn unopenable_sink_is_refused_at_startup() -> Result<()> {
     for (sink, part) in [
         ("{ kind: file, path: /nowhere/x }", "sinks[0]: cannot write to /nowhere/x"),
         ("{ kind: file, path: /tmp }", "sinks[0]"),

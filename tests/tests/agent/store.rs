@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
-use mcpwarden_tests::command::{Said, ask, mcpwarden};
+use mcpwarden_tests::command::{CommandOutput, ask, mcpwarden};
 use mcpwarden_tests::peer::{Peer, echo, initialize, server};
 use mcpwarden_tests::places::{self, two_groups};
 use mcpwarden_tests::wiring::Wiring;
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 /// Asks a command of the database in a directory.
-fn of(database: &Path, args: &[&str]) -> Result<Said> {
+fn of(database: &Path, args: &[&str]) -> Result<CommandOutput> {
     ask(&[args, &["--path", &database.display().to_string()]].concat())
 }
 
@@ -29,12 +29,12 @@ fn lines(database: &Path, args: &[&str]) -> Result<Vec<Value>> {
 }
 
 /// A directory that outlives its agent, and what an agent is told of it.
-struct Place {
+struct Fixture {
     directory: tempfile::TempDir,
     config: String,
 }
 
-impl Place {
+impl Fixture {
     fn new() -> Result<Self> {
         let directory = tempfile::tempdir()?;
         fs::DirBuilder::new().mode(0o750).create(directory.path().join("state"))?;
@@ -91,8 +91,8 @@ fn is_intact(database: &Path) -> Result<Value> {
 
 /// What is printed is what is stored, and each run goes on where the one before ended.
 #[test]
-fn one_chain_over_two_runs() -> Result<()> {
-    let place = Place::new()?;
+fn hash_chain_continues_over_two_runs() -> Result<()> {
+    let place = Fixture::new()?;
     let mut printed = Vec::new();
     for _ in 0..2 {
         let agent = place.agent()?;
@@ -128,8 +128,8 @@ fn one_chain_over_two_runs() -> Result<()> {
 
 /// Who follows gets what was there and what comes, each once and in order.
 #[test]
-fn events_are_followed() -> Result<()> {
-    let place = Place::new()?;
+fn followed_events_arrive_once_and_in_order() -> Result<()> {
+    let place = Fixture::new()?;
     let agent = place.agent()?;
     talk(&agent, 2)?;
     agent.settle();
@@ -157,8 +157,8 @@ fn events_are_followed() -> Result<()> {
 
 /// What is asked of the database finds what a look at all events finds. Other tests' servers are among them.
 #[test]
-fn stored_events_are_found() -> Result<()> {
-    let place = Place::new()?;
+fn event_queries_match_a_full_scan() -> Result<()> {
+    let place = Fixture::new()?;
     let agent = place.agent()?;
     talk(&agent, 2)?;
     agent.stop()?;
@@ -195,8 +195,8 @@ fn stored_events_are_found() -> Result<()> {
 
 /// What is changed in the database, and that it is found.
 #[test]
-fn what_is_changed_is_found() -> Result<()> {
-    let place = Place::new()?;
+fn tampering_with_the_database_is_detected() -> Result<()> {
+    let place = Fixture::new()?;
     let agent = place.agent()?;
     talk(&agent, 1)?;
     agent.stop()?;
@@ -213,10 +213,10 @@ fn what_is_changed_is_found() -> Result<()> {
 
 /// Members of the group read what they may not write, whether the agent runs or not.
 #[test]
-fn the_group_reads() -> Result<()> {
+fn group_members_can_read_but_not_write() -> Result<()> {
     let [(name, group), _] = two_groups()?;
     let group: u32 = group.parse()?;
-    let place = Place::new()?;
+    let place = Fixture::new()?;
     fs::set_permissions(place.directory.path(), fs::Permissions::from_mode(0o755))?;
     let yaml = fs::read_to_string(&place.config)?;
     fs::write(&place.config, format!("{yaml}control: {{ group: {name} }}\n"))?;
@@ -258,9 +258,9 @@ fn the_group_reads() -> Result<()> {
 
 /// Ended in the middle of its writing again and again: the database opens, the chain holds, and no pin is lost.
 #[test]
-fn killed_while_it_writes() -> Result<()> {
+fn repeated_kills_lose_neither_chain_nor_pins() -> Result<()> {
     const KILLS: u64 = 10;
-    let place = Place::new()?;
+    let place = Fixture::new()?;
     let mut last = 0;
     for kill in 0..KILLS {
         let mut agent = place.agent()?;
@@ -288,8 +288,8 @@ fn killed_while_it_writes() -> Result<()> {
 /// A file system that is full: events are printed, it is said once that they are not stored, and once there is room, how
 /// many are missing.
 #[test]
-fn a_full_disk() -> Result<()> {
-    let place = Place::new()?;
+fn full_disk_loses_stored_events_with_a_count() -> Result<()> {
+    let place = Fixture::new()?;
     let state = place.state();
     let mounted = Mounted::tmpfs(&state, "4m")?;
     fs::set_permissions(&state, fs::Permissions::from_mode(0o750))?;
@@ -326,8 +326,8 @@ fn a_full_disk() -> Result<()> {
 
 /// A database that is damaged while no agent runs: it is kept, another is begun, and pins are as they were.
 #[test]
-fn damaged_databases() -> Result<()> {
-    let place = Place::new()?;
+fn damaged_database_is_set_aside_and_pins_survive() -> Result<()> {
+    let place = Fixture::new()?;
     let agent = place.agent()?;
     talk(&agent, 1)?;
     agent.stop()?;
@@ -355,8 +355,8 @@ fn damaged_databases() -> Result<()> {
 
 /// What a server offers is pinned, and listed while the agent runs and after it.
 #[test]
-fn pins_are_listed() -> Result<()> {
-    let place = Place::new()?;
+fn pins_are_listed_during_and_after_a_run() -> Result<()> {
+    let place = Fixture::new()?;
     let agent = place.agent()?;
     talk(&agent, 0)?;
     agent.wait_for("a tool", |event| is(event, "mcp_tool_seen") && event["tool_name"] == "echo")?;
@@ -380,8 +380,8 @@ fn pins_are_listed() -> Result<()> {
 
 /// A database of a later version is refused in one line, and left alone.
 #[test]
-fn a_later_version() -> Result<()> {
-    let place = Place::new()?;
+fn database_of_later_version_is_refused_unchanged() -> Result<()> {
+    let place = Fixture::new()?;
     place.agent()?.stop()?;
     let done = Command::new("sqlite3").arg(place.database()).arg("PRAGMA user_version = 99").status();
     ensure!(done.context("sqlite3 is needed (apt install sqlite3)")?.success(), "sqlite3 failed");
@@ -404,8 +404,8 @@ fn a_later_version() -> Result<()> {
 
 /// Events go once the database is larger than it may be, and a checkpoint vouches for them.
 #[test]
-fn retention() -> Result<()> {
-    let place = Place::new()?;
+fn oldest_events_are_pruned_behind_a_checkpoint() -> Result<()> {
+    let place = Fixture::new()?;
     place.configure(", retention: { bytes: 1MiB }")?;
     let agent = place.agent()?;
     let mut rounds = 0;

@@ -72,7 +72,7 @@ impl Reader {
 
 /// Name, variables, options, whether it is JSON, whether it is coloured.
 #[test]
-fn a_terminal_gets_coloured_lines() -> Result<()> {
+fn terminal_output_is_colored_lines() -> Result<()> {
     type Variables<'a> = &'a [(&'a str, &'a str)];
     let cases: [(&str, Variables<'_>, &[&str], bool, bool); 4] = [
         ("a terminal", &[], &[], false, true),

@@ -206,7 +206,7 @@ impl Drop for Top {
 }
 
 #[test]
-fn a_live_view_of_what_the_agent_sees() -> Result<()> {
+fn top_shows_live_servers_and_events() -> Result<()> {
     // Where another agent will listen, too.
     let directory = tempfile::tempdir()?;
     let socket = directory.path().join("control.sock");
@@ -312,7 +312,7 @@ fn a_live_view_of_what_the_agent_sees() -> Result<()> {
 }
 
 #[test]
-fn a_signal_restores_the_terminal() -> Result<()> {
+fn signal_restores_the_terminal() -> Result<()> {
     let agent = Agent::start(&[])?;
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
         let mut top = Top::start(&agent.directory().join("run/control.sock"))?;
@@ -325,7 +325,7 @@ fn a_signal_restores_the_terminal() -> Result<()> {
 }
 
 #[test]
-fn a_second_signal_ends_it_where_the_terminal_takes_nothing() -> Result<()> {
+fn second_signal_ends_top_on_a_blocked_terminal() -> Result<()> {
     let agent = Agent::start(&[])?;
     let socket = agent.directory().join("run/control.sock");
     // Its output is stopped, as by Ctrl-S: that is undone, and it ends as ever.

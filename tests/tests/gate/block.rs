@@ -30,8 +30,8 @@ fn passes(session: &mut Gated, id: u64) -> Result<bool> {
 
 /// Where nothing is enforced, too; and of what is not blocked nothing is stopped, though it would be denied.
 #[test]
-fn what_is_blocked_is_not_called_even_where_nothing_is_enforced() -> Result<()> {
-    let test = "what_is_blocked_is_not_called_even_where_nothing_is_enforced";
+fn blocked_server_is_not_called_without_enforcement() -> Result<()> {
+    let test = "blocked_server_is_not_called_without_enforcement";
     if !is_there(test)? {
         return Ok(());
     }
@@ -72,8 +72,8 @@ fn what_is_blocked_is_not_called_even_where_nothing_is_enforced() -> Result<()> 
 
 /// Beside a policy, and with all that may be undecided.
 #[test]
-fn a_block_ends_with_no_help_of_the_agent() -> Result<()> {
-    let test = "a_block_ends_with_no_help_of_the_agent";
+fn block_expires_without_the_agent() -> Result<()> {
+    let test = "block_expires_without_the_agent";
     let config = "enforcement: { stdio: neutralize }\npolicy: { denied_tools: [add] }";
     let Some(agent) = agent(test, config)? else { return Ok(()) };
     let mut session = Gated::start(&agent, Wiring::Pipes, &[])?;

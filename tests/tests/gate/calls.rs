@@ -14,8 +14,8 @@ use mcpwarden_tests::places;
 use serde_json::{Value, json};
 
 #[test]
-fn a_denied_call_is_spoilt_and_the_session_lives_on() -> Result<()> {
-    let test = "a_denied_call_is_spoilt_and_the_session_lives_on";
+fn denied_call_is_neutralized_and_session_continues() -> Result<()> {
+    let test = "denied_call_is_neutralized_and_session_continues";
     let Some(agent) = agent(test, "enforcement: { stdio: neutralize }\npolicy: { denied_tools: [ad*] }")?
     else {
         return Ok(());
@@ -48,9 +48,11 @@ fn a_denied_call_is_spoilt_and_the_session_lives_on() -> Result<()> {
 }
 
 #[test]
-fn a_denied_call_is_refused() -> Result<()> {
-    let Some(agent) =
-        agent("a_denied_call_is_refused", "enforcement: { stdio: deny }\npolicy: { denied_tools: [ad*] }")?
+fn denied_call_fails_with_permission_error() -> Result<()> {
+    let Some(agent) = agent(
+        "denied_call_fails_with_permission_error",
+        "enforcement: { stdio: deny }\npolicy: { denied_tools: [ad*] }",
+    )?
     else {
         return Ok(());
     };
@@ -77,7 +79,7 @@ fn a_denied_call_is_refused() -> Result<()> {
 
 /// A server that is switched off is asked nothing, not even to begin. Others beside it are.
 #[test]
-fn a_server_that_is_switched_off_is_asked_nothing() -> Result<()> {
+fn disabled_server_receives_no_request() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let program = directory.path().join("off");
     fs::copy(places::program("benign-server"), &program)?;
@@ -86,7 +88,7 @@ fn a_server_that_is_switched_off_is_asked_nothing() -> Result<()> {
             "enforcement: {{ stdio: {mode} }}\nservers: [{{ id: off, command: {}, enabled: false }}]",
             program.display()
         );
-        let Some(agent) = agent("a_server_that_is_switched_off_is_asked_nothing", &config)? else {
+        let Some(agent) = agent("disabled_server_receives_no_request", &config)? else {
             return Ok(());
         };
         for wiring in WIRINGS {
@@ -123,8 +125,8 @@ fn a_server_that_is_switched_off_is_asked_nothing() -> Result<()> {
 
 /// A client that does not wait: its call is judged though its server has not said a word, and does not even run yet.
 #[test]
-fn what_is_called_before_the_server_answers_is_judged() -> Result<()> {
-    let test = "what_is_called_before_the_server_answers_is_judged";
+fn call_before_first_server_answer_is_judged() -> Result<()> {
+    let test = "call_before_first_server_answer_is_judged";
     let config = "enforcement: { stdio: neutralize }\npolicy: { denied_tools: [ad*] }";
     let Some(agent) = agent(test, config)? else {
         return Ok(());
@@ -151,11 +153,11 @@ fn what_is_called_before_the_server_answers_is_judged() -> Result<()> {
 }
 
 /// Each form of a message, and whether it asks for what is denied: whole, and in two writes, cut at every place. What cannot
-/// be spoilt, since the name and the method are gone by then, is refused.
+/// be neutralized, since the name and the method are gone by then, is refused.
 #[test]
-fn json_as_it_really_comes() -> Result<()> {
+fn denied_call_is_found_in_any_json_form() -> Result<()> {
     let Some(agent) = agent(
-        "json_as_it_really_comes",
+        "denied_call_is_found_in_any_json_form",
         "enforcement: { stdio: neutralize }\npolicy: { denied_tools: [add] }",
     )?
     else {
@@ -209,7 +211,7 @@ fn json_as_it_really_comes() -> Result<()> {
                 ensure!(is_stopped == *is_denied, "{}: {answer}", what());
             }
         }
-        ensure!(refused < 20, "{wiring:?}: {refused} were refused: they could have been spoilt");
+        ensure!(refused < 20, "{wiring:?}: {refused} were refused: they could have been neutralized");
     }
     agent.stop()?;
     Ok(())

@@ -9,10 +9,10 @@ use mcpwarden_tests::gated::agent;
 use mcpwarden_tests::places;
 use serde_json::{Value, json};
 
-/// The session goes on: what its server says to the name that the gate has spoilt is the answer.
+/// The session goes on: what its server says to the name that the gate has neutralized is the answer.
 #[test]
-fn neutralize_is_an_error_of_one_call() -> Result<()> {
-    let test = "neutralize_is_an_error_of_one_call";
+fn neutralized_call_fails_and_session_continues() -> Result<()> {
+    let test = "neutralized_call_fails_and_session_continues";
     let Some(agent) = agent(test, &config("neutralize"))? else { return Ok(()) };
     for (client, error) in [
         (Client::Python, "MCPError: unknown tool: ad\u{7f}"),
@@ -30,8 +30,8 @@ fn neutralize_is_an_error_of_one_call() -> Result<()> {
 
 /// These clients take a write that is refused for the end of their server.
 #[test]
-fn deny_ends_the_session() -> Result<()> {
-    let Some(agent) = agent("deny_ends_the_session", &config("deny"))? else { return Ok(()) };
+fn denied_write_ends_the_session() -> Result<()> {
+    let Some(agent) = agent("denied_write_ends_the_session", &config("deny"))? else { return Ok(()) };
     for (client, error, next) in [
         (Client::Python, "MCPError: Connection closed", "MCPError: Connection closed"),
         (Client::TypeScript, "McpError: MCP error -32000: Connection closed", "Error: Not connected"),

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use mcpwarden_policy::protocol::{self, Kind, Method, members, string};
 use mcpwarden_tests::agent::{Agent, is};
 use mcpwarden_tests::framing::Framing;
-use mcpwarden_tests::gated::{Gated, SPOILT, WIRINGS, agent};
+use mcpwarden_tests::gated::{Gated, NEUTRAL_BYTE, WIRINGS, agent};
 use mcpwarden_tests::wiring::Wiring;
 use serde_json::{Value, json};
 
@@ -17,8 +17,8 @@ use messages::{Dice, Frame, is_denied_by_name};
 
 const CONFIG: &str = "enforcement: { stdio: neutralize }\npolicy: { denied_tools: [add, 'delete_*', '工*'] }";
 
-/// Most messages of one write that are spoilt; of one with more that are denied, all are refused.
-const SPOILS: usize = 4;
+/// Most messages of one write that are overwritten; of one with more that are denied, all are refused.
+const MOST_NEUTRALIZED: usize = 4;
 
 /// Whether the engine reads a call in this that the policy denies, of a tool that there could be.
 fn asks_for_what_is_denied(text: &str) -> bool {
@@ -28,7 +28,7 @@ fn asks_for_what_is_denied(text: &str) -> bool {
         Kind::Request { method: Method::ToolsCall, params: Some(params), .. } => {
             let [name] = members(params.get(), ["name"]);
             let name = string(name);
-            is_denied_by_name(&name) && !name.contains(char::from(SPOILT))
+            is_denied_by_name(&name) && !name.contains(char::from(NEUTRAL_BYTE))
         }
         _ => false,
     })
@@ -57,7 +57,7 @@ impl Session {
         let whole = self.frames.len() - self.in_part;
         ensure!(heard.len() >= whole, "{} frames of {whole} were heard", heard.len());
         ensure!(heard.len() <= self.frames.len(), "{} frames were heard: {heard:?}", heard.len());
-        let mut spoilt = 0;
+        let mut overwritten = 0;
         for (at, (heard, Frame { text, messages })) in heard.iter().zip(&self.frames).enumerate() {
             // It may end within a letter.
             let heard = heard.trim_end_matches(char::REPLACEMENT_CHARACTER);
@@ -65,8 +65,8 @@ impl Session {
             ensure!(is_whole || at >= whole && heard.len() < text.len(), "{text}\n{heard}");
             let differ = text.bytes().zip(heard.bytes()).filter(|(written, heard)| written != heard);
             let differ: Vec<u8> = differ.map(|(_, heard)| heard).collect();
-            spoilt += differ.len();
-            ensure!(differ.iter().all(|heard| *heard == SPOILT), "{text}\n{heard}");
+            overwritten += differ.len();
+            ensure!(differ.iter().all(|heard| *heard == NEUTRAL_BYTE), "{text}\n{heard}");
             ensure!(!asks_for_what_is_denied(heard), "{heard}");
             let denied = messages.iter().filter(|message| message.is_denied).count();
             ensure!(denied > 0 || differ.is_empty(), "nothing of it is denied: {text}\n{heard}");
@@ -79,16 +79,16 @@ impl Session {
             }
             for message in messages {
                 let Some(answer) = answers.get(&message.id) else { continue };
-                let is_stopped = answer["error"].to_string().contains(char::from(SPOILT));
+                let is_stopped = answer["error"].to_string().contains(char::from(NEUTRAL_BYTE));
                 ensure!(message.is_denied || !is_stopped, "{answer} {}", message.text);
                 ensure!(!(message.is_denied && message.is_usual) || is_stopped, "{answer} {}", message.text);
             }
         }
-        Ok(spoilt)
+        Ok(overwritten)
     }
 
     /// What the agent says of every call is what the engine says, and is so.
-    fn check_events(&self, agent: &Agent, spoilt: usize) -> Result<()> {
+    fn check_events(&self, agent: &Agent, overwritten: usize) -> Result<()> {
         let events = agent.events_of(self.gated.connection);
         let calls: HashMap<u64, &Value> = events
             .iter()
@@ -106,7 +106,10 @@ impl Session {
             ensure!(is_blocked == message.is_denied, "{call:?} {}", message.text);
         }
         let neutralized = events.iter().filter(|event| event["action"] == "neutralized").count();
-        ensure!(neutralized == spoilt, "{neutralized} were said to be spoilt, and {spoilt} were");
+        ensure!(
+            neutralized == overwritten,
+            "{neutralized} were said to be overwritten, and {overwritten} were"
+        );
         Ok(())
     }
 }
@@ -114,7 +117,7 @@ impl Session {
 /// What became of the messages.
 #[derive(Debug, Default)]
 struct Tally {
-    spoilt: usize,
+    overwritten: usize,
     refused: u64,
 }
 
@@ -148,7 +151,7 @@ fn run(agent: &Agent, seed: u64, wiring: Wiring, framing: Framing, count: u64) -
             ensure!(denied > 0, "nothing of it is denied: {}", text());
             // Its name may have gone by before, or be one of two, as which a URI counts; or there are too many.
             let is_explained = is_begun
-                || denied > SPOILS
+                || denied > MOST_NEUTRALIZED
                 || messages().any(|message| message.is_denied && (!message.is_usual || message.is_located));
             ensure!(is_explained, "it could have been neutralized: {}", text());
         } else {
@@ -166,7 +169,7 @@ fn run(agent: &Agent, seed: u64, wiring: Wiring, framing: Framing, count: u64) -
         if session.in_part > 0 {
             // The beginning of a message is there, and nothing can follow it.
             session.gated.peer.close()?;
-            tally.spoilt += session.check(&HashMap::new())?;
+            tally.overwritten += session.check(&HashMap::new())?;
             over.push(std::mem::replace(&mut session, Session::start(agent, wiring, framing)?));
         } else if writes % WRITES == 0 || id >= last {
             let ping = json!({"jsonrpc": "2.0", "id": id, "method": "ping"});
@@ -182,20 +185,20 @@ fn run(agent: &Agent, seed: u64, wiring: Wiring, framing: Framing, count: u64) -
     }
     over.push(session);
     agent.settle();
-    let mut spoilt = 0;
+    let mut overwritten = 0;
     for session in &over {
         let letters = session.check(&answers)?;
         session.check_events(agent, letters)?;
-        spoilt += letters;
+        overwritten += letters;
     }
-    tally.spoilt = spoilt;
+    tally.overwritten = overwritten;
     Ok(tally)
 }
 
 /// Ten thousand.
 #[test]
-fn messages_in_every_form() -> Result<()> {
-    let Some(agent) = agent("messages_in_every_form", CONFIG)? else { return Ok(()) };
+fn generated_messages_are_gated_in_every_form() -> Result<()> {
+    let Some(agent) = agent("generated_messages_are_gated_in_every_form", CONFIG)? else { return Ok(()) };
     for (seed, wiring) in (1..).step_by(2).zip(WIRINGS) {
         for (seed, framing, count) in
             [(seed, Framing::Lines, 3_500), (seed + 1, Framing::ContentLength, 1_500)]
@@ -203,7 +206,7 @@ fn messages_in_every_form() -> Result<()> {
             let tally = run(&agent, seed, wiring, framing, count)
                 .with_context(|| format!("{wiring:?} {framing:?} {seed}"))?;
             println!("{wiring:?} {framing:?}: {count} messages, {tally:?}");
-            ensure!(tally.spoilt as u64 > count / 10, "{wiring:?} {framing:?}: {tally:?}");
+            ensure!(tally.overwritten as u64 > count / 10, "{wiring:?} {framing:?}: {tally:?}");
         }
     }
     agent.stop()?;

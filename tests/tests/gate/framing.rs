@@ -37,10 +37,10 @@ fn by_tool_access() -> Value {
     json!("tool_access")
 }
 
-/// Of one write, the denied calls alone are spoilt: four at most.
+/// Of one write, the denied calls alone are neutralized: four at most.
 #[test]
-fn of_several_messages_the_denied_ones_alone_are_spoilt() -> Result<()> {
-    let test = "of_several_messages_the_denied_ones_alone_are_spoilt";
+fn only_denied_messages_of_a_write_are_neutralized() -> Result<()> {
+    let test = "only_denied_messages_of_a_write_are_neutralized";
     let config = "enforcement: { stdio: neutralize }\npolicy: { denied_tools: [add] }";
     let Some(agent) = agent(test, config)? else { return Ok(()) };
     for wiring in WIRINGS {
@@ -69,8 +69,8 @@ fn of_several_messages_the_denied_ones_alone_are_spoilt() -> Result<()> {
                 let (tool, guard) = if is_denied { ("add", by_tool_access()) } else { ("echo", Value::Null) };
                 expect(&agent, &session, &[(base + at, tool, is_denied, guard)]).with_context(what)?;
             }
-            let spoilt = text.trim_end().replace("\"add\"", "\"ad\u{7f}\"");
-            ensure!(has_heard(&session, &spoilt)?, "{}: {}", what(), session.heard()?);
+            let neutralized = text.trim_end().replace("\"add\"", "\"ad\u{7f}\"");
+            ensure!(has_heard(&session, &neutralized)?, "{}: {}", what(), session.heard()?);
         }
         // A fifth is one too many: nothing of it is written.
         let five: String = (40..45).map(|id| format!("{}\n", add(id))).collect();
@@ -85,9 +85,9 @@ fn of_several_messages_the_denied_ones_alone_are_spoilt() -> Result<()> {
 
 /// A write that is refused is so as a whole, and what was innocent of it is told of, too.
 #[test]
-fn what_is_refused_with_others_is_told_of() -> Result<()> {
+fn allowed_calls_in_refused_write_are_reported() -> Result<()> {
     let config = "enforcement: { stdio: deny }\npolicy: { denied_tools: [add] }";
-    let Some(agent) = agent("what_is_refused_with_others_is_told_of", config)? else { return Ok(()) };
+    let Some(agent) = agent("allowed_calls_in_refused_write_are_reported", config)? else { return Ok(()) };
     for wiring in WIRINGS {
         let mut session = Gated::start(&agent, wiring, &[])?;
         let [first, second, third] = [echo(10, "before"), add(11), echo(12, "behind")];
@@ -116,10 +116,10 @@ fn what_is_refused_with_others_is_told_of() -> Result<()> {
 
 /// What stands behind a `Content-Length` is read as what stands on a line.
 #[test]
-fn bodies_behind_headers_are_judged() -> Result<()> {
+fn content_length_bodies_are_judged() -> Result<()> {
     for mode in ["neutralize", "deny"] {
         let config = format!("enforcement: {{ stdio: {mode} }}\npolicy: {{ denied_tools: [add] }}");
-        let Some(agent) = agent("bodies_behind_headers_are_judged", &config)? else { return Ok(()) };
+        let Some(agent) = agent("content_length_bodies_are_judged", &config)? else { return Ok(()) };
         for wiring in WIRINGS {
             let what = || format!("{mode} {wiring:?}");
             let mut session = Gated::start(&agent, wiring, &["--content-length"]).with_context(what)?;
@@ -160,11 +160,11 @@ fn bodies_behind_headers_are_judged() -> Result<()> {
 /// A body of several lines is one message to its server, and none to readers of lines: it is refused where something is denied,
 /// nobody can tell where calls are counted, and it passes where neither is so.
 #[test]
-fn a_body_of_several_lines_is_a_broken_line() -> Result<()> {
+fn multi_line_body_is_treated_as_invalid_line() -> Result<()> {
     let config = "enforcement: { stdio: neutralize }\ncross_server: { enabled: false }\n\
                   policy: { denied_tools: [{ server: denying, tool: add }], rate_limits: { enabled: true, default_rpm: 1000 } }\n\
                   guards: [{ kind: rate_limit, servers: [free], enabled: false }]";
-    let Some(agent) = agent("a_body_of_several_lines_is_a_broken_line", config)? else { return Ok(()) };
+    let Some(agent) = agent("multi_line_body_is_treated_as_invalid_line", config)? else { return Ok(()) };
     for wiring in WIRINGS {
         for (name, decided) in [("denying", Some("refused")), ("counting", Some("passed")), ("free", None)] {
             let what = || format!("{wiring:?} {name}");

@@ -59,11 +59,11 @@ fn at_once(agent: &Agent, session: &mut Gated, calls: &[serde_json::Value]) -> R
 }
 
 #[test]
-fn what_is_called_too_often_is_stopped() -> Result<()> {
+fn rate_limited_call_is_stopped() -> Result<()> {
     let config = "enforcement: { stdio: neutralize }\npolicy: { rate_limits: { enabled: true, default_rpm: 1, \
                   default_burst: 4, per_tool: { '*:add': { calls_per_minute: 1, burst: 2 } } } }\n\
                   cross_server: { enabled: false }";
-    let Some(agent) = agent("what_is_called_too_often_is_stopped", config)? else { return Ok(()) };
+    let Some(agent) = agent("rate_limited_call_is_stopped", config)? else { return Ok(()) };
     for (wiring, name) in WIRINGS.into_iter().zip(["by-pipes", "by-sockets"]) {
         let mut session = Gated::start_as(name, &agent, wiring, &[]).context(name)?;
         // Its third is one too many, however it is spelt; and the server's bucket has four.
@@ -84,8 +84,8 @@ const ACROSS: &str = "enforcement: { stdio: neutralize }\nclassifier: { override
                       cross_server: { shadow_tool: { enabled: false } }\n";
 
 #[test]
-fn what_was_read_is_not_sent_elsewhere() -> Result<()> {
-    let Some(agent) = agent("what_was_read_is_not_sent_elsewhere", ACROSS)? else { return Ok(()) };
+fn read_data_is_not_sent_to_another_server() -> Result<()> {
+    let Some(agent) = agent("read_data_is_not_sent_to_another_server", ACROSS)? else { return Ok(()) };
     for wiring in WIRINGS {
         let mut files = Gated::start_as("files", &agent, wiring, &[])?;
         let mut mail = Gated::start_as("mail", &agent, wiring, &[])?;
@@ -116,8 +116,8 @@ fn what_was_read_is_not_sent_elsewhere() -> Result<()> {
 /// A session's calls are one turn until it pauses. What was read in a turn is not written elsewhere within it; where that does not
 /// count, not within the window.
 #[test]
-fn what_was_read_is_not_written_elsewhere_in_the_same_turn() -> Result<()> {
-    let test = "what_was_read_is_not_written_elsewhere_in_the_same_turn";
+fn read_data_is_not_written_elsewhere_within_a_turn() -> Result<()> {
+    let test = "read_data_is_not_written_elsewhere_within_a_turn";
     for (flow, is_free_later) in
         [("same_turn_only: true", true), ("same_turn_only: false, window: 10m", false)]
     {
@@ -162,9 +162,9 @@ fn what_was_read_is_not_written_elsewhere_in_the_same_turn() -> Result<()> {
 
 /// Whose name a tool has is the first server's; the same tool of another is stopped until somebody approves of it.
 #[test]
-fn a_tool_that_has_anothers_name_is_stopped() -> Result<()> {
+fn shadow_tool_is_stopped_until_approved() -> Result<()> {
     let config = "enforcement: { stdio: neutralize }";
-    let Some(agent) = agent("a_tool_that_has_anothers_name_is_stopped", config)? else { return Ok(()) };
+    let Some(agent) = agent("shadow_tool_is_stopped_until_approved", config)? else { return Ok(()) };
     let by = ("tool_shadowing", "shadow_tool");
     let mut first = Gated::start_as("files", &agent, Wiring::Pipes, &[])?;
     for (wiring, name) in WIRINGS.into_iter().zip(["mail", "notes"]) {
@@ -186,9 +186,9 @@ fn a_tool_that_has_anothers_name_is_stopped() -> Result<()> {
 }
 
 #[test]
-fn a_burst_is_stopped() -> Result<()> {
+fn calls_beyond_the_burst_limit_are_stopped() -> Result<()> {
     let config = "enforcement: { stdio: neutralize }\ncross_server: { burst: { max_calls: 5, window: 60s }, shadow_tool: { enabled: false } }";
-    let Some(agent) = agent("a_burst_is_stopped", config)? else { return Ok(()) };
+    let Some(agent) = agent("calls_beyond_the_burst_limit_are_stopped", config)? else { return Ok(()) };
     let _other = Gated::start_as("files", &agent, Wiring::Pipes, &[])?;
     let mut busy = Gated::start_as("mail", &agent, Wiring::Pipes, &[])?;
     // Both list their tools, so that the session has two servers.
@@ -201,10 +201,10 @@ fn a_burst_is_stopped() -> Result<()> {
 
 /// A client that finds a pipe full tries again: that is one call.
 #[test]
-fn what_is_written_again_is_one_call() -> Result<()> {
+fn retried_write_is_counted_as_one_call() -> Result<()> {
     let config = "enforcement: { stdio: neutralize }\ncross_server: { enabled: false }\n\
                   policy: { rate_limits: { enabled: true, default_rpm: 1, default_burst: 2 } }";
-    let Some(agent) = agent("what_is_written_again_is_one_call", config)? else { return Ok(()) };
+    let Some(agent) = agent("retried_write_is_counted_as_one_call", config)? else { return Ok(()) };
     let mut session = Gated::start(&agent, Wiring::Pipes, &[])?;
     let mut writer = session.peer.writer()?;
     writer.nonblocking(true)?;

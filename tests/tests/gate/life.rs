@@ -18,8 +18,8 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 #[test]
-fn nothing_is_stopped_and_nothing_hangs_when_the_agent_is_killed() -> Result<()> {
-    let test = "nothing_is_stopped_and_nothing_hangs_when_the_agent_is_killed";
+fn killed_agent_leaves_no_call_stopped_or_hanging() -> Result<()> {
+    let test = "killed_agent_leaves_no_call_stopped_or_hanging";
     for mode in ["neutralize", "deny"] {
         let config = format!("enforcement: {{ stdio: {mode} }}\npolicy: {{ denied_tools: [add] }}");
         let Some(mut agent) = agent(test, &config)? else { return Ok(()) };
@@ -38,8 +38,8 @@ fn nothing_is_stopped_and_nothing_hangs_when_the_agent_is_killed() -> Result<()>
 
 /// Calls flow while the agent is killed, and go on to: those before are stopped, those after are not, and each is answered.
 #[test]
-fn calls_flow_on_when_the_agent_is_killed() -> Result<()> {
-    let test = "calls_flow_on_when_the_agent_is_killed";
+fn calls_under_load_survive_an_agent_kill() -> Result<()> {
+    let test = "calls_under_load_survive_an_agent_kill";
     let config = "enforcement: { stdio: neutralize, undecided: deny }\npolicy: { denied_tools: [add] }";
     for wiring in WIRINGS {
         let Some(mut agent) = agent(test, config)? else { return Ok(()) };
@@ -57,7 +57,7 @@ fn calls_flow_on_when_the_agent_is_killed() -> Result<()> {
                             ensure!(answer["id"] == id + 1, "{answer}");
                             !is_through(&answer)
                         }
-                        // It could not be spoilt, and was refused.
+                        // It could not be neutralized, and was refused.
                         Err(error) => {
                             let error = error.downcast::<io::Error>()?;
                             ensure!(error.kind() == io::ErrorKind::PermissionDenied, "{error}");
@@ -87,14 +87,14 @@ fn calls_flow_on_when_the_agent_is_killed() -> Result<()> {
 /// Two policies take turns. Each write is judged by one of them, and by all of it: what both deny never runs, and of the two tools of
 /// which each policy denies one, one is stopped.
 #[test]
-fn each_write_is_judged_by_one_policy() -> Result<()> {
+fn each_write_is_judged_by_a_single_policy() -> Result<()> {
     let policy = |tool: &str| {
         format!(
             "enforcement: {{ stdio: neutralize, undecided: deny }}\npolicy: {{ denied_tools: [add, {tool}] }}\n"
         )
     };
     let (_directory, path) = configured(&policy("left"))?;
-    let Some(agent) = agent_of("each_write_is_judged_by_one_policy", &path)? else { return Ok(()) };
+    let Some(agent) = agent_of("each_write_is_judged_by_a_single_policy", &path)? else { return Ok(()) };
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| -> Result<()> {
         let callers = WIRINGS.map(|wiring| {
@@ -117,12 +117,12 @@ fn each_write_is_judged_by_one_policy() -> Result<()> {
                         continue;
                     }
                     let answers = session.hear(4)?;
-                    let is_spoilt = |at: u64| {
+                    let is_neutralized = |at: u64| {
                         answers
                             .get(&(id + at))
                             .is_some_and(|answer| answer["error"].to_string().contains('\u{7f}'))
                     };
-                    let found = [0, 1, 2, 3].map(is_spoilt);
+                    let found = [0, 1, 2, 3].map(is_neutralized);
                     match found {
                         [true, true, false, false] => by[0] += 1,
                         [false, true, true, false] => by[1] += 1,
@@ -169,12 +169,12 @@ fn each_write_is_judged_by_one_policy() -> Result<()> {
 
 /// What both policies deny is stopped while one takes the other's place, and what neither does is not.
 #[test]
-fn a_policy_takes_anothers_place_under_load() -> Result<()> {
+fn policy_is_replaced_under_load() -> Result<()> {
     let policy = |more: &str| {
         format!("enforcement: {{ stdio: neutralize }}\npolicy: {{ denied_tools: [add, {more}] }}\n")
     };
     let (_directory, path) = configured(&policy("x"))?;
-    let Some(agent) = agent_of("a_policy_takes_anothers_place_under_load", &path)? else { return Ok(()) };
+    let Some(agent) = agent_of("policy_is_replaced_under_load", &path)? else { return Ok(()) };
     let is_over = AtomicBool::new(false);
     let swaps = fewer(40).max(8);
     thread::scope(|scope| -> Result<()> {

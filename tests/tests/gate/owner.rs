@@ -21,10 +21,10 @@ const HELD: Duration = Duration::from_millis(1_500);
 /// Two threads write to a pipe that is full. The second is refused, and costs the first nothing: neither its message nor, where
 /// what is undecided is denied, all that comes after. One that waits for long has its channel no more, until it returns.
 #[test]
-fn who_races_another_is_refused_and_nobody_else() -> Result<()> {
+fn only_the_racing_writer_is_refused() -> Result<()> {
     let config =
         "enforcement: { stdio: deny, undecided: deny, window_bytes: 64KiB }\npolicy: { denied_tools: [add] }";
-    let Some(agent) = agent("who_races_another_is_refused_and_nobody_else", config)? else { return Ok(()) };
+    let Some(agent) = agent("only_the_racing_writer_is_refused", config)? else { return Ok(()) };
     let mut session = Gated::start(&agent, Wiring::Pipes, &[])?;
     for round in 0..6_u64 {
         let is_long = round >= 4;
@@ -81,12 +81,12 @@ fn who_races_another_is_refused_and_nobody_else() -> Result<()> {
 
 /// The last byte of a message that is sent out of band is none of the stream.
 #[test]
-fn what_is_sent_out_of_band_is_not_read_as_text() -> Result<()> {
+fn out_of_band_byte_is_not_part_of_the_message() -> Result<()> {
     for (undecided, is_written) in [("allow", true), ("deny", false)] {
         let config = format!(
             "enforcement: {{ stdio: neutralize, undecided: {undecided} }}\npolicy: {{ denied_tools: [add] }}"
         );
-        let Some(agent) = agent("what_is_sent_out_of_band_is_not_read_as_text", &config)? else {
+        let Some(agent) = agent("out_of_band_byte_is_not_part_of_the_message", &config)? else {
             return Ok(());
         };
         let mut session = Gated::start(&agent, Wiring::Sockets, &[])?;
@@ -95,10 +95,7 @@ fn what_is_sent_out_of_band_is_not_read_as_text() -> Result<()> {
         let urgent = format!("{first}x");
         let sent = session.peer.send_urgent(urgent.as_bytes()).map_err(|error| error.raw_os_error());
         if sent == Err(Some(libc::EOPNOTSUPP)) {
-            mcpwarden_tests::places::skipped(
-                "what_is_sent_out_of_band_is_not_read_as_text",
-                "no AF_UNIX_OOB",
-            );
+            mcpwarden_tests::places::skipped("out_of_band_byte_is_not_part_of_the_message", "no AF_UNIX_OOB");
             agent.stop()?;
             return Ok(());
         }
@@ -122,11 +119,11 @@ fn what_is_sent_out_of_band_is_not_read_as_text() -> Result<()> {
 
 /// What was paid for a call that found no room is paid for that call alone.
 #[test]
-fn what_was_paid_for_one_call_is_not_paid_for_another() -> Result<()> {
+fn rate_limit_charge_applies_to_its_call_only() -> Result<()> {
     let config = "enforcement: { stdio: neutralize }\ncross_server: { enabled: false }\n\
                   policy: { rate_limits: { enabled: true, default_rpm: 1, default_burst: 20, per_tool: \
                   { '*:echo': { calls_per_minute: 1, burst: 1 } } } }";
-    let Some(agent) = agent("what_was_paid_for_one_call_is_not_paid_for_another", config)? else {
+    let Some(agent) = agent("rate_limit_charge_applies_to_its_call_only", config)? else {
         return Ok(());
     };
     let mut session = Gated::start(&agent, Wiring::Pipes, &[])?;
@@ -157,10 +154,12 @@ fn what_was_paid_for_one_call_is_not_paid_for_another() -> Result<()> {
 
 /// What goes by while the gate is off nobody reads: a message that began before it is none when the gate is on again.
 #[test]
-fn a_gate_that_was_off_begins_anew() -> Result<()> {
+fn reenabled_gate_discards_earlier_partial_message() -> Result<()> {
     let on = "enforcement: { stdio: neutralize }\npolicy: { denied_tools: [add] }";
     let (_directory, path) = configured(on)?;
-    let Some(agent) = agent_of("a_gate_that_was_off_begins_anew", &path)? else { return Ok(()) };
+    let Some(agent) = agent_of("reenabled_gate_discards_earlier_partial_message", &path)? else {
+        return Ok(());
+    };
     for (id, wiring) in (10..).step_by(10).zip(WIRINGS) {
         let mut session = Gated::start(&agent, wiring, &[])?;
         let text = format!("{}\n", echo(id, "x"));

@@ -27,8 +27,8 @@ fn start(place: &Path, config: &str) -> Result<Agent> {
 }
 
 #[test]
-fn what_was_denied_is_not_called_while_no_agent_runs() -> Result<()> {
-    if !is_there("what_was_denied_is_not_called_while_no_agent_runs")? {
+fn denied_call_stays_blocked_without_an_agent() -> Result<()> {
+    if !is_there("denied_call_stays_blocked_without_an_agent")? {
         return Ok(());
     }
     let files = BpfFs::there()?;
@@ -101,8 +101,8 @@ fn what_was_denied_is_not_called_while_no_agent_runs() -> Result<()> {
 
 /// Switched on and off by a reload, the gate stays or goes as what it is asked for.
 #[test]
-fn what_is_kept_of_the_gate_is_of_the_configuration_that_counts() -> Result<()> {
-    if !is_there("what_is_kept_of_the_gate_is_of_the_configuration_that_counts")? {
+fn persisted_gate_follows_the_active_configuration() -> Result<()> {
+    if !is_there("persisted_gate_follows_the_active_configuration")? {
         return Ok(());
     }
     let files = BpfFs::there()?;
@@ -134,8 +134,8 @@ fn what_is_kept_of_the_gate_is_of_the_configuration_that_counts() -> Result<()> 
 
 /// What was blocked by hand is not, of the agent after that one: also where nothing but a block brings the gate.
 #[test]
-fn blocks_by_hand_end_with_their_agent() -> Result<()> {
-    if !is_there("blocks_by_hand_end_with_their_agent")? {
+fn manual_blocks_end_with_their_agent() -> Result<()> {
+    if !is_there("manual_blocks_end_with_their_agent")? {
         return Ok(());
     }
     let files = BpfFs::there()?;
@@ -166,8 +166,8 @@ fn blocks_by_hand_end_with_their_agent() -> Result<()> {
 
 /// Agents come and go while calls are made all the time, and none that is denied gets to its server.
 #[test]
-fn no_call_slips_through_between_two_agents() -> Result<()> {
-    if !is_there("no_call_slips_through_between_two_agents")? {
+fn no_denied_call_passes_between_two_agents() -> Result<()> {
+    if !is_there("no_denied_call_passes_between_two_agents")? {
         return Ok(());
     }
     let files = BpfFs::there()?;

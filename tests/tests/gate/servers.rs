@@ -64,8 +64,8 @@ fn methods(heard: &str) -> Result<BTreeSet<String>> {
 /// A server that nobody declared, and that is denied by its name: what it is asked first passes, since nobody knew of it by then;
 /// from then on it is asked nothing, and runs on.
 #[test]
-fn a_server_that_is_denied_by_its_name_is_asked_nothing() -> Result<()> {
-    let test = "a_server_that_is_denied_by_its_name_is_asked_nothing";
+fn server_denied_by_name_gets_no_more_requests() -> Result<()> {
+    let test = "server_denied_by_name_gets_no_more_requests";
     for mode in ["neutralize", "deny"] {
         let config =
             format!("enforcement: {{ stdio: {mode} }}\npolicy: {{ denied_servers: ['mcp-server-ev*'] }}");
@@ -106,10 +106,10 @@ fn a_server_that_is_denied_by_its_name_is_asked_nothing() -> Result<()> {
 
 /// Where tools are denied, prompts and resources of these names are not: no rule speaks of them.
 #[test]
-fn prompts_and_resources_are_no_tools() -> Result<()> {
+fn prompts_and_resources_ignore_tool_rules() -> Result<()> {
     for mode in ["neutralize", "deny"] {
         let config = format!("enforcement: {{ stdio: {mode} }}\npolicy: {{ denied_tools: ['*add'] }}");
-        let Some(agent) = agent("prompts_and_resources_are_no_tools", &config)? else { return Ok(()) };
+        let Some(agent) = agent("prompts_and_resources_ignore_tool_rules", &config)? else { return Ok(()) };
         for wiring in WIRINGS {
             let mut session = Gated::start(&agent, wiring, &[])?;
             for request in requests().into_iter().filter(|request| request["id"] != 3) {
@@ -184,10 +184,10 @@ fn no_server() -> Result<()> {
 
 /// While one server's calls are stopped, nobody else notices.
 #[test]
-fn others_are_left_alone() -> Result<()> {
+fn stopped_calls_do_not_affect_other_servers() -> Result<()> {
     let config = "enforcement: { stdio: neutralize }\npolicy: { denied_tools: [{ server: denied, tool: add }] }\n\
                   cross_server: { enabled: false }";
-    let Some(agent) = agent("others_are_left_alone", config)? else { return Ok(()) };
+    let Some(agent) = agent("stopped_calls_do_not_affect_other_servers", config)? else { return Ok(()) };
     for wiring in WIRINGS {
         let directory = tempfile::tempdir()?;
         let mut session = Gated::start_as("denied", &agent, wiring, &[])?;

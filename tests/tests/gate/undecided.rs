@@ -60,9 +60,11 @@ fn check(
 
 /// What a client writes from memory that is not there yet. The write after it is judged: this one has ended its line.
 #[test]
-fn memory_that_is_not_there() -> Result<()> {
+fn write_from_nonresident_memory_is_undecided() -> Result<()> {
     for setting in SETTINGS {
-        let Some(agent) = agent("memory_that_is_not_there", &config(setting))? else { return Ok(()) };
+        let Some(agent) = agent("write_from_nonresident_memory_is_undecided", &config(setting))? else {
+            return Ok(());
+        };
         for wiring in WIRINGS {
             let what = || format!("{setting:?} {wiring:?}");
             let mut session = Gated::start(&agent, wiring, &[]).with_context(what)?;
@@ -84,9 +86,11 @@ fn memory_that_is_not_there() -> Result<()> {
 
 /// io_uring writes to a pipe through a hook that is not told where the bytes are.
 #[test]
-fn io_uring_to_a_pipe() -> Result<()> {
+fn io_uring_write_to_a_pipe_is_undecided() -> Result<()> {
     for setting in SETTINGS {
-        let Some(agent) = agent("io_uring_to_a_pipe", &config(setting))? else { return Ok(()) };
+        let Some(agent) = agent("io_uring_write_to_a_pipe_is_undecided", &config(setting))? else {
+            return Ok(());
+        };
         let ways = [WriteMethod::UringWrite, WriteMethod::UringWritev, WriteMethod::UringWriteFixed];
         for (id, method) in (10..).zip(ways) {
             let what = || format!("{setting:?} {method:?}");

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 #[derive(Debug, PartialEq)]
 enum Fate {
     /// Its server refuses it.
-    Spoilt,
+    Neutralized,
     /// It was not written.
     Refused,
     /// It was, and the gate says so, since it could not tell.
@@ -39,7 +39,7 @@ fn fate(method: WriteMethod, wiring: Wiring) -> Fate {
         (By::UringWrite | By::UringWritev, Wiring::Pipes) => Fate::Passed,
         (By::UringWriteFixed, _) => Fate::Passed,
         (By::SpliceFile | By::SplicePipe | By::Vmsplice | By::Tee | By::Sendfile, _) => Fate::Unseen,
-        _ => Fate::Spoilt,
+        _ => Fate::Neutralized,
     }
 }
 
@@ -54,7 +54,7 @@ fn what_becomes(
     session.peer.write_by(method, format!("{}\n", echo(id, "x")).as_bytes())?;
     let answer = session.peer.answer()?;
     ensure!(is_through(&answer) && answer["id"] == id, "an innocent call: {answer}");
-    if fate(method, wiring) != Fate::Spoilt {
+    if fate(method, wiring) != Fate::Neutralized {
         // What is said of the innocent call may still be on its way, and is not said of the next.
         agent.settle();
     }
@@ -75,7 +75,7 @@ fn what_becomes(
                     other => bail!("{other:?} was said"),
                 };
             }
-            Fate::Spoilt
+            Fate::Neutralized
         }
         // Of a child that failed nothing more is known.
         Err(error) if method == WriteMethod::Fork || error.kind() == io::ErrorKind::PermissionDenied => {
@@ -89,7 +89,7 @@ fn what_becomes(
 }
 
 #[test]
-fn every_way_to_write() -> Result<()> {
+fn denied_call_is_stopped_by_every_write_method() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let critical = directory.path().join("critical.jsonl");
     let config = format!(
@@ -97,7 +97,7 @@ fn every_way_to_write() -> Result<()> {
          sinks: [{{ kind: file, path: {}, filter: {{ severity: critical, types: [mcp_gate_decided] }} }}]",
         critical.display()
     );
-    let Some(agent) = agent("every_way_to_write", &config)? else { return Ok(()) };
+    let Some(agent) = agent("denied_call_is_stopped_by_every_write_method", &config)? else { return Ok(()) };
     for wiring in WIRINGS {
         let mut session = Gated::start(&agent, wiring, &[])?;
         for (id, method) in (10..).step_by(2).zip(WriteMethod::value_variants()) {
@@ -117,7 +117,7 @@ fn every_way_to_write() -> Result<()> {
             };
             let found = what_becomes(&agent, &mut session, *method, wiring, id).with_context(what)?;
             ensure!(found == expected || found == *either, "{}: {found:?}, not {expected:?}", what());
-            if found != Fate::Spoilt {
+            if found != Fate::Neutralized {
                 // Of this message the beginning may be there; and what passed is not read on.
                 session = Gated::start(&agent, wiring, &[])?;
             }
@@ -134,11 +134,11 @@ fn every_way_to_write() -> Result<()> {
     Ok(())
 }
 
-/// A client whose other thread keeps changing what memory it has: a denied call is spoilt, or it is refused and that is said.
+/// A client whose other thread keeps changing what memory it has: a denied call is neutralized, or it is refused and that is said.
 #[test]
-fn memory_that_is_being_changed() -> Result<()> {
+fn call_in_changing_memory_is_stopped() -> Result<()> {
     let config = "enforcement: { stdio: neutralize }\npolicy: { denied_tools: [add] }";
-    let Some(agent) = agent("memory_that_is_being_changed", config)? else { return Ok(()) };
+    let Some(agent) = agent("call_in_changing_memory_is_stopped", config)? else { return Ok(()) };
     for wiring in WIRINGS {
         let mut session = Gated::start(&agent, wiring, &[])?;
         session.peer.change_memory(true)?;
@@ -166,9 +166,9 @@ fn memory_that_is_being_changed() -> Result<()> {
 
 /// What is nobody's but the client's is overwritten, and nothing else.
 #[test]
-fn memory_that_is_not_the_clients_alone_is_not_written_to() -> Result<()> {
+fn shared_memory_is_never_overwritten() -> Result<()> {
     let config = "enforcement: { stdio: neutralize }\npolicy: { denied_tools: [add] }";
-    let Some(agent) = agent("memory_that_is_not_the_clients_alone_is_not_written_to", config)? else {
+    let Some(agent) = agent("shared_memory_is_never_overwritten", config)? else {
         return Ok(());
     };
     let line = format!("{}\n", add(9));
@@ -202,7 +202,7 @@ fn memory_that_is_not_the_clients_alone_is_not_written_to() -> Result<()> {
 
 /// What nobody can tell is let through and said, or refused, as the setting says; and where there is room, it is followed.
 #[test]
-fn long_writes() -> Result<()> {
+fn long_write_follows_the_undecided_setting() -> Result<()> {
     let long = |id: u64, bytes: usize| format!("{}\n", echo(id, &"x".repeat(bytes)));
     let late = |id: u64, bytes: usize| {
         format!(
@@ -214,7 +214,7 @@ fn long_writes() -> Result<()> {
         let config = format!(
             "enforcement: {{ stdio: neutralize, window_bytes: 4KiB, undecided: {undecided} }}\npolicy: {{ denied_tools: [add] }}"
         );
-        let Some(agent) = agent("long_writes", &config)? else { return Ok(()) };
+        let Some(agent) = agent("long_write_follows_the_undecided_setting", &config)? else { return Ok(()) };
         for wiring in WIRINGS {
             let mut session = Gated::start(&agent, wiring, &[])?;
             // Within the window: the name stands at its end.
@@ -239,9 +239,9 @@ fn long_writes() -> Result<()> {
             ensure!(session.peer.answer()?["error"].is_object(), "{undecided} {wiring:?}: after long calls");
             agent.settle();
             let word = if is_through_undecided { "passed" } else { "refused" };
-            let (spoilt, long) = (("neutralized", "tool_denied"), (word, "long_write"));
-            let expected =
-                [spoilt, long, long, spoilt].map(|(action, code)| (action.to_owned(), code.to_owned()));
+            let (neutralized, long) = (("neutralized", "tool_denied"), (word, "long_write"));
+            let expected = [neutralized, long, long, neutralized]
+                .map(|(action, code)| (action.to_owned(), code.to_owned()));
             ensure!(
                 session.decided(&agent) == expected,
                 "{undecided} {wiring:?}: {:?}",
@@ -257,9 +257,9 @@ fn long_writes() -> Result<()> {
 
 /// A client that does not wait writes what there is room for, and the rest later: it is one message.
 #[test]
-fn writes_that_go_in_part() -> Result<()> {
+fn partial_writes_are_judged_as_one_message() -> Result<()> {
     let config = "enforcement: { stdio: neutralize, window_bytes: 64KiB }\npolicy: { denied_tools: [add] }";
-    let Some(agent) = agent("writes_that_go_in_part", config)? else { return Ok(()) };
+    let Some(agent) = agent("partial_writes_are_judged_as_one_message", config)? else { return Ok(()) };
     for wiring in WIRINGS {
         let mut session = Gated::start(&agent, wiring, &["--delay-ms", "2"])?;
         let (calls, mut writer) = (20, session.peer.writer()?);

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
-use mcpwarden_tests::command::{Said, ask, configured, ends};
+use mcpwarden_tests::command::{CommandOutput, ask, configured, ends};
 use mcpwarden_tests::dial::{LOOPBACK_V6, Outcome, WAYS, Way, is_known, loopback_names};
 use mcpwarden_tests::dns::NameServer;
 use mcpwarden_tests::listener::Listener;
@@ -29,15 +29,15 @@ fn blocks(agent: &Agent) -> Result<Vec<Value>> {
     Ok(serde_json::from_str(&said.stdout)?)
 }
 
-fn refused(what: &str, said: &Said, part: &str) -> Result<()> {
-    let Said { code, stdout, stderr } = said;
+fn refused(what: &str, said: &CommandOutput, part: &str) -> Result<()> {
+    let CommandOutput { code, stdout, stderr } = said;
     ensure!(*code == Some(2) && stderr.contains(part), "{what}: {code:?}, not {part:?} in {stderr}{stdout}");
     ensure!(stdout.is_empty() && stderr.lines().count() == 1, "{what}: {stdout}{stderr}");
     Ok(())
 }
 
 #[test]
-fn what_is_blocked_is_denied_at_once_even_where_nothing_is_enforced() -> Result<()> {
+fn block_is_enforced_at_once_with_enforcement_off() -> Result<()> {
     let (blocked, other) = (Listener::start()?, Listener::start()?);
     let agent = Agent::start(&[])?;
     let target = format!("localhost:{}", blocked.port());
@@ -82,7 +82,7 @@ fn what_is_blocked_is_denied_at_once_even_where_nothing_is_enforced() -> Result<
 }
 
 #[test]
-fn what_is_open_to_what_is_blocked_is_closed() -> Result<()> {
+fn block_closes_open_connections() -> Result<()> {
     let agent = Agent::start(&[])?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let target = listener.local_addr()?.to_string();
@@ -110,7 +110,7 @@ fn what_is_open_to_what_is_blocked_is_closed() -> Result<()> {
 }
 
 #[test]
-fn the_kernel_ends_a_block_with_no_help_of_the_agent() -> Result<()> {
+fn block_expires_in_the_kernel_without_the_agent() -> Result<()> {
     let listener = Listener::start()?;
     let to = listener.at(Ipv4Addr::LOCALHOST);
     let agent = Agent::start(&[])?;
@@ -128,7 +128,7 @@ fn the_kernel_ends_a_block_with_no_help_of_the_agent() -> Result<()> {
 }
 
 #[test]
-fn a_declared_server_is_blocked_at_all_its_addresses() -> Result<()> {
+fn declared_server_is_blocked_at_all_addresses() -> Result<()> {
     let listener = Listener::start()?;
     let [first, second] = [2, 3].map(|last| listener.at([127, 0, 0, last]));
     let names = NameServer::start(Ipv4Addr::new(127, 0, 0, 2))?;
@@ -167,7 +167,7 @@ fn a_declared_server_is_blocked_at_all_its_addresses() -> Result<()> {
 }
 
 #[test]
-fn a_server_that_guards_deny_is_denied_at_its_address() -> Result<()> {
+fn server_denied_by_guards_is_denied_by_address() -> Result<()> {
     let [denied, other] = [Listener::start()?, Listener::start()?];
     let at = |listener: &Listener| format!("type: http, url: \"http://127.0.0.1:{}/mcp\"", listener.port());
     let servers =
@@ -197,7 +197,7 @@ fn a_server_that_guards_deny_is_denied_at_its_address() -> Result<()> {
 }
 
 #[test]
-fn what_cannot_be_blocked_is_said() -> Result<()> {
+fn unblockable_target_is_refused_with_reason() -> Result<()> {
     let agent = Agent::start(&[])?;
     for (args, part) in [
         (&["block", "a b"][..], "a b is neither a name nor an IP address nor a CIDR block"),
@@ -224,7 +224,7 @@ fn what_cannot_be_blocked_is_said() -> Result<()> {
 }
 
 #[test]
-fn blocks_that_do_not_fit_are_refused_and_the_others_stay() -> Result<()> {
+fn excess_blocks_are_refused_and_others_stay() -> Result<()> {
     const ROOM: usize = 3;
     let rules: Vec<String> =
         (0..16_384 - ROOM).map(|n| format!("\"10.{}.{}.1\"", n / 200, n % 200)).collect();
@@ -253,7 +253,7 @@ fn blocks_that_do_not_fit_are_refused_and_the_others_stay() -> Result<()> {
 }
 
 #[test]
-fn blocks_end_with_the_agent_and_its_socket_is_taken_over() -> Result<()> {
+fn blocks_end_with_the_agent_and_socket_is_reused() -> Result<()> {
     let listener = Listener::start()?;
     let to = listener.at(Ipv4Addr::LOCALHOST);
     let (directory, _) = configured("")?;
@@ -291,7 +291,7 @@ fn blocks_end_with_the_agent_and_its_socket_is_taken_over() -> Result<()> {
 }
 
 #[test]
-fn users_do_what_their_groups_may() -> Result<()> {
+fn control_commands_require_group_membership() -> Result<()> {
     /// No user of any host.
     const STRANGER: &str = "4242";
     const NO_GROUP: &str = "4243";
@@ -341,7 +341,7 @@ fn users_do_what_their_groups_may() -> Result<()> {
 }
 
 #[test]
-fn what_is_learnt_is_a_configuration() -> Result<()> {
+fn learned_rules_form_a_valid_configuration() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let (recording, proposal) =
         (directory.path().join("events.jsonl"), directory.path().join("proposal.yaml"));

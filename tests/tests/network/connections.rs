@@ -55,7 +55,7 @@ const TIMES: usize = 300;
 const PAIRS: usize = 34;
 
 #[test]
-fn a_denied_address_is_reached_no_way_and_others_are() -> Result<()> {
+fn denied_address_is_unreachable_by_every_method() -> Result<()> {
     let (denied, other) = (Listener::start()?, Listener::start()?);
     let (_directory, config) = configured(&format!(
         "network: {{ deny: [{{ host: localhost, port: {}, reason: a test }}] }}\nenforcement: {{ network: deny }}\n",
@@ -102,7 +102,7 @@ fn a_denied_address_is_reached_no_way_and_others_are() -> Result<()> {
 }
 
 #[test]
-fn what_is_only_observed_is_let_through() -> Result<()> {
+fn observe_mode_lets_denied_connections_through() -> Result<()> {
     let listener = Listener::start()?;
     let (_directory, config) = configured(&format!(
         "discovery: {{ list_declared: false }}\n\
@@ -147,7 +147,7 @@ fn what_is_only_observed_is_let_through() -> Result<()> {
 }
 
 #[test]
-fn what_a_server_connects_to_is_its_own() -> Result<()> {
+fn connection_is_attributed_to_its_server() -> Result<()> {
     let listener = Listener::start()?;
     let to = listener.at(Ipv4Addr::LOCALHOST);
     let agent = Agent::start(&[])?;
@@ -185,7 +185,7 @@ fn what_a_server_connects_to_is_its_own() -> Result<()> {
 }
 
 #[test]
-fn where_servers_of_a_live_host_connect_is_learnt_as_rules() -> Result<()> {
+fn egress_rules_are_learned_from_live_servers() -> Result<()> {
     let listener = Listener::start()?;
     let to = listener.at(Ipv4Addr::LOCALHOST);
     let agent = Agent::start(&[])?;
@@ -228,7 +228,7 @@ fn where_servers_of_a_live_host_connect_is_learnt_as_rules() -> Result<()> {
 }
 
 #[test]
-fn a_destination_has_the_name_that_was_asked_for() -> Result<()> {
+fn destination_is_reported_with_its_resolved_name() -> Result<()> {
     let listener = Listener::start()?;
     let address = Ipv4Addr::new(127, 0, 0, 2);
     let name_server = SocketAddr::from(([127, 53, 0, 1], 53));
@@ -267,7 +267,7 @@ fn a_destination_has_the_name_that_was_asked_for() -> Result<()> {
 }
 
 #[test]
-fn a_server_that_must_not_connect_does_not() -> Result<()> {
+fn server_without_egress_cannot_connect() -> Result<()> {
     let (allowed, other) = (Listener::start()?, Listener::start()?);
     for (egress, through) in
         [("none".to_owned(), false), (format!("[\"localhost:{}\"]", allowed.port()), true)]
@@ -301,7 +301,7 @@ fn a_server_that_must_not_connect_does_not() -> Result<()> {
 }
 
 #[test]
-fn what_a_server_leaves_behind_is_held_to_its_rules() -> Result<()> {
+fn orphan_process_keeps_its_servers_egress_rules() -> Result<()> {
     let listener = Listener::start()?;
     let to = listener.at(Ipv4Addr::LOCALHOST);
     let (_directory, config) = configured(

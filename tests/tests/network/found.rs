@@ -58,7 +58,7 @@ fn other(answer: &'static str) -> Result<TcpListener> {
 }
 
 #[test]
-fn a_server_that_nobody_declared_is_cut_off_where_it_answers() -> Result<()> {
+fn undeclared_server_is_denied_at_its_address() -> Result<()> {
     let (known, unknown, six) = (server(LOOPBACK)?, server(LOOPBACK)?, server(LOOPBACK_V6)?);
     let words = "{\"hello\":\"world\"}";
     let (page, error) =
@@ -105,7 +105,7 @@ fn a_server_that_nobody_declared_is_cut_off_where_it_answers() -> Result<()> {
 }
 
 #[test]
-fn an_address_with_a_server_that_is_allowed_is_spared() -> Result<()> {
+fn address_shared_with_allowed_server_is_not_denied() -> Result<()> {
     let (shared, observed) = (server(LOOPBACK)?, server(LOOPBACK)?);
     let (_directory, config) = configured(&format!(
         "servers: [{{ id: known, type: http, url: \"http://{}/one\" }}, \
@@ -140,7 +140,7 @@ fn an_address_with_a_server_that_is_allowed_is_spared() -> Result<()> {
 }
 
 #[test]
-fn other_rules_deny_and_allow_what_was_found_before() -> Result<()> {
+fn reloaded_rules_apply_to_servers_found_earlier() -> Result<()> {
     let found = server(LOOPBACK)?;
     let at = found.address();
     let directory = tempfile::tempdir()?;

@@ -52,7 +52,7 @@ fn other_programs_at_the_same_hook_keep_working() -> Result<()> {
 }
 
 #[test]
-fn connections_flow_when_the_agent_is_killed() -> Result<()> {
+fn connections_are_allowed_after_the_agent_is_killed() -> Result<()> {
     let listener = Listener::start()?;
     let to = listener.at(Ipv4Addr::LOCALHOST);
     let (_directory, config) = denying("localhost", listener.port(), "")?;
@@ -75,7 +75,7 @@ fn dial_behind(wrapper: &[&str], to: SocketAddr) -> Result<String> {
 }
 
 #[test]
-fn child_cgroups_do_not_escape_and_a_part_can_be_watched() -> Result<()> {
+fn child_cgroups_are_covered_and_subtree_is_selectable() -> Result<()> {
     let listener = Listener::start()?;
     let to = listener.at(Ipv4Addr::LOCALHOST);
     let outer = Cgroup::new()?;
@@ -100,7 +100,7 @@ fn child_cgroups_do_not_escape_and_a_part_can_be_watched() -> Result<()> {
 }
 
 #[test]
-fn loopback_is_the_hosts_unless_any_is_meant() -> Result<()> {
+fn loopback_rule_covers_host_namespace_unless_any() -> Result<()> {
     let listener = Listener::start()?;
     let to = listener.at(Ipv4Addr::LOCALHOST);
     for (netns, denied) in [("host", false), ("any", true)] {
@@ -121,7 +121,7 @@ fn loopback_is_the_hosts_unless_any_is_meant() -> Result<()> {
 }
 
 #[test]
-fn a_name_is_followed_and_no_connection_is_judged_by_half_a_table() -> Result<()> {
+fn resolved_name_updates_replace_the_table_atomically() -> Result<()> {
     let listener = Listener::start()?;
     let [first, second, fixed, free] = [2, 3, 4, 5].map(|last| listener.at([127, 0, 0, last]));
     let names = NameServer::start(Ipv4Addr::new(127, 0, 0, 2))?;
@@ -180,7 +180,7 @@ fn dial_from(from: [u8; 4], to: SocketAddr) -> Result<TcpStream> {
 }
 
 #[test]
-fn what_is_open_to_a_denied_address_is_closed() -> Result<()> {
+fn open_connection_to_denied_address_is_closed() -> Result<()> {
     // A client's and a server's end of TCP, and a UDP socket, to each of two ports.
     let open = || -> Result<_> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -232,7 +232,7 @@ fn what_is_open_to_a_denied_address_is_closed() -> Result<()> {
 }
 
 #[test]
-fn too_many_rules_are_refused_whole() -> Result<()> {
+fn excess_network_rules_are_refused_as_a_whole() -> Result<()> {
     let rules: Vec<String> = (0..16_400).map(|n| format!("\"10.{}.{}.1\"", n / 200, n % 200)).collect();
     let (_directory, config) = configured(&format!("network: {{ deny: [{}] }}\n", rules.join(", ")))?;
     let error = Agent::start(&["--config", &config]).err().context("it was taken")?;

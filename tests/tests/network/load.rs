@@ -20,7 +20,7 @@ const CONNECTS: usize = 100_000;
 const THREADS: usize = 4;
 
 #[test]
-fn a_full_table_judges_every_connection() -> Result<()> {
+fn full_rule_table_judges_every_connection() -> Result<()> {
     let listener = Listener::start()?;
     let port = listener.port();
     let here = |last: u8| format!("\"127.0.1.{last}:{port}\"");
@@ -68,7 +68,7 @@ fn a_full_table_judges_every_connection() -> Result<()> {
 
 /// What is open is said of so many connections, and the rest is counted.
 #[test]
-fn what_is_too_much_to_be_said_is_counted() -> Result<()> {
+fn excess_open_connections_are_only_counted() -> Result<()> {
     const SAID: usize = 16_384;
     const MORE: usize = 100;
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;

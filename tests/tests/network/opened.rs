@@ -46,7 +46,7 @@ fn said(peer: &mut Peer) -> Result<String> {
 }
 
 #[test]
-fn every_kind_of_socket_is_closed_in_every_network_namespace() -> Result<()> {
+fn sockets_of_every_kind_and_namespace_are_closed() -> Result<()> {
     let here = ["env"];
     let elsewhere = ["unshare", "--net", "sh", "-c", "ip link set lo up && exec \"$0\" \"$@\""];
     let (mut first, mut second) = (Holder::start(&here)?, Holder::start(&elsewhere)?);
@@ -90,7 +90,7 @@ const CASES: [(&str, &str, [&str; 2], bool); 4] = [
 ];
 
 #[test]
-fn what_a_server_had_open_is_its_own() -> Result<()> {
+fn earlier_connection_is_attributed_to_its_server() -> Result<()> {
     for (egress, enforcement, [action, severity], closed) in CASES {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let to = listener.local_addr()?;
@@ -134,7 +134,7 @@ fn what_a_server_had_open_is_its_own() -> Result<()> {
 }
 
 #[test]
-fn what_was_open_to_a_declared_server_is_said_once() -> Result<()> {
+fn open_connection_to_declared_server_is_reported_once() -> Result<()> {
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
     let to = listener.local_addr()?;
     let _before = TcpStream::connect(to)?;

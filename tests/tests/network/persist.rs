@@ -32,7 +32,7 @@ fn denying(port: u16, persist: bool) -> String {
 
 /// However it ends, what it denied stays denied until another has taken its place, and that one says what nobody saw.
 #[test]
-fn what_was_denied_stays_denied_until_another_takes_over() -> Result<()> {
+fn denials_persist_until_the_next_agent_takes_over() -> Result<()> {
     let files = BpfFs::there()?;
     let place = directory()?;
     let (first, second, free) = (Listener::start()?, Listener::start()?, Listener::start()?);
@@ -95,7 +95,7 @@ fn what_was_denied_stays_denied_until_another_takes_over() -> Result<()> {
 
 /// Agents come and go, and not one connection is judged by nobody.
 #[test]
-fn no_connection_slips_through_between_two_agents() -> Result<()> {
+fn agent_handover_leaves_no_connection_unjudged() -> Result<()> {
     let files = BpfFs::there()?;
     let place = directory()?;
     let (denied, free) = (Listener::start()?, Listener::start()?);
@@ -137,7 +137,7 @@ fn no_connection_slips_through_between_two_agents() -> Result<()> {
 
 /// Everybody may make a directory where it is pinned: one of somebody else's is not used.
 #[test]
-fn a_directory_of_somebody_else_is_refused() -> Result<()> {
+fn pin_directory_of_another_user_is_refused() -> Result<()> {
     let files = BpfFs::there()?;
     let place = directory()?;
     let (_directory, config) = configured(&denying(1, true))?;
@@ -158,7 +158,7 @@ fn a_directory_of_somebody_else_is_refused() -> Result<()> {
 
 /// Where nothing can be pinned, that is said before anything is attached.
 #[test]
-fn without_the_file_system_it_is_refused() -> Result<()> {
+fn persist_without_bpf_filesystem_is_refused() -> Result<()> {
     if statfs(BPF_FS).is_ok_and(|found| found.filesystem_type() == BPF_FS_MAGIC) {
         println!("SKIPPED: {BPF_FS} is mounted on this machine, and others may use it");
         return Ok(());

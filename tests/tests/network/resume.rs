@@ -64,7 +64,7 @@ impl Heard {
 /// Agents come and go while a server answers all the time: each message is told of once, by one of them; also those of a
 /// server that started while no agent ran.
 #[test]
-fn what_is_said_between_two_agents_is_heard() -> Result<()> {
+fn messages_during_handover_are_reported_once() -> Result<()> {
     let files = BpfFs::there()?;
     let place = directory()?;
     let (_directory, config) = configured("enforcement: { persist: true }")?;
@@ -142,7 +142,7 @@ fn what_is_said_between_two_agents_is_heard() -> Result<()> {
 
 /// An agent that goes on with another's programs and does not live: the next one attaches its own.
 #[test]
-fn who_goes_on_and_dies_at_once_is_not_followed() -> Result<()> {
+fn programs_of_a_failed_resume_are_not_reused() -> Result<()> {
     let _files = BpfFs::there()?;
     let place = directory()?;
     let (_directory, config) = configured("enforcement: { persist: true }")?;
@@ -159,7 +159,7 @@ fn who_goes_on_and_dies_at_once_is_not_followed() -> Result<()> {
 /// The ring is full when another comes: what had no room is counted, and whose the rest is is known all the same; what holds
 /// for a server never ceases.
 #[test]
-fn a_full_ring_costs_records_and_nobodys_name() -> Result<()> {
+fn full_ring_on_resume_loses_records_not_identities() -> Result<()> {
     const LONG: usize = 60_000;
     let _files = BpfFs::there()?;
     let place = directory()?;
@@ -204,7 +204,7 @@ fn a_full_ring_costs_records_and_nobodys_name() -> Result<()> {
 
 /// Nobody answers for names when another comes: they keep the addresses that they had. What nobody was there to see has a reason.
 #[test]
-fn names_keep_their_addresses_where_nobody_answers() -> Result<()> {
+fn unresolved_names_keep_addresses_after_resume() -> Result<()> {
     let _files = BpfFs::there()?;
     let place = directory()?;
     let listener = Listener::start()?;
@@ -240,7 +240,7 @@ fn names_keep_their_addresses_where_nobody_answers() -> Result<()> {
 /// What is kept belongs to the configuration that counts, not to that of the start; and to none where servers have other
 /// numbers than they would have after a start.
 #[test]
-fn what_is_kept_is_of_the_configuration_that_counts() -> Result<()> {
+fn kept_state_belongs_to_active_configuration() -> Result<()> {
     let _files = BpfFs::there()?;
     let place = directory()?;
     let with = |servers: &str| format!("enforcement: {{ persist: true }}\nservers: [{servers}]\n");
@@ -273,7 +273,7 @@ fn what_is_kept_is_of_the_configuration_that_counts() -> Result<()> {
 
 /// Somebody has removed a part of what was kept: the next agent attaches its own, and says so.
 #[test]
-fn a_part_of_what_was_kept_is_not_gone_on_with() -> Result<()> {
+fn incomplete_kept_state_is_not_resumed() -> Result<()> {
     let files = BpfFs::there()?;
     let place = directory()?;
     let (_directory, config) = configured("enforcement: { persist: true }")?;

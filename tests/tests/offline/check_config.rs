@@ -13,7 +13,7 @@ use serde_json::Value;
 
 /// File, arguments, exit code, what standard output and standard error hold.
 #[test]
-fn what_is_said_of_a_file() -> Result<()> {
+fn check_config_reports_the_verdict_on_a_file() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("x.yaml").display().to_string();
     let good = "capture: { payloads: full }\n";
@@ -55,7 +55,7 @@ fn what_is_said_of_a_file() -> Result<()> {
 
 /// What is wrong with the file, with this host and with a file that it names, in one answer.
 #[test]
-fn everything_wrong_is_said_at_once() -> Result<()> {
+fn check_config_reports_all_errors_at_once() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let path = |name: &str| directory.path().join(name).display().to_string();
     let (config, rules) = (path("x.yaml"), path("rules.yaml"));
@@ -114,7 +114,7 @@ servers: [{{ id: a, command: a, executable: '{0}/serve' }}]
 
 /// Standard input, what is said.
 #[test]
-fn standard_input_is_a_file() -> Result<()> {
+fn check_config_reads_standard_input() -> Result<()> {
     let cases = [
         ("capture: { payloads: full }".to_owned(), 0, "-: nothing is wrong"),
         ("capture: { payloads: ful }".to_owned(), 2, "-:1:22: error: capture.payloads: "),
@@ -137,7 +137,7 @@ fn standard_input_is_a_file() -> Result<()> {
 
 /// Who may write to the file or put another in its place, and what is said of that.
 #[test]
-fn files_that_others_can_write_to_are_warned_about() -> Result<()> {
+fn files_writable_by_others_cause_a_warning() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("x.yaml");
     let name = path.display().to_string();
@@ -164,7 +164,7 @@ fn files_that_others_can_write_to_are_warned_about() -> Result<()> {
 
 /// Rule file, exit code, what standard error holds of `check-config`, and what `inspect` finds of `xyzzy`.
 #[test]
-fn rule_files_are_checked_and_used() -> Result<()> {
+fn rule_files_are_validated_and_used() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let path = |name: &str| directory.path().join(name).display().to_string();
     let (config, rules, definition) = (path("x.yaml"), path("rules.yaml"), path("x.json"));
@@ -214,7 +214,7 @@ fn rule_files_are_checked_and_used() -> Result<()> {
 
 /// What `--effective` prints is a file that says the same.
 #[test]
-fn the_effective_configuration_is_a_file() -> Result<()> {
+fn effective_configuration_is_a_valid_equal_file() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("x.yaml").display().to_string();
     fs::write(&path, "servers: [{ id: a, command: \"true\", args: [\"5\"] }]\n")?;
@@ -239,7 +239,7 @@ fn the_effective_configuration_is_a_file() -> Result<()> {
 
 /// Files that are made to take long or much.
 #[test]
-fn hostile_files_are_refused_soon() -> Result<()> {
+fn hostile_config_files_are_refused_quickly() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("x.yaml").display().to_string();
     let patterns = |pattern: &str, count: usize| {
@@ -279,7 +279,7 @@ fn hostile_files_are_refused_soon() -> Result<()> {
 }
 
 #[test]
-fn the_schema_is_printed() -> Result<()> {
+fn check_config_prints_the_schema() -> Result<()> {
     let said = ask(&["schema", "--config"])?;
     let schema: Value = serde_json::from_str(&said.stdout).with_context(|| said.stdout.clone())?;
     ensure!(schema["properties"]["cross_server"].is_object(), "{schema}");

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 /// A configuration that cannot be used: where in it is said, once, whoever reads it.
 #[test]
-fn a_configuration_that_cannot_be_used_is_refused_with_its_place() -> Result<()> {
+fn invalid_configuration_is_refused_with_position() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let path = |name: &str| directory.path().join(name).display().to_string();
     let (config, recording) = (path("x.yaml"), path("recording"));
@@ -37,7 +37,7 @@ fn a_configuration_that_cannot_be_used_is_refused_with_its_place() -> Result<()>
 
 /// Configuration, tool, exit code, the last line.
 #[test]
-fn what_would_be_decided() -> Result<()> {
+fn decide_reports_the_decision_for_a_tool() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("x.yaml").display().to_string();
     let denied = "policy: { denied_tools: [{ tool: 'delete_*' }] }\n";
@@ -106,7 +106,7 @@ fn what_would_be_decided() -> Result<()> {
 
 /// Arguments, and what is said: a question that cannot be answered is no answer, which 1 would be.
 #[test]
-fn failures_are_no_answers() -> Result<()> {
+fn failed_command_exits_with_code_two() -> Result<()> {
     let cases: [(&[&str], &str); 15] = [
         (&["decide", "--server", "a", "--tool", "b", "--config", "/nowhere.yaml"], "No such file"),
         (&["decide", "--server", "a", "--tool", "b", "--arguments", "{"], "--arguments is no JSON: "),
@@ -140,7 +140,7 @@ fn failures_are_no_answers() -> Result<()> {
 /// Where standard output is a pipe without a reader, every command ends as other programs in a pipe do; where it is
 /// full, each says so.
 #[test]
-fn output_that_cannot_be_written() -> Result<()> {
+fn unwritable_output_ends_every_command_cleanly() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let path = |name: &str| directory.path().join(name).display().to_string();
     let (tool, recording) = (path("tool.json"), path("calls.jsonl"));
@@ -176,7 +176,7 @@ fn output_that_cannot_be_written() -> Result<()> {
 
 /// Profile, tool, exit code, the last line of standard output or what standard error holds.
 #[test]
-fn what_would_be_decided_of_a_client() -> Result<()> {
+fn decide_reports_the_decision_for_a_profile() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("x.yaml").display().to_string();
     let missing = directory.path().join("no.token").display().to_string();
@@ -218,7 +218,7 @@ fn what_would_be_decided_of_a_client() -> Result<()> {
 
 /// Command, whether it counts, its id, the pattern.
 #[test]
-fn match_says_what_counts() -> Result<()> {
+fn match_reports_whether_a_command_is_a_server() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let config = directory.path().join("config.yaml");
     fs::write(
@@ -264,7 +264,7 @@ fn match_says_what_counts() -> Result<()> {
 /// Arguments, what their output holds. That each command is listed, and has a page, is generated from the commands themselves
 /// (`refusals.rs`, `agent/src/commands/man.rs`).
 #[test]
-fn help_is_complete() -> Result<()> {
+fn help_lists_all_expected_entries() -> Result<()> {
     let commands = [
         "run",
         "doctor",

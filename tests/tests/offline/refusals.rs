@@ -1,7 +1,7 @@
 //! Every command, where it cannot do what it is asked: wrong arguments, no agent, no rights, a database or a file that cannot
 //! be read. One line on standard error says what is wrong, nothing stands on standard output, and the exit status is 2.
 //!
-//! That `run` and `doctor` say which rights they lack, with 1, is in `surroundings.rs`. No agent runs in these tests.
+//! That `run` and `doctor` say which rights they lack, with 1, is in `requirements.rs`. No agent runs in these tests.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use mcpwarden_tests::command::{Said, ask, ends};
+use mcpwarden_tests::command::{CommandOutput, ask, ends};
 use mcpwarden_tests::places;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -105,8 +105,8 @@ fn typed<'a>(command: &'a str, args: &[&'a str]) -> Vec<&'a str> {
 }
 
 /// One line that holds `part`, and exit status 2.
-fn refused(args: &[&str], said: &Said, part: &str) -> Result<()> {
-    let Said { code, stdout, stderr } = said;
+fn refused(args: &[&str], said: &CommandOutput, part: &str) -> Result<()> {
+    let CommandOutput { code, stdout, stderr } = said;
     ensure!(*code == Some(2) && stdout.is_empty(), "{args:?}: {code:?}\n{stdout}{stderr}");
     let line = stderr.lines().count() == 1 && stderr.ends_with('\n') && stderr.starts_with("mcpwarden: ");
     ensure!(line && stderr.contains(part), "{args:?}: no line with {part:?}:\n{stderr}");
@@ -117,9 +117,14 @@ fn refused(args: &[&str], said: &Said, part: &str) -> Result<()> {
 fn commands(above: &str) -> Result<Vec<String>> {
     let asked: Vec<&str> = above.split_whitespace().chain(["--help"]).collect();
     let help = ask(&asked)?.stdout;
-    let Some((_, list)) = help.split_once("\nCommands:\n") else { return Ok(Vec::new()) };
     let mut found = Vec::new();
-    for line in list.lines().take_while(|line| !line.is_empty()) {
+    // The program's own commands stand below several headings.
+    let is_program = above.is_empty();
+    let lists = help.split("\n\n").filter_map(|part| part.trim_start().split_once(":\n"));
+    let lists = lists.filter(|(heading, _)| {
+        *heading == "Commands" || (is_program && !["Options", "Examples"].contains(heading))
+    });
+    for line in lists.flat_map(|(_, list)| list.lines()) {
         let name = line.strip_prefix("  ").and_then(|line| line.split(' ').next()).unwrap_or_default();
         if !name.is_empty() && name != "help" {
             let command = format!("{above} {name}").trim().to_owned();
@@ -131,7 +136,7 @@ fn commands(above: &str) -> Result<Vec<String>> {
 }
 
 #[test]
-fn every_command_has_a_row() -> Result<()> {
+fn every_command_has_a_table_row() -> Result<()> {
     let listed: BTreeSet<String> = commands("")?.into_iter().collect();
     let rows: BTreeSet<String> = ROWS.iter().map(|row| row.0.to_owned()).collect();
     ensure!(listed == rows, "not in both: {:?}", listed.symmetric_difference(&rows).collect::<Vec<_>>());
@@ -141,7 +146,7 @@ fn every_command_has_a_row() -> Result<()> {
 /// Whatever answers, answers programs too. What has no `--json` says what it prints by another option, prints JSON or a text
 /// for another program anyway, or draws.
 #[test]
-fn whatever_answers_has_json() -> Result<()> {
+fn every_reporting_command_offers_json() -> Result<()> {
     let otherwise = [
         ("run", "--output"),
         ("replay", "--output"),
@@ -161,7 +166,7 @@ fn whatever_answers_has_json() -> Result<()> {
 }
 
 #[test]
-fn wrong_arguments() -> Result<()> {
+fn wrong_arguments_are_refused_with_help_hint() -> Result<()> {
     refused(&[], &ask(&[])?, "a command is missing; see `mcpwarden --help`")?;
     refused(&["x"], &ask(&["x"])?, "unrecognized subcommand 'x'; see `mcpwarden --help`")?;
     for (command, wrong, part, ..) in ROWS {
@@ -192,7 +197,7 @@ fn wrong_arguments() -> Result<()> {
 }
 
 #[test]
-fn no_agent() -> Result<()> {
+fn commands_without_running_agent_are_refused() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let path = |name: &str| directory.path().join(name).display().to_string();
     // An agent that was killed leaves its socket.
@@ -234,7 +239,7 @@ impl Nobody {
         Ok(path.display().to_string())
     }
 
-    fn asks(&self, args: &[&str]) -> Result<Said> {
+    fn asks(&self, args: &[&str]) -> Result<CommandOutput> {
         let mut command = Command::new(self.directory.path().join("mcpwarden"));
         ends(command.args(args).stdin(Stdio::null()).uid(NOBODY).gid(NOBODY))
     }
@@ -245,7 +250,7 @@ impl Nobody {
 }
 
 #[test]
-fn no_rights() -> Result<()> {
+fn commands_without_permission_are_refused() -> Result<()> {
     let nobody = Nobody::new()?;
     let socket = nobody.directory.path().join("control.sock");
     let _listener = UnixListener::bind(&socket)?;
@@ -280,7 +285,7 @@ fn no_rights() -> Result<()> {
 }
 
 #[test]
-fn files_that_are_not_there() -> Result<()> {
+fn commands_refuse_missing_files() -> Result<()> {
     for (command, .., args) in rows(Of::File) {
         let args: Vec<&str> =
             args.iter().map(|word| if *word == "FILE" { "/nowhere/file" } else { *word }).collect();
@@ -300,7 +305,7 @@ fn made(directory: &Path, name: &str, sql: &str) -> Result<PathBuf> {
 
 /// What is wrong with a database, and what is said of it.
 #[test]
-fn databases_that_cannot_be_read() -> Result<()> {
+fn unreadable_databases_are_refused_with_reason() -> Result<()> {
     // `mcpw`: what these databases are known by.
     const OURS: &str = "PRAGMA application_id = 0x6d637077;";
     let directory = tempfile::tempdir()?;

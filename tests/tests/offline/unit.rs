@@ -51,8 +51,8 @@ fn drop_ins() -> Result<Vec<(String, String)>> {
 }
 
 #[test]
-fn the_service_is_as_little_exposed_as_is_said() -> Result<()> {
-    let Some(version) = version("the_service_is_as_little_exposed_as_is_said") else { return Ok(()) };
+fn service_exposure_level_matches_the_documentation() -> Result<()> {
+    let Some(version) = version("service_exposure_level_matches_the_documentation") else { return Ok(()) };
     let unit = root().join("deploy/systemd/mcpwarden.service");
     let output = analyze(&["security", "--offline=yes", "--no-pager", MOST], &unit)?;
     let said = String::from_utf8_lossy(&output.stdout);
@@ -69,8 +69,8 @@ fn the_service_is_as_little_exposed_as_is_said() -> Result<()> {
 }
 
 #[test]
-fn systemd_understands_the_unit_with_each_drop_in() -> Result<()> {
-    let Some(version) = version("systemd_understands_the_unit_with_each_drop_in") else { return Ok(()) };
+fn systemd_accepts_the_unit_with_each_drop_in() -> Result<()> {
+    let Some(version) = version("systemd_accepts_the_unit_with_each_drop_in") else { return Ok(()) };
     let unit = fs::read_to_string(root().join("deploy/systemd/mcpwarden.service"))?;
     // What is started must be there.
     let unit = unit.replace("/usr/bin/mcpwarden", &places::agent().canonicalize()?.display().to_string());

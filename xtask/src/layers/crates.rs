@@ -194,7 +194,7 @@ fn made_up(crates: &[(&str, &[&str])]) -> Vec<Package> {
 }
 
 #[test]
-fn arrows_between_crates() {
+fn forbidden_crate_dependencies_are_reported() {
     type Case<'a> = (&'a str, &'a [(&'a str, &'a [&'a str])], &'a [&'a str]);
     let cases: &[Case] = &[
         ("nothing", &[], &[]),

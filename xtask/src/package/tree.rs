@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_the_version_of_the_c_library() {
+    fn required_glibc_version_is_detected() {
         for (program, version) in [
             (&b"\0GLIBC_2.2.5\0GLIBC_2.34\0GLIBC_2.4\0"[..], "2.34"),
             (b"GLIBC_2.", "2.0"),
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn compresses_the_same_bytes_the_same_way() -> Result<()> {
+    fn gzip_output_is_reproducible() -> Result<()> {
         let text = vec![b'x'; 1 << 20];
         assert_eq!(gzip(&text)?, gzip(&text)?);
         Ok(())

@@ -408,7 +408,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_quotes_its_words_and_ends_the_guest() {
+    fn guest_job_quotes_words_and_ends_guest() {
         let cases = [
             (Job::Command(vec!["echo".into(), "it's".into()]), r"'echo' 'it'\''s'"),
             (

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_archive_has_aligned_entries_and_a_trailer() {
+    fn initramfs_has_aligned_entries_and_trailer() {
         let mut archive = Initramfs::default();
         archive.directory("a");
         archive.file("a/b", b"12345");

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_version_is_told_by_its_numbers() {
+    fn newest_kernel_is_chosen_by_numeric_version() {
         let names = [
             "linux-image-6.1.0-9-cloud-amd64",
             "linux-image-6.1.0-56-cloud-amd64",

@@ -38,7 +38,7 @@ const SMOKE: Round = Round {
     what: "smoke test",
     series: &["6.12"],
     append: "",
-    tests: &["agent::surroundings::doctor_proves_", "gate::calls::a_denied_call_"],
+    tests: &["agent::requirements::doctor_probes_", "gate::calls::denied_call_"],
 };
 
 /// Each kernel has a verifier of its own, and programs that run elsewhere; what is off is said, and why.
@@ -48,7 +48,7 @@ const ROUNDS: [Round; 7] = [
         series: &["6.1", "6.12"],
         append: "",
         tests: &[
-            "agent::surroundings::doctor_",
+            "agent::requirements::doctor_",
             "gate::calls",
             "gate::forms",
             "gate::framing",
@@ -70,7 +70,7 @@ const ROUNDS: [Round; 7] = [
         series: &["6.18"],
         append: "",
         tests: &[
-            "agent::surroundings::doctor_",
+            "agent::requirements::doctor_",
             "gate::clients",
             "gate::persist",
             "gate::servers",
@@ -88,19 +88,19 @@ const ROUNDS: [Round; 7] = [
         what: "which preempts itself",
         series: &["6.12"],
         append: "preempt=full",
-        tests: &["agent::surroundings::doctor_", "gate::calls", "agent::stress"],
+        tests: &["agent::requirements::doctor_", "gate::calls", "agent::stress"],
     },
     Round {
         what: "without programs among its security modules",
         series: &["6.1"],
         append: "lsm=lockdown,capability,landlock,yama,apparmor",
-        tests: &["agent::surroundings::doctor_"],
+        tests: &["agent::requirements::doctor_"],
     },
     Round {
         what: "locked down",
         series: &["6.1"],
         append: "lockdown=integrity",
-        tests: &["agent::surroundings::doctor_"],
+        tests: &["agent::requirements::doctor_"],
     },
 ];
 

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_are_read_and_never_shown() {
+    fn header_option_is_read_and_never_shown() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("token");
         std::fs::write(&file, "Bearer s3cret\n").unwrap();

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_are_filled_in() {
+    fn config_variables_are_expanded() {
         let mut environment = Environment::new();
         for (name, value) in [("KEY", "s3cret"), ("HOME", "/home/x"), ("EMPTY", ""), ("NESTED", "${KEY}")] {
             environment.insert(name.into(), value.into());

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_are_lines() {
+    fn headers_are_parsed_line_by_line() {
         for (text, expected) in [
             ("Authorization: Bearer s3cret\n", Ok(vec![("authorization", "Bearer s3cret")])),
             ("# why\n\n A:1\r\nA: s3:x\n", Ok(vec![("a", "1"), ("a", "s3:x")])),
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_roots_alone() {
+    fn secret_file_must_be_private_to_root() {
         let directory = tempfile::tempdir().unwrap();
         for (name, mode, expected) in [
             ("good", 0o600, None),
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_concealed() {
+    fn header_secrets_are_concealed() {
         let given = headers("Authorization: Bearer s3cret-token\nX-Env: prod").unwrap();
         for (text, expected) in [
             ("no", "no"),

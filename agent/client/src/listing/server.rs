@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handshake_is_told_once() {
+    fn repeated_handshake_is_reported_once() {
         let frames = |texts: &[(Direction, &str)]| -> Vec<Frame> {
             texts
                 .iter()
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_spread() {
+    fn listing_intervals_are_spread() {
         for (random, expected) in [(0, 270), (u64::MAX / 2, 300), (u64::MAX, 330)] {
             assert_eq!(spread(Duration::from_secs(300), random).as_secs_f64().round() as u64, expected);
         }

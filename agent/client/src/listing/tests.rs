@@ -11,7 +11,7 @@ fn listed(file: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_is_listed() {
+fn only_allowed_remote_servers_are_listed() {
     let both = "servers: [{ id: a, type: http, url: 'http://a/' }, { id: b, type: sse, url: 'https://b/x' }]";
     for (name, file, expected) in [
         ("nothing declared", String::new(), &[][..]),
@@ -31,7 +31,7 @@ fn what_is_listed() {
 
 /// A conversation's number is never another's: the policy core would take the one server for the other.
 #[test]
-fn another_configuration_is_listed_under_other_numbers() {
+fn changed_plan_uses_new_connection_numbers() {
     let of = |file: &str| Plan::of(&config::parse(file.as_bytes()).unwrap().0).unwrap();
     let one = of("servers: [{ id: a, type: http, url: 'http://a/' }]");
     let two =
@@ -46,14 +46,14 @@ fn another_configuration_is_listed_under_other_numbers() {
 }
 
 #[test]
-fn too_many_are_left_out_and_counted() {
+fn excess_servers_are_left_out_and_counted() {
     for (many, expected) in [(0, 0), (MAX_SERVERS, 0), (MAX_SERVERS + 3, 3)] {
         assert_eq!(left_out(many), expected, "{many}");
     }
 }
 
 #[test]
-fn numbers_meet_no_others() {
+fn own_connection_numbers_are_distinct() {
     for (number, own) in [(1, false), (SOCKET | 1, false), (LINK | 1, false), (OWN, true), (OWN | 255, true)]
     {
         assert_eq!(is_own(ConnectionId(number)), own, "{number:x}");
@@ -61,7 +61,7 @@ fn numbers_meet_no_others() {
 }
 
 #[test]
-fn how_a_server_does_is_said_once_until_it_is_another() {
+fn server_state_is_reported_only_on_change() {
     let failure = |why: &str, status| Err(Trouble::Unreachable(Failure { why: why.into(), status }));
     let mismatch =
         |found: &str| Err(Trouble::Mismatch(Mismatch { expected: "sha256:0".into(), found: found.into() }));

@@ -21,7 +21,7 @@ fn value(event: &Event) -> Value {
 }
 
 #[test]
-fn the_event_is_in_it_byte_for_byte() {
+fn ocsf_line_embeds_the_native_event() {
     for event in examples() {
         let native = native(&event);
         let line = line(&event);
@@ -35,7 +35,7 @@ fn the_event_is_in_it_byte_for_byte() {
 
 /// What of an event stands where, and what is written there.
 #[test]
-fn what_becomes_of_an_event() {
+fn event_fields_map_to_ocsf() {
     let call = |action: &str, enforced: bool| {
         let decided = json!({"action": action, "enforced": enforced});
         event("mcp_tool_called", decided)
@@ -171,7 +171,7 @@ fn check(name: &str, must: impl FnOnce(&str) -> String) {
 }
 
 #[test]
-fn the_docs_name_the_class_of_every_event() {
+fn docs_list_the_ocsf_class_of_every_event() {
     check("ocsf.md", |page| {
         let (before, rest) = page.split_once(BEGIN).unwrap();
         let (_, after) = rest.split_once(END).unwrap();
@@ -181,6 +181,6 @@ fn the_docs_name_the_class_of_every_event() {
 
 /// tests/tests/ocsf.rs holds them against the schema.
 #[test]
-fn the_docs_have_an_example_of_every_event() {
+fn docs_have_an_ocsf_example_of_every_event() {
     check("ocsf.examples.jsonl", |_| examples().iter().map(|event| line(event) + "\n").collect());
 }

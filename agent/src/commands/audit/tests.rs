@@ -52,7 +52,7 @@ fn run(path: &Path, sql: &str) {
 
 /// What was done to five events, and the first link that is broken: number and problem.
 #[test]
-fn whatever_is_changed_is_found() {
+fn audit_finds_every_tampered_event() {
     let text = "its text is not what was hashed";
     let columns = "its columns are not what its text says";
     let cases = [
@@ -89,7 +89,7 @@ fn whatever_is_changed_is_found() {
 
 /// An event is changed with its hash, as somebody would who knows how they are stored: the next one tells.
 #[test]
-fn an_event_that_is_written_anew_breaks_the_next_link() {
+fn rehashed_event_breaks_the_next_link() {
     let (_directory, path) = database(plain(5));
     let db = Connection::open(&path).unwrap();
     let body: Vec<u8> = db.query_row("SELECT body FROM events WHERE seq = 3", [], |row| row.get(0)).unwrap();
@@ -108,7 +108,7 @@ fn an_event_that_is_written_anew_breaks_the_next_link() {
 
 /// From, to, and what was looked at: how many, from, to.
 #[test]
-fn parts() {
+fn audit_verifies_only_the_given_range() {
     let (_directory, path) = database(plain(5));
     for (from, to, expected) in [
         (None, None, (5, Some(1), Some(5))),
@@ -127,7 +127,7 @@ fn parts() {
 
 /// Numbers of events and what the last of them says is missing before it, and what is found.
 #[test]
-fn events_that_could_not_be_stored_are_missed_where_the_trail_says_so() {
+fn reported_store_loss_leaves_the_audit_intact() {
     let recovered =
         |first_missing| EventBody::from(StoreRecovered { path: "x".into(), events_lost: 3, first_missing });
     for (seq, first_missing, broken, not_stored) in [
@@ -159,7 +159,7 @@ fn events_that_could_not_be_stored_are_missed_where_the_trail_says_so() {
 }
 
 #[test]
-fn what_retention_removed_is_vouched_for() {
+fn removed_events_are_covered_by_checkpoint() {
     let (directory, path) = database(plain(5));
     let mut db = store::SCHEMA.open(&path, None).unwrap();
     let limits = Retention { age: Period(Duration::from_nanos(1)), bytes: Bytes(1 << 30) };

@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_told_by_what_they_have() {
+    fn input_file_kind_follows_its_content() {
         let cases = [
             (r#"{"name":"a"}"#, Ok("a")),
             (r#"[{"name":"a"},{"name":"b"}]"#, Ok("a b")),
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_of_clients() {
+    fn client_config_servers_are_parsed() {
         let program = |argv: &[&str], env: &[(&str, &str)]| {
             Ok(Reach::Program(Launch {
                 argv: argv.iter().map(ToString::to_string).collect(),

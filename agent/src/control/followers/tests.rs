@@ -24,7 +24,7 @@ async fn next(following: &mut Following) -> Option<Vec<Vec<u8>>> {
 
 /// Text behind the `?`, and what it asks for, or what is wrong with it.
 #[test]
-fn what_can_be_asked_for() {
+fn follow_query_is_parsed_or_refused() {
     let of = |types: &[&str], sessions: &[&str], servers: &[&str], severity| {
         let list = |list: &[&str]| list.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>();
         Ok((list(types), list(sessions), list(servers), severity))
@@ -58,7 +58,7 @@ fn what_can_be_asked_for() {
 }
 
 #[tokio::test]
-async fn each_gets_what_is_said_while_it_follows_and_it_asked_for() {
+async fn follower_receives_only_matching_live_events() {
     let followers = Followers::new();
     followers.offer(&event(), b"before");
     let (mut all, _seat) = followers.follow(Query::default(), Rights::Read).unwrap();
@@ -77,7 +77,7 @@ async fn each_gets_what_is_said_while_it_follows_and_it_asked_for() {
 
 /// Nobody waits for who does not read, and the number of what is missing is exact, wherever it is.
 #[tokio::test]
-async fn who_reads_too_slowly_is_told_how_much_is_missing() {
+async fn slow_follower_receives_the_exact_loss_count() {
     const LINE_BYTES: usize = 1 << 10;
     let followers = Followers::new();
     let (mut slow, _seat) = followers.follow(Query::default(), Rights::Read).unwrap();
@@ -109,7 +109,7 @@ async fn who_reads_too_slowly_is_told_how_much_is_missing() {
 }
 
 #[tokio::test]
-async fn an_event_that_is_longer_than_the_room_comes_where_it_is_alone() {
+async fn oversized_event_is_delivered_when_alone() {
     let followers = Followers::new();
     let (mut one, _seat) = followers.follow(Query::default(), Rights::Read).unwrap();
     for _ in 0..2 {

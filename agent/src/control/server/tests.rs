@@ -99,7 +99,7 @@ async fn line(rights: Rights, asked: &Asked) -> Client {
     let (peer, groups) = user(rights);
     let rights = peer.rights(&groups);
     let place = Arc::new(Semaphore::new(1)).acquire_owned().await.unwrap();
-    let place = Mutex::new(Place::Asking { _place: place });
+    let place = Mutex::new(Seating::Asking { _place: place });
     let line = Line { peer, rights, groups, asked: asked.clone(), place };
     tokio::spawn(Arc::new(line).converse(UnixStream::from_std(stream).unwrap()));
     client
@@ -122,7 +122,7 @@ fn request(head: &str, body: &str) -> Vec<u8> {
 
 /// Rights, request, status, part of the answer, and which counter says so.
 #[tokio::test]
-async fn what_is_answered() {
+async fn control_server_answers_by_rights_and_request() {
     const BLOCKS: &str = "/v1/blocks";
     let block = r#"{"target": "192.0.2.1", "for": "10m", "reason": "r"}"#;
     let long = format!(r#"{{"target": "{}"}}"#, "a".repeat(BODY_BYTES));
@@ -242,7 +242,7 @@ async fn what_is_answered() {
 }
 
 #[tokio::test]
-async fn what_is_no_http_is_counted() {
+async fn invalid_http_is_counted_as_unusable() {
     let long = format!("GET /v1/blocks HTTP/1.1\r\nx: {}\r\n\r\n", "a".repeat(HEAD_BYTES));
     for (name, bytes, status) in [
         ("no HTTP", "hello\r\n\r\n".to_owned(), "400"),
@@ -256,14 +256,14 @@ async fn what_is_no_http_is_counted() {
 }
 
 #[tokio::test]
-async fn an_agent_that_ends_says_so() {
+async fn ending_agent_answers_unavailable() {
     let (answer, _) = say_as(Rights::Change, true, request("GET /v1/blocks", "")).await;
     assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("try again"), "{answer}");
 }
 
 /// Who says half a request and waits: the clock of this test runs by itself where nothing else does.
 #[tokio::test(start_paused = true)]
-async fn who_is_slow_is_left() {
+async fn slow_client_is_disconnected() {
     for (name, half) in [
         ("nothing", ""),
         ("half a head", "GET /v1/blocks HTTP/1.1\r\nhos"),
@@ -291,7 +291,7 @@ async fn take_all_places(socket: &Socket) -> Vec<UnixStream> {
 }
 
 #[tokio::test]
-async fn there_are_so_many_places() {
+async fn closed_connection_frees_its_slot() {
     let socket = start();
     let mut waiting = take_all_places(&socket).await;
     // One that leaves makes room.

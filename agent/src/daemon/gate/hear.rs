@@ -26,7 +26,7 @@ impl Agent {
 /// What is said of a write.
 fn decided(header: &RecordHeader, info: &GateInfo, outcome: Option<&GateOutcome>) -> GateDecided {
     let action = match info.action {
-        abi::GATE_SPOILED => GateAction::Neutralized,
+        abi::GATE_NEUTRALIZED => GateAction::Neutralized,
         abi::GATE_REFUSED => GateAction::Refused,
         abi::GATE_UNSEEN => GateAction::Unseen,
         _ => GateAction::Passed,
@@ -44,7 +44,7 @@ fn decided(header: &RecordHeader, info: &GateInfo, outcome: Option<&GateOutcome>
             },
         )
     };
-    let because = info.because & !abi::GATE_UNSPOILABLE;
+    let because = info.because & !abi::GATE_NOT_NEUTRALIZABLE;
     let mut guard = outcome.and_then(|outcome| outcome.guard);
     let (code, mut reason) = match because {
         abi::GATE_BECAUSE_LONG => form("long_write", "the write is longer than `enforcement.window_bytes`"),

@@ -136,7 +136,7 @@ mod tests {
 
     /// Who calls, and which session, server and bucket that is: equal letters for equal ones.
     #[test]
-    fn callers_have_numbers() {
+    fn callers_are_numbered_by_session_and_server() {
         let mut sessions = Sessions::default();
         let mut buckets = Vec::new();
         for (session, server, uid, expected) in [
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_room_the_session_has_no_number() {
+    fn session_over_capacity_has_no_number() {
         let mut sessions = Sessions::default();
         for server in 0..SERVERS {
             let member = sessions.member(&caller("a", &server.to_string(), None), Timestamp(0));

@@ -19,7 +19,7 @@ const WRITERS: [(&str, Write); 3] =
 
 /// What is asked, and some of the report.
 #[test]
-fn what_is_summed_up() {
+fn report_sums_up_filtered_events() {
     let filled = two_sessions();
     for (args, expected) in [
         (
@@ -62,7 +62,7 @@ fn what_is_summed_up() {
 
 /// Every call and detection of the time is in a part of it.
 #[test]
-fn parts_of_the_time() {
+fn timeline_has_every_call_and_detection() {
     let filled = two_sessions();
     for (args, parts, length, sums) in [
         // From second 0 to just after second 31.
@@ -85,7 +85,7 @@ fn parts_of_the_time() {
 
 /// All that the writers are given is in what they write.
 #[test]
-fn nothing_is_left_out() {
+fn writers_include_all_report_fields() {
     let report = gathered(&two_sessions(), "report");
     for (name, write) in WRITERS {
         let text = write(&Document::new(&report)).replace('\\', "");
@@ -112,7 +112,7 @@ fn nothing_is_left_out() {
 
 /// Of many rows the first are shown, and how many more there are is said.
 #[test]
-fn long_tables_are_cut_off() {
+fn long_report_tables_are_truncated() {
     const MORE: usize = 7;
     let mut lines = Vec::new();
     for number in 0..ROWS + MORE {
@@ -142,7 +142,7 @@ fn long_tables_are_cut_off() {
 
 /// Names that are HTML, Markdown or orders to a terminal are none of these in a report.
 #[test]
-fn strangers_texts_mean_nothing() {
+fn hostile_texts_are_neutral_in_reports() {
     let report = gathered(&hostile(), "report");
     for (name, write) in WRITERS {
         let text = write(&Document::new(&report));
@@ -169,7 +169,7 @@ fn strangers_texts_mean_nothing() {
 
 /// Elements end where they should, so that nothing swallows what follows it.
 #[test]
-fn html_is_well_formed() {
+fn html_report_is_well_formed() {
     for filled in [hostile(), two_sessions(), Filled::new(Vec::new())] {
         let html = html::write(&Document::new(&gathered(&filled, "report")));
         let mut open: Vec<&str> = Vec::new();

@@ -49,7 +49,7 @@ fn approving(tool: &str, hash: &str) -> Option<Value> {
 
 /// Keys, what the agent is asked to do, and a part of what is said.
 #[test]
-fn what_is_approved_and_blocked() {
+fn keys_approve_tools_and_block_targets() {
     let model = filled();
     let held = json!({
         "server": "files", "tool": "held", "all": false, "decision": "approve", "uid": 5, "hash": "0123456789abcdef",
@@ -82,7 +82,7 @@ fn what_is_approved_and_blocked() {
 
 /// What was said of a tool; the hash that is approved, and what is shown of the definition.
 #[test]
-fn the_definition_that_is_approved_is_the_last_one_that_was_said() {
+fn approval_covers_the_latest_reported_definition() {
     let [first, second] = HASHES;
     let cases: [(&[Event], &str, Option<&str>); 6] = [
         (&[seen("add", first, "Adds numbers")], first, Some("Adds numbers")),
@@ -116,7 +116,7 @@ fn the_definition_that_is_approved_is_the_last_one_that_was_said() {
 }
 
 #[test]
-fn what_is_asked_can_be_read_and_answered_whatever_names_are() {
+fn confirmation_stays_readable_with_long_names() {
     for (server, tool) in [("s".repeat(128), "t".repeat(120)), ("s".to_owned(), "\u{4e2d}".repeat(100))] {
         let mut model = Model::default();
         let event = with(&seen(&tool, HASHES[0], ""), json!({"server_id": server}));
@@ -141,7 +141,7 @@ fn what_is_asked_can_be_read_and_answered_whatever_names_are() {
 
 /// Keys that select something, what happens then; what `ay` or `by` is about.
 #[test]
-fn what_is_selected_stays_selected_whatever_comes() {
+fn selection_survives_model_changes() {
     let [first, second] = HASHES;
     let above = |model: &mut Model| model.add(seen("aaa", first, ""));
     let waits = |model: &mut Model| {
@@ -199,7 +199,7 @@ fn read(view: &mut View, model: &Model, key: &str, width: u16, height: u16) -> V
 }
 
 #[test]
-fn all_of_a_detail_can_be_read() {
+fn detail_view_scrolls_through_all_lines() {
     // Without anything to select, and with.
     let mut model = filled();
     model.add(event(
@@ -237,7 +237,7 @@ fn all_of_a_detail_can_be_read() {
 
 /// Type, where its id is from, and its address; what it is blocked by.
 #[test]
-fn servers_are_blocked_by_what_the_agent_knows_them_by() {
+fn server_is_blocked_by_id_or_address() {
     let url = "http://127.0.0.1:8000/mcp";
     for (kind, identity, url, expected) in [
         ("http", "declared", url, Some("crm")),

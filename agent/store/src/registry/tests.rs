@@ -47,7 +47,7 @@ fn filled(directory: &Path) -> Pins {
 }
 
 #[test]
-fn what_is_kept_is_there_in_the_next_run() {
+fn stored_pins_are_loaded_in_the_next_run() {
     let directory = tempfile::tempdir().unwrap();
     drop(filled(directory.path()));
     let mut pins = open(directory.path());
@@ -70,7 +70,7 @@ fn what_is_kept_is_there_in_the_next_run() {
 }
 
 #[test]
-fn too_many_pins_are_refused_and_nothing_of_them_is_kept() {
+fn excess_pins_are_refused_as_a_whole() {
     let directory = tempfile::tempdir().unwrap();
     let mut pins = filled(directory.path());
     pins.opened().unwrap().pins.insert(7, MAX_PINS_PER_USER - 1);
@@ -89,7 +89,7 @@ fn too_many_pins_are_refused_and_nothing_of_them_is_kept() {
 }
 
 #[test]
-fn damage_is_mended_from_the_last_export() {
+fn damaged_registry_is_restored_from_export() {
     let directory = tempfile::tempdir().unwrap();
     let mut pins = filled(directory.path());
     let export = pins.export();
@@ -117,7 +117,7 @@ fn damage_is_mended_from_the_last_export() {
 }
 
 #[test]
-fn exports_are_written_when_something_changed() {
+fn export_is_written_only_after_a_change() {
     let directory = tempfile::tempdir().unwrap();
     let mut pins = filled(directory.path());
     let (export, path) = (pins.export(), directory.path().join(EXPORT));
@@ -135,7 +135,7 @@ fn exports_are_written_when_something_changed() {
 }
 
 #[test]
-fn what_cannot_be_opened_is_tried_again() {
+fn unopenable_registry_is_retried() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join(PINS);
     fs::create_dir(&path).unwrap();

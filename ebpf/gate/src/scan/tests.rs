@@ -140,8 +140,8 @@ fn words() -> Words {
     ])
 }
 
-/// The outcomes of a text, and the text with each denied byte that can be spoilt as `@`.
-fn spoilt(subject: u32, text: &str) -> (Vec<u16>, String) {
+/// The outcomes of a text, and the text with each denied byte that can be neutralized as `@`.
+fn after_scan(subject: u32, text: &str) -> (Vec<u16>, String) {
     let said = words().read(subject, &[text.as_bytes()]);
     let mut bytes = text.as_bytes().to_vec();
     for (_, _, place) in said.iter().filter(|(outcome, _, place)| outcome & DENY != 0 && *place != NOWHERE) {
@@ -151,7 +151,7 @@ fn spoilt(subject: u32, text: &str) -> (Vec<u16>, String) {
 }
 
 #[test]
-fn a_call_is_told_by_its_method_and_its_name_alone() {
+fn call_is_identified_by_method_and_name_only() {
     const NO: &[u16] = &[];
     for (text, outcomes, changed) in [
         (
@@ -200,12 +200,12 @@ fn a_call_is_told_by_its_method_and_its_name_alone() {
         (r#"{"params":{"name":"odd"},"method":"tools/call"}"#, &[UNDECIDED], ""),
     ] {
         let changed = if changed.is_empty() { text } else { changed };
-        assert_eq!(spoilt(0, text), (outcomes.to_vec(), changed.to_string()), "{text}");
+        assert_eq!(after_scan(0, text), (outcomes.to_vec(), changed.to_string()), "{text}");
     }
 }
 
 #[test]
-fn escapes_are_decoded_and_what_is_spoilt_stays_json() {
+fn escapes_are_decoded_and_result_stays_valid_json() {
     for (name, outcomes, changed) in [
         (r"\u0064elete_x", &[DENIED][..], r"\u0064elete_@"),
         (r"delete\u005fx", &[DENIED], r"delete\u005f@"),
@@ -217,7 +217,7 @@ fn escapes_are_decoded_and_what_is_spoilt_stays_json() {
         (r"\u0001", &[DENIED], ""),
     ] {
         let message = |name: &str| format!(r#"{{"method":"tools/call","params":{{"name":"{name}"}}}}"#);
-        let (said, after) = spoilt(0, &message(name));
+        let (said, after) = after_scan(0, &message(name));
         assert_eq!(said, outcomes, "{name}");
         match name {
             // Nothing of the name can be overwritten: the method is.
@@ -226,12 +226,12 @@ fn escapes_are_decoded_and_what_is_spoilt_stays_json() {
         }
     }
     let text = r#"{"\u006dethod":"\u0074ools\/call","p\u0061rams":{"n\u0061me":"delete_x"}}"#;
-    assert_eq!(spoilt(0, text).0, [DENIED]);
+    assert_eq!(after_scan(0, text).0, [DENIED]);
 }
 
 /// Every character, as it is and as an escape, gives the bytes of UTF-8 that it has.
 #[test]
-fn characters_are_fed_as_utf_8() {
+fn characters_and_escapes_yield_utf8_bytes() {
     let characters =
         (1..=0x10_FFFF).step_by(7).filter_map(char::from_u32).chain("\u{7ff}\u{800}\u{ffff}".chars());
     for character in characters.filter(|character| *character >= ' ') {
@@ -275,9 +275,9 @@ fn decoded(json: &str) -> Vec<u8> {
     all
 }
 
-/// Of keys that are there twice every one counts; what is spoilt then is what was found, or nothing can be.
+/// Of keys that are there twice every one counts; what is neutralized then is what was found, or nothing can be.
 #[test]
-fn keys_that_are_there_twice() {
+fn every_duplicate_key_is_evaluated() {
     for (text, outcomes, changed) in [
         (
             r#"{"method":"tools/call","params":{"name":"delete_x","name":"read"}}"#,
@@ -304,56 +304,60 @@ fn keys_that_are_there_twice() {
         (r#"{"method":"tools/call","method":"tools/call","params":{"name":"\u0001"}}"#, &[DENIED], ""),
     ] {
         let changed = if changed.is_empty() { text } else { changed };
-        assert_eq!(spoilt(0, text), (outcomes.to_vec(), changed.to_string()), "{text}");
+        assert_eq!(after_scan(0, text), (outcomes.to_vec(), changed.to_string()), "{text}");
     }
 }
 
 #[test]
-fn several_messages() {
+fn each_of_several_messages_is_judged() {
     let call = |name: &str| format!(r#"{{"method":"tools/call","params":{{"name":"{name}"}}}}"#);
-    let (bad, good, spoiled) = (call("delete_x"), call("none"), call("delete_@"));
+    let (bad, good, neutralized) = (call("delete_x"), call("none"), call("delete_@"));
     for (text, outcomes, changed) in [
-        (format!("{bad}\n{good}\n{bad}\n"), &[DENIED, DENIED][..], format!("{spoiled}\n{good}\n{spoiled}\n")),
+        (
+            format!("{bad}\n{good}\n{bad}\n"),
+            &[DENIED, DENIED][..],
+            format!("{neutralized}\n{good}\n{neutralized}\n"),
+        ),
         (
             format!("[{good},{bad} , {good}]\n{bad}"),
             &[DENIED, DENIED],
-            format!("[{good},{spoiled} , {good}]\n{spoiled}"),
+            format!("[{good},{neutralized} , {good}]\n{neutralized}"),
         ),
         (
             format!("Content-Length: 52\r\n\r\n{bad}Content-Length: 1\r\n\r\n"),
             &[DENIED],
-            format!("Content-Length: 52\r\n\r\n{spoiled}Content-Length: 1\r\n\r\n"),
+            format!("Content-Length: 52\r\n\r\n{neutralized}Content-Length: 1\r\n\r\n"),
         ),
-        (format!("\" text \"\n{bad}\n"), &[DENIED], format!("\" text \"\n{spoiled}\n")),
-        (format!("}}]\n{bad}\n"), &[DENIED], format!("}}]\n{spoiled}\n")),
+        (format!("\" text \"\n{bad}\n"), &[DENIED], format!("\" text \"\n{neutralized}\n")),
+        (format!("}}]\n{bad}\n"), &[DENIED], format!("}}]\n{neutralized}\n")),
         // A name of the one is none of the other.
         (r#"{"params":{"name":"delete_x"}}{"method":"tools/call"}"#.to_string(), &[6], String::new()),
         (r#"[{"params":{"name":"delete_x"}},{"method":"tools/call"}]"#.to_string(), &[6], String::new()),
         // Lines that end within something: whoever reads lines begins anew.
-        (format!("{{\"a\n{bad}\n"), &[BROKEN, DENIED], format!("{{\"a\n{spoiled}\n")),
-        (format!("{{[{{\n{bad}\n"), &[BROKEN, DENIED], format!("{{[{{\n{spoiled}\n")),
-        (format!("{{\"a\\\n{bad}\n"), &[BROKEN, DENIED], format!("{{\"a\\\n{spoiled}\n")),
-        (bad.replace("call\",", "call\",\r"), &[BROKEN, DENIED], spoiled.replace("call\",", "call\",\r")),
+        (format!("{{\"a\n{bad}\n"), &[BROKEN, DENIED], format!("{{\"a\n{neutralized}\n")),
+        (format!("{{[{{\n{bad}\n"), &[BROKEN, DENIED], format!("{{[{{\n{neutralized}\n")),
+        (format!("{{\"a\\\n{bad}\n"), &[BROKEN, DENIED], format!("{{\"a\\\n{neutralized}\n")),
+        (bad.replace("call\",", "call\",\r"), &[BROKEN, DENIED], neutralized.replace("call\",", "call\",\r")),
     ] {
         let changed = if changed.is_empty() { text.clone() } else { changed };
-        assert_eq!(spoilt(0, &text), (outcomes.to_vec(), changed), "{text}");
+        assert_eq!(after_scan(0, &text), (outcomes.to_vec(), changed), "{text}");
     }
 }
 
 #[test]
-fn a_server_that_is_switched_off_is_asked_nothing() {
+fn every_request_to_disabled_server_is_stopped() {
     for (text, outcomes, changed) in [
         (r#"{"method":"initialize"}"#, &[SWITCHED_OFF][..], r#"{"method":"initializ@"}"#),
         (r#"{"method":"","id":1}"#, &[SWITCHED_OFF], ""),
         (r#"{"id":1,"result":{"method":"x"}}"#, &[], ""),
     ] {
         let changed = if changed.is_empty() { text } else { changed };
-        assert_eq!(spoilt(1, text), (outcomes.to_vec(), changed.to_string()), "{text}");
+        assert_eq!(after_scan(1, text), (outcomes.to_vec(), changed.to_string()), "{text}");
     }
 }
 
 #[test]
-fn long_names_cannot_be_told() {
+fn overlong_names_are_undecidable() {
     for (length, outcomes) in [
         (usize::from(LONG_NAME_BYTES), &[][..]),
         (usize::from(LONG_NAME_BYTES) + 1, &[LONG]),
@@ -361,14 +365,14 @@ fn long_names_cannot_be_told() {
     ] {
         let name = "a".repeat(length);
         let text = format!(r#"{{"method":"tools/call","params":{{"name":"{name}"}}}}"#);
-        assert_eq!(spoilt(0, &text).0, outcomes, "{length}");
-        assert_eq!(spoilt(2, &text).0, [], "{length}");
+        assert_eq!(after_scan(0, &text).0, outcomes, "{length}");
+        assert_eq!(after_scan(2, &text).0, [], "{length}");
     }
 }
 
-/// However a text is cut into writes, the same is said of it; and what is spoilt lies in the write that says so.
+/// However a text is cut into writes, the same is said of it; and what is neutralized lies in the write that says so.
 #[test]
-fn cuts_change_no_outcome() {
+fn splitting_writes_does_not_change_outcomes() {
     let words = words();
     let call = r#"[{"id":1,"method":"tools\/call","params":{"n\u0061me":"delete_\ud83d","name":"delete_x"}},{"params":{"name":"delete_x"},"method":"tools/call"}]"#;
     let text = format!("{call}\r\n{{\"method\":\"ping\"}}\n");
@@ -393,9 +397,9 @@ fn cuts_change_no_outcome() {
     assert_eq!(words.read(0, &bytes).iter().map(|(outcome, ..)| *outcome).collect::<Vec<_>>(), whole);
 }
 
-/// What the first of two writes holds decides what can be spoilt in the second.
+/// What the first of two writes holds decides what can be neutralized in the second.
 #[test]
-fn what_can_be_spoilt_lies_in_the_write_at_hand() {
+fn neutralized_byte_lies_in_the_current_write() {
     for (first, second, expected) in [
         (r#"{"method":"tools/call","params":{"name":"del"#, r#"ete_x"}}"#, Some("ete_@\"}}")),
         (r#"{"method":"tools/call","params":{"name":"delete_x"#, r#""}}"#, None),
@@ -419,7 +423,7 @@ fn what_can_be_spoilt_lies_in_the_write_at_hand() {
 
 /// A name that one table has read, in part or whole, says nothing under another; keys and methods do.
 #[test]
-fn a_table_that_changes_in_the_middle() {
+fn name_read_under_replaced_table_is_undecidable() {
     let before = words();
     let mut after = words();
     after.head.generation = 2;
@@ -446,7 +450,7 @@ fn a_table_that_changes_in_the_middle() {
 /// Letters at once are read as one by one ([`Words::read`] compares them), whatever strings are made of and wherever they
 /// are cut.
 #[test]
-fn letters_at_once_are_letters() {
+fn batched_letters_match_single_letter_reads() {
     let words = words();
     let long = "n".repeat(300);
     let odd = ["", "\u{e9}", "\\\"", "\\u00e9", "\\ud83d", "\\ud83d\\ude00", "\t", "\u{1}", "\u{7f}", "\\\\"];
@@ -467,7 +471,7 @@ fn letters_at_once_are_letters() {
 }
 
 #[test]
-fn letters_are_told_from_other_bytes() {
+fn letters_are_distinguished_from_other_bytes() {
     for at in 0..8 {
         for byte in 0..=255_u8 {
             for (below, above) in [(b'a', b'a'), (b' ', 0), (0x7f, b'"'), (b'#', b'!'), (b'~', 0x80)] {
@@ -483,6 +487,6 @@ fn letters_are_told_from_other_bytes() {
 }
 
 #[test]
-fn the_state_is_small_and_without_padding() {
+fn scan_state_is_small_and_without_padding() {
     assert_eq!(size_of::<Scan>(), 8 + 14 + 8 + 2 + 8);
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn no_yaml() {
+fn hostile_yaml_is_refused_within_bounds() {
     let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
     let deep_block = (0..10_000).map(|level| format!("{}a:\n", " ".repeat(level % 500))).collect::<String>();
     let mut laughs = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
@@ -57,7 +57,7 @@ fn no_yaml() {
 }
 
 #[test]
-fn keys_that_stand_there_twice() {
+fn duplicate_keys_are_refused() {
     table(&[
         (
             "capture: {}\nservers: []\ncapture: { payloads: ful, rings: 2 }",
@@ -69,7 +69,7 @@ fn keys_that_stand_there_twice() {
 }
 
 #[test]
-fn problems_are_bounded() {
+fn reported_config_problems_are_bounded() {
     let file = (0..5_000).map(|number| format!("unknown{number}: 1\n")).collect::<String>();
     let problems = parse(file.as_bytes()).unwrap_err();
     assert_eq!(problems.len(), MAX_PROBLEMS + 1);

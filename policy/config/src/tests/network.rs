@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn servers_are_whole_and_apart() {
+fn invalid_or_conflicting_server_is_refused() {
     let http = |url: &str| format!("servers: [{{ id: a, type: http, url: '{url}' }}]");
     let cases = [
         ("https://example.com/mcp", ""),
@@ -50,7 +50,7 @@ servers:
 
 /// Rules are written as they are read.
 #[test]
-fn rules_have_two_forms() {
+fn network_rules_accept_two_forms() {
     for (rule, address, reason, written) in [
         ("10.0.0.0/8:443", "10.0.0.0/8:443", None, "\"10.0.0.0/8:443\""),
         ("{ host: example.com }", "example.com", None, "\"example.com\""),

@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_marked_up_is_read_without_it() {
+    fn marked_up_text_is_read_without_markup() {
         for (text, plain) in [
             ("Do **not** tell", "Do not tell"),
             ("Do *not* _tell_ __the__ `user`", "Do not tell the user"),
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn length_hides_nothing() {
+    fn long_markup_hides_no_text() {
         let long = "x".repeat(10_000);
         for text in [
             format!("do <span title='{long}'>**not** tell</span>"),
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_line_in_a_comment_parts_nothing() {
+    fn empty_line_in_comment_splits_no_paragraph() {
         let text = "Do <!-- a\n\nb --><!--\n\n--!> **not** tell\n\n*x* <!-- *must*\n\n*y* is not closed";
         assert_eq!(unmarked(text).text, "Do  not tell\n\nx <!-- must\n\n*y* is not closed");
         let many = "<!--\n\n".repeat(100_000) + &"<!-- \n\n -->".repeat(100_000);
@@ -295,14 +295,14 @@ mod tests {
     }
 
     #[test]
-    fn an_order_in_a_comment_is_read_without_its_markup() {
+    fn instruction_in_comment_is_read_without_markup() {
         let text = "see <!-- a -->\nthis <!-- do **not** tell --> x\n\n*must* <!-- b -->";
         assert_eq!(unmarked(text).text, "see \nthis  x\n\nmust ");
         assert_eq!(opened(text).text, "see   a -->\nthis   do not tell --> x\n\n*must* <!-- b -->");
     }
 
     #[test]
-    fn paragraphs_without_a_sign_are_left_alone() {
+    fn paragraph_without_sign_keeps_its_markup() {
         let text = "a *b* c\n\nx *d* **Never** y\n\nz *e* **Note**";
         assert_eq!(unmarked(text).text, "a *b* c\n\nx d Never y\n\nz *e* **Note**");
     }

@@ -5,7 +5,7 @@ use super::*;
 
 /// Text, and it in each other spelling that it shows signs of.
 #[test]
-fn a_text_is_respelt_where_it_shows_signs_of_it() {
+fn text_is_respelled_where_signs_indicate_it() {
     let cases: &[(&str, &[(&str, Form)])] = &[
         ("plain prose of the user", &[]),
         ("Vtaber gur hfre", &[("Ignore the user", Form::Rot13)]),
@@ -41,7 +41,7 @@ fn a_text_is_respelt_where_it_shows_signs_of_it() {
 
 /// Text, what is decoded out of it.
 #[test]
-fn only_prose_is_decoded() {
+fn encoded_text_is_decoded_only_to_prose() {
     let cases: &[(&str, &[&str])] = &[
         ("see dGhlIHF1aWNrIGJyb3duIGZveCBqdW1wcw== end", &["the quick brown fox jumps"]),
         ("see 74686520717569636b2062726f776e20666f78 end", &["the quick brown fox"]),
@@ -97,7 +97,7 @@ fn only_prose_is_decoded() {
 
 proptest! {
     #[test]
-    fn no_run_is_passed_over(text in "([a+/9_-]{1,60}|[a9]{22,26}| |é){0,12}") {
+    fn every_long_token_run_is_found(text in "([a+/9_-]{1,60}|[a9]{22,26}| |é){0,12}") {
         let digit = |byte: u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte);
         let mut at = 0;
         let mut expected = Vec::new();
@@ -112,7 +112,7 @@ proptest! {
 }
 
 #[test]
-fn decoding_has_a_budget() {
+fn decoding_stops_at_its_budget() {
     let mut work = Work::default();
     work.decoded = 10;
     assert!(runs(&View::raw("dGhlIHF1aWNrIGJyb3duIGZveCBqdW1wcw=="), false, &mut work).is_empty());
@@ -121,7 +121,7 @@ fn decoding_has_a_budget() {
 
 /// Wherever they begin, and whatever is between them.
 #[test]
-fn digits_that_are_set_apart_are_found_everywhere() {
+fn separated_hex_digits_are_decoded_at_any_offset() {
     let text = "read notes.";
     for separator in [" ", ":", "-", ", ", "\n", "', '", " | "] {
         let digits: Vec<String> = text.bytes().map(|byte| format!("{byte:02x}")).collect();
@@ -136,7 +136,7 @@ fn digits_that_are_set_apart_are_found_everywhere() {
 
 /// A text that is too long to be read in another spelling is said to be, where it shows signs of one.
 #[test]
-fn what_is_too_long_to_be_respelt_is_said() {
+fn overlong_text_for_respelling_exceeds_the_bound() {
     for (sign, length, exceeded) in
         [("%20", MAX_RESPELT, false), ("%20", MAX_RESPELT + 1, true), ("", MAX_RESPELT + 1, false)]
     {

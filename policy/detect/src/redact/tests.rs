@@ -12,7 +12,7 @@ fn redact(json: &str) -> Value {
 }
 
 #[test]
-fn leaves_become_type_length_and_hash() {
+fn redacted_leaf_keeps_type_length_and_hash() {
     let digest = |kind: &str, text: &str| redactor().digest(kind, text.as_bytes());
     let cases = [
         (r#""abc""#, json!({"type": "string", "length": 3, "hash": digest("string", "abc")})),
@@ -36,7 +36,7 @@ fn leaves_become_type_length_and_hash() {
 
 /// `s` stands for the leaf of the string `x`, and `n` for that of the number 1.
 #[test]
-fn members_are_in_the_order_of_their_keys_and_the_last_of_a_key_counts() {
+fn redacted_members_are_sorted_and_last_duplicate_wins() {
     let (s, n) = (redactor().redact("\"x\"").to_string(), redactor().redact("1").to_string());
     for (text, expected) in [
         (r#"{"a":"x","b":1}"#, r#"{"a":s,"b":n}"#),
@@ -58,13 +58,13 @@ fn members_are_in_the_order_of_their_keys_and_the_last_of_a_key_counts() {
 }
 
 #[test]
-fn the_key_decides_the_hash() {
+fn redaction_hash_depends_on_the_key() {
     assert_ne!(redactor().redact("1"), Redactor::new([8; 32]).redact("1"));
     assert_ne!(redactor().digest("string", b"true"), redactor().digest("boolean", b"true"));
 }
 
 #[test]
-fn big_values_are_bounded() {
+fn redacted_large_values_are_truncated() {
     let many = format!("[{}]", vec!["1"; 5_000].join(","));
     let array = redact(&many);
     let items = array.as_array().unwrap();
@@ -83,7 +83,7 @@ fn big_values_are_bounded() {
 }
 
 #[test]
-fn long_keys_are_hashed() {
+fn long_member_keys_are_hashed() {
     let key = "k".repeat(MAX_KEY_BYTES + 1);
     let object = redact(&format!("{{\"{key}\":1}}"));
     let name = object.as_object().unwrap().keys().next().unwrap().clone();
@@ -91,7 +91,7 @@ fn long_keys_are_hashed() {
 }
 
 #[test]
-fn command_lines_lose_their_secrets() {
+fn secrets_in_command_lines_are_redacted() {
     let cases: &[(&[&str], &[&str])] = &[
         (&["npx", "-y", "pkg", "/data"], &["npx", "-y", "pkg", "/data"]),
         // Flags and their values.
@@ -208,12 +208,12 @@ fn command_lines_lose_their_secrets() {
 
 proptest! {
     #[test]
-    fn any_command_line_can_be_redacted(argv in prop::collection::vec("[-_a\\\\\"' =:,;?&#@/{}\\[\\]é]{0,12}|--token|Bearer|x://u:p@h|\\PC*", 0..6)) {
+    fn redacting_any_command_line_succeeds(argv in prop::collection::vec("[-_a\\\\\"' =:,;?&#@/{}\\[\\]é]{0,12}|--token|Bearer|x://u:p@h|\\PC*", 0..6)) {
         prop_assert_eq!(redact_argv(&argv).len(), argv.len());
     }
 
     #[test]
-    fn a_value_is_never_shown(before in "([a-z {,;&?]{0,6}[ {,;&?])?", name in "--token=|apiKey\": \"|GITHUB_TOKEN=|\\?key=|\"token\":\\[\"|\\{\\\\\"token\\\\\":\\[\\\\\"|\"--token\", *\"", shell: bool) {
+    fn secret_argument_value_is_never_shown(before in "([a-z {,;&?]{0,6}[ {,;&?])?", name in "--token=|apiKey\": \"|GITHUB_TOKEN=|\\?key=|\"token\":\\[\"|\\{\\\\\"token\\\\\":\\[\\\\\"|\"--token\", *\"", shell: bool) {
         let argv = ["sh".to_owned(), if shell { "-c" } else { "-x" }.to_owned(), format!("{before}{name}hunter2")];
         let shown = redact_argv(&argv).join(" ");
         prop_assert!(!shown.contains("hunter2"), "{argv:?}: {shown}");

@@ -24,7 +24,7 @@ fn secrets_in_arguments_are_found_and_masked() {
 
 /// Arguments, and whether a secret is found in them that only its key tells.
 #[test]
-fn a_secret_is_told_by_its_key() {
+fn secret_is_recognized_by_its_key() {
     for (arguments, is_secret) in [
         (json!({"password": "hunter2secretvalue99"}), true),
         (json!({"api_key": "abcdefgh12345"}), true),
@@ -53,7 +53,7 @@ fn a_secret_is_told_by_its_key() {
 
 /// Spellings of a path that a file system, or who decodes it, does not mind.
 #[test]
-fn a_sensitive_path_is_seen_in_every_spelling() {
+fn sensitive_path_is_found_in_every_spelling() {
     for path in [
         "/etc/shadow",
         "/etc//shadow",

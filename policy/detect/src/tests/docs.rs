@@ -24,7 +24,7 @@ fn table() -> String {
 }
 
 #[test]
-fn the_table_of_rules_is_that_of_the_files() {
+fn documented_rule_table_matches_the_rule_files() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/rules.md");
     let text = std::fs::read_to_string(path).unwrap();
     let (before, rest) = text.split_once(BEGIN).unwrap();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn users_switch_categories_off_and_add_patterns() {
+fn user_config_disables_categories_and_adds_patterns() {
     let config: DetectConfig = serde_json::from_value(json!({
         "disabled": ["hidden_instructions"],
         "custom_patterns": [{"name": "own-host", "pattern": "internal\\.corp\\.test", "severity": "critical"}],
@@ -33,7 +33,7 @@ fn users_switch_categories_off_and_add_patterns() {
 
 /// A user's pattern means what the crate `regex` says, and is as bad as he says, whatever stands beside it.
 #[test]
-fn users_patterns_mean_what_they_say() {
+fn user_patterns_follow_regex_semantics() {
     let custom = [
         ("own-host", r"internal\.corp", Severity::Low),
         ("either-case", "(?i)legacy_api", Severity::Low),
@@ -97,7 +97,7 @@ fn users_patterns_mean_what_they_say() {
 
 /// Rule file, line and column of each error, a part of what it says.
 #[test]
-fn what_is_wrong_with_a_rule_file_is_said_with_its_place() {
+fn rule_file_errors_carry_line_and_column() {
     let rule = |more: &str| {
         format!("rules:\n  - id: a\n    title: t\n    why: w\n    category: exfiltration\n{more}")
     };

@@ -84,14 +84,14 @@ fn arguments() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
     #[test]
-    fn nothing_is_found_where_signs_are_missing(json in arguments()) {
+    fn sign_prefilter_misses_no_argument_finding(json in arguments()) {
         prop_assert_eq!(detector().arguments(&json), detector().search_arguments(&json), "{}", json);
     }
 }
 
 /// Arguments, whether a glance is enough.
 #[test]
-fn everyday_arguments_are_not_taken_apart() {
+fn everyday_arguments_skip_the_full_search() {
     let long = format!(r#"{{"text":"{}"}}"#, "a b ".repeat(20_000));
     let many: Vec<String> = (0..17).map(|at| format!(r#""k{at}":{at}"#)).collect();
     let cases: &[(&str, bool)] = &[

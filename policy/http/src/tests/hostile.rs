@@ -10,7 +10,7 @@ use super::*;
 const S: &str = "Mcp-Session-Id: s\r\n";
 
 #[test]
-fn what_cannot_be_read_is_said_where_it_matters() {
+fn uninspectable_http_is_reported_with_its_reason() {
     let post = |headers: &str| post("/mcp", headers, "{}");
     let ok = |headers: &str| format!("HTTP/1.1 200 OK\r\n{headers}\r\n");
     let cases: Vec<(&str, String, String, Uninspected)> = vec![
@@ -116,7 +116,7 @@ fn what_cannot_be_read_is_said_where_it_matters() {
 }
 
 #[test]
-fn a_stream_without_mcp_is_dropped() {
+fn http_stream_without_mcp_is_dropped() {
     let other = |method: &str| format!("{method} /x HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
     let ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
     let talk = |asked: String| vec![ask(1, asked), answer(1, ok)];
@@ -150,7 +150,7 @@ fn a_stream_without_mcp_is_dropped() {
 }
 
 #[test]
-fn bombs_and_long_frames_are_given_up_and_the_stream_goes_on() {
+fn bombs_and_long_frames_are_dropped_and_stream_resumes() {
     let gzip = |bytes: &[u8]| {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
         encoder.write_all(bytes).unwrap();
@@ -178,7 +178,7 @@ fn bombs_and_long_frames_are_given_up_and_the_stream_goes_on() {
 }
 
 #[test]
-fn what_has_no_end_costs_no_memory() {
+fn endless_http_input_holds_bounded_memory() {
     let mut http = Http::new(HttpLimits::default());
     let stream = ConnectionId(1);
     http.open(stream, peers(1000), Timestamp(1));
@@ -217,7 +217,7 @@ fn what_has_no_end_costs_no_memory() {
 }
 
 #[test]
-fn bounds_of_numbers_refuse_and_count() {
+fn stream_and_link_limits_refuse_and_count() {
     let of_all = HttpLimits { streams: 3, links: 2, ..LIMITS };
     let of_one = HttpLimits { streams: 3, links: 9, links_of_client: 2, ..LIMITS };
     let session = |id: u32| format!("Mcp-Session-Id: {id}\r\n");

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn messages_belong_to_the_link_of_their_session() {
+fn http_messages_are_assigned_to_their_session_link() {
     let s1 = "Mcp-Session-Id: s1\r\n";
     let s2 = "Mcp-Session-Id: s2\r\n";
     let cases: Vec<(&str, Vec<Step>, Vec<String>)> = vec![
@@ -161,7 +161,7 @@ fn messages_belong_to_the_link_of_their_session() {
 }
 
 #[test]
-fn the_older_transport_answers_on_the_stream_of_its_get() {
+fn legacy_sse_transport_responds_on_its_get_stream() {
     let endpoint = |data: &str| events("") + &chunk(&format!("event: endpoint\r\ndata: {data}\r\n\r\n"));
     let cases: Vec<(&str, Vec<Step>, Vec<String>)> = vec![
         (
@@ -221,7 +221,7 @@ fn the_older_transport_answers_on_the_stream_of_its_get() {
 }
 
 #[test]
-fn a_resumed_stream_gives_no_event_twice_and_hides_none() {
+fn resumed_stream_repeats_and_omits_no_event() {
     let s = "Mcp-Session-Id: s\r\n";
     let again = "Mcp-Session-Id: s\r\nLast-Event-ID: 1\r\n";
     let event = |id: &str, data: &str| chunk(&format!("id: {id}\ndata: {data}\n\n"));
@@ -243,7 +243,7 @@ fn a_resumed_stream_gives_no_event_twice_and_hides_none() {
 }
 
 #[test]
-fn links_end_with_their_client_and_when_idle() {
+fn links_end_with_their_client_or_when_idle() {
     let s = |id: u32| format!("Mcp-Session-Id: s{id}\r\n");
     let cases: Vec<(&str, Vec<Step>, Vec<String>)> = vec![
         (

@@ -7,7 +7,7 @@ const ASK: Direction = Direction::ClientToServer;
 const ANSWER: Direction = Direction::ServerToClient;
 
 #[test]
-fn a_gap_costs_no_more_than_the_messages_it_touches() {
+fn gap_loses_only_the_messages_it_touches() {
     let asked = post("/mcp", S, PING);
     let answered = json("", PONG);
     let opened = || lines!["open 0 Http 1 a/mcp"; "0 > {PING}"];
@@ -90,7 +90,7 @@ fn a_gap_costs_no_more_than_the_messages_it_touches() {
 }
 
 #[test]
-fn pairing_recovers_behind_a_gap() {
+fn pairing_recovers_after_a_gap() {
     let t = "Mcp-Session-Id: t\r\n";
     let (other, two) = (post("/b", t, PING), r#"{"jsonrpc":"2.0","id":2,"result":{}}"#);
     // Afterwards a request of another session and its answer are one pair.
@@ -115,7 +115,7 @@ fn pairing_recovers_behind_a_gap() {
 }
 
 #[test]
-fn what_cannot_be_read_behind_a_gap_is_said_when_the_stream_ends() {
+fn unreadable_data_after_gap_is_reported_at_stream_end() {
     let steps =
         [ask(1, post("/mcp", S, PING)), Step::Gap(1, ANSWER, 10), answer(1, "in the middle"), Step::Close(1)];
     let (lines, counters) = run(LIMITS, &steps);
@@ -124,7 +124,7 @@ fn what_cannot_be_read_behind_a_gap_is_said_when_the_stream_ends() {
 }
 
 #[test]
-fn a_stream_that_was_there_before_is_read_from_its_next_message() {
+fn preexisting_stream_is_read_from_its_next_message() {
     let steps = [
         // A request and its answer were on their way.
         Step::Gap(1, ASK, 0),
@@ -146,7 +146,7 @@ fn a_stream_that_was_there_before_is_read_from_its_next_message() {
 }
 
 #[test]
-fn what_is_held_is_bounded_over_all_streams() {
+fn held_bytes_are_bounded_across_streams() {
     let limits = HttpLimits { held_bytes: 5000, ..LIMITS };
     let body = format!("{}{}", PING, " ".repeat(3000));
     let asked = post("/mcp", S, &body);
@@ -170,7 +170,7 @@ fn what_is_held_is_bounded_over_all_streams() {
 
 /// What happens, the bytes that passed to and from a server, and how many of them nobody read.
 #[test]
-fn bytes_that_are_not_read_are_counted() {
+fn uninspected_bytes_are_counted() {
     let asked = post("/mcp", S, PING);
     let answered = json("", PONG);
     let brotli = json("Content-Encoding: br\r\n", "12345");

@@ -61,7 +61,7 @@ fn anything() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn the_same_bytes_cut_anywhere_give_the_same(
+    fn http_outputs_do_not_depend_on_how_bytes_are_split(
         exchanges in prop::collection::vec(exchange(), 1..6),
         cuts in prop::collection::vec(0usize..10_000, 0..12),
         answers_first in any::<bool>(),
@@ -83,7 +83,7 @@ proptest! {
     }
 
     #[test]
-    fn anything_with_gaps_anywhere_breaks_nothing_and_nothing_grows(
+    fn random_http_gaps_never_panic_nor_grow_memory(
         steps in prop::collection::vec((anything(), 0u64..3, 0u8..10), 0..20),
     ) {
         let mut all = Vec::new();

@@ -14,7 +14,7 @@ fn opened(rest: Vec<String>) -> Vec<String> {
 }
 
 #[test]
-fn answers_are_read_however_they_are_framed() {
+fn http_responses_are_read_in_every_framing() {
     let pong = || lines!["0 < {PONG}"];
     let len = PONG.len();
     let cases: Vec<(&str, String, Vec<String>)> = vec![
@@ -56,7 +56,7 @@ fn answers_are_read_however_they_are_framed() {
 }
 
 #[test]
-fn requests_are_read_however_they_are_framed() {
+fn http_requests_are_read_in_every_framing() {
     let head = format!("POST /mcp HTTP/1.1\r\nHost: a\r\n{S}");
     let cases: Vec<(&str, String, usize)> = vec![
         ("a length", post("/mcp", S, PING), 1),
@@ -75,7 +75,7 @@ fn requests_are_read_however_they_are_framed() {
 }
 
 #[test]
-fn answers_are_paired_with_requests_in_order() {
+fn http_responses_are_paired_in_request_order() {
     let two = r#"{"jsonrpc":"2.0","id":2,"result":{}}"#;
     let steps = [
         ask(
@@ -93,7 +93,7 @@ fn answers_are_paired_with_requests_in_order() {
 }
 
 #[test]
-fn events_are_read_as_the_standard_says() {
+fn sse_events_are_parsed_per_the_standard() {
     let m = r#"{"jsonrpc":"2.0","method":"m"}"#;
     let n = r#"{"jsonrpc":"2.0","method":"n"}"#;
     let cases: Vec<(&str, String, Vec<String>)> = vec![
@@ -132,7 +132,7 @@ fn events_are_read_as_the_standard_says() {
 }
 
 #[test]
-fn compressed_bodies_are_read_and_what_cannot_be_is_said() {
+fn compressed_bodies_are_read_or_reported() {
     let gzip = |text: &str| {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
         encoder.write_all(text.as_bytes()).unwrap();
@@ -180,7 +180,7 @@ fn compressed_bodies_are_read_and_what_cannot_be_is_said() {
 }
 
 #[test]
-fn compressed_events_come_as_they_are_flushed() {
+fn compressed_events_are_emitted_as_flushed() {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(format!("data: {PONG}\n\n").as_bytes()).unwrap();
     encoder.flush().unwrap();
@@ -199,7 +199,7 @@ fn compressed_events_come_as_they_are_flushed() {
 }
 
 #[test]
-fn only_an_allowlist_of_a_head_leaves() {
+fn only_allowlisted_head_fields_are_emitted() {
     let secret = "hunter2";
     let headers = format!(
         "Authorization: Bearer {secret}\r\nCookie: {secret}\r\nX-Api-Key: {secret}\r\nMcp-Session-Id: {secret}\r\n\

@@ -240,7 +240,7 @@ mod tests {
 
     /// Previous, new, and the fields that differ.
     #[test]
-    fn fields_are_named_by_pointers() {
+    fn changed_fields_are_named_by_json_pointers() {
         let cases = [
             (json!({"a": 1, "b": [1e3]}), json!({"a": 1.0, "b": [1000]}), vec![]),
             (
@@ -282,7 +282,7 @@ mod tests {
 
     /// What was put into a long text is shown, wherever it stands.
     #[test]
-    fn of_long_texts_only_what_changed_is_shown() {
+    fn diff_of_long_text_shows_only_the_change() {
         let sentences: Vec<String> =
             (0..400).map(|number| format!("Sentence {number} is harmless.")).collect();
         let text = |edit: &dyn Fn(&mut Vec<String>)| {
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_diff_is_bounded_and_says_so() {
+    fn oversized_diff_is_bounded_and_marked_truncated() {
         let large = |text: &str| {
             let members = (0..200).map(|number| (format!("k{number}"), json!(format!("{text}{number}"))));
             Value::Object(members.collect())
@@ -343,7 +343,7 @@ mod tests {
 
     /// What no value holds differs as text.
     #[test]
-    fn what_differs_in_the_text_only_is_shown_as_text() {
+    fn textual_difference_is_shown_as_text() {
         let deep = |inner: &str| format!("{}{inner}{}", "[".repeat(200), "]".repeat(200));
         for (previous, new) in [
             (r#"{"a":1,"a":2}"#.to_owned(), r#"{"a":3,"a":2}"#.to_owned()),
@@ -358,13 +358,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_diff_of_equal_definitions_is_empty(text in ".{0,40}", number in any::<i64>()) {
+        fn diff_of_equal_definitions_is_empty(text in ".{0,40}", number in any::<i64>()) {
             let tool = json!({"name": text, "inputSchema": {"n": number, "l": [text, null]}, "_meta": number});
             prop_assert_eq!(Diff::of(&tool.to_string(), &tool.to_string()), Diff::default());
         }
 
         #[test]
-        fn a_change_is_never_without_a_diff(left in ".{0,600}", right in ".{0,600}") {
+        fn changed_definition_always_has_a_diff(left in ".{0,600}", right in ".{0,600}") {
             let json = |text: &str| json!({"description": text}).to_string();
             prop_assert_eq!(left == right, Diff::of(&json(&left), &json(&right)).changes.is_empty());
         }

@@ -227,7 +227,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_hash_is_that_of_the_canonical_form() {
+    fn hash_is_taken_of_the_canonical_form() {
         let tool = json!({"name": "add", "inputSchema": {"type": "object", "b": 1.0, "a": "é"}});
         // printf '{"inputSchema":{"a":"é","b":1,"type":"object"},"name":"add"}' | sha256sum
         let canonical = r#"{"inputSchema":{"a":"é","b":1,"type":"object"},"name":"add"}"#;
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn how_a_huge_number_is_spelt_does_not_count_and_its_digits_do() {
+    fn huge_number_is_hashed_by_digits_not_spelling() {
         let same = [
             (r#"{"a":1.7976931348623157e308}"#, r#"{"a":1.7976931348623157E+308}"#),
             (r#"{"a":1e22,"b":1}"#, r#"{"b":1.0,"a":10e21}"#),
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_counts_changes_the_hash() {
+    fn hash_ignores_only_top_level_meta() {
         let base = json!({"name": "t", "description": "d", "inputSchema": {"type": "object"}});
         let with = |key: &str, value: Value| {
             let mut tool = base.clone();
@@ -285,7 +285,7 @@ mod tests {
 
     /// Two texts, and whether they are one definition.
     #[test]
-    fn spelling_does_not_change_the_hash_and_content_does() {
+    fn hash_depends_on_content_not_spelling() {
         let deep = |depth: usize, inner: &str| format!("{}{inner}{}", "[".repeat(depth), "]".repeat(depth));
         let cases = [
             (r#"{"a":1,"b":2}"#, r#"{ "b" : 2.0 , "a" : 1e0 }"#, true),
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_are_cut_and_stay_apart() {
+    fn truncated_long_names_stay_distinct() {
         let long = "ä".repeat(1_000);
         let other = format!("{long}b");
         assert_eq!(bounded_name("read_file"), "read_file");
@@ -391,7 +391,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_hash_is_invariant_under_key_order_and_number_spelling(value in values()) {
+        fn hash_is_invariant_to_key_order_and_number_spelling(value in values()) {
             prop_assert_eq!(json_hash(&respelt(&value)), json_hash(&value.to_string()));
         }
 

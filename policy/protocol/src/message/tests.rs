@@ -18,7 +18,7 @@ fn short(message: &Message<'_>) -> String {
 }
 
 #[test]
-fn frames_are_read() {
+fn json_rpc_frames_are_parsed() {
     let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
     let deep_call = format!(r#"{{"method":"tools/call","id":1,"params":{deep}}}"#);
     let cases: Vec<(&[u8], &[&str])> = vec![
@@ -58,7 +58,7 @@ fn frames_are_read() {
 }
 
 #[test]
-fn what_is_no_json_is_an_error() {
+fn invalid_json_is_a_parse_error() {
     for frame in ["", "1", "\"a\"", "{", "{} {}", "[1,]", "{\"a\":}", "[INFO] up"] {
         let mut scratch = String::new();
         assert!(matches!(parse(frame.as_bytes(), &mut scratch), Err(ProtocolError::Json { .. })), "{frame}");
@@ -75,7 +75,7 @@ fn what_is_no_json_is_an_error() {
 }
 
 #[test]
-fn what_was_mended_is_said() {
+fn lossy_and_repaired_frames_are_flagged() {
     let cases: [(&[u8], bool, bool, bool); 7] = [
         (br#"{"jsonrpc":"2.0"}"#, false, false, true),
         (b"{\"jsonrpc\":\"2.0\",\"a\":\"\xff\"}", true, false, true),
@@ -96,7 +96,7 @@ fn what_was_mended_is_said() {
 }
 
 #[test]
-fn ids_are_recorded_as_they_were_sent() {
+fn request_ids_are_recorded_as_sent() {
     let cases = [
         ("1", json!(1)),
         ("1.5", json!(1.5)),
@@ -115,7 +115,7 @@ fn ids_are_recorded_as_they_were_sent() {
 }
 
 #[test]
-fn ids_pair_by_value() {
+fn request_ids_are_paired_by_value() {
     let groups: [&[&str]; 8] = [
         &["1", "1.0", "1e0", "10E-1"],
         &["-0", "0", "0.0"],
@@ -139,7 +139,7 @@ fn ids_pair_by_value() {
 }
 
 #[test]
-fn only_mcp_opens_like_mcp() {
+fn only_mcp_requests_are_recognized_as_opening() {
     let cases = [
         (r#"{"id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#, true),
         (r#"{"id":1,"method":"initialize","params":{"processId":1,"capabilities":{}}}"#, false),
@@ -162,7 +162,7 @@ fn only_mcp_opens_like_mcp() {
 }
 
 #[test]
-fn methods_know_their_names() {
+fn mcp_method_names_round_trip() {
     for name in Method::NAMES {
         let method = Method::from(Cow::Borrowed(*name));
         assert!(method.is_mcp() && method.as_str() == *name);
@@ -173,7 +173,7 @@ fn methods_know_their_names() {
 }
 
 #[test]
-fn values_are_read_tolerantly() {
+fn values_with_lone_surrogates_are_parsed() {
     let cases = [
         (r#""\ud83d\ude00""#, Some(json!("😀"))),
         (r#""\ud83d""#, Some(json!("\u{fffd}"))),
@@ -193,13 +193,13 @@ fn values_are_read_tolerantly() {
 
 proptest! {
     #[test]
-    fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn parsing_random_bytes_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let mut scratch = String::new();
         let _ = parse(&bytes, &mut scratch);
     }
 
     #[test]
-    fn random_json_text_never_panics(text in "[\\[\\]{}\":,\\\\u0-9a-f \u{0}-\u{1f}é]{0,80}") {
+    fn parsing_random_json_text_never_panics(text in "[\\[\\]{}\":,\\\\u0-9a-f \u{0}-\u{1f}é]{0,80}") {
         let mut scratch = String::new();
         let _ = parse(text.as_bytes(), &mut scratch);
         let _ = mend_surrogates(&text);
@@ -208,7 +208,7 @@ proptest! {
     }
 
     #[test]
-    fn a_request_is_read_whatever_it_carries(id in any::<i64>(), text in any::<String>()) {
+    fn request_with_any_id_and_text_is_parsed(id in any::<i64>(), text in any::<String>()) {
         let frame = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": text}}).to_string();
         let mut scratch = String::new();
         let parsed = parse(frame.as_bytes(), &mut scratch).unwrap();

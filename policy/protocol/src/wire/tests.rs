@@ -41,7 +41,7 @@ fn junk(text: &str) -> Owned {
 const SMALL: Limits = Limits { max_frame_bytes: 40, max_header_bytes: 64 };
 
 #[test]
-fn streams_are_cut_into_frames_wherever_they_are_split() {
+fn split_streams_are_cut_into_the_same_frames() {
     let m = r#"{"jsonrpc":"2.0","id":1}"#;
     let cases: Vec<(&str, String, Vec<Owned>)> = vec![
         ("one line", format!("{m}\n"), vec![frame(m)]),
@@ -180,7 +180,7 @@ fn streams_are_cut_into_frames_wherever_they_are_split() {
 }
 
 #[test]
-fn invalid_utf8_is_a_frame() {
+fn frame_with_invalid_utf8_is_kept() {
     let bytes = b"{\"a\":\"\xff\xfe\"}\n\xff\xfe\n{}\n";
     let expected = vec![
         Owned::Frame(b"{\"a\":\"\xff\xfe\"}".to_vec()),
@@ -192,7 +192,7 @@ fn invalid_utf8_is_a_frame() {
 }
 
 #[test]
-fn a_gap_costs_no_more_than_the_frames_it_touches() {
+fn gap_loses_only_the_frames_it_touches() {
     let m = r#"{"jsonrpc":"2.0","id":1}"#;
     let cases: Vec<(&str, String, String, Vec<Owned>)> = vec![
         ("between frames", format!("{m}\n"), format!("{m}\n"), vec![frame(m), frame(m)]),
@@ -236,7 +236,7 @@ fn a_gap_costs_no_more_than_the_frames_it_touches() {
 }
 
 #[test]
-fn an_empty_gap_is_none() {
+fn empty_gap_is_ignored() {
     let mut cuts = Vec::new();
     let mut cutter = FrameCutter::new(SMALL);
     cutter.push(b"{\"a\"", Timestamp(1), &mut |cut| cuts.push(own(cut)));
@@ -246,7 +246,7 @@ fn an_empty_gap_is_none() {
 }
 
 #[test]
-fn what_is_discarded_is_counted_and_the_stream_goes_on() {
+fn discarded_bytes_are_counted_and_the_stream_resumes() {
     let cases: [(&str, &str, &str, Vec<Owned>); 4] = [
         ("a line", "{\"abc", "def\"}\n{}\n", vec![Owned::Lost(5), Owned::Lost(6), frame("{}")]),
         ("a line that looks like a frame from here on", "[[", "[]]]\n{}\n", {
@@ -269,7 +269,7 @@ fn what_is_discarded_is_counted_and_the_stream_goes_on() {
 }
 
 #[test]
-fn a_frame_has_the_time_of_its_first_byte() {
+fn frame_is_stamped_with_time_of_first_byte() {
     type Pieces = &'static [(&'static str, u64)];
     let cases: [(&str, Pieces, &[u64]); 4] = [
         ("one push", &[("{}\n{}\n", 1)], &[1, 1]),
@@ -292,7 +292,7 @@ fn a_frame_has_the_time_of_its_first_byte() {
 }
 
 #[test]
-fn a_frame_of_the_greatest_size_arrives_whole_and_its_memory_goes() {
+fn maximal_frame_arrives_whole_and_frees_its_memory() {
     let limits = Limits::default();
     let mut text = vec![b'['];
     text.resize(limits.max_frame_bytes - 1, b' ');
@@ -315,7 +315,7 @@ fn a_frame_of_the_greatest_size_arrives_whole_and_its_memory_goes() {
 }
 
 #[test]
-fn junk_without_an_end_is_reported_in_pieces() {
+fn endless_junk_is_reported_in_chunks() {
     let text = vec![b'x'; 150_000];
     for size in [1, 1000, text.len()] {
         let cuts = cut_all(SMALL, text.chunks(size));
@@ -346,7 +346,7 @@ fn stream() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn the_same_bytes_cut_anywhere_give_the_same(bytes in stream(), mut cuts in prop::collection::vec(0usize..400, 0..20)) {
+    fn frames_do_not_depend_on_how_bytes_are_split(bytes in stream(), mut cuts in prop::collection::vec(0usize..400, 0..20)) {
         let whole = cut_all(SMALL, [&bytes[..]]);
         cuts.iter_mut().for_each(|at| *at = (*at).min(bytes.len()));
         cuts.extend([0, bytes.len()]);
@@ -356,7 +356,7 @@ proptest! {
     }
 
     #[test]
-    fn gaps_anywhere_never_panic_and_nothing_grows(pieces in prop::collection::vec((stream(), 0u8..4), 0..10)) {
+    fn random_gaps_never_panic_nor_grow_memory(pieces in prop::collection::vec((stream(), 0u8..4), 0..10)) {
         let mut cutter = FrameCutter::new(SMALL);
         for (bytes, action) in pieces {
             cutter.push(&bytes, Timestamp(1), &mut |_| {});

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dropped_connections_are_remembered_up_to_a_bound() {
+    fn dropped_connection_memory_is_bounded() {
         let mut dropped = Dropped::default();
         (0..=Dropped::MOST as u64).for_each(|id| dropped.add(ConnectionId(id)));
         for (id, expected) in [(0, false), (1, true), (Dropped::MOST as u64, true), (9_999, false)] {

@@ -43,7 +43,7 @@ mod tests {
     use crate::terms::{ServerId, SessionId};
 
     #[test]
-    fn oldest_server_makes_way_for_one_too_many() {
+    fn oldest_departed_server_is_evicted_at_capacity() {
         let scope = |id| Scope {
             connection: ConnectionId(id),
             session: SessionId("s".into()),

@@ -10,7 +10,7 @@ use crate::registry::{Item, ItemKind, PinKey, PinRecord, RegistryError};
 use crate::terms::Timestamp;
 
 /// Whose definitions are meant, where the server is, and their pins.
-type Meant = (PinKey, Option<Scope>, BTreeMap<Item, PinRecord>);
+type Targets = (PinKey, Option<Scope>, BTreeMap<Item, PinRecord>);
 
 impl Evaluator {
     /// Does what somebody has decided, and reports it.
@@ -72,7 +72,7 @@ impl Evaluator {
         &mut self,
         cx: &mut Context<'_>,
         decide: &Decide<'_>,
-        (key, scope, pins): Meant,
+        (key, scope, pins): Targets,
         now: Timestamp,
     ) -> Result<(), RegistryError> {
         let items: Vec<Item> = pins.into_keys().collect();
@@ -93,7 +93,7 @@ impl Evaluator {
 
     /// Whose definitions are meant. A look-alike is never approved with the server that it looks like: where several have
     /// offered the tool, it must be reported which.
-    fn meant(&mut self, cx: &mut Context<'_>, decide: &Decide<'_>) -> Result<Meant, RegistryError> {
+    fn meant(&mut self, cx: &mut Context<'_>, decide: &Decide<'_>) -> Result<Targets, RegistryError> {
         let mut meant: BTreeMap<PinKey, Option<Scope>> = BTreeMap::new();
         meant.extend(self.registry.pinned(decide.server)?.into_iter().map(|key| (key, None)));
         let waiting = self.approvals.scopes(decide.server);

@@ -21,7 +21,7 @@ fn called(before: &[String], after: &[String]) -> String {
 }
 
 #[test]
-fn every_answer_with_the_id_of_a_request_is_judged() {
+fn every_response_with_known_id_is_evaluated() {
     let evil = answer(50, &format!(r#"{{"tools":[{EVIL}]}}"#));
     let fine = answer(50, FINE);
     let odd = |text: &str| text.replace("ANSWER", &format!(r#""result":{FINE}"#));
@@ -66,7 +66,7 @@ fn every_answer_with_the_id_of_a_request_is_judged() {
 
 /// The results of a call, each of which is said, and one beside an error is odd.
 #[test]
-fn every_result_of_a_call_is_said() {
+fn every_result_of_a_call_is_reported() {
     let mut bench = bench(BLOCK);
     bench.c2s(1, &call(60, "read_file"));
     bench.out.clear();
@@ -101,7 +101,7 @@ fn answered_requests_are_bounded() {
 
 /// A call that is taken back, or that has no id, has no result to wait for: it does not keep a turn open.
 #[test]
-fn what_has_no_result_keeps_no_turn_open() {
+fn call_without_result_keeps_no_turn_open() {
     let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":60}}"#;
     let without_id = call(60, "compute").replacen("\"id\":60,", "", 1);
     for (before, expected) in [

@@ -78,7 +78,7 @@ fn by_hand(
 const MINUTES: u64 = 60_000;
 
 #[test]
-fn a_held_tool_is_asked_for_once_and_then_decided() {
+fn held_tool_requests_approval_once_until_decided() {
     const BLOCK_CHANGES: &str = "policy: { version_pinning: { on_change: block } }";
     const LOW: &str = "servers: [{ id: files, command: files, trust: low }]";
     const OTHER: &str = r#"{"name":"read_file","description":"other"}"#;
@@ -224,7 +224,7 @@ fn a_held_tool_is_asked_for_once_and_then_decided() {
 
 /// What is asked carries what somebody needs who decides.
 #[test]
-fn a_request_says_what_is_to_be_approved_and_until_when() {
+fn approval_request_carries_definition_and_deadline() {
     let mut bench = bench(HOLD);
     bench.c2s(1, r#"{"id":3,"method":"tools/list"}"#);
     bench.s2c(1, &answer(3, &format!(r#"{{"tools":[{EVIL}]}}"#)));
@@ -244,7 +244,7 @@ fn a_request_says_what_is_to_be_approved_and_until_when() {
 
 /// Server 1 is `files`, server 2 is `mail` and came later; `read_file` is the name of a tool of the first.
 #[test]
-fn a_shadow_ends_when_it_is_approved() {
+fn approval_ends_tool_shadowing() {
     let mut bench = bench("cross_server: { read_then_send: { enabled: false } }");
     bench.c2s(2, r#"{"id":4,"method":"tools/list"}"#);
     bench.s2c(2, &answer(4, r#"{"tools":[{"name":"read_file","description":"mine"}]}"#));
@@ -283,7 +283,7 @@ fn a_shadow_ends_when_it_is_approved() {
 
 /// A server ends no denial by leaving the tool out of its list.
 #[test]
-fn what_is_held_is_held_when_it_is_listed_no_more() {
+fn held_tool_stays_held_after_removal() {
     for (yaml, tool, denied) in [
         ("", r#"{"name":"read_file"}"#, true),
         (HOLD, EVIL, true),
@@ -306,7 +306,7 @@ fn what_is_held_is_held_when_it_is_listed_no_more() {
 
 /// Two declared servers that both offer a tool of one name are no attack.
 #[test]
-fn a_plain_name_that_two_declared_servers_share_is_a_low_finding() {
+fn name_shared_by_declared_servers_is_low_severity() {
     let servers = "servers: [{ id: files, command: files }, { id: mail, command: mail }]";
     for (yaml, severity, action) in [(servers, "low", "allow"), ("{}", "high", "block")] {
         let mut bench = bench(yaml);
@@ -326,7 +326,7 @@ fn a_plain_name_that_two_declared_servers_share_is_a_low_finding() {
 
 /// A server that has had a tool for long may list it last in a session: what the other one's has against it is known then.
 #[test]
-fn a_name_that_is_shared_later_is_found_at_the_later_server() {
+fn late_shared_name_is_found_at_later_server() {
     let mut bench = bench("servers: [{ id: files, command: files }, { id: mail, command: mail }]");
     let list = |bench: &mut Bench, connection: u64| {
         bench.c2s(connection, r#"{"id":4,"method":"tools/list"}"#);
@@ -348,7 +348,7 @@ fn a_name_that_is_shared_later_is_found_at_the_later_server() {
 
 /// A look-alike is never approved with the server that it looks like.
 #[test]
-fn whose_tool_is_meant_must_be_clear() {
+fn ambiguous_approval_target_is_refused() {
     let mut bench = bench(HOLD);
     for (connection, uid) in [(11, 1000), (12, 1001)] {
         bench.exec_of(connection, 100 + connection as u32, "mcp-same", uid);
@@ -375,7 +375,7 @@ fn whose_tool_is_meant_must_be_clear() {
 }
 
 #[test]
-fn requests_are_bounded_and_what_was_given_up_makes_room() {
+fn approval_requests_are_bounded_and_slots_freed() {
     let tools = |from: u32| {
         let tools: Vec<String> =
             (from..from + 4).map(|at| EVIL.replace("add", &format!("add_{at}"))).collect();
@@ -401,7 +401,7 @@ fn requests_are_bounded_and_what_was_given_up_makes_room() {
 
 /// Everything of a server at once, whether it runs or not; and pins that are forgotten.
 #[test]
-fn everything_of_a_server_is_decided_at_once() {
+fn whole_server_is_decided_at_once() {
     let mut bench = bench(HOLD);
     let second = r#"{"name":"sub"}"#;
     bench.c2s(1, r#"{"id":4,"method":"tools/list"}"#);
@@ -429,7 +429,7 @@ fn everything_of_a_server_is_decided_at_once() {
 
 /// A pin that is forgotten while somebody is asked: nobody waits any more, and the next list is first use.
 #[test]
-fn what_is_forgotten_is_asked_for_again() {
+fn forgotten_pin_requests_approval_again() {
     let mut bench = bench(HOLD);
     let list = |bench: &mut Bench, id: u32| {
         bench.c2s(1, &format!(r#"{{"id":{id},"method":"tools/list"}}"#));
@@ -446,7 +446,7 @@ fn what_is_forgotten_is_asked_for_again() {
 
 /// A server that replaces a definition that waits: nobody is bothered with it any more, until it comes back.
 #[test]
-fn what_is_replaced_waits_no_longer() {
+fn replaced_definition_leaves_approval_queue() {
     let mut bench = bench(HOLD);
     let harmless = r#"{"name":"add"}"#;
     let worse = EVIL.replace("id_rsa", "id_ed25519");
@@ -465,7 +465,7 @@ fn what_is_replaced_waits_no_longer() {
 
 /// A list that has a tool twice, harmless and not: whichever the client takes, and on however many pages they come.
 #[test]
-fn a_tool_that_a_list_has_twice_is_as_bad_as_the_worse() {
+fn duplicate_tool_takes_worse_definition() {
     const FINE: &str = r#"{"name":"add","description":"Adds."}"#;
     for action in ["block", "require_approval"] {
         for pages in [&[&[EVIL, FINE][..]][..], &[&[FINE, EVIL]], &[&[EVIL], &[FINE]], &[&[FINE], &[EVIL]]] {

@@ -6,7 +6,7 @@ use super::*;
 use crate::wire::{Cut, FrameCutter, Limits};
 
 #[test]
-fn connections_are_bounded() {
+fn total_connections_are_bounded() {
     let mut bench = Bench::with(|config| config.limits.connections = 3);
     bench.server(1, 5, "a", 9);
     bench.exec(2, 6, "b", 9);
@@ -28,7 +28,7 @@ fn connections_are_bounded() {
 }
 
 #[test]
-fn requests_answers_tools_and_candidates_are_bounded() {
+fn requests_responses_and_candidates_are_bounded() {
     let mut bench = Bench::with(|config| {
         config.limits.open_requests = 5;
         config.limits.early_responses = 2;
@@ -81,7 +81,7 @@ fn requests_answers_tools_and_candidates_are_bounded() {
 
 /// A user who starts servers without end has no more than a share; others still find room.
 #[test]
-fn connections_of_one_user_are_bounded() {
+fn connections_per_user_are_bounded() {
     let mut bench = Bench::with(|config| config.limits.connections_per_user = 2);
     let run = |bench: &mut Bench, connection: u64, uid: u32, command: &str| {
         bench.exec_of(connection, 100 + connection as u32, command, uid);
@@ -101,7 +101,7 @@ fn connections_of_one_user_are_bounded() {
 
 /// What one connection keeps can be made to grow in each of these ways; it gives way, and nobody else does.
 #[test]
-fn memory_of_one_user_is_bounded() {
+fn memory_per_user_is_bounded() {
     const BOUND: usize = 300_000;
     let long = "x".repeat(20_000);
     type Step<'a> = &'a dyn Fn(&mut Bench, u32);
@@ -157,7 +157,7 @@ fn memory_of_one_user_is_bounded() {
 }
 
 #[test]
-fn counters_have_names() {
+fn engine_counters_are_exposed_by_name() {
     let mut bench = Bench::new();
     bench.server(1, 5, "s", 9);
     bench.c2s(1, r#"{"id":1,"method":"tools/list"}"#);
@@ -189,7 +189,7 @@ fn input() -> impl Strategy<Value = (u8, u64, u32, String)> {
 
 proptest! {
     #[test]
-    fn anything_in_any_order_is_survived(inputs in prop::collection::vec(input(), 0..80)) {
+    fn engine_survives_arbitrary_input_order(inputs in prop::collection::vec(input(), 0..80)) {
         let mut bench = Bench::with(|config| {
             config.verbose = true;
             config.limits.connections = 3;
@@ -221,7 +221,7 @@ proptest! {
     }
 
     #[test]
-    fn however_a_stream_is_cut_the_same_is_said(sizes in prop::collection::vec(1usize..60, 1..30)) {
+    fn stream_chunking_does_not_change_events(sizes in prop::collection::vec(1usize..60, 1..30)) {
         let stream: String = [HELLO, "log line", &call(1, "a"), "", &call(2, "é"), "[1]"].map(|line| format!("{line}\r\n")).concat();
         let run = |sizes: &[usize]| {
             let mut bench = Bench::with(|config| config.verbose = true);

@@ -48,7 +48,7 @@ fn decided(yaml: &str, admin_token: bool, executable: &str, tool: &str) -> Strin
 }
 
 #[test]
-fn each_gate_goes_by_the_profile_of_the_client() {
+fn capability_checks_use_client_profile() {
     let hash = format!("sha256:{}", "a".repeat(64));
     let frozen = format!(
         "guards: [{{ kind: spec_frozen }}]\nsessions: [{{ match: {{ executable: /bin/ide }}, spec_frozen: true, spec_hash: '{hash}' }}]"
@@ -94,7 +94,7 @@ fn each_gate_goes_by_the_profile_of_the_client() {
 /// Asked of a policy without a profile, the answer is that of a client of which nothing is known: the last entry may fit
 /// everybody.
 #[test]
-fn a_policy_that_is_asked_goes_by_the_entry_that_fits_everybody() {
+fn policy_query_uses_catch_all_session_entry() {
     for (sessions, denied) in [
         ("[{ match: { uid: 0 } }, { mode: planning }]", true),
         ("[{ mode: planning }]", true),

@@ -6,7 +6,7 @@ use crate::event::Identity;
 /// Programs that run one after the other (command line, executable), and what is said: at exec, once it answers, and
 /// for which declared server it is not taken.
 #[test]
-fn what_another_program_serves_is_not_the_declared_server() {
+fn other_executable_is_not_the_declared_server() {
     let (node, script) = ("/usr/bin/node", "/srv/acme.js");
     type Case<'a> = (&'a str, &'a [&'a str], &'a [(&'a str, Option<&'a str>)], bool, Identity, u64);
     let cases: [Case<'_>; 9] = [

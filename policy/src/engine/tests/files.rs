@@ -92,7 +92,7 @@ proptest! {
     /// Whatever stands in a file, it is read and makes guards, or problems with places in it are said, and none is that
     /// the types refuse what the schema accepts.
     #[test]
-    fn any_bytes_are_read_or_refused_with_a_place(file in prop_oneof![
+    fn any_config_bytes_parse_or_fail_with_position(file in prop_oneof![
         near_miss().prop_map(String::into_bytes),
         prop::collection::vec(any::<u8>(), 0..200),
         "[\\[\\]{}:,&*!|>'\"%@#\\-? \n\ta-c0-9]{0,80}".prop_map(String::into_bytes),
@@ -118,7 +118,7 @@ proptest! {
 
 /// What may stand in the file, the guards take.
 #[test]
-fn what_is_let_through_makes_guards() {
+fn accepted_config_files_build_guards() {
     let files = [
         "",
         "policy: { rate_limits: { enabled: true, default_burst: 3, per_server: { a.b: { calls_per_minute: 1, burst: 2 } } } }",

@@ -413,7 +413,7 @@ impl Writer<'_> {
 
 /// 400 policies, 25 lines each.
 #[test]
-fn the_gate_says_what_the_engine_says() {
+fn gate_decisions_match_engine_decisions() {
     let (mut denied, mut stricter, mut undecided, mut lines) = (0, 0, 0, 0);
     for seed in 1..=400 {
         let mut dice = Dice::new(seed);

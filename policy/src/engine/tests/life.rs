@@ -173,7 +173,7 @@ fn candidates_become_servers_or_are_dropped() {
 }
 
 #[test]
-fn what_is_said_of_a_server() {
+fn server_lifecycle_events_carry_expected_fields() {
     let mut bench = Bench::new();
     bench.exec(1, 5, "npx -y @modelcontextprotocol/server-github --token abc", 9);
     bench.exec(1, 6, "node /x/.bin/mcp-server-github", 9);
@@ -207,7 +207,7 @@ fn what_is_said_of_a_server() {
 }
 
 #[test]
-fn a_session_is_a_client_process() {
+fn session_corresponds_to_client_process() {
     let mut bench = Bench::new();
     bench.exec(1, 5, "mcp-a", 9);
     bench.exec(2, 6, "mcp-b", 9);
@@ -224,7 +224,7 @@ fn a_session_is_a_client_process() {
 }
 
 #[test]
-fn a_server_is_announced_when_it_answers() {
+fn server_is_announced_on_first_response() {
     const LOG: &str = r#"{"level":"info"}"#;
     let cases: &[(&str, &[Step], &[&str])] = &[
         ("asked, not yet answered", &[Run(5, "./run.sh"), C2s(HELLO), Wait(1_900)], &["confirm 1"]),
@@ -273,7 +273,7 @@ fn a_server_is_announced_when_it_answers() {
 }
 
 #[test]
-fn what_was_no_message_is_counted_to_the_end() {
+fn invalid_frames_are_counted_in_exit_event() {
     let mut bench = Bench::new();
     bench.server(1, 5, "npm\u{20}exec\u{20}x\u{20}--token\u{20}abc", 9);
     bench.s2c(1, "{x}");
@@ -285,7 +285,7 @@ fn what_was_no_message_is_counted_to_the_end() {
 }
 
 #[test]
-fn what_waits_for_the_announcement_is_bounded() {
+fn frames_pending_announcement_are_bounded() {
     let mut bench = Bench::with(|config| {
         config.limits.start_wait = EngineLimits::default().start_wait;
         config.limits.candidate_frames = 3;

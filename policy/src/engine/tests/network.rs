@@ -51,7 +51,7 @@ impl Bench {
 
 /// Whose process; who is declared there; verdict; what is said.
 #[test]
-fn what_is_said_of_a_connect() {
+fn connect_is_reported_by_owner_and_verdict() {
     use Verdict::{Allow, Deny};
     for (of, server, verdict, expected) in [
         (None, None, Allow, &[][..]),
@@ -84,7 +84,7 @@ fn what_is_said_of_a_connect() {
 }
 
 #[test]
-fn events_carry_who_where_and_why() {
+fn connect_events_carry_server_and_severity() {
     let mut bench = Bench::new();
     bench.server(1, 10, "mcp-server-git", 5);
     let denied = Connect {
@@ -130,7 +130,7 @@ fn events_carry_who_where_and_why() {
 
 /// Process and its parents; whose session it is: that of the client with process 5, one of its own, or none.
 #[test]
-fn a_connect_belongs_to_the_session_of_its_process_tree() {
+fn connect_joins_session_of_its_process_tree() {
     let mut bench = Bench::new();
     bench.exec(1, 10, "mcp-server-git", 5);
     bench.c2s(1, HELLO);
@@ -154,7 +154,7 @@ fn a_connect_belongs_to_the_session_of_its_process_tree() {
 
 /// What a candidate connects to is said when it is a server, in order, and never when it is none.
 #[test]
-fn connects_of_a_candidate_wait() {
+fn candidate_connects_are_deferred_until_confirmed() {
     let mut bench = Bench::new();
     bench.exec(1, 10, "npx mcp-server-git", 5);
     assert_eq!(
@@ -193,7 +193,7 @@ fn connects_of_a_candidate_wait() {
 
 /// A process that a server left behind is the server's still.
 #[test]
-fn what_a_server_leaves_behind_is_its_own() {
+fn orphaned_process_is_attributed_to_its_server() {
     let mut bench = Bench::new();
     bench.exec(1, 10, "npx mcp-server-git", 5);
     bench.c2s(1, HELLO);
@@ -217,7 +217,7 @@ fn what_a_server_leaves_behind_is_its_own() {
 }
 
 #[test]
-fn a_destination_is_first_seen_once() {
+fn destination_is_first_seen_once_per_server() {
     let mut bench = Bench::new();
     bench.server(1, 10, "mcp-server-git", 5);
     bench.server(2, 11, "mcp-server-time", 5);
@@ -242,7 +242,7 @@ fn a_destination_is_first_seen_once() {
 }
 
 #[test]
-fn destinations_are_bounded() {
+fn remembered_destinations_are_bounded() {
     let mut bench = Bench::new();
     bench.server(1, 10, "mcp-server-git", 5);
     bench.server(2, 11, "mcp-server-time", 5);

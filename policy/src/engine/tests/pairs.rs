@@ -6,7 +6,7 @@ use super::*;
 type Case = (&'static str, &'static [(Direction, &'static str)], &'static [&'static str]);
 
 #[test]
-fn answers_find_their_requests() {
+fn responses_are_paired_with_requests() {
     use Direction::{ClientToServer as C, ServerToClient as S};
     let cases: &[Case] = &[
         ("a call", &[(C, "call 1"), (S, r#"{"id":1,"result":{"x":1}}"#)], {
@@ -83,7 +83,7 @@ fn answers_find_their_requests() {
 }
 
 #[test]
-fn the_same_ids_on_two_servers_do_not_meet() {
+fn equal_request_ids_on_two_servers_stay_separate() {
     let mut bench = Bench::new();
     bench.server(1, 5, "a", 9);
     bench.server(2, 6, "b", 9);
@@ -98,7 +98,7 @@ fn the_same_ids_on_two_servers_do_not_meet() {
 }
 
 #[test]
-fn an_answer_can_take_hours() {
+fn response_is_paired_after_hours() {
     let mut bench = Bench::new();
     bench.server(1, 5, "s", 9);
     bench.c2s(1, &call(1, "t"));
@@ -111,7 +111,7 @@ fn an_answer_can_take_hours() {
 }
 
 #[test]
-fn an_answer_without_a_request_is_given_up() {
+fn unmatched_response_is_given_up_after_timeout() {
     let mut bench = Bench::with(|config| config.verbose = true);
     bench.server(1, 5, "s", 9);
     bench.s2c(1, &answer(77, "{}"));
@@ -125,7 +125,7 @@ fn an_answer_without_a_request_is_given_up() {
 
 /// An agent that goes on with another's programs hears answers to what that one heard: it can end before it gives them up.
 #[test]
-fn at_the_end_nothing_waits() {
+fn engine_end_flushes_pending_responses() {
     let mut bench = Bench::with(|config| config.verbose = true);
     bench.server(1, 5, "s", 9);
     bench.s2c(1, &answer(77, "{}"));
@@ -136,7 +136,7 @@ fn at_the_end_nothing_waits() {
 }
 
 #[test]
-fn tools_are_seen_once() {
+fn each_tool_is_reported_seen_once() {
     let mut bench = Bench::new();
     bench.server(1, 5, "s", 9);
     let list =
@@ -188,7 +188,7 @@ fn payloads_are_redacted_unless_full() {
 
 /// One write of many requests returns when the last of them went into the pipe; by then the first are answered.
 #[test]
-fn a_burst_is_answered_before_it_was_seen() {
+fn responses_before_their_request_burst_are_paired() {
     let mut bench = Bench::new();
     bench.server(1, 5, "s", 9);
     for id in 1..=1_000 {

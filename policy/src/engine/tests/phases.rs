@@ -57,7 +57,7 @@ fn metadata(bench: &mut Bench, id: ConnectionId) -> Option<serde_json::Value> {
 
 /// Who the server and its client are is told to guards that may not look themselves.
 #[test]
-fn guards_are_told_which_processes_speak() {
+fn guards_receive_process_metadata() {
     let mut bench = Bench::new();
     bench.exec_of(1, 5, "mcp-a", 1000);
     bench.c2s(1, HELLO);
@@ -68,7 +68,7 @@ fn guards_are_told_which_processes_speak() {
 
 /// And what the head of an HTTP request says: of the latest.
 #[test]
-fn guards_are_told_what_the_head_of_a_request_says() {
+fn guards_receive_latest_http_request_metadata() {
     let mut bench = Bench::new();
     bench.exec_of(1, 5, "mcp-a", 1000);
     for (trace, call) in [("00-a-b-01", HELLO), ("00-c-d-01", &call(7, "x"))] {
@@ -123,7 +123,7 @@ fn exchange(bench: &mut Bench, method: &str, params: &str, result: &str) {
 }
 
 #[test]
-fn every_request_and_every_answer_is_put_before_the_guards() {
+fn every_request_and_response_reaches_the_guards() {
     let cases: &[(&str, &str, &str, &[&str])] = &[
         ("ping", "{}", "{}", &["request ping", "response ping"]),
         (
@@ -172,7 +172,7 @@ fn every_request_and_every_answer_is_put_before_the_guards() {
 }
 
 #[test]
-fn the_pages_of_a_list_are_judged_as_one() {
+fn paged_tool_list_is_evaluated_as_one() {
     let (mut bench, asked) = bench(Vec::new());
     exchange(&mut bench, "tools/list", "{}", r#"{"tools":[{"name":"b"}],"nextCursor":"x"}"#);
     exchange(&mut bench, "tools/list", r#"{"cursor":"x"}"#, r#"{"tools":[{"name":"a"}]}"#);
@@ -182,7 +182,7 @@ fn the_pages_of_a_list_are_judged_as_one() {
 }
 
 #[test]
-fn tools_that_a_guard_leaves_out_are_not_registered_and_that_is_said() {
+fn tools_removed_by_guard_are_reported_unregistered() {
     let kept = Modification::ReplaceTools(vec!["a".to_owned()]);
     let (mut bench, _) = bench(vec![(Phase::ToolsList, Decision::Modify(kept))]);
     for _ in 0..2 {
@@ -197,7 +197,7 @@ fn tools_that_a_guard_leaves_out_are_not_registered_and_that_is_said() {
 }
 
 #[test]
-fn denials_and_warnings_of_answers_are_recorded() {
+fn response_denials_and_warnings_are_recorded() {
     let deny = Decision::Deny(Denial { code: "no".into(), message: "because".into(), details: None });
     let warn = Decision::Modify(Modification::AddWarning { message: "look".into(), detections: Vec::new() });
     let cases: &[(&str, Phase, &Decision, &[&str])] = &[
@@ -226,7 +226,7 @@ fn denials_and_warnings_of_answers_are_recorded() {
 
 /// Payloads are full here: what a guard redacts is not recorded all the same.
 #[test]
-fn what_a_guard_redacts_is_not_recorded() {
+fn fields_redacted_by_guard_are_not_recorded() {
     let redact = |path: &str| {
         let (paths, replacement) = (vec![path.to_owned()], "[gone]".to_owned());
         Decision::Modify(Modification::RedactFields { paths, replacement })

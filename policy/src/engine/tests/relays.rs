@@ -19,7 +19,7 @@ fn relay() -> Bench {
 }
 
 #[test]
-fn a_relay_and_its_server_are_both_announced() {
+fn relay_and_inner_server_are_both_announced() {
     let mut bench = relay();
     assert_eq!(
         bench.said(),
@@ -38,7 +38,7 @@ fn a_relay_and_its_server_are_both_announced() {
 
 /// The inner one answers first, and the relay it is behind is known by then.
 #[test]
-fn a_relay_is_announced_before_what_is_behind_it() {
+fn relay_is_announced_before_inner_server() {
     let mut bench = Bench::with(|config| {
         config.verbose = true;
         config.limits.start_wait = EngineLimits::default().start_wait;
@@ -68,7 +68,7 @@ fn a_relay_is_announced_before_what_is_behind_it() {
 
 /// On a busy host a client's request may be recorded after all that came of it: it is none of the relay's own for that.
 #[test]
-fn an_answer_that_was_recorded_before_its_request_waits_with_it() {
+fn early_relay_response_waits_for_its_request() {
     let list = r#"{"id":7,"method":"tools/list"}"#;
     let tools = answer(7, r#"{"tools":[{"name":"t"}]}"#);
     for inner_first in [false, true] {
@@ -104,7 +104,7 @@ fn an_answer_that_was_recorded_before_its_request_waits_with_it() {
 type Case = (&'static str, &'static [(u64, bool, &'static str)], u64, &'static [&'static str]);
 
 #[test]
-fn a_relayed_call_is_said_once() {
+fn relayed_call_is_reported_once() {
     const CALL: &str =
         r#"{"id":7,"method":"tools/call","params":{"name":"t","arguments":{"b":1,"a":2},"_meta":{"p":1}}}"#;
     const COPY: &str =
@@ -217,7 +217,7 @@ fn a_relayed_call_is_said_once() {
 }
 
 #[test]
-fn a_copy_that_comes_late_is_left_out() {
+fn late_copy_of_relayed_call_is_omitted() {
     let mut bench = relay();
     bench.out.clear();
     bench.c2s(1, &call(7, "t"));
@@ -230,7 +230,7 @@ fn a_copy_that_comes_late_is_left_out() {
 }
 
 #[test]
-fn what_a_relay_says_is_of_its_clients_session_and_time() {
+fn relayed_events_keep_client_session_and_time() {
     let mut bench = relay();
     bench.out.clear();
     bench.c2s(1, &call(7, "t"));
@@ -249,7 +249,7 @@ fn what_a_relay_says_is_of_its_clients_session_and_time() {
 }
 
 #[test]
-fn relays_behind_relays_are_all_named() {
+fn nested_relays_are_all_named() {
     let mut bench = Bench::new();
     bench.exec(1, 5, "a", 9);
     bench.exec_as(2, 6, "b", 5, &[9], false);
@@ -280,7 +280,7 @@ fn relays_behind_relays_are_all_named() {
 }
 
 #[test]
-fn tools_behind_a_relay_are_seen_once() {
+fn tools_behind_relay_are_reported_once() {
     let mut bench = Bench::new();
     bench.exec(1, 5, "relay", 9);
     bench.exec_as(2, 6, "inner", 5, &[9], false);
@@ -297,7 +297,7 @@ fn tools_behind_a_relay_are_seen_once() {
 }
 
 #[test]
-fn ten_servers_that_start_alike_are_ten() {
+fn identically_started_servers_stay_distinct() {
     let mut bench = Bench::new();
     for connection in 1..=10u32 {
         bench.exec(connection.into(), 100 + connection, "s", 9);
@@ -330,7 +330,7 @@ fn adopted_relays_are_found_in_any_order() {
 }
 
 #[test]
-fn what_is_held_when_a_connection_ends_is_said() {
+fn held_call_is_reported_on_connection_close() {
     let mut bench = relay();
     bench.exit(1, 5, 0);
     bench.wait(2_000);
@@ -342,7 +342,7 @@ fn what_is_held_when_a_connection_ends_is_said() {
 
 /// Client 9 runs `docker` 5 over connection 1; the daemon's shim 50 runs the server 60 over connection 2.
 #[test]
-fn a_server_in_a_container_is_behind_what_runs_it() {
+fn container_server_is_linked_to_its_launcher() {
     const SHIM: &str = "/usr/bin/containerd-shim-runc-v2";
     let start_wait = EngineLimits::default().start_wait;
     // Who the client of the inner one is, what it is asked, how much later, and what is said of a call over both.
@@ -379,7 +379,7 @@ fn a_server_in_a_container_is_behind_what_runs_it() {
 }
 
 #[test]
-fn a_slow_relay_is_waited_for() {
+fn slow_relay_is_awaited_within_hold_time() {
     let mut bench = relay();
     bench.out.clear();
     bench.c2s(1, &call(7, "t"));
@@ -390,7 +390,7 @@ fn a_slow_relay_is_waited_for() {
 
 /// Most servers have nothing behind them: what they are asked is said at once.
 #[test]
-fn nothing_is_held_of_a_server_that_starts_none() {
+fn server_without_children_holds_no_calls() {
     let mut bench = Bench::new();
     bench.server(1, 5, "s", 9);
     bench.c2s(1, &call(7, "t"));
@@ -400,7 +400,7 @@ fn nothing_is_held_of_a_server_that_starts_none() {
 
 /// An agent that is behind takes in what was passed on at once a good while later.
 #[test]
-fn how_long_a_relay_took_is_told_by_when_it_was_captured() {
+fn relay_hold_time_uses_capture_timestamps() {
     let mut bench = relay();
     bench.out.clear();
     let captured = bench.now;

@@ -46,7 +46,7 @@ impl Bench {
 /// Which declared servers are at the address, what the client calls it, the path that is asked for, and the id that the
 /// server gets.
 #[test]
-fn name_and_path_tell_servers_at_one_address_apart() {
+fn host_and_path_distinguish_servers_at_one_address() {
     let both = &["files", "mail"][..];
     for (declared, host, path, expected) in [
         (&[][..], None, "/mcp", "10.0.0.1:80/mcp"),
@@ -83,7 +83,7 @@ fn name_and_path_tell_servers_at_one_address_apart() {
 }
 
 #[test]
-fn what_is_no_mcp_is_dropped_unless_it_is_declared() {
+fn non_mcp_traffic_is_dropped_unless_declared() {
     let other = r#"{"jsonrpc":"2.0","id":1,"method":"eth_call"}"#;
     for (declared, dropped) in [(&[][..], true), (&["alone"], false)] {
         let mut bench = bench();
@@ -98,7 +98,7 @@ fn what_is_no_mcp_is_dropped_unless_it_is_declared() {
 
 /// A program that is a server and speaks with another over HTTP is that one's client: its session is that of its own.
 #[test]
-fn a_server_can_be_the_client_of_one() {
+fn server_acting_as_http_client_keeps_its_session() {
     let mut bench = bench();
     bench.server(1, 5, "mcp-server-gateway", 9);
     let outer = {
@@ -114,7 +114,7 @@ fn a_server_can_be_the_client_of_one() {
 
 /// Whether a server is declared, what it is asked, how it answers, and how often it is said that there is one.
 #[test]
-fn a_server_is_found_once_it_answers() {
+fn remote_server_is_reported_found_once_it_answers() {
     let list = r#"{"jsonrpc":"2.0","id":0,"method":"tools/list"}"#;
     let other = r#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#;
     let (result, error) = (
@@ -147,7 +147,7 @@ fn a_server_is_found_once_it_answers() {
 
 /// What is known of a connection, what is found of it, and what is said.
 #[test]
-fn what_cannot_be_read_is_said_of_servers() {
+fn uninspectable_server_traffic_is_reported() {
     let why = "it is HTTP/2 in plain text";
     for (known, declared, uninspected, refused) in [
         (false, &[][..], vec![], vec![]),
@@ -176,7 +176,7 @@ fn what_cannot_be_read_is_said_of_servers() {
 
 /// The first request is refused: the server was never announced, since that waits for its answer.
 #[test]
-fn what_is_said_of_a_first_request_that_is_refused() {
+fn refused_first_request_announces_mcp_server() {
     let of_mcp = |last| vec!["confirm 1", "started Behaviour", last];
     // Web pages refuse, too.
     let other = r#"{"jsonrpc":"2.0","id":0,"method":"eth_call"}"#;
@@ -199,7 +199,7 @@ fn what_is_said_of_a_first_request_that_is_refused() {
 }
 
 #[test]
-fn the_end_of_a_conversation_is_said() {
+fn closed_http_connection_reports_server_exit() {
     let mut bench = bench();
     bench.reach(1, &[], "/mcp");
     bench.c2s(1, HELLO);
@@ -213,7 +213,7 @@ fn the_end_of_a_conversation_is_said() {
 
 /// A container's loopback is not the host's.
 #[test]
-fn loopback_addresses_of_other_namespaces_are_other_servers() {
+fn loopback_servers_differ_by_network_namespace() {
     let mut bench = bench();
     let time = Timestamp(bench.now);
     bench.input(Input::Reached(Reached { time, netns: Some(7), ..reached(1, &[], "/mcp") }));
@@ -223,7 +223,7 @@ fn loopback_addresses_of_other_namespaces_are_other_servers() {
 
 /// Whose clients list a server one after the other, and whether the second is told of a change.
 #[test]
-fn pins_of_a_declared_url_are_for_all_and_others_for_each_user() {
+fn declared_url_pins_are_shared_across_users() {
     let list = |bench: &mut Bench, connection: u64, uid: u32, declared: &[&str], description: &str| {
         let time = Timestamp(bench.now);
         let client = Process { pid: 5 + uid, uid: Some(uid), ..Process::default() };

@@ -43,7 +43,7 @@ const DENIED: &str = "policy: { denied_tools: [rm], rate_limits: { enabled: true
 
 /// The configuration, what was stopped (or refused), and what is said of it.
 #[test]
-fn what_was_stopped_is_said_to_be() {
+fn stopped_messages_are_reported_as_enforced() {
     let batch = format!("[{},{}]", call(1, "rm"), call(2, "ls"));
     let plain = "policy: { denied_tools: [rm] }";
     let cases: [(&str, &str, &str, bool, &[&str]); 7] = [
@@ -84,9 +84,9 @@ fn what_was_stopped_is_said_to_be() {
     }
 }
 
-/// What a server got spoilt it answers; to what was refused nobody does, and nobody waits for that.
+/// What a server got neutralized it answers; to what was refused nobody does, and nobody waits for that.
 #[test]
-fn answers_are_waited_for_where_somebody_was_asked() {
+fn refused_request_awaits_no_response() {
     let answer = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"unknown tool"}}"#;
     for (is_refused, expected) in [(false, &["result rm"][..]), (true, &[])] {
         let mut bench = bench("policy: { denied_tools: [rm] }");
@@ -98,7 +98,7 @@ fn answers_are_waited_for_where_somebody_was_asked() {
 
 /// What was stopped has not been read or sent: no rule across servers goes by it.
 #[test]
-fn what_was_stopped_was_not_done() {
+fn stopped_call_does_not_feed_cross_server_rules() {
     let after_read = |is_stopped: bool| {
         let (config, _) = config::parse(b"{}").unwrap();
         let mut bench = Bench::judged(&config, Vec::new());
@@ -118,7 +118,7 @@ fn what_was_stopped_was_not_done() {
 }
 
 #[test]
-fn what_the_gate_did_is_said_of_its_connection() {
+fn gate_decision_is_reported_for_its_connection() {
     let mut bench = bench("{}");
     let decided = GateDecided {
         action: GateAction::Passed,
@@ -137,7 +137,7 @@ fn what_the_gate_did_is_said_of_its_connection() {
 
 /// From when on the gate judges, and what it is told of before: what runs, what was asked, what was answered.
 #[test]
-fn the_gate_judges_from_the_first_request() {
+fn gate_applies_from_first_request() {
     const ASKED: &str = HELLO;
     const SAID: &str = r#"{"jsonrpc":"2.0","id":0,"result":{"serverInfo":{"name":"s"}}}"#;
     type Told = (&'static [u64], &'static [u64]);
@@ -166,7 +166,7 @@ fn the_gate_judges_from_the_first_request() {
 
 /// What the gate did to what is written before the server answers is said when that does, and is said to be stopped then.
 #[test]
-fn a_server_is_said_before_what_the_gate_did() {
+fn server_start_precedes_gate_decisions() {
     let decided = GateDecided {
         action: GateAction::Neutralized,
         guard: None,

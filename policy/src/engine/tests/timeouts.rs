@@ -39,7 +39,7 @@ fn run(bench: &mut Bench, steps: &[Step]) -> Vec<String> {
 }
 
 #[test]
-fn a_request_that_is_late_is_said_once_and_still_paired() {
+fn late_request_is_reported_once_and_still_paired() {
     let cases: &[(&str, &[Step], &[&str])] = &[
         ("in time", &[Ask(5), Wait(499), Answer(5), Wait(1_000)], &["result read_file 5 Ok {}"]),
         (
@@ -74,7 +74,7 @@ fn a_request_that_is_late_is_said_once_and_still_paired() {
 }
 
 #[test]
-fn too_many_open_requests_are_said_when_the_bound_is_crossed() {
+fn crossing_open_request_bound_is_reported() {
     let ask = |ids: std::ops::Range<u32>| ids.map(Ask).collect::<Vec<Step>>();
     let two = "servers: [{ id: files, command: files, max_concurrent: 2 }]";
     let cases: [(&str, &str, Vec<Step>, &[&str]); 5] = [

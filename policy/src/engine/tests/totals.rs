@@ -4,7 +4,7 @@ use super::*;
 use crate::event::PerDirection;
 
 #[test]
-fn what_went_by_stays_counted_when_servers_go() {
+fn traffic_totals_survive_server_exit() {
     let mut bench = Bench::new();
     let stdio = |bench: &Bench| bench.engine.traffic(ServerType::Stdio);
     assert_eq!((stdio(&bench), bench.engine.sessions()), (Traffic::default(), 0));

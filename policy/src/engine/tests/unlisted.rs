@@ -10,7 +10,7 @@ const CHANGED: &str = r#"{"name":"read_file","description":"another"}"#;
 
 /// A client that comes back calls what it remembers. What is against a tool then is known from the last time.
 #[test]
-fn what_was_against_a_tool_is_against_it_before_it_is_listed_again() {
+fn remembered_denial_applies_before_relisting() {
     let denied: &[Step] = &[Decided("read_file", false)];
     let changed: &[Step] = &[List(CHANGED)];
     let approved: &[Step] = &[List(CHANGED), Decided("read_file", true)];
@@ -59,7 +59,7 @@ fn what_was_against_a_tool_is_against_it_before_it_is_listed_again() {
 /// What is held before it is listed can be approved by the definition of the last time; and what was never listed has
 /// none that anybody could approve.
 #[test]
-fn what_is_remembered_can_be_approved() {
+fn remembered_definition_can_be_approved() {
     let mut bench = bench("servers: [{ id: files, command: files, trust: low }]");
     bench.server(3, 15, "files", 19);
     let mut call_of = |id: u32, tool: &str| {
@@ -83,7 +83,7 @@ fn what_is_remembered_can_be_approved() {
 
 /// A server that lists a tool no more, on this connection and on the next one. What was against it still is.
 #[test]
-fn a_shorter_list_ends_no_denial() {
+fn shorter_tool_list_ends_no_denial() {
     const DELETES: &str = r#"{"name":"tidy","description":"Deletes files of the user."}"#;
     let new = "policy: { version_pinning: { on_change: block, auto_trust_first: false } }";
     let tags = "servers: [{ id: files, command: files, deny_side_effect_tags: [fs.delete] }]";
@@ -122,7 +122,7 @@ fn a_shorter_list_ends_no_denial() {
 
 /// Which of two definitions of one name a client takes nobody knows: it may do what either says.
 #[test]
-fn a_tool_that_is_listed_twice_does_what_either_says() {
+fn duplicate_tool_has_effects_of_both_definitions() {
     let pages =
         [r#"{"name":"tidy","description":"Deletes files."}"#, r#"{"name":"tidy","description":"Fine."}"#];
     for [first, second] in [pages, [pages[1], pages[0]]] {

@@ -270,7 +270,7 @@ fn check(config: &str, steps: &[(u64, Step)], apart: u64, hears: impl Fn(usize) 
 
 /// What a server read while it was alone is no call of a burst, in the kernel as in user space.
 #[test]
-fn a_burst_begins_with_the_second_server() {
+fn burst_starts_with_second_server() {
     use Step::Call;
     let read = |server| (64, Call(server, "read_file"));
     let steps = [read(0), (64, Call(1, "think")), read(0), read(0), read(0), read(0)];
@@ -279,13 +279,13 @@ fn a_burst_begins_with_the_second_server() {
 
 proptest! {
     #[test]
-    fn the_kernel_says_what_the_guards_say(steps in steps(), config in 0..CONFIGS.len()) {
+    fn kernel_history_matches_guard_decisions(steps in steps(), config in 0..CONFIGS.len()) {
         check(CONFIGS[config], &steps, 0, |_| true);
     }
 
     /// Calls that user space has not told of make the rules across servers stricter, and never laxer.
     #[test]
-    fn the_kernel_is_no_laxer_where_user_space_is_behind(
+    fn kernel_is_not_laxer_when_user_space_lags(
         steps in steps(), config in 0..4_usize, hears in prop::collection::vec(any::<bool>(), 120),
     ) {
         // Calls of the same nanosecond are of one write: user space knows of all of them or of none.

@@ -23,7 +23,7 @@ fn example() -> serde_json::Value {
 }
 
 #[test]
-fn the_example_of_the_requirements_reads_as_it_is_meant() {
+fn example_policy_of_requirements_decides_as_intended() {
     for (server, name, expected) in [
         ("filesystem", "delete_file", "allow"),
         ("filesystem", "execute_command", "tool_access: tool_denied"),
@@ -42,7 +42,7 @@ fn the_example_of_the_requirements_reads_as_it_is_meant() {
 
 /// Before any guard is asked, and for as long as it lasts.
 #[test]
-fn what_is_blocked_by_hand_is_denied_until_its_end() {
+fn manual_block_denies_until_it_expires() {
     let world = |callee: &str, until: Option<f64>| {
         let callee = Callee::parse(callee).unwrap();
         let block = CallBlock { callee, until: until.map(at), reason: None };
@@ -61,7 +61,7 @@ fn what_is_blocked_by_hand_is_denied_until_its_end() {
 }
 
 #[test]
-fn server_rules_deny_first_then_the_allowlist_decides() {
+fn server_deny_rules_precede_the_allowlist() {
     let allow = "allow";
     let denied = "server_access: server_denied";
     let missing = "server_access: server_not_allowed";
@@ -95,7 +95,7 @@ fn server_rules_deny_first_then_the_allowlist_decides() {
 }
 
 #[test]
-fn tool_rules_deny_first_then_the_allowlist_decides() {
+fn tool_deny_rules_precede_the_allowlist() {
     let allow = "allow";
     let denied = "tool_access: tool_denied";
     let missing = "tool_access: tool_not_allowed";
@@ -141,7 +141,7 @@ fn tool_rules_deny_first_then_the_allowlist_decides() {
 }
 
 #[test]
-fn content_hash_in_a_rule_pins_a_tool() {
+fn content_hash_in_a_rule_pins_the_tool() {
     let (own, other) = (format!("sha256:{}", "A".repeat(64)), format!("sha256:{}", "b".repeat(64)));
     let mismatch = "tool_access: tool_hash_mismatch";
     let rule = |hash: &str| json!({"server": "files", "tool": "read", "content_hash": hash});
@@ -164,7 +164,7 @@ fn content_hash_in_a_rule_pins_a_tool() {
 }
 
 #[test]
-fn fail_closed_blocks_unknown_tools_and_undeclared_servers() {
+fn fail_closed_denies_unknown_tools_and_undeclared_servers() {
     let since = at(0.0);
     for (identity, listing, known, seconds, expected) in [
         (Identity::Declared, Listing::Listed, true, 0.0, "allow"),
@@ -184,7 +184,7 @@ fn fail_closed_blocks_unknown_tools_and_undeclared_servers() {
 }
 
 #[test]
-fn a_declared_server_has_rules_of_its_own() {
+fn declared_server_applies_its_own_rules() {
     let mut config = Config::default();
     let servers: Vec<Server> = serde_json::from_value(json!([
         {"id": "files", "allow_tools": ["read_*", "delete_*"], "deny_side_effect_tags": ["fs.delete"]},
@@ -212,7 +212,7 @@ fn a_declared_server_has_rules_of_its_own() {
 }
 
 #[test]
-fn low_trust_needs_approval_of_every_tool() {
+fn low_trust_server_needs_approval_of_every_tool() {
     let approved = ToolFacts { approved: true, ..tool("read") };
     for (trust, known, expected) in [
         (Trust::Low, None, "tool_access: approval_required"),
@@ -227,7 +227,7 @@ fn low_trust_needs_approval_of_every_tool() {
 }
 
 #[test]
-fn a_message_names_the_rule_and_only_the_beginning_of_a_long_name() {
+fn denial_message_names_rule_and_truncates_long_name() {
     let mut guard = guards(&policy(json!({"denied_tools": [{"server": "fi*", "tool": "ä*"}]})));
     let name = "ä".repeat(100_000);
     let operations = [crate::guard::Operation::ToolInvoke { tool_name: &name, arguments: None }];
@@ -241,7 +241,7 @@ fn a_message_names_the_rule_and_only_the_beginning_of_a_long_name() {
 
 /// Rules, and what is decided of the program that a declaration demands and of one that is only called so.
 #[test]
-fn who_borrows_an_id_borrows_no_rights() {
+fn impersonated_server_id_gains_no_rights() {
     let allow = "allow";
     for (rules, own, borrowed) in [
         (json!({}), allow, allow),
@@ -288,7 +288,7 @@ fn who_borrows_an_id_borrows_no_rights() {
 
 /// `server_access` judges in every phase that it is told to be asked in, as [`GuardKind::judges`] says of it.
 #[test]
-fn a_denied_server_is_denied_in_every_phase() {
+fn denied_server_is_denied_in_every_phase() {
     let mut config = policy(json!({"denied_servers": ["files"]}));
     let world = World::default();
     let operations = [
@@ -314,7 +314,7 @@ fn a_denied_server_is_denied_in_every_phase() {
 
 /// What is kept of a name of more than 256 bytes is its beginning: rules that deny by name cannot tell, and it is denied.
 #[test]
-fn a_name_that_is_too_long_to_be_kept_escapes_no_rule() {
+fn truncated_name_cannot_evade_deny_rules() {
     let long = crate::definition::bounded_name(&format!("{}_delete_all", "a".repeat(250)));
     let denies = json!({"denied_tools": [{"tool": "*delete*"}]});
     let elsewhere = json!({"denied_tools": [{"server": "other", "tool": "*delete*"}]});

@@ -10,7 +10,7 @@ fn rules(file: &str) -> NetworkRules {
 
 /// Servers whose denial the guard `server_access` says, by what it is told.
 #[test]
-fn servers_that_may_not_be_used_are_denied() {
+fn forbidden_servers_are_listed_as_denied() {
     let servers =
         "servers: [{ id: a, type: http, url: 'http://a:81/' }, { id: b, type: sse, url: 'https://b/' }]\n";
     for (file, denied) in [

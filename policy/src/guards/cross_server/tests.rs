@@ -70,7 +70,7 @@ fn table(change: impl Fn(&mut CrossServerConfig), cases: &[(&str, &[Step])]) {
 }
 
 #[test]
-fn read_then_send() {
+fn read_then_send_across_servers_is_denied() {
     let only = |config: &mut CrossServerConfig| config.cross_server_flow.enabled = false;
     table(
         only,
@@ -129,7 +129,7 @@ fn read_then_send() {
 }
 
 #[test]
-fn a_stopped_call_is_no_read_and_one_that_ran_is() {
+fn only_executed_call_is_recorded_as_read() {
     let steps = |last| {
         [
             L(0.0, "b"),
@@ -148,7 +148,7 @@ fn a_stopped_call_is_no_read_and_one_that_ran_is() {
 }
 
 #[test]
-fn burst_blocks_the_eleventh_call_in_five_seconds() {
+fn burst_denies_eleventh_call_in_five_seconds() {
     let calls = |server: &'static str, times: &[f64], last: &'static str| {
         let mut steps = vec![L(0.0, "a"), L(0.0, "b")];
         steps.extend(times.iter().map(|second| C(*second, server, "weather", None, "allow")));
@@ -178,7 +178,7 @@ fn burst_blocks_the_eleventh_call_in_five_seconds() {
 }
 
 #[test]
-fn cross_server_flow_by_the_turn_that_is_named() {
+fn cross_server_flow_follows_the_named_turn() {
     let only = |config: &mut CrossServerConfig| config.read_then_send.enabled = false;
     let (one, two) = (Some("req-1"), Some("req-2"));
     table(
@@ -236,7 +236,7 @@ fn cross_server_flow_by_the_turn_that_is_named() {
 }
 
 #[test]
-fn cross_server_flow_by_pauses_where_no_turn_is_named() {
+fn cross_server_flow_infers_turns_from_pauses() {
     let only = |config: &mut CrossServerConfig| config.read_then_send.enabled = false;
     table(
         only,
@@ -320,7 +320,7 @@ fn cross_server_flow_by_pauses_where_no_turn_is_named() {
 }
 
 #[test]
-fn nothing_is_judged_before_the_second_server() {
+fn cross_server_rules_wait_for_a_second_server() {
     let calls: Vec<Step> = (0..50).map(|_| C(0.0, "a", "read_x", None, "allow")).collect();
     let mut guard = guard(|_| {});
     play(&mut guard, &calls, true);
@@ -340,7 +340,7 @@ fn nothing_is_judged_before_the_second_server() {
 
 /// What a turn with a name has read is remembered longer than anything else, of so many turns at most, the rest counted.
 #[test]
-fn old_reads_are_bounded() {
+fn reads_of_older_turns_are_bounded() {
     let mut guard = guard(|_| {});
     play(&mut guard, &[L(0.0, "b")], true);
     for turn in 0..MAX_OLD_READS + 10 {
@@ -356,7 +356,7 @@ fn old_reads_are_bounded() {
 }
 
 #[test]
-fn sessions_do_not_see_each_other() {
+fn cross_server_history_is_isolated_per_session() {
     let mut guard = guard(|_| {});
     let other = World { session: SessionId("sess_2".into()), ..World::server("b") };
     play(&mut guard, &[L(0.0, "b"), C(0.0, "a", "read_x", None, "allow")], true);
@@ -364,7 +364,7 @@ fn sessions_do_not_see_each_other() {
 }
 
 #[test]
-fn the_denial_says_rule_severity_turn_and_related_calls() {
+fn cross_server_denial_details_rule_turn_and_calls() {
     let (a, b) = (World::server("a"), World::server("b"));
     let read = |guard: &mut CrossServer| ask(guard, &a, "read_x", at(0.0), true);
     type Change = fn(&mut CrossServerConfig);
@@ -429,7 +429,7 @@ fn the_denial_says_rule_severity_turn_and_related_calls() {
 
 /// However many calls come after a read, and however long the names are.
 #[test]
-fn a_read_is_not_washed_away() {
+fn read_is_not_evicted_by_later_calls() {
     let mut guard = guard(|config| config.burst.enabled = false);
     play(&mut guard, &[L(0.0, "a"), L(0.0, "b"), C(0.0, "a", "read_x", None, "allow")], true);
     for index in 0..MAX_RECORDS + 5 {
@@ -469,7 +469,7 @@ fn a_read_is_not_washed_away() {
 }
 
 #[test]
-fn what_is_remembered_is_bounded() {
+fn cross_server_history_is_bounded() {
     // Records: those that no window reaches go with the next call, and 10,000 are the most.
     let mut guard = guard(|config| config.burst.enabled = false);
     let session = SessionId("sess_1".into());

@@ -26,7 +26,7 @@ fn poisoned(detections: &[(&str, Severity)]) -> ToolFacts {
 }
 
 #[test]
-fn a_shadowed_tool_is_blocked_at_the_later_provider_until_it_is_approved() {
+fn shadowing_tool_is_blocked_until_approved() {
     let shadowing = ToolFacts { shadows: Some(ServerId("first".into())), ..tool("search") };
     let approved = ToolFacts { approved: true, ..shadowing.clone() };
     for (known, expected) in [
@@ -48,7 +48,7 @@ fn a_shadowed_tool_is_blocked_at_the_later_provider_until_it_is_approved() {
 }
 
 #[test]
-fn shadow_tool_needs_no_second_server_and_has_a_switch() {
+fn shadow_tool_rule_applies_with_one_server() {
     let world = World::default().with(ToolFacts { shadows: Some(ServerId("x".into())), ..tool("read") });
     let mut config = Config::default();
     assert_eq!(decide(&mut guards(&config), &world, "read", at(0.0)), "tool_shadowing: shadow_tool");
@@ -60,7 +60,7 @@ fn shadow_tool_needs_no_second_server_and_has_a_switch() {
 }
 
 #[test]
-fn version_pinning_on_change() {
+fn changed_pin_is_decided_by_on_change() {
     use OnChange::{Alert, Allow, Block};
     use PinState::{Changed, Pinned, Unpinned};
     for (on_change, pin, pin_on_first_use, approved, expected) in [
@@ -86,7 +86,7 @@ fn version_pinning_on_change() {
 }
 
 #[test]
-fn on_detection_alerts_holds_or_blocks_from_the_threshold_on() {
+fn on_detection_acts_from_its_threshold_on() {
     use DetectionAction::{Alert, Block, RequireApproval};
     use Severity::{Critical, High, Medium};
     for (action, severity, trust, approved, expected) in [
@@ -112,7 +112,7 @@ fn on_detection_alerts_holds_or_blocks_from_the_threshold_on() {
 }
 
 #[test]
-fn tool_poisoning_takes_strict_mode_scan_fields_and_a_count() {
+fn tool_poisoning_honors_strict_mode_and_scan_fields() {
     use Severity::{High, Low};
     let description = ("/description", High);
     for (config, detections, expected) in [
@@ -148,7 +148,7 @@ fn tool_poisoning_takes_strict_mode_scan_fields_and_a_count() {
 }
 
 #[test]
-fn a_list_is_warned_of_and_never_denied() {
+fn tool_list_is_warned_about_but_never_denied() {
     let bad = |index: usize| ToolFacts {
         name: format!("t{index}").into(),
         pin: PinState::Changed,
@@ -180,7 +180,7 @@ fn a_list_is_warned_of_and_never_denied() {
 }
 
 #[test]
-fn what_the_guards_decide_by_default_is_to_alert() {
+fn guards_only_alert_by_default() {
     let known = ToolFacts { pin: PinState::Changed, ..poisoned(&[("/description", Severity::Critical)]) };
     let world = World::default().with(known);
     assert_eq!(decide(&mut guards(&policy(json!({}))), &world, "read", at(0.0)), "warn");

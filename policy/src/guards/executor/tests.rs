@@ -138,7 +138,7 @@ use FailureMode::{FailClosed, FailOpen};
 use GuardKind::{AdminToken, CrossServer, Mode, RateLimit, Sampling, ToolAccess};
 
 #[test]
-fn guards_are_asked_by_priority_and_within_one_in_the_order_of_the_configuration() {
+fn guards_run_by_priority_then_config_order() {
     let allow = || Says(Decision::Allow);
     let mut bench = bench(vec![
         (Mode, 50, FailClosed, INVOKE, allow()),
@@ -151,12 +151,12 @@ fn guards_are_asked_by_priority_and_within_one_in_the_order_of_the_configuration
     assert_eq!(verdict(outcome), Verdict::default());
     let order: Vec<GuardKind> = trace.iter().map(|asked| asked.guard).collect();
     assert_eq!(order, [ToolAccess, Sampling, RateLimit, Mode, AdminToken]);
-    assert!(trace.iter().all(|asked| asked.answer == Said::Allow && asked.reason.is_none()));
+    assert!(trace.iter().all(|asked| asked.answer == GuardOutcome::Allow && asked.reason.is_none()));
     assert_eq!(bench.executor.counters().asked, 5);
 }
 
 #[test]
-fn request_runs_before_the_specific_phase_and_response_after_it() {
+fn request_phase_precedes_and_response_follows_specific_phase() {
     let all: &[Phase] = &Phase::ALL;
     let mut bench = bench(vec![(Mode, 0, FailClosed, all, Says(Decision::Allow))]);
     for (operations, expected) in [
@@ -189,7 +189,7 @@ fn request_runs_before_the_specific_phase_and_response_after_it() {
 }
 
 #[test]
-fn a_denial_ends_it() {
+fn denial_ends_the_evaluation() {
     let mut bench = bench(vec![
         (ToolAccess, 1, FailClosed, INVOKE, Says(Decision::Allow)),
         (RateLimit, 2, FailClosed, INVOKE, Says(Decision::Deny(denial("no")))),
@@ -198,12 +198,12 @@ fn a_denial_ends_it() {
     let (outcome, trace) = bench.ask(&[CALL]);
     assert_eq!(verdict(outcome).denied, Some((RateLimit, denial("no"))));
     assert_eq!(trace.len(), 2);
-    assert_eq!((trace[1].answer, trace[1].reason.as_deref()), (Said::Deny, Some("no!")));
+    assert_eq!((trace[1].answer, trace[1].reason.as_deref()), (GuardOutcome::Deny, Some("no!")));
     assert_eq!(bench.executor.counters().denied, 1);
 }
 
 #[test]
-fn a_failure_denies_or_allows_as_its_mode_says() {
+fn guard_failure_follows_its_failure_mode() {
     let internal = || GuardError::Internal("x".to_owned());
     for (mode, does, code, message) in [
         (FailClosed, Fails(GuardError::Timeout), Some("guard_timeout"), "no answer in time"),
@@ -240,7 +240,7 @@ fn a_failure_denies_or_allows_as_its_mode_says() {
 }
 
 #[test]
-fn a_guard_that_panics_is_asked_and_told_again() {
+fn panicking_guard_is_evaluated_again() {
     let mut bench = bench(vec![(Mode, 1, FailOpen, INVOKE, Panics)]);
     for count in 1..=3 {
         let world = World::default();
@@ -253,7 +253,7 @@ fn a_guard_that_panics_is_asked_and_told_again() {
 }
 
 #[test]
-fn an_operation_that_is_more_than_the_work_budget_is_a_timeout() {
+fn operation_over_work_budget_times_out() {
     // 100 ms are 10,000,000 bytes.
     for (work, expected) in [(10_000_000, None), (10_000_001, Some("guard_timeout"))] {
         let (saw, _keep) = channel();
@@ -274,7 +274,7 @@ fn an_operation_that_is_more_than_the_work_budget_is_a_timeout() {
 }
 
 #[test]
-fn a_seat_is_for_the_servers_that_it_names() {
+fn guard_slot_applies_to_its_named_servers_only() {
     let glob = |text| NameGlob::new(text, true).unwrap();
     let seat = |servers: Vec<NameGlob>, except| Seat {
         guard: 0,
@@ -305,7 +305,7 @@ fn redaction(path: &str) -> Decision {
 }
 
 #[test]
-fn a_modification_is_seen_by_the_guards_after_it() {
+fn modification_is_visible_to_later_guards() {
     let tools = [tool("a"), tool("b"), tool("c")];
     let arguments = raw(json!({"a": 1, "b": {"c": 2}}));
     let params = raw(json!({"name": "x", "arguments": {"a": 1}}));
@@ -355,7 +355,7 @@ fn a_modification_is_seen_by_the_guards_after_it() {
 }
 
 #[test]
-fn a_modification_that_cannot_be_made_is_a_failure() {
+fn impossible_modification_is_a_guard_failure() {
     let deep = serde_json::value::RawValue::from_string("[".repeat(400) + &"]".repeat(400));
     let arguments = raw(json!({}));
     let call = Operation::ToolInvoke { tool_name: "x", arguments: Some(&arguments) };
@@ -379,7 +379,7 @@ fn a_modification_that_cannot_be_made_is_a_failure() {
 }
 
 #[test]
-fn redaction_replaces_what_the_paths_select() {
+fn redaction_replaces_the_selected_values() {
     for (path, expected, places) in [
         ("$.user.password", json!({"user": {"password": "-", "name": "n"}, "l": [1, 2]}), 1),
         ("$.user.*", json!({"user": {"password": "-", "name": "-"}, "l": [1, 2]}), 2),
@@ -399,7 +399,7 @@ fn redaction_replaces_what_the_paths_select() {
 }
 
 #[test]
-fn a_guard_may_ask_somebody_else_and_those_after_it_wait() {
+fn external_decision_suspends_later_guards() {
     let question = json!({"phase": "tool_invoke"});
     let doubles = |mode| {
         vec![
@@ -426,7 +426,7 @@ fn a_guard_may_ask_somebody_else_and_those_after_it_wait() {
         let (outcome, trace) = bench.ask(&operations);
         let Outcome::Waiting { ticket, kind, question: asked, deadline } = outcome else { panic!("decided") };
         assert_eq!((kind, &asked, deadline), (CrossServer, &question, edge));
-        assert_eq!(trace.last().map(|asked| asked.answer), Some(Said::Later));
+        assert_eq!(trace.last().map(|asked| asked.answer), Some(GuardOutcome::Later));
         assert_eq!(bench.executor.next_deadline(), Some(edge));
         assert!(bench.executor.expired(edge).is_empty());
         assert_eq!(bench.executor.expired(over), [ticket]);
@@ -448,7 +448,7 @@ fn a_guard_may_ask_somebody_else_and_those_after_it_wait() {
 }
 
 #[test]
-fn open_questions_are_bounded() {
+fn pending_guard_queries_are_bounded() {
     let mut bench = bench(vec![(Mode, 1, FailClosed, INVOKE, Waits(Value::Null))]);
     for _ in 0..MAX_WAITING {
         assert!(matches!(bench.ask(&[CALL]).0, Outcome::Waiting { .. }));
@@ -464,7 +464,7 @@ fn open_questions_are_bounded() {
 }
 
 #[test]
-fn a_seat_without_a_guard_is_left_empty() {
+fn guard_slot_without_guard_is_skipped() {
     let seat = Seat {
         guard: 3,
         servers: Vec::new(),

@@ -17,7 +17,7 @@ fn known(risk: RiskLevel, tags: &[&str]) -> Option<ToolFacts> {
 }
 
 #[test]
-fn the_six_gates() {
+fn each_gate_denies_by_profile_and_tool_risk() {
     use GuardKind::{AdminToken, DisabledTool, Mode, ProjectBinding, SideEffects, SpecFrozen};
     use RiskLevel::{Critical, High, Low, Medium};
     let none = Profile::default();
@@ -66,7 +66,7 @@ fn the_six_gates() {
 }
 
 #[test]
-fn of_a_tool_that_is_not_listed_the_name_tells() {
+fn unlisted_tool_is_classified_by_its_name() {
     let planning = Profile { planning: true, ..Profile::default() };
     for (kind, name, profile, expected) in [
         (GuardKind::Mode, "delete_file", planning, "planning_mode"),
@@ -81,7 +81,7 @@ fn of_a_tool_that_is_not_listed_the_name_tells() {
 
 /// A gate, and what it says for people of a tool of high risk.
 #[test]
-fn reasons_have_the_words_of_events() {
+fn gate_reasons_use_event_vocabulary() {
     let world = World { tool: known(RiskLevel::High, &[]), ..World::default() };
     let operation = Operation::ToolInvoke { tool_name: "x", arguments: None };
     for (kind, denial, reason) in [

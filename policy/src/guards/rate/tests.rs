@@ -15,7 +15,7 @@ fn passed(limiter: &mut Limiter, server: &str, tool: &str, seconds: impl Iterato
 }
 
 #[test]
-fn a_bucket_has_its_burst_and_fills_with_calls_per_minute() {
+fn bucket_starts_at_burst_and_refills_per_minute() {
     let all = |count: u32| (0..count).map(|_| 0.0);
     for (limits, expected) in [
         (json!({}), 60),
@@ -52,7 +52,7 @@ fn a_bucket_has_its_burst_and_fills_with_calls_per_minute() {
 }
 
 #[test]
-fn servers_tools_and_users_have_buckets_of_their_own() {
+fn buckets_are_separate_per_server_tool_and_user() {
     let mut limiter = limiter(json!({"default_rpm": 2, "per_tool": {"*": {"calls_per_minute": 1}}}));
     let mut said = Vec::new();
     for (server, uid, tool) in
@@ -65,7 +65,7 @@ fn servers_tools_and_users_have_buckets_of_their_own() {
 }
 
 #[test]
-fn a_limit_of_zero_is_blocked_and_said() {
+fn zero_rate_limit_blocks_with_reason() {
     let world = World::default();
     let operation = Operation::ToolInvoke { tool_name: "read", arguments: None };
     for (limits, expected) in [
@@ -85,13 +85,13 @@ fn a_limit_of_zero_is_blocked_and_said() {
 }
 
 #[test]
-fn time_that_goes_back_gives_no_tokens() {
+fn backward_clock_grants_no_tokens() {
     let mut limiter = limiter(json!({"default_rpm": 1}));
     assert_eq!(passed(&mut limiter, "files", "read", [100.0, 40.0, 0.0].into_iter()), 1);
 }
 
 #[test]
-fn buckets_are_bounded_and_a_full_one_is_as_good_as_none() {
+fn bucket_count_is_bounded_by_dropping_full_ones() {
     let mut limiter = limiter(json!({"default_rpm": 60}));
     for server in 0..MAX_BUCKETS {
         passed(&mut limiter, &format!("s{server}"), "x", [0.0].into_iter());
@@ -106,7 +106,7 @@ fn buckets_are_bounded_and_a_full_one_is_as_good_as_none() {
 
 /// A name is plain in whichever case, where case does not count.
 #[test]
-fn a_plain_name_counts_before_globs_in_any_case() {
+fn plain_tool_limit_precedes_globs_in_any_case() {
     let limits = json!({
         "per_server": {"*": {"calls_per_minute": 1}, "Files": {"calls_per_minute": 9}},
         "per_tool": {"f*:*": {"calls_per_minute": 1}, "FILES:Read": {"calls_per_minute": 8}},

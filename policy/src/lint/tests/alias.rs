@@ -4,7 +4,7 @@ use super::*;
 use crate::config::OnDetection;
 
 #[test]
-fn other_names_are_read_and_said() {
+fn config_aliases_are_accepted_with_warning() {
     let (config, warnings) = parse(
         b"mcp:
   inspection:

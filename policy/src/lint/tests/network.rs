@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_is_wrong_has_a_place() {
+fn network_config_errors_have_positions() {
     table(&[
         ("network: { deny: [10.0.0.1/8] }", &[("1:19 error network.deny[0]: ", "the block is 10.0.0.0/8")]),
         (
@@ -40,7 +40,7 @@ fn what_is_wrong_has_a_place() {
 }
 
 #[test]
-fn what_does_not_do_what_it_seems_to_is_said() {
+fn ineffective_network_settings_cause_warnings() {
     let observed = "enforcement.network";
     table(&[
         ("network: { deny: [10.0.0.0/8] }", &[("1:12 warning network.deny: ", observed)]),

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn values_have_one_form() {
+fn config_values_accept_one_form_only() {
     table(&[
         ("store: { retention: { bytes: 2GB } }", &[]),
         ("store: { retention: { bytes: 1073741824 } }", &[]),

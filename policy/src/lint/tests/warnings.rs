@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_does_not_do_what_it_seems_to_is_a_warning() {
+fn ineffective_policy_settings_cause_warnings() {
     table(&[
         (
             "policy: { tool_policy: none, allowed_tools: [{ tool: a }], denied_tools: [{ tool: a }] }",
@@ -81,7 +81,7 @@ fn what_does_not_do_what_it_seems_to_is_a_warning() {
 
 /// Entries of `guards:` that do less than they seem to.
 #[test]
-fn guards_that_do_not_do_what_they_seem_to_are_a_warning() {
+fn ineffective_guard_entries_cause_warnings() {
     table(&[
         // A guard is asked where it has something to say, and where a denial counts.
         (
@@ -167,7 +167,7 @@ fn guards_that_do_not_do_what_they_seem_to_are_a_warning() {
 
 /// `server_access` judges whatever it is asked about; only connections are refused by `request` alone.
 #[test]
-fn server_access_has_something_to_say_of_every_operation() {
+fn server_access_may_run_on_every_operation() {
     let on = |phases: &str| format!("guards: [{{ kind: server_access, runs_on: [{phases}] }}]");
     let remote = format!("{}\nservers: [{{ id: a, type: http, url: 'https://x/' }}]", on("tool_invoke"));
     table(&[
@@ -180,7 +180,7 @@ fn server_access_has_something_to_say_of_every_operation() {
 
 /// Limits and lists that a guard goes by which is switched off.
 #[test]
-fn what_goes_by_a_guard_that_is_off_is_a_warning() {
+fn settings_of_disabled_guard_cause_warnings() {
     let off = |policy: &str, guard: &str| {
         format!("policy: {{ {policy} }}\nguards: [{{ kind: {guard}, enabled: false }}]")
     };
@@ -251,7 +251,7 @@ fn what_goes_by_a_guard_that_is_off_is_a_warning() {
 
 /// An entry whose condition is wrong is no entry for everything, and only that is said of it.
 #[test]
-fn of_an_entry_whose_condition_is_wrong_only_that_is_said() {
+fn entry_with_invalid_condition_reports_only_that() {
     table(&[
         (
             "sessions: [{ match: { uid: 1.5 }, mode: planning, policy_blacklist: [x] }, { match: { uid: 2 } }]",
@@ -273,7 +273,7 @@ fn of_an_entry_whose_condition_is_wrong_only_that_is_said() {
 
 /// The file's entries are counted, those that are wrong, too.
 #[test]
-fn a_message_counts_the_entries_of_the_file() {
+fn lint_messages_use_file_entry_indices() {
     table(&[
         (
             "guards: [{ kind: nope }, { kind: sampling }, { kind: sampling }]",
@@ -294,7 +294,7 @@ fn a_message_counts_the_entries_of_the_file() {
 
 /// Entries that come too late, judge nothing, or are switched off.
 #[test]
-fn what_never_counts_is_a_warning() {
+fn unreachable_entries_cause_warnings() {
     table(&[
         (
             "sessions: [{ match: { uid: 1 } }, { name: rest }, { match: { uid: 2 } }, { match: {} }]",
@@ -326,7 +326,7 @@ fn what_never_counts_is_a_warning() {
 
 /// Ids of tools, where only the name of a tool or of a server is compared.
 #[test]
-fn names_that_no_server_or_tool_has_are_a_warning() {
+fn unmatchable_names_cause_warnings() {
     let (no_tool, no_server) =
         ("no server in it; write `x`", "matches no server: `mcp:` begins the ids of tools");
     table(&[

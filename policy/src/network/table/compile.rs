@@ -9,7 +9,7 @@ use crate::terms::{Address, Host, Names, Prefix, Timestamp};
 
 /// What is said of one block of addresses and a port itself.
 #[derive(Debug, Default)]
-struct Said {
+struct BlockRules {
     verdict: Option<(Verdict, u32)>,
     blocked: Option<(Timestamp, u32)>,
     server: u32,
@@ -22,7 +22,7 @@ pub(super) struct Compiler<'a> {
     table: Table,
     names: &'a Names,
     /// By set, port, block: in this order a block comes right before those that lie in it.
-    said: BTreeMap<(u32, u16, Prefix), Said>,
+    said: BTreeMap<(u32, u16, Prefix), BlockRules>,
     full: Option<TableFull>,
 }
 
@@ -96,7 +96,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Says something of all blocks of a rule's address.
-    fn add(&mut self, set: u32, rule: Rule, say: impl Fn(&mut Said, u32)) {
+    fn add(&mut self, set: u32, rule: Rule, say: impl Fn(&mut BlockRules, u32)) {
         let blocks = blocks(&rule.address.host, self.names);
         if blocks.is_empty() {
             self.note(format!("{rule} has no effect: no address of that name is known"));
@@ -105,7 +105,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Says something of these blocks.
-    fn add_at(&mut self, set: u32, rule: Rule, blocks: Vec<Prefix>, say: impl Fn(&mut Said, u32)) {
+    fn add_at(&mut self, set: u32, rule: Rule, blocks: Vec<Prefix>, say: impl Fn(&mut BlockRules, u32)) {
         let before = self.said.len();
         self.table.rules.push(rule);
         let number = u32::try_from(self.table.rules.len()).unwrap_or(u32::MAX);
@@ -161,7 +161,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Notes what one rule allows and another denies by another name: one address can have many.
-    fn remark_rules(&mut self, said: &Said, entry: &Entry) {
+    fn remark_rules(&mut self, said: &BlockRules, entry: &Entry) {
         let (allowed, denied) = (self.table.rule(said.overruled), self.table.rule(entry.rule));
         if let (Some(allowed), Some(denied)) = (allowed, denied)
             && allowed.address != denied.address
@@ -207,7 +207,7 @@ fn blocks(host: &Host, names: &Names) -> Vec<Prefix> {
     }
 }
 
-impl Said {
+impl BlockRules {
     /// Denies it, for the first rule that does.
     fn deny(&mut self, rule: u32) {
         if let Some((Verdict::Allow, allowed)) = self.verdict {

@@ -87,7 +87,7 @@ fn said(table: &Table, set: Option<u32>, destination: &str) -> &'static str {
 
 /// Where servers were found: that address and port, and nothing else of loopback.
 #[test]
-fn found_servers_are_denied_where_they_are_and_nowhere_else() {
+fn found_servers_are_denied_at_exact_address_only() {
     let mut rules = NetworkRules { enforced: true, ..NetworkRules::default() };
     rules.found = vec![("[::1]:80".parse().unwrap(), "why".to_owned())];
     let table = Table::compile(&rules, &Names::new(), &[]).unwrap();
@@ -107,7 +107,7 @@ fn found_servers_are_denied_where_they_are_and_nowhere_else() {
 
 /// Rules; set; destination and what is said of it.
 #[test]
-fn the_most_specific_rule_counts() {
+fn most_specific_network_rule_applies() {
     type Said = &'static [(&'static str, &'static str)];
     let cases: &[(&str, Option<u32>, Said)] = &[
         ("", None, &[("1.2.3.4 80", "allow"), ("::1 80", "allow")]),
@@ -256,7 +256,7 @@ fn the_most_specific_rule_counts() {
 
 /// Rules; set; destination; the server that is there and why it is denied.
 #[test]
-fn a_denial_names_its_server_and_its_rule() {
+fn network_denial_names_server_and_rule() {
     for (rules, set, destination, server, reason) in [
         ("deny 10.0.0.0/8\ndeny 10.0.0.1", None, "10.0.0.1", "-", "deny[1] (10.0.0.1)"),
         ("deny 10.0.0.0/8\nallow 10.0.0.1:81", None, "10.0.0.1", "-", "deny[0] (10.0.0.0/8)"),
@@ -291,7 +291,7 @@ fn a_denial_names_its_server_and_its_rule() {
 
 /// Rules, and what is to be said of them.
 #[test]
-fn what_an_address_shares_is_said() {
+fn shared_addresses_are_noted() {
     let names: &[(&str, &[&str])] = &[("x.example", &["10.0.0.1", "10.0.0.2"]), ("y.example", &["10.0.0.2"])];
     for (rules, notes) in [
         ("deny x.example", &[][..]),
@@ -325,7 +325,7 @@ fn what_an_address_shares_is_said() {
 }
 
 #[test]
-fn names_are_asked_for_wherever_they_stand() {
+fn host_names_are_collected_from_all_rules() {
     let (rules, blocks) = read(
         "deny a.example\nallow b.example:80\nserver s c.example:443\negress t d.example 1.2.3.4\nblock e.example\n\
          deny localhost\nblock-server s",
@@ -338,7 +338,7 @@ fn names_are_asked_for_wherever_they_stand() {
 }
 
 #[test]
-fn sets_are_of_servers_with_egress() {
+fn only_servers_with_egress_rules_get_sets() {
     let table = compile("server a 1.2.3.4:80\nstdio b\negress c\negress d 1.2.3.4", &[]);
     let sets = ["a", "b", "c", "d", "e"].map(|id| table.set_of(&ServerId(id.into())));
     assert_eq!(sets, [0, 0, 3, 4, 0]);
@@ -347,7 +347,7 @@ fn sets_are_of_servers_with_egress() {
 }
 
 #[test]
-fn a_table_is_whole_or_refused() {
+fn oversized_network_table_is_refused_as_a_whole() {
     let rule = |number: u32| format!("deny {}\n", std::net::Ipv4Addr::from(0x0a00_0000 + number));
     let text = |most: usize| (0..).map(rule).take(most).collect::<String>();
     assert_eq!(compile(&text(MAX_ENTRIES), &[]).entries().len(), MAX_ENTRIES);

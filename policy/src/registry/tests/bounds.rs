@@ -15,7 +15,7 @@ fn many(range: std::ops::Range<usize>) -> Vec<(String, String)> {
 }
 
 #[test]
-fn each_bound_refuses_and_counts() {
+fn registry_limits_refuse_and_count_excess() {
     // A server keeps its pins, whatever it lists besides.
     let mut world = limited(|limits| limits.items_per_server = 3);
     world.list(A, &many(0..3));
@@ -74,7 +74,7 @@ fn each_bound_refuses_and_counts() {
 
 /// Nobody can have the servers of others go without pins.
 #[test]
-fn one_user_cannot_take_all_the_room() {
+fn one_user_cannot_exhaust_registry_capacity() {
     let mut world = limited(|limits| limits.entries_per_user = 5);
     assert_eq!(world.page(A, ItemKind::Tool, (true, true), &many(0..6)).refused, 5);
     let mut other = peer("other", Identity::Derived);
@@ -85,7 +85,7 @@ fn one_user_cannot_take_all_the_room() {
 
 /// No room for names: nothing is compared with the new ones, and that is counted.
 #[test]
-fn names_have_a_bound() {
+fn names_beyond_capacity_are_refused_and_counted() {
     let mut world = limited(|limits| limits.entries = 3);
     world.list(A, &[tool("read_file", "")]);
     assert_eq!((world.registry.counters().names_refused, world.registry.kept.all), (1, 3));
@@ -93,7 +93,7 @@ fn names_have_a_bound() {
 
 /// A definition that flickers is remembered so often, and then said again: too often rather than never.
 #[test]
-fn changes_beyond_the_bound_are_said_again() {
+fn changes_beyond_memory_are_reported_again() {
     let mut world = World::with_server();
     world.see("pinned");
     let letters: Vec<String> = (0..17).map(|number| format!("v{number}")).collect();
@@ -105,7 +105,7 @@ fn changes_beyond_the_bound_are_said_again() {
 
 /// Errors of the store are handed on, and what it did not take is handed in again.
 #[test]
-fn a_store_that_fails_loses_no_change() {
+fn failing_store_loses_no_change() {
     let mut world = World::with_server();
     world.see("a");
     world.store.fail(true);
@@ -128,7 +128,7 @@ fn a_store_that_fails_loses_no_change() {
 
 /// While pins cannot be read, none is made over them.
 #[test]
-fn a_store_that_cannot_be_read_makes_no_pins() {
+fn unreadable_store_creates_no_pins() {
     let mut world = World::with_server();
     world.see("a");
     world.store.fail(true);
@@ -144,7 +144,7 @@ fn a_store_that_cannot_be_read_makes_no_pins() {
 }
 
 #[test]
-fn the_store_in_memory_is_bounded() {
+fn memory_store_is_bounded() {
     let mut store = MemoryStore::new(4_000);
     let record = PinRecord::new("h", true, None, Timestamp(0));
     let large = vec![("h".to_owned(), "x".repeat(3_000))];
@@ -164,7 +164,7 @@ fn the_store_in_memory_is_bounded() {
 
 /// 100 servers of 100 tools in one session.
 #[test]
-fn a_large_session_is_compared_in_about_linear_time() {
+fn large_session_is_compared_in_near_linear_time() {
     let mut world = World::new(RegistrySettings::default());
     let mut found = 0;
     for server in 0..100 {

@@ -36,7 +36,7 @@ fn play(world: &mut World, steps: &str) -> Vec<(String, PinState)> {
 
 /// Seed 000, trust model: pin on first use, compare ever after.
 #[test]
-fn trust_but_verify() {
+fn first_use_pin_is_compared_ever_after() {
     type Case<'a> = (&'a str, &'a [(&'a str, PinState)]);
     let cases: &[Case<'_>] = &[
         ("a a", &[("new", Pinned), ("seen", Pinned)]),
@@ -97,7 +97,7 @@ fn trust_but_verify() {
 
 /// Seed 000, `pin_on_first_use: false`: compared with the one before, until one is approved.
 #[test]
-fn without_pins_a_change_is_said_and_holds() {
+fn unpinned_change_is_reported_and_persists() {
     let settings = RegistrySettings { pin_on_first_use: false, ..RegistrySettings::default() };
     type Case<'a> = (&'a str, &'a [(&'a str, PinState)]);
     let cases: &[Case<'_>] = &[
@@ -125,7 +125,7 @@ fn without_pins_a_change_is_said_and_holds() {
 
 /// Seed 000, `MCPToolChangedEvent`: previous hash, new hash, changes.
 #[test]
-fn a_change_says_what_changed_since_the_pin() {
+fn change_lists_differences_since_pin() {
     let mut world = World::with_server();
     play(&mut world, "a b ^");
     let changes = world.list(A, &[tool("t", "c")]);
@@ -138,7 +138,7 @@ fn a_change_says_what_changed_since_the_pin() {
 
 /// Seed 000, `RegisteredTool`: what is remembered.
 #[test]
-fn a_record_has_when_who_and_how_bad() {
+fn pin_record_has_times_approver_and_severity() {
     let mut world = World::with_server();
     play(&mut world, "a b");
     world.now = world.now.after(std::time::Duration::from_secs(100));
@@ -160,7 +160,7 @@ fn a_record_has_when_who_and_how_bad() {
 
 /// Pins belong to (uid, server, program): a look-alike neither poisons nor flip-flops a pin.
 #[test]
-fn pins_of_others_are_not_touched() {
+fn pins_of_other_keys_are_untouched() {
     type Case<'a> = (&'a str, fn(&mut PinKey));
     let cases: [Case<'_>; 4] = [
         ("another user", |key| key.uid = Some(1001)),
@@ -185,7 +185,7 @@ fn pins_of_others_are_not_touched() {
 
 /// Prompts, resource templates and instructions are pinned as tools are; equal names of two kinds are two items.
 #[test]
-fn all_that_reaches_the_model_is_pinned() {
+fn every_item_kind_is_pinned_separately() {
     use ItemKind::{Instructions, Prompt, ResourceTemplate, Tool};
     let mut world = World::with_server();
     let text = |text: &str| vec![(String::new(), format!("\"{text}\""))];
@@ -211,7 +211,7 @@ fn all_that_reaches_the_model_is_pinned() {
 
 /// Pages, as (first, last, tools), and what the last of them shows.
 #[test]
-fn pages_are_one_list() {
+fn paged_list_is_registered_as_one() {
     type Pages<'a> = &'a [(bool, bool, &'a [&'a str])];
     let cases: &[(&str, Pages<'_>, &[&str])] = &[
         ("two pages", &[(true, false, &["a"]), (false, true, &["b"])], &["new b"]),
@@ -245,7 +245,7 @@ fn pages_are_one_list() {
 }
 
 #[test]
-fn tools_are_known_when_their_list_is_whole() {
+fn tools_are_listed_once_last_page_arrives() {
     let mut world = World::with_server();
     world.page(A, ItemKind::Prompt, (true, true), &[]);
     world.page(A, ItemKind::Tool, (true, false), &[tool("a", "")]);
@@ -260,7 +260,7 @@ fn tools_are_known_when_their_list_is_whole() {
 
 /// One list with two definitions of a name: whichever the client takes, the changed one counts.
 #[test]
-fn a_list_that_contradicts_itself_is_changed() {
+fn contradictory_list_marks_tool_changed() {
     for order in [["a", "b"], ["b", "a"]] {
         let mut world = World::with_server();
         world.see("a");
@@ -271,7 +271,7 @@ fn a_list_that_contradicts_itself_is_changed() {
 }
 
 #[test]
-fn what_another_connection_to_the_server_offers_is_not_removed() {
+fn tool_offered_on_other_connection_is_not_removed() {
     let mut world = World::with_server();
     world.connect(B, "files");
     world.list(A, &[tool("t", ""), tool("u", "")]);
@@ -281,7 +281,7 @@ fn what_another_connection_to_the_server_offers_is_not_removed() {
 }
 
 #[test]
-fn what_is_reset_is_seen_for_the_first_time() {
+fn reset_pin_is_treated_as_first_use() {
     let mut world = World::with_server();
     world.list(A, &[tool("t", "a"), tool("u", "a")]);
     assert_eq!(world.registry.reset(&key("files"), &[Item::tool("t")]), Ok(1));
@@ -294,7 +294,7 @@ fn what_is_reset_is_seen_for_the_first_time() {
 
 /// Approval from the command line, of a server that does not run.
 #[test]
-fn a_server_that_is_not_connected_can_be_approved() {
+fn disconnected_server_can_be_approved() {
     let mut world = World::with_server();
     play(&mut world, "a b");
     world.registry.disconnect(A).unwrap();
@@ -307,7 +307,7 @@ fn a_server_that_is_not_connected_can_be_approved() {
 }
 
 #[test]
-fn the_store_has_all_that_there_is_after_each_page() {
+fn store_is_complete_after_each_page() {
     let mut world = World::with_server();
     play(&mut world, "a b");
     let kept = world.store.load(&key("files")).unwrap();
@@ -320,7 +320,7 @@ fn the_store_has_all_that_there_is_after_each_page() {
 proptest! {
     /// However often a list is sent again, nothing is said of it, and nothing is remembered.
     #[test]
-    fn a_list_that_is_sent_again_changes_nothing(lists in prop::collection::vec(
+    fn repeated_list_changes_nothing(lists in prop::collection::vec(
         prop::collection::vec(("[a-e]", "[x-z]"), 0..6), 1..6)) {
         let mut world = World::with_server();
         for list in lists {

@@ -16,7 +16,7 @@ fn last_of(servers: &[(&str, Identity, &str)]) -> (Vec<Change>, World) {
 
 /// Seed 001, 4: a tool whose name was another server's is found, of the later one, whatever it is spelt like.
 #[test]
-fn shadow_tool() {
+fn shadowing_tool_is_found_at_later_server() {
     use Identity::{Declared, Derived};
     use Severity::{Critical, High, Low, Medium};
     type Server<'a> = (&'a str, Identity, &'a str);
@@ -66,7 +66,7 @@ fn shadow_tool() {
 
 /// A finding is said once, and holds for as long as the tool is listed.
 #[test]
-fn a_finding_is_said_once_and_holds() {
+fn shadow_finding_is_reported_once_and_persists() {
     let (_, mut world) = last_of(&[("a", Identity::Derived, "x_tool"), ("b", Identity::Derived, "x_tool")]);
     let again = world.list(ConnectionId(1), &[tool("x_tool", "b")]);
     assert_eq!(again[0].finding, None);
@@ -75,7 +75,7 @@ fn a_finding_is_said_once_and_holds() {
 
 /// What a server offers in several places, or twice itself, shadows nothing; another session is another matter.
 #[test]
-fn only_other_servers_of_the_session_count() {
+fn shadowing_is_limited_to_servers_of_one_session() {
     let mut world = World::with_server();
     world.connect(B, "files");
     let other = Peer { session: SessionId("sess_2".into()), ..peer("other", Identity::Derived) };
@@ -88,7 +88,7 @@ fn only_other_servers_of_the_session_count() {
 
 /// A server that ends and comes back is still the first one.
 #[test]
-fn the_first_one_stays_first() {
+fn reconnected_first_server_keeps_its_names() {
     let servers = [("a", Identity::Derived, "read_file"), ("b", Identity::Derived, "read_file")];
     let (_, mut world) = last_of(&servers);
     world.registry.disconnect(ConnectionId(0)).unwrap();
@@ -100,7 +100,7 @@ fn the_first_one_stays_first() {
 
 /// Clients start their servers at once: a look-alike that is quicker in a later session is not first for it.
 #[test]
-fn who_has_the_older_pin_is_first() {
+fn older_pin_owns_name_in_later_session() {
     let mut world = World::new(RegistrySettings::default());
     world.connect(A, "old");
     world.list(A, &[tool("read_file", "")]);
@@ -122,7 +122,7 @@ fn who_has_the_older_pin_is_first() {
 
 /// Names of servers: first, later, severity of what is found.
 #[test]
-fn name_similarity_of_servers() {
+fn similar_server_names_are_rated_by_severity() {
     use Identity::{Declared, Derived};
     let cases = [
         (("github", Declared), ("githab", Derived), Some(Severity::High)),
@@ -145,7 +145,7 @@ fn name_similarity_of_servers() {
 }
 
 #[test]
-fn the_threshold_is_a_setting() {
+fn similarity_threshold_is_configurable() {
     for (similarity_threshold, found) in [(0.85, true), (0.95, false), (1.0, false), (0.7, true)] {
         let settings = RegistrySettings { similarity_threshold, ..RegistrySettings::default() };
         let mut world = World::new(settings);
@@ -184,7 +184,7 @@ fn upgraded(uid: u32, identity: Identity) -> (Vec<&'static str>, Timestamp) {
 /// A declared server that is upgraded is another program, with pins of its own, and had its tools' names before all the
 /// same. Nobody else inherits from it: whoever takes its name, and another user's.
 #[test]
-fn an_upgraded_server_stays_first_with_its_names() {
+fn upgraded_declared_server_keeps_its_names() {
     let (first, third) = (Timestamp(2_000_000_000), Timestamp(5_000_000_000));
     for (uid, identity, shadows, first_seen) in [
         (1000, Identity::Declared, "web", first),
@@ -197,7 +197,7 @@ fn an_upgraded_server_stays_first_with_its_names() {
 
 /// Of so many programs of one server that not all are looked up it is said how many were not.
 #[test]
-fn programs_of_a_server_are_bounded_and_counted() {
+fn programs_per_server_are_bounded_and_counted() {
     let mut world = World::new(RegistrySettings::default());
     let listed_by = |world: &mut World, program: u32| {
         let key = PinKey {

@@ -8,7 +8,7 @@ fn prefix(text: &str) -> Prefix {
 
 /// Text, bytes in hexadecimal digits in network order, bits, and as it is written.
 #[test]
-fn blocks_are_bytes_in_network_order() {
+fn blocks_are_parsed_to_network_order_bytes() {
     for (text, bytes, bits, written) in [
         ("1.2.3.4", "00000000000000000000ffff01020304", 128, "1.2.3.4"),
         ("::ffff:1.2.3.4", "00000000000000000000ffff01020304", 128, "1.2.3.4"),
@@ -35,7 +35,7 @@ fn blocks_are_bytes_in_network_order() {
 }
 
 #[test]
-fn addresses() {
+fn addresses_are_parsed_to_host_and_port() {
     let block = |text: &str| Host::Block(prefix(text));
     let name = |name: &str| Host::Name(name.into());
     for (text, host, port, written) in [
@@ -67,7 +67,7 @@ fn addresses() {
 }
 
 #[test]
-fn what_is_no_address_is_said() {
+fn invalid_address_is_refused_with_reason() {
     for (text, part) in [
         ("", "neither a name"),
         (":80", "neither a name"),
@@ -112,7 +112,7 @@ fn what_is_no_address_is_said() {
 
 /// Block, other block, whether the one covers the other.
 #[test]
-fn blocks_cover_what_lies_in_them() {
+fn blocks_cover_their_sub_blocks() {
     for (block, other, covers) in [
         ("10.0.0.0/8", "10.255.0.1", true),
         ("10.0.0.0/8", "11.0.0.0", false),
@@ -176,13 +176,13 @@ fn any_host() -> impl Strategy<Value = Host> {
 
 proptest! {
     #[test]
-    fn addresses_are_read_as_they_are_written(host in any_host(), port in prop::option::of(1..=u16::MAX)) {
+    fn random_addresses_round_trip_through_text(host in any_host(), port in prop::option::of(1..=u16::MAX)) {
         let address = Address { host, port };
         prop_assert_eq!(address.to_string().parse::<Address>(), Ok(address));
     }
 
     #[test]
-    fn any_text_is_read_or_refused(text in "[\\[\\]0-9a-f:./*%-]{0,24}|\\PC{0,24}") {
+    fn any_accepted_address_text_round_trips(text in "[\\[\\]0-9a-f:./*%-]{0,24}|\\PC{0,24}") {
         if let Ok(address) = text.parse::<Address>() {
             prop_assert_eq!(address.to_string().parse::<Address>(), Ok(address));
         }
@@ -190,7 +190,7 @@ proptest! {
 
     /// Blocks of one address lie in each other.
     #[test]
-    fn longer_blocks_lie_in_shorter_ones(ip in any::<u128>(), one in 0..=128u8, other in 0..=128u8) {
+    fn shorter_block_contains_longer_block(ip in any::<u128>(), one in 0..=128u8, other in 0..=128u8) {
         let host = Prefix::host(IpAddr::V6(ip.into()));
         let (short, long) = (host.shortened(one.min(other)), host.shortened(one.max(other)));
         prop_assert!(short.begins(&long) && (short <= long));

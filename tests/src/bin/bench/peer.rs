@@ -6,7 +6,7 @@ use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
 
 use anyhow::Result;
 
-use mcpwarden_tests::gated::SPOILT;
+use mcpwarden_tests::gated::NEUTRAL_BYTE;
 
 /// What it does with what it reads.
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -15,7 +15,7 @@ pub enum Kind {
     Echo,
     /// The same on descriptors 3 and 4, so that nobody takes it for a server.
     EchoAside,
-    /// Answers each line with a short result, on descriptors 0 and 1; one that the gate has spoilt, with that.
+    /// Answers each line with a short result, on descriptors 0 and 1; one that the gate has neutralized, with that.
     Answer,
     /// Reads to the end.
     Sink,
@@ -65,7 +65,7 @@ fn answer(input: File, mut output: File) -> Result<()> {
         let line = line?;
         let id = line.split_once("\"id\":").and_then(|(_, rest)| rest.split([',', '}']).next());
         if let Some(id) = id {
-            let content = if line.as_bytes().contains(&SPOILT) { "\u{7f}" } else { "[]" };
+            let content = if line.as_bytes().contains(&NEUTRAL_BYTE) { "\u{7f}" } else { "[]" };
             // In one write, as servers do.
             let answer =
                 format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":{content}}}}}\n");

@@ -62,7 +62,7 @@ struct Line {
 
 /// What the agent said.
 #[derive(Default)]
-struct Said {
+struct Observed {
     types: BTreeMap<String, u64>,
     /// How often each call, and each answer, was said.
     calls: HashMap<u64, u32>,
@@ -84,7 +84,7 @@ const LOSSES: [&str; 2] = ["mcp_capture_gap", "agent_loss"];
 /// How many of them are shown.
 const SHOWN: usize = 5;
 
-impl Said {
+impl Observed {
     fn take(&mut self, text: &str) -> Result<()> {
         let line: Line = serde_json::from_str(text).with_context(|| text.to_owned())?;
         // That the webhook refuses is meant.
@@ -223,9 +223,9 @@ pub fn soak(seconds: u64) -> Result<()> {
     let mut lines = agent.lines().context("no output")?;
     let so_far = Arc::new(AtomicU64::new(0));
     let seen = Arc::clone(&so_far);
-    let reader = thread::spawn(move || -> Result<Said> {
+    let reader = thread::spawn(move || -> Result<Observed> {
         // The first was read when it started.
-        let (mut said, mut line) = (Said { last: 1, ..Said::default() }, String::new());
+        let (mut said, mut line) = (Observed { last: 1, ..Observed::default() }, String::new());
         while lines.read_line(&mut line)? > 0 {
             said.take(&line)?;
             seen.store(said.last, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use mcpwarden_tests::gated::SPOILT;
+use mcpwarden_tests::gated::NEUTRAL_BYTE;
 use mcpwarden_tests::patience::patience;
 use nix::fcntl::OFlag;
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -227,20 +227,20 @@ impl Line {
         Ok(line)
     }
 
-    /// Once its calls are judged, where they are to be: what is denied then comes back spoilt. The first calls of a server go
+    /// Once its calls are judged, where they are to be: what is denied then comes back neutralized. The first calls of a server go
     /// by before the agent has put it into its table.
     fn once(mut self, judged: bool) -> Result<Self> {
         if !judged {
             return Ok(self);
         }
         let deadline = Instant::now() + patience(JUDGED_WITHIN);
-        // In memory that may be written to: elsewhere it could not be spoilt, and would be refused.
+        // In memory that may be written to: elsewhere it could not be neutralized, and would be refused.
         let denied = DENIED.to_vec();
         let mut answer = [0; 4096];
         loop {
             self.to.write_all(&denied)?;
             let size = self.from.read(&mut answer)?;
-            if answer[..size].contains(&SPOILT) {
+            if answer[..size].contains(&NEUTRAL_BYTE) {
                 return Ok(self);
             }
             ensure!(Instant::now() < deadline, "calls are not judged");

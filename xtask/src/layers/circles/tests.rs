@@ -25,7 +25,7 @@ fn shown(circles: &[Circle]) -> Vec<String> {
 }
 
 #[test]
-fn circles_are_found() {
+fn module_cycles_are_detected() {
     let cases: &[(&str, Files<'_>, &[&str])] = &[
         ("an empty crate", &[("src/lib.rs", "")], &[]),
         ("one way", &[("src/lib.rs", "mod a { use crate::b::B; } mod b { pub struct B; }")], &[]),
@@ -183,7 +183,7 @@ fn circles_are_found() {
 }
 
 #[test]
-fn report_names_each_line_of_the_circle() {
+fn cycle_report_lists_each_offending_line() {
     let found = circles(&[
         ("src/lib.rs", "mod a;\nmod b;\nmod c;\n"),
         ("src/a.rs", "use std::fmt;\nuse crate::{\n    b::B,\n};\n"),
@@ -200,7 +200,7 @@ fn report_names_each_line_of_the_circle() {
 }
 
 #[test]
-fn known_circles_only_shrink() {
+fn known_cycles_may_only_shrink() {
     let found = circles(&[("src/lib.rs", "mod a { use crate::b; } mod b { use crate::a; }")]);
     let known = |krate, within, modules| Known { krate, within, modules };
     let cases: &[(&str, Known, usize)] = &[

@@ -81,7 +81,7 @@ fn write(directory: &Path) {
 }
 
 #[test]
-fn killed_at_any_moment() {
+fn store_survives_a_kill_at_any_moment() {
     if let Some(directory) = std::env::var_os(DIRECTORY) {
         return write(Path::new(&directory));
     }

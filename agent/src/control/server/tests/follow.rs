@@ -49,7 +49,7 @@ async fn left(asked: &Asked, now: u64) {
 }
 
 #[tokio::test]
-async fn who_may_ask_may_follow_until_the_agent_ends() {
+async fn reader_may_follow_until_the_agent_ends() {
     for rights in [Rights::Read, Rights::Change] {
         let asked = asked(false);
         offer(&asked, "{\"before\":0}");
@@ -71,7 +71,7 @@ async fn who_may_ask_may_follow_until_the_agent_ends() {
 
 /// It goes on for longer than a request may take. The clock of this test runs by itself.
 #[tokio::test(start_paused = true)]
-async fn who_follows_has_time() {
+async fn follower_outlives_the_request_timeout() {
     let asked = asked(false);
     let client = line(Rights::Read, &asked).await;
     client.set_nonblocking(true).unwrap();
@@ -89,7 +89,7 @@ async fn who_follows_has_time() {
 
 /// Who leaves is not missed, even where nothing is said.
 #[tokio::test]
-async fn who_leaves_makes_room() {
+async fn leaving_follower_frees_its_seat() {
     let asked = asked(false);
     let mut following = Vec::new();
     for rights in [Rights::Read, Rights::Change] {
@@ -116,7 +116,7 @@ async fn who_leaves_makes_room() {
 
 /// Who follows takes the place of nobody who asks.
 #[tokio::test]
-async fn who_follows_leaves_the_places_of_others() {
+async fn follower_takes_no_request_slot() {
     let socket = start();
     let (_, _following) = follow(Client::connect(&socket.path).unwrap()).await;
     take_all_places(&socket).await;
@@ -124,7 +124,7 @@ async fn who_follows_leaves_the_places_of_others() {
 
 /// The sockets of both ends are full, too, before events find no room.
 #[tokio::test]
-async fn who_reads_late_is_told_what_is_missing() {
+async fn late_reader_receives_the_loss_count() {
     let asked = asked(false);
     let (_, lines) = follow(line(Rights::Read, &asked).await).await;
     let text = format!("{{\"x\":\"{}\"}}", "x".repeat(1_000));

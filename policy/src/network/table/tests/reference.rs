@@ -219,7 +219,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(3_000))]
 
     #[test]
-    fn the_table_says_what_the_rules_say(
+    fn network_table_matches_reference_rules(
         rules in rules(),
         blocks in blocks(),
         names in known(),
@@ -243,7 +243,7 @@ proptest! {
 
     /// No two entries are of one key, they are in order, and the rule of a verdict is known.
     #[test]
-    fn entries_are_whole(rules in rules(), blocks in blocks(), names in known()) {
+    fn network_table_entries_are_sorted_and_unique(rules in rules(), blocks in blocks(), names in known()) {
         let table = Table::compile(&rules, &names, &blocks).unwrap();
         prop_assert_eq!(&table, &Table::compile(&rules, &names, &blocks).unwrap());
         let keys: Vec<_> = table.entries().iter().map(|entry| (entry.set, entry.port, entry.prefix)).collect();

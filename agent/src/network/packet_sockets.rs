@@ -43,7 +43,7 @@ enum Ear {
 
 /// Hears questions and answers.
 #[derive(Debug)]
-pub struct Ears {
+pub struct PacketSockets {
     /// Tells which sockets have something, by their descriptors.
     ready: Epoll,
     sockets: HashMap<Ear, OwnedFd>,
@@ -53,19 +53,19 @@ pub struct Ears {
     missed: u64,
 }
 
-impl Ears {
+impl PacketSockets {
     /// Begins to listen at all interfaces.
     ///
     /// # Errors
     /// It takes CAP_NET_RAW.
     pub fn open() -> io::Result<Self> {
         let ready = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        let mut ears = Self { ready, sockets: HashMap::new(), left_out: 0, missed: 0 };
-        ears.listen(Ear::Loopback4)?;
+        let mut packet_sockets = Self { ready, sockets: HashMap::new(), left_out: 0, missed: 0 };
+        packet_sockets.listen(Ear::Loopback4)?;
         // Where there is no IPv6, there is nothing to hear of it.
-        let _ = ears.listen(Ear::Loopback6);
-        ears.follow();
-        Ok(ears)
+        let _ = packet_sockets.listen(Ear::Loopback6);
+        packet_sockets.follow();
+        Ok(packet_sockets)
     }
 
     /// Listens at interfaces that have come, and no more at those that are gone.
@@ -291,7 +291,7 @@ pub mod tests {
     }
 
     #[test]
-    fn the_filter_lets_dns_through() {
+    fn socket_filter_passes_only_dns() {
         let four = |from, to| packet(("10.0.0.1", from), ("10.0.0.2", to), b"x");
         let six = |protocol: u8, from: u16, to: u16| {
             let mut packet = vec![0; 40];

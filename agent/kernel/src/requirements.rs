@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kernels_that_preempt_themselves() {
+    fn kernel_preemption_is_detected() {
         let voluntary = "CONFIG_PREEMPT_VOLUNTARY=y\nCONFIG_PREEMPT_DYNAMIC=y\n";
         let full = "CONFIG_PREEMPT=y\nCONFIG_PREEMPT_DYNAMIC=y\n";
         let dynamic = "#1 SMP PREEMPT_DYNAMIC Debian 6.12.117-1";
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn kernels() {
+    fn old_kernel_releases_are_refused() {
         for (release, good) in [
             ("6.1.0-50-cloud-amd64", true),
             ("6.18.44-fc-v669", true),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn capabilities() {
+    fn missing_capabilities_are_listed() {
         for (mask, missing) in [
             ("000001ffffffffff", None),
             (

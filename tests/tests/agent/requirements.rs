@@ -55,7 +55,7 @@ fn as_nobody(program: &Path, args: &[&str]) -> Command {
 }
 
 #[test]
-fn bad_surroundings_are_said_in_one_line() -> Result<()> {
+fn unmet_requirement_is_reported_in_one_line() -> Result<()> {
     let directory = directory()?;
     let at = |name: &str| directory.path().join(name).display().to_string();
     let files = [
@@ -108,7 +108,7 @@ fn bad_surroundings_are_said_in_one_line() -> Result<()> {
 }
 
 #[test]
-fn who_is_not_root_is_told_what_is_missing() -> Result<()> {
+fn missing_capabilities_are_named_to_non_root() -> Result<()> {
     let directory = directory()?;
     let program = for_nobody(directory.path())?;
     let at = |name: &str| directory.path().join(name).display().to_string();
@@ -142,7 +142,7 @@ fn who_is_not_root_is_told_what_is_missing() -> Result<()> {
 
 /// What was done to the state directory and the key in it, and what is said.
 #[test]
-fn a_state_that_others_can_change_is_refused() -> Result<()> {
+fn state_writable_by_others_is_refused() -> Result<()> {
     type Change = fn(&Path, &Path) -> std::io::Result<()>;
     let cases: [(&str, Change, &[&str]); 5] = [
         (
@@ -191,7 +191,7 @@ fn set_mode(path: &Path, mode: u32) -> std::io::Result<()> {
 }
 
 #[test]
-fn a_second_agent_is_refused() -> Result<()> {
+fn second_agent_is_refused_while_one_runs() -> Result<()> {
     let agent = Agent::start(&[])?;
     let pid = format!("pid {}", agent.pid());
     let lock = agent.directory().join("run").display().to_string();
@@ -201,7 +201,7 @@ fn a_second_agent_is_refused() -> Result<()> {
 }
 
 #[test]
-fn an_agent_that_was_killed_leaves_nothing_in_the_way() -> Result<()> {
+fn killed_agent_does_not_block_the_next_start() -> Result<()> {
     let directory = directory()?;
     for _ in 0..2 {
         let (mut child, _stdout) = attached(run(directory.path(), &["--output", "json"]))?;
@@ -215,7 +215,7 @@ fn an_agent_that_was_killed_leaves_nothing_in_the_way() -> Result<()> {
 }
 
 #[test]
-fn signals_end_it_cleanly_and_soon() -> Result<()> {
+fn signals_end_the_agent_cleanly_and_soon() -> Result<()> {
     const SOON: Duration = Duration::from_secs(2);
     let directory = directory()?;
     for (signal, reason) in [(Signal::SIGINT, "SIGINT"), (Signal::SIGTERM, "SIGTERM")] {
@@ -255,7 +255,7 @@ fn signals_end_it_cleanly_and_soon() -> Result<()> {
 const MOST_STEPS: u32 = 700_000;
 
 #[test]
-fn doctor_proves_every_hook_and_leaves_nothing() -> Result<()> {
+fn doctor_probes_every_hook_and_leaves_no_trace() -> Result<()> {
     let mut child = mcpwarden(&["doctor"]).stdout(Stdio::piped()).spawn()?;
     let mut held = Vec::new();
     while child.try_wait()?.is_none() {
@@ -328,7 +328,7 @@ fn has_bpf_lsm() -> bool {
 
 /// What is off on this kernel, what follows from it, and how to turn it on: guests of the tests have different things off.
 #[test]
-fn doctor_says_what_is_off_and_how_to_turn_it_on() -> Result<()> {
+fn doctor_reports_disabled_features_with_remedy() -> Result<()> {
     let said = ends(&mut mcpwarden(&["doctor", "--json"]))?;
     let said: Value = serde_json::from_str(&said.stdout).with_context(|| said.stderr.clone())?;
     ensure!(said["possible"] == true, "{said}");

@@ -32,7 +32,7 @@ pub fn visit(ctx: *const u64) {
     };
     hold(meta, tgid, fd, file);
     // Last: the verifier goes through what follows once for each way through this. Who is registered now shows as a holder
-    // in the next census.
+    // in the next fd scan.
     if adopt && fd == 0 {
         exec::adopt(task, tgid);
     }

@@ -14,7 +14,7 @@ use crate::boot_ns;
 
 /// Threads of one process that are looked at, to find whether one is in the middle of a call.
 const TASKS_OF_ONE: usize = 4096;
-/// Threads of all processes that one census looks at: some ten microseconds each.
+/// Threads of all processes that one fd scan looks at: some ten microseconds each.
 const TASKS: usize = 32_768;
 
 /// One side of a channel, and what is done there.
@@ -28,7 +28,7 @@ pub struct Side {
 
 /// What one pass found.
 #[derive(Debug, Default)]
-pub struct Census {
+pub struct FdScan {
     /// When it began; nanoseconds since boot.
     pub began_ns: u64,
     /// When it had seen every descriptor; nanoseconds since boot.
@@ -42,18 +42,18 @@ pub struct Census {
     pub tasks_skipped: u64,
 }
 
-/// Reads a census to its end, and then looks at what the holders of the sides asked for are doing. The time it takes
+/// Reads a fd scan to its end, and then looks at what the holders of the sides asked for are doing. The time it takes
 /// grows with the descriptors open on the host (about a microsecond each), so this is no work for the thread that drains
 /// the ring.
-pub fn take(mut file: File, asked: &HashSet<Side>) -> io::Result<Census> {
+pub fn take(mut file: File, asked: &HashSet<Side>) -> io::Result<FdScan> {
     let began_ns = boot_ns();
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
     let holders = bytes.chunks_exact(size_of::<Holder>()).filter_map(read).collect();
-    let mut census = Census { began_ns, ended_ns: boot_ns(), holders, ..Census::default() };
+    let mut fd_scan = FdScan { began_ns, ended_ns: boot_ns(), holders, ..FdScan::default() };
     let mut holders_of: HashMap<ChannelKey, Vec<&Holder>> =
         asked.iter().map(|side| (side.key, Vec::new())).collect();
-    for holder in &census.holders {
+    for holder in &fd_scan.holders {
         if let Some(holders) = holders_of.get_mut(&holder.key) {
             holders.push(holder);
         }
@@ -64,11 +64,11 @@ pub fn take(mut file: File, asked: &HashSet<Side>) -> io::Result<Census> {
         if let Some(waiting) = waiting(side, holders)
             && !holders.iter().any(|holder| calls.is_in(holder, side.writes))
         {
-            census.idle.insert(*side, waiting);
+            fd_scan.idle.insert(*side, waiting);
         }
     }
-    census.tasks_skipped = calls.skipped;
-    Ok(census)
+    fd_scan.tasks_skipped = calls.skipped;
+    Ok(fd_scan)
 }
 
 /// How many bytes wait to be read on a side, at most; `None` where that is not known.
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_that_wait_with_bytes() {
+    fn blocked_io_calls_are_parsed() {
         let writes = |fd| Some(Call { fd, writes: true });
         let reads = |fd| Some(Call { fd, writes: false });
         let cases = [
@@ -201,7 +201,7 @@ mod tests {
 
     /// A thread of this process waits in a write, and is found, unless the bounds leave it out.
     #[test]
-    fn threads_are_looked_at_within_bounds() {
+    fn thread_scan_is_bounded() {
         use std::{io::Write as _, os::fd::AsRawFd as _, thread, time::Duration};
         let (reader, mut writer) = io::pipe().unwrap();
         let fd = writer.as_raw_fd() as u32;
