@@ -9,6 +9,7 @@
 //! together), `Exchange` (requests and answers, and copies that relays pass on), `Evaluator` (the guards, and what they are
 //! asked with), `Destinations` (where servers connect to), `Timers` and the `Reporter`.
 
+mod admission;
 mod command;
 mod config;
 mod connection;
@@ -18,12 +19,12 @@ mod egress;
 mod evaluator;
 mod exchange;
 mod io;
+mod lifecycle;
+mod queries;
 mod recorder;
 mod remote;
 mod reporter;
 mod timers;
-
-use std::collections::BTreeMap;
 
 pub use command::{ByHand, CommandError, Decide, Definitions, OperatorCommand, ProfileError};
 pub use config::{Counters, EngineConfig, EngineLimits, Inspect, Payloads};
@@ -31,21 +32,16 @@ pub use connections::Traffic;
 pub use evaluator::{Judge, ServerStanding, WaitingTool};
 pub use io::{Connect, Exec, ExitStatus, Found, Input, Output, Process, Reached};
 
-use crate::config::Config;
-use crate::detect::Inspection;
-use crate::event::{CaptureGap, Event, GateDecided, ServerType, Subject};
-use crate::gate::{GateCaller, GateCompiler, GateError, GateSubject};
-use crate::guard::TurnState;
-use crate::guards::{CallBlock, Callee};
+use crate::event::{CaptureGap, Event, GateDecided};
 use crate::protocol::{self, Kind, Message, Parsed, ProtocolError};
 use crate::redact::Redactor;
 use crate::registry::Store;
-use crate::terms::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
-use connection::{Connection, Stage, Waiting};
-use connections::{Admission, Announced, Connections, Opinion, User};
-use context::{Context, Scope, Seen, Stop};
+use crate::terms::{ConnectionId, Direction, Timestamp};
+use connection::Connection;
+use connections::{Connections, Opinion};
+use context::{Context, Seen, Stop};
 use egress::Destinations;
-use evaluator::{About, Evaluator};
+use evaluator::Evaluator;
 use exchange::{Exchange, timeouts};
 use recorder::Recorder;
 use reporter::{GateStaleness, Reporter};
@@ -231,97 +227,6 @@ impl Engine {
         self.settle(now, out);
     }
 
-    /// When [`Engine::tick`] has something to do next; `None` when nothing is waiting.
-    pub fn next_deadline(&self) -> Option<Timestamp> {
-        self.timers.next()
-    }
-
-    /// What happened so far, in numbers.
-    pub fn counters(&self) -> &Counters {
-        &self.counters
-    }
-
-    /// All that is counted, by name: those of the engine, `registry_…`, `guards_…`, and bounds of single guards.
-    pub fn counters_by_name(&self) -> BTreeMap<String, u64> {
-        let mut all = self.counters.to_map();
-        all.extend(self.evaluator.counters());
-        all
-    }
-
-    /// What there is, and what went by so far, of servers of a type. Takes a walk over all connections.
-    pub fn traffic(&self, kind: ServerType) -> Traffic {
-        self.connections.traffic(kind)
-    }
-
-    /// The servers that run, by connection.
-    pub fn servers(&self) -> impl Iterator<Item = (ConnectionId, ServerId)> {
-        self.connections.servers().map(|one| (one.id, one.server_id()))
-    }
-
-    /// How many clients have a server now: sessions. Takes a walk over all connections.
-    pub fn sessions(&self) -> usize {
-        self.connections.sessions()
-    }
-
-    /// The tools whose approval was requested and that nobody decided about, oldest first. A definition that its server
-    /// has replaced since is none of them, unless it comes back.
-    pub fn waiting(&self) -> impl Iterator<Item = WaitingTool> {
-        self.evaluator.waiting(&self.connections)
-    }
-
-    /// The connections that the gate can judge: those of servers that are spoken to over stdio, from when they are first
-    /// asked something on.
-    pub fn gated(&self) -> impl Iterator<Item = ConnectionId> {
-        let is_gated = |one: &&Connection| matches!(one.stage, Stage::Server) || one.is_pending();
-        self.connections.of_stdio().filter(is_gated).map(|one| one.id)
-    }
-
-    /// Those that may soon be: programs of which a name or a declaration says that they are servers.
-    pub fn soon_gated(&self) -> impl Iterator<Item = ConnectionId> {
-        let is_named = |one: &&Connection| one.is_candidate() && !one.is_pending() && !one.is_unnamed();
-        self.connections.of_stdio().filter(is_named).map(|one| one.id)
-    }
-
-    /// What makes tables of a policy.
-    ///
-    /// # Errors
-    /// See [`GateCompiler::new`].
-    pub fn gate_compiler(&self, config: &Config) -> Result<GateCompiler, GateError> {
-        self.evaluator.gate_compiler(config)
-    }
-
-    /// Whose calls those of a connection are. `None`: there is no such connection.
-    pub fn gate_caller(&self, id: ConnectionId) -> Option<GateCaller> {
-        let Scope { session, server, .. } = self.connections.scope(id)?;
-        let uid = self.connections.get(id)?.client.as_ref().and_then(|client| client.uid);
-        Some(GateCaller { session, server, uid })
-    }
-
-    /// On how many connections over stdio calls are made that are meant.
-    pub fn connections_of(&self, callee: &Callee) -> usize {
-        let scopes = self.connections.of_stdio().filter_map(|one| self.connections.scope(one.id));
-        scopes.filter(|scope| callee.is(&scope.server, &scope.session)).count()
-    }
-
-    /// What an operator blocks of a connection's calls.
-    pub fn gate_block(&self, id: ConnectionId) -> Option<&CallBlock> {
-        let Scope { session, server, .. } = self.connections.scope(id)?;
-        self.evaluator.call_block(&server, &session)
-    }
-
-    /// What the guards know of a session's turn; `None`: none of them goes by turns, or there was none.
-    pub fn gate_turn(&self, session: &SessionId) -> Option<TurnState> {
-        self.evaluator.turn(session)
-    }
-
-    /// All that is known of the server and the client of a connection, and of every tool that is listed there or was before.
-    /// `None`: there is no such connection.
-    pub fn gate_subject(&mut self, id: ConnectionId) -> Option<GateSubject> {
-        let mut nothing = Vec::new();
-        let Parts { mut cx, ev, .. } = self.parts(&mut nothing);
-        ev.gate_subject(&mut cx, id)
-    }
-
     fn parts<'a>(&'a mut self, out: &'a mut Vec<Output>) -> Parts<'a> {
         let Self { config, recorder, counters, connections, exchange, evaluator, .. } = self;
         let reporter = Reporter { config, recorder, counters, gate: &mut self.gate, out };
@@ -394,112 +299,6 @@ impl Engine {
             }
         }
         Ok(())
-    }
-
-    /// Makes sure that a connection is known. Whether it is.
-    fn admit(&mut self, id: ConnectionId, time: Timestamp, out: &mut Vec<Output>) -> bool {
-        if self.connections.get(id).is_some() {
-            return true;
-        }
-        match self.connections.admission(id, self.config.limits.connections) {
-            Admission::Dropped => return false,
-            Admission::Full if !self.make_room(None, time, out) => {
-                self.refuse(id, out);
-                return false;
-            }
-            Admission::Full | Admission::Free => {}
-        }
-        self.connections.open(id, time);
-        true
-    }
-
-    /// The first program of a connection says whose it is. Whether there is room for one more of this user's.
-    fn assign(&mut self, id: ConnectionId, user: User, time: Timestamp, out: &mut Vec<Output>) -> bool {
-        let Some(connection) = self.connections.get(id) else { return false };
-        if !connection.chain.is_empty() {
-            return true;
-        }
-        let full = self.connections.is_full(user, self.config.limits.connections_per_user);
-        if full && !self.make_room(Some(user), time, out) {
-            self.refuse(id, out);
-            self.forget(id);
-            return false;
-        }
-        self.connections.assign(id, user);
-        true
-    }
-
-    /// Forgets the connection that is missed least, of one user's or of all. Whether there is one.
-    fn make_room(&mut self, user: Option<User>, time: Timestamp, out: &mut Vec<Output>) -> bool {
-        let Some((victim, is_alive)) = self.connections.least_missed(user) else { return false };
-        if is_alive {
-            self.refuse(victim, out);
-        }
-        self.close(victim, time, out);
-        true
-    }
-
-    /// There is no room for this connection.
-    fn refuse(&mut self, id: ConnectionId, out: &mut Vec<Output>) {
-        self.counters.connections_refused += 1;
-        self.connections.ignore(id);
-        self.parts(out).cx.reporter.drop_connection(id);
-    }
-
-    /// This is no server: forgets it, and has it captured no more.
-    fn drop_candidate(&mut self, id: ConnectionId, out: &mut Vec<Output>) {
-        self.counters.candidates_dropped += 1;
-        self.forget(id);
-        self.connections.ignore(id);
-        self.parts(out).cx.reporter.drop_connection(id);
-    }
-
-    /// Forgets a connection and all that hangs on it.
-    fn forget(&mut self, id: ConnectionId) {
-        let evicted = self.connections.depart(id, self.config.limits.departed);
-        self.counters.departed_evicted += u64::from(evicted);
-        if let Some(mut connection) = self.connections.forget(id) {
-            self.evaluator.forget(&connection, &self.connections);
-            self.exchange.forget(&mut connection);
-        }
-    }
-
-    fn exec(&mut self, exec: Exec, now: Timestamp, out: &mut Vec<Output>) {
-        self.counters.execs += 1;
-        let (id, time) = (exec.connection, exec.time);
-        if self.admit(id, time, out) && self.assign(id, exec.process.uid, time, out) {
-            let is_server = self.connections.run(exec, &self.config, &mut self.counters);
-            let is_named = |one: &Connection| one.is_candidate() && !one.is_unnamed();
-            if self.connections.get(id).is_some_and(is_named) {
-                // It may soon be one that the gate judges.
-                self.parts(out).cx.reporter.gate_is_stale(None);
-            }
-            if is_server {
-                self.start(id, time, now, out);
-            }
-        }
-        self.book(id, now, out);
-    }
-
-    /// A connection of which it is known what it is.
-    fn open(
-        &mut self,
-        id: ConnectionId,
-        time: Timestamp,
-        (session, server): (SessionId, ServerId),
-        now: Timestamp,
-        out: &mut Vec<Output>,
-    ) {
-        if !self.admit(id, time, out) || !self.connections.is_candidate(id) {
-            return;
-        }
-        let declared = self.config.declaration(&server).map(|declared| declared.id.clone());
-        if let Some(connection) = self.connections.get_mut(id) {
-            connection.session = Some(session);
-            connection.declared = declared;
-            connection.server = Some(server);
-        }
-        self.start(id, time, now, out);
     }
 
     fn gap(&mut self, id: ConnectionId, time: Timestamp, gap: CaptureGap, out: &mut Vec<Output>) {
@@ -645,140 +444,6 @@ impl Engine {
             self.start_outer(seen.connection, seen.now, out);
         }
         self.with(out, |exchange, ev, cx| exchange.message(ev, cx, seen, message, fingerprint));
-    }
-
-    fn find_container_relay(
-        &mut self,
-        id: ConnectionId,
-        fingerprint: &exchange::relays::Fingerprint,
-        time: Timestamp,
-    ) {
-        let since = time.before(self.config.limits.relay_late);
-        let asked_the_same = |relay: &mut Connection| exchange::asked_the_same(relay, fingerprint, since);
-        self.connections.find_container_relay(id, asked_the_same);
-    }
-
-    /// A candidate is a server: reports it, and then all that waited.
-    fn start(&mut self, id: ConnectionId, time: Timestamp, now: Timestamp, out: &mut Vec<Output>) {
-        // What this one was asked may have come through a relay, which is to be known by then.
-        let first = self.connections.get(id).and_then(Connection::first_words);
-        if let Some(fingerprint) = first.and_then(exchange::relays::of_frame) {
-            self.find_container_relay(id, &fingerprint, time);
-        }
-        self.start_outer(id, now, out);
-        let announced = self.connections.announce(id, time, &self.config, &mut self.counters);
-        let Some(Announced { time, mut started, confirm, waiting }) = announced else { return };
-        let Parts { mut cx, ev, .. } = self.parts(out);
-        if let Some(server) = confirm {
-            cx.reporter.confirm(id, server);
-        }
-        let found = match (cx.connections.scope(id), cx.connections.get(id)) {
-            (Some(scope), Some(connection)) => ev.register(&scope, connection),
-            _ => None,
-        };
-        started.detections.extend(found.clone());
-        cx.report(id, time, started);
-        cx.reporter.gate_is_stale(None);
-        if let (Some(detection), Some(scope)) = (found, cx.connections.scope(id)) {
-            // What is not bad enough stands with the server.
-            let found = Inspection { detections: vec![detection], ..Inspection::default() };
-            cx.reporter.report_found(&scope, time, &About::of(Subject::Server), &found);
-        }
-        for item in waiting {
-            match item {
-                Waiting::Frame { direction, time, bytes, stop, turn } => {
-                    let (length, turn) = (bytes.len() as u64, turn.as_deref());
-                    let seen = Seen { connection: id, direction, time, bytes: length, now, stop, turn };
-                    self.frame(seen, &bytes, out);
-                }
-                Waiting::Decided { time, decided } => self.parts(out).cx.report(id, time, *decided),
-                Waiting::Gap { time, gap } => self.parts(out).cx.report(id, time, gap),
-                Waiting::Connect(connect) => {
-                    let Parts { mut cx, destinations, .. } = self.parts(out);
-                    destinations.kept_connect(&mut cx, id, *connect);
-                }
-            }
-        }
-    }
-
-    /// Announces the relay that a connection is inner to, if it waits for its first answer.
-    fn start_outer(&mut self, id: ConnectionId, now: Timestamp, out: &mut Vec<Output>) {
-        if let Some(outer) = self.connections.pending_outer(id) {
-            self.start(outer, now, now, out);
-        }
-    }
-
-    /// What is to be announced with its first answer is announced now: there is something to report of it.
-    fn start_pending(&mut self, id: ConnectionId, time: Timestamp, out: &mut Vec<Output>) {
-        if self.connections.is_pending(id) {
-            self.start(id, time, time, out);
-        }
-    }
-
-    fn close(&mut self, id: ConnectionId, time: Timestamp, out: &mut Vec<Output>) {
-        self.exited(id, time, out);
-        // After an end that was reported before, something may be held again.
-        self.with(out, |exchange, ev, cx| exchange.release_all(ev, cx, id));
-        self.forget(id);
-    }
-
-    /// Reports that a server ended, if it is one and this was not reported.
-    fn exited(&mut self, id: ConnectionId, time: Timestamp, out: &mut Vec<Output>) {
-        self.start_pending(id, time, out);
-        if !self.connections.get(id).is_some_and(|connection| matches!(connection.stage, Stage::Server)) {
-            return;
-        }
-        self.with(out, |exchange, ev, cx| exchange.release_all(ev, cx, id));
-        DIRECTIONS.into_iter().for_each(|direction| self.give_up_early(id, direction, None, out));
-        let Some((time, exited)) = self.connections.exited(id, time) else { return };
-        let mut cx = self.parts(out).cx;
-        cx.report(id, time, exited);
-        cx.reporter.gate_is_stale(None);
-        // Still known, since frames can come late; forgotten when nobody holds it any more.
-        if let Some(connection) = self.connections.get_mut(id) {
-            connection.stage = Stage::Exited;
-        }
-    }
-
-    /// Gives up answers whose requests did not come until `now`; without it, all.
-    fn give_up_early(
-        &mut self,
-        id: ConnectionId,
-        direction: Direction,
-        now: Option<Timestamp>,
-        out: &mut Vec<Output>,
-    ) {
-        let now = now.unwrap_or(Timestamp(u64::MAX));
-        self.with(out, |exchange, _, cx| exchange.give_up_early(cx, id, direction, now));
-    }
-
-    /// Books what a connection keeps now, and makes room where that is too much.
-    fn book(&mut self, id: ConnectionId, now: Timestamp, out: &mut Vec<Output>) {
-        let Some(user) = self.connections.book(id) else { return };
-        let (bytes, per_user) = (self.config.limits.bytes, self.config.limits.bytes_per_user);
-        while self.connections.kept_bytes(Some(user)) > per_user && self.relieve(Some(user), now, out) {}
-        while self.connections.kept_bytes(None) > bytes && self.relieve(None, now, out) {}
-    }
-
-    /// Books what connections keep that other connections' messages were handed to.
-    fn book_touched(&mut self, now: Timestamp, out: &mut Vec<Output>) {
-        while let Some(id) = self.exchange.next_touched() {
-            self.book(id, now, out);
-        }
-    }
-
-    /// Has the connection that keeps most, of one user or of all, give up some. Whether that helped.
-    fn relieve(&mut self, user: Option<User>, now: Timestamp, out: &mut Vec<Output>) -> bool {
-        let Some(id) = self.connections.largest(user) else { return false };
-        let before = self.connections.kept_bytes(None);
-        DIRECTIONS.into_iter().for_each(|direction| self.give_up_early(id, direction, None, out));
-        if self.connections.is_pending(id) {
-            self.start(id, now, now, out);
-        } else {
-            self.with(out, |exchange, _, cx| exchange.shed(cx, id));
-        }
-        self.connections.book(id);
-        self.connections.kept_bytes(None) < before
     }
 }
 

@@ -349,7 +349,7 @@ impl Capture {
         let out = &mut Outlet { sockets: &mut self.sockets, counters: &mut self.counters, sink };
         if header.kind == abi::RECORD_GAP {
             let (bytes, cause) = (u64::from(header.value), record::cause(header.cause));
-            stream.hole(MissingRange { offset, bytes, cause, pid: Some(header.pid), time }, now, out);
+            stream.missing(MissingRange { offset, bytes, cause, pid: Some(header.pid), time }, now, out);
         } else {
             let refused = u64::from(header.value);
             stream.data(Position { offset, time, refused }, data, now, out);

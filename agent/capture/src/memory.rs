@@ -24,7 +24,7 @@ pub enum Hold {
 impl Hold {
     const ALL: [Self; 5] = [Self::Frame(0), Self::Frame(1), Self::Waiting(0), Self::Waiting(1), Self::Early];
 
-    fn place(self) -> usize {
+    fn position(self) -> usize {
         match self {
             Self::Frame(direction) => direction & 1,
             Self::Waiting(direction) => 2 + (direction & 1),
@@ -48,7 +48,7 @@ impl Account {
 
     /// The largest that is held, where anything is.
     pub fn largest(&self) -> Option<(usize, Hold)> {
-        let largest = Hold::ALL.map(|hold| (self.held[hold.place()], hold)).into_iter().max();
+        let largest = Hold::ALL.map(|hold| (self.held[hold.position()], hold)).into_iter().max();
         largest.filter(|(bytes, _)| *bytes > 0)
     }
 }
@@ -70,7 +70,7 @@ impl Memory {
 
     /// From now on the account holds so many bytes of this kind.
     pub fn set(&mut self, account: &mut Account, hold: Hold, bytes: usize) {
-        let held = &mut account.held[hold.place()];
+        let held = &mut account.held[hold.position()];
         if *held != bytes {
             let before = std::mem::replace(held, bytes);
             self.change(account.owner, before, bytes);

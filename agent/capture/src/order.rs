@@ -2,7 +2,7 @@
 //!
 //! Every record says where in the stream it lies. The kernel takes a position and then a place in the ring, so
 //! two writers can swap: a record from further on waits a little for the one before it. What does not come is a
-//! hole of known size.
+//! missing range of known size.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -44,7 +44,7 @@ pub struct MissingRange {
     pub time: Timestamp,
 }
 
-/// A stretch of a stream.
+/// A segment of a stream.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Segment<'a> {
     /// Captured, from this offset on.
@@ -63,7 +63,7 @@ impl Piece {
     fn time(&self) -> Timestamp {
         match self {
             Self::Bytes(_, time) => *time,
-            Self::MissingRange(hole) => hole.time,
+            Self::MissingRange(range) => range.time,
         }
     }
 }
@@ -123,24 +123,24 @@ impl Order {
     /// Bytes came.
     pub fn data(
         &mut self,
-        place: Position,
+        position: Position,
         bytes: &[u8],
         now: Timestamp,
         sink: &mut impl FnMut(Segment<'_>),
     ) {
-        self.refused = self.refused.max(place.refused);
-        if place.offset == self.next && self.waiting.is_empty() && !self.is_after_another {
+        self.refused = self.refused.max(position.refused);
+        if position.offset == self.next && self.waiting.is_empty() && !self.is_after_another {
             self.next += bytes.len() as u64;
-            sink(Segment::Bytes(place.offset, bytes, place.time));
+            sink(Segment::Bytes(position.offset, bytes, position.time));
             return;
         }
         self.waiting_bytes += bytes.len();
-        self.put(place.offset, Piece::Bytes(bytes.to_vec(), place.time), now, sink);
+        self.put(position.offset, Piece::Bytes(bytes.to_vec(), position.time), now, sink);
     }
 
     /// The kernel says that bytes were not captured.
-    pub fn hole(&mut self, hole: MissingRange, now: Timestamp, sink: &mut impl FnMut(Segment<'_>)) {
-        self.put(hole.offset, Piece::MissingRange(hole), now, sink);
+    pub fn missing(&mut self, range: MissingRange, now: Timestamp, sink: &mut impl FnMut(Segment<'_>)) {
+        self.put(range.offset, Piece::MissingRange(range), now, sink);
     }
 
     fn put(&mut self, offset: u64, piece: Piece, now: Timestamp, sink: &mut impl FnMut(Segment<'_>)) {
@@ -184,10 +184,10 @@ impl Order {
                         sink(Segment::Bytes(offset, &bytes, time));
                     }
                 }
-                Piece::MissingRange(hole) => {
+                Piece::MissingRange(range) => {
                     if offset == self.next {
-                        self.next += hole.bytes;
-                        sink(Segment::MissingRange(hole));
+                        self.next += range.bytes;
+                        sink(Segment::MissingRange(range));
                     }
                 }
             }
@@ -213,11 +213,11 @@ impl Order {
         }
     }
 
-    /// The kernel's position is at `place` and nothing is on its way: what lies before it is missing.
-    pub fn skip_to(&mut self, place: Position, sink: &mut impl FnMut(Segment<'_>)) {
-        self.refused = self.refused.max(place.refused);
-        self.is_after_another &= place.offset <= self.next;
-        self.skip(place.offset, place.time, GapCause::RingFull, sink);
+    /// The kernel's position is at `position` and nothing is on its way: what lies before it is missing.
+    pub fn skip_to(&mut self, position: Position, sink: &mut impl FnMut(Segment<'_>)) {
+        self.refused = self.refused.max(position.refused);
+        self.is_after_another &= position.offset <= self.next;
+        self.skip(position.offset, position.time, GapCause::RingFull, sink);
     }
 
     /// What no record tells of was not admitted, as far as the kernel half says so; the rest is missing because of
@@ -249,13 +249,13 @@ mod tests {
         Position { offset, refused, ..Position::default() }
     }
 
-    /// Feeds records (offset, bytes) and says what comes out, holes as `<n>`.
+    /// Feeds records (offset, bytes) and says what comes out, missing ranges as `<n>`.
     fn run(records: &[(u64, &str)], give_up: bool) -> String {
         let mut order = Order::default();
         let mut out = String::new();
-        let mut sink = |stretch: Segment<'_>| match stretch {
+        let mut sink = |segment: Segment<'_>| match segment {
             Segment::Bytes(_, bytes, _) => out.push_str(std::str::from_utf8(bytes).unwrap()),
-            Segment::MissingRange(hole) => out.push_str(&format!("<{}>", hole.bytes)),
+            Segment::MissingRange(range) => out.push_str(&format!("<{}>", range.bytes)),
         };
         for (offset, bytes) in records {
             order.data(at(*offset, 0), bytes.as_bytes(), Timestamp(0), &mut sink);
@@ -299,9 +299,9 @@ mod tests {
         for (name, position, records, end, expected) in cases {
             let mut order = Order::after_another(position, 0);
             let mut out = String::new();
-            let mut sink = |stretch: Segment<'_>| match stretch {
+            let mut sink = |segment: Segment<'_>| match segment {
                 Segment::Bytes(_, bytes, _) => out.push_str(std::str::from_utf8(bytes).unwrap()),
-                Segment::MissingRange(hole) => out.push_str(&format!("<{}>", hole.bytes)),
+                Segment::MissingRange(range) => out.push_str(&format!("<{}>", range.bytes)),
             };
             for (offset, bytes) in records {
                 order.data(at(*offset, 0), bytes.as_bytes(), Timestamp(0), &mut sink);
@@ -317,13 +317,13 @@ mod tests {
     fn pending_records_are_released_up_to_a_time() {
         let mut order = Order::after_another(9, 0);
         let mut out = String::new();
-        let mut sink = |stretch: Segment<'_>| match stretch {
+        let mut sink = |segment: Segment<'_>| match segment {
             Segment::Bytes(_, bytes, _) => out.push_str(std::str::from_utf8(bytes).unwrap()),
-            Segment::MissingRange(hole) => panic!("{hole:?}"),
+            Segment::MissingRange(range) => panic!("{range:?}"),
         };
         for (offset, time, bytes) in [(6, 20, "cd"), (4, 10, "ab"), (9, 30, "e")] {
-            let place = Position { time: Timestamp(time), ..at(offset, 0) };
-            order.data(place, bytes.as_bytes(), Timestamp(0), &mut sink);
+            let position = Position { time: Timestamp(time), ..at(offset, 0) };
+            order.data(position, bytes.as_bytes(), Timestamp(0), &mut sink);
         }
         // The last of them waits for what comes before it.
         let next: Vec<_> = [0, 10, 25].map(|last| order.go_on_until(Timestamp(last), &mut sink)).into();
@@ -334,16 +334,17 @@ mod tests {
     #[test]
     fn pending_bytes_are_bounded() {
         let mut order = Order::default();
-        let mut holes = 0;
+        let mut ranges = 0;
         let big = vec![b'x'; WAITING_BYTES / 2 + 1];
-        let mut sink = |stretch: Segment<'_>| holes += u64::from(matches!(stretch, Segment::MissingRange(_)));
+        let mut sink =
+            |segment: Segment<'_>| ranges += u64::from(matches!(segment, Segment::MissingRange(_)));
         order.data(at(10, 0), &big, Timestamp(0), &mut sink);
         assert_eq!(order.held(), big.len() + RECORD_BYTES);
         // The same place again replaces it, and counts once.
         order.data(at(10, 0), &big, Timestamp(0), &mut sink);
         assert_eq!(order.held(), big.len() + RECORD_BYTES);
         order.data(at(10 + big.len() as u64 + 5, 0), &big, Timestamp(0), &mut sink);
-        assert_eq!(holes, 2);
+        assert_eq!(ranges, 2);
         assert_eq!(order.held(), 0);
     }
 
@@ -351,7 +352,7 @@ mod tests {
     #[test]
     fn gap_cause_separates_refused_from_lost() {
         use GapCause::{CandidateBudget, Memory, RingFull};
-        // Name, records of one byte (offset, refused so far), position in the end (offset, refused), holes.
+        // Name, records of one byte (offset, refused so far), position in the end (offset, refused), missing ranges.
         type Case = (&'static str, &'static [(u64, u64)], (u64, u64), &'static [(u64, u64, GapCause)]);
         let cases: [Case; 6] = [
             ("nothing missing", &[(0, 0), (1, 0)], (2, 0), &[]),
@@ -368,10 +369,10 @@ mod tests {
         ];
         for (name, records, end, expected) in cases {
             let mut order = Order::default();
-            let mut holes = Vec::new();
-            let mut sink = |stretch: Segment<'_>| {
-                if let Segment::MissingRange(hole) = stretch {
-                    holes.push((hole.offset, hole.bytes, hole.cause));
+            let mut ranges = Vec::new();
+            let mut sink = |segment: Segment<'_>| {
+                if let Segment::MissingRange(range) = segment {
+                    ranges.push((range.offset, range.bytes, range.cause));
                 }
             };
             for (offset, refused) in records {
@@ -379,7 +380,7 @@ mod tests {
                 order.give_up(Memory, &mut sink);
             }
             order.skip_to(at(end.0, end.1), &mut sink);
-            assert_eq!(holes, expected, "{name}");
+            assert_eq!(ranges, expected, "{name}");
         }
     }
 
@@ -387,9 +388,9 @@ mod tests {
     fn lost_tail_is_reported_as_gap() {
         let mut order = Order::default();
         let mut seen = Vec::new();
-        let mut sink = |stretch: Segment<'_>| {
-            if let Segment::MissingRange(hole) = stretch {
-                seen.push((hole.offset, hole.bytes));
+        let mut sink = |segment: Segment<'_>| {
+            if let Segment::MissingRange(range) = segment {
+                seen.push((range.offset, range.bytes));
             }
         };
         order.data(at(0, 0), b"abc", Timestamp(0), &mut sink);

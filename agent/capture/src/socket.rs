@@ -85,7 +85,7 @@ pub struct Sockets {
     lifted: HashSet<u64>,
     /// Clients without a connection that may have ended.
     without: HashSet<Client>,
-    wishes: Vec<KernelAction>,
+    actions: Vec<KernelAction>,
     outside: &'static dyn Processes,
 }
 
@@ -115,7 +115,7 @@ impl Sockets {
             confirmed: HashSet::new(),
             lifted: HashSet::new(),
             without: HashSet::new(),
-            wishes: Vec::new(),
+            actions: Vec::new(),
             outside,
         }
     }
@@ -130,7 +130,7 @@ impl Sockets {
         let crowded = self.open.len() >= self.most || self.of_user(connected.client.uid) >= self.most_of_user;
         if crowded || !self.http.open(ConnectionId(id), peers, time) {
             self.refused += u64::from(crowded);
-            self.wishes.push(KernelAction::Drop { key: key_of_kernel, number: id });
+            self.actions.push(KernelAction::Drop { key: key_of_kernel, number: id });
             return;
         }
         *self.by_user.entry(connected.client.uid).or_default() += 1;
@@ -143,7 +143,7 @@ impl Sockets {
     /// There is no room for a connection.
     pub fn refuse(&mut self, id: u64, key: u64) {
         self.refused += 1;
-        self.wishes.push(KernelAction::Drop { key, number: id });
+        self.actions.push(KernelAction::Drop { key, number: id });
     }
 
     /// Bytes of a connection, in order.
@@ -155,9 +155,9 @@ impl Sockets {
         time: Timestamp,
         sink: &mut dyn FnMut(Input<'_>),
     ) {
-        let Self { http, open, confirmed, lifted, wishes, .. } = self;
+        let Self { http, open, confirmed, lifted, actions, .. } = self;
         http.push(id, direction, bytes, time, &mut |output| {
-            hand_on(output, time, open, confirmed, lifted, wishes, sink);
+            hand_on(output, time, open, confirmed, lifted, actions, sink);
         });
     }
 
@@ -171,17 +171,17 @@ impl Sockets {
         time: Timestamp,
         sink: &mut dyn FnMut(Input<'_>),
     ) {
-        let Self { http, open, confirmed, lifted, wishes, .. } = self;
+        let Self { http, open, confirmed, lifted, actions, .. } = self;
         http.gap(id, direction, bytes, cause, time, &mut |output| {
-            hand_on(output, time, open, confirmed, lifted, wishes, sink);
+            hand_on(output, time, open, confirmed, lifted, actions, sink);
         });
     }
 
     /// A connection has ended, and everything of it was pushed.
     pub fn close(&mut self, id: u64, time: Timestamp, sink: &mut dyn FnMut(Input<'_>)) {
-        let Self { http, open, confirmed, lifted, wishes, .. } = self;
+        let Self { http, open, confirmed, lifted, actions, .. } = self;
         http.close(ConnectionId(id), time, &mut |output| {
-            hand_on(output, time, open, confirmed, lifted, wishes, sink);
+            hand_on(output, time, open, confirmed, lifted, actions, sink);
         });
         self.lifted.remove(&id);
         let Some(connected) = self.open.remove(&id) else { return };
@@ -205,9 +205,9 @@ impl Sockets {
 
     /// Ends what clients said that have ended, or that have said nothing for long.
     pub fn tick(&mut self, time: Timestamp, sink: &mut dyn FnMut(Input<'_>)) {
-        let Self { http, open, confirmed, lifted, without, wishes, outside, .. } = self;
+        let Self { http, open, confirmed, lifted, without, actions, outside, .. } = self;
         let mut forward =
-            |output: HttpOutput<'_>| hand_on(output, time, open, confirmed, lifted, wishes, sink);
+            |output: HttpOutput<'_>| hand_on(output, time, open, confirmed, lifted, actions, sink);
         without.retain(|client| {
             let lives = outside.lives(client.0, client.1);
             if !lives {
@@ -225,7 +225,7 @@ impl Sockets {
             if let Some(connected) = self.open.get(&stream.0)
                 && self.lifted.insert(stream.0)
             {
-                self.wishes.extend([
+                self.actions.extend([
                     KernelAction::Lift(connected.key),
                     KernelAction::Found(connected.endpoint, true),
                 ]);
@@ -238,13 +238,13 @@ impl Sockets {
         self.confirmed.remove(&link);
         for ConnectionId(number) in self.http.forget(link) {
             let key = self.open.get(&number).map(|connected| connected.key);
-            self.wishes.extend(key.map(|key| KernelAction::Drop { key, number }));
+            self.actions.extend(key.map(|key| KernelAction::Drop { key, number }));
         }
     }
 
     /// What the kernel half is to do, since it was asked last.
-    pub fn wishes(&mut self) -> Vec<KernelAction> {
-        std::mem::take(&mut self.wishes)
+    pub fn actions(&mut self) -> Vec<KernelAction> {
+        std::mem::take(&mut self.actions)
     }
 
     /// The key of a connection that is open.
@@ -278,7 +278,7 @@ fn hand_on(
     open: &HashMap<u64, Connected>,
     confirmed: &mut HashSet<ConnectionId>,
     lifted: &mut HashSet<u64>,
-    wishes: &mut Vec<KernelAction>,
+    actions: &mut Vec<KernelAction>,
     sink: &mut dyn FnMut(Input<'_>),
 ) {
     match output {
@@ -292,7 +292,7 @@ fn hand_on(
                 && let Some(connected) = open.get(&stream.0)
                 && lifted.insert(stream.0)
             {
-                wishes.push(KernelAction::Lift(connected.key));
+                actions.push(KernelAction::Lift(connected.key));
             }
             sink(Input::Frame { connection: link, direction, time, bytes, http: Some(meta), turn: None });
         }
@@ -302,7 +302,7 @@ fn hand_on(
         }
         HttpOutput::NotMcp { stream: ConnectionId(number) } => {
             if let Some(Connected { key, endpoint, .. }) = open.get(&number) {
-                wishes.extend([
+                actions.extend([
                     KernelAction::Drop { key: *key, number },
                     KernelAction::Found(*endpoint, false),
                 ]);

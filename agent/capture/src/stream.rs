@@ -95,7 +95,7 @@ impl Stream {
 
     /// All that waited in the ring for this agent is read: what went by until `last` is handed on. When the next went by.
     pub fn go_on_until(&mut self, last: Timestamp, out: &mut Outlet<'_>) -> Option<Timestamp> {
-        self.order.go_on_until(last, &mut |stretch| self.frames.take(stretch, out))
+        self.order.go_on_until(last, &mut |segment| self.frames.take(segment, out))
     }
 
     /// Until when records wait for others.
@@ -131,13 +131,13 @@ impl Stream {
     /// (some of it may have been overwritten before the rest could not be), and the stream is as before.
     pub fn refuse(&mut self, offset: u64, mut bytes: Vec<u8>, time: Timestamp, out: &mut Outlet<'_>) {
         let end = offset + bytes.len() as u64;
-        for (place, original) in self.frames.neutralized.range(offset..end) {
-            let byte = usize::try_from(place - offset).ok().and_then(|place| bytes.get_mut(place));
+        for (position, original) in self.frames.neutralized.range(offset..end) {
+            let byte = usize::try_from(position - offset).ok().and_then(|position| bytes.get_mut(position));
             if let Some(byte @ &mut abi::NEUTRAL_BYTE) = byte {
                 *byte = *original;
             }
         }
-        self.frames.neutralized.retain(|place, _| !(offset..end).contains(place));
+        self.frames.neutralized.retain(|position, _| !(offset..end).contains(position));
         let Reader::Lines(cutter) = &self.frames.reader else { return };
         let mut copy = match cutter.pending_bytes() {
             ..=MOST_COPIED => cutter.clone(),
@@ -154,24 +154,24 @@ impl Stream {
     }
 
     /// Bytes came.
-    pub fn data(&mut self, place: Position, bytes: &[u8], now: Timestamp, out: &mut Outlet<'_>) {
-        self.order.data(place, bytes, now, &mut |stretch| self.frames.take(stretch, out));
+    pub fn data(&mut self, position: Position, bytes: &[u8], now: Timestamp, out: &mut Outlet<'_>) {
+        self.order.data(position, bytes, now, &mut |segment| self.frames.take(segment, out));
     }
 
     /// The kernel says that bytes were not captured.
-    pub fn hole(&mut self, hole: MissingRange, now: Timestamp, out: &mut Outlet<'_>) {
-        self.order.hole(hole, now, &mut |stretch| self.frames.take(stretch, out));
+    pub fn missing(&mut self, range: MissingRange, now: Timestamp, out: &mut Outlet<'_>) {
+        self.order.missing(range, now, &mut |segment| self.frames.take(segment, out));
     }
 
     /// Gives up waiting where the time is over.
     pub fn tick(&mut self, now: Timestamp, out: &mut Outlet<'_>) {
-        self.order.tick(now, &mut |stretch| self.frames.take(stretch, out));
+        self.order.tick(now, &mut |segment| self.frames.take(segment, out));
     }
 
     /// Waits no longer for records that others wait for, because of `cause`. Returns how many bytes are missing for it.
     pub fn stop_waiting(&mut self, cause: GapCause, out: &mut Outlet<'_>) -> u64 {
         let before = out.counters.missing_bytes;
-        self.order.give_up(cause, &mut |stretch| self.frames.take(stretch, out));
+        self.order.give_up(cause, &mut |segment| self.frames.take(segment, out));
         out.counters.missing_bytes - before
     }
 
@@ -222,7 +222,7 @@ impl Stream {
     /// Nobody holds the connection any more: what has not come will not. What nobody read is worth a word only where
     /// messages are `spoken`: any program in a pipeline can end without reading all.
     pub fn settle(&mut self, positions: &abi::Stream, spoken: bool, now: Timestamp, out: &mut Outlet<'_>) {
-        self.order.give_up(GapCause::RingFull, &mut |stretch| self.frames.take(stretch, out));
+        self.order.give_up(GapCause::RingFull, &mut |segment| self.frames.take(segment, out));
         self.skip_to(positions.offset, positions.refused, now, out);
         let cause = match self.frames.direction {
             Direction::ClientToServer => GapCause::Unseen,
@@ -234,7 +234,7 @@ impl Stream {
 
     /// The stream ended.
     pub fn finish(&mut self, now: Timestamp, out: &mut Outlet<'_>) {
-        self.order.give_up(GapCause::RingFull, &mut |stretch| self.frames.take(stretch, out));
+        self.order.give_up(GapCause::RingFull, &mut |segment| self.frames.take(segment, out));
         let Frames { connection, direction, reader, is_stopped, .. } = &mut self.frames;
         if let Reader::Lines(cutter) = reader {
             cutter.finish(&mut |cut| hand_on(*connection, *direction, now, cut, is_stopped, out.sink));
@@ -246,8 +246,8 @@ impl Stream {
     }
 
     fn skip_to(&mut self, offset: u64, refused: u64, time: Timestamp, out: &mut Outlet<'_>) {
-        let place = Position { offset, time, refused };
-        self.order.skip_to(place, &mut |stretch| self.frames.take(stretch, out));
+        let position = Position { offset, time, refused };
+        self.order.skip_to(position, &mut |segment| self.frames.take(segment, out));
     }
 
     fn say_surplus(
@@ -275,8 +275,8 @@ fn surplus(positions: &abi::Stream, waiting: u64) -> u64 {
 }
 
 impl Frames {
-    fn take(&mut self, stretch: Segment<'_>, out: &mut Outlet<'_>) {
-        match stretch {
+    fn take(&mut self, segment: Segment<'_>, out: &mut Outlet<'_>) {
+        match segment {
             Segment::Bytes(offset, bytes, time) => match self.reader {
                 Reader::Lines(_) => self.lines(offset, bytes, time, out.sink),
                 Reader::Http => out.sockets.push(self.connection, self.direction, bytes, time, out.sink),
@@ -300,15 +300,15 @@ impl Frames {
         let (mut at, mut rest) = (offset, bytes);
         let end = offset.saturating_add(bytes.len() as u64);
         while let Some(entry) = self.neutralized.first_entry().filter(|entry| *entry.key() < end) {
-            let (place, original) = entry.remove_entry();
-            let index = place.checked_sub(at).and_then(|index| usize::try_from(index).ok());
+            let (position, original) = entry.remove_entry();
+            let index = position.checked_sub(at).and_then(|index| usize::try_from(index).ok());
             // Where another byte came in its place, that write was given up.
             if let Some((before, [NEUTRAL_BYTE, after @ ..])) = index.and_then(|at| rest.split_at_checked(at))
             {
                 self.push(before, time, sink);
                 self.is_stopped = true;
                 self.push(&[original], time, sink);
-                (at, rest) = (place + 1, after);
+                (at, rest) = (position + 1, after);
             }
         }
         self.push(rest, time, sink);
@@ -362,7 +362,7 @@ fn hand_on(
             Input::Frame { connection, direction, time, bytes, http: None, turn: None }
         }
         Cut::Junk { bytes, .. } => Input::Junk { connection, direction, time, bytes, broken: false },
-        // The captured part of a frame whose rest is missing: the hole itself is reported where it is found.
+        // The captured part of a frame whose rest is missing: the missing range itself is reported where it is found.
         Cut::Lost { bytes } => Input::Junk { connection, direction, time, bytes, broken: true },
         Cut::TooLong { bytes } => {
             let cause = GapCause::TooLong;

@@ -99,11 +99,11 @@ struct Line {
     rights: Rights,
     groups: Groups,
     asked: Asked,
-    place: Mutex<Seating>,
+    place: Mutex<ConnectionSlot>,
 }
 
 /// What a connection has until it ends.
-enum Seating {
+enum ConnectionSlot {
     /// Of those who ask.
     Asking { _place: OwnedSemaphorePermit },
     /// Of those who follow.
@@ -135,7 +135,7 @@ pub async fn serve(listener: UnixListener, groups: Groups, asked: Asked) {
             continue;
         };
         let (groups, asked) = (groups.clone(), asked.clone());
-        let place = Mutex::new(Seating::Asking { _place: place });
+        let place = Mutex::new(ConnectionSlot::Asking { _place: place });
         tokio::spawn(Arc::new(Line { peer, rights, groups, asked, place }).converse(stream));
     }
 }
@@ -186,7 +186,8 @@ impl Line {
         let query = followers::query(query).inspect_err(|_| count(&self.asked.counts.unusable))?;
         let (following, seat) = self.asked.followers.follow(query, self.rights)?;
         // Where it was makes room for another who asks.
-        *self.place.lock().unwrap_or_else(PoisonError::into_inner) = Seating::Following { _seat: seat };
+        *self.place.lock().unwrap_or_else(PoisonError::into_inner) =
+            ConnectionSlot::Following { _seat: seat };
         Ok(following)
     }
 

@@ -38,8 +38,8 @@ impl Agent {
             }
         }
         self.outputs = outputs;
-        for wish in self.capture.sockets().wishes() {
-            match wish {
+        for action in self.capture.sockets().actions() {
+            match action {
                 KernelAction::Lift(key) => self.kernel.lift_socket(key),
                 KernelAction::Found(endpoint, is_server) => self.kernel.found(&endpoint, is_server),
                 KernelAction::Drop { key, number } => {

@@ -28,8 +28,9 @@ use serde_json::{Value, json};
 use super::*;
 use crate::config::Config;
 use crate::discovery::Declared;
-use crate::event::{Connecting, EventBody, GapCause, GateAction, GateDecided};
+use crate::event::{Connecting, EventBody, GapCause, GateAction, GateDecided, ServerType};
 use crate::guards::SessionRule;
+use crate::terms::{ServerId, SessionId};
 
 /// One millisecond, the unit of time in these tests.
 pub(super) const MS: u64 = 1_000_000;

@@ -99,7 +99,7 @@ async fn line(rights: Rights, asked: &Asked) -> Client {
     let (peer, groups) = user(rights);
     let rights = peer.rights(&groups);
     let place = Arc::new(Semaphore::new(1)).acquire_owned().await.unwrap();
-    let place = Mutex::new(Seating::Asking { _place: place });
+    let place = Mutex::new(ConnectionSlot::Asking { _place: place });
     let line = Line { peer, rights, groups, asked: asked.clone(), place };
     tokio::spawn(Arc::new(line).converse(UnixStream::from_std(stream).unwrap()));
     client

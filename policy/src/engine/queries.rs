@@ -1,0 +1,106 @@
+//! Queries of the engine's state, for metrics, for the operator's commands and for the gate. None changes anything.
+
+use std::collections::BTreeMap;
+
+use super::connection::{Connection, Stage};
+use super::context::Scope;
+use super::{Counters, Engine, Parts, Traffic, WaitingTool};
+use crate::config::Config;
+use crate::event::ServerType;
+use crate::gate::{GateCaller, GateCompiler, GateError, GateSubject};
+use crate::guard::TurnState;
+use crate::guards::{CallBlock, Callee};
+use crate::terms::{ConnectionId, ServerId, SessionId, Timestamp};
+
+impl Engine {
+    /// When [`Engine::tick`] has something to do next; `None` when nothing is waiting.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        self.timers.next()
+    }
+
+    /// What happened so far, in numbers.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// All that is counted, by name: those of the engine, `registry_…`, `guards_…`, and bounds of single guards.
+    pub fn counters_by_name(&self) -> BTreeMap<String, u64> {
+        let mut all = self.counters.to_map();
+        all.extend(self.evaluator.counters());
+        all
+    }
+
+    /// What there is, and what went by so far, of servers of a type. Takes a walk over all connections.
+    pub fn traffic(&self, kind: ServerType) -> Traffic {
+        self.connections.traffic(kind)
+    }
+
+    /// The servers that run, by connection.
+    pub fn servers(&self) -> impl Iterator<Item = (ConnectionId, ServerId)> {
+        self.connections.servers().map(|one| (one.id, one.server_id()))
+    }
+
+    /// How many clients have a server now: sessions. Takes a walk over all connections.
+    pub fn sessions(&self) -> usize {
+        self.connections.sessions()
+    }
+
+    /// The tools whose approval was requested and that nobody decided about, oldest first. A definition that its server
+    /// has replaced since is none of them, unless it comes back.
+    pub fn waiting(&self) -> impl Iterator<Item = WaitingTool> {
+        self.evaluator.waiting(&self.connections)
+    }
+
+    /// The connections that the gate can judge: those of servers that are spoken to over stdio, from when they are first
+    /// asked something on.
+    pub fn gated(&self) -> impl Iterator<Item = ConnectionId> {
+        let is_gated = |one: &&Connection| matches!(one.stage, Stage::Server) || one.is_pending();
+        self.connections.of_stdio().filter(is_gated).map(|one| one.id)
+    }
+
+    /// Those that may soon be: programs of which a name or a declaration says that they are servers.
+    pub fn soon_gated(&self) -> impl Iterator<Item = ConnectionId> {
+        let is_named = |one: &&Connection| one.is_candidate() && !one.is_pending() && !one.is_unnamed();
+        self.connections.of_stdio().filter(is_named).map(|one| one.id)
+    }
+
+    /// What makes tables of a policy.
+    ///
+    /// # Errors
+    /// See [`GateCompiler::new`].
+    pub fn gate_compiler(&self, config: &Config) -> Result<GateCompiler, GateError> {
+        self.evaluator.gate_compiler(config)
+    }
+
+    /// Whose calls those of a connection are. `None`: there is no such connection.
+    pub fn gate_caller(&self, id: ConnectionId) -> Option<GateCaller> {
+        let Scope { session, server, .. } = self.connections.scope(id)?;
+        let uid = self.connections.get(id)?.client.as_ref().and_then(|client| client.uid);
+        Some(GateCaller { session, server, uid })
+    }
+
+    /// On how many connections over stdio calls are made that are meant.
+    pub fn connections_of(&self, callee: &Callee) -> usize {
+        let scopes = self.connections.of_stdio().filter_map(|one| self.connections.scope(one.id));
+        scopes.filter(|scope| callee.is(&scope.server, &scope.session)).count()
+    }
+
+    /// What an operator blocks of a connection's calls.
+    pub fn gate_block(&self, id: ConnectionId) -> Option<&CallBlock> {
+        let Scope { session, server, .. } = self.connections.scope(id)?;
+        self.evaluator.call_block(&server, &session)
+    }
+
+    /// What the guards know of a session's turn; `None`: none of them goes by turns, or there was none.
+    pub fn gate_turn(&self, session: &SessionId) -> Option<TurnState> {
+        self.evaluator.turn(session)
+    }
+
+    /// All that is known of the server and the client of a connection, and of every tool that is listed there or was before.
+    /// `None`: there is no such connection.
+    pub fn gate_subject(&mut self, id: ConnectionId) -> Option<GateSubject> {
+        let mut nothing = Vec::new();
+        let Parts { mut cx, ev, .. } = self.parts(&mut nothing);
+        ev.gate_subject(&mut cx, id)
+    }
+}
