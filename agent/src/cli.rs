@@ -14,7 +14,6 @@ use clap::{Args, Parser, Subcommand, builder::PossibleValuesParser, builder::Typ
 
 use mcpwarden_policy::config::{Hash, Period};
 
-pub use help::program;
 pub use operator::{
     Approvals, ApprovalsList, BlockOptions, BlocksOptions, DecisionOptions, ReloadOptions, Selection,
     SessionSetOptions, Sessions, StatusOptions, TopOptions, UnblockOptions,

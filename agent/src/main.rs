@@ -30,7 +30,7 @@ mod top;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, FromArgMatches as _};
+use clap::{CommandFactory as _, Parser as _};
 
 use cli::{Approvals, Audit, Cli, Command, Pins, Query, Sessions, SessionsOptions, refused::refused};
 use commands::{
@@ -41,8 +41,7 @@ use mcpwarden_policy::ByHand::{Approve, Deny};
 use output::{FAILED, Unwritable, one_line, say, unwritable};
 
 fn main() -> ExitCode {
-    let parsed = cli::program().try_get_matches();
-    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
+    let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return refused(error),
     };

@@ -5,6 +5,7 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 use serde_json::Value;
 
@@ -46,12 +47,17 @@ impl Others {
     }
 }
 
-/// The test that has started a process, by the environment that the process began with.
+/// The test that has started a process.
 fn attempt_of(pid: u64) -> Option<OsString> {
-    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    variable_of(Path::new(&format!("/proc/{pid}")), ATTEMPT)
+}
+
+/// A variable of the environment that a process began with, by its directory in /proc. `None` also where that cannot be read.
+pub fn variable_of(process: &Path, name: &str) -> Option<OsString> {
+    let environment = fs::read(process.join("environ")).ok()?;
     let mut variables = environment.split(|byte| *byte == 0);
     variables.find_map(|variable| {
-        let value = variable.strip_prefix(ATTEMPT.as_bytes())?.strip_prefix(b"=")?;
+        let value = variable.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
         Some(OsStr::from_bytes(value).to_owned())
     })
 }

@@ -42,7 +42,7 @@ pub struct FdScan {
     pub tasks_skipped: u64,
 }
 
-/// Reads a fd scan to its end, and then looks at what the holders of the sides asked for are doing. The time it takes
+/// Reads an fd scan to its end, and then looks at what the holders of the sides asked for are doing. The time it takes
 /// grows with the descriptors open on the host (about a microsecond each), so this is no work for the thread that drains
 /// the ring.
 pub fn take(mut file: File, asked: &HashSet<Side>) -> io::Result<FdScan> {

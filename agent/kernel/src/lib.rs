@@ -380,7 +380,7 @@ impl Kernel {
         &self.blind_spots
     }
 
-    /// Opens a fd scan; [`fd_scan::take`] reads it, on whatever thread.
+    /// Opens an fd scan; [`fd_scan::take`] reads it, on whatever thread.
     pub fn fd_scan(&mut self) -> Result<File, KernelError> {
         let program = program::<Iter>(&mut self.ebpf, "fd_scan")?;
         let fail = |reason| KernelError::Hook { action: "attach", hook: "iter/task_file".into(), reason };

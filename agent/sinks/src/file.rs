@@ -92,7 +92,7 @@ impl RotatingFile {
         (ready, self.rotate())
     }
 
-    /// All of it or nothing: half a line would neutralize the next one.
+    /// All of it or nothing: half a line would corrupt the next one.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         let file = self.file.as_mut().ok_or(io::ErrorKind::NotFound)?;
         if let Err(error) = file.write_all(bytes) {

@@ -16,8 +16,8 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Report", &["report", "schema", "completions", "man", "help"]),
 ];
 
-/// The command line of the program. clap itself has no headings for commands.
-pub fn program() -> Command {
+/// The command line of the program, to print its help by. clap itself has no headings for commands.
+pub(super) fn program() -> Command {
     let mut program = Cli::command();
     program.build();
     let listing = listing(&program);
@@ -25,7 +25,7 @@ pub fn program() -> Command {
     let template = format!(
         "{{about-section}}\n{{usage-heading}} {{usage}}\n{listing}\n{header}Options:{header:#}\n{{options}}{{after-help}}"
     );
-    Cli::command().help_template(template)
+    program.help_template(template)
 }
 
 fn listing(program: &Command) -> String {

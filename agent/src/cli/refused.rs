@@ -7,13 +7,14 @@ use clap::{
     error::{ContextKind, ErrorKind},
 };
 
-use super::Cli;
+use super::{Cli, help};
 use crate::output::{FAILED, one_line};
 
 /// Prints the help or the version if the arguments request it, and the error otherwise. Returns the exit status.
 pub fn refused(error: Error) -> ExitCode {
     if !error.use_stderr() {
-        error.exit();
+        // The same again, by the command line that has the commands in groups: only who reads the help waits for it to be made.
+        help::program().try_get_matches().err().unwrap_or(error).exit();
     }
     let words: Vec<String> = env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     anstream::eprintln!("mcpwarden: {}", sentence(error, &words));

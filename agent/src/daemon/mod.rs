@@ -203,10 +203,10 @@ struct Agent {
     clock: Clock,
     outbox: Outbox,
     outputs: Vec<mcpwarden_policy::Output>,
-    /// Somebody asked for a fd scan before the next regular one.
+    /// Somebody asked for an fd scan before the next regular one.
     fd_scan_soon: bool,
     programs: Vec<ProgramStats>,
-    /// A fd scan that was taken and not yet held against the streams.
+    /// An fd scan that was taken and not yet held against the streams.
     counted: Option<FdScan>,
     /// The kernel's positions, read and not yet held against the streams.
     positions: Option<Vec<(u64, abi::Connection)>>,
@@ -231,8 +231,8 @@ enum Drained {
 /// What an agent does that is ready, for people.
 const WATCHING: &str = "watching";
 
-/// What went wrong where a fd scan at start fails.
-const NO_FD_SCAN: &str = "cannot read the fd scan of processes";
+/// What went wrong where an fd scan at start fails.
+const NO_FD_SCAN: &str = "cannot read the fd scan";
 
 impl Agent {
     async fn serve(

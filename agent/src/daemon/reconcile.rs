@@ -1,4 +1,4 @@
-//! What was captured, held against what the kernel's tables and a fd scan say.
+//! What was captured, held against what the kernel's tables and an fd scan say.
 
 use std::{collections::HashSet, time::Duration};
 

@@ -45,7 +45,7 @@ impl Engine {
     }
 
     /// Forgets the connection that is missed least, of one user's or of all. Whether there is one.
-    pub(super) fn make_room(&mut self, user: Option<User>, time: Timestamp, out: &mut Vec<Output>) -> bool {
+    fn make_room(&mut self, user: Option<User>, time: Timestamp, out: &mut Vec<Output>) -> bool {
         let Some((victim, is_alive)) = self.connections.least_missed(user) else { return false };
         if is_alive {
             self.refuse(victim, out);
@@ -55,7 +55,7 @@ impl Engine {
     }
 
     /// There is no room for this connection.
-    pub(super) fn refuse(&mut self, id: ConnectionId, out: &mut Vec<Output>) {
+    fn refuse(&mut self, id: ConnectionId, out: &mut Vec<Output>) {
         self.counters.connections_refused += 1;
         self.connections.ignore(id);
         self.parts(out).cx.reporter.drop_connection(id);
@@ -95,7 +95,7 @@ impl Engine {
     }
 
     /// Has the connection that keeps most, of one user or of all, give up some. Whether that helped.
-    pub(super) fn relieve(&mut self, user: Option<User>, now: Timestamp, out: &mut Vec<Output>) -> bool {
+    fn relieve(&mut self, user: Option<User>, now: Timestamp, out: &mut Vec<Output>) -> bool {
         let Some(id) = self.connections.largest(user) else { return false };
         let before = self.connections.kept_bytes(None);
         DIRECTIONS.into_iter().for_each(|direction| self.give_up_early(id, direction, None, out));

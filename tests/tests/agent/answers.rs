@@ -138,7 +138,7 @@ fn unrelated_read_is_a_gap_or_reported_answer() -> Result<()> {
     BufReader::new(from_server).read_line(&mut answer)?;
     drop(to_server);
     kill(client, Signal::SIGCONT)?;
-    // A fd scan may have come between, and then it was seen.
+    // An fd scan may have come between, and then it was seen.
     let said = agent.wait_for_within(NOTICED, "a gap, or the answer", |event| {
         let is_answer = is(event, "mcp_tool_result") && event["connection"] == connection;
         (is_gap(event, &connection) && event["direction"] == "s2c") || is_answer

@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::clients::{Plan, RealServer};
 use mcpwarden_tests::command::{CommandOutput, ends};
 use mcpwarden_tests::http_server::{AUTHORITY, CERTIFICATE, HttpServer, Style};
+use mcpwarden_tests::others::variable_of;
 use mcpwarden_tests::places;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
@@ -107,19 +108,19 @@ fn started(cases: &[Started<'_>], timeout: &str) -> Result<()> {
         let args = [&["--as-root", "--timeout", timeout, "--"], *server].concat();
         let said = ends(command(&args).env("INSPECTED", &mark))?;
         said.expect(&format!("{server:?}"), *code, part)?;
-        let left = processes_with(&format!("INSPECTED={mark}"))?;
+        let left = processes_with(&mark)?;
         ensure!(left.is_empty(), "{server:?} left {left:?}");
     }
     Ok(())
 }
 
-fn processes_with(variable: &str) -> Result<Vec<String>> {
+/// What runs with this mark.
+fn processes_with(mark: &str) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let path = entry?.path();
         // Many of these are no processes, or end meanwhile.
-        let Ok(environment) = fs::read(path.join("environ")) else { continue };
-        if environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes()) {
+        if variable_of(&path, "INSPECTED").is_some_and(|found| found == mark) {
             let command = fs::read_to_string(path.join("cmdline")).unwrap_or_default();
             found.push(format!("{}: {command}", path.display()));
         }
@@ -173,7 +174,7 @@ fn signal_to_inspect_ends_the_server() -> Result<()> {
     let output = child.wait_with_output()?;
     let stdout = String::from_utf8_lossy(&output.stdout);
     ensure!(output.status.code() == Some(130) && stdout.contains("not inspected: interrupted"), "{output:?}");
-    let left = processes_with(&format!("INSPECTED={mark}"))?;
+    let left = processes_with(&mark)?;
     ensure!(left.is_empty(), "left {left:?}");
     Ok(())
 }
