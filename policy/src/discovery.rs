@@ -8,13 +8,14 @@
 
 mod command;
 mod names;
+mod piece;
 
 use sha2::{Digest, Sha256};
 
 use crate::definition::hex;
 use crate::glob::{GlobError, NameGlob};
 use crate::terms::ServerId;
-use command::{Piece, Role};
+use piece::{Piece, Role};
 
 /// The patterns that are built in: the first five are the requirements'. The others are what published servers are
 /// called in practice. They are matched on package, module, script, image and program names alone, where hardly

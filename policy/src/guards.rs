@@ -13,7 +13,8 @@
 //! | `gates` | `disabled_tool`, `mode`, `spec_frozen`, `project_binding`, `side_effects`, `admin_token` |
 //!
 //! `profile` says what the gates go by: which entry of `sessions:` a client has; `blocked`, what is denied by hand before any of them is
-//! asked.
+//! asked; `rules`, which servers and tools a rule of the configuration names; `question` and `trace`, what the executor is asked, and
+//! what it tells.
 
 mod access;
 mod blocked;
@@ -23,8 +24,11 @@ mod definitions;
 mod executor;
 mod gates;
 mod profile;
+mod question;
 mod rate;
+mod rules;
 mod texts;
+mod trace;
 
 use serde_json::Value;
 
@@ -36,11 +40,11 @@ pub use crate::terms::{Callee, ProfileKey};
 pub use blocked::CallBlocks;
 pub(crate) use build::is_on;
 pub use build::{ServerDenials, build, default_priority, denied_servers};
-pub use executor::{
-    Asked, Executor, GuardCounters, GuardOutcome, Outcome, Question, Seat, Ticket, WORK_BYTES_PER_MS, redact,
-};
+pub use executor::{Executor, GuardCounters, Seat, WORK_BYTES_PER_MS, redact};
 pub use profile::{Client, ProfileChange, SessionRule, SessionRules, Setting, TooManyProfiles};
+pub use question::{Outcome, Question, Ticket};
 pub(crate) use rate::{Limiter, interval_and_slack};
+pub use trace::{Asked, GuardOutcome};
 
 /// What can make a denial real.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

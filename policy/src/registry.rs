@@ -30,9 +30,9 @@ pub use crate::terms::{ItemKind, PinKey};
 use config::Kept;
 pub use config::{RegistryCounters, RegistryError, RegistryLimits, RegistrySettings};
 pub use page::{Change, ChangeKind, Offer, Outcome, Page};
-pub use pin::{Denied, PinRecord, Said};
+pub use pin::{Approval, Denied, PinRecord, Said};
 pub use shadow::Finding;
-pub use store::{Approval, Item, MemoryStore, Store, StoreError};
+pub use store::{Item, MemoryStore, Store, StoreError};
 
 use crate::definition::bounded_name;
 use crate::terms::{ConnectionId, Detection, Identity, PinState, ServerId, SessionId, Timestamp};

@@ -38,14 +38,6 @@ const KNOWN: &[Known] = &[
             "timers",
         ],
     },
-    Known { krate: "mcpwarden-policy", within: "crate::engine::exchange", modules: &["pairing", "relays"] },
-    Known {
-        krate: "mcpwarden-policy",
-        within: "crate::guards",
-        modules: &["access", "blocked", "build", "executor", "gates"],
-    },
-    Known { krate: "mcpwarden-policy", within: "crate::registry", modules: &["pin", "store"] },
-    Known { krate: "mcpwarden-policy", within: "crate::discovery", modules: &["command", "names"] },
     Known { krate: "mcpwarden-tests", within: "crate", modules: &["agent", "network", "workload"] },
 ];
 

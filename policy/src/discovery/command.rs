@@ -1,6 +1,7 @@
 //! A command line taken apart into what it really runs.
 
 use super::names;
+use super::piece::{Piece, Role};
 
 /// Commands within commands (`sh -c "env X=1 npx …"`) that are followed.
 const MAX_LEVELS: usize = 6;
@@ -8,37 +9,6 @@ const MAX_LEVELS: usize = 6;
 const MAX_ARGS: usize = 256;
 /// Arguments of a container engine in front of `run` or `exec`.
 const MAX_ENGINE_ARGS: usize = 16;
-
-/// What part a piece plays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
-    Package,
-    Module,
-    Image,
-    Script,
-    Program,
-}
-
-impl Role {
-    /// How telling a name in this part is: see [`super::specificity`].
-    pub(super) fn rank(self) -> u8 {
-        match self {
-            Self::Package => 6,
-            Self::Module | Self::Image => 5,
-            Self::Script => 4,
-            Self::Program => 3,
-        }
-    }
-}
-
-/// Something that a command runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
-    pub(super) role: Role,
-    pub(super) name: String,
-    /// Where it lies, for scripts and programs.
-    pub(super) path: Option<String>,
-}
 
 /// A command line, taken apart.
 #[derive(Debug, Default)]

@@ -1,6 +1,6 @@
 //! Which names say something, and how names are got out of package specifiers and paths.
 
-use super::command::Role;
+use super::piece::Role;
 
 /// Names that every other project has.
 const GENERIC: [&str; 34] = [

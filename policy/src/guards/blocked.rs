@@ -1,6 +1,6 @@
 //! Calls that an operator blocks by hand: denied before any guard is asked, whatever the configuration says of these.
 
-use super::executor::Question;
+use super::question::Question;
 use super::short;
 use crate::guard::{CallBlock, Denial};
 use crate::terms::{Callee, Phase, ServerId, SessionId, Timestamp};

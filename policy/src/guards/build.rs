@@ -3,15 +3,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::access::{ServerAccess, ToolAccess, demanding, own_rules, server_globs, tool_rules};
+use super::access::{ServerAccess, ToolAccess};
 use super::cross_server::CrossServer;
 use super::definitions::{RugPull, ToolPoisoning, ToolShadowing};
 use super::executor::{Executor, Seat};
 use super::gates::Gate;
 use super::rate::Limiter;
+use super::rules::{demanding, globs, own_rules, server_globs, tool_rules};
 use super::texts::{ResultInjection, Sampling};
 use crate::classify::Classifier;
-use crate::config::{self, Config, Glob, GuardEntry, GuardSettings, ListMode};
+use crate::config::{self, Config, GuardEntry, GuardSettings, ListMode};
 use crate::detect::Detector;
 use crate::glob::{GlobError, NameGlob};
 use crate::guard::Guard;
@@ -69,14 +70,6 @@ pub fn build(
     }
     seats.sort_by_key(|(place, _)| *place);
     Ok(Executor::new(builder.guards, seats.into_iter().map(|(_, seat)| seat).collect()))
-}
-
-/// Globs of rules, compiled.
-pub(super) fn globs<'a>(
-    globs: impl Iterator<Item = &'a Glob>,
-    config: &Config,
-) -> Result<Vec<NameGlob>, GlobError> {
-    globs.map(|glob| glob.compile(config.policy.case_sensitive)).collect()
 }
 
 /// Whether the sections of the configuration turn a guard on.

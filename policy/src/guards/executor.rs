@@ -7,15 +7,14 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::blocked;
+use super::question::{Outcome, Question, Ticket};
+use super::trace::{Asked, GuardOutcome, describe, note};
 use crate::config::FailureMode;
 use crate::glob::NameGlob;
-use crate::guard::{
-    Answer, Decision, Denial, Facts, Guard, GuardError, Modification, Operation, TurnState, Verdict,
-};
+use crate::guard::{Answer, Decision, Denial, Facts, Guard, GuardError, Operation, TurnState, Verdict};
 use crate::terms::{GuardKind, Phase, SessionId, Timestamp};
 use changed::Changed;
 use mcpwarden_terms::counters;
@@ -58,71 +57,6 @@ impl Seat {
     fn deadline(&self, now: Timestamp) -> Timestamp {
         now.after(Duration::from_millis(u64::from(self.timeout_ms)))
     }
-}
-
-/// What is to be judged.
-#[derive(Clone, Copy, Debug)]
-pub struct Question<'a> {
-    /// One operation, in each of its phases: [`Operation::Request`] and [`Operation::ToolInvoke`] of one call.
-    pub operations: &'a [Operation<'a>],
-    /// What is known of it.
-    pub facts: &'a Facts<'a>,
-    /// When it was.
-    pub now: Timestamp,
-}
-
-/// A question that a guard has put to somebody else.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticket(pub u64);
-
-/// What came of a question.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
-    /// All guards have answered, or one has denied.
-    Decided(Verdict),
-    /// A guard asks somebody else, and the guards after it wait.
-    Waiting {
-        /// To be given to [`Executor::answer`].
-        ticket: Ticket,
-        /// Which guard.
-        kind: GuardKind,
-        /// What it asks.
-        question: Value,
-        /// The last moment at which an answer counts.
-        deadline: Timestamp,
-    },
-}
-
-/// What a guard said that was asked, for `mcpwarden decide`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Asked {
-    /// Which.
-    pub guard: GuardKind,
-    /// In which phase.
-    pub phase: Phase,
-    /// What it said.
-    pub answer: GuardOutcome,
-    /// Why, of an answer that lets it through, too.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-}
-
-/// What a guard said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum GuardOutcome {
-    /// It has no objection.
-    Allow,
-    /// It must not be.
-    Deny,
-    /// It may be, but is recorded otherwise.
-    Modify,
-    /// It asks somebody else.
-    Later,
-    /// It failed, which denies.
-    FailClosed,
-    /// It failed, which allows.
-    FailOpen,
 }
 
 counters! { GuardCounters {
@@ -496,26 +430,6 @@ fn failed(kind: GuardKind, error: &GuardError) -> Denial {
         code: code.to_owned(),
         message: format!("the guard {} failed, which denies: {error}", kind.name()),
         details: Some(json!({ "failure_mode": "fail_closed" })),
-    }
-}
-
-fn describe(modification: &Modification) -> String {
-    match modification {
-        Modification::AddWarning { message, .. } => message.clone(),
-        Modification::ReplaceTools(kept) => format!("{} tools are kept", kept.len()),
-        Modification::RedactFields { paths, .. } => format!("redacts {}", paths.join(", ")),
-    }
-}
-
-fn note(
-    trace: &mut Option<&mut Vec<Asked>>,
-    guard: GuardKind,
-    phase: Phase,
-    answer: GuardOutcome,
-    reason: impl FnOnce() -> Option<String>,
-) {
-    if let Some(trace) = trace {
-        trace.push(Asked { guard, phase, answer, reason: reason() });
     }
 }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::access::CompiledRule;
+use super::rules::CompiledRule;
 use super::{allow, deny, short};
 use crate::classify::{Classification, Classifier};
 use crate::guard::{Answer, Facts, Guard, GuardError, Operation};

@@ -5,7 +5,6 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::store::Approval;
 use crate::terms::{PinState, Severity, Timestamp};
 
 /// How exactly it is known when something was last seen: a list that is sent every second is not written as often.
@@ -39,6 +38,15 @@ pub struct PinRecord {
     /// Definitions of which somebody said that they must not be used, oldest first (bounded).
     #[serde(default)]
     pub denied: Vec<Denied>,
+}
+
+/// Who approved a definition, or denied it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Approval {
+    /// Who, as the control socket knows them.
+    pub by: String,
+    /// When.
+    pub at: Timestamp,
 }
 
 /// A definition that must not be used.

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::pin::PinRecord;
-use crate::terms::{ItemKind, PinKey, ServerId, Timestamp};
+use crate::terms::{ItemKind, PinKey, ServerId};
 
 /// What is pinned, within its server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -22,15 +22,6 @@ impl Item {
     pub fn tool(name: &str) -> Self {
         Self { kind: ItemKind::Tool, name: crate::definition::bounded_name(name) }
     }
-}
-
-/// Who approved a definition, or denied it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Approval {
-    /// Who, as the control socket knows them.
-    pub by: String,
-    /// When.
-    pub at: Timestamp,
 }
 
 /// A store could not do what it was asked to.

@@ -1,6 +1,6 @@
 use serde_json::json;
 
-use super::super::access::tool_rules;
+use super::super::rules::tool_rules;
 use super::super::tests::{World, at, call, tool};
 use super::*;
 use crate::guard::{Profile, ToolFacts};

@@ -1,0 +1,32 @@
+//! The pieces that a command line is taken apart into.
+
+/// What part a piece plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Package,
+    Module,
+    Image,
+    Script,
+    Program,
+}
+
+impl Role {
+    /// How telling a name in this part is: see [`super::specificity`].
+    pub(super) fn rank(self) -> u8 {
+        match self {
+            Self::Package => 6,
+            Self::Module | Self::Image => 5,
+            Self::Script => 4,
+            Self::Program => 3,
+        }
+    }
+}
+
+/// Something that a command runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub(super) role: Role,
+    pub(super) name: String,
+    /// Where it lies, for scripts and programs.
+    pub(super) path: Option<String>,
+}
