@@ -9,7 +9,9 @@
 //! together), `Exchange` (requests and answers, and copies that relays pass on), `Evaluator` (the guards, and what they are
 //! asked with), `Destinations` (where servers connect to), `Timers` and the `Reporter`.
 
+mod address;
 mod admission;
+mod asked;
 mod command;
 mod config;
 mod connection;
@@ -18,12 +20,18 @@ mod context;
 mod egress;
 mod evaluator;
 mod exchange;
+mod fingerprint;
+mod ids;
 mod io;
 mod lifecycle;
+mod memory;
+mod pairing;
 mod queries;
 mod recorder;
 mod remote;
 mod reporter;
+mod scope;
+mod seen;
 mod timers;
 
 pub use command::{ByHand, CommandError, Decide, Definitions, OperatorCommand, ProfileError};
@@ -39,12 +47,13 @@ use crate::registry::Store;
 use crate::terms::{ConnectionId, Direction, Timestamp};
 use connection::Connection;
 use connections::{Connections, Opinion};
-use context::{Context, Seen, Stop};
+use context::Context;
 use egress::Destinations;
 use evaluator::Evaluator;
 use exchange::{Exchange, timeouts};
 use recorder::Recorder;
 use reporter::{GateStaleness, Reporter};
+use seen::{Seen, Stop};
 use timers::{Due, Timers};
 
 /// The state of everything watched.

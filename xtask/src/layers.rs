@@ -23,21 +23,6 @@ const KNOWN: &[Known] = &[
         modules: &["decode", "examples", "fold", "index", "pattern", "probe", "rarity", "rules", "window"],
     },
     Known { krate: "mcpwarden-event", within: "crate", modules: &["judgement", "traffic"] },
-    Known {
-        krate: "mcpwarden-policy",
-        within: "crate::engine",
-        modules: &[
-            "connection",
-            "connections",
-            "context",
-            "evaluator",
-            "exchange",
-            "recorder",
-            "remote",
-            "reporter",
-            "timers",
-        ],
-    },
     Known { krate: "mcpwarden-tests", within: "crate", modules: &["agent", "network", "workload"] },
 ];
 

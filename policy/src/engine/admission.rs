@@ -1,6 +1,7 @@
 //! Admission: which connections are kept, and how many bytes each user's connections and all connections may hold.
 
-use super::connections::{Admission, User};
+use super::connections::Admission;
+use super::memory::User;
 use super::{DIRECTIONS, Engine, Output};
 use crate::terms::{ConnectionId, Timestamp};
 

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::address::At;
 use super::config::{Counters, EngineLimits};
-use super::connections::Account;
-use super::context::{Seen, Stop};
-use super::exchange::pairing::Pairing;
 use super::io::{Connect, Exec, ExitStatus, Process};
-use super::remote::At;
+use super::memory::Account;
+use super::pairing::Pairing;
+use super::seen::{Seen, Stop};
 use crate::discovery::{self, Match};
 use crate::event::{CaptureGap, GateDecided, Identity, MatchedBy, ServerExited, ServerType};
 use crate::guard::ToolFacts;

@@ -3,7 +3,6 @@
 mod admission;
 mod announce;
 mod departed;
-mod memory;
 mod relaying;
 mod totals;
 
@@ -11,12 +10,12 @@ use std::collections::{BTreeMap, HashMap};
 
 pub(super) use admission::Admission;
 pub(super) use announce::{Announced, Opinion};
-pub(super) use memory::{Account, User};
 pub use totals::Traffic;
 
 use super::connection::{Connection, Stage};
-use super::context::Scope;
 use super::io::Process;
+use super::memory::{Memory, User};
+use super::scope::Scope;
 use crate::event::ServerType;
 use crate::redact::Redactor;
 use crate::terms::{ConnectionId, ServerId, SessionId};
@@ -30,7 +29,7 @@ pub(super) struct Connections {
     processes: HashMap<u32, ConnectionId>,
     dropped: admission::Dropped,
     departed: departed::Departed,
-    memory: memory::Memory,
+    memory: Memory,
     gone: totals::Gone,
     /// What ids of sessions are made with.
     redactor: Redactor,
@@ -44,7 +43,7 @@ impl Connections {
             processes: HashMap::new(),
             dropped: admission::Dropped::default(),
             departed: departed::Departed::default(),
-            memory: memory::Memory::default(),
+            memory: Memory::default(),
             gone: totals::Gone::default(),
             redactor: Redactor::new(key),
         }
@@ -141,7 +140,7 @@ impl Connections {
     }
 
     #[cfg(test)]
-    pub(super) fn memory(&self) -> &memory::Memory {
+    pub(super) fn memory(&self) -> &Memory {
         &self.memory
     }
 

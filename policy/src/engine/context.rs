@@ -6,16 +6,15 @@ use serde_json::value::RawValue;
 
 use super::config::EngineConfig;
 use super::connections::Connections;
-use super::evaluator::{About, find_repeated};
 use super::recorder::Call;
 use super::reporter::Reporter;
+use super::seen::Seen;
 use super::timers::Timers;
 use crate::definition::bounded_name;
-use crate::detect::Inspection;
-use crate::event::{EventBody, ServerType, Subject};
-use crate::guard::{Recorded, Verdict};
-use crate::protocol::{Kind, Message, members_once, string};
-use crate::terms::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
+use crate::event::EventBody;
+use crate::guard::Recorded;
+use crate::protocol::{Message, members_once, string};
+use crate::terms::{ConnectionId, Timestamp};
 
 /// The parts that all others use.
 #[derive(Debug)]
@@ -64,21 +63,6 @@ impl Context<'_> {
         }
     }
 
-    /// Reports that a request or notification which is no call has a member twice, if it does.
-    pub(super) fn report_repeated(&mut self, target: ConnectionId, time: Timestamp, message: &Message<'_>) {
-        let mut found = Inspection::default();
-        find_repeated(self.config.inspection.as_ref(), message, &mut found);
-        if found.detections.is_empty() {
-            return;
-        }
-        let Some(scope) = self.connections.scope(target) else { return };
-        let id = match &message.kind {
-            Kind::Request { id, .. } => Some(self.reporter.recorder.id(*id)),
-            _ => None,
-        };
-        self.reporter.report_found(&scope, time, &About { id, ..About::of(Subject::Arguments) }, &found);
-    }
-
     /// Whether a definition was reported of this connection; it is then.
     pub(super) fn is_reported(&mut self, id: ConnectionId, name: &str, hash: &str) -> bool {
         let (limit, overflow) = (self.config.limits.tools, &mut self.reporter.counters.tools_overflow);
@@ -95,52 +79,5 @@ impl Context<'_> {
         let known = connection.and_then(|connection| connection.tool(&name));
         let tool_name = known.map_or_else(|| bounded_name(&name).into(), |known| Arc::clone(&known.name));
         Call { tool_name, params, arguments, repeated }
-    }
-}
-
-/// Who an event is about.
-#[derive(Clone, Debug)]
-pub(super) struct Scope {
-    pub(super) connection: ConnectionId,
-    pub(super) session: SessionId,
-    pub(super) server: ServerId,
-    pub(super) kind: ServerType,
-    pub(super) via: Vec<ServerId>,
-}
-
-/// A frame: where it was seen, and what is known of it besides its bytes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Seen<'a> {
-    pub(super) connection: ConnectionId,
-    pub(super) direction: Direction,
-    pub(super) time: Timestamp,
-    /// Its length.
-    pub(super) bytes: u64,
-    pub(super) now: Timestamp,
-    /// What became of it, where the gate stopped it.
-    pub(super) stop: Option<Stop>,
-    /// The turn of the model that it belongs to, where a recording names it.
-    pub(super) turn: Option<&'a str>,
-}
-
-/// What became of a frame that the gate stopped.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stop {
-    /// Nothing of it reached its server: nobody answers.
-    pub(super) is_refused: bool,
-    /// It is the only message of its frame.
-    is_alone: bool,
-}
-
-impl Stop {
-    /// The gate stopped this frame.
-    pub(super) fn of(frame: &[u8], is_refused: bool) -> Self {
-        Self { is_refused, is_alone: frame.first() != Some(&b'[') }
-    }
-
-    /// Whether the gate stopped a message of that frame, of which the guards say this. Of several that were neutralized one
-    /// by one, those were that the guards deny, too.
-    pub(super) fn stops(self, verdict: &Verdict) -> bool {
-        self.is_refused || self.is_alone || verdict.denied.is_some()
     }
 }

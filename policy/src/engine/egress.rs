@@ -4,9 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 
 use super::connection::Connection;
-use super::connections::{Connections, User};
-use super::context::{Context, Scope};
+use super::connections::Connections;
+use super::context::Context;
 use super::io::Connect;
+use super::memory::User;
+use super::scope::Scope;
 use crate::event::{Action, Connecting, Event, NetworkConnection, Protocol, ServerEgress, Severity};
 use crate::network::Verdict;
 use crate::terms::{ConnectionId, ServerId, SessionId};

@@ -3,7 +3,7 @@
 //! What is evaluated here has passed by then: `enforced` is true of what the gate stopped, and is known in time.
 
 mod answers;
-pub(super) mod approvals;
+mod approvals;
 mod decisions;
 mod held;
 mod inspection;
@@ -15,13 +15,15 @@ mod unlisted;
 mod verdict;
 
 pub use approvals::WaitingTool;
-pub(super) use inspection::{About, find_repeated};
 pub use judge::{Judge, ServerStanding};
 
 use super::config::EngineConfig;
 use super::connection::Connection;
 use super::connections::Connections;
-use super::context::{Context, Scope, Seen};
+use super::context::Context;
+use super::reporter::About;
+use super::scope::Scope;
+use super::seen::Seen;
 use crate::detect::DefinitionCache;
 use crate::event::{Detection, Identity};
 use crate::guard::{Facts, Listing, Operation, Refusal, ToolFacts, Trust, Verdict};

@@ -2,23 +2,25 @@
 //! to the evaluator once.
 
 mod dedup;
-pub(super) mod pairing;
-pub(super) mod relays;
+mod relays;
 pub(super) mod timeouts;
 
 use serde_json::value::RawValue;
 
+use super::asked::Asked;
 use super::connection::{Connection, Stage};
 use super::connections::Connections;
-use super::context::{Context, Seen};
+use super::context::Context;
 use super::evaluator::Evaluator;
+use super::fingerprint::{self, Fingerprint};
+use super::pairing::{Early, Open, Pairing, Role};
 use super::recorder::{self, asked};
 use super::remote;
+use super::seen::Seen;
 use super::timers::Due;
 use crate::protocol::{self, Id, IdKey, Kind, Message, Method};
 use crate::terms::{ConnectionId, Direction, Timestamp};
-use pairing::{Asked, Early, Open, Pairing, Role};
-use relays::{Fingerprint, Relays};
+use relays::Relays;
 
 /// Of a young connection requests are remembered by what they say, in case a relay behind it starts only then.
 const YOUNG_FRAMES: u64 = 16;
@@ -376,13 +378,13 @@ pub(super) fn fingerprint(
         || connection.is_in_container()
         || connection.totals.frames.c2s <= YOUNG_FRAMES;
     let to_server = seen.direction == Direction::ClientToServer;
-    (matters && to_server).then(|| relays::of_request(method.as_str(), params.map(RawValue::get)))
+    (matters && to_server).then(|| fingerprint::of_request(method.as_str(), params.map(RawValue::get)))
 }
 
 /// Whether a connection was asked the same since then, which is the first thing that it was asked, or said as its own.
 pub(super) fn asked_the_same(relay: &mut Connection, fingerprint: &Fingerprint, since: Timestamp) -> bool {
     match relay.first_words() {
-        Some(words) => relay.since >= since && relays::of_frame(words).as_ref() == Some(fingerprint),
+        Some(words) => relay.since >= since && fingerprint::of_frame(words).as_ref() == Some(fingerprint),
         None => relay.requests(Direction::ClientToServer).own_like(fingerprint, since).is_some(),
     }
 }

@@ -2,8 +2,9 @@
 
 use super::connection::{Connection, Stage, Waiting};
 use super::connections::Announced;
-use super::context::Seen;
-use super::evaluator::About;
+use super::fingerprint::{self, Fingerprint};
+use super::reporter::About;
+use super::seen::Seen;
 use super::{DIRECTIONS, Engine, Exec, Output, Parts, exchange};
 use crate::detect::Inspection;
 use crate::event::Subject;
@@ -51,7 +52,7 @@ impl Engine {
     pub(super) fn find_container_relay(
         &mut self,
         id: ConnectionId,
-        fingerprint: &exchange::relays::Fingerprint,
+        fingerprint: &Fingerprint,
         time: Timestamp,
     ) {
         let since = time.before(self.config.limits.relay_late);
@@ -63,7 +64,7 @@ impl Engine {
     pub(super) fn start(&mut self, id: ConnectionId, time: Timestamp, now: Timestamp, out: &mut Vec<Output>) {
         // What this one was asked may have come through a relay, which is to be known by then.
         let first = self.connections.get(id).and_then(Connection::first_words);
-        if let Some(fingerprint) = first.and_then(exchange::relays::of_frame) {
+        if let Some(fingerprint) = first.and_then(fingerprint::of_frame) {
             self.find_container_relay(id, &fingerprint, time);
         }
         self.start_outer(id, now, out);

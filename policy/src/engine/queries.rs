@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::connection::{Connection, Stage};
-use super::context::Scope;
+use super::scope::Scope;
 use super::{Counters, Engine, Parts, Traffic, WaitingTool};
 use crate::config::Config;
 use crate::event::ServerType;

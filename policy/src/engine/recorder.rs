@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use super::asked::{Asked, Client};
 use super::config::Payloads;
-use super::exchange::pairing::{Asked, Client};
 use crate::event::{
     CallStatus, Decided, Json, Message as MessageEvent, MessageKind, ServerInitialized, ToolCalled,
     ToolResult,

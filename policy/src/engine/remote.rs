@@ -1,62 +1,14 @@
 //! Servers at addresses.
 
-use std::net::SocketAddr;
-use std::time::Duration;
-
+use super::address::At;
 use super::config::EngineConfig;
 use super::connection::Connection;
 use super::context::Context;
 use super::io::{Found, Output, Reached};
-use crate::discovery;
 use crate::discovery::Remote;
-use crate::event::{Event, Identity, NetworkUninspected, RequestRefused, ServerType};
-use crate::network;
+use crate::event::{Event, Identity, NetworkUninspected, RequestRefused};
 use crate::protocol::Id;
-use crate::terms::{ConnectionId, ServerId, Timestamp};
-
-/// How often it is reported of a conversation that there is a server.
-const FOUND_AGAIN: Duration = Duration::from_secs(1_800);
-
-/// Where a server is.
-#[derive(Clone, Debug)]
-pub(super) struct At {
-    address: SocketAddr,
-    netns: Option<u64>,
-    path: String,
-    tls: bool,
-    pub(super) kind: ServerType,
-    /// When it was reported last that it answered something of MCP.
-    answered: Option<Timestamp>,
-}
-
-impl At {
-    /// What its id is if it is not declared: the address that is really spoken to, not the name that the client has
-    /// for it, and the path.
-    pub(super) fn server_id(&self) -> ServerId {
-        discovery::address_id(&format!("{}{}{}", self.address, self.path, self.elsewhere()))
-    }
-
-    /// What serves, for pins.
-    pub(super) fn program(&self) -> String {
-        format!("{}{}", self.url(), self.elsewhere())
-    }
-
-    /// Every network namespace has a loopback of its own.
-    fn elsewhere(&self) -> String {
-        self.netns.map_or_else(String::new, |netns| format!("@netns-{netns}"))
-    }
-
-    /// As a URL.
-    pub(super) fn url(&self) -> String {
-        let scheme = if self.tls { "https" } else { "http" };
-        format!("{scheme}://{}{}", self.address, self.path)
-    }
-
-    /// Memory that it takes beside itself.
-    pub(super) fn bytes(&self) -> usize {
-        self.path.len()
-    }
-}
+use crate::terms::{ConnectionId, Timestamp};
 
 /// A client speaks with what may be a server at an address: of a connection that is known.
 pub(super) fn reached(cx: &mut Context<'_>, reached: Reached) {
@@ -67,16 +19,8 @@ pub(super) fn reached(cx: &mut Context<'_>, reached: Reached) {
     let Some(connection) = cx.connections.get_mut(id) else { return };
     connection.since = connection.since.min(time);
     connection.declared = declared;
-    connection.client = Some(reached.client);
-    connection.at = Some(At {
-        // The one that is really spoken to: `0.0.0.0` is no other server than `127.0.0.1`.
-        address: SocketAddr::new(network::reached(reached.address.ip()), reached.address.port()),
-        netns: reached.netns,
-        path: reached.path,
-        tls,
-        kind: reached.kind,
-        answered: None,
-    });
+    connection.client = Some(reached.client.clone());
+    connection.at = Some(At::of(reached, tls));
     // A server may be the client of another: what goes through both is one.
     cx.connections.find_outer(id);
 }
@@ -87,9 +31,7 @@ pub(super) fn has_answered(cx: &mut Context<'_>, id: ConnectionId, time: Timesta
     let Some(connection) = cx.connections.get_mut(id) else { return };
     let identity = connection.identity();
     let Connection { at: Some(at), server: Some(server), session, .. } = connection else { return };
-    let again = at.answered.is_none_or(|said| time >= said.after(FOUND_AGAIN));
-    if identity == Identity::Derived && again {
-        at.answered = Some(time);
+    if identity == Identity::Derived && at.is_found(time) {
         cx.reporter.out.push(Output::Found(Found {
             server: server.clone(),
             kind: at.kind,

@@ -1,14 +1,33 @@
 //! Facts into events and other outputs, counted.
 
+use std::sync::Arc;
+
+use serde_json::Value;
+
 use super::config::{Counters, EngineConfig};
-use super::context::Scope;
-use super::evaluator::About;
 use super::io::Output;
 use super::recorder::{MAX_NAME_BYTES, Recorder, clip, tool_id};
+use super::scope::Scope;
 use crate::detect::Inspection;
-use crate::event::{Action, Detected, Detection, Event, EventBody};
+use crate::event::{Action, Detected, Detection, Event, EventBody, Subject};
 use crate::http::LINK;
 use crate::terms::{ConnectionId, ServerId, Timestamp};
+
+/// What is inspected, and what it is named by in events.
+#[derive(Clone, Debug)]
+pub(super) struct About {
+    pub(super) subject: Subject,
+    pub(super) tool_name: Option<Arc<str>>,
+    pub(super) tool_hash: Option<String>,
+    pub(super) id: Option<Value>,
+    pub(super) action: Action,
+}
+
+impl About {
+    pub(super) fn of(subject: Subject) -> Self {
+        Self { subject, tool_name: None, tool_hash: None, id: None, action: Action::Alert }
+    }
+}
 
 /// Where parts report to while one input is handled.
 #[derive(Debug)]

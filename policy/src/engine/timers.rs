@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::evaluator::approvals::ApprovalId;
-use super::exchange::relays::HeldId;
+use super::ids::{ApprovalId, HeldId};
 use crate::terms::{ConnectionId, Direction, Timestamp};
 
 /// What time brings about.

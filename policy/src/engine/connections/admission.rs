@@ -1,4 +1,4 @@
-//! Which connections are admitted, of one user's and of all, and which make way.
+//! Which connections are admitted, of one user's and of all, which make way, and which keep how much.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -89,6 +89,27 @@ impl Connections {
         let ranked = |one: &Connection| Some((rank(one)?, one.since, one.id));
         let (rank, _, victim) = self.values().filter(of_user).filter_map(ranked).min()?;
         Some((victim, rank > 0))
+    }
+
+    /// Books what a connection keeps now. Whose it is, if it is known.
+    pub(in crate::engine) fn book(&mut self, id: ConnectionId) -> Option<User> {
+        let connection = self.all.get_mut(&id)?;
+        let bytes = connection.bytes();
+        self.memory.book(&mut connection.account, bytes);
+        Some(connection.account.user)
+    }
+
+    /// What is kept of all connections, or of those of one user.
+    pub(in crate::engine) fn kept_bytes(&self, user: Option<User>) -> usize {
+        user.map_or(self.memory.bytes(), |user| self.memory.bytes_of(user))
+    }
+
+    /// The connection that keeps most, of one user or of all.
+    pub(in crate::engine) fn largest(&self, user: Option<User>) -> Option<ConnectionId> {
+        self.values()
+            .filter(|connection| user.is_none_or(|user| connection.account.user == user))
+            .max_by_key(|connection| connection.account.bytes)
+            .map(|connection| connection.id)
     }
 }
 

@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 
 use super::{Connection, Connections, Stage};
 use crate::discovery::{self, Declared};
+use crate::engine::address::At;
 use crate::engine::config::{Counters, EngineConfig};
 use crate::engine::connection::Waiting;
-use crate::engine::context::Seen;
 use crate::engine::io::{Exec, ExitStatus, Process};
-use crate::engine::remote::At;
+use crate::engine::seen::Seen;
 use crate::event::{MatchedBy, ProcessInfo, ServerExited, ServerStarted};
 use crate::protocol::{Kind, Message, Method, is_mcp_opening};
 use crate::redact::redact_argv;

@@ -1,4 +1,4 @@
-//! Which connections are inner to which: see [`super::super::exchange::relays`].
+//! Which connections are inner to which: see `exchange::relays`.
 
 use std::time::Duration;
 

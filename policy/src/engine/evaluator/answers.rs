@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 
-use super::inspection::{self, About};
+use super::inspection;
 use super::listing::page_of;
 use super::verdict::Evaluation;
-use super::{Context, Evaluator, Scope, Seen};
+use super::{About, Context, Evaluator, Scope, Seen};
 use crate::detect::Inspection;
-use crate::engine::exchange::pairing::{Answered, Asked};
+use crate::engine::asked::{Answered, Asked};
 use crate::event::{MessageKind, Subject};
 use crate::guard::{Operation, ToolFacts};
 use crate::protocol::{Kind, Message, members, string};

@@ -13,14 +13,11 @@ use serde::{Deserialize, Serialize};
 
 use super::Scope;
 use crate::engine::config::EngineLimits;
+use crate::engine::ids::ApprovalId;
 use crate::event::{ApprovalRequested, Severity, Whose};
 use crate::guard::GuardKind;
 use crate::registry::{Item, ItemKind, PinKey};
 use crate::terms::{ServerId, SessionId, Timestamp};
-
-/// One request, by the order in which they came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::engine) struct ApprovalId(u64);
 
 /// What is to be approved: this definition of this tool of this server.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! Which tools are held until somebody approves them: see [`super::approvals`].
 
-use super::approvals::{ApprovalId, WaitingTool, Wanted};
+use super::approvals::{WaitingTool, Wanted};
 use super::{Connections, Context, Evaluator, Scope, Seen};
+use crate::engine::ids::ApprovalId;
 use crate::engine::recorder::tool_id;
 use crate::engine::timers::Due;
 use crate::event::{Action, ApprovalRequested, ApprovalTimedOut, Whose};

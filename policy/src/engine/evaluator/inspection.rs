@@ -1,39 +1,15 @@
 //! What is inspected besides what guards look at themselves.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use serde_json::Value;
 
 use crate::detect::{Inspection, ToolNames};
 use crate::engine::config::Inspect;
 use crate::engine::recorder::Call;
-use crate::event::{Action, Subject};
 use crate::protocol::{Kind, Message, members, members_once};
 use crate::terms::SessionId;
 
-/// What is inspected, and what it is named by in events.
-#[derive(Clone, Debug)]
-pub(in crate::engine) struct About {
-    pub(in crate::engine) subject: Subject,
-    pub(in crate::engine) tool_name: Option<Arc<str>>,
-    pub(in crate::engine) tool_hash: Option<String>,
-    pub(in crate::engine) id: Option<Value>,
-    pub(in crate::engine) action: Action,
-}
-
-impl About {
-    pub(in crate::engine) fn of(subject: Subject) -> Self {
-        Self { subject, tool_name: None, tool_hash: None, id: None, action: Action::Alert }
-    }
-}
-
 /// Adds that a message which is no call has a member twice.
-pub(in crate::engine) fn find_repeated(
-    inspection: Option<&Inspect>,
-    message: &Message<'_>,
-    found: &mut Inspection,
-) {
+pub(super) fn find_repeated(inspection: Option<&Inspect>, message: &Message<'_>, found: &mut Inspection) {
     let Some(inspection) = inspection else { return };
     if let Some(field) = repeated(message) {
         inspection.detector.repeated(&field, found);

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use super::held::Review;
-use super::inspection::About;
-use super::{Connections, Context, Evaluator, Scope, Seen};
+use super::{About, Connections, Context, Evaluator, Scope, Seen};
 use crate::definition::{bounded_name, hex, json_digest};
 use crate::detect::{Inspection, Known};
+use crate::engine::asked::Asked;
 use crate::engine::config::EngineConfig;
-use crate::engine::exchange::pairing::Asked;
 use crate::engine::recorder::{self, MAX_NAME_BYTES, MAX_TEXT_BYTES, clip, tool_id};
 use crate::event::{
     Action, DefinitionChanged, Detection, ListChanged, ListKind, Subject, ToolChanged, ToolRemoved, ToolSeen,

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::inspection::{self, About};
+use super::inspection;
 use super::verdict::Evaluation;
-use super::{Context, Evaluator, Scope, Seen};
+use super::{About, Context, Evaluator, Scope, Seen};
+use crate::detect::Inspection;
 use crate::engine::recorder::{Call, MAX_NAME_BYTES, clip, tool_id};
 use crate::event::{
     CrossServerBlocked, Detection, MessageKind, RelatedCall, RequestBlocked, RequestWarned, Severity, Subject,
@@ -165,7 +166,7 @@ impl Evaluator {
             Kind::Notification { method: Method::ToolsCall, params } => (Id("null"), *params),
             Kind::Request { .. } => return self.report_request(cx, target, seen, message),
             _ => {
-                cx.report_repeated(target, seen.time, message);
+                report_repeated(cx, target, seen.time, message);
                 return cx.report_message(target, seen, message);
             }
         };
@@ -185,7 +186,7 @@ impl Evaluator {
         message: &Message<'_>,
     ) {
         let recorded = self.evaluate_request(cx, target, seen, message);
-        cx.report_repeated(target, seen.time, message);
+        report_repeated(cx, target, seen.time, message);
         cx.report_recorded(target, seen, (message, &recorded));
     }
 
@@ -238,4 +239,19 @@ impl Evaluator {
             self.request_approval(cx, scope, time, &call.tool_name, (*guard, denial));
         }
     }
+}
+
+/// Reports that a request or notification which is no call has a member twice, if it does.
+fn report_repeated(cx: &mut Context<'_>, target: ConnectionId, time: Timestamp, message: &Message<'_>) {
+    let mut found = Inspection::default();
+    inspection::find_repeated(cx.config.inspection.as_ref(), message, &mut found);
+    if found.detections.is_empty() {
+        return;
+    }
+    let Some(scope) = cx.connections.scope(target) else { return };
+    let id = match &message.kind {
+        Kind::Request { id, .. } => Some(cx.reporter.recorder.id(*id)),
+        _ => None,
+    };
+    cx.reporter.report_found(&scope, time, &About { id, ..About::of(Subject::Arguments) }, &found);
 }

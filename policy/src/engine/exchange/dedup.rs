@@ -2,9 +2,12 @@
 
 use serde_json::Value;
 
-use super::pairing::{Answered, Asked, Open, Role};
-use super::relays::{self, Fingerprint, Held, HeldId, Hop, Link, LinkId};
+use super::relays::{Held, Hop};
 use super::{Connections, Context, Due, Evaluator, Exchange, Seen};
+use crate::engine::asked::{Answered, Asked};
+use crate::engine::fingerprint::{self, Fingerprint};
+use crate::engine::ids::{HeldId, LinkId};
+use crate::engine::pairing::{Link, Open, Role};
 use crate::protocol::{self, IdKey, Message};
 use crate::terms::{ConnectionId, Direction};
 
@@ -148,7 +151,7 @@ impl Exchange {
         id: LinkId,
         open: &Open,
     ) {
-        let fingerprint = relays::of_answer(message);
+        let fingerprint = fingerprint::of_answer(message);
         let first = match self.relays.links.get_mut(&id) {
             Some(link) if link.answer.is_none() => {
                 link.answer = Some(fingerprint);

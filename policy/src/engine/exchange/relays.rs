@@ -17,25 +17,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use serde_json::Value;
-use sha2::{Digest, Sha256};
-
-use super::super::context::Scope;
-use super::pairing::Asked;
-use crate::protocol::{self, IdKey, Kind, Message, value};
+use crate::engine::fingerprint::Fingerprint;
+use crate::engine::ids::{HeldId, LinkId};
+use crate::engine::pairing::Link;
+use crate::protocol::IdKey;
 use crate::terms::{ConnectionId, Timestamp};
-
-/// What a message says, whatever its id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::engine) struct Fingerprint([u8; 16]);
-
-/// A held message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(in crate::engine) struct HeldId(u64);
-
-/// A request that went over several connections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(in crate::engine) struct LinkId(pub(super) u64);
 
 /// One connection that a message went over.
 #[derive(Clone, Debug)]
@@ -57,21 +43,6 @@ pub(super) struct Held {
     pub(super) time: Timestamp,
     /// The turn of the model that it belongs to, where a recording names it.
     pub(super) turn: Option<Box<str>>,
-}
-
-/// What the answer to a relayed request is reported with.
-#[derive(Debug)]
-pub(in crate::engine) struct Link {
-    /// Whose it is: the innermost's.
-    pub(super) scope: Scope,
-    /// Of the outermost request, as it is recorded.
-    pub(super) id: Value,
-    pub(super) time: Timestamp,
-    pub(super) asked: Asked,
-    /// Connections that have not answered.
-    pub(in crate::engine) remaining: usize,
-    /// What was answered first.
-    pub(super) answer: Option<Fingerprint>,
 }
 
 /// All that is between connections.
@@ -145,60 +116,4 @@ impl Relays {
             }
         }
     }
-}
-
-/// What a request or a notification says.
-pub(super) fn of_request(method: &str, params: Option<&str>) -> Fingerprint {
-    fingerprint(&["request", method], params.unwrap_or("null"))
-}
-
-/// What a frame says that is one request.
-pub(in crate::engine) fn of_frame(frame: &[u8]) -> Option<Fingerprint> {
-    let mut scratch = String::new();
-    let parsed = protocol::parse(frame, &mut scratch).ok()?;
-    match parsed.messages.as_slice() {
-        [Message { kind: Kind::Request { method, params, .. }, .. }] => {
-            Some(of_request(method.as_str(), params.map(|params| params.get())))
-        }
-        _ => None,
-    }
-}
-
-/// What an answer says.
-pub(super) fn of_answer(message: &Message<'_>) -> Fingerprint {
-    match &message.kind {
-        Kind::Response { result, .. } => fingerprint(&["result"], result.get()),
-        Kind::Error { code, message, data, .. } => {
-            let data = data.map_or("null", |data| data.get());
-            fingerprint(&["error", &code.to_string(), message], data)
-        }
-        _ => fingerprint(&["message"], message.raw),
-    }
-}
-
-fn fingerprint(words: &[&str], json: &str) -> Fingerprint {
-    let mut hash = Sha256::new();
-    for word in words {
-        hash.update((word.len() as u64).to_le_bytes());
-        hash.update(word.as_bytes());
-    }
-    match value(json) {
-        Some(mut value) => {
-            if let Some(object) = value.as_object_mut() {
-                object.remove("_meta");
-                // No params, null and no members are the same to every reader.
-                if object.is_empty() {
-                    value = Value::Null;
-                }
-            }
-            let canonical = serde_json_canonicalizer::to_vec(&value);
-            hash.update(canonical.unwrap_or_else(|_| value.to_string().into_bytes()));
-        }
-        None => hash.update(json.as_bytes()),
-    }
-    let mut short = [0; 16];
-    for (slot, byte) in short.iter_mut().zip(hash.finalize()) {
-        *slot = byte;
-    }
-    Fingerprint(short)
 }

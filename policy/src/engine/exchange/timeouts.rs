@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 
-use super::pairing::{Asked, Role};
 use super::{Context, Due, Evaluator, Seen};
+use crate::engine::asked::Asked;
+use crate::engine::pairing::Role;
 use crate::engine::recorder::tool_id;
 use crate::event::{ConcurrencyExceeded, RequestTimedOut};
 use crate::protocol::{Id, members};

@@ -3,8 +3,8 @@ use serde_json::json;
 use super::super::Question;
 use super::super::tests::{World, at, decide, entries, guards, policy, tool};
 use super::*;
-use crate::config::Server;
-use crate::guard::CallBlock;
+use crate::config::{Config, Server};
+use crate::guard::{CallBlock, ToolFacts};
 use crate::terms::Callee;
 
 /// The example of the requirements.

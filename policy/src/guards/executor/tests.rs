@@ -1,9 +1,11 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use serde_json::Value;
+
 use super::super::tests::{World, at, raw, tool};
 use super::*;
 use crate::glob::NameGlob;
-use crate::guard::ToolFacts;
+use crate::guard::{Modification, ToolFacts};
 
 /// What a double does when it is asked.
 #[derive(Clone, Debug)]

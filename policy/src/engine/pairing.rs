@@ -2,50 +2,34 @@
 //! and direction.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::relays::{Fingerprint, HeldId, Link, LinkId};
+use super::asked::{Answered, Asked};
+use super::fingerprint::Fingerprint;
+use super::ids::{HeldId, LinkId};
+use super::scope::Scope;
 use crate::protocol::IdKey;
-use crate::registry::ItemKind;
 use crate::terms::Timestamp;
 
 /// What is known of a request until it is answered.
 #[derive(Debug)]
-pub(in crate::engine) struct Open {
+pub(super) struct Open {
     /// Distinguishes it from a later request with the same id.
-    pub(in crate::engine) seq: u64,
-    pub(in crate::engine) time: Timestamp,
+    pub(super) seq: u64,
+    pub(super) time: Timestamp,
     /// The id as it is recorded.
-    pub(in crate::engine) id: Value,
-    pub(in crate::engine) asked: Asked,
+    pub(super) id: Value,
+    pub(super) asked: Asked,
     /// What it asks for, if a relay may pass it on.
-    pub(in crate::engine) fingerprint: Option<Fingerprint>,
-    pub(in crate::engine) role: Role,
+    pub(super) fingerprint: Option<Fingerprint>,
+    pub(super) role: Role,
     /// Whether it was taken back.
-    pub(in crate::engine) cancelled: bool,
-}
-
-/// What of a request its answer will be read with.
-#[derive(Clone, Debug)]
-pub(in crate::engine) enum Asked {
-    Call {
-        tool_name: Arc<str>,
-    },
-    /// A list that is compared with what was known; whether the request begins it (it has no cursor).
-    List {
-        kind: ItemKind,
-        first: bool,
-    },
-    Initialize(Box<Client>),
-    Other {
-        method: Box<str>,
-    },
+    pub(super) cancelled: bool,
 }
 
 impl Open {
-    pub(in crate::engine) fn answered(&self) -> Answered<'_> {
+    pub(super) fn answered(&self) -> Answered<'_> {
         Answered { asked: &self.asked, id: &self.id, time: self.time }
     }
 
@@ -62,56 +46,24 @@ impl Open {
     }
 }
 
-impl Asked {
-    fn heap_bytes(&self) -> usize {
-        let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-        match self {
-            Self::Call { tool_name } => tool_name.len(),
-            Self::List { .. } => 0,
-            Self::Initialize(client) => {
-                let capabilities = client.capabilities.as_ref().map_or(0, |json| json.len());
-                let names = length(&client.name) + length(&client.version) + length(&client.protocol_version);
-                size_of::<Client>() + capabilities + names
-            }
-            Self::Other { method } => method.len(),
-        }
-    }
-
-    pub(in crate::engine) fn method(&self) -> &str {
-        match self {
-            Self::Call { .. } => "tools/call",
-            Self::List { kind: ItemKind::Tool, .. } => "tools/list",
-            Self::List { kind: ItemKind::Prompt, .. } => "prompts/list",
-            Self::List { .. } => "resources/templates/list",
-            Self::Initialize(_) => "initialize",
-            Self::Other { method } => method,
-        }
-    }
-}
-
-/// What an answer is an answer to.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::engine) struct Answered<'a> {
-    pub(in crate::engine) asked: &'a Asked,
-    /// The id of the request, as it is recorded.
-    pub(in crate::engine) id: &'a Value,
-    /// When it was asked.
-    pub(in crate::engine) time: Timestamp,
-}
-
-/// What a client says of itself in `initialize`.
-#[derive(Clone, Debug, Default)]
-pub(in crate::engine) struct Client {
-    pub(in crate::engine) name: Option<String>,
-    pub(in crate::engine) version: Option<String>,
-    pub(in crate::engine) protocol_version: Option<String>,
-    /// As JSON: read, it would be up to a hundred times as large.
-    pub(in crate::engine) capabilities: Option<Box<str>>,
+/// What the answer to a relayed request is reported with.
+#[derive(Debug)]
+pub(super) struct Link {
+    /// Whose it is: the innermost's.
+    pub(super) scope: Scope,
+    /// Of the outermost request, as it is recorded.
+    pub(super) id: Value,
+    pub(super) time: Timestamp,
+    pub(super) asked: Asked,
+    /// Connections that have not answered.
+    pub(super) remaining: usize,
+    /// What was answered first.
+    pub(super) answer: Option<Fingerprint>,
 }
 
 /// Where a request is reported, and so its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::engine) enum Role {
+pub(super) enum Role {
     /// Not yet: it may be passed on.
     Held(HeldId),
     /// As this connection's own.
@@ -126,12 +78,12 @@ pub(in crate::engine) enum Role {
 
 /// An answer that was recorded before its request.
 #[derive(Debug)]
-pub(in crate::engine) struct Early {
-    pub(in crate::engine) key: IdKey,
-    pub(in crate::engine) raw: String,
-    pub(in crate::engine) bytes: u64,
-    pub(in crate::engine) time: Timestamp,
-    pub(in crate::engine) until: Timestamp,
+pub(super) struct Early {
+    pub(super) key: IdKey,
+    pub(super) raw: String,
+    pub(super) bytes: u64,
+    pub(super) time: Timestamp,
+    pub(super) until: Timestamp,
 }
 
 /// Most requests that are remembered as answered: a client that drops an answer takes the next one with the same id. That
@@ -140,7 +92,7 @@ const ANSWERED: usize = 64;
 
 /// The requests of one direction of one connection.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct Pairing {
+pub(super) struct Pairing {
     open: HashMap<IdKey, Open>,
     /// Those that were answered last, oldest first.
     answered: VecDeque<(IdKey, Open)>,
@@ -162,17 +114,17 @@ impl Early {
 
 impl Pairing {
     /// How many requests are unanswered.
-    pub(in crate::engine) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.open.len()
     }
 
     /// How many of them are waited for.
-    pub(in crate::engine) fn awaited(&self) -> usize {
+    pub(super) fn awaited(&self) -> usize {
         self.open.len() - self.cancelled
     }
 
     /// Nobody waits for the answer of this one any more. Which it is, if that is news.
-    pub(in crate::engine) fn cancel(&mut self, key: &IdKey) -> Option<&Open> {
+    pub(super) fn cancel(&mut self, key: &IdKey) -> Option<&Open> {
         let key = self.find(key)?;
         let open = self.open.get_mut(&key).filter(|open| !open.cancelled)?;
         open.cancelled = true;
@@ -182,7 +134,7 @@ impl Pairing {
 
     /// The first request that is waited for and was not looked at: of all before it was reported that they are late, or an
     /// answer came.
-    pub(in crate::engine) fn next_late(&mut self, is_late: impl Fn(&Open) -> bool) -> Option<(bool, &Open)> {
+    pub(super) fn next_late(&mut self, is_late: impl Fn(&Open) -> bool) -> Option<(bool, &Open)> {
         let start = self.order.partition_point(|(seq, _)| *seq <= self.late);
         for (seq, key) in self.order.range(start..) {
             let open = self.open.get(key).filter(|open| open.seq == *seq && !open.cancelled);
@@ -198,17 +150,12 @@ impl Pairing {
     }
 
     /// Memory that all of it takes, about.
-    pub(in crate::engine) fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Opens a request. Gives back the one that had the same id, and the one that was put out for room.
-    pub(in crate::engine) fn insert(
-        &mut self,
-        key: IdKey,
-        open: Open,
-        limit: usize,
-    ) -> (Option<Open>, Option<Open>) {
+    pub(super) fn insert(&mut self, key: IdKey, open: Open, limit: usize) -> (Option<Open>, Option<Open>) {
         let reused = self.remove(&key);
         self.bytes += open.bytes(&key);
         self.order.push_back((open.seq, key.clone()));
@@ -226,7 +173,7 @@ impl Pairing {
     }
 
     /// Gives up the request that is open for longest.
-    pub(in crate::engine) fn evict_oldest(&mut self) -> Option<Open> {
+    pub(super) fn evict_oldest(&mut self) -> Option<Open> {
         while let Some((seq, key)) = self.order.pop_front() {
             if self.open.get(&key).is_some_and(|open| open.seq == seq) {
                 return self.remove(&key);
@@ -236,18 +183,18 @@ impl Pairing {
     }
 
     /// The key under which the request of this answer is open.
-    pub(in crate::engine) fn find(&self, key: &IdKey) -> Option<IdKey> {
+    pub(super) fn find(&self, key: &IdKey) -> Option<IdKey> {
         if self.open.contains_key(key) {
             return Some(key.clone());
         }
         key.as_number().filter(|number| self.open.contains_key(number))
     }
 
-    pub(in crate::engine) fn get_mut(&mut self, key: &IdKey) -> Option<&mut Open> {
+    pub(super) fn get_mut(&mut self, key: &IdKey) -> Option<&mut Open> {
         self.open.get_mut(key)
     }
 
-    pub(in crate::engine) fn remove(&mut self, key: &IdKey) -> Option<Open> {
+    pub(super) fn remove(&mut self, key: &IdKey) -> Option<Open> {
         let open = self.open.remove(key)?;
         self.bytes -= open.bytes(key);
         self.cancelled -= usize::from(open.cancelled);
@@ -255,7 +202,7 @@ impl Pairing {
     }
 
     /// Remembers a request that was answered, in case another answer to it comes.
-    pub(in crate::engine) fn keep_answered(&mut self, key: IdKey, open: Open) {
+    pub(super) fn keep_answered(&mut self, key: IdKey, open: Open) {
         if self.answered.len() >= ANSWERED
             && let Some((key, oldest)) = self.answered.pop_front()
         {
@@ -266,14 +213,14 @@ impl Pairing {
     }
 
     /// Remembers no request that was answered.
-    pub(in crate::engine) fn forget_answered(&mut self) {
+    pub(super) fn forget_answered(&mut self) {
         for (key, open) in std::mem::take(&mut self.answered) {
             self.bytes -= open.bytes(&key);
         }
     }
 
     /// The request with this id that was answered last.
-    pub(in crate::engine) fn take_answered(&mut self, key: &IdKey) -> Option<(IdKey, Open)> {
+    pub(super) fn take_answered(&mut self, key: &IdKey) -> Option<(IdKey, Open)> {
         let number = key.as_number();
         let same = |(of, _): &(IdKey, Open)| of == key || Some(of) == number.as_ref();
         let (key, open) = self.answered.iter().rposition(same).and_then(|at| self.answered.remove(at))?;
@@ -282,17 +229,13 @@ impl Pairing {
     }
 
     /// A request that asks for the same, was reported here since `since`, and of which no copy was seen.
-    pub(in crate::engine) fn own_like(
-        &mut self,
-        fingerprint: &Fingerprint,
-        since: Timestamp,
-    ) -> Option<&mut Open> {
+    pub(super) fn own_like(&mut self, fingerprint: &Fingerprint, since: Timestamp) -> Option<&mut Open> {
         let same = |open: &Open| open.role == Role::Own && open.fingerprint.as_ref() == Some(fingerprint);
         self.open.values_mut().filter(|open| open.time >= since && same(open)).min_by_key(|open| open.seq)
     }
 
     /// The answer to a request with this id, if it came already.
-    pub(in crate::engine) fn take_early(&mut self, key: &IdKey) -> Option<Early> {
+    pub(super) fn take_early(&mut self, key: &IdKey) -> Option<Early> {
         if self.early.is_empty() {
             return None;
         }
@@ -303,7 +246,7 @@ impl Pairing {
     }
 
     /// Keeps an answer until its request comes, of at most `limit`. Whether there was room.
-    pub(in crate::engine) fn keep_early(&mut self, early: Early, limit: usize) -> bool {
+    pub(super) fn keep_early(&mut self, early: Early, limit: usize) -> bool {
         if self.early.len() >= limit {
             return false;
         }
@@ -313,7 +256,7 @@ impl Pairing {
     }
 
     /// Keeps an answer that was taken, until its request is reported.
-    pub(in crate::engine) fn put_early_back(&mut self, early: Early) {
+    pub(super) fn put_early_back(&mut self, early: Early) {
         self.bytes += early.bytes();
         // Where it was in time: those that are overdue first are the first.
         let at = self.early.partition_point(|other| other.until <= early.until);
@@ -321,14 +264,14 @@ impl Pairing {
     }
 
     /// The next answer whose request did not come until `now`.
-    pub(in crate::engine) fn overdue_early(&mut self, now: Timestamp) -> Option<Early> {
+    pub(super) fn overdue_early(&mut self, now: Timestamp) -> Option<Early> {
         let early = self.early.pop_front_if(|early| early.until <= now)?;
         self.bytes -= early.bytes();
         Some(early)
     }
 
     /// Everything that is open, for the end of a connection.
-    pub(in crate::engine) fn into_open(self) -> impl Iterator<Item = Open> {
+    pub(super) fn into_open(self) -> impl Iterator<Item = Open> {
         self.open.into_values()
     }
 }

@@ -1,0 +1,76 @@
+//! The address of a server that is no process.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::io::Reached;
+use crate::discovery;
+use crate::event::ServerType;
+use crate::network;
+use crate::terms::{ServerId, Timestamp};
+
+/// How often it is reported of a conversation that there is a server.
+const FOUND_AGAIN: Duration = Duration::from_secs(1_800);
+
+/// Where a server is.
+#[derive(Clone, Debug)]
+pub(super) struct At {
+    pub(super) address: SocketAddr,
+    pub(super) netns: Option<u64>,
+    path: String,
+    tls: bool,
+    pub(super) kind: ServerType,
+    /// When it was reported last that it answered something of MCP.
+    answered: Option<Timestamp>,
+}
+
+impl At {
+    /// What a client reached; `tls`: whether it is declared to be spoken to over TLS.
+    pub(super) fn of(reached: Reached, tls: bool) -> Self {
+        Self {
+            // The one that is really spoken to: `0.0.0.0` is no other server than `127.0.0.1`.
+            address: SocketAddr::new(network::reached(reached.address.ip()), reached.address.port()),
+            netns: reached.netns,
+            path: reached.path,
+            tls,
+            kind: reached.kind,
+            answered: None,
+        }
+    }
+
+    /// Whether it is to be reported again that it answered; it counts as reported then.
+    pub(super) fn is_found(&mut self, time: Timestamp) -> bool {
+        let again = self.answered.is_none_or(|said| time >= said.after(FOUND_AGAIN));
+        if again {
+            self.answered = Some(time);
+        }
+        again
+    }
+
+    /// What its id is if it is not declared: the address that is really spoken to, not the name that the client has
+    /// for it, and the path.
+    pub(super) fn server_id(&self) -> ServerId {
+        discovery::address_id(&format!("{}{}{}", self.address, self.path, self.elsewhere()))
+    }
+
+    /// What serves, for pins.
+    pub(super) fn program(&self) -> String {
+        format!("{}{}", self.url(), self.elsewhere())
+    }
+
+    /// Every network namespace has a loopback of its own.
+    fn elsewhere(&self) -> String {
+        self.netns.map_or_else(String::new, |netns| format!("@netns-{netns}"))
+    }
+
+    /// As a URL.
+    pub(super) fn url(&self) -> String {
+        let scheme = if self.tls { "https" } else { "http" };
+        format!("{scheme}://{}{}", self.address, self.path)
+    }
+
+    /// Memory that it takes beside itself.
+    pub(super) fn bytes(&self) -> usize {
+        self.path.len()
+    }
+}

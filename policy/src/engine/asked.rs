@@ -1,0 +1,74 @@
+//! What of a request its answer is read and reported with.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::registry::ItemKind;
+use crate::terms::Timestamp;
+
+/// What of a request its answer will be read with.
+#[derive(Clone, Debug)]
+pub(super) enum Asked {
+    Call {
+        tool_name: Arc<str>,
+    },
+    /// A list that is compared with what was known; whether the request begins it (it has no cursor).
+    List {
+        kind: ItemKind,
+        first: bool,
+    },
+    Initialize(Box<Client>),
+    Other {
+        method: Box<str>,
+    },
+}
+
+impl Asked {
+    /// Memory that it takes beside itself, about.
+    pub(super) fn heap_bytes(&self) -> usize {
+        let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        match self {
+            Self::Call { tool_name } => tool_name.len(),
+            Self::List { .. } => 0,
+            Self::Initialize(client) => {
+                let capabilities = client.capabilities.as_ref().map_or(0, |json| json.len());
+                let names = length(&client.name) + length(&client.version) + length(&client.protocol_version);
+                size_of::<Client>() + capabilities + names
+            }
+            Self::Other { method } => method.len(),
+        }
+    }
+
+    /// The method of the request.
+    pub(super) fn method(&self) -> &str {
+        match self {
+            Self::Call { .. } => "tools/call",
+            Self::List { kind: ItemKind::Tool, .. } => "tools/list",
+            Self::List { kind: ItemKind::Prompt, .. } => "prompts/list",
+            Self::List { .. } => "resources/templates/list",
+            Self::Initialize(_) => "initialize",
+            Self::Other { method } => method,
+        }
+    }
+}
+
+/// What an answer is an answer to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answered<'a> {
+    pub(super) asked: &'a Asked,
+    /// The id of the request, as it is recorded.
+    pub(super) id: &'a Value,
+    /// When it was asked.
+    pub(super) time: Timestamp,
+}
+
+/// What a client says of itself in `initialize`.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Client {
+    pub(super) name: Option<String>,
+    pub(super) version: Option<String>,
+    pub(super) protocol_version: Option<String>,
+    /// As JSON: read, it would be up to a hundred times as large.
+    pub(super) capabilities: Option<Box<str>>,
+}
