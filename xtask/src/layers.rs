@@ -8,24 +8,6 @@ mod circles;
 mod crates;
 mod source;
 
-use circles::Known;
-
-/// Circles that are still there. Nothing is added: cut the circle instead. What is cut has to go from here.
-const KNOWN: &[Known] = &[
-    Known {
-        krate: "mcpwarden-config",
-        within: "crate",
-        modules: &["host", "network", "rules", "sections", "written"],
-    },
-    Known {
-        krate: "mcpwarden-detect",
-        within: "crate",
-        modules: &["decode", "examples", "fold", "index", "pattern", "probe", "rarity", "rules", "window"],
-    },
-    Known { krate: "mcpwarden-event", within: "crate", modules: &["judgement", "traffic"] },
-    Known { krate: "mcpwarden-tests", within: "crate", modules: &["agent", "network", "workload"] },
-];
-
 #[test]
 fn crates_depend_on_lower_layers_only() {
     let workspace = crates::workspace().unwrap();
@@ -35,14 +17,13 @@ fn crates_depend_on_lower_layers_only() {
 
 #[test]
 fn sibling_modules_form_no_cycle() {
-    let mut found = Vec::new();
+    let mut found: Vec<String> = Vec::new();
     for package in crates::workspace().unwrap() {
         for root in &package.roots {
             let read = |path: &std::path::Path| std::fs::read_to_string(path).ok();
             let tree = source::parse(root, &read).unwrap();
-            found.extend(circles::of(&package.name, &tree));
+            found.extend(circles::of(&package.name, &tree).iter().map(ToString::to_string));
         }
     }
-    let faults = circles::faults(&found, KNOWN);
-    assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
+    assert!(found.is_empty(), "\n{}\n", found.join("\n"));
 }

@@ -7,8 +7,7 @@ use mcpwarden_terms::Severity;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::sections::AllowDeny;
-use super::values::{AbsolutePath, Bytes, Glob, HttpUrl, Period, SecretFile};
+use super::values::{AbsolutePath, AllowDeny, Bytes, Glob, HttpUrl, Period, SecretFile};
 
 /// What a denial does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -11,12 +11,14 @@
 //! | `alias` | other names of keys |
 //! | `check` | the tree against the schema |
 //! | `rules` | what no schema says: keys that need or exclude each other |
+//! | `finding` | something wrong with what was read, and its path |
 //! | `written` | what stands in the file, and where, for whoever knows more |
 //! | `values` | sizes, durations, addresses, globs … |
 //! | `sections`, `inspection`, `judgement`, `guards`, `network`, `host` | the keys |
 
 mod alias;
 mod check;
+mod finding;
 mod guards;
 mod host;
 mod inspection;
@@ -42,16 +44,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use finding::{Finding, Step};
 pub use guards::*;
 pub use host::*;
 pub use inspection::*;
 pub use judgement::*;
 pub use network::*;
 pub use problem::{Level, MAX_PROBLEMS, Position, Problem};
-pub use rules::{Finding, Step, check_ring};
+pub use rules::check_ring;
 pub use sections::*;
 pub use tree::MAX_BYTES;
-pub use values::{AbsolutePath, Bytes, Fingerprint, Glob, HttpUrl, Pattern, Period, SecretFile};
+pub use values::{AbsolutePath, AllowDeny, Bytes, Fingerprint, Glob, HttpUrl, Pattern, Period, SecretFile};
 pub use written::Written;
 
 pub use mcpwarden_terms::{Address, Hash, Host, Mode, ServerType};

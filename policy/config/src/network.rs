@@ -9,9 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Config;
-use super::rules::Finding;
-use super::sections::AllowDeny;
-use super::values::{AbsolutePath, Period};
+use super::finding::Finding;
+use super::values::{AbsolutePath, AllowDeny, Period};
 
 /// Where a server's processes may connect to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -238,14 +238,3 @@ impl Default for Capture {
         }
     }
 }
-
-/// One of two answers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum AllowDeny {
-    /// It may be.
-    #[default]
-    Allow,
-    /// It must not be.
-    Deny,
-}

@@ -5,6 +5,9 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use mcpwarden_terms::glob::{self, GlobError, NameGlob};
 use mcpwarden_terms::{Address, Hash, Host, as_text, checked_text, hexadecimal};
 
@@ -71,6 +74,17 @@ where
 
 /// Compiled size of a regular expression at most. Bytes.
 const REGEX_BYTES: usize = 256 << 10;
+
+/// One of two answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AllowDeny {
+    /// It may be.
+    #[default]
+    Allow,
+    /// It must not be.
+    Deny,
+}
 
 checked_text!(
     /// A glob in which `*` matches any characters, `/` too; `?`, `[…]`, `{a,b}`.

@@ -1,8 +1,8 @@
 //! What stands in the file, and where.
 
 use super::check::joined;
+use super::finding::Step;
 use super::problem::Position;
-use super::rules::Step;
 use super::tree::{Kind, Node};
 
 /// What stands in a file that was read: which keys are written, and which entry an entry is. For whoever has more to say of

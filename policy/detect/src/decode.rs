@@ -9,10 +9,10 @@ use std::sync::LazyLock;
 use mcpwarden_terms::Form;
 use memchr::memchr3;
 
+use super::budget::Budget;
 use super::finder::Finder;
 use super::fold::invisible;
-use super::probe::Work;
-use super::rules::Structure;
+use super::structure::Structure;
 use super::view::{Mapped, View};
 pub(super) use bytes::may_be_text;
 use bytes::{prose, set_apart, spelt_out, standing_for_bytes};
@@ -153,13 +153,13 @@ const READINGS: &[Reading] = &[
 ];
 
 /// The text in every other spelling that it shows `signs` of.
-pub(super) fn respelt<'a>(view: &View<'a>, signs: Signs, work: &mut Work) -> Vec<View<'a>> {
+pub(super) fn respelt<'a>(view: &View<'a>, signs: Signs, budget: &mut Budget) -> Vec<View<'a>> {
     let text: &str = &view.text;
     let shows = |spelling: Spelling, least: u8| signs.0[spelling as usize] >= least;
     let reversed = shows(Spelling::Reversed, 2);
     let readings = READINGS.iter().filter(|(spelling, least, ..)| shows(*spelling, *least));
     if text.len() > MAX_RESPELT {
-        work.exceeded |= reversed || readings.count() > 0;
+        budget.exceeded |= reversed || readings.count() > 0;
         return Vec::new();
     }
     let mut views: Vec<View<'a>> = readings
@@ -346,15 +346,15 @@ pub(super) struct Run {
 
 /// What is hidden in runs of characters that stand for bytes or letters: base64, hexadecimal, and invisible ones where
 /// there are `invisible` characters at all.
-pub(super) fn runs(view: &View<'_>, invisible: bool, work: &mut Work) -> Vec<Run> {
+pub(super) fn runs(view: &View<'_>, invisible: bool, budget: &mut Budget) -> Vec<Run> {
     let mut found = Vec::new();
     let text: &str = &view.text;
     let mut take = |decoded: Option<String>, form, range: Range<usize>| {
         let Some(decoded) = decoded else { return };
-        match work.decoded.checked_sub(decoded.len()) {
-            Some(left) => work.decoded = left,
+        match budget.decoded.checked_sub(decoded.len()) {
+            Some(left) => budget.decoded = left,
             None => {
-                work.exceeded = true;
+                budget.exceeded = true;
                 return;
             }
         }

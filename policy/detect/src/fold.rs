@@ -14,7 +14,7 @@ use mcpwarden_terms::Form;
 use unicode_normalization::UnicodeNormalization as _;
 
 use super::finder::position;
-use super::rules::Structure;
+use super::structure::Structure;
 use super::view::{Mapped, View};
 
 /// Something about the characters of a text that is worth saying.

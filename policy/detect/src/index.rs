@@ -10,8 +10,7 @@ use std::ops::Range;
 
 use super::decode::{Signs, Spelling};
 use super::finder::Finder;
-use super::pattern::{Pattern, Slot, Word};
-use super::probe::AFTER_GAP_BYTES;
+use super::pattern::{AFTER_GAP_BYTES, Pattern, Slot, Word};
 use super::rarity::{COMMON, count, is_second_rarer};
 
 /// How much of a text is indexed at a time. Bytes.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use mcpwarden_terms::{Detection, Form};
 use memchr::memchr_iter;
 
+use super::budget::Budget;
 use super::decode;
 use super::evidence::{Masking, evidence};
 use super::finder::Finder;
@@ -16,10 +17,11 @@ use super::names::{ToolNames, words};
 use super::pattern::Pattern;
 use super::probe::{Hit, Matcher, Work};
 use super::rarity::{count, is_second_rarer};
-use super::rules::Structure;
+use super::severity::severity_of;
+use super::structure::Structure;
 use super::view::View;
 use super::walk::Path;
-use super::window::{self, severity_of};
+use super::window;
 use super::{Bounds, Inspection};
 
 /// Most detections of one message.
@@ -70,7 +72,7 @@ impl Inspector {
 
     /// Inspects a text in all its forms. Whether all of it was read, and nothing found.
     pub(super) fn text(&mut self, matcher: &Matcher, text: &str, field: impl Fn() -> String) -> bool {
-        self.view(matcher, text, View::raw(text), None, None, field) && !self.work.exceeded
+        self.view(matcher, text, View::raw(text), None, None, field) && !self.work.budget.exceeded
     }
 
     /// The same for a text of a result, which may command the use of tools.
@@ -163,7 +165,7 @@ impl Inspector {
             let (normal, marks) = fold(&view);
             let found = if depth < MAX_DEPTH {
                 // The normal form leaves invisible characters out.
-                decode::runs(&view, normal.is_some(), &mut self.work)
+                decode::runs(&view, normal.is_some(), &mut self.work.budget)
             } else {
                 Vec::new()
             };
@@ -199,7 +201,7 @@ impl Inspector {
             );
             if depth < MAX_DEPTH && !respelt {
                 let plain = normal.as_ref().unwrap_or(&view);
-                let respelt = decode::respelt(plain, self.work.signs, &mut self.work);
+                let respelt = decode::respelt(plain, self.work.signs, &mut self.work.budget);
                 queue.extend(respelt.into_iter().map(|view| (view, depth + 1)));
             }
             queue.extend(found.into_iter().map(|run| (run.view, depth + 1)));
@@ -290,7 +292,7 @@ impl Inspector {
     pub(super) fn finish(mut self, matcher: &Matcher, complete: bool) -> Inspection {
         let worst_first = |found: &Detection| Reverse(found.score);
         self.detections.sort_by_key(worst_first);
-        if self.work.exceeded {
+        if self.work.budget.exceeded {
             self.bounds.budget_exceeded = 1;
             // Said whatever else there is: a flood must not hide that something was not looked at.
             self.bounds.detections_dropped += u64::from(self.detections.len() >= MAX_DETECTIONS);
@@ -362,11 +364,11 @@ impl Signs {
                 found = looks > MAX_LOOKS || self.patterns[word].iter().any(|pattern| matches(pattern, text));
             }
         });
-        let (view, mut work) = (View::raw(json), Work::default());
+        let (view, mut budget) = (View::raw(json), Budget::default());
         !found
-            && decode::runs(&view, false, &mut work).is_empty()
-            && decode::respelt(&view, decode::Signs::of(json), &mut work).is_empty()
-            && !work.exceeded
+            && decode::runs(&view, false, &mut budget).is_empty()
+            && decode::respelt(&view, decode::Signs::of(json), &mut budget).is_empty()
+            && !budget.exceeded
     }
 
     /// Whether no string of a JSON text without escapes is matched by a pattern that needs no word, and there are few
@@ -442,7 +444,7 @@ impl Joined {
 
     /// Inspects the texts as one. What one of them has by itself is not said again.
     pub(super) fn inspect(&self, inspector: &mut Inspector, matcher: &Matcher) {
-        inspector.work.exceeded |= self.exceeded;
+        inspector.work.budget.exceeded |= self.exceeded;
         if self.pieces < 2 {
             return;
         }

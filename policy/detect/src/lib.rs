@@ -7,16 +7,19 @@
 //! |---|---|
 //! | `walk` | every string and key of a JSON text |
 //! | `fold`, `decode`, `view` | other forms of a text, and the way back to the original |
-//! | `rules`, `examples`, `pattern` | what a rule file says, and whether it is so; a pattern compiled |
+//! | `rules`, `pattern` | what a rule file says, tried on its examples; a pattern compiled |
+//! | `structure` | what a rule looks for that is no pattern |
 //! | `finder`, `index`, `rarity` | where words of patterns stand, and so where a pattern may match |
 //! | `probe` | a text in, hits out |
-//! | `window` | hits of two sentences added up |
+//! | `sentence`, `window` | hits of two sentences added up |
+//! | `severity` | the severity of a score |
+//! | `budget` | how much of this one message may take |
 //! | `inspect` | all of it for one field after the other |
 
+mod budget;
 mod cache;
 mod decode;
 mod evidence;
-mod examples;
 mod finder;
 mod fold;
 mod harmless;
@@ -28,6 +31,9 @@ mod probe;
 mod rarity;
 pub mod redact;
 mod rules;
+mod sentence;
+mod severity;
+mod structure;
 mod view;
 mod walk;
 mod window;
@@ -41,9 +47,10 @@ pub use cache::{DefinitionCache, Known};
 pub use fold::folded;
 pub use harmless::Harmless;
 pub use names::ToolNames;
-pub use probe::{GAP_BYTES, SHORT_GAP_BYTES};
-pub use rules::{Examples, Rule, RuleError, RuleSet, Scope, Structure};
-pub use window::{score_of, severity_of};
+pub use pattern::{GAP_BYTES, SHORT_GAP_BYTES};
+pub use rules::{Examples, Rule, RuleError, RuleSet, Scope};
+pub use severity::{score_of, severity_of};
+pub use structure::Structure;
 
 use mcpwarden_terms::glob::NameGlob;
 use mcpwarden_terms::{Category, Detection, Severity};

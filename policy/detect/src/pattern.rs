@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use super::probe::{GAP_BYTES, PART_BYTES, SHORT_GAP_BYTES};
 use regex_automata::meta::{Config, Regex};
 use regex_automata::util::syntax;
 use regex_automata::{Anchored, Input};
@@ -12,9 +11,17 @@ use regex_syntax::ParserBuilder;
 use regex_syntax::hir::literal::Extractor;
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
-/// Stands for the rest of a sentence, up to [`GAP_BYTES`](super::probe::GAP_BYTES).
+/// How long the rest of a sentence that `…` stands for may be. Bytes.
+pub const GAP_BYTES: usize = 90;
+/// How long the few words that `‥` stands for may be. Bytes.
+pub const SHORT_GAP_BYTES: usize = 45;
+/// How long one part of a pattern is expected to be at most; a longer one may be missed. Bytes.
+pub(super) const PART_BYTES: usize = 250;
+/// How far behind a gap the part that follows it may end. Bytes.
+pub(super) const AFTER_GAP_BYTES: usize = 40;
+/// Stands for the rest of a sentence, up to [`GAP_BYTES`].
 const GAP: char = '…';
-/// Stands for a few words of it, up to [`SHORT_GAP_BYTES`](super::probe::SHORT_GAP_BYTES).
+/// Stands for a few words of it, up to [`SHORT_GAP_BYTES`].
 const SHORT_GAP: char = '‥';
 /// Most parts of one pattern.
 const MAX_PARTS: usize = 6;

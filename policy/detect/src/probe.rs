@@ -8,20 +8,16 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::budget::Budget;
 use super::decode::{SIGNS, Signs, Spelling};
 use super::index::{Index, Places, Region};
-use super::pattern::Pattern;
-use super::rules::{Rule, Scope, Structure};
-/// How long the rest of a sentence that `…` stands for may be. Bytes.
-pub const GAP_BYTES: usize = 90;
-/// How long the few words that `‥` stands for may be. Bytes.
-pub const SHORT_GAP_BYTES: usize = 45;
-/// How long one part of a pattern is expected to be at most; a longer one may be missed. Bytes.
-pub(super) const PART_BYTES: usize = 250;
-/// How far behind a gap the part that follows it may end. Bytes.
-pub(super) const AFTER_GAP_BYTES: usize = 40;
+use super::pattern::{AFTER_GAP_BYTES, Pattern};
+use super::rules::{Rule, Scope};
+use super::sentence::{SENTENCE_BYTES, end_of_sentence};
+use super::structure::Structure;
+
 /// How far from a hit others may be that are in one window with it. Bytes.
-const WINDOW_BYTES: usize = 2 * super::window::SENTENCE_BYTES;
+const WINDOW_BYTES: usize = 2 * SENTENCE_BYTES;
 
 /// One match of one rule, in a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,35 +41,15 @@ pub(super) struct Probe {
     pub(super) support: bool,
 }
 
-/// How much work one message may take, and memory to do it in.
-#[derive(Debug)]
+/// What inspecting one message takes: its budget, and memory.
+#[derive(Debug, Default)]
 pub(super) struct Work {
-    /// Bytes that patterns may still be run over.
-    pub(super) bytes: usize,
-    /// Hits that may still be found.
-    pub(super) hits: usize,
-    /// Bytes that may still come out of decoding.
-    pub(super) decoded: usize,
-    /// Whether one of them was not enough.
-    pub(super) exceeded: bool,
+    /// What is left.
+    pub(super) budget: Budget,
     /// Signs of other spellings that were met.
     pub(super) signs: Signs,
     places: Places,
     regions: Vec<Region>,
-}
-
-impl Default for Work {
-    fn default() -> Self {
-        Self {
-            bytes: 64 << 20,
-            hits: 20_000,
-            decoded: 1 << 20,
-            exceeded: false,
-            signs: Signs::default(),
-            places: Places::default(),
-            regions: Vec::new(),
-        }
-    }
 }
 
 /// The rules of one scope.
@@ -237,11 +213,11 @@ impl Patterns {
         let mut done = 0;
         let Some(source) = self.patterns.get(usize::from(region.pattern)) else { return done };
         let Some((first, rest)) = source.pattern.parts.split_first() else { return done };
-        let Some(left) = work.bytes.checked_sub(region.end - region.start) else {
-            work.exceeded = true;
+        let Some(left) = work.budget.bytes.checked_sub(region.end - region.start) else {
+            work.budget.exceeded = true;
             return done;
         };
-        work.bytes = left;
+        work.budget.bytes = left;
         let haystack = &text[..region.end];
         let mut from = region.start;
         loop {
@@ -256,17 +232,18 @@ impl Patterns {
             let mut end = Some(found.end);
             for part in rest {
                 end = end.and_then(|end| {
-                    let gap = &text[..gap_end(text, end, part.gap)];
-                    part.regex.end_of_first(gap, end)
+                    // As far as what follows the gap may reach.
+                    let limit = (end + part.gap + AFTER_GAP_BYTES).min(text.len());
+                    part.regex.end_of_first(&text[..end_of_sentence(text, end, limit)], end)
                 });
             }
             from = found.end.max(from + 1);
             if let Some(end) = end.filter(|_| !source.affirmative || !is_forbidden(text, found.start)) {
-                if work.hits == 0 {
-                    work.exceeded = true;
+                if work.budget.hits == 0 {
+                    work.budget.exceeded = true;
                     return done;
                 }
-                work.hits -= 1;
+                work.budget.hits -= 1;
                 hits.push(Hit { rule: source.rule, start: found.start, end });
                 from = from.max(end);
                 done = from;
@@ -285,42 +262,6 @@ fn is_forbidden(text: &[u8], at: usize) -> bool {
     let word = word.to_ascii_lowercase();
     let forbids: [&[u8]; 7] = [b"not", b"never", b"cannot", b"avoid", b"without", b"neither", b"nor"];
     forbids.contains(&&*word) || word.ends_with(b"n't") || word.ends_with("n\u{2019}t".as_bytes())
-}
-
-/// Up to where what follows the gap that begins at `from` may reach: the end of the sentence, or where the gap would be
-/// too long.
-fn gap_end(text: &[u8], from: usize, gap: usize) -> usize {
-    let limit = (from + gap + AFTER_GAP_BYTES).min(text.len());
-    let mut at = from;
-    while let Some(before) = text.get(at..limit).and_then(|rest| rest.iter().position(may_end)) {
-        at += before;
-        if ends_sentence(text, at) {
-            return at;
-        }
-        at += 1;
-    }
-    limit
-}
-
-/// Whether a sentence may end with this byte, wherever it stands.
-fn may_end(byte: &u8) -> bool {
-    matches!(byte, b'.' | b'!' | b'?' | b'\n' | 0x82)
-}
-
-/// Whether a sentence ends with the byte at `at`: a stop with white space after it, or a blank line.
-pub(super) fn ends_sentence(text: &[u8], at: usize) -> bool {
-    let after = text.get(at + 1);
-    match text.get(at) {
-        Some(b'.' | b'!' | b'?') => after.is_none_or(u8::is_ascii_whitespace),
-        Some(b'\n') => {
-            let mut rest =
-                text[at + 1..].iter().take(16).skip_while(|byte| matches!(byte, b' ' | b'\t' | b'\r'));
-            rest.next() == Some(&b'\n')
-        }
-        // The ideographic full stop, whose first two bytes are E3 80.
-        Some(0x82) => at >= 2 && text[at - 2..at] == [0xe3, 0x80],
-        _ => false,
-    }
 }
 
 #[cfg(test)]
@@ -344,17 +285,6 @@ mod tests {
         for (text, expected) in cases {
             let at = text.find('|').unwrap();
             assert_eq!(is_forbidden(text.as_bytes(), at), expected, "{text}");
-        }
-    }
-
-    #[test]
-    fn sentence_end_is_never_skipped() {
-        for byte in 0..=u8::MAX {
-            for after in ["", " ", "a", "\n", " \n"] {
-                let text = [&[0xe3, 0x80, byte], after.as_bytes()].concat();
-                let expected = (0..text.len()).find(|at| ends_sentence(&text, *at)).unwrap_or(text.len());
-                assert_eq!(gap_end(&text, 0, GAP_BYTES), expected, "{text:x?}");
-            }
         }
     }
 }

@@ -5,10 +5,11 @@
 //! that is sure of itself weighs 100, and one that only adds to others weighs less than 25 and is marked as `support`.
 //!
 //! A pattern is a regular expression with some conveniences: a blank is any run of white space, `…` is the rest of a
-//! sentence up to [`GAP_BYTES`](super::probe::GAP_BYTES), `‥` a few words of it, and `{{name}}` is a fragment. Letters match either
+//! sentence up to [`GAP_BYTES`](super::pattern::GAP_BYTES), `‥` a few words of it, and `{{name}}` is a fragment. Letters match either
 //! case. Patterns run on the normal form of a text, in time linear in its length.
 
 mod error;
+pub(super) mod examples;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,9 +24,9 @@ pub use error::RuleError;
 use mcpwarden_terms::{Category, Severity};
 
 use super::CustomPattern;
-use super::examples;
 use super::pattern::{self, Pattern};
-use super::window::score_of;
+use super::severity::score_of;
+use super::structure::Structure;
 
 /// The rules that are built in.
 const BUILT_IN: &[(&str, &str)] = &[
@@ -61,44 +62,6 @@ pub enum Scope {
 
 impl Scope {
     const ALL: [Self; 5] = [Self::Definition, Self::Name, Self::Result, Self::Argument, Self::Request];
-}
-
-/// What a rule without patterns looks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Structure {
-    /// Unicode tag characters.
-    TagCharacters,
-    /// Characters of no width beside ASCII letters.
-    ZeroWidth,
-    /// Variation selectors that vary nothing.
-    VariationSelectors,
-    /// Controls of the writing direction.
-    BidiOverride,
-    /// Terminal sequences.
-    AnsiEscape,
-    /// A terminal sequence that has what follows not shown.
-    AnsiConceal,
-    /// Other control characters.
-    ControlCharacter,
-    /// A word of Latin letters and of some that only look so.
-    MixedScript,
-    /// Letters in mathematical, circled, squared or full-width form.
-    StyledLetters,
-    /// Prose in base64, hexadecimal digits or the like.
-    EncodedText,
-    /// A name that is longer than any model provider takes.
-    LongName,
-    /// A key that an object has twice.
-    DuplicateKey,
-    /// A member of a message, such as its method, the tool's name or the list, that stands there twice.
-    DuplicateMember,
-    /// More suspicious text than the budget allows to look at.
-    Budget,
-    /// A tool of this session, named with a command to use it.
-    SessionTool,
-    /// A request for the contexts of all servers.
-    ForeignContext,
 }
 
 /// A set of rules, checked.

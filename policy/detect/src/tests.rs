@@ -41,8 +41,9 @@ fn every_rule_passes_its_own_examples() {
         // Those without need more than a text: the tests below have them.
         let examples = !rule.examples.matches.is_empty() && !rule.examples.passes.is_empty();
         assert!(examples || rule.structure.is_some(), "{} has no examples", rule.id);
-        wrong
-            .extend(examples::wrong(rule).unwrap().into_iter().map(|wrong| format!("{} {wrong:?}", rule.id)));
+        wrong.extend(
+            rules::examples::wrong(rule).unwrap().into_iter().map(|wrong| format!("{} {wrong:?}", rule.id)),
+        );
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

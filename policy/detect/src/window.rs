@@ -4,12 +4,9 @@
 //! are how an attack reads. So the weights of all distinct rules that match in two sentences in a row are added
 //! up, and each hit is as bad as the best window that it is in. A user's pattern is as bad as he says.
 
-use mcpwarden_terms::Severity;
-
-use super::probe::{Hit, Matcher, ends_sentence};
-
-/// A sentence longer than this is taken for several. Bytes.
-pub(super) const SENTENCE_BYTES: usize = 320;
+use super::probe::{Hit, Matcher};
+use super::sentence::{SENTENCE_BYTES, ends_sentence};
+use super::severity::severity_of;
 
 /// Scores each hit: the sum over distinct rules of the best window that it is in. In the order of `hits`, which
 /// are sorted by where they begin.
@@ -64,21 +61,4 @@ fn sentences_of(text: &[u8], hits: &[Hit]) -> Vec<usize> {
 /// Whether a hit with this score is worth a detection.
 pub(super) fn counts(matcher: &Matcher, hit: &Hit, score: u32) -> bool {
     !matcher.probes[usize::from(hit.rule)].support && severity_of(score).is_some()
-}
-
-/// The score from which on a detection has this severity.
-pub const fn score_of(severity: Severity) -> u32 {
-    match severity {
-        Severity::Low => 25,
-        Severity::Medium => 50,
-        Severity::High => 100,
-        Severity::Critical => 200,
-    }
-}
-
-/// The severity of a score; `None` where it is too little to be said.
-pub fn severity_of(score: u32) -> Option<Severity> {
-    [Severity::Critical, Severity::High, Severity::Medium, Severity::Low]
-        .into_iter()
-        .find(|severity| score >= score_of(*severity))
 }

@@ -6,6 +6,7 @@
 
 mod agent;
 mod approval;
+mod decision;
 pub mod examples;
 mod gate;
 mod judgement;
@@ -23,10 +24,11 @@ pub use approval::{
     ApprovalDenied, ApprovalGranted, ApprovalRequested, ApprovalTimedOut, DefinitionApproved, PinsReset,
     Whose,
 };
+pub use decision::{Action, Decided};
 pub use gate::{GateAction, GateDecided};
 pub use judgement::{
-    Action, CrossServerBlocked, Decided, DefinitionChanged, Detected, ListChanged, ListKind, RelatedCall,
-    RequestBlocked, RequestWarned, Subject, ToolChanged, ToolRemoved,
+    CrossServerBlocked, DefinitionChanged, Detected, ListChanged, ListKind, RelatedCall, RequestBlocked,
+    RequestWarned, Subject, ToolChanged, ToolRemoved,
 };
 pub use network::{
     BlockEnd, CallsBlocked, CallsUnblocked, Connecting, Family, NetworkBlocked, NetworkClosed,

@@ -11,16 +11,6 @@ use super::{
     source::{Module, Names, Tree},
 };
 
-/// A circle that is still there.
-pub struct Known {
-    /// The crate.
-    pub krate: &'static str,
-    /// The path of the module whose children form it: `crate`, `crate::run`.
-    pub within: &'static str,
-    /// Those children.
-    pub modules: &'static [&'static str],
-}
-
 /// A circle.
 pub struct Circle {
     krate: String,
@@ -74,37 +64,6 @@ pub fn of(krate: &str, tree: &Tree) -> Vec<Circle> {
         }
     }
     circles
-}
-
-/// Circles that are not known, and known ones that are none any more.
-pub fn faults(found: &[Circle], known: &[Known]) -> Vec<String> {
-    let mut faults = Vec::new();
-    for circle in found {
-        let covers = |known: &&Known| {
-            known.krate == circle.krate
-                && known.within == circle.within
-                && circle.modules.iter().all(|module| known.modules.contains(&module.as_str()))
-        };
-        if !known.iter().any(|known| covers(&known)) {
-            faults.push(circle.to_string());
-        }
-    }
-    for known in known {
-        let is_in_one = |module: &str| {
-            found.iter().any(|circle| {
-                circle.krate == known.krate
-                    && circle.within == known.within
-                    && circle.modules.contains(module)
-            })
-        };
-        for module in known.modules.iter().filter(|module| !is_in_one(module)) {
-            faults.push(format!(
-                "{} {}: `{module}` is in no circle any more: take it out of KNOWN",
-                known.krate, known.within
-            ));
-        }
-    }
-    faults
 }
 
 impl std::fmt::Display for Circle {

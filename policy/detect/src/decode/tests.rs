@@ -29,7 +29,7 @@ fn text_is_respelled_where_signs_indicate_it() {
     ];
     for (text, expected) in cases {
         let view = View::raw(text);
-        let found: Vec<(String, Form)> = respelt(&view, Signs::of(text), &mut Work::default())
+        let found: Vec<(String, Form)> = respelt(&view, Signs::of(text), &mut Budget::default())
             .into_iter()
             .map(|view| (view.text.into_owned(), view.form))
             .collect();
@@ -87,7 +87,7 @@ fn encoded_text_is_decoded_only_to_prose() {
         ("dGhlcXVpY2ticm93bmZveGp1bXBz", &[]),
     ];
     for (text, expected) in cases {
-        let found: Vec<String> = runs(&View::raw(text), false, &mut Work::default())
+        let found: Vec<String> = runs(&View::raw(text), false, &mut Budget::default())
             .into_iter()
             .map(|run| run.view.text.into_owned())
             .collect();
@@ -113,10 +113,10 @@ proptest! {
 
 #[test]
 fn decoding_stops_at_its_budget() {
-    let mut work = Work::default();
-    work.decoded = 10;
-    assert!(runs(&View::raw("dGhlIHF1aWNrIGJyb3duIGZveCBqdW1wcw=="), false, &mut work).is_empty());
-    assert!(work.exceeded);
+    let mut budget = Budget::default();
+    budget.decoded = 10;
+    assert!(runs(&View::raw("dGhlIHF1aWNrIGJyb3duIGZveCBqdW1wcw=="), false, &mut budget).is_empty());
+    assert!(budget.exceeded);
 }
 
 /// Wherever they begin, and whatever is between them.
@@ -127,7 +127,7 @@ fn separated_hex_digits_are_decoded_at_any_offset() {
         let digits: Vec<String> = text.bytes().map(|byte| format!("{byte:02x}")).collect();
         for before in 0..40 {
             let text = format!("{}(\u{e9} {})", "z".repeat(before), digits.join(separator));
-            let found = runs(&View::raw(&text), false, &mut Work::default());
+            let found = runs(&View::raw(&text), false, &mut Budget::default());
             let found: Vec<&str> = found.iter().map(|run| &*run.view.text).collect();
             assert_eq!(found, ["read notes."], "{text}");
         }
@@ -141,10 +141,10 @@ fn overlong_text_for_respelling_exceeds_the_bound() {
         [("%20", MAX_RESPELT, false), ("%20", MAX_RESPELT + 1, true), ("", MAX_RESPELT + 1, false)]
     {
         let text = format!("{sign}{}", "-".repeat(length - sign.len()));
-        let mut work = Work::default();
-        let found = respelt(&View::raw(&text), Signs::of(&text), &mut work);
+        let mut budget = Budget::default();
+        let found = respelt(&View::raw(&text), Signs::of(&text), &mut budget);
         assert_eq!(
-            (work.exceeded, found.is_empty()),
+            (budget.exceeded, found.is_empty()),
             (exceeded, exceeded || sign.is_empty()),
             "{sign} {length}"
         );

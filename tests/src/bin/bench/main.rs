@@ -4,6 +4,7 @@
 //! with its 95 % confidence interval; nothing here passes or fails.
 
 mod agent;
+mod connect;
 mod gate;
 mod lag;
 mod network;

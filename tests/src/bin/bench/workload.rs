@@ -15,6 +15,7 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::time::ClockId;
 use nix::unistd::{Pid, pipe2};
 
+use crate::connect;
 use crate::peer::Kind;
 
 /// Bytes of a message.
@@ -128,9 +129,9 @@ pub fn run(workload: Workload, count: u64, rate: u64, time: Time, judged: bool) 
         Workload::Call => Line::pipes(Kind::Answer)?.once(judged)?.calls(count, time),
         Workload::TrackedStream => Line::pipes(Kind::Sink)?.stream(count),
         Workload::Paced => Line::pipes(Kind::Sink)?.paced(count, rate),
-        Workload::Connections => crate::network::connections(count),
-        Workload::Datagrams => crate::network::datagrams(crate::network::FAR, count),
-        Workload::NearDatagrams => crate::network::datagrams(crate::network::NEAR, count),
+        Workload::Connections => connect::connections(count),
+        Workload::Datagrams => connect::datagrams(connect::FAR, count),
+        Workload::NearDatagrams => connect::datagrams(connect::NEAR, count),
     }
 }
 

@@ -2,14 +2,14 @@
 
 use serde_json::json;
 
-use super::rules::{Rule, RuleSet, Scope};
-use super::{DetectConfig, Detector, ToolNames};
+use super::{Rule, RuleSet, Scope};
+use crate::{DetectConfig, Detector, ToolNames};
 
 /// The examples of a rule that it is wrong about: its text, and whether it must match.
 ///
 /// # Errors
 /// The rule does not compile by itself.
-pub(super) fn wrong(rule: &Rule) -> Result<Vec<(&str, bool)>, String> {
+pub(crate) fn wrong(rule: &Rule) -> Result<Vec<(&str, bool)>, String> {
     let mut alone = rule.clone();
     // Support is found only beside others, and what weighs little adds up with them: an example is about the match.
     alone.support.clear();
