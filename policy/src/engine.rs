@@ -5,9 +5,22 @@
 //! about. Both take `now`, which must not run backwards. Times in inputs are those of the capture and may be a
 //! little out of order: an answer can come before its request.
 //!
-//! The engine wires parts that own their state and do not know it: `Connections` (which there are, and how they belong
-//! together), `Exchange` (requests and answers, and copies that relays pass on), `Evaluator` (the guards, and what they are
-//! asked with), `Destinations` (where servers connect to), `Timers` and the `Reporter`.
+//! The engine wires parts that own their state and do not know it. Each knows only those below it:
+//!
+//! | module | job |
+//! |---|---|
+//! | `admission`, `lifecycle`, `queries` | the engine's own: room for connections, their life, what can be asked of it |
+//! | `exchange` | pairs requests with answers, and finds the copies that relays pass on |
+//! | `evaluator` | the guards, and what they are asked with |
+//! | `egress`, `remote` | where servers connect to; servers at addresses |
+//! | `context` | what those above use while one input is handled: the next three, and the configuration |
+//! | `connections` | which connections there are, and how they belong together |
+//! | `timers`, `reporter` | what is due when; facts into events and counters |
+//! | `connection` | what is known of one connection |
+//! | `recorder` | messages as events have them |
+//! | `pairing`, `asked`, `fingerprint`, `memory` | open requests of a connection; what of one its answer is read with; copies; shares of memory |
+//! | `seen`, `scope`, `address`, `ids` | a frame as it was seen; who an event is about; where a server is; numbers of what is kept |
+//! | `io`, `command`, `config` | what goes in and comes out |
 
 mod address;
 mod admission;

@@ -5,6 +5,8 @@
 //! question with [`Answer::Later`]. This program does not sit in the stream, so a guard that must stop something
 //! denies, and [`Decision::Modify`] changes what is recorded.
 
+mod denial;
+
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,6 +19,8 @@ use serde_json::value::RawValue;
 use crate::detect::ToolNames;
 use crate::event::SessionProfile;
 use crate::terms::{Callee, Detection, Identity, Mode, ServerId, SessionId, Severity, Timestamp};
+pub use denial::{BrokenRule, Denial, DenialCode, DenialDetails, TurnSource};
+
 pub use crate::terms::{GuardKind, Phase, PinState, RiskLevel, ToolCategory, Trust};
 
 /// What is judged. Texts are JSON as it was sent.
@@ -182,26 +186,6 @@ pub struct Facts<'a> {
     ///
     /// [`HttpMeta`]: crate::http::HttpMeta
     pub metadata: &'a Value,
-}
-
-/// Why something is denied.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Denial {
-    /// For machines, such as `tool_denied`.
-    pub code: String,
-    /// For people: which rule, on what.
-    pub message: String,
-    /// More, for machines.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub details: Option<Value>,
-}
-
-impl Denial {
-    /// Whether the approval of the tool ends it, so that somebody is to be asked for it. A denial with the code
-    /// `approval_required` is one of these, whichever guard's.
-    pub fn awaits_approval(&self) -> bool {
-        matches!(self.code.as_str(), "approval_required" | "shadow_tool" | "tool_changed")
-    }
 }
 
 /// How what is recorded is changed.

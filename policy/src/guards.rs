@@ -30,9 +30,9 @@ mod rules;
 mod texts;
 mod trace;
 
-use serde_json::Value;
-
-use crate::guard::{Answer, Decision, Denial, GuardError, Modification, Refusal, ToolFacts};
+use crate::guard::{
+    Answer, Decision, Denial, DenialCode, DenialDetails, GuardError, Modification, Refusal, ToolFacts,
+};
 use crate::terms::{GuardKind, Phase};
 
 pub use crate::guard::CallBlock;
@@ -98,20 +98,28 @@ fn allow() -> Result<Answer, GuardError> {
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "what guards return")]
-fn deny(code: &str, message: String) -> Result<Answer, GuardError> {
-    Ok(Decision::Deny(Denial { code: code.to_owned(), message, details: None }).into())
+fn deny(code: DenialCode, message: String) -> Result<Answer, GuardError> {
+    Ok(Decision::Deny(Denial { code, message, details: None }).into())
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "what guards return")]
-fn deny_with(code: &str, message: String, details: Value) -> Result<Answer, GuardError> {
-    let details = Some(details).filter(|details| !details.is_null());
-    Ok(Decision::Deny(Denial { code: code.to_owned(), message, details }).into())
+fn deny_with(
+    code: DenialCode,
+    message: String,
+    details: Option<DenialDetails>,
+) -> Result<Answer, GuardError> {
+    Ok(Decision::Deny(Denial { code, message, details }).into())
 }
 
 /// Denies a call of a tool until that is approved: with this code, or with what became of the approval.
-fn hold(tool: Option<&ToolFacts>, code: &str, message: String, details: Value) -> Result<Answer, GuardError> {
+fn hold(
+    tool: Option<&ToolFacts>,
+    code: DenialCode,
+    message: String,
+    details: Option<DenialDetails>,
+) -> Result<Answer, GuardError> {
     match tool.and_then(|tool| tool.refusal) {
-        None if code == "approval_required" => {
+        None if code == DenialCode::ApprovalRequired => {
             // Without a definition there is nothing that anybody could approve.
             let stands = if tool.is_some() {
                 "it waits for approval"
@@ -122,10 +130,10 @@ fn hold(tool: Option<&ToolFacts>, code: &str, message: String, details: Value) -
         }
         None => deny_with(code, message, details),
         Some(Refusal::Denied) => {
-            deny_with("approval_denied", format!("{message}; its approval was denied"), details)
+            deny_with(DenialCode::ApprovalDenied, format!("{message}; its approval was denied"), details)
         }
         Some(Refusal::TimedOut) => {
-            deny_with("approval_timed_out", format!("{message}; nobody approved it in time"), details)
+            deny_with(DenialCode::ApprovalTimedOut, format!("{message}; nobody approved it in time"), details)
         }
     }
 }

@@ -65,7 +65,7 @@ pub fn run(options: &DecideOptions) -> Result<ExitCode> {
         }
         match &verdict.denied {
             Some((guard, denial)) => {
-                let (guard, code) = (guard.name(), clean(&denial.code));
+                let (guard, code) = (guard.name(), denial.code.name());
                 say(format!("denied by {guard} ({code}): {}", clean(&denial.message)));
             }
             None => say("allowed"),

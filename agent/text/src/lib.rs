@@ -7,5 +7,5 @@ mod escape;
 mod line;
 mod mark;
 
-pub use escape::write_json;
-pub use line::{clean, escaped, one_line, summary, word, write as write_line};
+pub use escape::{clean, escaped, one_line, write_json};
+pub use line::{summary, word, write as write_line};

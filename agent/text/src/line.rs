@@ -12,10 +12,7 @@ use mcpwarden_policy::{
 };
 use serde_json::Value;
 
-use crate::{escape::is_deceptive, mark};
-
-/// Longest text from outside in one field. Characters.
-const FIELD_CHARS: usize = 160;
+use crate::{escape::clean, mark};
 
 struct Line {
     colour: bool,
@@ -418,35 +415,6 @@ fn connecting(connecting: &Connecting, line: &mut Line) {
     line.dim(&format!("  {program} ({})", connecting.pid));
 }
 
-/// Bounded, on one line, and without anything that a terminal would obey or a reader would not see.
-pub fn clean(text: &str) -> String {
-    match text.char_indices().nth(FIELD_CHARS) {
-        Some((end, _)) => escaped(text.get(..end).unwrap_or_default()) + "…",
-        None => escaped(text),
-    }
-}
-
-/// Several lines as one: what fails is said in one, whatever it quotes. SQL is written over several.
-pub fn one_line(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    escaped(&lines.join(" "))
-}
-
-/// On one line, and without anything that a terminal would obey or a reader would not see.
-pub fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '\n' | '\r' | '\t' => out.push(' '),
-            c if is_deceptive(c) => {
-                let _ = write!(out, "\\u{{{:x}}}", c as u32);
-            }
-            c => out.push(c),
-        }
-    }
-    out
-}
-
 impl Line {
     fn styled(&mut self, style: Style, text: &str) {
         if self.colour {
@@ -468,24 +436,6 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn control_characters_are_escaped_in_fields() {
-        let cases = [
-            ("plain", "plain".to_owned()),
-            ("two\nlines", "two lines".to_owned()),
-            ("\x1b[31mred", "\\u{1b}[31mred".to_owned()),
-            ("a\u{202e}b", "a\\u{202e}b".to_owned()),
-            ("a\u{61c}b", "a\\u{61c}b".to_owned()),
-            ("a\u{200b}b", "a\\u{200b}b".to_owned()),
-            ("\u{e0041}", "\\u{e0041}".to_owned()),
-            ("\u{9b}2J", "\\u{9b}2J".to_owned()),
-        ];
-        for (text, expected) in cases {
-            assert_eq!(clean(text), expected);
-        }
-        assert_eq!(clean(&"x".repeat(500)).chars().count(), FIELD_CHARS + 1);
-    }
 
     /// The decision on a call, and what a person reads of it.
     #[test]

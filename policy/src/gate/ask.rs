@@ -225,7 +225,7 @@ impl Asker {
     fn outcome(&mut self, verdict: &Verdict, consequences: Consequences) -> Result<u16, GateError> {
         match &verdict.denied {
             Some((guard, denial)) => {
-                self.number(consequences.of(GateVerdict::Deny, Some(*guard), &denial.code))
+                self.number(consequences.of(GateVerdict::Deny, Some(*guard), denial.code.name()))
             }
             None => self.number(consequences.of(GateVerdict::Allow, None, "")),
         }

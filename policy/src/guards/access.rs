@@ -8,15 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
-
 use super::rules::{CompiledRule, OwnRules, is_borrowed};
 use super::{allow, deny, hold, short};
 use crate::classify::Classifier;
 use crate::config::ListMode;
 use crate::definition::is_bounded;
 use crate::glob::NameGlob;
-use crate::guard::{Answer, Facts, Guard, GuardError, Listing, Operation, Refusal};
+use crate::guard::{Answer, DenialCode, Facts, Guard, GuardError, Listing, Operation, Refusal};
 use crate::terms::{GuardKind, Identity, Timestamp, Trust};
 
 /// `server_access`
@@ -59,11 +57,11 @@ impl ServerAccess {
         server: &str,
         enabled: bool,
         identity: Identity,
-    ) -> Option<(&'static str, String)> {
+    ) -> Option<(DenialCode, String)> {
         let borrowed = is_borrowed(&self.demanding, server, identity);
         if !enabled {
             let message = format!("server '{}' is declared with enabled: false", short(server));
-            return Some(("server_disabled", message));
+            return Some((DenialCode::ServerDisabled, message));
         }
         let allowed =
             || self.allowed.iter().filter(|glob| (!borrowed || glob.is_any()) && glob.matches(server));
@@ -72,7 +70,7 @@ impl ServerAccess {
             self.denied.iter().find(|glob| glob.matches(server) && !(glob.is_any() && by_name()))
         {
             let message = format!("server '{}' is denied by '{}'", short(server), rule.as_str());
-            return Some(("server_denied", message));
+            return Some((DenialCode::ServerDenied, message));
         }
         if self.policy == ListMode::Allowlist && allowed().next().is_none() {
             let why = if borrowed {
@@ -80,11 +78,11 @@ impl ServerAccess {
             } else {
                 "is not in allowed_servers"
             };
-            return Some(("server_not_allowed", format!("server '{}' {why}", short(server))));
+            return Some((DenialCode::ServerNotAllowed, format!("server '{}' {why}", short(server))));
         }
         if self.fail_closed && identity != Identity::Declared {
             let message = format!("server '{}' is not declared, and fail_closed is on", short(server));
-            return Some(("server_undeclared", message));
+            return Some((DenialCode::ServerUndeclared, message));
         }
         None
     }
@@ -105,13 +103,13 @@ pub(super) struct ToolAccess {
 
 impl ToolAccess {
     /// What the entry of `servers:` denies: the code and the message.
-    fn own_denial(&self, tool: &str, facts: &Facts<'_>) -> Option<(&'static str, String)> {
+    fn own_denial(&self, tool: &str, facts: &Facts<'_>) -> Option<(DenialCode, String)> {
         let server = &*facts.server.0;
         let own = self.own.get(server)?;
         if !own.allow.is_empty() && !own.allow.iter().any(|glob| glob.matches(tool)) {
             let message =
                 format!("tool '{}' is not in allow_tools of server '{}'", short(tool), short(server));
-            return Some(("tool_not_allowed", message));
+            return Some((DenialCode::ToolNotAllowed, message));
         }
         if own.denied_tags.is_empty() {
             return None;
@@ -130,7 +128,7 @@ impl ToolAccess {
             short(tool),
             short(server)
         );
-        Some(("side_effect_denied", message))
+        Some((DenialCode::SideEffectDenied, message))
     }
 }
 
@@ -157,30 +155,30 @@ impl Guard for ToolAccess {
                 && !allows().any(|allowed| allowed.holds(known) && allowed.beats(rule))
         };
         if let Some(rule) = self.denied.iter().find(denies) {
-            return deny("tool_denied", format!("{} is denied by '{}'", id(), rule.describe()));
+            return deny(DenialCode::ToolDenied, format!("{} is denied by '{}'", id(), rule.describe()));
         }
         // The end of such a name is not known, so that no glob can tell.
         if is_bounded(tool) && self.denied.iter().any(|rule| rule.server.matches(server)) {
             let message =
                 format!("{} has a name of more than 256 bytes, of which denied_tools cannot tell", id());
-            return deny("tool_denied", message);
+            return deny(DenialCode::ToolDenied, message);
         }
         if let Some((code, message)) = self.own_denial(tool, facts) {
             return deny(code, message);
         }
         let mut pins = named().filter(|rule| rule.hash.is_some()).peekable();
         if pins.peek().is_some() && !pins.any(|rule| rule.holds(known)) {
-            return deny("tool_hash_mismatch", format!("{} is not what content_hash says", id()));
+            return deny(DenialCode::ToolHashMismatch, format!("{} is not what content_hash says", id()));
         }
         if self.policy == ListMode::Allowlist && !allows().any(|rule| rule.holds(known)) {
-            return deny("tool_not_allowed", format!("{} is not in allowed_tools", id()));
+            return deny(DenialCode::ToolNotAllowed, format!("{} is not in allowed_tools", id()));
         }
         if facts.trust == Trust::Low && !known.is_some_and(|tool| tool.approved) {
             let message = format!("{} is not approved, and the trust in its server is low", id());
-            return hold(known, "approval_required", message, Value::Null);
+            return hold(known, DenialCode::ApprovalRequired, message, None);
         }
         if known.is_some_and(|tool| tool.refusal == Some(Refusal::Denied)) {
-            return deny("approval_denied", format!("{} was denied by hand", id()));
+            return deny(DenialCode::ApprovalDenied, format!("{} was denied by hand", id()));
         }
         if !self.fail_closed || known.is_some_and(|tool| !tool.removed) {
             return allow();
@@ -190,10 +188,10 @@ impl Guard for ToolAccess {
             Listing::Pending { .. } => {
                 let grace = humantime::format_duration(self.pending_grace);
                 let message = format!("{} was not listed within {grace}, and fail_closed is on", id());
-                deny("server_pending", message)
+                deny(DenialCode::ServerPending, message)
             }
             Listing::Unknown | Listing::Listed => {
-                deny("unknown_tool", format!("{} is not listed, and fail_closed is on", id()))
+                deny(DenialCode::UnknownTool, format!("{} is not listed, and fail_closed is on", id()))
             }
         }
     }

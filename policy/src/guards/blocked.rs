@@ -2,7 +2,7 @@
 
 use super::question::Question;
 use super::short;
-use crate::guard::{CallBlock, Denial};
+use crate::guard::{CallBlock, Denial, DenialCode};
 use crate::terms::{Callee, Phase, ServerId, SessionId, Timestamp};
 
 /// Why a block lets nothing be asked, if it is asked now. Answers are none of what is blocked.
@@ -11,11 +11,11 @@ pub(super) fn denial(block: &CallBlock, question: &Question<'_>) -> Option<Denia
     let is_asked = question.operations.iter().any(|operation| operation.phase() == Phase::Request);
     (counts && is_asked).then(|| {
         let (code, what) = match &block.callee {
-            Callee::Server(id) => ("server_blocked", format!("server '{}'", short(&id.0))),
-            Callee::Session(id) => ("session_blocked", format!("session '{}'", short(&id.0))),
+            Callee::Server(id) => (DenialCode::ServerBlocked, format!("server '{}'", short(&id.0))),
+            Callee::Session(id) => (DenialCode::SessionBlocked, format!("session '{}'", short(&id.0))),
         };
         let reason = block.reason.as_deref().map_or_else(String::new, |reason| format!(": {reason}"));
-        Denial { code: code.to_owned(), message: format!("{what} is blocked by hand{reason}"), details: None }
+        Denial { code, message: format!("{what} is blocked by hand{reason}"), details: None }
     })
 }
 

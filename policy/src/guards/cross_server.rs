@@ -11,13 +11,14 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Value, json};
-
 use super::{allow, deny_with, short};
 use crate::classify::Classifier;
 use crate::config::CrossServer as CrossServerConfig;
 use crate::definition::bounded;
-use crate::guard::{Answer, Facts, Guard, GuardError, Operation, TurnState, Verdict};
+use crate::guard::{
+    Answer, BrokenRule, DenialCode, DenialDetails, Facts, Guard, GuardError, Operation, TurnSource,
+    TurnState, Verdict,
+};
 use crate::terms::{GuardKind, SessionId, Severity, Timestamp, ToolCategory};
 use session::{Call, Session, Spans};
 
@@ -30,12 +31,12 @@ const MAX_RELATED: usize = 10;
 
 /// A rule that was broken.
 struct Broken<'s> {
-    rule: &'static str,
+    rule: DenialCode,
     severity: Severity,
     reason: String,
     related: Vec<&'s Call>,
     /// By what the turn was told, where the rule goes by turns.
-    turn: Option<&'static str>,
+    turn: Option<TurnSource>,
 }
 
 /// `cross_server`
@@ -129,7 +130,7 @@ impl CrossServer {
                     humantime::format_duration(ago)
                 );
                 return Some(Broken {
-                    rule: "read_then_send",
+                    rule: DenialCode::ReadThenSend,
                     severity: Severity::Critical,
                     reason,
                     related,
@@ -146,7 +147,13 @@ impl CrossServer {
                 humantime::format_duration(burst.window.0)
             );
             let related = recent().take(MAX_RELATED).collect();
-            return Some(Broken { rule: "burst", severity: Severity::High, reason, related, turn: None });
+            return Some(Broken {
+                rule: DenialCode::Burst,
+                severity: Severity::High,
+                reason,
+                related,
+                turn: None,
+            });
         }
         if flow.enabled && matches!(category, ToolCategory::Write | ToolCategory::Send) {
             let gap_turn = session.turn_at(now, self.spans());
@@ -161,10 +168,10 @@ impl CrossServer {
             let last = *related.first()?;
             let by_request = facts.turn.is_some() && last.turn.is_some();
             let (turn, when) = match (flow.same_turn_only, by_request) {
-                (true, true) => (Some("request_id"), "in same turn (same request id)".to_owned()),
+                (true, true) => (Some(TurnSource::RequestId), "in same turn (same request id)".to_owned()),
                 (true, false) => {
                     let gap = humantime::format_duration(self.config.turn_gap.0);
-                    (Some("gap"), format!("in same turn (no pause longer than {gap})"))
+                    (Some(TurnSource::Gap), format!("in same turn (no pause longer than {gap})"))
                 }
                 (false, _) => (None, format!("within {}", humantime::format_duration(flow.window.0))),
             };
@@ -175,7 +182,7 @@ impl CrossServer {
                 short(server)
             );
             return Some(Broken {
-                rule: "cross_server_flow",
+                rule: DenialCode::CrossServerFlow,
                 severity: Severity::High,
                 reason,
                 related,
@@ -187,9 +194,14 @@ impl CrossServer {
 }
 
 impl Broken<'_> {
-    fn details(&self) -> Value {
-        let related: Vec<Value> = self.related.iter().map(|call| call.to_json()).collect();
-        json!({ "rule": self.rule, "severity": self.severity, "related": related, "turn": self.turn })
+    fn details(&self) -> DenialDetails {
+        DenialDetails::Rule(BrokenRule {
+            rule: self.rule,
+            severity: self.severity,
+            original_server_id: None,
+            related: self.related.iter().map(|call| call.named()).collect(),
+            turn: self.turn,
+        })
     }
 }
 
@@ -214,7 +226,7 @@ impl Guard for CrossServer {
         }
         let category = self.category(tool_name, facts);
         match self.broken(session, category, facts, now) {
-            Some(broken) => deny_with(broken.rule, broken.reason.clone(), broken.details()),
+            Some(broken) => deny_with(broken.rule, broken.reason.clone(), Some(broken.details())),
             None => allow(),
         }
     }

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use super::{allow, deny_with, hold, short, warn};
 use crate::config::{self, DetectionAction, GuardSettings, OnChange, ScanField};
-use crate::guard::{Answer, Facts, Guard, GuardError, Operation, ToolFacts};
+use crate::guard::{
+    Answer, BrokenRule, DenialCode, DenialDetails, Facts, Guard, GuardError, Operation, ToolFacts,
+};
 use crate::terms::{Detection, GuardKind, PinState, ServerId, Severity, Timestamp, Trust};
-use serde_json::{Value, json};
 
 /// Most tools that one warning names.
 const MAX_NAMED: usize = 10;
@@ -59,13 +60,14 @@ impl Guard for ToolShadowing {
                     "tool '{}' was shadowed: originally from '{original}', now served by '{server}'",
                     short(tool_name)
                 );
-                let details = json!({
-                    "rule": "shadow_tool",
-                    "severity": Severity::Critical,
-                    "original_server_id": original,
-                    "related": [],
-                });
-                hold(Some(tool), "shadow_tool", message, details)
+                let broken = BrokenRule {
+                    rule: DenialCode::ShadowTool,
+                    severity: Severity::Critical,
+                    original_server_id: Some(ServerId(original.into())),
+                    related: Vec::new(),
+                    turn: None,
+                };
+                hold(Some(tool), broken.rule, message, Some(DenialDetails::Rule(broken)))
             }
             _ => allow(),
         }
@@ -87,12 +89,12 @@ pub(super) struct RugPull {
 }
 
 impl RugPull {
-    fn objection(&self, tool: &ToolFacts) -> Option<(&'static str, &'static str)> {
+    fn objection(&self, tool: &ToolFacts) -> Option<(DenialCode, &'static str)> {
         match tool.pin {
             _ if tool.approved => None,
-            PinState::Changed => Some(("tool_changed", "changed since it was pinned")),
+            PinState::Changed => Some((DenialCode::ToolChanged, "changed since it was pinned")),
             PinState::Unpinned if !self.pin_on_first_use => {
-                Some(("approval_required", "is new and not approved"))
+                Some((DenialCode::ApprovalRequired, "is new and not approved"))
             }
             PinState::Unpinned | PinState::Pinned => None,
         }
@@ -124,7 +126,7 @@ impl Guard for RugPull {
                 let message =
                     format!("tool '{}' of server '{}' {what}", short(tool_name), short(&facts.server.0));
                 match self.on_change {
-                    OnChange::Block => hold(facts.tool, code, message, Value::Null),
+                    OnChange::Block => hold(facts.tool, code, message, None),
                     _ => warn(message),
                 }
             }
@@ -217,12 +219,17 @@ impl Guard for ToolPoisoning {
                 let rules = Detection::rules(counting);
                 let id = format!("tool '{}' of server '{}'", short(tool_name), short(&facts.server.0));
                 let found = format!("{id} has detections: {}", rules.join(", "));
-                let details = json!({ "severity": tool.max_severity, "rules": rules });
+                let details = Some(DenialDetails::Definition {
+                    severity: tool.max_severity,
+                    rules: rules.into_iter().map(str::to_owned).collect(),
+                });
                 match self.action {
                     _ if facts.trust == Trust::High => warn(found),
                     DetectionAction::Alert => warn(found),
-                    DetectionAction::RequireApproval => hold(Some(tool), "approval_required", found, details),
-                    DetectionAction::Block => deny_with("tool_poisoned", found, details),
+                    DetectionAction::RequireApproval => {
+                        hold(Some(tool), DenialCode::ApprovalRequired, found, details)
+                    }
+                    DetectionAction::Block => deny_with(DenialCode::ToolPoisoned, found, details),
                 }
             }
             _ => allow(),

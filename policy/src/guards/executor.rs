@@ -7,14 +7,15 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use serde_json::json;
-
 use super::blocked;
 use super::question::{Outcome, Question, Ticket};
 use super::trace::{Asked, GuardOutcome, describe, note};
 use crate::config::FailureMode;
 use crate::glob::NameGlob;
-use crate::guard::{Answer, Decision, Denial, Facts, Guard, GuardError, Operation, TurnState, Verdict};
+use crate::guard::{
+    Answer, Decision, Denial, DenialCode, DenialDetails, Facts, Guard, GuardError, Operation, TurnState,
+    Verdict,
+};
 use crate::terms::{GuardKind, Phase, SessionId, Timestamp};
 use changed::Changed;
 use mcpwarden_terms::counters;
@@ -425,11 +426,14 @@ fn panic_message(panic: &(dyn Any + Send)) -> &str {
 
 /// The denial that a failed guard is under `fail_closed`.
 fn failed(kind: GuardKind, error: &GuardError) -> Denial {
-    let code = if *error == GuardError::Timeout { "guard_timeout" } else { "guard_error" };
+    let code = match error {
+        GuardError::Timeout => DenialCode::GuardTimeout,
+        GuardError::Config(_) | GuardError::Internal(_) => DenialCode::GuardError,
+    };
     Denial {
-        code: code.to_owned(),
+        code,
         message: format!("the guard {} failed, which denies: {error}", kind.name()),
-        details: Some(json!({ "failure_mode": "fail_closed" })),
+        details: Some(DenialDetails::Failure { failure_mode: FailureMode::FailClosed }),
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::rules::CompiledRule;
 use super::{allow, deny, short};
 use crate::classify::{Classification, Classifier};
-use crate::guard::{Answer, Facts, Guard, GuardError, Operation};
+use crate::guard::{Answer, DenialCode, Facts, Guard, GuardError, Operation};
 use crate::terms::{GuardKind, RiskLevel, Timestamp};
 
 /// One of the six.
@@ -50,11 +50,14 @@ impl Guard for Gate {
         let listed = || self.tools.iter().any(|rule| rule.matches(&facts.server.0, tool, facts.tool));
         let id = || format!("tool '{}' of server '{}'", short(tool), short(&facts.server.0));
         match self.kind {
-            GuardKind::DisabledTool if listed() => deny("tool_disabled", format!("{} is switched off", id())),
+            GuardKind::DisabledTool if listed() => {
+                deny(DenialCode::ToolDisabled, format!("{} is switched off", id()))
+            }
             GuardKind::Mode if profile.planning => match self.told(tool, facts).1.first() {
-                Some(tag) => {
-                    deny("planning_mode", format!("{} has the side effect {tag}, and this is planning", id()))
-                }
+                Some(tag) => deny(
+                    DenialCode::PlanningMode,
+                    format!("{} has the side effect {tag}, and this is planning", id()),
+                ),
                 None => allow(),
             },
             GuardKind::SpecFrozen
@@ -65,7 +68,7 @@ impl Guard for Gate {
                         let risk = risk.name();
                         let message =
                             format!("{} is of {risk} risk, which needs spec_frozen and spec_hash", id());
-                        deny("spec_not_frozen", message)
+                        deny(DenialCode::SpecNotFrozen, message)
                     }
                     RiskLevel::Low | RiskLevel::Medium => allow(),
                 }
@@ -74,21 +77,21 @@ impl Guard for Gate {
                 RiskLevel::Low => allow(),
                 risk => {
                     let message = format!("{} is of {} risk, which needs project_id", id(), risk.name());
-                    deny("project_required", message)
+                    deny(DenialCode::ProjectRequired, message)
                 }
             },
             GuardKind::SideEffects if !profile.policy_blacklist.is_empty() => {
                 let effects = self.told(tool, facts).1;
                 match effects.intersection(&profile.policy_blacklist).next() {
                     Some(tag) => deny(
-                        "side_effect_denied",
+                        DenialCode::SideEffectDenied,
                         format!("{} has the side effect {tag}, which is denied", id()),
                     ),
                     None => allow(),
                 }
             }
             GuardKind::AdminToken if !profile.admin_token && listed() => {
-                deny("admin_token_required", format!("{} needs a token of an administrator", id()))
+                deny(DenialCode::AdminTokenRequired, format!("{} needs a token of an administrator", id()))
             }
             _ => allow(),
         }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::{allow, deny, short};
 use crate::config::{Glob, Rate, RateLimits};
 use crate::glob::{GlobError, NameGlob};
-use crate::guard::{Answer, Facts, Guard, GuardError, Operation};
+use crate::guard::{Answer, DenialCode, Facts, Guard, GuardError, Operation};
 use crate::terms::{GuardKind, Timestamp};
 
 /// Most buckets that are not full at once.
@@ -125,11 +125,14 @@ fn limit_for<T>(
 
 fn exceeded(what: &str, limit: Rate) -> Result<Answer, GuardError> {
     if limit.calls_per_minute == 0 {
-        return deny("rate_limited", format!("{what} is blocked: its rate limit is 0 calls a minute"));
+        return deny(
+            DenialCode::RateLimited,
+            format!("{what} is blocked: its rate limit is 0 calls a minute"),
+        );
     }
     let burst = limit.burst.unwrap_or(limit.calls_per_minute);
     let message = format!("{what} exceeded {} calls a minute (burst {burst})", limit.calls_per_minute);
-    deny("rate_limited", message)
+    deny(DenialCode::RateLimited, message)
 }
 
 impl Guard for Limiter {

@@ -104,7 +104,7 @@ pub(super) fn word(answer: &Result<Answer, GuardError>) -> &str {
     match answer {
         Ok(Answer::Now(Decision::Allow)) => "allow",
         Ok(Answer::Now(Decision::Modify(Modification::AddWarning { .. }))) => "warn",
-        Ok(Answer::Now(Decision::Deny(denial))) => &denial.code,
+        Ok(Answer::Now(Decision::Deny(denial))) => denial.code.name(),
         other => panic!("{other:?}"),
     }
 }
@@ -140,7 +140,9 @@ pub(super) fn decide(guards: &mut Executor, world: &World, tool: &str, now: Time
     verdict.enforced = verdict.denied.is_some();
     guards.settle(&question, &verdict);
     let warned = if verdict.modifications.is_empty() { "allow" } else { "warn" };
-    verdict.denied.map_or(warned.to_owned(), |(kind, denial)| format!("{}: {}", kind.name(), denial.code))
+    verdict
+        .denied
+        .map_or(warned.to_owned(), |(kind, denial)| format!("{}: {}", kind.name(), denial.code.name()))
 }
 
 #[test]
@@ -320,6 +322,15 @@ fn documented_enforcers_match_code() {
         }
     }
     assert_eq!(documented("| guard | phase | what can enforce it |"), expected);
+}
+
+#[test]
+fn every_denial_code_is_documented() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/guards.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    for code in DenialCode::ALL {
+        assert!(text.contains(&format!("`{}`", code.name())), "{} is not in {path}", code.name());
+    }
 }
 
 #[test]

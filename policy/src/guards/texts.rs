@@ -3,13 +3,14 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::{allow, deny, deny_with, short};
 use crate::config::TextAction;
 use crate::detect::{Detector, Inspection};
-use crate::guard::{Answer, Decision, Facts, Guard, GuardError, Modification, Operation};
+use crate::guard::{
+    Answer, Decision, DenialCode, DenialDetails, Facts, Guard, GuardError, Modification, Operation,
+};
 use crate::terms::{Detection, GuardKind, Severity, Timestamp, Trust};
 
 /// What the detections at or above the threshold lead to.
@@ -18,14 +19,14 @@ fn act(
     threshold: Severity,
     action: TextAction,
     trust: Trust,
-    (code, what): (&str, String),
+    (code, what): (DenialCode, String),
 ) -> Result<Answer, GuardError> {
     let mut detections = inspection.detections;
     detections.retain(|detection| detection.severity >= threshold);
     let Some(severity) = detections.iter().map(|detection| detection.severity).max() else { return allow() };
     let message = format!("{what} has detections: {}", Detection::rules(&detections).join(", "));
     if action == TextAction::Block && trust != Trust::High {
-        return deny_with(code, message, json!({ "severity": severity, "detections": detections }));
+        return deny_with(code, message, Some(DenialDetails::Text { severity, detections }));
     }
     Ok(Decision::Modify(Modification::AddWarning { message, detections }).into())
 }
@@ -93,7 +94,7 @@ impl Guard for ResultInjection {
             _ => String::new(),
         };
         let what = format!("{what} of server '{}'", short(&facts.server.0));
-        act(inspection, self.threshold, self.action, facts.trust, ("result_injection", what))
+        act(inspection, self.threshold, self.action, facts.trust, (DenialCode::ResultInjection, what))
     }
 
     fn succeed(&mut self, before: &mut dyn Any) {
@@ -149,12 +150,12 @@ impl Guard for Sampling {
         }
         let what = format!("{method} of server '{}'", short(&facts.server.0));
         if self.deny_all {
-            return deny("sampling_denied", format!("{what}: such requests are denied"));
+            return deny(DenialCode::SamplingDenied, format!("{what}: such requests are denied"));
         }
         let Some(params) = params else { return allow() };
         let inspection = self.detector.sampling(params.get());
         self.bounds += inspection.bounds.total();
-        act(inspection, self.threshold, self.action, facts.trust, ("sampling_injection", what))
+        act(inspection, self.threshold, self.action, facts.trust, (DenialCode::SamplingInjection, what))
     }
 
     fn succeed(&mut self, before: &mut dyn Any) {

@@ -6,7 +6,7 @@ use crate::engine::ids::ApprovalId;
 use crate::engine::recorder::tool_id;
 use crate::engine::timers::Due;
 use crate::event::{Action, ApprovalRequested, ApprovalTimedOut, Whose};
-use crate::guard::{Decision, Denial, GuardKind, Operation, Refusal};
+use crate::guard::{Decision, Denial, DenialCode, GuardKind, Operation, Refusal};
 use crate::terms::{ConnectionId, Timestamp};
 
 /// The guards that go by a tool's definition.
@@ -33,7 +33,9 @@ impl Review {
     fn hold(self) -> Option<(GuardKind, Denial)> {
         OF_DEFINITIONS.into_iter().zip(self.0).find_map(|(kind, decision)| match decision {
             // That it is new speaks neither for nor against it.
-            Some(Decision::Deny(denial)) if kind == GuardKind::RugPull && denial.code != "tool_changed" => {
+            Some(Decision::Deny(denial))
+                if kind == GuardKind::RugPull && denial.code != DenialCode::ToolChanged =>
+            {
                 None
             }
             Some(Decision::Deny(denial)) if denial.awaits_approval() => Some((kind, denial)),
@@ -93,7 +95,7 @@ impl Evaluator {
             tool_hash: facts.hash.to_string(),
             whose: Whose::from(key),
             guard,
-            code: denial.code.clone(),
+            code: denial.code.name().to_owned(),
             reason: denial.message.clone(),
             shadows: facts.shadows.clone(),
             detections: facts.detections.clone(),

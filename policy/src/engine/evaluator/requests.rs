@@ -11,11 +11,11 @@ use super::{About, Context, Evaluator, Scope, Seen};
 use crate::detect::Inspection;
 use crate::engine::recorder::{Call, MAX_NAME_BYTES, clip, tool_id};
 use crate::event::{
-    CrossServerBlocked, Detection, MessageKind, RelatedCall, RequestBlocked, RequestWarned, Severity, Subject,
+    CrossServerBlocked, Detection, MessageKind, RequestBlocked, RequestWarned, Severity, Subject,
 };
-use crate::guard::{GuardKind, Operation, Recorded};
+use crate::guard::{DenialDetails, GuardKind, Operation, Recorded};
 use crate::protocol::{Id, Kind, Message, Method, members, string};
-use crate::terms::{ConnectionId, ServerId, Timestamp};
+use crate::terms::{ConnectionId, Timestamp};
 
 impl Evaluator {
     /// Evaluates a tool call: what it is asked with, and the arguments in it.
@@ -46,24 +46,23 @@ impl Evaluator {
         let Some((GuardKind::CrossServer | GuardKind::ToolShadowing, denial)) = &evaluation.denied else {
             return;
         };
-        let detail = |name: &str| denial.details.as_ref().and_then(|details| details.get(name)).cloned();
-        let related: Option<Vec<RelatedCall>> =
-            detail("related").and_then(|related| serde_json::from_value(related).ok());
-        let severity = detail("severity").and_then(|severity| serde_json::from_value(severity).ok());
-        let rule = detail("rule").and_then(|rule| rule.as_str().map(str::to_owned));
-        let original = detail("original_server_id").and_then(|id| Some(ServerId(id.as_str()?.into())));
+        // A guard that failed names no rule.
+        let broken = match &denial.details {
+            Some(DenialDetails::Rule(broken)) => Some(broken),
+            _ => None,
+        };
         let connection = cx.connections.get(scope.connection);
         let known = connection.and_then(|connection| connection.tool(tool));
         let blocked = CrossServerBlocked {
-            rule: rule.unwrap_or_else(|| denial.code.clone()),
-            severity: severity.unwrap_or(Severity::Critical),
+            rule: broken.map_or(denial.code, |broken| broken.rule).name().to_owned(),
+            severity: broken.map_or(Severity::Critical, |broken| broken.severity),
             reason: denial.message.clone(),
             blocked_server_id: scope.server.clone(),
             blocked_tool_name: tool.to_owned(),
             blocked_tool_id: tool_id(&scope.server, tool),
             blocked_tool_hash: known.map(|known| known.hash.to_string()),
-            original_server_id: original,
-            related_calls: related.unwrap_or_default(),
+            original_server_id: broken.and_then(|broken| broken.original_server_id.clone()),
+            related_calls: broken.map_or_else(Vec::new, |broken| broken.related.clone()),
             enforced: evaluation.enforced,
         };
         cx.reporter.report(scope.clone(), time, blocked);
@@ -123,7 +122,7 @@ impl Evaluator {
                 method,
                 jsonrpc_id: Some(jsonrpc_id),
                 guard: *guard,
-                code: denial.code.clone(),
+                code: denial.code.name().to_owned(),
                 reason: denial.message.clone(),
                 enforced: evaluation.enforced,
             };

@@ -2,7 +2,7 @@
 
 use crate::detect::Inspection;
 use crate::event::{Action, Decided};
-use crate::guard::{Denial, GuardKind, Modification, Recorded, Verdict};
+use crate::guard::{Denial, DenialDetails, GuardKind, Modification, Recorded, Verdict};
 
 /// What the guards said of an operation.
 #[derive(Debug, Default)]
@@ -44,10 +44,10 @@ impl Evaluation {
             evaluation.remarked = true;
             evaluation.warnings.push(format!("{}: {error}", kind.name()));
         }
-        if let Some((_, denial)) = &verdict.denied {
-            let details = denial.details.as_ref().and_then(|details| details.get("detections"));
-            let found = details.and_then(|found| serde_json::from_value(found.clone()).ok());
-            evaluation.found.detections.extend(found.unwrap_or_else(Vec::new));
+        if let Some((_, Denial { details: Some(DenialDetails::Text { detections, .. }), .. })) =
+            &verdict.denied
+        {
+            evaluation.found.detections.extend(detections.iter().cloned());
         }
         evaluation.action = match (&verdict.denied, evaluation.warnings.is_empty()) {
             (Some(_), _) => Action::Block,
@@ -76,7 +76,7 @@ impl Evaluation {
         decided.enforced = self.enforced;
         if let Some((guard, denial)) = &self.denied {
             decided.guard = Some(*guard);
-            decided.code = Some(denial.code.clone());
+            decided.code = Some(denial.code.name().to_owned());
             decided.reason = Some(denial.message.clone());
         } else if self.enforced {
             decided.code = Some("gate".to_owned());

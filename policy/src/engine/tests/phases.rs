@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use super::*;
 use crate::guard::{
-    Answer, Decision, Denial, Facts, Guard, GuardError, GuardKind, Modification, Operation, Phase,
+    Answer, Decision, Denial, DenialCode, Facts, Guard, GuardError, GuardKind, Modification, Operation, Phase,
 };
 use crate::guards::{Executor, Seat};
 use crate::http::HttpMeta;
@@ -198,7 +198,8 @@ fn tools_removed_by_guard_are_reported_unregistered() {
 
 #[test]
 fn response_denials_and_warnings_are_recorded() {
-    let deny = Decision::Deny(Denial { code: "no".into(), message: "because".into(), details: None });
+    let deny =
+        Decision::Deny(Denial { code: DenialCode::ToolDenied, message: "because".into(), details: None });
     let warn = Decision::Modify(Modification::AddWarning { message: "look".into(), detections: Vec::new() });
     let cases: &[(&str, Phase, &Decision, &[&str])] = &[
         ("ping", Phase::Response, &deny, &["1 s blocked Response ping ToolAccess"]),

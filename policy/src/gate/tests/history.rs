@@ -146,7 +146,7 @@ impl Guards {
         self.with(server, tool, |executor, facts| {
             let question = Question { operations: &operations, facts, now: Timestamp(now) };
             let Outcome::Decided(mut verdict) = executor.ask(&question, None) else { panic!() };
-            let code = verdict.denied.as_ref().map_or("", |(_, denial)| denial.code.as_str());
+            let code = verdict.denied.as_ref().map_or("", |(_, denial)| denial.code.name());
             verdict.enforced = stops(code);
             executor.settle(&question, &verdict);
         });

@@ -4,10 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Value, json};
-
+use crate::event::{Action, RelatedCall};
 use crate::guard::TurnState;
-use crate::terms::{Timestamp, ToolCategory};
+use crate::terms::{ServerId, Timestamp, ToolCategory};
 
 /// Most calls that are remembered of a session.
 pub(super) const MAX_RECORDS: usize = 10_000;
@@ -55,16 +54,16 @@ impl Call {
         }
     }
 
-    pub(super) fn to_json(&self) -> Value {
-        json!({
-            "timestamp": self.time,
-            "server_id": &*self.server,
-            "tool_name": &*self.tool,
-            "tool_id": format!("mcp:{}:{}", self.server, self.tool),
-            "request_id": self.turn.as_deref(),
-            "action": if self.stopped { "block" } else { "allow" },
-            "category": self.category,
-        })
+    /// As the denial of another call names it.
+    pub(super) fn named(&self) -> RelatedCall {
+        RelatedCall {
+            timestamp: self.time,
+            server_id: ServerId((&*self.server).into()),
+            tool_name: (&*self.tool).to_owned(),
+            tool_id: format!("mcp:{}:{}", self.server, self.tool),
+            category: self.category,
+            action: if self.stopped { Action::Block } else { Action::Allow },
+        }
     }
 }
 

@@ -43,8 +43,14 @@ fn shadowing_tool_is_blocked_until_approved() {
     let answer = ToolShadowing.check(&operation, &world.facts(), at(0.0)).unwrap();
     let Answer::Now(Decision::Deny(denial)) = answer else { panic!("{answer:?}") };
     assert_eq!(denial.message, "tool 'search' was shadowed: originally from 'first', now served by 'second'");
-    let details = denial.details.unwrap();
-    assert_eq!((&details["rule"], &details["severity"]), (&json!("shadow_tool"), &json!("critical")));
+    let broken = BrokenRule {
+        rule: DenialCode::ShadowTool,
+        severity: Severity::Critical,
+        original_server_id: Some(ServerId("first".into())),
+        related: Vec::new(),
+        turn: None,
+    };
+    assert_eq!((denial.code, denial.details), (DenialCode::ShadowTool, Some(DenialDetails::Rule(broken))));
 }
 
 #[test]

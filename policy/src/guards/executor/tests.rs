@@ -1,6 +1,6 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::super::tests::{World, at, raw, tool};
 use super::*;
@@ -122,8 +122,8 @@ impl Bench {
     }
 }
 
-fn denial(code: &str) -> Denial {
-    Denial { code: code.to_owned(), message: format!("{code}!"), details: None }
+fn denial() -> Denial {
+    Denial { code: DenialCode::ToolDenied, message: "no!".to_owned(), details: None }
 }
 
 fn verdict(outcome: Outcome) -> Verdict {
@@ -194,11 +194,11 @@ fn request_phase_precedes_and_response_follows_specific_phase() {
 fn denial_ends_the_evaluation() {
     let mut bench = bench(vec![
         (ToolAccess, 1, FailClosed, INVOKE, Says(Decision::Allow)),
-        (RateLimit, 2, FailClosed, INVOKE, Says(Decision::Deny(denial("no")))),
+        (RateLimit, 2, FailClosed, INVOKE, Says(Decision::Deny(denial()))),
         (Mode, 3, FailClosed, INVOKE, Says(Decision::Allow)),
     ]);
     let (outcome, trace) = bench.ask(&[CALL]);
-    assert_eq!(verdict(outcome).denied, Some((RateLimit, denial("no"))));
+    assert_eq!(verdict(outcome).denied, Some((RateLimit, denial())));
     assert_eq!(trace.len(), 2);
     assert_eq!((trace[1].answer, trace[1].reason.as_deref()), (GuardOutcome::Deny, Some("no!")));
     assert_eq!(bench.executor.counters().denied, 1);
@@ -226,7 +226,7 @@ fn guard_failure_follows_its_failure_mode() {
         match code {
             Some(code) => {
                 let (kind, denial) = verdict.denied.unwrap();
-                assert_eq!((kind, denial.code.as_str(), trace.len()), (Mode, code, 1));
+                assert_eq!((kind, denial.code.name(), trace.len()), (Mode, code, 1));
                 assert_eq!(denial.message, format!("the guard mode failed, which denies: {message}"));
             }
             None => {
@@ -270,8 +270,8 @@ fn operation_over_work_budget_times_out() {
             phases: INVOKE.to_vec(),
         };
         let mut bench = Bench { executor: Executor::new(vec![Box::new(double)], vec![seat]), saw: _keep };
-        let denied = verdict(bench.ask(&[CALL]).0).denied.map(|(_, denial)| denial.code);
-        assert_eq!(denied.as_deref(), expected);
+        let denied = verdict(bench.ask(&[CALL]).0).denied.map(|(_, denial)| denial.code.name());
+        assert_eq!(denied, expected);
     }
 }
 
@@ -417,12 +417,12 @@ fn external_decision_suspends_later_guards() {
     for (mode, now, answer, expected, seen) in [
         (FailClosed, at(0.05), Ok(Decision::Allow), None, true),
         (FailClosed, edge, Ok(Decision::Allow), None, true),
-        (FailClosed, at(0.05), Ok(Decision::Deny(denial("no"))), Some("no"), false),
+        (FailClosed, at(0.05), Ok(Decision::Deny(denial())), Some("tool_denied"), false),
         (FailClosed, at(0.05), Err(GuardError::Internal("gone".into())), Some("guard_error"), false),
         // The deadline is now + timeout_ms; what comes later is a timeout.
         (FailClosed, over, Ok(Decision::Allow), Some("guard_timeout"), false),
         (FailClosed, over, Err(GuardError::Timeout), Some("guard_timeout"), false),
-        (FailOpen, over, Ok(Decision::Deny(denial("no"))), None, true),
+        (FailOpen, over, Ok(Decision::Deny(denial())), None, true),
     ] {
         let mut bench = bench(doubles(mode));
         let (outcome, trace) = bench.ask(&operations);
@@ -434,7 +434,7 @@ fn external_decision_suspends_later_guards() {
         assert_eq!(bench.executor.expired(over), [ticket]);
         assert_eq!(bench.saw().len(), 2);
         let verdict = verdict(bench.answer(ticket, answer, &operations, now).unwrap());
-        assert_eq!(verdict.denied.as_ref().map(|(_, denial)| denial.code.as_str()), expected);
+        assert_eq!(verdict.denied.as_ref().map(|(_, denial)| denial.code.name()), expected);
         assert_eq!(verdict.modifications.len(), 1);
         // Those after it saw what those before it changed.
         let after = bench.saw();
