@@ -207,7 +207,7 @@ impl Engine {
                 let (connection, time) = (reached.connection, reached.time);
                 if self.admit(connection, time, out) && self.assign(connection, reached.client.uid, time, out)
                 {
-                    remote::reached(&mut self.parts(out).cx, reached);
+                    remote::reached(&self.config, &mut self.connections, reached);
                 }
                 self.book(connection, now, out);
             }
@@ -315,7 +315,7 @@ impl Engine {
                 cx.reporter.gate_is_stale(None);
             }
             OperatorCommand::SetSession { session, change, by } => {
-                let set = ev.set_profile(&mut cx, &session, change, by)?;
+                let set = ev.set_profile(cx.connections, &session, change, by)?;
                 cx.reporter.emit(Event { session_id: Some(session), ..Event::agent(now, set.into()) });
                 cx.reporter.gate_is_stale(Some(now));
             }

@@ -103,7 +103,7 @@ impl Engine {
         if self.connections.is_pending(id) {
             self.start(id, now, now, out);
         } else {
-            self.with(out, |exchange, _, cx| exchange.shed(cx, id));
+            self.exchange.shed(&mut self.connections, &mut self.counters, id);
         }
         self.connections.book(id);
         self.connections.kept_bytes(None) < before

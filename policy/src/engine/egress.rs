@@ -8,6 +8,7 @@ use super::connections::Connections;
 use super::context::Context;
 use super::io::Connect;
 use super::memory::User;
+use super::reporter::Reporter;
 use super::scope::Scope;
 use crate::event::{Action, Connecting, Event, NetworkConnection, Protocol, ServerEgress, Severity};
 use crate::network::Verdict;
@@ -70,7 +71,7 @@ impl Destinations {
             cx.reporter.emit(event);
         }
         if let Some((scope, user)) = of_server {
-            return self.egress(cx, scope, user, connect);
+            return self.egress(&mut cx.reporter, scope, user, connect);
         }
         if let Some(candidate) = connect.connection.and_then(|id| cx.connections.get_mut(id)) {
             candidate.keep_connect(connect, &cx.config.limits);
@@ -80,17 +81,17 @@ impl Destinations {
     /// Reports what waited until a candidate became a server.
     pub(super) fn kept_connect(&mut self, cx: &mut Context<'_>, id: ConnectionId, connect: Connect) {
         if let Some((scope, user)) = cx.connections.server_of(id) {
-            self.egress(cx, scope, user, connect);
+            self.egress(&mut cx.reporter, scope, user, connect);
         }
     }
 
     /// Reports that a server connects to something.
-    fn egress(&mut self, cx: &mut Context<'_>, scope: Scope, user: User, connect: Connect) {
+    fn egress(&mut self, reporter: &mut Reporter<'_>, scope: Scope, user: User, connect: Connect) {
         let Scope { server, .. } = &scope;
         let destination = (connect.address.to_canonical(), connect.port, connect.protocol);
         let (first_seen, known) = self.add((user, server.clone()), destination);
-        cx.reporter.counters.destinations_overflow += u64::from(!known);
-        cx.reporter.counters.egress += 1;
+        reporter.counters.destinations_overflow += u64::from(!known);
+        reporter.counters.egress += 1;
         let severity = if connect.verdict == Verdict::Deny { Severity::High } else { Severity::Low };
         let egress = ServerEgress {
             connecting: connecting(&connect),
@@ -98,7 +99,7 @@ impl Destinations {
             first_seen,
             severity,
         };
-        cx.reporter.report(scope, connect.time, egress);
+        reporter.report(scope, connect.time, egress);
     }
 }
 

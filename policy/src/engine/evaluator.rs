@@ -21,7 +21,7 @@ use super::config::EngineConfig;
 use super::connection::Connection;
 use super::connections::Connections;
 use super::context::Context;
-use super::reporter::About;
+use super::reporter::{About, Reporter};
 use super::scope::Scope;
 use super::seen::Seen;
 use crate::detect::DefinitionCache;

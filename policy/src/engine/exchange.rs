@@ -8,6 +8,7 @@ pub(super) mod timeouts;
 use serde_json::value::RawValue;
 
 use super::asked::Asked;
+use super::config::Counters;
 use super::connection::{Connection, Stage};
 use super::connections::Connections;
 use super::context::Context;
@@ -196,14 +197,14 @@ impl Exchange {
         let Some(open) = connection.and_then(|connection| connection.requests(asking).remove(&found)) else {
             return;
         };
-        timeouts::closed(ev, cx, seen.connection);
+        timeouts::closed(ev, cx.connections, seen.connection);
         if let (Asked::Initialize(client), Kind::Response { result, .. }) = (&open.asked, &message.kind) {
             // Of a relay and of what is behind it alike: each has a name of its own.
             cx.report(seen.connection, seen.time, recorder::initialized(client, result));
         }
         let of_mcp = !matches!(open.asked, Asked::Other { .. });
         if of_mcp && asking == Direction::ClientToServer && matches!(message.kind, Kind::Response { .. }) {
-            remote::has_answered(cx, seen.connection, seen.time);
+            remote::has_answered(cx.connections, &mut cx.reporter, seen.connection, seen.time);
         }
         match open.role {
             Role::Relayed(link) => self.relayed_answer(ev, cx, seen, message, link, &open),
@@ -312,9 +313,9 @@ impl Exchange {
     }
 
     /// A connection gives up half of the requests that are open, and all else that it can do without.
-    pub(super) fn shed(&mut self, cx: &mut Context<'_>, id: ConnectionId) {
-        let Some(connection) = cx.connections.get_mut(id) else { return };
-        connection.shed(cx.reporter.counters);
+    pub(super) fn shed(&mut self, connections: &mut Connections, counters: &mut Counters, id: ConnectionId) {
+        let Some(connection) = connections.get_mut(id) else { return };
+        connection.shed(counters);
         let mut evicted: Vec<Open> = Vec::new();
         for direction in [Direction::ClientToServer, Direction::ServerToClient] {
             let requests = connection.requests(direction);
@@ -322,7 +323,7 @@ impl Exchange {
             let half = requests.len().div_ceil(2);
             evicted.extend((0..half).map_while(|_| requests.evict_oldest()));
         }
-        cx.reporter.counters.open_requests_evicted += evicted.len() as u64;
+        counters.open_requests_evicted += evicted.len() as u64;
         evicted.iter().for_each(|open| self.let_go(open));
     }
 

@@ -3,36 +3,43 @@
 use super::address::At;
 use super::config::EngineConfig;
 use super::connection::Connection;
+use super::connections::Connections;
 use super::context::Context;
 use super::io::{Found, Output, Reached};
+use super::reporter::Reporter;
 use crate::discovery::Remote;
 use crate::event::{Event, Identity, NetworkUninspected, RequestRefused};
 use crate::protocol::Id;
 use crate::terms::{ConnectionId, Timestamp};
 
 /// A client speaks with what may be a server at an address: of a connection that is known.
-pub(super) fn reached(cx: &mut Context<'_>, reached: Reached) {
+pub(super) fn reached(config: &EngineConfig, connections: &mut Connections, reached: Reached) {
     let (id, time) = (reached.connection, reached.time);
-    let declared = declared_at(cx.config, &reached);
+    let declared = declared_at(config, &reached);
     let (declared, tls) =
         (declared.map(|remote| remote.id.clone()), declared.is_some_and(|remote| remote.tls));
-    let Some(connection) = cx.connections.get_mut(id) else { return };
+    let Some(connection) = connections.get_mut(id) else { return };
     connection.since = connection.since.min(time);
     connection.declared = declared;
     connection.client = Some(reached.client.clone());
     connection.at = Some(At::of(reached, tls));
     // A server may be the client of another: what goes through both is one.
-    cx.connections.find_outer(id);
+    connections.find_outer(id);
 }
 
 /// A server answered. Of one at an address that nobody declared that is reported, now and then: a request alone tells nothing
 /// of who is asked, and anybody may send one anywhere.
-pub(super) fn has_answered(cx: &mut Context<'_>, id: ConnectionId, time: Timestamp) {
-    let Some(connection) = cx.connections.get_mut(id) else { return };
+pub(super) fn has_answered(
+    connections: &mut Connections,
+    reporter: &mut Reporter<'_>,
+    id: ConnectionId,
+    time: Timestamp,
+) {
+    let Some(connection) = connections.get_mut(id) else { return };
     let identity = connection.identity();
     let Connection { at: Some(at), server: Some(server), session, .. } = connection else { return };
     if identity == Identity::Derived && at.is_found(time) {
-        cx.reporter.out.push(Output::Found(Found {
+        reporter.out.push(Output::Found(Found {
             server: server.clone(),
             kind: at.kind,
             session: session.clone(),

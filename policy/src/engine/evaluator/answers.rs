@@ -4,10 +4,12 @@ use std::collections::HashSet;
 
 use super::inspection;
 use super::listing::page_of;
+use super::requests::report_verdict;
 use super::verdict::Evaluation;
 use super::{About, Context, Evaluator, Scope, Seen};
 use crate::detect::Inspection;
 use crate::engine::asked::{Answered, Asked};
+use crate::engine::config::EngineConfig;
 use crate::event::{MessageKind, Subject};
 use crate::guard::{Operation, ToolFacts};
 use crate::protocol::{Kind, Message, members, string};
@@ -73,7 +75,7 @@ impl Evaluator {
             cx.reporter.report(scope.clone(), time, said);
         } else {
             let kind = if result.is_some() { MessageKind::Response } else { MessageKind::Error };
-            self.report_verdict(cx, scope, time, (kind, method, id), &evaluation);
+            report_verdict(&mut cx.reporter, scope, time, (kind, method, id), &evaluation);
         }
         let tool_name = match asked {
             Asked::Call { tool_name } => Some(tool_name.clone()),
@@ -87,7 +89,7 @@ impl Evaluator {
             ..About::of(subject.unwrap_or(Subject::Result))
         };
         let mut found = std::mem::take(&mut evaluation.found);
-        if let Some(more) = subject.and_then(|_| self.inspect_answer(cx, message, asked)) {
+        if let Some(more) = subject.and_then(|_| self.inspect_answer(cx.config, message, asked)) {
             found.detections.extend(more.detections);
             found.bounds = more.bounds;
         }
@@ -109,11 +111,11 @@ impl Evaluator {
     /// Inspects what no guard does: instructions, lists of what is not compared with what was known.
     fn inspect_answer(
         &mut self,
-        cx: &mut Context<'_>,
+        config: &EngineConfig,
         message: &Message<'_>,
         asked: &Asked,
     ) -> Option<Inspection> {
-        let detector = cx.config.inspection.as_ref().map(|inspection| inspection.detector.clone())?;
+        let detector = &config.inspection.as_ref()?.detector;
         match (&message.kind, asked) {
             (Kind::Response { result, .. }, Asked::Initialize(_)) => {
                 let [instructions] = members(result.get(), ["instructions"]);
@@ -121,7 +123,7 @@ impl Evaluator {
             }
             (Kind::Response { result, .. }, Asked::Other { method }) if method.ends_with("list") => {
                 // A list of resources is made of definitions as well.
-                Some(self.definitions.know(Some(&detector), result.get()).found.clone())
+                Some(self.definitions.know(Some(detector), result.get()).found.clone())
             }
             _ => None,
         }

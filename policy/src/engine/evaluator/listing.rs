@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use super::held::Review;
-use super::{About, Connections, Context, Evaluator, Scope, Seen};
+use super::{About, Connections, Context, Evaluator, Reporter, Scope, Seen};
 use crate::definition::{bounded_name, hex, json_digest};
 use crate::detect::{Inspection, Known};
 use crate::engine::asked::Asked;
@@ -202,7 +202,7 @@ impl Evaluator {
                         known.find_in_tool(&tool, &finding);
                     }
                     let review = self.review(cx, &other, seen, &tool);
-                    self.report_finding(cx, &other, seen.time, (&tool, hash, &review), finding);
+                    report_finding(&mut cx.reporter, &other, seen.time, (&tool, hash, &review), finding);
                     self.hold_listed(cx, &other, seen, &tool, review);
                 }
             }
@@ -269,7 +269,7 @@ impl Evaluator {
                 diff: diff.clone(),
                 detections: detections.clone(),
                 max_severity,
-                action: self.change_action(cx, review.action(&[GuardKind::RugPull])),
+                action: change_action(cx.config, review.action(&[GuardKind::RugPull])),
             };
             cx.reporter.report(scope.clone(), time, changed);
         }
@@ -288,15 +288,6 @@ impl Evaluator {
     fn session_tool(&mut self, config: &EngineConfig, session: &SessionId, name: &str) {
         if config.inspection.is_some() {
             self.sessions.entry(session.clone()).or_default().add(name);
-        }
-    }
-
-    /// What comes of a changed definition, where guards say this of its calls.
-    fn change_action(&self, cx: &mut Context<'_>, guards: Option<Action>) -> Action {
-        match guards {
-            Some(Action::Block) => Action::Block,
-            Some(Action::Alert) | None if cx.config.registry.alert_on_change => Action::Alert,
-            _ => Action::Allow,
         }
     }
 
@@ -353,7 +344,7 @@ impl Evaluator {
         entry: &Entry<'_>,
     ) {
         if let ChangeKind::Changed { previous_hash, diff } = &change.kind {
-            let found = self.found_in(cx, kind, entry);
+            let found = found_in(cx.config, kind, entry);
             let changed = DefinitionChanged {
                 kind,
                 name: clip(&entry.name, MAX_NAME_BYTES),
@@ -363,7 +354,7 @@ impl Evaluator {
                 max_severity: found.max_severity(),
                 detections: found.detections,
                 // No guard goes by these.
-                action: self.change_action(cx, None),
+                action: change_action(cx.config, None),
             };
             cx.reporter.report(scope.clone(), seen.time, changed);
             cx.reporter.gate_is_stale(Some(seen.time));
@@ -374,35 +365,43 @@ impl Evaluator {
             cx.reporter.report_found(scope, seen.time, &about, &entry.known.found);
         }
     }
+}
 
-    /// What is found in what is no tool. What is reported of instructions otherwise is reported with the answer that has them.
-    fn found_in(&self, cx: &mut Context<'_>, kind: ItemKind, entry: &Entry<'_>) -> Inspection {
-        match &cx.config.inspection {
-            Some(inspection) if kind == ItemKind::Instructions => {
-                inspection.detector.text("/instructions", &string(Some(entry.json)))
-            }
-            _ => entry.known.found.clone(),
+/// What comes of a changed definition, where guards say this of its calls.
+fn change_action(config: &EngineConfig, guards: Option<Action>) -> Action {
+    match guards {
+        Some(Action::Block) => Action::Block,
+        Some(Action::Alert) | None if config.registry.alert_on_change => Action::Alert,
+        _ => Action::Allow,
+    }
+}
+
+/// What is found in what is no tool. What is reported of instructions otherwise is reported with the answer that has them.
+fn found_in(config: &EngineConfig, kind: ItemKind, entry: &Entry<'_>) -> Inspection {
+    match &config.inspection {
+        Some(inspection) if kind == ItemKind::Instructions => {
+            inspection.detector.text("/instructions", &string(Some(entry.json)))
         }
+        _ => entry.known.found.clone(),
     }
+}
 
-    /// Reports what the name of a tool has against it, where it is bad enough. What is not stands with the tool.
-    fn report_finding(
-        &self,
-        cx: &mut Context<'_>,
-        scope: &Scope,
-        time: Timestamp,
-        (name, hash, review): (&str, String, &Review),
-        detection: Detection,
-    ) {
-        let about = About {
-            tool_name: Some(name.into()),
-            tool_hash: Some(hash),
-            action: found_action(review),
-            ..About::of(Subject::Definition)
-        };
-        let found = Inspection { detections: vec![detection], ..Inspection::default() };
-        cx.reporter.report_found(scope, time, &about, &found);
-    }
+/// Reports what the name of a tool has against it, where it is bad enough. What is not stands with the tool.
+fn report_finding(
+    reporter: &mut Reporter<'_>,
+    scope: &Scope,
+    time: Timestamp,
+    (name, hash, review): (&str, String, &Review),
+    detection: Detection,
+) {
+    let about = About {
+        tool_name: Some(name.into()),
+        tool_hash: Some(hash),
+        action: found_action(review),
+        ..About::of(Subject::Definition)
+    };
+    let found = Inspection { detections: vec![detection], ..Inspection::default() };
+    reporter.report_found(scope, time, &about, &found);
 }
 
 /// What comes of what is found in a definition.

@@ -97,12 +97,11 @@ impl Evaluator {
     /// No server of such a session runs, or there is no room.
     pub(in crate::engine) fn set_profile(
         &mut self,
-        cx: &mut Context<'_>,
+        connections: &Connections,
         session: &SessionId,
         change: ProfileChange,
         by: &str,
     ) -> Result<SessionSet, ProfileError> {
-        let connections = &*cx.connections;
         let found = connections.of_session(session);
         let id = found.ok_or_else(|| ProfileError::NoSession(session.0.to_string()))?;
         let is_live = |session: &SessionId| connections.of_session(session).is_some();

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::inspection;
 use super::verdict::Evaluation;
-use super::{About, Context, Evaluator, Scope, Seen};
+use super::{About, Context, Evaluator, Reporter, Scope, Seen};
 use crate::detect::Inspection;
 use crate::engine::recorder::{Call, MAX_NAME_BYTES, clip, tool_id};
 use crate::event::{
@@ -102,36 +102,14 @@ impl Evaluator {
         let id = cx.reporter.recorder.id(*id);
         let about = About { id: Some(id.clone()), action: evaluation.action, ..About::of(subject) };
         cx.reporter.report_found(&scope, time, &about, &evaluation.found);
-        self.report_verdict(cx, &scope, time, (MessageKind::Request, method.as_str(), &id), &evaluation);
+        report_verdict(
+            &mut cx.reporter,
+            &scope,
+            time,
+            (MessageKind::Request, method.as_str(), &id),
+            &evaluation,
+        );
         evaluation.recorded
-    }
-
-    /// Reports what is denied or remarked of a request, or an answer, that is of no tool call.
-    pub(super) fn report_verdict(
-        &mut self,
-        cx: &mut Context<'_>,
-        scope: &Scope,
-        time: Timestamp,
-        (kind, method, id): (MessageKind, &str, &Value),
-        evaluation: &Evaluation,
-    ) {
-        let (method, jsonrpc_id) = (clip(method, MAX_NAME_BYTES), id.clone());
-        if let Some((guard, denial)) = &evaluation.denied {
-            let blocked = RequestBlocked {
-                kind,
-                method,
-                jsonrpc_id: Some(jsonrpc_id),
-                guard: *guard,
-                code: denial.code.name().to_owned(),
-                reason: denial.message.clone(),
-                enforced: evaluation.enforced,
-            };
-            cx.reporter.report(scope.clone(), time, blocked);
-        } else if evaluation.remarked && !evaluation.warnings.is_empty() || !evaluation.left_out.is_empty() {
-            let (warnings, tools_left_out) = (evaluation.warnings.clone(), evaluation.left_out.clone());
-            let warned = RequestWarned { kind, method, jsonrpc_id, warnings, tools_left_out };
-            cx.reporter.report(scope.clone(), time, warned);
-        }
     }
 
     /// Reports a message that did not reach its server: no answer is waited for.
@@ -237,6 +215,33 @@ impl Evaluator {
         {
             self.request_approval(cx, scope, time, &call.tool_name, (*guard, denial));
         }
+    }
+}
+
+/// Reports what is denied or remarked of a request, or an answer, that is of no tool call.
+pub(super) fn report_verdict(
+    reporter: &mut Reporter<'_>,
+    scope: &Scope,
+    time: Timestamp,
+    (kind, method, id): (MessageKind, &str, &Value),
+    evaluation: &Evaluation,
+) {
+    let (method, jsonrpc_id) = (clip(method, MAX_NAME_BYTES), id.clone());
+    if let Some((guard, denial)) = &evaluation.denied {
+        let blocked = RequestBlocked {
+            kind,
+            method,
+            jsonrpc_id: Some(jsonrpc_id),
+            guard: *guard,
+            code: denial.code.name().to_owned(),
+            reason: denial.message.clone(),
+            enforced: evaluation.enforced,
+        };
+        reporter.report(scope.clone(), time, blocked);
+    } else if evaluation.remarked && !evaluation.warnings.is_empty() || !evaluation.left_out.is_empty() {
+        let (warnings, tools_left_out) = (evaluation.warnings.clone(), evaluation.left_out.clone());
+        let warned = RequestWarned { kind, method, jsonrpc_id, warnings, tools_left_out };
+        reporter.report(scope.clone(), time, warned);
     }
 }
 

@@ -1,6 +1,6 @@
 //! What is known of a tool that a connection does not list: from earlier lists with the same pins, its own or others'.
 
-use super::{Context, Evaluator, Scope};
+use super::{Connections, Context, EngineConfig, Evaluator, Scope};
 use crate::guard::{Refusal, ToolFacts};
 use crate::protocol::{members, string};
 use crate::registry::{Item, PinRecord};
@@ -24,22 +24,22 @@ impl Evaluator {
                 return;
             }
             let record = record.clone();
-            let facts = self.recall(cx, scope, tool, &record);
+            let facts = self.recall(cx.config, scope, tool, &record);
             if let Some(connection) = cx.connections.get_mut(scope.connection) {
                 connection.know_unlisted(facts);
             }
         }
-        self.bring_up_to_date(cx, scope.connection, tool);
+        self.bring_up_to_date(cx.connections, scope.connection, tool);
     }
 
     /// What is remembered of a tool stands as its pin does by now. Asked at each call: nothing is copied.
-    fn bring_up_to_date(&mut self, cx: &mut Context<'_>, id: ConnectionId, tool: &str) {
+    fn bring_up_to_date(&mut self, connections: &mut Connections, id: ConnectionId, tool: &str) {
         let is_listed = self.registry.is_listed(id);
-        let Some(connection) = cx.connections.get(id) else { return };
+        let Some(connection) = connections.get(id) else { return };
         let Some(known) = connection.unlisted.get(tool) else { return };
         let given_up = self.is_given_up(id, tool, &known.hash);
         let Some(record) = self.registry.pin(id, &Item::tool(tool)) else { return };
-        let Some(facts) = cx.connections.get_mut(id).and_then(|connection| connection.unlisted.get_mut(tool))
+        let Some(facts) = connections.get_mut(id).and_then(|connection| connection.unlisted.get_mut(tool))
         else {
             return;
         };
@@ -54,7 +54,7 @@ impl Evaluator {
     }
 
     /// What the definition of a tool that was seen last says of it, inspected anew: rules may be others by now.
-    fn recall(&mut self, cx: &mut Context<'_>, scope: &Scope, tool: &str, record: &PinRecord) -> ToolFacts {
+    fn recall(&mut self, config: &EngineConfig, scope: &Scope, tool: &str, record: &PinRecord) -> ToolFacts {
         let json = self.registry.definition(&record.current).unwrap_or_default();
         let [description] = members(&json, ["description"]);
         let mut facts = self.classify(scope, tool, &string(description));
@@ -62,7 +62,7 @@ impl Evaluator {
         // Of a definition that was too large to be kept this is all that is known.
         facts.max_severity = record.max_severity;
         if !json.is_empty() {
-            let detector = cx.config.inspection.as_ref().map(|inspection| &*inspection.detector);
+            let detector = config.inspection.as_ref().map(|inspection| &*inspection.detector);
             let known = self.definitions.know_tool(detector, &scope.server.0, &json);
             facts.detections.clone_from(&known.found.detections);
             facts.max_severity = known.found.max_severity();

@@ -98,7 +98,7 @@ impl Exchange {
             mark(cx.connections, hop, Role::Own);
         } else {
             cx.reporter.counters.relayed_requests += 1;
-            self.link(cx, &held, target);
+            self.link(cx.connections, &held, target);
         }
         let text = held.raw.as_str();
         let mut scratch = String::new();
@@ -123,13 +123,13 @@ impl Exchange {
     }
 
     /// Ties the requests of one held message together, so that their answers are reported once.
-    fn link(&mut self, cx: &mut Context<'_>, held: &Held, target: ConnectionId) {
-        let Some(scope) = cx.connections.scope(target) else { return };
+    fn link(&mut self, connections: &mut Connections, held: &Held, target: ConnectionId) {
+        let Some(scope) = connections.scope(target) else { return };
         let link = LinkId(self.relays.next());
         let mut first: Option<(Value, Asked)> = None;
         let mut remaining = 0;
         for hop in &held.path {
-            if let Some(open) = mark(cx.connections, hop, Role::Relayed(link)) {
+            if let Some(open) = mark(connections, hop, Role::Relayed(link)) {
                 remaining += 1;
                 if first.is_none() {
                     first = Some((open.id.clone(), open.asked.clone()));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 
-use super::{Context, Due, Evaluator, Seen};
+use super::{Connections, Context, Due, Evaluator, Seen};
 use crate::engine::asked::Asked;
 use crate::engine::pairing::Role;
 use crate::engine::recorder::tool_id;
@@ -34,13 +34,13 @@ pub(super) fn opened(ev: &Evaluator, cx: &mut Context<'_>, id: ConnectionId, tim
 }
 
 /// A request of this connection is open no more.
-pub(super) fn closed(ev: &Evaluator, cx: &mut Context<'_>, id: ConnectionId) {
-    let Some(connection) = cx.connections.get_mut(id).filter(|connection| connection.crowded) else {
+pub(super) fn closed(ev: &Evaluator, connections: &mut Connections, id: ConnectionId) {
+    let Some(connection) = connections.get_mut(id).filter(|connection| connection.crowded) else {
         return;
     };
     let open = connection.requests(Direction::ClientToServer).awaited();
-    let most = ev.standing(cx.connections, id).max_concurrent as usize;
-    if let Some(connection) = cx.connections.get_mut(id) {
+    let most = ev.standing(connections, id).max_concurrent as usize;
+    if let Some(connection) = connections.get_mut(id) {
         connection.crowded = open >= most;
     }
 }
@@ -55,7 +55,7 @@ pub(super) fn cancelled(ev: &mut Evaluator, cx: &mut Context<'_>, seen: Seen<'_>
     if let (Some(Asked::Call { tool_name }), Some(scope)) = (asked, cx.connections.scope(id)) {
         ev.settle_call(cx, &scope, seen, &tool_name);
     }
-    closed(ev, cx, id);
+    closed(ev, cx.connections, id);
 }
 
 /// Reports the requests that are unanswered for too long by now, each once, and looks again when the next one is.

@@ -58,8 +58,8 @@ impl Call {
     pub(super) fn named(&self) -> RelatedCall {
         RelatedCall {
             timestamp: self.time,
-            server_id: ServerId((&*self.server).into()),
-            tool_name: (&*self.tool).to_owned(),
+            server_id: ServerId(Arc::clone(&self.server)),
+            tool_name: self.tool.to_string(),
             tool_id: format!("mcp:{}:{}", self.server, self.tool),
             category: self.category,
             action: if self.stopped { Action::Block } else { Action::Allow },
