@@ -40,6 +40,7 @@ mod lifecycle;
 mod memory;
 mod pairing;
 mod queries;
+mod readings;
 mod recorder;
 mod remote;
 mod reporter;
@@ -54,7 +55,7 @@ pub use evaluator::{Judge, ServerStanding, WaitingTool};
 pub use io::{Connect, Exec, ExitStatus, Found, Input, Output, Process, Reached};
 
 use crate::event::{CaptureGap, Event, GateDecided};
-use crate::protocol::{self, Kind, Message, Parsed, ProtocolError};
+use crate::protocol::{self, Message};
 use crate::redact::Redactor;
 use crate::registry::Store;
 use crate::terms::{ConnectionId, Direction, Timestamp};
@@ -66,7 +67,7 @@ use evaluator::Evaluator;
 use exchange::{Exchange, timeouts};
 use recorder::Recorder;
 use reporter::{GateStaleness, Reporter};
-use seen::{Seen, Stop};
+use seen::{Reading, Seen, Stop};
 use timers::{Due, Timers};
 
 /// The state of everything watched.
@@ -152,9 +153,16 @@ impl Engine {
                         known.set_http(http);
                     }
                     let length = bytes.len() as u64;
-                    let seen = Seen { connection, direction, time, bytes: length, now, stop: None, turn };
+                    let reading = Reading::default();
+                    let seen =
+                        Seen { connection, direction, time, bytes: length, now, stop: None, turn, reading };
                     self.frame(seen, bytes, out);
                     self.book(connection, now, out);
+                }
+            }
+            Input::Ambiguous { connection, direction, time, framing } => {
+                if self.admit(connection, time, out) {
+                    self.ambiguous_framing(connection, direction, framing, time, out);
                 }
             }
             Input::Stopped { connection, time, bytes, is_refused } => {
@@ -162,7 +170,8 @@ impl Engine {
                 if self.admit(connection, time, out) {
                     let (direction, length) = (Direction::ClientToServer, bytes.len() as u64);
                     let stop = Some(Stop::of(bytes, is_refused));
-                    let seen = Seen { connection, direction, time, bytes: length, now, stop, turn: None };
+                    let (turn, reading) = (None, Reading::default());
+                    let seen = Seen { connection, direction, time, bytes: length, now, stop, turn, reading };
                     self.frame(seen, bytes, out);
                     self.book(connection, now, out);
                 }
@@ -423,49 +432,6 @@ impl Engine {
             connection.count(direction, seen.bytes);
         }
         true
-    }
-
-    fn server_frame(
-        &mut self,
-        seen: Seen<'_>,
-        frame: &[u8],
-        parsed: Result<Parsed<'_>, ProtocolError>,
-        out: &mut Vec<Output>,
-    ) {
-        self.start_outer(seen.connection, seen.now, out);
-        match parsed {
-            Ok(mut parsed) => {
-                self.counters.lossy_frames += u64::from(parsed.lossy);
-                self.counters.repaired_frames += u64::from(parsed.repaired);
-                for message in &mut parsed.messages {
-                    self.counters.messages += 1;
-                    self.counters.misdirected_messages += u64::from(message.misdirected(seen.direction));
-                    self.counters.unversioned_messages += u64::from(!message.versioned);
-                    self.message(seen, message, out);
-                }
-                if !parsed.messages.is_empty() {
-                    return;
-                }
-            }
-            Err(ProtocolError::TooManyMessages) => self.counters.oversized_batches += 1,
-            Err(_) => {}
-        }
-        self.parts(out).cx.report_invalid(seen, frame);
-    }
-
-    fn message(&mut self, seen: Seen<'_>, message: &Message<'_>, out: &mut Vec<Output>) {
-        if message.beside.is_some() {
-            self.with(out, |exchange, ev, cx| exchange.answer_beside(ev, cx, seen, message));
-        }
-        if seen.stop.is_some_and(|stop| stop.is_refused) {
-            return self.with(out, |_, ev, cx| ev.report_refused(cx, seen, message));
-        }
-        let fingerprint = exchange::fingerprint(&self.connections, seen, message);
-        if let (Kind::Request { .. }, Some(fingerprint)) = (&message.kind, &fingerprint) {
-            self.find_container_relay(seen.connection, fingerprint, seen.time);
-            self.start_outer(seen.connection, seen.now, out);
-        }
-        self.with(out, |exchange, ev, cx| exchange.message(ev, cx, seen, message, fingerprint));
     }
 }
 

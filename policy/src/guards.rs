@@ -44,6 +44,7 @@ pub use executor::{Executor, GuardCounters, Seat, WORK_BYTES_PER_MS, redact};
 pub use profile::{Client, ProfileChange, SessionRule, SessionRules, Setting, TooManyProfiles};
 pub use question::{Outcome, Question, Ticket};
 pub(crate) use rate::{Limiter, interval_and_slack};
+pub use texts::brings_text;
 pub use trace::{Asked, GuardOutcome};
 
 /// What can make a denial real.

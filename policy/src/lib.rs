@@ -60,4 +60,4 @@ pub use engine::{
 };
 pub use event::{Event, EventBody};
 pub use terms::{ConnectionId, Direction, GapCause, ServerId, SessionId, Timestamp};
-pub use wire::{Cut, FrameCutter, Limits};
+pub use wire::{Cut, FrameCutter, Framing, Limits};

@@ -20,7 +20,9 @@ use crate::engine::{
 };
 use crate::guard::CallBlock;
 use crate::guards::{ProfileChange, ProfileKey, Setting};
+use crate::protocol;
 use crate::terms::{Callee, ConnectionId, Direction, ServerId, SessionId, Timestamp};
+use crate::wire::{Cut, FrameCutter, Framing, Limits};
 
 /// What is wrong with a line of a recording.
 #[derive(Debug, thiserror::Error)]
@@ -169,6 +171,8 @@ pub struct Replay {
     engine: Engine,
     now: Timestamp,
     connections: HashMap<(String, String), ConnectionId>,
+    /// For what is spread over several frames: each is a line as it was captured.
+    cutters: HashMap<(ConnectionId, Direction), FrameCutter>,
     /// The blocks of calls that are in force.
     blocks: Vec<CallBlock>,
 }
@@ -176,7 +180,8 @@ pub struct Replay {
 impl Replay {
     /// A recording at its beginning.
     pub fn new(engine: Engine) -> Self {
-        Self { engine, now: Timestamp(0), connections: HashMap::new(), blocks: Vec::new() }
+        let (connections, cutters) = (HashMap::new(), HashMap::new());
+        Self { engine, now: Timestamp(0), connections, cutters, blocks: Vec::new() }
     }
 
     /// Takes the next line, and appends what follows from it.
@@ -240,12 +245,38 @@ impl Replay {
                 Dir::C2s => Direction::ClientToServer,
                 Dir::S2c => Direction::ServerToClient,
             };
-            self.hand_in(
-                Input::Frame { connection, direction, time, bytes: frame.as_bytes(), http: None, turn },
-                out,
-            );
+            self.frame((connection, direction, time), frame.as_bytes(), turn, out);
         }
         Ok(())
+    }
+
+    /// Hands in a frame, and the value that ends with it where that is spread over this and frames before.
+    fn frame(
+        &mut self,
+        (connection, direction, time): (ConnectionId, Direction, Timestamp),
+        frame: &[u8],
+        turn: Option<&str>,
+        out: &mut Vec<Output>,
+    ) {
+        self.hand_in(Input::Frame { connection, direction, time, bytes: frame, http: None, turn }, out);
+        let is_json = protocol::parse(frame, &mut String::new()).is_ok();
+        let limits = Limits::default();
+        let cutter = self.cutters.entry((connection, direction)).or_insert_with(|| FrameCutter::new(limits));
+        if is_json && cutter.pending_bytes() == 0 {
+            return;
+        }
+        let (mut last, mut spread) = (Vec::new(), Vec::new());
+        for piece in [frame, b"\n"] {
+            cutter.push(piece, time, &mut |cut| match cut {
+                Cut::Frame { bytes, .. } => last = bytes.to_vec(),
+                Cut::Ambiguous(Framing::Spread) => spread.push(std::mem::take(&mut last)),
+                _ => {}
+            });
+        }
+        for bytes in &spread {
+            self.hand_in(Input::Frame { connection, direction, time, bytes, http: None, turn }, out);
+            self.hand_in(Input::Ambiguous { connection, direction, time, framing: Framing::Spread }, out);
+        }
     }
 
     /// Takes the end of the recording: what was waited for comes no more. Appends what the next deadline brings; `false`

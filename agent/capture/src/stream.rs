@@ -353,8 +353,10 @@ fn hand_on(
     is_stopped: &mut bool,
     sink: &mut dyn FnMut(Input<'_>),
 ) {
-    let is_stopped = std::mem::take(is_stopped);
+    // What is ambiguous is the frame before, which was handed on.
+    let is_stopped = !matches!(cut, Cut::Ambiguous(_)) && std::mem::take(is_stopped);
     sink(match cut {
+        Cut::Ambiguous(framing) => Input::Ambiguous { connection, direction, time, framing },
         Cut::Frame { bytes, time } if is_stopped => {
             Input::Stopped { connection, time, bytes, is_refused: false }
         }

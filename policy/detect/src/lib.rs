@@ -301,9 +301,15 @@ impl Detector {
 
     /// Adds that a member by which a message is read stands there twice. `field`: its JSON Pointer in the message.
     pub fn repeated(&self, field: &str, inspection: &mut Inspection) {
-        let mut inspector = Inspector::default();
         let key = field.rsplit('/').next().unwrap_or_default();
-        inspector.structure(&self.argument, Structure::DuplicateMember, key, || field.to_owned());
+        self.irregular(Structure::DuplicateMember, key, field, inspection);
+    }
+
+    /// Adds that a message is not as it should be: what is odd about it, in the words of the message or a word for it, and where, as
+    /// a JSON Pointer.
+    pub fn irregular(&self, structure: Structure, text: &str, field: &str, inspection: &mut Inspection) {
+        let mut inspector = Inspector::default();
+        inspector.structure(&self.argument, structure, text, || field.to_owned());
         inspection.detections.extend(inspector.finish(&self.argument, true).detections);
         inspection.detections.sort_by_key(|found| std::cmp::Reverse(found.score));
     }

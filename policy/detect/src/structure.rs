@@ -33,6 +33,12 @@ pub enum Structure {
     DuplicateKey,
     /// A member of a message, such as its method, the tool's name or the list, that stands there twice.
     DuplicateMember,
+    /// A message that is one for some readers only, by what stands around it.
+    AmbiguousFraming,
+    /// A member of a message in another case than that of the specification.
+    AmbiguousKey,
+    /// Another answer to a request that has one.
+    RepeatedAnswer,
     /// More suspicious text than the budget allows to look at.
     Budget,
     /// A tool of this session, named with a command to use it.

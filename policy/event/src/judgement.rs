@@ -26,6 +26,8 @@ pub enum Subject {
     Arguments,
     /// The result of a call, or of a request of none of these.
     Result,
+    /// A message of another kind, such as a notification; any message, where not every reader takes it for the same.
+    Message,
     /// What a server asks the client's model.
     Sampling,
     /// What a server asks the user.

@@ -6,6 +6,8 @@
 //! `jsonrpc` may be missing, bytes that are no UTF-8 become U+FFFD, raw control characters in strings are taken
 //! as if they were escaped.
 
+mod keys;
+mod mend;
 mod method;
 mod value;
 
@@ -20,6 +22,7 @@ use smallvec::{SmallVec, smallvec};
 
 use mcpwarden_terms::Direction;
 
+pub use keys::{Respelled, respell};
 pub use method::Method;
 pub use value::{Key, all_members, decode_str, members, members_once, mend_surrogates, string, value};
 
@@ -51,8 +54,11 @@ pub struct Parsed<'a> {
     pub batch: bool,
     /// Whether it was not UTF-8 and was read with replacement characters.
     pub lossy: bool,
-    /// Whether it was read only after control characters in strings were escaped, or numbers that JSON does not have.
+    /// Whether only tolerant readers take it: it has control characters in strings, numbers that JSON does not have, comments,
+    /// a comma behind the last element, or the like.
     pub repaired: bool,
+    /// Whether that was more than a number or a control character: whoever wrote it knew that most readers fail on it.
+    pub relaxed: bool,
 }
 
 /// One message.
@@ -253,14 +259,15 @@ pub fn parse<'a>(frame: &'a [u8], scratch: &'a mut String) -> Result<Parsed<'a>,
     // The usual case first; the rest has time.
     if let Cow::Borrowed(text) = text {
         match parse_text(text) {
-            Err(ProtocolError::Json { .. }) if value::may_be_mended(text) => {}
+            Err(ProtocolError::Json { .. }) => {}
             outcome => return outcome,
         }
     }
-    let repaired = value::mend(&text, scratch);
+    let mended = mend::mend(&text, scratch);
     let mut parsed = parse_text(scratch)?;
     parsed.lossy = lossy;
-    parsed.repaired = repaired;
+    parsed.repaired = mended.any;
+    parsed.relaxed = mended.syntax;
     Ok(parsed)
 }
 
@@ -277,7 +284,7 @@ fn parse_text(text: &str) -> Result<Parsed<'_>, ProtocolError> {
         let envelope = serde_json::from_str(text).map_err(failed)?;
         smallvec![message(Some(envelope), text)]
     };
-    Ok(Parsed { messages, batch, lossy: false, repaired: false })
+    Ok(Parsed { messages, batch, lossy: false, repaired: false, relaxed: false })
 }
 
 /// What an object with these members is. A method makes a request whatever else there is, as the readers see it.

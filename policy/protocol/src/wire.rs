@@ -1,14 +1,21 @@
 //! Bytes of one direction into frames.
 //!
-//! Two framings are understood, and a stream may mix them:
+//! Two framings are specified, and a stream may mix them:
 //! - a line for each message, as the stdio transport of MCP says (specification 2025-11-25, "Transports").
 //!   LF ends a line, CRLF too; blanks before a message and blank lines do not count, nor does a byte order mark
 //!   at the start of the stream;
 //! - `Content-Length: N`, other headers, an empty line and a body of N bytes, as some servers still do.
 //!
-//! A line that starts with `{` or `[` is a frame, whether it is valid JSON or not. Any other line is junk, such
-//! as log text on standard output; the stream goes on behind it. JSON that is spread over several lines without
-//! a `Content-Length` is not MCP: its lines are frames or junk, each by itself.
+//! **The readers at the other end are not as strict**, and differ. So a frame is each text that one of them takes for a message:
+//! - the object or array that a line begins with is a frame, whether it is valid JSON or not, as soon as it ends: readers of a
+//!   stream do not wait for a line feed. What follows on the line is another frame, or junk, such as log text;
+//! - where it does not end in its line, readers of lines fail on the line, which is a frame by itself (and invalid). Readers
+//!   of a stream read on, and so [`spread`] takes the lines together beside that;
+//! - CR, U+2028 and others end a line for some readers: what is between them is a frame too where it begins a line of text, and
+//!   [`messages_within`] finds it in frames;
+//! - characters that only some readers skip may stand before a frame; a stream may be UTF-16 with a byte order mark.
+//!
+//! Whatever only some readers would take is followed by [`Cut::Ambiguous`].
 //!
 //! **Framing is not believed blindly.** The readers at the other end mostly know lines alone and skip what they
 //! cannot parse, so that `Content-Length: 9999999` in front of ordinary lines would hide them from an observer
@@ -16,12 +23,23 @@
 //! message ends the body there. Where a body ends within a line and is no JSON by then, the line goes on: a length that is
 //! too small hides nothing either.
 
+mod blank;
+mod body;
 mod header;
+mod junk;
+mod line;
 mod scan;
+mod spread;
+mod utf16;
+mod value;
 
 use mcpwarden_terms::Timestamp;
 
-use header::{Header, HeaderLine};
+use blank::LineEnds;
+use header::Header;
+use spread::Spread;
+use utf16::{Decoded, Encoding};
+use value::ValueScan;
 
 /// Bounds of what a stream may make grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,12 +78,48 @@ pub enum Cut<'a> {
         /// How many bytes it had.
         bytes: u64,
     },
+    /// The frame before is one for some readers only.
+    Ambiguous(Framing),
     /// The captured part of a frame that can never be completed: next to a gap, given up with
     /// [`FrameCutter::discard_pending`], or cut off by the end of the stream.
     Lost {
         /// How many bytes.
         bytes: u64,
     },
+}
+
+/// Why a frame is one for some readers only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Framing {
+    /// It follows another frame on the same line.
+    Joined,
+    /// Text that is no frame follows it on the same line.
+    TextBehind,
+    /// It is spread over several lines.
+    Spread,
+    /// Its line begins or ends with something other than LF: CR, U+2028 and the like.
+    LineEnd,
+    /// Characters stand before it that JSON does not call white space.
+    Blank,
+    /// The stream is UTF-16.
+    Utf16,
+    /// It has comments, strings in single quotes or the like, which JSON does not have.
+    Syntax,
+}
+
+impl Framing {
+    /// A word for it, as it stands in events.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Joined => "joined",
+            Self::TextBehind => "text_behind",
+            Self::Spread => "spread_over_lines",
+            Self::LineEnd => "line_end",
+            Self::Blank => "blank",
+            Self::Utf16 => "utf16",
+            Self::Syntax => "syntax",
+        }
+    }
 }
 
 /// Longest sample in [`Cut::Junk`].
@@ -78,23 +132,54 @@ const BOM: [u8; 3] = [0xEF, 0xBB, 0xBF];
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// Between frames. `certain` is false behind a gap: this may be the middle of a line.
-    Boundary { certain: bool },
-    /// That many bytes of a byte order mark were seen at the start of the stream.
-    Mark { seen: usize },
-    /// In a line that starts with `{` or `[`; the buffer holds what came in earlier pushes.
-    Line { certain: bool, time: Timestamp },
+    /// Between frames.
+    Boundary(Before),
+    /// In what may become an unusual blank: `seen` bytes of it.
+    Blank { before: Before, bytes: [u8; 2], seen: usize },
+    /// In the object or array that a line begins with; the buffer holds what came in earlier pushes.
+    Value { before: Before, scan: ValueScan, time: Timestamp },
+    /// The same behind a gap, where it is a frame only if it is the whole line.
+    Line { time: Timestamp },
     /// In a block of headers; the buffer holds the unfinished line.
     Headers(Header),
     /// In a body of which `remaining` bytes are to come; `line_start` is where its current line starts in the
     /// buffer.
     Body { header_bytes: u64, remaining: usize, line_start: usize, time: Timestamp },
     /// In a line that is no frame.
-    Junk { bytes: u64 },
-    /// In a line over the bound.
-    TooLong { bytes: u64 },
+    Junk { bytes: u64, ends: LineEnds },
+    /// Behind such a line, where something other than LF ends it. LF may follow.
+    JunkEnd { bytes: u64 },
+    /// In a value over the bound, or a line.
+    TooLong { bytes: u64, scan: Option<ValueScan> },
     /// In a line whose beginning was lost.
     Lost { bytes: u64 },
+}
+
+/// What is in front of the next byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Before {
+    /// The start of the stream or of a line.
+    Line,
+    /// The start of a line, by an unusual end of that before.
+    OddLine,
+    /// Blanks that not every reader skips, at the start of a line.
+    OddBlank,
+    /// A frame on the same line.
+    Frame,
+    /// A gap: this may be the middle of a line.
+    Gap,
+}
+
+impl Before {
+    /// Why not every reader takes the frame that begins here.
+    fn framing(self) -> Option<Framing> {
+        match self {
+            Self::Line | Self::Gap => None,
+            Self::OddLine => Some(Framing::LineEnd),
+            Self::OddBlank => Some(Framing::Blank),
+            Self::Frame => Some(Framing::Joined),
+        }
+    }
 }
 
 /// Cuts the bytes of one direction of one connection into frames.
@@ -105,7 +190,13 @@ enum State {
 pub struct FrameCutter {
     limits: Limits,
     state: State,
+    encoding: Encoding,
+    /// Whether nothing but a byte order mark came yet.
     at_start: bool,
+    /// A value that goes on in further lines, for readers of a stream.
+    spread: Option<Box<Spread>>,
+    /// The same, of the line that was taken just now: it counts where no other goes on.
+    begun: Option<Box<Spread>>,
     buffer: Vec<u8>,
     sample: [u8; SAMPLE_BYTES],
     sampled: usize,
@@ -116,8 +207,11 @@ impl FrameCutter {
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
-            state: State::Boundary { certain: true },
+            state: State::Boundary(Before::Line),
+            encoding: Encoding::default(),
             at_start: true,
+            spread: None,
+            begun: None,
             buffer: Vec::new(),
             sample: [0; SAMPLE_BYTES],
             sampled: 0,
@@ -126,23 +220,54 @@ impl FrameCutter {
 
     /// Takes the next bytes of the stream, captured at `time`, and calls `sink` for everything they complete.
     pub fn push(&mut self, bytes: &[u8], time: Timestamp, sink: &mut impl FnMut(Cut<'_>)) {
-        let mut rest = bytes;
-        while !rest.is_empty() {
+        if bytes.is_empty() {
+            return;
+        }
+        match self.encoding.decode(bytes) {
+            Decoded::Same => self.push_utf8(bytes, time, sink),
+            Decoded::Behind(held) => {
+                self.push_utf8(&[held], time, sink);
+                self.push_utf8(bytes, time, sink);
+            }
+            Decoded::Text(text) if self.encoding.is_utf16() => self.push_utf8(&text, time, &mut |cut| {
+                sink(cut);
+                if let Cut::Frame { .. } = cut {
+                    sink(Cut::Ambiguous(Framing::Utf16));
+                }
+            }),
+            Decoded::Text(_) => {}
+        }
+    }
+
+    fn push_utf8(&mut self, bytes: &[u8], time: Timestamp, sink: &mut impl FnMut(Cut<'_>)) {
+        let mut whole = bytes;
+        while !whole.is_empty() {
+            let was_spread = self.spread.is_some();
+            // By lines, so that the order of what both readers find does not depend on how the bytes came.
+            let rest = if was_spread { scan::up_to_line_feed(whole) } else { whole };
             // Each step takes bytes or leads to a state that will.
             let used = match self.state {
-                State::Boundary { certain } => self.boundary(certain, rest, time, sink),
-                State::Mark { seen } => self.mark(seen, rest),
-                State::Line { certain, time } => self.line(certain, time, rest, sink),
-                State::Headers(header) => self.headers(header, rest, sink),
+                State::Boundary(before) => self.boundary(before, rest, time, sink),
+                State::Blank { before, bytes, seen } => self.blank(before, (bytes, seen), rest, sink),
+                State::Value { before, scan, time } => self.value(before, scan, time, rest, sink),
+                State::Line { time } => self.line(time, rest, sink),
+                State::Headers(header) => self.headers(header, time, rest, sink),
                 State::Body { header_bytes, remaining, line_start, time: first } => {
                     let time = if self.buffer.is_empty() { time } else { first };
                     self.body(header_bytes, remaining, line_start, time, rest, sink)
                 }
-                State::Junk { bytes } => self.junk(bytes, rest, sink),
-                State::TooLong { bytes } => self.skip(bytes, rest, true, sink),
+                State::Junk { bytes, ends } => self.junk(bytes, ends, rest, sink),
+                State::JunkEnd { bytes } => self.junk_end(bytes, rest, sink),
+                State::TooLong { bytes, scan: Some(scan) } => self.skip_value(bytes, scan, rest, sink),
+                State::TooLong { bytes, scan: None } => self.skip(bytes, rest, true, sink),
                 State::Lost { bytes } => self.skip(bytes, rest, false, sink),
             };
-            rest = rest.get(used..).unwrap_or_default();
+            let (taken, after) = whole.split_at(used.min(whole.len()));
+            if was_spread {
+                self.read_on(taken, time, sink);
+            }
+            self.spread = self.spread.take().or(self.begun.take());
+            whole = after;
         }
     }
 
@@ -154,15 +279,18 @@ impl FrameCutter {
             return;
         }
         self.give_up(sink);
-        self.state = State::Boundary { certain: false };
+        self.spread = None;
+        self.encoding.gap();
+        self.state = State::Boundary(Before::Gap);
         self.at_start = false;
     }
 
     /// Gives up the frame in progress to free its memory; the stream goes on at the next frame boundary.
     pub fn discard_pending(&mut self, sink: &mut impl FnMut(Cut<'_>)) {
+        self.spread = None;
         let next = match self.state {
-            State::Line { .. } => State::Lost { bytes: 0 },
-            State::Headers(_) | State::Body { .. } => State::Boundary { certain: false },
+            State::Value { .. } | State::Line { .. } => State::Lost { bytes: 0 },
+            State::Headers(_) | State::Body { .. } => State::Boundary(Before::Gap),
             // Nothing is held in the other states.
             _ => return,
         };
@@ -173,7 +301,7 @@ impl FrameCutter {
     /// The stream ended. A last frame without a line feed counts if it is whole.
     pub fn finish(&mut self, sink: &mut impl FnMut(Cut<'_>)) {
         let time = match self.state {
-            State::Line { time, .. } | State::Body { time, .. } => Some(time),
+            State::Line { time } | State::Body { time, .. } => Some(time),
             _ => None,
         };
         let text = scan::trim(&self.buffer);
@@ -184,291 +312,48 @@ impl FrameCutter {
         *self = Self::new(self.limits);
     }
 
-    /// Bytes held of an unfinished frame. The allocation behind them can be twice that.
+    /// Bytes held of unfinished frames. The allocation behind them can be twice that.
     pub fn pending_bytes(&self) -> usize {
-        self.buffer.len()
+        self.buffer.len() + self.spread.as_ref().map_or(0, |spread| spread.len())
     }
 
     /// Reports what is in progress as what it will never be more than, and frees it.
     fn give_up(&mut self, sink: &mut impl FnMut(Cut<'_>)) {
         let held = self.buffer.len() as u64;
         match self.state {
-            State::Boundary { .. } => {}
-            State::Mark { seen } => {
-                sink(Cut::Junk { bytes: seen as u64, sample: BOM.get(..seen).unwrap_or(&BOM) })
+            State::Boundary(_) => {}
+            State::Blank { bytes, seen, .. } => {
+                sink(Cut::Junk { bytes: seen as u64, sample: bytes.get(..seen).unwrap_or_default() });
             }
-            State::Line { .. } => sink(Cut::Lost { bytes: held }),
+            State::Value { .. } | State::Line { .. } => sink(Cut::Lost { bytes: held }),
             State::Body { header_bytes, .. } => sink(Cut::Lost { bytes: header_bytes + held }),
             State::Headers(header) => {
                 let line = std::mem::take(&mut self.buffer);
                 self.note_sample(&line);
                 self.emit_junk(header.bytes + held, sink);
             }
-            State::Junk { bytes } => self.emit_junk(bytes, sink),
-            State::TooLong { bytes } => sink(Cut::TooLong { bytes }),
+            State::Junk { bytes, .. } | State::JunkEnd { bytes } => self.emit_junk(bytes, sink),
+            State::TooLong { bytes, .. } => sink(Cut::TooLong { bytes }),
             State::Lost { bytes } if bytes > 0 => sink(Cut::Lost { bytes }),
             State::Lost { .. } => {}
         }
         self.buffer = Vec::new();
     }
 
-    fn boundary(
-        &mut self,
-        mut certain: bool,
-        bytes: &[u8],
-        time: Timestamp,
-        sink: &mut impl FnMut(Cut<'_>),
-    ) -> usize {
-        for (at, &byte) in bytes.iter().enumerate() {
-            match byte {
-                b'\n' => certain = true,
-                b' ' | b'\t' | b'\r' => {}
-                _ => {
-                    self.state = match byte {
-                        b'{' | b'[' => State::Line { certain, time },
-                        b'c' | b'C' => State::Headers(Header::default()),
-                        0xEF if self.at_start => State::Mark { seen: 0 },
-                        _ if certain => State::Junk { bytes: 0 },
-                        _ => State::Lost { bytes: 0 },
-                    };
-                    self.at_start = false;
-                    self.sampled = 0;
-                    let rest = bytes.get(at..).unwrap_or_default();
-                    // Straight on in the most frequent case, so that a burst of lines costs one step each.
-                    return match self.state {
-                        State::Line { .. } => at + self.line(certain, time, rest, sink),
-                        _ => at,
-                    };
-                }
-            }
-            self.at_start = false;
-        }
-        self.state = State::Boundary { certain };
-        bytes.len()
-    }
-
-    fn mark(&mut self, seen: usize, bytes: &[u8]) -> usize {
-        if bytes.first() != BOM.get(seen) {
-            self.note_sample(BOM.get(..seen).unwrap_or(&BOM));
-            self.state = State::Junk { bytes: seen as u64 };
-            return 0;
-        }
-        let seen = seen + 1;
-        self.state = if seen == BOM.len() { State::Boundary { certain: true } } else { State::Mark { seen } };
-        1
-    }
-
-    fn line(
-        &mut self,
-        certain: bool,
-        time: Timestamp,
-        bytes: &[u8],
-        sink: &mut impl FnMut(Cut<'_>),
-    ) -> usize {
-        let end = scan::line_feed(bytes);
-        let piece = bytes.get(..end.unwrap_or(bytes.len())).unwrap_or(bytes);
-        if self.buffer.len() + piece.len() > self.limits.max_frame_bytes {
-            self.state = State::TooLong { bytes: self.buffer.len() as u64 };
-            self.buffer = Vec::new();
-            return 0;
-        }
-        let Some(end) = end else {
-            self.buffer.extend_from_slice(piece);
-            self.state = State::Line { certain, time };
-            return bytes.len();
-        };
-        if self.buffer.is_empty() {
-            self.end_line(piece, certain, time, sink);
-        } else {
-            self.buffer.extend_from_slice(piece);
-            let held = std::mem::take(&mut self.buffer);
-            self.end_line(&held, certain, time, sink);
-            // A header that followed on the same line is in the buffer by now and is gone when it is not read.
-            self.reuse(held);
-        }
-        end + 1
-    }
-
-    /// A line that starts with `{` or `[` is whole.
-    fn end_line(&mut self, line: &[u8], certain: bool, time: Timestamp, sink: &mut impl FnMut(Cut<'_>)) {
-        self.state = State::Boundary { certain: true };
-        let text = scan::trim(line);
-        let closed = matches!(text.last(), Some(b'}' | b']'));
-        if closed && certain {
-            sink(Cut::Frame { bytes: text, time });
-            return;
-        }
-        // Either the end is odd or the beginning is not certain: only now is it worth reading the line.
-        let value = scan::value_end(text);
-        if let Some(end) = value
-            && let Some(tail) = text.get(end..)
-            && Header::starts(tail)
-        {
-            // A body without a line feed, and the header of the next: a stream in the middle of which we began.
-            sink(Cut::Frame { bytes: text.get(..end).unwrap_or(text), time });
-            self.sampled = 0;
-            self.note_sample(tail);
-            let mut header = Header::default();
-            header.bytes = tail.len() as u64 + 1;
-            self.state = match header.line(tail) {
-                HeaderLine::More => State::Headers(header),
-                _ => {
-                    self.emit_junk(header.bytes, sink);
-                    State::Boundary { certain: true }
-                }
-            };
-        } else if certain || value == Some(text.len()) {
-            sink(Cut::Frame { bytes: text, time });
-        } else {
-            sink(Cut::Lost { bytes: line.len() as u64 + 1 });
+    /// Has the reader of a value that is spread over lines take what was taken.
+    fn read_on(&mut self, taken: &[u8], time: Timestamp, sink: &mut impl FnMut(Cut<'_>)) {
+        let Some(spread) = &mut self.spread else { return };
+        if !spread.push(taken, time, &self.limits, sink) {
+            self.spread = None;
         }
     }
 
-    fn headers(&mut self, mut header: Header, bytes: &[u8], sink: &mut impl FnMut(Cut<'_>)) -> usize {
-        let first = bytes.first().copied().unwrap_or_default();
-        if self.buffer.is_empty() && matches!(first, b'{' | b'[') {
-            // No header, nor the empty line after the last: what came before was text.
-            self.emit_junk(header.bytes, sink);
-            self.state = State::Boundary { certain: true };
-            return 0;
-        }
-        let end = scan::line_feed(bytes);
-        let used = end.map_or(bytes.len(), |at| at + 1);
-        let room = (self.limits.max_header_bytes as u64)
-            .saturating_sub(header.bytes)
-            .saturating_sub(self.buffer.len() as u64);
-        if used as u64 > room {
-            let held = std::mem::take(&mut self.buffer);
-            self.note_sample(&held);
-            self.state = State::Junk { bytes: header.bytes + held.len() as u64 };
-            return 0;
-        }
-        self.buffer.extend_from_slice(bytes.get(..used).unwrap_or(bytes));
-        if end.is_none() {
-            self.state = State::Headers(header);
-            return used;
-        }
-        let held = std::mem::take(&mut self.buffer);
-        self.note_sample(&held);
-        header.bytes += held.len() as u64;
-        self.state = match header.line(&held) {
-            HeaderLine::More => State::Headers(header),
-            HeaderLine::Body(length) if length <= self.limits.max_frame_bytes => State::Body {
-                header_bytes: header.bytes,
-                remaining: length,
-                line_start: 0,
-                time: Timestamp::default(),
-            },
-            // A body over the bound is not waited for: its length may be a lie. It will be too long as a line.
-            HeaderLine::Body(_) | HeaderLine::Text => {
-                self.emit_junk(header.bytes, sink);
-                State::Boundary { certain: true }
-            }
-        };
-        self.reuse(held);
-        used
-    }
-
-    fn body(
-        &mut self,
-        header_bytes: u64,
-        remaining: usize,
-        line_start: usize,
-        time: Timestamp,
-        bytes: &[u8],
-        sink: &mut impl FnMut(Cut<'_>),
-    ) -> usize {
-        let body = bytes.get(..remaining.min(bytes.len())).unwrap_or(bytes);
-        let blanks = if self.buffer.is_empty() { scan::leading_blanks(body) } else { 0 };
-        let body = body.get(blanks..).unwrap_or_default();
-        let remaining = remaining - blanks;
-        if remaining == 0 {
-            self.state = State::Boundary { certain: true };
-            return blanks;
-        }
-        let Some(&first) = body.first() else {
-            self.state = State::Body { header_bytes, remaining, line_start, time };
-            return blanks;
-        };
-        if self.buffer.is_empty() && !matches!(first, b'{' | b'[') {
-            self.emit_junk(header_bytes, sink);
-            self.state = State::Boundary { certain: true };
-            return blanks;
-        }
-        if self.buffer.is_empty() && body.len() == remaining {
-            let text = scan::trim(body);
-            if scan::line_feed(text).is_none() && scan::is_json(text) {
-                self.state = State::Boundary { certain: true };
-                sink(Cut::Frame { bytes: text, time });
-                return blanks + body.len();
-            }
-        }
-        let feed = scan::line_feed(body);
-        let piece = body.get(..feed.map_or(body.len(), |at| at + 1)).unwrap_or(body);
-        self.buffer.extend_from_slice(piece);
-        let remaining = remaining - piece.len();
-        let used = blanks + piece.len();
-        let line = self.buffer.get(line_start..).unwrap_or_default();
-        if remaining == 0 && scan::starts_value(line) && !scan::is_json(&self.buffer) {
-            // The body ends within a line: whoever reads lines reads on, and so do we.
-            if line_start > 0 {
-                self.emit_junk(header_bytes + line_start as u64, sink);
-                self.buffer.drain(..line_start);
-            }
-            self.state = State::Line { certain: true, time };
-        } else if remaining == 0 {
-            let held = std::mem::take(&mut self.buffer);
-            sink(Cut::Frame { bytes: scan::trim(&held), time });
-            self.state = State::Boundary { certain: true };
-            self.reuse(held);
-        } else if feed.is_some() && scan::is_message(line) {
-            let held = std::mem::take(&mut self.buffer);
-            if line_start > 0 {
-                self.emit_junk(header_bytes + line_start as u64, sink);
-            }
-            sink(Cut::Frame { bytes: scan::trim(held.get(line_start..).unwrap_or(&held)), time });
-            self.state = State::Boundary { certain: true };
-            self.reuse(held);
-        } else {
-            let line_start = if feed.is_some() { self.buffer.len() } else { line_start };
-            self.state = State::Body { header_bytes, remaining, line_start, time };
-        }
-        used
-    }
-
-    fn junk(&mut self, before: u64, bytes: &[u8], sink: &mut impl FnMut(Cut<'_>)) -> usize {
-        // `before` can be over the size of a piece only behind a header block as long as that.
-        let room = usize::try_from(JUNK_PIECE_BYTES.saturating_sub(before)).unwrap_or(usize::MAX).max(1);
-        let bytes = bytes.get(..room.min(bytes.len())).unwrap_or(bytes);
-        let end = scan::line_feed(bytes);
-        let used = end.map_or(bytes.len(), |at| at + 1);
-        self.note_sample(bytes.get(..used).unwrap_or(bytes));
-        let total = before + used as u64;
-        if end.is_some() {
-            self.emit_junk(total, sink);
-            self.state = State::Boundary { certain: true };
-        } else if total >= JUNK_PIECE_BYTES {
-            self.emit_junk(total, sink);
-            self.state = State::Junk { bytes: 0 };
-        } else {
-            self.state = State::Junk { bytes: total };
-        }
-        used
-    }
-
-    fn skip(&mut self, before: u64, bytes: &[u8], long: bool, sink: &mut impl FnMut(Cut<'_>)) -> usize {
-        let end = scan::line_feed(bytes);
-        let total = before + end.unwrap_or(bytes.len()) as u64;
-        match (end, long) {
-            (Some(_), true) => sink(Cut::TooLong { bytes: total }),
-            (Some(_), false) => sink(Cut::Lost { bytes: total + 1 }),
-            (None, true) => self.state = State::TooLong { bytes: total },
-            (None, false) => self.state = State::Lost { bytes: total },
-        }
-        if end.is_some() {
-            self.state = State::Boundary { certain: true };
-        }
-        end.map_or(bytes.len(), |at| at + 1)
+    /// Takes bytes that were taken before, and held.
+    fn again(&mut self, bytes: &[u8], time: Timestamp, sink: &mut impl FnMut(Cut<'_>)) {
+        // It has them already.
+        let spread = self.spread.take();
+        self.push_utf8(bytes, time, sink);
+        self.spread = spread.or(self.spread.take());
     }
 
     fn note_sample(&mut self, bytes: &[u8]) {
@@ -491,6 +376,39 @@ impl FrameCutter {
             held.clear();
             self.buffer = held;
         }
+    }
+}
+
+/// Other messages that some readers find in a frame, in the order of their beginnings: between what ends a line for them, and, of a frame
+/// that is no JSON by itself, one behind the other. `is_json`: whether it is.
+pub fn messages_within(frame: &[u8], is_json: bool, sink: &mut impl FnMut(&[u8], Framing)) {
+    if !is_json {
+        return cut_again(frame, sink);
+    }
+    for line in blank::lines(frame).map(blank::trim) {
+        if scan::is_message(line) {
+            sink(line, Framing::LineEnd);
+        }
+    }
+}
+
+/// Cuts a frame that is no JSON as if it was a stream: it may be several values, or one and text.
+fn cut_again(frame: &[u8], sink: &mut impl FnMut(&[u8], Framing)) {
+    let limits = Limits { max_frame_bytes: frame.len(), max_header_bytes: 0 };
+    let mut cutter = FrameCutter::new(limits);
+    let mut within: Vec<Vec<u8>> = Vec::new();
+    let mut framing = None;
+    for piece in [frame, b"\n"] {
+        cutter.push(piece, Timestamp::default(), &mut |cut| match cut {
+            Cut::Frame { bytes, .. } if bytes.len() < frame.len() && scan::is_message(bytes) => {
+                within.push(bytes.to_vec())
+            }
+            Cut::Ambiguous(found) => framing = framing.or(Some(found)),
+            _ => {}
+        });
+    }
+    for message in within {
+        sink(&message, framing.unwrap_or(Framing::LineEnd));
     }
 }
 

@@ -224,6 +224,8 @@ counters! { Counters {
     early_responses,
     /// Further answers to requests that had one.
     repeated_responses,
+    /// Messages that not every reader takes for the same: by their framing, by the case of their keys, or second answers.
+    irregular_messages,
     /// Open requests given up since there were too many.
     open_requests_evicted,
     /// Requests that reused the id of one still open.

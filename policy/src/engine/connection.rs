@@ -18,6 +18,7 @@ use crate::event::{CaptureGap, GateDecided, Identity, MatchedBy, ServerExited, S
 use crate::guard::ToolFacts;
 use crate::http::HttpMeta;
 use crate::terms::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
+use crate::wire::Framing;
 
 /// Something that came before it was known whether this is a server.
 #[derive(Debug)]
@@ -38,9 +39,17 @@ pub(super) enum Waiting {
         time: Timestamp,
         gap: CaptureGap,
     },
+    /// Of the frame before.
+    Ambiguous {
+        direction: Direction,
+        time: Timestamp,
+        framing: Framing,
+    },
     Connect(Box<Connect>),
 }
 
+/// Most remarks on frames remembered of a candidate.
+const MAX_WAITING_REMARKS: usize = 16;
 /// Most gaps remembered of a candidate.
 const MAX_WAITING_GAPS: usize = 16;
 /// Most connects remembered of a candidate: one that is being installed fetches its parts first.
@@ -100,6 +109,8 @@ pub(super) struct Connection {
     pub(super) inners: Vec<ConnectionId>,
     /// Client to server, server to client.
     requests: [Pairing; 2],
+    /// Whether the last frame of each direction was a message.
+    last_was_message: [bool; 2],
     /// Whether a look at late answers is due.
     pub(super) watched: bool,
     /// Whether it was reported that too much is open.
@@ -147,6 +158,7 @@ impl Connection {
             outer: None,
             inners: Vec::new(),
             requests: [Pairing::default(), Pairing::default()],
+            last_was_message: [false; 2],
             watched: false,
             crowded: false,
             metadata: Value::Null,
@@ -404,6 +416,33 @@ impl Connection {
             waiting.iter_mut().rev().find(|item| matches!(item, Waiting::Gap { .. }))
         {
             last.bytes = last.bytes.saturating_add(gap.bytes);
+        }
+    }
+
+    /// Notes whether the last frame of a direction was a message.
+    pub(super) fn note_message(&mut self, direction: Direction, is_message: bool) {
+        *self.last_of(direction) = is_message;
+    }
+
+    /// Whether the last frame of a direction was a message.
+    pub(super) fn was_message(&mut self, direction: Direction) -> bool {
+        *self.last_of(direction)
+    }
+
+    fn last_of(&mut self, direction: Direction) -> &mut bool {
+        let [to_server, to_client] = &mut self.last_was_message;
+        match direction {
+            Direction::ClientToServer => to_server,
+            Direction::ServerToClient => to_client,
+        }
+    }
+
+    /// Keeps why the frame before is ambiguous, where there is room: each is reported once of a connection.
+    pub(super) fn keep_ambiguous(&mut self, direction: Direction, time: Timestamp, framing: Framing) {
+        let Stage::Candidate { waiting, .. } = &mut self.stage else { return };
+        let kept = waiting.iter().filter(|item| matches!(item, Waiting::Ambiguous { .. })).count();
+        if kept < MAX_WAITING_REMARKS {
+            waiting.push_back(Waiting::Ambiguous { direction, time, framing });
         }
     }
 

@@ -24,12 +24,12 @@ use super::context::Context;
 use super::reporter::{About, Reporter};
 use super::scope::Scope;
 use super::seen::Seen;
-use crate::detect::DefinitionCache;
+use crate::detect::{DefinitionCache, ToolNames};
 use crate::event::{Detection, Identity};
 use crate::guard::{Facts, Listing, Operation, Refusal, ToolFacts, Trust, Verdict};
 use crate::guards::{Client, Executor, Outcome, Question};
 use crate::registry::{MemoryStore, Peer, PinKey, Registry, Standing, Store};
-use crate::terms::ConnectionId;
+use crate::terms::{ConnectionId, SessionId};
 use approvals::Approvals;
 use inspection::Sessions;
 use verdict::Evaluation;
@@ -109,6 +109,11 @@ impl Evaluator {
     #[cfg(test)]
     pub(super) fn has_no_sessions(&self) -> bool {
         self.sessions.is_empty()
+    }
+
+    /// The names of the tools that a session's servers offer.
+    fn tool_names(&self, session: &SessionId) -> &ToolNames {
+        self.sessions.get(session).unwrap_or(&self.judge.no_names)
     }
 
     /// A connection was forgotten; so are sessions that no other is part of.

@@ -14,10 +14,10 @@ use super::connections::Connections;
 use super::context::Context;
 use super::evaluator::Evaluator;
 use super::fingerprint::{self, Fingerprint};
-use super::pairing::{Early, Open, Pairing, Role};
+use super::pairing::{AnswerSeen, Early, Open, Pairing, Role};
 use super::recorder::{self, asked};
 use super::remote;
-use super::seen::Seen;
+use super::seen::{Earlier, Reading, Seen};
 use super::timers::Due;
 use crate::protocol::{self, Id, IdKey, Kind, Message, Method};
 use crate::terms::{ConnectionId, Direction, Timestamp};
@@ -85,6 +85,7 @@ impl Exchange {
             fingerprint,
             role: Role::Own,
             cancelled: false,
+            answer: None,
         };
         let requests = connection.requests(seen.direction);
         let (reused, evicted) = requests.insert(key.clone(), open, limit);
@@ -150,6 +151,7 @@ impl Exchange {
             now,
             stop: None,
             turn: None,
+            reading: Reading::default(),
         };
         self.answer_early(ev, cx, seen, key, early);
         // Of another connection than the one that is dealt with, perhaps.
@@ -160,6 +162,11 @@ impl Exchange {
         let mut scratch = String::new();
         if let Ok(parsed) = protocol::parse(raw.as_bytes(), &mut scratch) {
             for message in &parsed.messages {
+                let respelled = protocol::respell(message.raw);
+                let respelled = respelled.as_ref().and_then(|respelled| respelled.result());
+                // Many clients take no answer to what they have not asked yet.
+                let seen =
+                    Seen { reading: Reading { is_irregular: true, respelled, ..seen.reading }, ..seen };
                 if let Kind::Response { id, .. } | Kind::Error { id, .. } = &message.kind {
                     self.answer(ev, cx, seen, message, id.key());
                 }
@@ -194,9 +201,9 @@ impl Exchange {
             self.release(ev, cx, held);
         }
         let connection = cx.connections.get_mut(seen.connection);
-        let Some(open) = connection.and_then(|connection| connection.requests(asking).remove(&found)) else {
-            return;
-        };
+        let open = connection.and_then(|connection| connection.requests(asking).remove(&found));
+        let Some(mut open) = open else { return };
+        open.answer = Some(AnswerSeen::of(message, found == key, seen.reading));
         timeouts::closed(ev, cx.connections, seen.connection);
         if let (Asked::Initialize(client), Kind::Response { result, .. }) = (&open.asked, &message.kind) {
             // Of a relay and of what is behind it alike: each has a name of its own.
@@ -244,8 +251,9 @@ impl Exchange {
         }
     }
 
-    /// Another answer to a request that has one. Which of them its client takes is not known: one that came before the
-    /// request, or is not quite as it should be, is dropped by many. So this one is evaluated as well.
+    /// Another answer to a request that has one. The client has taken the first if that is as it should be, and what this one
+    /// says is no more than inspected. One that came before the request, or is not quite as it should be, is dropped by many: then
+    /// this one is evaluated as well.
     fn answer_again(
         &mut self,
         ev: &mut Evaluator,
@@ -258,7 +266,14 @@ impl Exchange {
         let requests = connection.requests(seen.direction.reversed());
         let Some((key, open)) = requests.take_answered(key) else { return };
         cx.reporter.counters.repeated_responses += 1;
-        if let Some(scope) = cx.connections.scope(seen.connection).filter(|_| open.role != Role::Copy) {
+        let answer = AnswerSeen::of(message, true, seen.reading);
+        let is_taken = open.answer.is_some_and(|first| first.is_taken);
+        let earlier = if is_taken { Earlier::Taken } else { Earlier::Uncertain };
+        let seen = Seen { reading: Reading { earlier, ..seen.reading }, ..seen };
+        if is_taken && open.answer.is_some_and(|first| first.digest == answer.digest) {
+            // The same again, as a stream over HTTP that is resumed has it.
+        } else if let Some(scope) = cx.connections.scope(seen.connection).filter(|_| open.role != Role::Copy)
+        {
             ev.report_answer(cx, &scope, seen, message, open.answered());
         }
         if let Some(connection) = cx.connections.get_mut(seen.connection) {
@@ -304,6 +319,7 @@ impl Exchange {
                     now,
                     stop: None,
                     turn: None,
+                    reading: Reading::default(),
                 };
                 for message in &parsed.messages {
                     cx.report_message(id, seen, message);

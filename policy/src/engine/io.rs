@@ -7,6 +7,7 @@ use crate::event::{Event, Family, GapCause, GateDecided, Protocol, ServerType};
 use crate::http::HttpMeta;
 use crate::network::Verdict;
 use crate::terms::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
+use crate::wire::Framing;
 
 /// Something that happened.
 #[allow(clippy::large_enum_variant, reason = "an input is handed on once; a box for each would cost more")]
@@ -60,6 +61,17 @@ pub enum Input<'a> {
         time: Timestamp,
         /// What.
         decided: GateDecided,
+    },
+    /// The frame before, of this direction, is one for some readers only.
+    Ambiguous {
+        /// On which connection.
+        connection: ConnectionId,
+        /// Which way.
+        direction: Direction,
+        /// When.
+        time: Timestamp,
+        /// Why.
+        framing: Framing,
     },
     /// Bytes that are no frame, such as log text on standard output.
     Junk {
@@ -147,6 +159,7 @@ impl Input<'_> {
             | Self::Frame { time, .. }
             | Self::Stopped { time, .. }
             | Self::Gate { time, .. }
+            | Self::Ambiguous { time, .. }
             | Self::Junk { time, .. }
             | Self::Gap { time, .. }
             | Self::Exit { time, .. }

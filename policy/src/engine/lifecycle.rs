@@ -4,7 +4,7 @@ use super::connection::{Connection, Stage, Waiting};
 use super::connections::Announced;
 use super::fingerprint::{self, Fingerprint};
 use super::reporter::About;
-use super::seen::Seen;
+use super::seen::{Reading, Seen};
 use super::{DIRECTIONS, Engine, Exec, Output, Parts, exchange};
 use crate::detect::Inspection;
 use crate::event::Subject;
@@ -90,10 +90,15 @@ impl Engine {
             match item {
                 Waiting::Frame { direction, time, bytes, stop, turn } => {
                     let (length, turn) = (bytes.len() as u64, turn.as_deref());
-                    let seen = Seen { connection: id, direction, time, bytes: length, now, stop, turn };
+                    let reading = Reading::default();
+                    let seen =
+                        Seen { connection: id, direction, time, bytes: length, now, stop, turn, reading };
                     self.frame(seen, &bytes, out);
                 }
                 Waiting::Decided { time, decided } => self.parts(out).cx.report(id, time, *decided),
+                Waiting::Ambiguous { direction, framing, time } => {
+                    self.ambiguous_framing(id, direction, framing, time, out);
+                }
                 Waiting::Gap { time, gap } => self.parts(out).cx.report(id, time, gap),
                 Waiting::Connect(connect) => {
                     let Parts { mut cx, destinations, .. } = self.parts(out);

@@ -2,6 +2,7 @@
 //! and direction.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde_json::Value;
 
@@ -9,7 +10,8 @@ use super::asked::{Answered, Asked};
 use super::fingerprint::Fingerprint;
 use super::ids::{HeldId, LinkId};
 use super::scope::Scope;
-use crate::protocol::IdKey;
+use super::seen::Reading;
+use crate::protocol::{IdKey, Kind, Message};
 use crate::terms::Timestamp;
 
 /// What is known of a request until it is answered.
@@ -26,6 +28,39 @@ pub(super) struct Open {
     pub(super) role: Role,
     /// Whether it was taken back.
     pub(super) cancelled: bool,
+    /// Its first answer.
+    pub(super) answer: Option<AnswerSeen>,
+}
+
+/// What is kept of an answer, in case another one comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct AnswerSeen {
+    /// Of its result, or error.
+    pub(super) digest: u64,
+    /// Whether every client takes it: it is a result, as JSON-RPC wants it.
+    pub(super) is_taken: bool,
+}
+
+impl AnswerSeen {
+    /// `same_id`: whether its id is that of the request, and not one that only some readers take for the same.
+    pub(super) fn of(message: &Message<'_>, same_id: bool, reading: Reading<'_>) -> Self {
+        let mut digest = DefaultHasher::new();
+        let result = match &message.kind {
+            Kind::Response { result, .. } => Some(result.get()),
+            _ => None,
+        };
+        result.unwrap_or(message.raw).hash(&mut digest);
+        let is_regular = message.versioned && message.repeated.is_none() && message.beside.is_none();
+        // Half a pair of surrogates is an error to some readers.
+        let is_text = !message.raw.contains("\\ud") && !message.raw.contains("\\uD");
+        let is_taken = result.is_some()
+            && same_id
+            && is_regular
+            && is_text
+            && !reading.is_irregular
+            && reading.respelled.is_none();
+        Self { digest: digest.finish(), is_taken }
+    }
 }
 
 impl Open {

@@ -1,5 +1,7 @@
 //! Frames as they were seen.
 
+use serde_json::value::RawValue;
+
 use crate::guard::Verdict;
 use crate::terms::{ConnectionId, Direction, Timestamp};
 
@@ -16,6 +18,31 @@ pub(super) struct Seen<'a> {
     pub(super) stop: Option<Stop>,
     /// The turn of the model that it belongs to, where a recording names it.
     pub(super) turn: Option<&'a str>,
+    /// Who takes it for what it is taken for here.
+    pub(super) reading: Reading<'a>,
+}
+
+/// How a message is read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reading<'a> {
+    /// Whether some readers do not take it at all.
+    pub(super) is_irregular: bool,
+    /// The result, as it is for readers that do not regard case, where that is another one.
+    pub(super) respelled: Option<&'a RawValue>,
+    /// What its request was answered before.
+    pub(super) earlier: Earlier,
+}
+
+/// The answer before another one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Earlier {
+    /// There is none.
+    #[default]
+    None,
+    /// Some clients take it and some do not.
+    Uncertain,
+    /// Every client has taken it.
+    Taken,
 }
 
 /// What became of a frame that the gate stopped.

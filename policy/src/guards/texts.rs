@@ -35,8 +35,9 @@ fn bytes(json: Option<&RawValue>) -> usize {
     json.map_or(0, |json| json.get().len())
 }
 
-/// Whether the answer to a method, other than a tool call, brings texts of strangers before the model.
-fn brings(method: &str) -> bool {
+/// Whether the answer to a method, other than a tool call, brings texts of strangers before the model, so that `result_injection`
+/// inspects it.
+pub fn brings_text(method: &str) -> bool {
     matches!(method, "prompts/get" | "resources/read" | "tasks/result")
 }
 
@@ -46,7 +47,7 @@ fn brought<'a>(operation: &Operation<'a>) -> Option<(&'a RawValue, bool)> {
         Operation::ToolResult { result, error, .. } => (result, error),
         // It was put to the guard as a tool's result.
         Operation::Response { method: "tools/call", .. } => return None,
-        Operation::Response { method, result, error } => (result.filter(|_| brings(method)), error),
+        Operation::Response { method, result, error } => (result.filter(|_| brings_text(method)), error),
         _ => return None,
     };
     result.map(|result| (result, false)).or(error.map(|error| (error, true)))

@@ -32,6 +32,9 @@ pub struct Page<'a> {
     pub first: bool,
     /// Whether the list ends with it: the answer has no `nextCursor`.
     pub last: bool,
+    /// Whether it is another answer for a list that was taken before: nobody knows which of them the client takes, so that what
+    /// either has counts. It neither begins nor ends a list.
+    pub beside: bool,
     /// What is on it, in order.
     pub offers: &'a [Offer<'a>],
 }
@@ -136,7 +139,10 @@ impl Registry {
         self.load(&connection.peer.key, &mut turn.outcome);
         self.inherit(&connection.peer, page, &mut turn);
         let list = connection.lists.entry(page.kind).or_default();
-        if page.first {
+        let before = page.beside.then(|| list.seen.take());
+        if page.beside {
+            list.seen = Some(list.items.keys().cloned().collect());
+        } else if page.first {
             list.seen = Some(BTreeSet::new());
         } else if list.seen.is_none() {
             self.counters.loose_pages += 1;
@@ -144,7 +150,9 @@ impl Registry {
         for offer in page.offers {
             self.offer(&mut connection, page.kind, offer, &mut turn);
         }
-        if page.last {
+        if let Some(before) = before {
+            connection.lists.entry(page.kind).or_default().seen = before;
+        } else if page.last {
             self.complete(&mut connection, page.kind, &mut turn.outcome);
         }
         let flushed = self.flush(&connection.peer.key, &turn.definitions);

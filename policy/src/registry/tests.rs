@@ -138,7 +138,7 @@ impl World {
             .zip(&hashes)
             .map(|((name, json), hash)| Offer { name, json, hash, max_severity: Some(Severity::Low) })
             .collect();
-        self.registry.page(id, &Page { kind, first, last, offers: &offers }, self.now)
+        self.registry.page(id, &Page { kind, first, last, beside: false, offers: &offers }, self.now)
     }
 
     /// A whole list of tools on one page.

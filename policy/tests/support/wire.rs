@@ -126,6 +126,7 @@ fn input(connection: ConnectionId, direction: Direction, time: Timestamp, cut: C
         Cut::Frame { bytes, time } => {
             Input::Frame { connection, direction, time, bytes, http: None, turn: None }
         }
+        Cut::Ambiguous(framing) => Input::Ambiguous { connection, direction, time, framing },
         Cut::Junk { bytes, .. } => Input::Junk { connection, direction, time, bytes, broken: false },
         Cut::Lost { bytes } => Input::Junk { connection, direction, time, bytes, broken: true },
         Cut::TooLong { bytes } => {

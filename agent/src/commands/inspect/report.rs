@@ -162,7 +162,7 @@ impl Report {
                 .map(|(Definition { name, json, .. }, hash)| Offer { name, json, hash, max_severity: None })
                 .collect();
             let outcome =
-                self.registry.page(id, &Page { kind, first: true, last: true, offers: &offers }, now);
+                self.registry.page(id, &Page { kind, first: true, last: true, beside: false, offers: &offers }, now);
             if outcome.refused > 0 {
                 anstream::eprintln!(
                     "mcpwarden: {}: {} definitions are too many to compare with other servers'",

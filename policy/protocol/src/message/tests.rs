@@ -59,7 +59,7 @@ fn json_rpc_frames_are_parsed() {
 
 #[test]
 fn invalid_json_is_a_parse_error() {
-    for frame in ["", "1", "\"a\"", "{", "{} {}", "[1,]", "{\"a\":}", "[INFO] up"] {
+    for frame in ["", "1", "\"a\"", "{", "{} {}", "[1,,]", "{\"a\":}", "[INFO] up"] {
         let mut scratch = String::new();
         assert!(matches!(parse(frame.as_bytes(), &mut scratch), Err(ProtocolError::Json { .. })), "{frame}");
     }

@@ -5,6 +5,8 @@
 pub(super) struct Header {
     /// Bytes of the whole lines read so far.
     pub(super) bytes: u64,
+    /// Whether a frame stands before it on its line.
+    pub(super) is_behind_frame: bool,
     lines: u32,
     length: Option<usize>,
 }
@@ -21,6 +23,11 @@ pub(super) enum HeaderLine {
 }
 
 impl Header {
+    /// The beginning of a block.
+    pub(super) fn behind(is_behind_frame: bool) -> Self {
+        Self { is_behind_frame, ..Self::default() }
+    }
+
     /// Whether a block of headers starts here.
     pub(super) fn starts(bytes: &[u8]) -> bool {
         let name = bytes.split(|&byte| byte == b':').next().unwrap_or_default();
@@ -38,7 +45,9 @@ impl Header {
         };
         let (name, value) = line.split_at(colon);
         let name = name.trim_ascii();
-        if self.lines == 0 && !is_first(name) || !name.iter().all(is_token) || name.is_empty() {
+        // For some readers another line begins within this one, and perhaps a message.
+        let is_split = super::blank::lines(line).next().is_some();
+        if is_split || self.lines == 0 && !is_first(name) || !name.iter().all(is_token) || name.is_empty() {
             return HeaderLine::Text;
         }
         self.lines += 1;

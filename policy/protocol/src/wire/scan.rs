@@ -20,6 +20,12 @@ pub(super) fn line_feed(bytes: &[u8]) -> Option<usize> {
     bytes.get(start..)?.iter().position(|&byte| byte == b'\n').map(|at| start + at)
 }
 
+/// The bytes before the first line feed; that alone, if they begin with it.
+pub(super) fn up_to_line_feed(bytes: &[u8]) -> &[u8] {
+    let end = line_feed(bytes).map_or(bytes.len(), |at| at.max(1));
+    bytes.get(..end).unwrap_or(bytes)
+}
+
 /// Without blanks at either end.
 pub(super) fn trim(bytes: &[u8]) -> &[u8] {
     let bytes = bytes.get(leading_blanks(bytes)..).unwrap_or_default();

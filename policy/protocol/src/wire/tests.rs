@@ -9,6 +9,7 @@ enum Owned {
     Junk(u64, Vec<u8>),
     TooLong(u64),
     Lost(u64),
+    Odd(Framing),
 }
 
 fn own(cut: Cut<'_>) -> Owned {
@@ -16,6 +17,7 @@ fn own(cut: Cut<'_>) -> Owned {
         Cut::Frame { bytes, .. } => Owned::Frame(bytes.to_vec()),
         Cut::Junk { bytes, sample } => Owned::Junk(bytes, sample.to_vec()),
         Cut::TooLong { bytes } => Owned::TooLong(bytes),
+        Cut::Ambiguous(framing) => Owned::Odd(framing),
         Cut::Lost { bytes } => Owned::Lost(bytes),
     }
 }
@@ -50,9 +52,9 @@ fn split_streams_are_cut_into_the_same_frames() {
         ("leading blanks and blank lines", format!("  \n\r\n\t{m}\n \n{m}\n"), vec![frame(m), frame(m)]),
         ("byte order mark", format!("\u{feff}{m}\n"), vec![frame(m)]),
         (
-            "byte order mark later is junk",
+            "byte order mark later",
             format!("{m}\n\u{feff}{m}\n"),
-            vec![frame(m), junk(&format!("\u{feff}{m}\n"))],
+            vec![frame(m), frame(m), Owned::Odd(Framing::Blank)],
         ),
         ("half a byte order mark", "\u{feb0}x\n{}\n".into(), vec![junk("\u{feb0}x\n"), frame("{}")]),
         ("no line feed at the end", m.into(), vec![frame(m)]),
@@ -60,7 +62,11 @@ fn split_streams_are_cut_into_the_same_frames() {
         ("junk between", format!("{m}\nstarting up\n{m}\n"), vec![frame(m), junk("starting up\n"), frame(m)]),
         ("junk that starts like a header", "Connected\n{}\n".into(), vec![junk("Connected\n"), frame("{}")]),
         ("junk at the end", "{}\nbye".into(), vec![frame("{}"), junk("bye")]),
-        ("invalid JSON is still a frame", "[INFO] up\n{}\n".into(), vec![frame("[INFO] up"), frame("{}")]),
+        (
+            "text behind what looks like an array",
+            "[INFO] up\n{}\n".into(),
+            vec![frame("[INFO]"), Owned::Odd(Framing::TextBehind), junk("up\n"), frame("{}")],
+        ),
         ("NUL in a string", "{\"a\":\"\0\"}\n".into(), vec![frame("{\"a\":\"\0\"}")]),
         ("over the bound", format!("{{{}}}\n{{}}\n", "x".repeat(40)), vec![Owned::TooLong(42), frame("{}")]),
         ("at the bound", format!("{{{}}}\n{{}}\n", "x".repeat(38)), {
@@ -68,9 +74,15 @@ fn split_streams_are_cut_into_the_same_frames() {
         }),
         ("over the bound at the end", format!("{{{}", "x".repeat(60)), vec![Owned::TooLong(61)]),
         (
-            "pretty-printed is not MCP",
+            "spread over lines",
             "{\n\"a\": 1\n}\n".into(),
-            vec![frame("{"), junk("\"a\": 1\n"), junk("}\n")],
+            vec![
+                frame("{"),
+                junk("\"a\": 1\n"),
+                frame("{\n\"a\": 1\n}"),
+                Owned::Odd(Framing::Spread),
+                junk("}\n"),
+            ],
         ),
         // Content-Length
         ("headers", format!("Content-Length: 24\r\n\r\n{m}"), vec![frame(m)]),
@@ -166,7 +178,11 @@ fn split_streams_are_cut_into_the_same_frames() {
             "[1]Content-Length: 2\r\n\r\n[]".into(),
             vec![frame("[1]"), frame("[]")],
         ),
-        ("body and text on one line", "{} trailing\n[]\n".into(), vec![frame("{} trailing"), frame("[]")]),
+        (
+            "body and text on one line",
+            "{} trailing\n[]\n".into(),
+            vec![frame("{}"), Owned::Odd(Framing::TextBehind), junk("trailing\n"), frame("[]")],
+        ),
     ];
     for (name, stream, expected) in cases {
         let bytes = stream.as_bytes();
@@ -176,6 +192,61 @@ fn split_streams_are_cut_into_the_same_frames() {
             let (head, tail) = bytes.split_at(at);
             assert_eq!(cut_all(SMALL, [head, tail]), expected, "{name}: split at {at}");
         }
+    }
+}
+
+#[test]
+fn frames_are_those_of_any_reader() {
+    let m = r#"{"id":1,"result":{}}"#;
+    let odd = Owned::Odd;
+    let cases: Vec<(&str, String, Vec<Owned>)> = vec![
+        ("no line feed ever", format!("{m}{m}"), vec![frame(m), frame(m), odd(Framing::Joined)]),
+        ("a blank between", format!("{m} {m}\n"), vec![frame(m), frame(m), odd(Framing::Joined)]),
+        ("CR between", format!("{m}\r{m}\r\n"), vec![frame(m), frame(m), odd(Framing::Joined)]),
+        ("text and CR before", format!("log\r{m}\n"), vec![junk("log\r"), frame(m), odd(Framing::LineEnd)]),
+        ("text and U+2028 before", format!("log\u{2028}{m}\n"), {
+            vec![junk("log\u{2028}"), frame(m), odd(Framing::LineEnd)]
+        }),
+        ("what could be a header, CR", format!("Content-Length: 3\r{m}\n"), {
+            vec![junk("Content-Length: 3\r"), frame(m), odd(Framing::LineEnd)]
+        }),
+        ("no-break space before", format!("\u{a0}{m}\n"), vec![frame(m), odd(Framing::Blank)]),
+        ("NUL before", format!("\0{m}\n{m}\n"), vec![frame(m), odd(Framing::Blank), frame(m)]),
+        ("no-break space behind", format!("{m}\u{a0}\n{m}\n"), vec![frame(m), frame(m)]),
+    ];
+    let big = Limits { max_frame_bytes: 200, max_header_bytes: 200 };
+    for (name, stream, expected) in cases {
+        let bytes = stream.as_bytes();
+        assert_eq!(cut_all(big, [bytes]), expected, "{name}: in one piece");
+        for at in 1..bytes.len() {
+            let (head, tail) = bytes.split_at(at);
+            assert_eq!(cut_all(big, [head, tail]), expected, "{name}: split at {at}");
+        }
+    }
+}
+
+#[test]
+fn messages_within_a_frame_are_found() {
+    let m = r#"{"id":1,"result":{}}"#;
+    let n = r#"{"id":2,"result":{}}"#;
+    let cases: Vec<(&str, String, bool, Vec<(&str, Framing)>)> = vec![
+        ("one message", m.into(), true, vec![]),
+        ("between CRs in a string", format!("{{\"a\":\"\r{m}\r\"}}"), true, vec![(m, Framing::LineEnd)]),
+        ("behind U+2028", format!("{{\"a\":\u{2028}{m}\u{2028}}}"), true, vec![(m, Framing::LineEnd)]),
+        ("no message", "{\"a\":\r{\"b\":1}\r}".into(), true, vec![]),
+        ("two joined", format!("{m}{n}"), false, vec![(m, Framing::Joined), (n, Framing::Joined)]),
+        ("text behind", format!("{m} done"), false, vec![(m, Framing::TextBehind)]),
+        ("text and CR before", format!("log\r{m}"), false, vec![(m, Framing::LineEnd)]),
+        ("log text", "[INFO] up".into(), false, vec![]),
+        ("no JSON", "{\"id\":1,}x".into(), false, vec![]),
+    ];
+    for (name, frame, is_json, expected) in cases {
+        let mut found = Vec::new();
+        messages_within(frame.as_bytes(), is_json, &mut |bytes, framing| {
+            found.push((String::from_utf8(bytes.to_vec()).unwrap(), framing));
+        });
+        let found: Vec<_> = found.iter().map(|(text, framing)| (text.as_str(), *framing)).collect();
+        assert_eq!(found, expected, "{name}");
     }
 }
 
@@ -300,11 +371,12 @@ fn maximal_frame_arrives_whole_and_frees_its_memory() {
     for size in [1 << 12, 1 << 20, limits.max_frame_bytes] {
         let mut cutter = FrameCutter::new(limits);
         let mut lengths = Vec::new();
-        for piece in text.chunks(size) {
+        let (last, before) = text.split_last().unwrap();
+        for piece in before.chunks(size) {
             cutter.push(piece, Timestamp(1), &mut |_| panic!("too early"));
         }
-        assert_eq!(cutter.pending_bytes(), limits.max_frame_bytes);
-        cutter.push(b"\n", Timestamp(1), &mut |cut| {
+        assert_eq!(cutter.pending_bytes(), limits.max_frame_bytes - 1);
+        cutter.push(&[*last], Timestamp(1), &mut |cut| {
             if let Cut::Frame { bytes, .. } = cut {
                 lengths.push(bytes.len());
             }
@@ -333,6 +405,11 @@ fn stream() -> impl Strategy<Value = Vec<u8>> {
         Just("Content-Length: 7\r\n".to_owned()),
         Just("Content-Type: x\n".to_owned()),
         Just("\u{feff}".to_owned()),
+        Just("\u{a0}".to_owned()),
+        Just("\u{2028}".to_owned()),
+        Just("{\n\"a\":\n[1,\n".to_owned()),
+        Just("/*".to_owned()),
+        Just("\r{\"id\":2,\"result\":{}}\r".to_owned()),
         Just("log".to_owned()),
         Just("y".repeat(70)),
         "[\\[\\]{}\":,\\\\ \r\n\tcC\0a1]{1,4}",
@@ -366,7 +443,9 @@ proptest! {
                 2 => cutter.finish(&mut |_| {}),
                 _ => {}
             }
-            prop_assert!(cutter.pending_bytes() <= SMALL.max_frame_bytes.max(SMALL.max_header_bytes));
+            // Twice a frame: one by lines, one spread over them.
+            let bound = SMALL.max_frame_bytes.max(SMALL.max_header_bytes) + SMALL.max_frame_bytes;
+            prop_assert!(cutter.pending_bytes() <= bound);
         }
     }
 }

@@ -2,29 +2,40 @@
 
 use std::collections::HashSet;
 
+use serde_json::value::RawValue;
+
 use super::inspection;
 use super::listing::page_of;
 use super::requests::report_verdict;
 use super::verdict::Evaluation;
 use super::{About, Context, Evaluator, Scope, Seen};
-use crate::detect::Inspection;
+use crate::detect::{Inspection, Structure};
 use crate::engine::asked::{Answered, Asked};
 use crate::engine::config::EngineConfig;
+use crate::engine::seen::{Earlier, Reading};
 use crate::event::{MessageKind, Subject};
 use crate::guard::{Operation, ToolFacts};
+use crate::guards;
 use crate::protocol::{Kind, Message, members, string};
 
-/// What an answer is of, where the engine searches it or guards of this program do.
-fn subject(asked: &Asked) -> Option<Subject> {
+/// What an answer is of.
+fn subject(asked: &Asked) -> Subject {
     match asked {
-        Asked::Call { .. } => Some(Subject::Result),
-        Asked::Initialize(_) => Some(Subject::Instructions),
-        Asked::List { .. } => Some(Subject::Definition),
-        Asked::Other { method } if **method == *"tasks/result" => Some(Subject::Result),
-        Asked::Other { method } if method.starts_with("prompts/") => Some(Subject::Prompt),
-        Asked::Other { method } if method.starts_with("resources/") => Some(Subject::Resource),
-        Asked::Other { .. } => None,
+        Asked::Call { .. } => Subject::Result,
+        Asked::Initialize(_) => Subject::Instructions,
+        Asked::List { .. } => Subject::Definition,
+        Asked::Other { method } if method.starts_with("tasks/") => Subject::Result,
+        Asked::Other { method } if method.starts_with("prompts/") => Subject::Prompt,
+        Asked::Other { method } if method.starts_with("resources/") => Subject::Resource,
+        Asked::Other { .. } => Subject::Message,
     }
+}
+
+/// Code of the error that asks a user to open a URL (MCP 2025-11-25, "Elicitation").
+const URL_ELICITATION_REQUIRED: i64 = -32042;
+
+fn is_elicitation(message: &Message<'_>) -> bool {
+    matches!(message.kind, Kind::Error { code: URL_ELICITATION_REQUIRED, .. })
 }
 
 impl Evaluator {
@@ -43,7 +54,9 @@ impl Evaluator {
             Kind::Response { result, .. } => (Some(*result), None),
             _ => (None, members(message.raw, ["error"])[0]),
         };
-        let whole_list = match (result, page_of(asked)) {
+        // What no client has taken is inspected, and nothing is known by it.
+        let is_taken = seen.reading.earlier != Earlier::Taken;
+        let whole_list = match (result.filter(|_| is_taken), page_of(asked)) {
             (Some(result), Some(list)) => self.listed(cx, scope, seen, list, result),
             (Some(result), None) if matches!(asked, Asked::Initialize(_)) => {
                 self.instructed(cx, scope, seen, result);
@@ -81,19 +94,19 @@ impl Evaluator {
             Asked::Call { tool_name } => Some(tool_name.clone()),
             _ => None,
         };
-        let subject = subject(asked);
-        let about = About {
-            tool_name,
-            id: Some(id.clone()),
-            action: evaluation.action,
-            ..About::of(subject.unwrap_or(Subject::Result))
-        };
+        let subject = if is_elicitation(message) { Subject::Elicitation } else { subject(asked) };
+        let about =
+            About { tool_name, id: Some(id.clone()), action: evaluation.action, ..About::of(subject) };
         let mut found = std::mem::take(&mut evaluation.found);
-        if let Some(more) = subject.and_then(|_| self.inspect_answer(cx.config, message, asked)) {
+        for more in self.inspect_answer(cx.config, scope, (result, error), asked, seen.reading) {
             found.detections.extend(more.detections);
             found.bounds = more.bounds;
         }
         inspection::find_repeated(cx.config.inspection.as_ref(), message, &mut found);
+        if let (Earlier::Taken, Some(inspection)) = (seen.reading.earlier, &cx.config.inspection) {
+            cx.reporter.counters.irregular_messages += 1;
+            inspection.detector.irregular(Structure::RepeatedAnswer, method, "/id", &mut found);
+        }
         cx.reporter.report_found(scope, time, &about, &found);
         if cx.config.verbose && !matches!(asked, Asked::Call { .. }) {
             let answers = Some(method);
@@ -108,24 +121,48 @@ impl Evaluator {
         }
     }
 
-    /// Inspects what no guard does: instructions, lists of what is not compared with what was known.
+    /// Inspects what neither guards nor the comparison with what was known do: what a server says of itself, lists of what is not
+    /// compared, and the answers to all other requests, whatever they ask for.
     fn inspect_answer(
         &mut self,
         config: &EngineConfig,
-        message: &Message<'_>,
+        scope: &Scope,
+        (result, error): (Option<&RawValue>, Option<&RawValue>),
         asked: &Asked,
-    ) -> Option<Inspection> {
-        let detector = &config.inspection.as_ref()?.detector;
-        match (&message.kind, asked) {
-            (Kind::Response { result, .. }, Asked::Initialize(_)) => {
-                let [instructions] = members(result.get(), ["instructions"]);
-                Some(detector.text("/instructions", &string(instructions)))
+        reading: Reading<'_>,
+    ) -> Vec<Inspection> {
+        let Some(inspection) = config.inspection.as_ref() else { return Vec::new() };
+        let detector = &*inspection.detector;
+        let Some(result) = result else {
+            // The URL that a user is to open comes as an error as well (URL elicitation, code -32042).
+            let data = error.and_then(|error| members(error.get(), ["data"])[0]);
+            let asks = |data: &&RawValue| members(data.get(), ["elicitations"])[0].is_some();
+            let data = data.filter(asks);
+            return data
+                .map(|data| inspection::under("/error/data", detector.sampling(data.get())))
+                .into_iter()
+                .collect();
+        };
+        match asked {
+            Asked::Initialize(_) => {
+                let [instructions, info] = members(result.get(), ["instructions", "serverInfo"]);
+                let mut found = vec![detector.text("/instructions", &string(instructions))];
+                let respelled = reading.respelled.map(|result| members(result.get(), ["instructions"])[0]);
+                found.extend(respelled.map(|text| detector.text("/instructions", &string(text))));
+                found.extend(info.map(|info| inspection::under("/serverInfo", detector.tool(info.get()))));
+                found
             }
-            (Kind::Response { result, .. }, Asked::Other { method }) if method.ends_with("list") => {
-                // A list of resources is made of definitions as well.
-                Some(self.definitions.know(Some(detector), result.get()).found.clone())
+            // A list of resources is made of definitions as well.
+            Asked::Other { method } if method.ends_with("list") => {
+                vec![self.definitions.know(Some(detector), result.get()).found.clone()]
             }
-            _ => None,
+            Asked::List { .. } if reading.earlier == Earlier::Taken => {
+                vec![self.definitions.know(Some(detector), result.get()).found.clone()]
+            }
+            Asked::Other { method } if !guards::brings_text(method) => {
+                vec![detector.result(result.get(), self.tool_names(&scope.session))]
+            }
+            _ => Vec::new(),
         }
     }
 

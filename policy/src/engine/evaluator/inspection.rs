@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::detect::{Inspection, ToolNames};
+use crate::detect::{Detector, Inspection, ToolNames};
 use crate::engine::config::Inspect;
 use crate::engine::recorder::Call;
-use crate::protocol::{Kind, Message, members, members_once};
+use crate::protocol::{Kind, Message, Method, members, members_once};
 use crate::terms::SessionId;
 
 /// Adds that a message which is no call has a member twice.
@@ -73,6 +73,28 @@ fn repeated(message: &Message<'_>) -> Option<String> {
     };
     let (_, repeated) = members_once(json?.get(), TELLING);
     repeated.map(|name| format!("/{part}/{name}"))
+}
+
+/// Inspects what a server says unasked, or asks that no guard looks at: what a client does with its texts is not known, so that they are
+/// read as results are.
+pub(super) fn inspect_unasked(detector: &Detector, message: &Message<'_>, tools: &ToolNames) -> Inspection {
+    match &message.kind {
+        Kind::Request { method: Method::SamplingCreateMessage | Method::ElicitationCreate, .. } => {
+            Inspection::default()
+        }
+        Kind::Request { params: Some(params), .. } | Kind::Notification { params: Some(params), .. } => {
+            under("/params", detector.result(params.get(), tools))
+        }
+        _ => Inspection::default(),
+    }
+}
+
+/// With the fields of what was found below another one.
+pub(super) fn under(field: &str, mut found: Inspection) -> Inspection {
+    for detection in &mut found.detections {
+        detection.field.insert_str(0, field);
+    }
+    found
 }
 
 /// The tools that each session's servers offer: their names are what an instruction in a result would speak of.

@@ -1,5 +1,6 @@
 //! Lists that servers give: compared with what was known, and reported.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
@@ -11,12 +12,13 @@ use crate::detect::{Inspection, Known};
 use crate::engine::asked::Asked;
 use crate::engine::config::EngineConfig;
 use crate::engine::recorder::{self, MAX_NAME_BYTES, MAX_TEXT_BYTES, clip, tool_id};
+use crate::engine::seen::Earlier;
 use crate::event::{
     Action, DefinitionChanged, Detection, ListChanged, ListKind, Subject, ToolChanged, ToolRemoved, ToolSeen,
     ToolStatus,
 };
 use crate::guard::{GuardKind, PinState, Refusal, ToolFacts};
-use crate::protocol::{Method, decode_str, members, string, value};
+use crate::protocol::{Method, all_members, decode_str, members, string, value};
 use crate::registry::{Change, ChangeKind, ItemKind, Offer, Page};
 use crate::terms::{Direction, SessionId, Timestamp};
 
@@ -32,6 +34,30 @@ impl Entry<'_> {
         let Known { hash, found } = &*self.known;
         Offer { name: &self.name, json: self.json.get(), hash, max_severity: found.max_severity() }
     }
+}
+
+/// The entries of a list, as each of its readers has them: those under every member of its name, and those of the result as it is
+/// for readers that do not regard case. `None` where there is no list.
+fn listed_entries<'a>(
+    list: &str,
+    result: &'a RawValue,
+    respelled: Option<&'a RawValue>,
+) -> Option<Vec<&'a RawValue>> {
+    let mut all: Option<Vec<&RawValue>> = None;
+    let mut known = HashSet::new();
+    for result in [Some(result), respelled].into_iter().flatten() {
+        for (_, json) in all_members(result.get())?.into_iter().filter(|(name, _)| name == list) {
+            let Ok(entries) = serde_json::from_str::<Vec<&RawValue>>(json.get()) else { continue };
+            match &mut all {
+                None => all = Some(entries),
+                Some(all) => {
+                    known.extend(all.iter().map(|entry| entry.get()));
+                    all.extend(entries.into_iter().filter(|entry| !known.contains(entry.get())));
+                }
+            }
+        }
+    }
+    all
 }
 
 /// Under which member of the answer the entries stand, and under which of an entry its name.
@@ -83,15 +109,14 @@ impl Evaluator {
         result: &RawValue,
     ) -> bool {
         let (list, _) = keys(kind);
-        let [entries, next] = members(result.get(), [list, "nextCursor"]);
-        let Some(entries) = entries.and_then(|list| serde_json::from_str::<Vec<&RawValue>>(list.get()).ok())
-        else {
+        let Some(entries) = listed_entries(list, result, seen.reading.respelled) else {
             // It says nothing of what there is, so nothing of that has changed.
             cx.reporter.counters.invalid_lists += 1;
             return false;
         };
         let entries: Vec<Entry<'_>> =
             entries.into_iter().filter_map(|json| self.entry(cx, scope, kind, json)).collect();
+        let [next] = members(result.get(), ["nextCursor"]);
         // Clients ask on while there is a cursor, and most take an empty one for none.
         let last = next.is_none_or(|next| matches!(next.get(), "null" | "\"\""));
         self.page(cx, scope, seen, (kind, first, last), &entries);
@@ -151,7 +176,8 @@ impl Evaluator {
         entries: &[Entry<'_>],
     ) {
         let offers: Vec<Offer<'_>> = entries.iter().map(Entry::offer).collect();
-        let page = Page { kind, first, last, offers: &offers };
+        let beside = seen.reading.earlier == Earlier::Uncertain;
+        let page = Page { kind, first, last, beside, offers: &offers };
         let outcome = self.registry.page(scope.connection, &page, seen.time);
         if kind == ItemKind::Tool {
             // All of them first: what looks for their names is built once for a page and not for each tool.

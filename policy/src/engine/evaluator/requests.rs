@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use super::inspection;
 use super::verdict::Evaluation;
 use super::{About, Context, Evaluator, Reporter, Scope, Seen};
+use crate::definition::{hex, json_digest};
 use crate::detect::Inspection;
 use crate::engine::recorder::{Call, MAX_NAME_BYTES, clip, tool_id};
 use crate::event::{
@@ -15,7 +16,7 @@ use crate::event::{
 };
 use crate::guard::{DenialDetails, GuardKind, Operation, Recorded};
 use crate::protocol::{Id, Kind, Message, Method, members, string};
-use crate::terms::{ConnectionId, Timestamp};
+use crate::terms::{ConnectionId, Direction, Timestamp};
 
 impl Evaluator {
     /// Evaluates a tool call: what it is asked with, and the arguments in it.
@@ -144,6 +145,7 @@ impl Evaluator {
             Kind::Request { .. } => return self.report_request(cx, target, seen, message),
             _ => {
                 report_repeated(cx, target, seen.time, message);
+                self.report_unasked(cx, target, seen, message);
                 return cx.report_message(target, seen, message);
             }
         };
@@ -164,7 +166,40 @@ impl Evaluator {
     ) {
         let recorded = self.evaluate_request(cx, target, seen, message);
         report_repeated(cx, target, seen.time, message);
+        self.report_unasked(cx, target, seen, message);
         cx.report_recorded(target, seen, (message, &recorded));
+    }
+
+    /// Reports what was found in what a server says unasked: each text once of a connection, since servers say some again and again.
+    fn report_unasked(
+        &mut self,
+        cx: &mut Context<'_>,
+        target: ConnectionId,
+        seen: Seen<'_>,
+        message: &Message<'_>,
+    ) {
+        let (Some(inspection), Some(scope), Direction::ServerToClient) =
+            (&cx.config.inspection, cx.connections.scope(target), seen.direction)
+        else {
+            return;
+        };
+        let tools = self.tool_names(&scope.session);
+        let found = inspection::inspect_unasked(&inspection.detector, message, tools);
+        if cx.reporter.alerts(&found).next().is_none() {
+            cx.reporter.counters.inspection_bounds += found.bounds.total();
+            return;
+        }
+        let (id, method, params) = match &message.kind {
+            Kind::Request { id, method, params } => (Some(*id), method.as_str(), *params),
+            Kind::Notification { method, params } => (None, method.as_str(), *params),
+            _ => return,
+        };
+        let digest = json_digest(params.map_or("null", RawValue::get));
+        if !cx.is_reported(target, method, &hex(&digest)) {
+            let id = id.map(|id| cx.reporter.recorder.id(id));
+            let about = About { id, ..About::of(Subject::Message) };
+            cx.reporter.report_found(&scope, seen.time, &about, &found);
+        }
     }
 
     /// Reports a call as `target`'s, what guards decided, and what was found in its arguments. It is counted for every

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::relays::{Held, Hop};
-use super::{Connections, Context, Due, Evaluator, Exchange, Seen};
+use super::{Connections, Context, Due, Evaluator, Exchange, Reading, Seen};
 use crate::engine::asked::{Answered, Asked};
 use crate::engine::fingerprint::{self, Fingerprint};
 use crate::engine::ids::{HeldId, LinkId};
@@ -111,6 +111,7 @@ impl Exchange {
             now: held.time,
             stop: None,
             turn: held.turn.as_deref(),
+            reading: Reading::default(),
         };
         for message in &parsed.messages {
             ev.report_sent(cx, target, &over, seen, message);

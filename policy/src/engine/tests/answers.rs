@@ -20,6 +20,36 @@ fn called(before: &[String], after: &[String]) -> String {
     called["action"].as_str().unwrap().to_owned()
 }
 
+/// What a client has taken counts; what follows is inspected, and changes nothing that is known.
+#[test]
+fn second_answer_is_inspected_and_changes_nothing() {
+    let evil = answer(50, &format!(r#"{{"tools":[{EVIL}]}}"#));
+    let fine = answer(50, FINE);
+    let twice = [fine.clone(), evil.clone()];
+    let often = [fine.clone(), fine.clone(), evil.clone()];
+    let beside = [fine.clone(), evil.replacen('{', r#"{"method":"x","#, 1)];
+    for (name, answers) in [("twice", &twice[..]), ("often", &often), ("beside a method", &beside)] {
+        assert_eq!(called(&[], answers), "allow", "{name}");
+        let found = patterns(answers);
+        assert!(found.contains(&"repeated-answer".to_owned()), "{name}: {found:?}");
+        assert!(found.len() > 2, "what the second says is inspected: {found:?}");
+    }
+    // The other way round it is the first that counts.
+    assert_eq!(called(&[], &[evil.clone(), fine.clone()]), "block");
+    assert_eq!(patterns(&[fine.clone(), fine]), [""; 0]);
+}
+
+/// What is found in these answers to a request for tools.
+fn patterns(answers: &[String]) -> Vec<String> {
+    let mut bench = bench(BLOCK);
+    bench.c2s(1, r#"{"jsonrpc":"2.0","id":50,"method":"tools/list"}"#);
+    bench.out.clear();
+    answers.iter().for_each(|frame| bench.s2c(1, frame));
+    let events = bench.events();
+    let found = events.iter().filter(|event| event["type"] == "mcp_detection");
+    found.map(|event| event["detection"]["pattern"].as_str().unwrap().to_owned()).collect()
+}
+
 #[test]
 fn every_response_with_known_id_is_evaluated() {
     let evil = answer(50, &format!(r#"{{"tools":[{EVIL}]}}"#));
@@ -28,8 +58,6 @@ fn every_response_with_known_id_is_evaluated() {
     let cases = [
         ("as it should be", vec![], vec![evil.clone()]),
         ("before it is asked", vec![fine.clone()], vec![evil.clone()]),
-        ("twice", vec![], vec![fine.clone(), evil.clone()]),
-        ("often", vec![], vec![fine.clone(), fine.clone(), evil.clone()]),
         ("another version", vec![], vec![odd(r#"{"jsonrpc":"1.0","id":50,ANSWER}"#), evil.clone()]),
         (
             "a lone surrogate",
@@ -44,7 +72,10 @@ fn every_response_with_known_id_is_evaluated() {
             vec![r#"{"jsonrpc":"2.0","id":50,"error":{"code":1,"message":""}}"#.into(), evil.clone()],
         ),
         ("beside a method", vec![], vec![evil.replacen('{', r#"{"method":"x","#, 1)]),
-        ("beside a method, again", vec![], vec![fine.clone(), evil.replacen('{', r#"{"method":"x","#, 1)]),
+        ("before it is asked, the other way round", vec![evil.clone()], vec![fine.clone()]),
+        ("another version first, and evil", vec![], {
+            vec![evil.replacen("2.0", "1.0", 1), fine.clone()]
+        }),
         ("beside an error", vec![], vec![evil.replacen('{', r#"{"error":{"code":1,"message":""},"#, 1)]),
     ];
     for (name, before, after) in cases {

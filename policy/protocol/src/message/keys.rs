@@ -1,0 +1,309 @@
+//! Keys in another spelling than that of the specification.
+//!
+//! `encoding/json` of Go and the web defaults of System.Text.Json compare keys without regard to case; that of Go takes
+//! `ſ` (U+017F) for `s` and `K` (U+212A) for `k` besides. To their users `Tools` is `tools`.
+
+use memchr::memchr2;
+use serde_json::value::RawValue;
+
+use super::value::{decode_str, members};
+
+/// A message as readers take it that do not regard case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Respelled {
+    /// Its JSON text, with the keys of the specification.
+    pub json: String,
+    /// The first key that was respelled, as it was sent.
+    pub key: String,
+}
+
+impl Respelled {
+    /// Its result, where it is an answer with one.
+    pub fn result(&self) -> Option<&RawValue> {
+        let [result] = members(&self.json, ["result"]);
+        result
+    }
+}
+
+/// Longest key that is compared, in bytes of JSON text: each letter of one may be an escape of six.
+const MAX_KEY_BYTES: usize = 160;
+
+/// Respells the keys of a message that are keys of MCP in another case; `None` where there are none. Keys that belong to
+/// tools, to schemas and to users stay as they are.
+///
+/// Linear in the text, whatever its depth.
+pub fn respell(json: &str) -> Option<Respelled> {
+    let mut keys = Keys { json, at: 0, depth: 0, foreign: None };
+    let mut respelled: Option<Respelled> = None;
+    let mut copied = 0;
+    while let Some((start, end, name)) = keys.next_respelled() {
+        let found = respelled.get_or_insert_with(|| Respelled {
+            json: String::with_capacity(json.len()),
+            key: json.get(start + 1..end - 1).unwrap_or_default().to_owned(),
+        });
+        found.json.push_str(json.get(copied..start).unwrap_or_default());
+        found.json.extend(["\"", name, "\""]);
+        copied = end;
+    }
+    if let Some(found) = &mut respelled {
+        found.json.push_str(json.get(copied..).unwrap_or_default());
+    }
+    respelled
+}
+
+/// Goes through the keys of a JSON text.
+struct Keys<'a> {
+    json: &'a str,
+    at: usize,
+    depth: usize,
+    /// Of what is not MCP's: the depth of the object that has it as a member.
+    foreign: Option<usize>,
+}
+
+impl Keys<'_> {
+    /// The next key in another spelling: where its string begins and ends, and how it is spelled.
+    fn next_respelled(&mut self) -> Option<(usize, usize, &'static str)> {
+        let bytes = self.json.as_bytes();
+        loop {
+            match bytes.get(self.at)? {
+                b'"' => {
+                    let start = self.at;
+                    self.at = string_end(bytes, start)?;
+                    let end = self.at;
+                    if self.foreign.is_some() || !self.is_key() || end - start > MAX_KEY_BYTES {
+                        continue;
+                    }
+                    let Some(key) = self.json.get(start..end).and_then(decode_str) else { continue };
+                    let Some(name) = known(&key) else { continue };
+                    if FOREIGN.contains(&name) {
+                        self.foreign = Some(self.depth);
+                    }
+                    if key != name {
+                        return Some((start, end, name));
+                    }
+                    continue;
+                }
+                b'{' | b'[' => self.depth += 1,
+                b'}' | b']' => {
+                    self.depth = self.depth.saturating_sub(1);
+                    if self.foreign.is_some_and(|depth| self.depth < depth) {
+                        self.foreign = None;
+                    }
+                }
+                b',' if self.foreign == Some(self.depth) => self.foreign = None,
+                _ => {}
+            }
+            self.at += 1;
+        }
+    }
+
+    /// Whether the string that ends here is a key.
+    fn is_key(&self) -> bool {
+        let rest = self.json.as_bytes().get(self.at..).unwrap_or_default();
+        rest.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b':')
+    }
+}
+
+/// The position behind the string that begins at `start`.
+fn string_end(bytes: &[u8], start: usize) -> Option<usize> {
+    let mut at = start + 1;
+    loop {
+        at += memchr2(b'"', b'\\', bytes.get(at..)?)?;
+        if bytes.get(at) == Some(&b'"') {
+            return Some(at + 1);
+        }
+        at += 2;
+    }
+}
+
+/// The key of the specification that this one is without regard to case.
+fn known(key: &str) -> Option<&'static str> {
+    // None of them begins or ends with anything but a letter or `_`, and most keys are not among them.
+    let mut folded = [0; MAX_NAME_BYTES];
+    let mut length = 0;
+    for character in key.chars() {
+        let byte = match character {
+            '\u{17f}' => b's',
+            '\u{212a}' => b'k',
+            character => u8::try_from(character).ok().filter(u8::is_ascii)?.to_ascii_lowercase(),
+        };
+        *folded.get_mut(length)? = byte;
+        length += 1;
+    }
+    let folded = folded.get(..length)?;
+    let found = NAMES.binary_search_by(|name| {
+        name.bytes().map(|byte| byte.to_ascii_lowercase()).cmp(folded.iter().copied())
+    });
+    found.ok().and_then(|at| NAMES.get(at).copied())
+}
+
+/// Longest of [`NAMES`], in bytes.
+const MAX_NAME_BYTES: usize = 18;
+
+/// Members whose values have keys that are not MCP's: they are what a tool, a schema or a user says.
+const FOREIGN: [&str; 13] = [
+    "_meta",
+    "arguments",
+    "capabilities",
+    "clientCapabilities",
+    "data",
+    "experimental",
+    "input",
+    "inputSchema",
+    "metadata",
+    "outputSchema",
+    "requestState",
+    "requestedSchema",
+    "structuredContent",
+];
+
+/// Keys by which clients and servers read what they are sent (schema of MCP, all revisions), in order of their letters without
+/// regard to case.
+const NAMES: [&str; 98] = [
+    "_meta",
+    "action",
+    "annotations",
+    "argument",
+    "arguments",
+    "blob",
+    "capabilities",
+    "clientCapabilities",
+    "clientInfo",
+    "code",
+    "completion",
+    "content",
+    "contents",
+    "context",
+    "cursor",
+    "data",
+    "description",
+    "destructiveHint",
+    "elicitationId",
+    "elicitations",
+    "error",
+    "experimental",
+    "hasMore",
+    "hints",
+    "icons",
+    "id",
+    "idempotentHint",
+    "includeContext",
+    "input",
+    "inputRequests",
+    "inputResponses",
+    "inputSchema",
+    "instructions",
+    "isError",
+    "jsonrpc",
+    "level",
+    "logger",
+    "maxTokens",
+    "message",
+    "messages",
+    "metadata",
+    "method",
+    "mimeType",
+    "mode",
+    "model",
+    "modelPreferences",
+    "name",
+    "nextCursor",
+    "openWorldHint",
+    "outputSchema",
+    "params",
+    "progress",
+    "progressToken",
+    "prompts",
+    "protocolVersion",
+    "readOnlyHint",
+    "reason",
+    "ref",
+    "requestedSchema",
+    "requestId",
+    "requestState",
+    "resource",
+    "resources",
+    "resourceTemplates",
+    "result",
+    "resultType",
+    "role",
+    "roots",
+    "serverInfo",
+    "size",
+    "sizes",
+    "src",
+    "status",
+    "statusMessage",
+    "stopReason",
+    "stopSequences",
+    "structuredContent",
+    "supportedVersions",
+    "systemPrompt",
+    "task",
+    "taskId",
+    "tasks",
+    "temperature",
+    "text",
+    "theme",
+    "title",
+    "tool",
+    "toolChoice",
+    "tools",
+    "total",
+    "type",
+    "uri",
+    "uriTemplate",
+    "url",
+    "value",
+    "values",
+    "version",
+    "websiteUrl",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_sorted_and_fit() {
+        let lower: Vec<String> = NAMES.iter().map(|name| name.to_ascii_lowercase()).collect();
+        assert!(lower.is_sorted_by(|a, b| a < b), "{lower:?}");
+        assert_eq!(NAMES.iter().map(|name| name.len()).max(), Some(MAX_NAME_BYTES));
+        assert!(FOREIGN.iter().all(|name| NAMES.contains(name)), "{FOREIGN:?}");
+    }
+
+    #[test]
+    fn keys_of_the_protocol_are_respelled() {
+        let cases = [
+            (r#"{"id":1,"Result":{}}"#, Some((r#"{"id":1,"result":{}}"#, "Result"))),
+            (
+                r#"{"result":{"TOOLS":[{"Name":"a"}]}}"#,
+                Some((r#"{"result":{"tools":[{"name":"a"}]}}"#, "TOOLS")),
+            ),
+            (r#"{"result":{"toolſ":[]}}"#, Some((r#"{"result":{"tools":[]}}"#, "toolſ"))),
+            (
+                r#"{"result":{"nextcursor" : "a"}}"#,
+                Some((r#"{"result":{"nextCursor" : "a"}}"#, "nextcursor")),
+            ),
+            (r#"{"\u0052esult":{}}"#, Some((r#"{"result":{}}"#, "\\u0052esult"))),
+            (r#"{"tas\u212Aid":{}}"#, Some((r#"{"taskId":{}}"#, "tas\\u212Aid"))),
+            (r#"{"\u0072esult":{}}"#, None),
+            (r#"{"id":1,"result":{"tools":[]}}"#, None),
+            (r#"{"result":"Result"}"#, None),
+            (r#"["Result","Name"]"#, None),
+            (r#"{"params":{"arguments":{"Name":1,"x":[{"ID":2}]},"Name":3}}"#, {
+                Some((r#"{"params":{"arguments":{"Name":1,"x":[{"ID":2}]},"name":3}}"#, "Name"))
+            }),
+            (r#"{"Arguments":{"Name":1}}"#, Some((r#"{"arguments":{"Name":1}}"#, "Arguments"))),
+            (r#"{"arguments":1,"Name":1}"#, Some((r#"{"arguments":1,"name":1}"#, "Name"))),
+            (r#"[{"arguments":1},{"Name":1}]"#, Some((r#"[{"arguments":1},{"name":1}]"#, "Name"))),
+            (r#"{"a\"Name":1,"Naïve":2}"#, None),
+            (r#"{"unfinished"#, None),
+        ];
+        for (json, expected) in cases {
+            let expected =
+                expected.map(|(json, key)| Respelled { json: json.to_owned(), key: key.to_owned() });
+            assert_eq!(respell(json), expected, "{json}");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! A frame of a server, as each of its possible readers takes it.
+//!
+//! Clients and servers do not agree on what a message is: some read a stream of values and some read lines, by different ends of
+//! them; some regard the case of keys and some do not. A frame is read as the strictest reader does. What others read in it is read
+//! as well, and that they differ is reported.
+
+use super::reporter::About;
+use super::seen::{Reading, Seen};
+use super::{Engine, Output, exchange};
+use crate::detect::{Inspection, Structure};
+use crate::event::Subject;
+use crate::protocol::{self, Kind, Message, Parsed, ProtocolError};
+use crate::terms::{ConnectionId, Direction, Timestamp};
+use crate::wire::{self, Framing};
+
+impl Engine {
+    /// Takes a frame of what is known to be a server.
+    pub(super) fn server_frame(
+        &mut self,
+        seen: Seen<'_>,
+        frame: &[u8],
+        parsed: Result<Parsed<'_>, ProtocolError>,
+        out: &mut Vec<Output>,
+    ) {
+        self.start_outer(seen.connection, seen.now, out);
+        match parsed {
+            Ok(parsed) => self.parsed_frame(seen, frame, parsed, out),
+            Err(ProtocolError::TooManyMessages) => {
+                self.counters.oversized_batches += 1;
+                self.parts(out).cx.report_invalid(seen, frame);
+            }
+            Err(ProtocolError::Json { .. }) => {
+                self.note_message(seen, false);
+                if !self.within(seen, frame, false, out) {
+                    self.parts(out).cx.report_invalid(seen, frame);
+                }
+            }
+        }
+    }
+
+    fn parsed_frame(&mut self, seen: Seen<'_>, frame: &[u8], mut parsed: Parsed<'_>, out: &mut Vec<Output>) {
+        self.counters.lossy_frames += u64::from(parsed.lossy);
+        self.counters.repaired_frames += u64::from(parsed.repaired);
+        let is_message = parsed.messages.iter().any(|message| !matches!(message.kind, Kind::Invalid));
+        self.note_message(seen, is_message);
+        if parsed.relaxed {
+            self.ambiguous_framing(seen.connection, seen.direction, Framing::Syntax, seen.time, out);
+        }
+        let is_irregular = seen.reading.is_irregular || parsed.lossy || parsed.repaired;
+        let read = Seen { reading: Reading { is_irregular, ..seen.reading }, ..seen };
+        for message in &mut parsed.messages {
+            self.counters.messages += 1;
+            self.counters.misdirected_messages += u64::from(message.misdirected(seen.direction));
+            self.counters.unversioned_messages += u64::from(!message.versioned);
+            self.message(read, message, out);
+        }
+        if parsed.messages.is_empty() {
+            self.parts(out).cx.report_invalid(seen, frame);
+        }
+        self.within(seen, frame, true, out);
+    }
+
+    /// Takes the messages that some readers find in a frame. Whether there are any.
+    fn within(&mut self, seen: Seen<'_>, frame: &[u8], is_json: bool, out: &mut Vec<Output>) -> bool {
+        let mut any = false;
+        wire::messages_within(frame, is_json, &mut |bytes, framing| {
+            any = true;
+            let reading = Reading { is_irregular: true, ..Reading::default() };
+            let seen = Seen { bytes: bytes.len() as u64, reading, ..seen };
+            self.frame(seen, bytes, out);
+            self.ambiguous_framing(seen.connection, seen.direction, framing, seen.time, out);
+        });
+        any
+    }
+
+    fn note_message(&mut self, seen: Seen<'_>, is_message: bool) {
+        if let Some(connection) = self.connections.get_mut(seen.connection) {
+            connection.note_message(seen.direction, is_message);
+        }
+    }
+
+    /// Reports that the frame before is a message for some readers only, once for each reason.
+    pub(super) fn ambiguous_framing(
+        &mut self,
+        id: ConnectionId,
+        direction: Direction,
+        framing: Framing,
+        time: Timestamp,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        if connection.is_candidate() {
+            return connection.keep_ambiguous(direction, time, framing);
+        }
+        if connection.was_message(direction) {
+            self.irregular((id, direction, time), Structure::AmbiguousFraming, framing.as_str(), "", out);
+        }
+    }
+
+    /// Reports that a message is not as it should be, once for each direction and text.
+    fn irregular(
+        &mut self,
+        (id, direction, time): (ConnectionId, Direction, Timestamp),
+        structure: Structure,
+        text: &str,
+        field: &str,
+        out: &mut Vec<Output>,
+    ) {
+        self.counters.irregular_messages += 1;
+        let mut cx = self.parts(out).cx;
+        let Some(inspection) = cx.config.inspection.as_ref() else { return };
+        let mut found = Inspection::default();
+        inspection.detector.irregular(structure, text, field, &mut found);
+        let Some(pattern) = found.detections.first().map(|found| found.pattern.clone()) else { return };
+        if cx.is_reported(id, &pattern, &format!("{direction:?} {text}")) {
+            return;
+        }
+        if let Some(scope) = cx.connections.scope(id) {
+            cx.reporter.report_found(&scope, time, &About::of(Subject::Message), &found);
+        }
+    }
+
+    /// Takes a message as those take it who regard the case of keys, and as those do who do not.
+    fn message(&mut self, seen: Seen<'_>, message: &Message<'_>, out: &mut Vec<Output>) {
+        let Some(respelled) = protocol::respell(message.raw) else {
+            return self.one_reading(seen, message, out);
+        };
+        let place = (seen.connection, seen.direction, seen.time);
+        self.irregular(place, Structure::AmbiguousKey, &respelled.key, "", out);
+        let mut scratch = String::new();
+        let parsed = protocol::parse(respelled.json.as_bytes(), &mut scratch).ok();
+        let other = parsed.and_then(|parsed| parsed.messages.into_iter().next());
+        let Some(mut other) = other else { return self.one_reading(seen, message, out) };
+        other.misdirected(seen.direction);
+        match (&message.kind, &other.kind) {
+            (Kind::Invalid, _) => self.one_reading(seen, &other, out),
+            (Kind::Response { id, .. }, Kind::Response { id: same, result }) if id.key() == same.key() => {
+                let reading = Reading { respelled: Some(result), ..seen.reading };
+                self.one_reading(Seen { reading, ..seen }, message, out);
+            }
+            (kind, other) if asks_the_same(kind, other) => self.one_reading(seen, message, out),
+            _ => {
+                self.one_reading(seen, message, out);
+                self.one_reading(seen, &other, out);
+            }
+        }
+    }
+
+    /// Takes a message as one reader takes it.
+    fn one_reading(&mut self, seen: Seen<'_>, message: &Message<'_>, out: &mut Vec<Output>) {
+        if message.beside.is_some() {
+            self.with(out, |exchange, ev, cx| exchange.answer_beside(ev, cx, seen, message));
+        }
+        if seen.stop.is_some_and(|stop| stop.is_refused) {
+            return self.with(out, |_, ev, cx| ev.report_refused(cx, seen, message));
+        }
+        let fingerprint = exchange::fingerprint(&self.connections, seen, message);
+        if let (Kind::Request { .. }, Some(fingerprint)) = (&message.kind, &fingerprint) {
+            self.find_container_relay(seen.connection, fingerprint, seen.time);
+            self.start_outer(seen.connection, seen.now, out);
+        }
+        self.with(out, |exchange, ev, cx| exchange.message(ev, cx, seen, message, fingerprint));
+    }
+}
+
+/// Whether two readings of a request or a notification ask for the same.
+fn asks_the_same(one: &Kind<'_>, other: &Kind<'_>) -> bool {
+    let asked = |kind: &Kind<'_>| match kind {
+        Kind::Request { method, params, .. } | Kind::Notification { method, params } => {
+            Some((method.as_str().to_owned(), params.map(|params| params.get().to_owned())))
+        }
+        _ => None,
+    };
+    asked(one).is_some() && asked(one) == asked(other)
+}
