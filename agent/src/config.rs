@@ -12,10 +12,11 @@ use anyhow::{Context as _, anyhow};
 use mcpwarden_capture::CaptureLimits;
 use mcpwarden_policy::config::{self, Finding, Level, MAX_BYTES, Problem};
 pub use mcpwarden_policy::config::{AllowDeny, Backend, Config, Payloads, StdioEnforcement, check_ring};
-use mcpwarden_policy::detect::{DetectConfig, Detector, RuleError, RuleSet};
+use mcpwarden_policy::detect::{DetectConfig, Detector, RuleError, RulePlace, RuleSet};
 use mcpwarden_policy::engine::Judge;
 use mcpwarden_policy::guards::denied_servers;
 use mcpwarden_policy::network::NetworkRules;
+use mcpwarden_policy::settings::PatternPlace;
 use mcpwarden_policy::{Engine, EngineConfig, Inspect, Payloads as Shown, lint, settings as policy_settings};
 use mcpwarden_system::owner::ours_alone;
 
@@ -219,16 +220,17 @@ pub fn pattern_errors(config: &Config, rules: RuleSet) -> Vec<Finding> {
     let errors = of_servers
         .chain([(rules, detect)])
         .flat_map(|(rules, patterns)| Detector::new(rules, &patterns).err().unwrap_or_default());
-    let finding = |RuleError { what, expected, .. }| {
-        let mut what: String = what;
-        let path = policy_settings::place_of_pattern(config, |name| what.contains(&format!("{name:?}")));
-        // What stands in an entry of `guards` has no name but its place, which is said.
-        if let Some(reason) =
-            what.strip_prefix("custom pattern \"guards[").and_then(|rest| rest.split_once("\": "))
-        {
-            what = reason.1.to_owned();
-        }
-        Finding::new(path.unwrap_or_default(), format!("{what}; expected {expected}"))
+    let finding = |error: RuleError| {
+        let place = match &error.at {
+            RulePlace::Pattern(name) => policy_settings::place_of_pattern(config, name),
+            RulePlace::File { .. } => None,
+        };
+        let message = match place {
+            // What stands in an entry of `guards` has no name but its place, which is reported.
+            Some(PatternPlace::Guard(..)) => format!("{}; expected {}", error.what, error.expected),
+            Some(PatternPlace::Inspection(_)) | None => error.to_string(),
+        };
+        Finding::new(place.map(PatternPlace::path).unwrap_or_default(), message)
     };
     errors.map(finding).collect()
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::config::{
     AddressRule, AllowDeny, Config, Glob, GuardPattern, HttpUrl, NetworkEnforcement, Registry, Server, Step,
+    steps,
 };
 use crate::detect::{CustomPattern, DetectConfig, ServerPatterns};
 use crate::discovery::{BUILT_IN, Declared, NamePatterns, Remote};
@@ -62,20 +63,37 @@ fn patterns_of_guards(config: &Config) -> Vec<ServerPatterns> {
     patterns.collect()
 }
 
-/// Where the pattern stands that the detector knows by the name that is meant.
-pub fn place_of_pattern(config: &Config, is_meant: impl Fn(&str) -> bool) -> Option<Vec<Step>> {
-    let own = config.inspection.custom_patterns.iter().position(|own| is_meant(&own.name));
-    let of_inspection =
-        |index: usize| vec!["inspection".into(), "custom_patterns".into(), index.into(), "name".into()];
+/// A pattern of the user's, by where it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PatternPlace {
+    /// The entry of `inspection.custom_patterns`. It has a name.
+    Inspection(usize),
+    /// The entry of `guards`, and the one of its `config.custom_patterns`. It has none.
+    Guard(usize, usize),
+}
+
+impl PatternPlace {
+    /// The path of what says which pattern it is: its name, where it has one.
+    pub fn path(self) -> Vec<Step> {
+        match self {
+            Self::Inspection(index) => steps!["inspection", "custom_patterns", index, "name"],
+            Self::Guard(entry, index) => steps!["guards", entry, "config", "custom_patterns", index],
+        }
+    }
+}
+
+/// Where the pattern stands that the detector knows by this name.
+pub fn place_of_pattern(config: &Config, name: &str) -> Option<PatternPlace> {
+    let own = config.inspection.custom_patterns.iter().position(|own| own.name == name);
     let of_guards = || {
         let settings = config.guards.iter().map(|entry| entry.config.as_ref()?.custom_patterns.as_ref());
-        let places = settings
+        let mut places = settings
             .enumerate()
             .flat_map(|(guard, own)| (0..own.map_or(0, Vec::len)).map(move |index| [guard, index]));
-        let [guard, index] = places.into_iter().find(|place| is_meant(&guard_pattern(*place)))?;
-        Some(vec!["guards".into(), guard.into(), "config".into(), "custom_patterns".into(), index.into()])
+        let [guard, index] = places.find(|place| guard_pattern(*place) == name)?;
+        Some(PatternPlace::Guard(guard, index))
     };
-    own.map(of_inspection).or_else(of_guards)
+    own.map(PatternPlace::Inspection).or_else(of_guards)
 }
 
 /// What is pinned, and when names are nearly the same.

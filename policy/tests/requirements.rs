@@ -264,7 +264,7 @@ fn invalid_server_declaration_is_refused_with_key() {
     for (keys, expected) in cases {
         let refused = config::parse(format!("servers: [{{ id: files, {keys} }}]").as_bytes()).err();
         let paths: Option<Vec<String>> =
-            refused.map(|problems| problems.into_iter().map(|problem| problem.path).collect());
+            refused.map(|problems| problems.into_iter().map(|problem| problem.path.to_string()).collect());
         assert_eq!(paths, expected.map(|path| vec![path.to_owned()]), "{keys}");
     }
 }

@@ -5,7 +5,7 @@ use std::{path::Path, process::ExitCode};
 
 use anstyle::{AnsiColor, Style};
 use anyhow::Result;
-use mcpwarden_policy::config::{Config, Finding, Level, Position, Problem};
+use mcpwarden_policy::config::{Config, Finding, KeyPath, Level, Position, Problem};
 use mcpwarden_policy::lint;
 use serde_json::json;
 
@@ -50,7 +50,7 @@ pub fn run(path: &Path, effective: bool, json: bool) -> Result<Found> {
     let exposed = exposed.map(|message| Problem {
         level: Level::Warning,
         at: Position::default(),
-        path: String::new(),
+        path: KeyPath::default(),
         message,
         nearest: None,
     });
@@ -162,9 +162,10 @@ mod tests {
     /// A name that is given twice is wrong once, where it stands the second time; a built-in rule's is, too.
     #[test]
     fn duplicate_pattern_name_is_reported_once() {
-        for (names, line, part) in
-            [(["a", "a"], 3, "\"a\" is taken"), (["a", "pseudo-tag"], 3, "second rule")]
-        {
+        for (names, line, part) in [
+            (["a", "a"], 3, "\"a\" is taken"),
+            (["a", "pseudo-tag"], 3, "this name is the id of another rule"),
+        ] {
             let [first, second] = names;
             let file = format!(
                 "inspection: {{ custom_patterns: [\n  {{ name: {first}, pattern: x }},\n  {{ name: {second}, pattern: y }}] }}"

@@ -9,7 +9,8 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use mcpwarden_policy::config::{
-    self, AbsolutePath, Config, Control, Finding, Level, Position, Problem, Server, Session, Step, User,
+    self, AbsolutePath, Config, Control, Finding, KeyPath, Level, Position, Problem, Server, Session, Step,
+    User,
 };
 use mcpwarden_policy::detect::{RuleError, RuleSet};
 use mcpwarden_policy::guards::SessionRule;
@@ -232,11 +233,12 @@ pub fn rules(config: &Config) -> (RuleSet, Unusable) {
 
 /// What is wrong with a rule file; where the place is not known, it is its first character.
 fn problem(error: &RuleError) -> Problem {
+    let (line, column) = error.at.position();
     let known = |number: u64| usize::try_from(number).unwrap_or(1).max(1);
     Problem {
         level: Level::Error,
-        at: Position { line: known(error.line), column: known(error.column), width: 1 },
-        path: String::new(),
+        at: Position { line: known(line), column: known(column), width: 1 },
+        path: KeyPath::default(),
         message: format!("{}; expected {}", error.what, error.expected),
         nearest: None,
     }

@@ -1,8 +1,10 @@
 //! Other names of keys: where two of the requirements call one thing by two names, or put it elsewhere, the second is
 //! read as the first, and said.
 
+use super::path::KeyPath;
 use super::problem::{Problem, Problems};
 use super::tree::{Entry, Kind, Node};
+use crate::steps;
 
 /// Another place, and the place that counts. `[]` is each entry of a list, and a new entry of it in the second.
 const MOVED: &[(&str, &str)] = &[
@@ -46,11 +48,11 @@ const NOT_YET: [&str; 2] = ["wasm", "http"];
 /// Reads every other name as the one that counts.
 pub(super) fn resolve(root: &mut Node, problems: &mut Problems) {
     for (from, to) in MOVED {
-        rename(root, from, to, from, problems);
+        rename(root, from, to, KeyPath::dotted(from), problems);
     }
     for (path, message) in NO_EFFECT {
         if let Some(entry) = take(root, path) {
-            problems.add(Problem::warning(entry.key_at, path, (*message).to_owned()));
+            problems.add(Problem::warning(entry.key_at, KeyPath::dotted(path), (*message).to_owned()));
         }
     }
     prune(root, &["mcp", "inspection", "detection"]);
@@ -62,7 +64,7 @@ pub(super) fn resolve(root: &mut Node, problems: &mut Problems) {
 }
 
 /// Puts what stands at a place of `node` where it counts; `path` is what the place is called.
-fn rename(node: &mut Node, from: &str, to: &str, path: &str, problems: &mut Problems) {
+fn rename(node: &mut Node, from: &str, to: &str, path: KeyPath, problems: &mut Problems) {
     let Some(entry) = take(node, from) else { return };
     let at = entry.key_at;
     let name = to.rsplit('.').next().unwrap_or(to);
@@ -142,13 +144,13 @@ fn require_approval(root: &mut Node, problems: &mut Problems) {
             entry.key = "action".into();
             if is_required && !put(root, "inspection.on_detection.action", entry) {
                 let message = "another name of `action: require_approval`, and `action` is there as well";
-                Problem::error(key_at, PATH, message.into())
+                Problem::error(key_at, KeyPath::dotted(PATH), message.into())
             } else {
                 let message = "another name of `action: require_approval`, as which it is read";
-                Problem::warning(key_at, PATH, message.into())
+                Problem::warning(key_at, KeyPath::dotted(PATH), message.into())
             }
         }
-        _ => Problem::error(at, PATH, "expected true or false".into()),
+        _ => Problem::error(at, KeyPath::dotted(PATH), "expected true or false".into()),
     };
     problems.add(problem);
 }
@@ -157,8 +159,8 @@ fn require_approval(root: &mut Node, problems: &mut Problems) {
 fn servers(root: &mut Node, problems: &mut Problems) {
     let Some(Kind::List(list)) = child(root, "servers").map(|entry| &mut entry.value.kind) else { return };
     for (index, server) in list.iter_mut().enumerate() {
-        let path = |key: &str| format!("servers[{index}].{key}");
-        rename(server, "transport", "type", &path("transport"), problems);
+        let path = |key: &str| KeyPath(steps!["servers", index, key]);
+        rename(server, "transport", "type", path("transport"), problems);
         let Some(command) = child(server, "command") else { continue };
         let Kind::List(words) = &mut command.value.kind else { continue };
         if words.is_empty() {
@@ -171,12 +173,12 @@ fn servers(root: &mut Node, problems: &mut Problems) {
         problems.add(match put(server, "args", args) {
             true => Problem::warning(
                 at,
-                &path("command"),
+                path("command"),
                 "a list is another form of `command` and `args`, as which it is read".into(),
             ),
             false => Problem::error(
                 at,
-                &path("command"),
+                path("command"),
                 "a list is another form of `command` and `args`, and `args` is there as well".into(),
             ),
         });
@@ -190,7 +192,7 @@ fn webhook(root: &mut Node, problems: &mut Problems) {
     let at = url.key_at;
     problems.add(Problem::warning(
         at,
-        PATH,
+        KeyPath::dotted(PATH),
         "another name of an entry of `sinks` with `kind: webhook` and a filter for `mcp_detection`".into(),
     ));
     if url.value.is_null() || matches!(&url.value.kind, Kind::Text(text) if text.is_empty()) {
@@ -218,24 +220,24 @@ fn webhook(root: &mut Node, problems: &mut Problems) {
 fn guards(root: &mut Node, problems: &mut Problems) {
     let Some(Kind::List(list)) = child(root, "guards").map(|entry| &mut entry.value.kind) else { return };
     for (index, guard) in list.iter_mut().enumerate() {
-        let path = format!("guards[{index}].kind");
+        let path = || KeyPath(steps!["guards", index, "kind"]);
         if let Some(kind) = child(guard, "kind")
             && let Kind::Text(text) = &kind.value.kind
         {
             let at = kind.value.at;
             if NOT_YET.contains(&text.as_str()) {
                 let message = format!("guards of kind `{text}` are not in this version");
-                problems.add(Problem::error(at, &path, message));
+                problems.add(Problem::error(at, path(), message));
                 guard.bad = true;
                 continue;
             }
             if text == "server_whitelist" {
                 kind.value.kind = Kind::Text("server_access".into());
                 let message = "`server_whitelist` is another name of `server_access`, as which it is read";
-                problems.add(Problem::warning(at, &path, message.into()));
+                problems.add(Problem::warning(at, path(), message.into()));
             }
         }
-        let path = format!("guards[{index}].config.alert_threshold");
-        rename(guard, "config.alert_threshold", "config.min_detections", &path, problems);
+        let path = KeyPath(steps!["guards", index, "config", "alert_threshold"]);
+        rename(guard, "config.alert_threshold", "config.min_detections", path, problems);
     }
 }

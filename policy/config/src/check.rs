@@ -7,13 +7,26 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::problem::{Problem, Problems};
+use super::path::{KeyPath, quoted};
+use super::problem::{Position, Problem, Problems, nearest};
 use super::tree::{Entry, Kind, Node};
 use super::values::{Bytes, FORMATS, Format};
 
 /// Checks `root` against `schema`; nodes that are wrong are marked as bad.
 pub(super) fn check(schema: &Value, root: &mut Node, problems: &mut Problems) {
-    Checker { schema, problems }.node(schema, root, "");
+    Checker { schema, problems }.node(schema, root, &KeyPath::default());
+}
+
+/// What is wrong with a text, wherever that stands.
+struct Fault {
+    message: String,
+    nearest: Option<String>,
+}
+
+impl Fault {
+    fn at(self, at: Position, path: KeyPath) -> Problem {
+        Problem { nearest: self.nearest, ..Problem::error(at, path, self.message) }
+    }
 }
 
 struct Checker<'a> {
@@ -122,12 +135,12 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn wrong(&mut self, node: &mut Node, path: &str, message: String) {
+    fn wrong(&mut self, node: &mut Node, path: &KeyPath, message: String) {
         node.bad = true;
-        self.problems.add(Problem::error(node.at, path, message));
+        self.problems.add(Problem::error(node.at, path.clone(), message));
     }
 
-    fn node(&mut self, schema: &'a Value, node: &mut Node, path: &str) {
+    fn node(&mut self, schema: &'a Value, node: &mut Node, path: &KeyPath) {
         // What was reported already.
         if node.bad {
             return;
@@ -147,9 +160,9 @@ impl<'a> Checker<'a> {
             Kind::List(_) => self.list(schema, node, path),
             Kind::Map(_) => self.map(schema, node, path),
             Kind::Text(text) => {
-                if let Some(problem) = self.text(schema, text) {
+                if let Some(fault) = self.text(schema, text) {
                     node.bad = true;
-                    self.problems.add(Problem { at: node.at, path: path.to_owned(), ..problem });
+                    self.problems.add(fault.at(node.at, path.clone()));
                 }
             }
             Kind::Int(number) => {
@@ -190,15 +203,13 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// What is wrong with a text; the place is not known here.
-    fn text(&self, schema: &'a Value, text: &str) -> Option<Problem> {
-        let error = |message| Some(Problem::error(super::problem::Position::default(), "", message));
+    /// What is wrong with a text.
+    fn text(&self, schema: &'a Value, text: &str) -> Option<Fault> {
+        let error = |message| Some(Fault { message, nearest: None });
         if let Some(words) = self.words(schema) {
-            let wrong = !words.contains(&text);
             let message = format!("expected {}, found {}", self.expected(schema), quoted(text));
-            return error(message)
-                .filter(|_| wrong)
-                .map(|problem| problem.nearest_of(text, words.into_iter()));
+            let is_wrong = !words.contains(&text);
+            return is_wrong.then(|| Fault { message, nearest: nearest(text, words.into_iter()) });
         }
         let length = text.chars().count() as u64;
         if self.limit(schema, "minLength").is_some_and(|least| length < least) {
@@ -215,7 +226,7 @@ impl<'a> Checker<'a> {
         error(format!("{text} {}", self.number(schema, bytes.0 as f64)?))
     }
 
-    fn list(&mut self, schema: &'a Value, node: &mut Node, path: &str) {
+    fn list(&mut self, schema: &'a Value, node: &mut Node, path: &KeyPath) {
         let length = if let Kind::List(list) = &node.kind { list.len() } else { 0 };
         if self.limit(schema, "minItems").is_some_and(|least| (length as u64) < least) {
             return self.wrong(node, path, "it must not be empty; leave the key out instead".into());
@@ -227,7 +238,7 @@ impl<'a> Checker<'a> {
             return;
         };
         for (index, item) in list.iter_mut().enumerate() {
-            self.node(items, item, &format!("{path}[{index}]"));
+            self.node(items, item, &path.with(index));
         }
         if let Some(key) = self.keyword(schema, "x-unique").and_then(Value::as_str) {
             self.unique(list, key, path);
@@ -235,7 +246,7 @@ impl<'a> Checker<'a> {
     }
 
     /// No two entries of a list have the same value of `key`.
-    fn unique(&mut self, list: &[Node], key: &str, path: &str) {
+    fn unique(&mut self, list: &[Node], key: &str, path: &KeyPath) {
         let mut seen = HashMap::new();
         for (index, item) in list.iter().enumerate() {
             let Kind::Map(entries) = &item.kind else { continue };
@@ -243,12 +254,12 @@ impl<'a> Checker<'a> {
             let Some((Kind::Text(text), at)) = value.map(|value| (&value.kind, value.at)) else { continue };
             if let Some(line) = seen.insert(text, at.line) {
                 let message = format!("{} is taken: it stands in line {line}, too", quoted(text));
-                self.problems.add(Problem::error(at, &format!("{path}[{index}].{key}"), message));
+                self.problems.add(Problem::error(at, path.with(index).with(key), message));
             }
         }
     }
 
-    fn map(&mut self, schema: &'a Value, node: &mut Node, path: &str) {
+    fn map(&mut self, schema: &'a Value, node: &mut Node, path: &KeyPath) {
         let known = self.keyword(schema, "properties").and_then(Value::as_object);
         let others = self.keyword(schema, "additionalProperties").filter(|others| others.is_object());
         let names = self.keyword(schema, "propertyNames");
@@ -257,12 +268,12 @@ impl<'a> Checker<'a> {
         // Without a part of what decides about whom it is, an entry would be about everybody.
         let mut undecided = false;
         for entry in entries.iter_mut() {
-            let path = joined(path, &entry.key);
+            let path = path.with(entry.key.as_str());
             let of_value = known.and_then(|known| known.get(&entry.key)).or(others);
             let Some(of_value) = of_value else {
                 entry.value.bad = true;
                 let words = known.into_iter().flat_map(|known| known.keys().map(String::as_str));
-                let mut problem = Problem::error(entry.key_at, &path, "there is no such key".into());
+                let mut problem = Problem::error(entry.key_at, path, "there is no such key".into());
                 problem = problem.nearest_of(&entry.key, words.clone());
                 if problem.nearest.is_none() {
                     problem.message +=
@@ -271,9 +282,9 @@ impl<'a> Checker<'a> {
                 self.problems.add(problem);
                 continue;
             };
-            if let Some(problem) = names.and_then(|names| self.text(names, &entry.key)) {
+            if let Some(fault) = names.and_then(|names| self.text(names, &entry.key)) {
                 entry.value.bad = true;
-                self.problems.add(Problem { at: entry.key_at, path, ..problem });
+                self.problems.add(fault.at(entry.key_at, path));
             } else if !entry.value.is_null() {
                 self.node(of_value, &mut entry.value, &path);
             } else if self.can_be_off(of_value) {
@@ -289,20 +300,14 @@ impl<'a> Checker<'a> {
                 node.bad = true;
                 // One that is there and wrong was reported.
                 if entry.is_none_or(|entry| entry.value.is_null()) {
-                    self.problems.add(Problem::error(node.at, path, format!("the key `{name}` is missing")));
+                    self.problems.add(Problem::error(
+                        node.at,
+                        path.clone(),
+                        format!("the key `{name}` is missing"),
+                    ));
                 }
             }
         }
-    }
-}
-
-/// A path, and a key below it.
-pub(super) fn joined(path: &str, key: &str) -> String {
-    let plain = !key.is_empty() && key.chars().all(|one| one.is_alphanumeric() || one == '_' || one == '-');
-    match (path, plain) {
-        ("", true) => key.to_owned(),
-        (_, true) => format!("{path}.{key}"),
-        (_, false) => format!("{path}[{}]", quoted(key)),
     }
 }
 
@@ -316,11 +321,4 @@ fn found(kind: &Kind) -> String {
         Kind::List(_) => "a list".into(),
         Kind::Map(_) => "a mapping".into(),
     }
-}
-
-/// A text of the file's in a message.
-fn quoted(text: &str) -> String {
-    const MOST: usize = 60;
-    let start: String = text.chars().take(MOST).collect();
-    if start.len() < text.len() { format!("\"{start}…\"") } else { format!("\"{start}\"") }
 }

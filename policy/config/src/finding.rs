@@ -2,35 +2,14 @@
 
 use std::fmt;
 
-use super::check::joined;
+use super::path::{KeyPath, Step};
 use super::problem::{did_you_mean, nearest};
-
-/// One step of a path.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Step {
-    /// Into the value of a key.
-    Key(String),
-    /// Into an entry of a list.
-    Index(usize),
-}
-
-impl From<&str> for Step {
-    fn from(key: &str) -> Self {
-        Self::Key(key.to_owned())
-    }
-}
-
-impl From<usize> for Step {
-    fn from(index: usize) -> Self {
-        Self::Index(index)
-    }
-}
 
 /// Something that is wrong with a configuration that was read, at a path in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// Where.
-    pub path: Vec<Step>,
+    pub path: KeyPath,
     /// What.
     pub message: String,
     /// The nearest valid word, where there is one.
@@ -40,7 +19,7 @@ pub struct Finding {
 impl Finding {
     /// One without a word that would be right.
     pub fn new(path: Vec<Step>, message: String) -> Self {
-        Self { path, message, nearest: None }
+        Self { path: KeyPath(path), message, nearest: None }
     }
 
     /// With the valid word that is nearest to a wrong one, if one is near.
@@ -52,17 +31,7 @@ impl Finding {
 impl fmt::Display for Finding {
     /// `path: message; did you mean …?`.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.path.iter().fold(String::new(), |path, step| match step {
-            Step::Key(key) => joined(&path, key),
-            Step::Index(index) => format!("{path}[{index}]"),
-        });
-        write!(formatter, "{path}: {}", self.message)?;
+        write!(formatter, "{}: {}", self.path, self.message)?;
         did_you_mean(self.nearest.as_deref(), formatter)
     }
-}
-
-/// A path, by its steps.
-#[macro_export]
-macro_rules! steps {
-    ($($step:expr),*) => { vec![$($crate::Step::from($step)),*] };
 }

@@ -8,35 +8,38 @@ use super::inspection::high;
 use super::judgement::{ListMode, OnChange, ServerRule, ToolRule, every};
 use super::values::{Glob, Pattern};
 
-/// Amends the built-in guard of its kind, for some servers. What is left out stays as it is built in.
+/// Settings of one guard, for some or all servers. A setting without a key stays as it is built in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GuardEntry {
-    /// Which guard.
+    /// The guard.
     pub kind: GuardKind,
-    /// Globs on the ids of the servers that it is amended for.
+    /// Globs on the ids of the servers that the entry applies to.
     #[serde(default = "all_servers")]
     #[schemars(length(min = 1), extend("x-decides" = true))]
     pub servers: Vec<Glob>,
-    /// Whether it is asked.
+    /// Whether the guard judges operations of these servers.
     #[serde(default = "yes")]
     pub enabled: bool,
-    /// 0 is asked first, 100 last; inside one priority the order of the configuration counts. Example: `10`.
+    /// The place in the order of guards: 0 first, 100 last. Entries of equal priority keep their order in the file.
+    /// Without this key, the built-in order applies. Example: `10`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 100))]
     pub priority: Option<u8>,
-    /// How long a guard out of this process may take. Milliseconds.
+    /// The time that the guard has for one operation. A guard that runs inside the agent may instead read 100,000 bytes
+    /// for each millisecond. Milliseconds.
     #[serde(default = "second")]
     #[schemars(range(min = 10, max = 10_000))]
     pub timeout_ms: u32,
-    /// What a guard that fails has said.
+    /// The verdict of a guard that fails.
     #[serde(default)]
     pub failure_mode: FailureMode,
-    /// When it is asked. Example: `[tools_list, tool_invoke]`.
+    /// The operations that the guard judges. Without this key, all operations that it knows. Example: `[tools_list,
+    /// tool_invoke]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub runs_on: Option<Vec<Phase>>,
-    /// Settings of this guard's own, each in place of what the section says that it goes by.
+    /// Settings of this guard. Each setting replaces the same setting of the section that the guard uses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<GuardSettings>,
 }
@@ -69,81 +72,91 @@ fn all_servers() -> Vec<Glob> {
     vec![every()]
 }
 
-/// What a guard that fails has said.
+/// The verdict of a guard that fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureMode {
-    /// Deny.
+    /// The guard denies.
     #[default]
     FailClosed,
-    /// Allow, with a warning.
+    /// The guard allows, with a warning.
     FailOpen,
 }
 
-/// Settings of single guards; the description says whose they are.
+/// Settings of single guards. The description begins with the guards that have the setting.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct GuardSettings {
-    /// `tool_poisoning`: detections of each severity count. Example: `true`.
+    /// `tool_poisoning`: whether detections of every severity count. Without this key, detections at and above
+    /// `inspection.alert_threshold` count. Example: `true`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strict_mode: Option<bool>,
-    /// `tool_poisoning`: patterns beside the rules, for the definitions of tools of the servers that the entry names.
+    /// `tool_poisoning`: patterns in addition to the rules, for tool definitions of the servers that the entry names.
     /// Example: `["(?i)execute.*as.*root", { pattern: "(?i)legacy", severity: low }]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 100))]
     pub custom_patterns: Option<Vec<GuardPattern>>,
-    /// `tool_poisoning`: the only fields of a definition that count. Example: `[name, description]`.
+    /// `tool_poisoning`: the only fields of a definition in which detections count. Without this key, all fields.
+    /// Example: `[name, description]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub scan_fields: Option<Vec<ScanField>>,
-    /// `tool_poisoning`: so many detections deny, each rule counted once in a field. Of one definition 64 are kept. Example: `1`.
+    /// `tool_poisoning`: the number of detections from which on the guard objects. Each rule counts once per field, and
+    /// the agent keeps 64 detections of one definition. Without this key, 1. Example: `1`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
     pub min_detections: Option<u32>,
-    /// `server_access`: which list of servers counts; without it, `allowlist` where `allowed_servers` is given.
+    /// `server_access`: the list of servers that applies. Without this key, `allowlist` if `allowed_servers` has entries,
+    /// else `policy.server_policy`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_policy: Option<ListMode>,
-    /// `server_access`: the only servers that may be used. Example: `[github, gitlab]`.
+    /// `server_access`: the servers that clients may use. Without this key, `policy.allowed_servers`. Example: `[github,
+    /// gitlab]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 10_000))]
     pub allowed_servers: Option<Vec<ServerRule>>,
-    /// `server_access`: servers that must not be used. Example: `["evil-*"]`.
+    /// `server_access`: the servers that clients must not use. Without this key, `policy.denied_servers`. Example:
+    /// `["evil-*"]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 10_000))]
     pub denied_servers: Option<Vec<ServerRule>>,
-    /// `tool_access`: which list of tools counts; without it, `allowlist` where `allowed_tools` is given.
+    /// `tool_access`: the list of tools that applies. Without this key, `allowlist` if `allowed_tools` has entries, else
+    /// `policy.tool_policy`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_policy: Option<ListMode>,
-    /// `tool_access`: the only tools that may be called. Example: `["read_*"]`.
+    /// `tool_access`: the tools that clients may call. Without this key, `policy.allowed_tools`. Example: `["read_*"]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 10_000))]
     pub allowed_tools: Option<Vec<ToolRule>>,
-    /// `tool_access`: tools that must not be called. Example: `["delete_*"]`.
+    /// `tool_access`: the tools that clients must not call. Without this key, `policy.denied_tools`. Example:
+    /// `["delete_*"]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 10_000))]
     pub denied_tools: Option<Vec<ToolRule>>,
-    /// `rug_pull`: what becomes of a call of a tool that changed. Example: `block`.
+    /// `rug_pull`: the effect on calls of a tool with a changed definition. Without this key,
+    /// `policy.version_pinning.on_change`. Example: `block`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_change: Option<OnChange>,
-    /// `result_injection`, `sampling`: what is done with a text in which something was found. Example: `block`.
+    /// `result_injection`, `sampling`: the effect of a detection in a text. Without this key, `alert`. Example: `block`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action: Option<TextAction>,
-    /// `sampling`: every such request is denied. Example: `true`.
+    /// `sampling`: whether every such request is denied. Without this key, `false`. Example: `true`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deny_all: Option<bool>,
-    /// `disabled_tool`, `admin_token`: which tools. Example: `["delete_*"]`.
+    /// `disabled_tool`, `admin_token`: the tools. Without this key, `policy.disabled_tools` and
+    /// `policy.requires_admin_token`. Example: `["delete_*"]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 10_000))]
     pub tools: Option<Vec<ToolRule>>,
 }
 
-/// What a guard looks for: `{ pattern: REGEX, severity: low }`, or the regular expression alone.
+/// A pattern of a guard: `{ pattern: REGEX, severity: low }`, or the regular expression alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "GuardPatternForm")]
 pub struct GuardPattern {
-    /// A regular expression.
+    /// The regular expression.
     pub pattern: Pattern,
-    /// How bad a match is.
+    /// The severity of a match.
     pub severity: Severity,
 }
 
@@ -153,9 +166,9 @@ pub struct GuardPattern {
 enum GuardPatternForm {
     Short(Pattern),
     Long {
-        /// A regular expression. Example: `(?i)execute.*as.*root`.
+        /// The regular expression. Example: `(?i)execute.*as.*root`.
         pattern: Pattern,
-        /// How bad a match is.
+        /// The severity of a match.
         #[serde(default = "high")]
         severity: Severity,
     },
@@ -170,14 +183,14 @@ impl From<GuardPatternForm> for GuardPattern {
     }
 }
 
-/// What is done with a text in which something was found.
+/// The effect of a detection in a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TextAction {
-    /// It is reported.
+    /// The agent reports the text.
     #[default]
     Alert,
-    /// It is denied.
+    /// The text is denied.
     Block,
 }
 

@@ -9,22 +9,23 @@ use serde::{Deserialize, Serialize};
 
 use super::values::{AbsolutePath, AllowDeny, Bytes, Glob, HttpUrl, Period, SecretFile};
 
-/// What a denial does.
+/// The effect of a denial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Enforcement {
-    /// What a denied message to a stdio server meets.
+    /// The effect of a denial on a message to a stdio server.
     pub stdio: StdioEnforcement,
-    /// What a denied connection meets.
+    /// The effect of a denial on a connection.
     pub network: NetworkEnforcement,
-    /// How much of one write the gate looks at. Bytes.
+    /// The number of bytes of one write that the gate reads. Bytes.
     #[schemars(extend("minimum" = 1024, "maximum" = 65536))]
     pub window_bytes: Bytes,
-    /// What a write meets of which the gate cannot tell what it asks for: it is longer than the window, cannot be read, or is one
-    /// of the other forms that docs/internals/gate.md lists.
+    /// The verdict on undecidable writes: a write is longer than the window, cannot be read, or has one of the other
+    /// forms in docs/internals/gate.md.
     pub undecided: AllowDeny,
-    /// Whether the programs in the kernel stay when the agent ends or is killed, until the next one takes over, or `mcpwarden
-    /// detach`: connections and calls stay denied, and what is said meanwhile waits in the ring.
+    /// Whether the kernel programs stay attached when the agent ends or is killed, until the next agent takes over or
+    /// `mcpwarden detach` runs. Connections and calls stay denied, and the records wait in the ring buffer. With `false`,
+    /// the programs detach with the agent.
     pub persist: bool,
 }
 
@@ -40,43 +41,44 @@ impl Default for Enforcement {
     }
 }
 
-/// What a denied message to a stdio server meets.
+/// The effect of a denial on a message to a stdio server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum StdioEnforcement {
-    /// It is reported and passes.
+    /// The agent reports the message, and the message passes.
     #[default]
     Observe,
-    /// The write fails; most clients then close the session.
+    /// The write fails. Most clients then close the session.
     Deny,
-    /// The tool's name is neutralized, so that the server refuses it and the session lives on.
+    /// The gate overwrites one byte of the tool's name: the server refuses the call, and the session continues.
     Neutralize,
 }
 
-/// What a denied connection meets.
+/// The effect of a denial on a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum NetworkEnforcement {
-    /// It is reported and opens.
+    /// The agent reports the connection, and the connection opens.
     #[default]
     Observe,
-    /// It fails.
+    /// The connection fails.
     Deny,
 }
 
-/// What is kept on this host.
+/// The databases on this host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Store {
-    /// The database of events; without it, `mcpwarden.db` in the state directory. That of pins, `registry.db`, is beside it.
-    /// Its directory must belong to whom the agent runs as. Example: `/var/lib/mcpwarden/mcpwarden.db`.
+    /// The database of events. Without this key, `mcpwarden.db` in the state directory. The database of pins,
+    /// `registry.db`, is in the same directory, which must belong to the user that the agent runs as. Example:
+    /// `/var/lib/mcpwarden/mcpwarden.db`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<AbsolutePath>,
-    /// Events that wait to be written. When there are more, the agent waits, too, and what then does not fit into the ring is
-    /// a gap. Bytes.
+    /// The size of the queue of events that wait to be written. When the queue is full, the agent waits, and records that
+    /// then do not fit into the ring buffer are a gap. Bytes.
     #[schemars(extend("minimum" = 65536, "maximum" = 1073741824))]
     pub queue_bytes: Bytes,
-    /// How long events are kept.
+    /// The time for which events are kept.
     pub retention: Retention,
 }
 
@@ -86,13 +88,13 @@ impl Default for Store {
     }
 }
 
-/// How long events are kept: the oldest go first once one of the two is passed.
+/// Limits on stored events. Beyond either limit, the agent deletes the oldest events.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Retention {
-    /// Oldest event.
+    /// The age of the oldest event.
     pub age: Period,
-    /// Size of the database. Bytes.
+    /// The size of the database. Bytes.
     #[schemars(extend("minimum" = 1048576))]
     pub bytes: Bytes,
 }
@@ -103,88 +105,92 @@ impl Default for Retention {
     }
 }
 
-/// Where events are sent, beside the store. See docs/guide/siem.md.
+/// An output of events besides the store. See docs/guide/siem.md.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sink {
-    /// What receives them.
+    /// The receiver of the events.
     pub kind: SinkKind,
-    /// How an event is written.
+    /// The format of an event.
     #[serde(default)]
     pub format: SinkFormat,
-    /// Which events.
+    /// The events that the sink receives.
     #[serde(default)]
     pub filter: SinkFilter,
-    /// The file, for `kind: file`. Example: `/var/log/mcpwarden/events.jsonl`.
+    /// The file, for `kind: file` (required there). Example: `/var/log/mcpwarden/events.jsonl`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<AbsolutePath>,
-    /// The file is rotated when it is larger, for `kind: file`. Bytes. Example: `100MiB`.
+    /// The size above which the agent rotates the file, for `kind: file`. Bytes. Without this key, 100 MiB. Example:
+    /// `100MiB`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 65536))]
     pub rotate_bytes: Option<Bytes>,
-    /// Rotated files that are kept, for `kind: file`. Example: `10`.
+    /// The number of rotated files that the agent keeps, for `kind: file`. Without this key, 10. Example: `10`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 10_000))]
     pub rotate_keep: Option<u32>,
-    /// Where events are posted, for `kind: webhook`. Example: `https://siem.example.com/hook`.
+    /// The URL that the agent posts events to, for `kind: webhook` (required there). Example:
+    /// `https://siem.example.com/hook`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<HttpUrl>,
-    /// File with the secret that posted events are signed with, for `kind: webhook`. Root's alone, or `credential:` and the name
-    /// of a credential of the systemd unit. Example: `/etc/mcpwarden/webhook.secret`.
+    /// A file with the secret that the agent signs posted events with, for `kind: webhook`: the file must belong to root,
+    /// and nobody else may read it; or `credential:` and the name of a credential of the systemd unit. Without this key,
+    /// events are not signed. Example: `/etc/mcpwarden/webhook.secret`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_file: Option<SecretFile>,
-    /// Events that wait while they cannot be written. Bytes; without it, 8 MiB. Not for `kind: stdout`; for `kind: webhook` on
-    /// disk. Example: `64MiB`.
+    /// The size of the queue of events that cannot be written yet. The queue of `kind: webhook` is on disk; `kind:
+    /// stdout` has none. Bytes. Without this key, 8 MiB. Example: `64MiB`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 65536))]
     pub queue_bytes: Option<Bytes>,
-    /// Which events go where there is no room for more; without it, `drop_oldest`. For `kind: file` and `journald`.
+    /// The events that a full queue drops, for `kind: file` and `kind: journald`. Without this key, `drop_oldest`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overflow: Option<Overflow>,
 }
 
-/// Which events go where there is no room for more.
+/// The events that a full queue drops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Overflow {
-    /// The one that comes.
+    /// The new event.
     DropNewest,
-    /// Those that wait longest.
+    /// The oldest waiting events.
     DropOldest,
 }
 
-/// What receives events.
+/// The receiver of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SinkKind {
-    /// What the agent prints: which events. Its reader holds the agent up, and nothing is dropped.
+    /// The standard output of the agent. A slow reader delays the agent, and no event is dropped.
     Stdout,
-    /// A file, one event a line.
+    /// A file with one event per line.
     File,
-    /// The journal of systemd.
+    /// The systemd journal.
     Journald,
     /// An HTTP endpoint.
     Webhook,
 }
 
-/// How an event is written.
+/// The format of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SinkFormat {
-    /// As `mcpwarden schema` describes.
+    /// The format that `mcpwarden schema` describes.
     #[default]
     Native,
     /// Open Cybersecurity Schema Framework.
     Ocsf,
 }
 
-/// Which events.
+/// The events that a sink receives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SinkFilter {
-    /// Globs on their type; none listed is all. Example: `["mcp_detection", "mcp_tool_*"]`.
+    /// Globs on the type of an event. With an empty list, the sink receives all types. Example: `["mcp_detection",
+    /// "mcp_tool_*"]`.
     pub types: Vec<Glob>,
-    /// Events that have a severity have at least this one.
+    /// The least severity. Events without a severity pass.
     pub severity: Severity,
 }
 
@@ -194,11 +200,11 @@ impl Default for SinkFilter {
     }
 }
 
-/// Where metrics are read. See docs/reference/metrics.md.
+/// The metrics endpoint. See docs/reference/metrics.md.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Metrics {
-    /// Address and port of the Prometheus endpoint; `null` switches it off.
+    /// The address and port of the Prometheus endpoint. `null` switches the endpoint off.
     #[schemars(with = "Option<String>", extend("format" = "listen"))]
     pub listen: Option<SocketAddr>,
 }
@@ -209,17 +215,19 @@ impl Default for Metrics {
     }
 }
 
-/// Who may ask and tell the running agent. See docs/reference/control-socket.md.
+/// The users that may query and operate the running agent. See docs/reference/control-socket.md.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Control {
-    /// The socket of the command line; without it, `control.sock` in the runtime directory. Example: `/run/mcpwarden/control.sock`.
+    /// The control socket. Without this key, `control.sock` in the runtime directory. Example:
+    /// `/run/mcpwarden/control.sock`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub socket: Option<AbsolutePath>,
-    /// Members of this group may ask; the socket is theirs.
+    /// The group that owns the control socket. Its members may query the agent.
     #[schemars(length(min = 1))]
     pub group: String,
-    /// Of those, members of this group may change things, too; without it, only root. Example: `mcpwarden-admin`.
+    /// The group with members that may also operate the agent: they must be members of `group`, too. Without this key,
+    /// only root may. Example: `mcpwarden-admin`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub admin_group: Option<String>,

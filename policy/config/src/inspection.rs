@@ -9,28 +9,30 @@ use serde::{Deserialize, Serialize};
 use super::judgement::seconds;
 use super::values::{AbsolutePath, Pattern, Period};
 
-/// What texts are searched for.
+/// The search for prompt injection and tool poisoning.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Inspection {
-    /// Whether texts are inspected at all.
+    /// Whether the agent inspects texts.
     pub enabled: bool,
-    /// Built-in rules by category; those that are not named are on. Example: `{ path_traversal: false }`.
+    /// Built-in rules by category: `false` switches a category off. Categories without an entry are on. Example: `{
+    /// path_traversal: false }`.
     #[schemars(schema_with = "by_category")]
     pub builtin: BTreeMap<Category, bool>,
-    /// Rules beside the built-in ones.
+    /// Regular expressions in addition to the built-in rules. A match in a definition, result or argument is a detection.
     #[schemars(length(max = 1000), extend("x-unique" = "name"))]
     pub custom_patterns: Vec<CustomPattern>,
-    /// Files with more rules, at most 1 MiB each; they must be root's, and nobody else may write to them. Example: `[/etc/mcpwarden/rules.yaml]`.
+    /// Files with more rules, at most 1 MiB each. A file must belong to root, and nobody else may write to it. Example:
+    /// `[/etc/mcpwarden/rules.yaml]`.
     #[schemars(length(max = 100))]
     pub rule_files: Vec<AbsolutePath>,
-    /// Detections at or above this severity are events of their own.
+    /// The severity at and above which a detection is an event of its own, and has the effect that `on_detection` names.
     pub alert_threshold: Severity,
-    /// From which similarity on the names of two servers, or of tools of two servers, are nearly the same: the share of
-    /// letters that are; at 1, only letters that look alike count.
+    /// The similarity at and above which two names of servers, or of tools of two servers, are nearly the same: the share
+    /// of equal letters. At 1, only look-alike letters are equal.
     #[schemars(range(min = 0.5, max = 1.0))]
     pub similarity_threshold: f64,
-    /// What follows from such a detection.
+    /// The effect of a detection at or above `alert_threshold` in a tool's definition.
     pub on_detection: OnDetection,
 }
 
@@ -54,19 +56,19 @@ impl Default for Inspection {
     }
 }
 
-/// A rule of the user's.
+/// A regular expression of the operator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CustomPattern {
-    /// Its id in detections. Example: `internal_api`.
+    /// The id of the pattern in detections. Example: `internal_api`.
     #[schemars(length(min = 1, max = 128))]
     pub name: String,
-    /// A regular expression. Example: `internal\.corp\.example\.com`.
+    /// The regular expression. Example: `internal\.corp\.example\.com`.
     pub pattern: Pattern,
-    /// How bad a match is.
+    /// The severity of a match.
     #[serde(default = "high")]
     pub severity: Severity,
-    /// What it finds, for people.
+    /// The purpose of the pattern, for people.
     #[serde(default)]
     pub description: String,
 }
@@ -75,13 +77,13 @@ pub(super) fn high() -> Severity {
     Severity::High
 }
 
-/// What follows from a detection at or above the threshold: `{ action: ACTION, timeout: PERIOD }`, or the action alone.
+/// The effect of a detection at or above the threshold: `{ action: ACTION, timeout: PERIOD }`, or the action alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "OnDetectionForm")]
 pub struct OnDetection {
-    /// What is done with the tool.
+    /// The effect on calls of the tool.
     pub action: DetectionAction,
-    /// How long an approval is waited for, until it counts as denied.
+    /// The time after which a pending approval expires. The calls then stay denied.
     pub timeout: Period,
 }
 
@@ -101,10 +103,10 @@ fn approval_timeout() -> Period {
 enum OnDetectionForm {
     Short(DetectionAction),
     Long {
-        /// What is done with the tool.
+        /// The effect on calls of the tool.
         #[serde(default)]
         action: DetectionAction,
-        /// How long an approval is waited for, until it counts as denied.
+        /// The time after which a pending approval expires. The calls then stay denied.
         #[serde(default = "approval_timeout")]
         timeout: Period,
     },
@@ -119,15 +121,15 @@ impl From<OnDetectionForm> for OnDetection {
     }
 }
 
-/// What is done with a tool in which something was found.
+/// The effect of a detection on calls of the tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DetectionAction {
-    /// It is reported.
+    /// The agent reports the detection.
     #[default]
     Alert,
-    /// Its calls are denied until somebody approves it.
+    /// Calls are denied until an operator approves the tool.
     RequireApproval,
-    /// Its calls are denied.
+    /// Calls are denied.
     Block,
 }

@@ -13,15 +13,16 @@ pub(super) fn seconds(seconds: u64) -> Period {
     Period(Duration::from_secs(seconds))
 }
 
-/// What is remembered of tools.
+/// The memory of tool definitions: pins.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Registry {
-    /// Whether a definition is pinned when it is first seen.
+    /// Whether the agent pins a definition when it first sees the definition. With `false`, the agent compares each
+    /// definition with the previous one until an operator approves one.
     pub pin_on_first_use: bool,
-    /// Whether a changed definition is an alert.
+    /// Whether a changed definition is an alert. The agent reports the change in any case.
     pub alert_on_change: bool,
-    /// Whether pins outlive the agent.
+    /// Whether pins are stored on disk. With `false`, pins are lost when the agent ends.
     pub persistent: bool,
 }
 
@@ -31,38 +32,39 @@ impl Default for Registry {
     }
 }
 
-/// Which servers and tools may be used, and how often.
+/// The servers and tools that clients may use, and the number of calls.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Policy {
-    /// Whether undeclared servers, unknown tools, and what the gate cannot tell are denied.
+    /// Whether undeclared servers, unknown tools, and undecidable writes are denied.
     pub fail_closed: bool,
-    /// How long a server that has not listed its tools yet is let through under `fail_closed`.
+    /// The time for which, under `fail_closed`, a server may be used before it has listed its tools.
     pub pending_grace: Period,
-    /// Whether globs in rules tell capitals from small letters; else those are equal that Unicode's simple case folding
-    /// makes equal.
+    /// Whether globs in rules distinguish upper and lower case. With `false`, names match that are equal under Unicode's
+    /// simple case folding.
     pub case_sensitive: bool,
-    /// Which list of servers counts. Denied servers are denied in each mode.
+    /// The list of servers that applies. Servers in `denied_servers` are denied in each mode.
     pub server_policy: ListMode,
-    /// Servers that may be used, under `server_policy: allowlist`. Example: `[files, { id: "weather-*" }]`.
+    /// Servers that clients may use, under `server_policy: allowlist`. Example: `[files, { id: "weather-*" }]`.
     #[schemars(length(max = 10_000))]
     pub allowed_servers: Vec<ServerRule>,
-    /// Servers that must not be used. Example: `["evil-*"]`.
+    /// Servers that clients must not use. Example: `["evil-*"]`.
     #[schemars(length(max = 10_000))]
     pub denied_servers: Vec<ServerRule>,
-    /// Which list of tools counts. Denied tools are denied in each mode.
+    /// The list of tools that applies. Tools in `denied_tools` are denied in each mode.
     pub tool_policy: ListMode,
-    /// Tools that may be called, under `tool_policy: allowlist`. Example: `[{ server: files, tool: "read_*" }]`.
+    /// Tools that clients may call, under `tool_policy: allowlist`. Example: `[{ server: files, tool: "read_*" }]`.
     #[schemars(length(max = 10_000))]
     pub allowed_tools: Vec<ToolRule>,
-    /// Tools that must not be called. Example: `[execute_command, { server: mail, tool: "send_*" }]`.
+    /// Tools that clients must not call. Example: `[execute_command, { server: mail, tool: "send_*" }]`.
     #[schemars(length(max = 10_000))]
     pub denied_tools: Vec<ToolRule>,
-    /// What a changed definition means.
+    /// The effect of a changed definition on calls.
     pub version_pinning: VersionPinning,
-    /// How often may be called.
+    /// Limits on the number of calls.
     pub rate_limits: RateLimits,
-    /// Tools that need an administrator's token. Example: `[{ server: prod, tool: "*" }]`.
+    /// Tools that clients may call only with an administrator's token (`sessions[].admin_token_file`). Example: `[{
+    /// server: prod, tool: "*" }]`.
     #[schemars(length(max = 10_000))]
     pub requires_admin_token: Vec<ToolRule>,
     /// Tools that are switched off. Example: `[legacy_export]`.
@@ -90,15 +92,15 @@ impl Default for Policy {
     }
 }
 
-/// Which list counts.
+/// The list that applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ListMode {
-    /// Only what is allowed.
+    /// Only allowed names are allowed.
     Allowlist,
-    /// All but what is denied.
+    /// All names are allowed except denied ones.
     Denylist,
-    /// As `denylist`: what is denied is denied.
+    /// The same as `denylist`.
     #[default]
     None,
 }
@@ -107,7 +109,7 @@ pub enum ListMode {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "ServerRuleForm")]
 pub struct ServerRule {
-    /// Glob on the id. Example: `weather-*`.
+    /// A glob on the server's id. Example: `weather-*`.
     pub id: Glob,
 }
 
@@ -115,11 +117,12 @@ pub struct ServerRule {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "ToolRuleForm")]
 pub struct ToolRule {
-    /// Glob on the server's id.
+    /// A glob on the server's id.
     pub server: Glob,
-    /// Glob on the tool's name. Example: `delete_*`.
+    /// A glob on the tool's name. Example: `delete_*`.
     pub tool: Glob,
-    /// Only with this definition.
+    /// The SHA-256 hash of the tool's definition. The rule applies only to this definition. Without this key, the rule
+    /// applies to any definition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content_hash: Option<Hash>,
 }
@@ -130,7 +133,7 @@ pub struct ToolRule {
 enum ServerRuleForm {
     Short(Glob),
     Long {
-        /// Glob on the id. Example: `weather-*`.
+        /// A glob on the server's id. Example: `weather-*`.
         id: Glob,
     },
 }
@@ -149,12 +152,13 @@ impl From<ServerRuleForm> for ServerRule {
 enum ToolRuleForm {
     Short(Glob),
     Long {
-        /// Glob on the server's id.
+        /// A glob on the server's id.
         #[serde(default = "every")]
         server: Glob,
-        /// Glob on the tool's name. Example: `delete_*`.
+        /// A glob on the tool's name. Example: `delete_*`.
         tool: Glob,
-        /// Only with this definition.
+        /// The SHA-256 hash of the tool's definition. The rule applies only to this definition. Without this key, the
+        /// rule applies to any definition.
         content_hash: Option<Hash>,
     },
 }
@@ -175,13 +179,13 @@ pub(super) fn every() -> Glob {
     Glob::of("*")
 }
 
-/// What a changed definition means.
+/// The effect of a changed definition on calls.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct VersionPinning {
-    /// Whether calls are judged by it.
+    /// Whether the guard `rug_pull` judges calls by pins.
     pub enabled: bool,
-    /// What becomes of a call of a tool that changed.
+    /// The effect on calls of a tool with a changed definition.
     pub on_change: OnChange,
 }
 
@@ -191,38 +195,38 @@ impl Default for VersionPinning {
     }
 }
 
-/// What becomes of a call of a tool that changed.
+/// The effect on calls of a tool with a changed definition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OnChange {
-    /// It is denied.
+    /// Calls are denied.
     Block,
-    /// It is reported.
+    /// The agent reports the calls.
     #[default]
     Alert,
-    /// Nothing.
+    /// None.
     Allow,
 }
 
-/// How often may be called.
+/// Limits on the number of calls.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RateLimits {
     /// Whether calls are limited.
     pub enabled: bool,
-    /// Calls a minute of each server that `per_server` does not name; 0: none at all.
+    /// Calls per minute to each server without an entry in `per_server`. With 0, all calls are denied.
     pub default_rpm: u32,
-    /// Calls that such a server may get at once; without it, as many as a minute's. Example: `10`.
+    /// Calls that such a server may get at once. Without this key, as many as in one minute. Example: `10`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub default_burst: Option<u32>,
-    /// By glob on the server's id: the plain name counts before globs, and of several globs the strictest.
-    /// Example: `{ weather-api: { calls_per_minute: 10, burst: 3 } }`.
+    /// Limits by glob on the server's id. An exact name takes precedence over globs; of several globs the strictest
+    /// applies. Example: `{ weather-api: { calls_per_minute: 10, burst: 3 } }`.
     #[schemars(extend("propertyNames" = { "type": "string", "format": "glob" }))]
     pub per_server: BTreeMap<Glob, Rate>,
-    /// By glob on the tool's name, or by `SERVER:TOOL` as in a tool's id, a glob each; besides the server's limit. What is
-    /// written plainly counts before globs, and of several globs the strictest.
-    /// Example: `{ "mail:send_*": { calls_per_minute: 5 } }`.
+    /// Limits by glob on the tool's name, or by `SERVER:TOOL` with a glob for each, in addition to the limit of the
+    /// server. An exact name takes precedence over globs; of several globs the strictest applies. Example: `{
+    /// "mail:send_*": { calls_per_minute: 5 } }`.
     #[schemars(extend("propertyNames" = { "type": "string", "format": "glob" }))]
     pub per_tool: BTreeMap<Glob, Rate>,
 }
@@ -239,64 +243,64 @@ impl Default for RateLimits {
     }
 }
 
-/// How often something may be called.
+/// A limit on the number of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rate {
-    /// Calls a minute; 0: none at all. Example: `10`.
+    /// Calls per minute. With 0, all calls are denied. Example: `10`.
     pub calls_per_minute: u32,
-    /// Calls at once; without it, as many as a minute's. Example: `3`.
+    /// Calls at once. Without this key, as many as in one minute. Example: `3`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub burst: Option<u32>,
 }
 
-/// What tools do, where their names mislead.
+/// The effects of tools with misleading names.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Classifier {
-    /// The first entry that fits a tool counts.
+    /// The effects of some tools. The first entry that matches a tool applies.
     #[schemars(length(max = 10_000))]
     pub overrides: Vec<ClassifierOverride>,
 }
 
-/// What some tools do. What is left out is told by the name as before.
+/// The effects of some tools. The agent derives an effect without a key from the name and description of the tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClassifierOverride {
-    /// Glob on the server's id.
+    /// A glob on the server's id.
     #[serde(default = "every")]
     pub server: Glob,
-    /// Glob on the tool's name. Example: `sync_*`.
+    /// A glob on the tool's name. Example: `sync_*`.
     pub tool: Glob,
-    /// What it does.
+    /// The category of the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub category: Option<ToolCategory>,
-    /// How risky it is.
+    /// The risk of the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub risk_level: Option<RiskLevel>,
-    /// Its side effects. Example: `[network.http]`.
+    /// The side effects of the tool. Example: `[network.http]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub side_effect_tags: Option<BTreeSet<String>>,
 }
 
-/// What several servers of a session do together.
+/// Rules on calls to several servers of one session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CrossServer {
-    /// Whether the rules below count.
+    /// Whether the guards `cross_server` and `tool_shadowing` apply the rules below.
     pub enabled: bool,
-    /// Calls of a session belong to one turn unless there is a longer gap between a result and the next call.
+    /// The longest time between a result and the next call within one turn of a session. A longer gap starts a new turn.
     pub turn_gap: Period,
-    /// A session without a call for longer is forgotten.
+    /// The time after which the agent forgets a session without calls.
     pub session_idle: Period,
-    /// One server reads, then another sends.
+    /// The rule on a read from one server and a later send to another.
     pub read_then_send: ReadThenSend,
-    /// One server is called very often.
+    /// The rule on many calls to one server in a short time.
     pub burst: Burst,
-    /// One server reads, then another writes or sends in the same turn.
+    /// The rule on a read from one server and a later write or send to another in the same turn.
     pub cross_server_flow: CrossServerFlow,
-    /// A tool is called whose name another server had first.
+    /// The rule on calls of a tool with a name that another server offered first.
     pub shadow_tool: ShadowTool,
 }
 
@@ -314,13 +318,13 @@ impl Default for CrossServer {
     }
 }
 
-/// One server reads, then another sends.
+/// The rule on a read from one server and a later send to another.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ReadThenSend {
-    /// Whether it counts.
+    /// Whether the rule applies.
     pub enabled: bool,
-    /// From the one to the other at most.
+    /// The longest time between the read and the send. More than 0.
     pub window: Period,
 }
 
@@ -330,16 +334,16 @@ impl Default for ReadThenSend {
     }
 }
 
-/// One server is called very often.
+/// The rule on many calls to one server in a short time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Burst {
-    /// Whether it counts.
+    /// Whether the rule applies.
     pub enabled: bool,
-    /// Calls in the window that are let through.
+    /// The number of calls that are allowed within the window.
     #[schemars(range(min = 1, max = 1_000))]
     pub max_calls: u32,
-    /// How far back calls are counted.
+    /// The time over which calls are counted. More than 0.
     pub window: Period,
 }
 
@@ -349,15 +353,15 @@ impl Default for Burst {
     }
 }
 
-/// One server reads, then another writes or sends.
+/// The rule on a read from one server and a later write or send to another.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CrossServerFlow {
-    /// Whether it counts.
+    /// Whether the rule applies.
     pub enabled: bool,
-    /// Only within one turn of the model.
+    /// Whether the rule applies only within one turn. With `false`, it applies within `window`.
     pub same_turn_only: bool,
-    /// From the one to the other at most, where turns do not count.
+    /// The longest time between the read and the write or send, with `same_turn_only: false`. More than 0.
     pub window: Period,
 }
 
@@ -367,11 +371,11 @@ impl Default for CrossServerFlow {
     }
 }
 
-/// A tool is called whose name another server had first.
+/// The rule on calls of a tool with a name that another server offered first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ShadowTool {
-    /// Whether it counts.
+    /// Whether the rule applies.
     pub enabled: bool,
 }
 

@@ -11,7 +11,7 @@
 //! | `alias` | other names of keys |
 //! | `check` | the tree against the schema |
 //! | `rules` | what no schema says: keys that need or exclude each other |
-//! | `finding` | something wrong with what was read, and its path |
+//! | `path`, `finding` | the path of a key; something wrong there with what was read |
 //! | `written` | what stands in the file, and where, for whoever knows more |
 //! | `values` | sizes, durations, addresses, globs … |
 //! | `sections`, `inspection`, `judgement`, `guards`, `network`, `host` | the keys |
@@ -24,6 +24,7 @@ mod host;
 mod inspection;
 mod judgement;
 mod network;
+mod path;
 mod problem;
 mod rules;
 mod sections;
@@ -44,12 +45,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use finding::{Finding, Step};
+pub use finding::Finding;
 pub use guards::*;
 pub use host::*;
 pub use inspection::*;
 pub use judgement::*;
 pub use network::*;
+pub use path::{KeyPath, Step};
 pub use problem::{Level, MAX_PROBLEMS, Position, Problem};
 pub use rules::check_ring;
 pub use sections::*;
@@ -64,41 +66,42 @@ use problem::Problems;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// What is an MCP server.
+    /// The rules by which the agent recognises MCP servers.
     pub discovery: Discovery,
-    /// Servers that are declared: they have the id given here, and are announced when they start.
+    /// Declared servers. A declared server has the id given here, and the agent reports its start at once.
     #[schemars(length(max = 10_000), extend("x-unique" = "id"))]
     pub servers: Vec<Server>,
-    /// What clients' sessions may do. The first entry that matches a client counts.
+    /// Profiles of client sessions. The first entry that matches a client applies.
     #[schemars(length(max = 1_000), extend("x-unique" = "name"))]
     pub sessions: Vec<Session>,
-    /// What texts are searched for.
+    /// The search for prompt injection and tool poisoning.
     pub inspection: Inspection,
-    /// What is remembered of tools.
+    /// The memory of tool definitions: pins.
     pub registry: Registry,
-    /// Which servers and tools may be used, and how often.
+    /// The servers and tools that clients may use, and the number of calls.
     pub policy: Policy,
-    /// What tools do, where their names mislead.
+    /// The effects of tools with misleading names.
     pub classifier: Classifier,
-    /// What several servers of a session do together.
+    /// Rules on calls to several servers of one session.
     pub cross_server: CrossServer,
-    /// Amendments of guards.
+    /// Settings of single guards, for some or all servers.
     #[schemars(length(max = 64))]
     pub guards: Vec<GuardEntry>,
-    /// Where processes may connect to: of several rules the most specific one counts, of equal ones `deny`.
+    /// The destinations that processes may connect to. Of several matching rules the most specific applies; of equally
+    /// specific rules, `deny` applies.
     pub network: Network,
-    /// What a denial does.
+    /// The effect of a denial.
     pub enforcement: Enforcement,
-    /// How much is captured and kept.
+    /// The amount of data that the agent captures and records.
     pub capture: Capture,
-    /// What is kept on this host.
+    /// The databases on this host.
     pub store: Store,
-    /// Where events are sent, beside the store. See docs/guide/siem.md.
+    /// Outputs of events besides the store. See docs/guide/siem.md.
     #[schemars(length(max = 64))]
     pub sinks: Vec<Sink>,
-    /// Where metrics are read. See docs/reference/metrics.md.
+    /// The metrics endpoint. See docs/reference/metrics.md.
     pub metrics: Metrics,
-    /// Who may ask and tell the running agent.
+    /// The users that may query and operate the running agent.
     pub control: Control,
 }
 
@@ -151,8 +154,9 @@ fn read(
         return Ok(Config::default());
     }
     // The types accept all that the schema accepts (a property test); if ever not, that is an error as any other.
-    let config = serde_json::from_value(root.to_json())
-        .map_err(|error| Problem::error(Position::default(), "", format!("it cannot be read: {error}")))?;
+    let config = serde_json::from_value(root.to_json()).map_err(|error| {
+        Problem::error(Position::default(), KeyPath::default(), format!("it cannot be read: {error}"))
+    })?;
     rules::check(&config, &root, problems);
     for (level, finding) in more(&config, &Written::new(&root)) {
         rules::place(&root, level, finding, problems);

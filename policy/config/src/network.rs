@@ -12,13 +12,13 @@ use super::Config;
 use super::finding::Finding;
 use super::values::{AbsolutePath, AllowDeny, Period};
 
-/// Where a server's processes may connect to.
+/// The destinations that a server's processes may connect to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Egress {
-    /// One word for all.
+    /// One word for all destinations.
     All(EgressWord),
-    /// Only there.
+    /// The only destinations.
     Only(#[schemars(length(max = 16_384))] Vec<AddressRule>),
 }
 
@@ -39,13 +39,13 @@ impl Egress {
     }
 }
 
-/// Anywhere or nowhere.
+/// All destinations, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum EgressWord {
-    /// Anywhere.
+    /// All destinations.
     Any,
-    /// Nowhere.
+    /// No destination.
     None,
 }
 
@@ -53,9 +53,9 @@ pub enum EgressWord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "AddressRuleForm", into = "AddressRuleForm")]
 pub struct AddressRule {
-    /// Where.
+    /// The destination.
     pub address: Address,
-    /// Why, in words, for events.
+    /// The reason, in words, for events.
     pub reason: Option<String>,
 }
 
@@ -67,11 +67,11 @@ enum AddressRuleForm {
     Long {
         /// A name, an IP address, a CIDR block or `*`. Example: `10.0.0.0/8`.
         host: Host,
-        /// Which port; without it, any. Example: `443`.
+        /// The port. Without this key, all ports. Example: `443`.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(range(min = 1))]
         port: Option<u16>,
-        /// Why, in words, for events. Example: `cloud metadata`.
+        /// The reason, in words, for events. Example: `cloud metadata`.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(length(min = 1, max = 256))]
         reason: Option<String>,
@@ -96,50 +96,54 @@ impl From<AddressRule> for AddressRuleForm {
     }
 }
 
-/// Where loopback rules count.
+/// The network namespaces in which loopback rules apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum NetworkNamespace {
-    /// In the host's network namespace.
+    /// Only the network namespace of the host.
     #[default]
     Host,
-    /// In every one.
+    /// Every network namespace.
     Any,
 }
 
-/// Where processes may connect to.
+/// The destinations that processes may connect to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Network {
-    /// The cgroup v2 directory that is watched; without it, the root of the hierarchy. Example: `/sys/fs/cgroup/user.slice`.
+    /// The cgroup v2 directory that the agent watches. Without this key, the root of the hierarchy. Example:
+    /// `/sys/fs/cgroup/user.slice`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroup_path: Option<AbsolutePath>,
-    /// What holds where no rule does: for the process trees of servers, never for clients.
+    /// The verdict on destinations without a rule, for the process trees of servers. It never applies to clients.
     pub default: AllowDeny,
-    /// Addresses that may be connected to: exceptions to what is denied for a larger block, or by default. Example: `["10.0.0.0/8:443"]`.
+    /// Destinations that processes may connect to: exceptions to the denial of a larger block, or to `default: deny`.
+    /// Example: `["10.0.0.0/8:443"]`.
     #[schemars(length(max = 16_384))]
     pub allow: Vec<AddressRule>,
-    /// Addresses that nobody may connect to, server or not. Example: `[{ host: 169.254.169.254, reason: "cloud metadata" }]`.
+    /// Destinations that no process may connect to, whether it is a server or not. Example: `[{ host: 169.254.169.254,
+    /// reason: "cloud metadata" }]`.
     #[schemars(length(max = 16_384))]
     pub deny: Vec<AddressRule>,
-    /// Where loopback rules count.
+    /// The network namespaces in which loopback rules apply.
     pub netns: NetworkNamespace,
-    /// How names in rules and URLs are resolved.
+    /// The resolution of names in rules and URLs.
     pub resolver: Resolver,
 }
 
-/// How names are resolved.
+/// The resolution of names.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Resolver {
-    /// Name servers; none listed are the system's. Example: `["9.9.9.9"]`.
+    /// Name servers: IP addresses, with or without a port (default: 53). With an empty list, the agent uses the name
+    /// servers of the system. Example: `["9.9.9.9"]`.
     pub servers: Vec<Address>,
-    /// Whether answers of name servers to this host's programs are listened to, so that events name destinations. What is
-    /// asked over TCP, TLS or HTTPS, or within a container's own network, is not heard.
+    /// Whether the agent reads the DNS answers that programs of this host receive, so that events name destinations. The
+    /// agent does not see DNS over TCP, TLS or HTTPS, nor DNS within a container's own network.
     pub listen: bool,
-    /// An answer is kept at least this long.
+    /// The shortest time for which the agent keeps an answer. More than 0.
     pub min_ttl: Period,
-    /// An answer is kept at most this long.
+    /// The longest time for which the agent keeps an answer.
     pub max_ttl: Period,
 }
 

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::path::KeyPath;
+
 /// Most problems that are listed: a file of nothing but mistakes has as many of them as lines.
 pub const MAX_PROBLEMS: usize = 100;
 
@@ -48,8 +50,8 @@ pub struct Problem {
     /// Where it is.
     #[serde(flatten)]
     pub at: Position,
-    /// Which key, such as `policy.denied_tools[2].tool`; empty for the file as a whole.
-    pub path: String,
+    /// Which key.
+    pub path: KeyPath,
     /// What was found, and what was expected.
     pub message: String,
     /// The nearest valid word, where there is one.
@@ -58,11 +60,11 @@ pub struct Problem {
 }
 
 impl Problem {
-    pub(super) fn error(at: Position, path: &str, message: String) -> Self {
-        Self { level: Level::Error, at, path: path.to_owned(), message, nearest: None }
+    pub(super) fn error(at: Position, path: KeyPath, message: String) -> Self {
+        Self { level: Level::Error, at, path, message, nearest: None }
     }
 
-    pub(super) fn warning(at: Position, path: &str, message: String) -> Self {
+    pub(super) fn warning(at: Position, path: KeyPath, message: String) -> Self {
         Self { level: Level::Warning, ..Self::error(at, path, message) }
     }
 
@@ -100,7 +102,7 @@ pub(super) fn did_you_mean(nearest: Option<&str>, formatter: &mut fmt::Formatter
 impl fmt::Display for Problem {
     /// `path: message; did you mean …?`, without the place.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.path.is_empty() {
+        if self.path != KeyPath::default() {
             write!(formatter, "{}: ", self.path)?;
         }
         formatter.write_str(&self.message)?;
@@ -131,21 +133,17 @@ impl Problems {
     /// All of them, in the order of the file.
     pub fn finish(mut self) -> Vec<Problem> {
         // Of an entry of which it is not known whom it is about, nothing else is worth saying.
-        let entry = |error: &Problem| error.path.split_once(".match.").map(|(entry, _)| entry.to_owned());
         let errors = self.list.iter().filter(|problem| problem.level == Level::Error);
-        let undecided: Vec<String> = errors.filter_map(entry).collect();
-        let is_about = |path: &str, entry: &str| {
-            path.strip_prefix(entry).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        };
+        let undecided: Vec<KeyPath> = errors.filter_map(|error| error.path.owner_of("match")).collect();
         self.list.retain(|problem| {
-            problem.level == Level::Error || !undecided.iter().any(|entry| is_about(&problem.path, entry))
+            problem.level == Level::Error || !undecided.iter().any(|entry| problem.path.is_within(entry))
         });
         self.list.sort_by_key(|problem| problem.at);
         if self.unlisted > 0 {
             let at = self.list.last().map_or_else(Position::default, |last| last.at);
             let message = format!("{} more problems are not listed", self.unlisted);
             let level = if self.any_error() { Level::Error } else { Level::Warning };
-            self.list.push(Problem { level, ..Problem::error(at, "", message) });
+            self.list.push(Problem { level, ..Problem::error(at, KeyPath::default(), message) });
         }
         self.list
     }

@@ -21,7 +21,7 @@ pub(super) fn same(name: &str, is: &str, must: &str) {
     } else {
         assert!(
             is == must,
-            "docs/reference/{name} is old: UPDATE_DOCS=1 cargo test -p mcpwarden-policy config"
+            "docs/reference/{name} is old: UPDATE_DOCS=1 cargo test -p mcpwarden-config --lib"
         );
     }
 }

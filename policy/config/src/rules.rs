@@ -15,7 +15,7 @@ pub(super) fn check(config: &Config, root: &Node, problems: &mut Problems) {
 
 /// Adds what was found, where it stands; where that was reported as wrong, nothing more is said of it.
 pub(super) fn place(root: &Node, level: Level, finding: Finding, problems: &mut Problems) {
-    if let Some((at, path)) = locate(root, &finding.path) {
+    if let Some((at, path)) = locate(root, &finding.path.0) {
         problems.add(Problem { level, at, path, message: finding.message, nearest: finding.nearest });
     }
 }

@@ -11,24 +11,26 @@ use serde::{Deserialize, Serialize};
 use super::network::Egress;
 use super::values::{AbsolutePath, Bytes, Fingerprint, Glob, HttpUrl, Period, SecretFile};
 
-/// What is an MCP server: globs on the command line and on the package, script or module in it.
+/// The rules by which the agent recognises MCP servers: globs on a command line, and on the package, script or module in
+/// it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Discovery {
-    /// In place of the built-in patterns. Example: `["@modelcontextprotocol/*", "mcp-server-*"]`.
+    /// Globs that replace the built-in patterns. Without this key, the built-in patterns apply. Example:
+    /// `["@modelcontextprotocol/*", "mcp-server-*"]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1_000))]
     pub server_patterns: Option<Vec<Glob>>,
-    /// Beside the built-in patterns. Example: `["my-company-mcp-*"]`.
+    /// Globs in addition to the built-in patterns. Example: `["my-company-mcp-*"]`.
     #[schemars(length(max = 1_000))]
     pub custom_servers: Vec<Glob>,
-    /// Whether servers that nobody declared are looked for among the TCP connections within this host (`127.0.0.0/8`,
-    /// `::1`): the first bytes of each are looked at, and what speaks MCP over HTTP in plain text counts as a server.
+    /// Whether the agent also finds undeclared servers among the TCP connections within this host (`127.0.0.0/8`, `::1`).
+    /// The agent reads the first bytes of each connection; a process that speaks MCP over plain-text HTTP is a server.
     pub loopback: bool,
-    /// Whether the agent itself connects to declared servers of type `http` and `sse` and lists what they offer, so that it
-    /// is known and inspected before a client asks. Denied and disabled ones it leaves alone.
+    /// Whether the agent itself connects to declared servers of `type: http` and `type: sse` and lists their tools, so
+    /// that these are known and inspected before a client calls one. The agent skips denied and disabled servers.
     pub list_declared: bool,
-    /// How often it does so, more or less, after the first time at its start.
+    /// The approximate time between two such listings. The first listing is at the start of the agent. At least 1s.
     pub list_every: Period,
 }
 
@@ -48,62 +50,68 @@ impl Default for Discovery {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Server {
-    /// Its id in events and policy. Example: `files`.
+    /// The id of the server in events and rules. Example: `files`.
     #[schemars(length(min = 1, max = 256))]
     pub id: String,
-    /// Whether it may be used. A disabled server's requests are all denied.
+    /// Whether clients may use the server. All requests to a disabled server are denied.
     #[serde(default = "yes")]
     pub enabled: bool,
-    /// How it is spoken to.
+    /// The transport of the server.
     #[serde(default, rename = "type")]
     pub kind: ServerType,
-    /// Its program, for `type: stdio`: a path, or a name as found in `PATH`. Example: `npx`.
+    /// The program of the server, for `type: stdio` (required there): a path, or a name in `PATH`. Example: `npx`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub command: Option<String>,
-    /// Its arguments, all of them, in order. Example: `["-y", "@modelcontextprotocol/server-filesystem", "/srv"]`.
+    /// All arguments of the program, in order. Example: `["-y", "@modelcontextprotocol/server-filesystem", "/srv"]`.
     #[serde(default)]
     pub args: Vec<String>,
-    /// Environment that `mcpwarden inspect --start` gives it. Example: `{ NODE_ENV: production }`.
+    /// Environment variables that `mcpwarden inspect --start` sets for the server. Example: `{ NODE_ENV: production }`.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// The executable or script that must serve in the end: what has its command line and is another program is not this
-    /// server. Example: `/usr/bin/node`.
+    /// The executable or script that the server must run in the end. A process with this command line that runs another
+    /// program is not this server. Without this key, any program may run. Example: `/usr/bin/node`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executable: Option<AbsolutePath>,
-    /// Its address, for `type: http` and `type: sse`. Example: `https://mcp.example.com/mcp`.
+    /// The URL of the server, for `type: http` and `type: sse` (required there). Example: `https://mcp.example.com/mcp`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<HttpUrl>,
-    /// File with the headers (`Name: value` lines) that the agent sends when it lists what the server offers itself, or
-    /// `credential:` and the name of a credential of its systemd unit. It is read each time, and must be root's alone: nobody
-    /// else may read it. Example: `/etc/mcpwarden/files.headers`.
+    /// A file with the HTTP headers (`Name: value` lines) that the agent sends when it lists the server, or `credential:`
+    /// and the name of a credential of the agent's systemd unit. The agent reads the file before each listing. The file
+    /// must belong to root, and nobody else may read it. Without this key, the agent sends no headers of its own.
+    /// Example: `/etc/mcpwarden/files.headers`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headers_from: Option<SecretFile>,
-    /// The certificate that it must show to the agent, by the hash of its DER form, `sha256:` of the whole and `spki-sha256:`
-    /// of its key. One that matches may have signed itself. Example: `sha256:` and 64 hexadecimal digits.
+    /// The fingerprint of the certificate that the server must show to the agent: `sha256:` and the SHA-256 hash of the
+    /// certificate (DER), or `spki-sha256:` and that of its public key. A matching certificate may be self-signed.
+    /// Without this key, the agent verifies the certificate by the certificate authorities of the host. Example:
+    /// `sha256:` and 64 hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_fingerprint: Option<Fingerprint>,
-    /// A request that has no answer for longer is an event. Milliseconds; none is without that event. Some 5000 suit a server
-    /// that answers by itself, 30000 one that asks others over the network, and several minutes one that builds or searches.
-    /// Example: `5000`.
+    /// The time after which a request without an answer is an event. Milliseconds. Without this key, there is no such
+    /// event. Suggested values: 5000 for a server that answers by itself, 30000 for a server that calls others over the
+    /// network, several minutes for a server that builds or searches. Example: `5000`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 86_400_000))]
     pub timeout_ms: Option<u32>,
-    /// The only tools of it that may be called; none listed is all. Example: `["read_*"]`.
+    /// Globs on the only tools of the server that clients may call. With an empty list, clients may call all tools.
+    /// Example: `["read_*"]`.
     #[serde(default)]
     #[schemars(length(max = 10_000))]
     pub allow_tools: Vec<Glob>,
-    /// Tools with one of these side effects may not be called. Example: `[fs.delete, payments]`.
+    /// Side effects. Calls of the server's tools with one of these side effects are denied. Example: `[fs.delete,
+    /// payments]`.
     #[serde(default)]
     pub deny_side_effect_tags: Vec<String>,
-    /// More open requests at once are an event.
+    /// The number of open requests to the server above which the agent reports an event.
     #[serde(default = "ten")]
     #[schemars(range(min = 1, max = 100_000))]
     pub max_concurrent: u32,
-    /// How far it is trusted.
+    /// The trust in the server.
     #[serde(default)]
     pub trust: Trust,
-    /// Where its processes may connect to, for `type: stdio`: `any`, `none`, or a list of addresses. Example: `["api.example.com:443"]`.
+    /// The destinations that the server's processes may connect to, for `type: stdio`: `any`, `none`, or a list of
+    /// addresses. Example: `["api.example.com:443"]`.
     #[serde(default)]
     pub egress: Egress,
 }
@@ -116,33 +124,38 @@ fn ten() -> u32 {
     10
 }
 
-/// What a client's sessions may do. The first entry that matches a client counts.
+/// The profile of a client's sessions. The first entry that matches a client applies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Session {
-    /// Its name for `mcpwarden decide --profile`. Example: `nightly`.
+    /// The name of the profile for `mcpwarden decide --profile`. Example: `nightly`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128))]
     pub name: Option<String>,
-    /// Which clients; without a key in it, all.
+    /// The clients that the profile is for. With an empty mapping, the profile is for all clients.
     #[serde(rename = "match")]
     #[schemars(extend("x-decides" = true))]
     pub matches: SessionMatch,
-    /// While planning no tool with side effects is called.
+    /// `planning`: the guard `mode` denies tools with side effects. `execution`: it denies none.
     pub mode: Mode,
-    /// Whether the specification that the client works on is frozen.
+    /// Whether the specification that the client works on is frozen. The guard `spec_frozen` denies tools of high risk
+    /// without a frozen specification.
     pub spec_frozen: bool,
-    /// The hash of that specification.
+    /// The SHA-256 hash of that specification. The guard `spec_frozen` treats a specification without a hash as not
+    /// frozen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spec_hash: Option<Hash>,
-    /// The project that the client works on. Example: `billing`.
+    /// The project that the client works on. Without this key, the guard `project_binding` denies tools of more than low
+    /// risk. Example: `billing`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub project_id: Option<String>,
-    /// Side effects that no tool may have. Example: `[payments]`.
+    /// Side effects. The guard `side_effects` denies tools with one of them. Example: `[payments]`.
     pub policy_blacklist: Vec<String>,
-    /// File with an administrator's token: where it is there, not empty, root's, and nobody else can write to it, tools
-    /// that need one may be called. It is looked at when the agent starts. Example: `/run/mcpwarden/admin.token`.
+    /// A file with an administrator's token. The guard `admin_token` allows the tools that need a token if the file
+    /// exists, is not empty, belongs to root, and only root can write to it. The agent reads the file when it starts and
+    /// when it reloads the configuration. Without this key, these tools are denied. Example:
+    /// `/run/mcpwarden/admin.token`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admin_token_file: Option<AbsolutePath>,
 }
@@ -166,63 +179,65 @@ impl fmt::Display for User {
     }
 }
 
-/// Which clients: those that all of these fit. What is not known of a client fits nothing.
+/// Conditions on a client. A client matches if all given conditions hold. A condition on an unknown fact does not hold.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SessionMatch {
-    /// User, by id or by name on this host. Example: `1000`.
+    /// The user of the client, by id or by name on this host. Example: `1000`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<User>,
-    /// Glob on the path of the executable. Example: `/usr/bin/code*`.
+    /// A glob on the path of the client's executable. Example: `/usr/bin/code*`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub executable: Option<Glob>,
-    /// Glob on the path in the cgroup tree. Example: `/user.slice/*`.
+    /// A glob on the client's path in the cgroup tree. Example: `/user.slice/*`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<Glob>,
 }
 
-/// Which backend captures.
+/// The kernel hooks that capture bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Backend {
-    /// The best one that works here.
+    /// The best backend that works on this kernel.
     #[default]
     Auto,
-    /// The exits of the kernel's functions for pipes and sockets: not on every kernel, and nothing on other calls.
+    /// Exits of the kernel's functions for pipes and sockets: not available on every kernel, and without cost for other
+    /// system calls.
     Trampolines,
-    /// System call tracepoints: everywhere, a little on every system call.
+    /// System call tracepoints: available on every kernel, with a small cost for each system call.
     Tracepoints,
 }
 
-/// What is recorded of arguments and results.
+/// The record of arguments and results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Payloads {
-    /// Each leaf as type, length and keyed hash.
+    /// Each leaf as its type, length and keyed hash.
     #[default]
     Redacted,
     /// Everything, secrets included.
     Full,
 }
 
-/// How much is captured and kept.
+/// The amount of data that the agent captures and records.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Capture {
-    /// How bytes are captured.
+    /// The kernel hooks that capture bytes.
     pub backend: Backend,
-    /// The ring between the kernel and the agent. Bytes: a power of two, 4 KiB to 1 GiB.
+    /// The size of the ring buffer between the kernel and the agent. Bytes: a power of two from 4 KiB to 1 GiB.
     pub ring_bytes: Bytes,
-    /// Longest message. Bytes. The default is 16 MiB and an envelope.
+    /// The length of the longest message that the agent reads. A longer message is a gap. Bytes. The default is 16 MiB
+    /// and an envelope.
     #[schemars(extend("minimum" = 1024))]
     pub max_message_bytes: Bytes,
-    /// Unfinished messages of all servers together. Bytes.
+    /// The memory for unfinished messages of all servers together. Bytes.
     #[schemars(extend("minimum" = 1024))]
     pub reassembly_bytes: Bytes,
-    /// Unfinished messages of one user's servers. Bytes.
+    /// The memory for unfinished messages of the servers of one user. Bytes.
     #[schemars(extend("minimum" = 1024))]
     pub per_uid_bytes: Bytes,
-    /// What is recorded of arguments and results.
+    /// The record of arguments and results.
     pub payloads: Payloads,
 }
 

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use granit_parser::{Event, Parser, ScalarStyle, Span, options};
 use serde_json::{Map, Number, Value};
 
+use super::path::KeyPath;
 use super::problem::{Position, Problem, Problems};
 
 /// Longest text. Bytes.
@@ -133,7 +134,7 @@ pub(super) fn parse(bytes: &[u8], problems: &mut Problems) -> Result<Node, Probl
         let (event, span) = next.map_err(|error| {
             let marker = error.marker();
             let at = Position { line: marker.line(), column: marker.col() + 1, width: 1 };
-            Problem::error(at, "", format!("this is no YAML: {}", error.info()))
+            Problem::error(at, KeyPath::default(), format!("this is no YAML: {}", error.info()))
         })?;
         builder.event(event, place(&span), problems)?;
     }
@@ -144,13 +145,13 @@ pub(super) fn parse(bytes: &[u8], problems: &mut Problems) -> Result<Node, Probl
 fn text(bytes: &[u8]) -> Result<&str, Problem> {
     if bytes.len() > MAX_BYTES {
         let message = format!("the file is longer than {MAX_BYTES} bytes");
-        return Err(Problem::error(Position::default(), "", message));
+        return Err(Problem::error(Position::default(), KeyPath::default(), message));
     }
     let upto = |end: usize, what: &str| {
         let before = String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned();
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().map_or(0, |last| last.chars().count()) + 1;
-        Problem::error(Position { line, column, width: 1 }, "", what.to_owned())
+        Problem::error(Position { line, column, width: 1 }, KeyPath::default(), what.to_owned())
     };
     let text = std::str::from_utf8(bytes)
         .map_err(|error| upto(error.valid_up_to(), "this byte is no UTF-8; the file must be UTF-8"))?;
@@ -182,7 +183,7 @@ impl Builder {
                 self.documents += 1;
                 if self.documents > 1 {
                     let message = "a second document begins; a configuration is one";
-                    return Err(Problem::error(at, "", message.into()));
+                    return Err(Problem::error(at, KeyPath::default(), message.into()));
                 }
             }
             Event::Scalar(text, style, anchor, tag) => {
@@ -209,7 +210,11 @@ impl Builder {
             }
             Event::Alias(id) => {
                 let Some(mut node) = self.anchors.get(&id).cloned() else {
-                    return Err(Problem::error(at, "", "this alias stands inside of what it repeats".into()));
+                    return Err(Problem::error(
+                        at,
+                        KeyPath::default(),
+                        "this alias stands inside of what it repeats".into(),
+                    ));
                 };
                 let (nodes, depth) = node.extent();
                 self.count(nodes, at)?;
@@ -230,7 +235,7 @@ impl Builder {
         if self.nodes > MAX_NODES {
             return Err(Problem::error(
                 at,
-                "",
+                KeyPath::default(),
                 format!("there are more than {MAX_NODES} values, aliases included"),
             ));
         }
@@ -275,7 +280,7 @@ impl Builder {
                 let Some(key) = text else {
                     return Err(Problem::error(
                         node.at,
-                        "",
+                        KeyPath::default(),
                         "a key must be a word, not a list or a mapping".into(),
                     ));
                 };
@@ -286,7 +291,7 @@ impl Builder {
                 if *times == 2 {
                     problems.add(Problem::error(
                         node.at,
-                        key,
+                        KeyPath(vec![key.into()]),
                         format!("the key `{key}` stands here a second time"),
                     ));
                 }
@@ -300,11 +305,15 @@ impl Builder {
 }
 
 fn tagged(at: Position) -> Problem {
-    Problem::error(at, "", "tags such as `!name` mean nothing in a configuration".into())
+    Problem::error(at, KeyPath::default(), "tags such as `!name` mean nothing in a configuration".into())
 }
 
 fn too_deep(at: Position) -> Problem {
-    Problem::error(at, "", format!("lists and mappings are nested more than {MAX_DEPTH} deep"))
+    Problem::error(
+        at,
+        KeyPath::default(),
+        format!("lists and mappings are nested more than {MAX_DEPTH} deep"),
+    )
 }
 
 /// What a scalar without quotes is.

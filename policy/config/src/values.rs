@@ -75,14 +75,14 @@ where
 /// Compiled size of a regular expression at most. Bytes.
 const REGEX_BYTES: usize = 256 << 10;
 
-/// One of two answers.
+/// One of two verdicts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AllowDeny {
-    /// It may be.
+    /// It is allowed.
     #[default]
     Allow,
-    /// It must not be.
+    /// It is denied.
     Deny,
 }
 
@@ -125,16 +125,23 @@ impl Glob {
 
 checked_text!(
     /// A regular expression of the crate `regex`: linear time on every input.
-    Pattern, "regex", |text| match regex::RegexBuilder::new(text).size_limit(REGEX_BYTES).build() {
+    Pattern, "regex", pattern
+);
+
+/// Whether a text is such an expression, and what is wrong with it.
+fn pattern(text: &str) -> Result<(), String> {
+    regex_syntax::Parser::new().parse(text).map_err(|error| match error {
+        // Of an error at a place, what it is: its own text draws the pattern with a mark under that.
+        regex_syntax::Error::Parse(error) => error.kind().to_string(),
+        regex_syntax::Error::Translate(error) => error.kind().to_string(),
+        other => other.to_string(),
+    })?;
+    match regex::RegexBuilder::new(text).size_limit(REGEX_BYTES).build() {
         Ok(_) => Ok(()),
         Err(regex::Error::CompiledTooBig(_)) => Err("it is too big".into()),
-        // The first lines draw the pattern with a mark under it.
-        Err(error) => {
-            let text = error.to_string();
-            Err(text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned())
-        }
+        Err(error) => Err(error.to_string()),
     }
-);
+}
 
 checked_text!(
     /// A certificate's fingerprint: `sha256:` (of the certificate) or `spki-sha256:` (of its key) and 64 hexadecimal

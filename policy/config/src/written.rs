@@ -1,7 +1,6 @@
 //! What stands in the file, and where.
 
-use super::check::joined;
-use super::finding::Step;
+use super::path::{KeyPath, Step};
 use super::problem::Position;
 use super::tree::{Kind, Node};
 
@@ -19,7 +18,7 @@ impl<'a> Written<'a> {
     /// wrong, too.
     pub fn entry_name(&self, list: &str, index: usize) -> String {
         let located = locate(self.0, &[list.into(), index.into()]);
-        located.map_or_else(|| format!("{list}[{index}]"), |(_, name)| name)
+        located.map_or_else(|| format!("{list}[{index}]"), |(_, path)| path.to_string())
     }
 
     /// Calls `say` with every path that is written and goes along `steps`; `[]` is any entry of a list.
@@ -30,12 +29,12 @@ impl<'a> Written<'a> {
 
 /// The place of a path, or of the nearest thing above it that is written, and the path as it stands in the file, where
 /// entries that are wrong count, too. `None` where what is written was reported as wrong: a bad `url` is no missing one.
-pub(super) fn locate(root: &Node, path: &[Step]) -> Option<(Position, String)> {
-    let (mut node, mut at, mut text) = (root, root.at, String::new());
+pub(super) fn locate(root: &Node, path: &[Step]) -> Option<(Position, KeyPath)> {
+    let (mut node, mut at, mut written) = (root, root.at, KeyPath::default());
     for step in path {
         match (step, &node.kind) {
             (Step::Key(key), Kind::Map(entries)) => {
-                text = joined(&text, key);
+                written.0.push(step.clone());
                 let Some(entry) = entries.iter().find(|entry| entry.key == *key) else { break };
                 node = &entry.value;
                 if node.bad {
@@ -46,13 +45,13 @@ pub(super) fn locate(root: &Node, path: &[Step]) -> Option<(Position, String)> {
             (Step::Index(index), Kind::List(list)) => {
                 let good = list.iter().enumerate().filter(|(_, node)| !node.bad).nth(*index);
                 let Some((index, entry)) = good else { break };
-                text = format!("{text}[{index}]");
+                written.0.push(index.into());
                 (node, at) = (entry, entry.at);
             }
             _ => break,
         }
     }
-    Some((at, text))
+    Some((at, written))
 }
 
 /// Calls `say` with every path that is written and goes along `steps`.

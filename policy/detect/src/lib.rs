@@ -48,7 +48,7 @@ pub use fold::folded;
 pub use harmless::Harmless;
 pub use names::ToolNames;
 pub use pattern::{GAP_BYTES, SHORT_GAP_BYTES};
-pub use rules::{Examples, Rule, RuleError, RuleSet, Scope};
+pub use rules::{Examples, Rule, RuleError, RulePlace, RuleSet, Scope};
 pub use severity::{score_of, severity_of};
 pub use structure::Structure;
 

@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
-pub use error::RuleError;
+pub use error::{RuleError, RulePlace};
 
 use mcpwarden_terms::{Category, Severity};
 
@@ -115,9 +115,16 @@ pub struct Examples {
 }
 
 impl Rule {
+    /// That another rule has its id.
+    fn second(&self, file: &str) -> RuleError {
+        if self.plain {
+            return RuleError::in_pattern(&self.id, "this name is the id of another rule", "a unique name");
+        }
+        self.error(file, format!("second rule {:?}", self.id), "unique ids")
+    }
+
     fn error(&self, file: &str, what: String, expected: &str) -> RuleError {
-        let (line, column) = self.at;
-        RuleError { line, column, ..RuleError::nowhere(file, what, expected) }
+        RuleError::in_file(file, self.at, what, expected)
     }
 }
 
@@ -263,13 +270,10 @@ impl RuleSet {
                 }
                 Err(error) => {
                     let place = error.location();
-                    errors.push(RuleError {
-                        file: name.into(),
-                        line: place.map_or(0, |place| place.line()),
-                        column: place.map_or(0, |place| place.column()),
-                        what: error.without_snippet().to_string(),
-                        expected: "a rule file: docs/reference/rules.md shows one".into(),
-                    });
+                    let place = place.map_or((0, 0), |place| (place.line(), place.column()));
+                    let what = error.without_snippet().to_string();
+                    let expected = "a rule file: docs/reference/rules.md shows one";
+                    errors.push(RuleError::in_file(name, place, what, expected));
                 }
             }
         }
@@ -301,8 +305,7 @@ impl RuleSet {
             let compiled = match compiled {
                 Ok(pattern) => vec![Arc::new(pattern)],
                 Err(reason) => {
-                    let what = format!("custom pattern {:?}: {reason}", custom.name);
-                    errors.push(RuleError::nowhere("custom_patterns", what, EXPRESSION));
+                    errors.push(RuleError::in_pattern(&custom.name, reason, EXPRESSION));
                     continue;
                 }
             };
@@ -332,7 +335,7 @@ impl RuleSet {
     pub fn add(&mut self, name: &str, yaml: &str) -> Vec<RuleError> {
         let (more, mut errors) = Self::tried([(name, yaml)]);
         errors.extend(self.extend(name, more));
-        errors.sort_by_key(|error| (error.line, error.column));
+        errors.sort_by_key(|error| error.at.position());
         errors
     }
 
@@ -350,7 +353,7 @@ impl RuleSet {
         let mut errors = Vec::new();
         for rule in more.rules {
             if self.rules.iter().any(|other| other.id == rule.id) {
-                errors.push(rule.error(file, format!("second rule {:?}", rule.id), "unique ids"));
+                errors.push(rule.second(file));
             } else {
                 self.rules.push(rule);
             }

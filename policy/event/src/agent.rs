@@ -5,95 +5,95 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Said when every program is attached and running servers were adopted: from here on nothing is missed.
+/// Every kernel program is attached, and running servers are adopted. From here on the agent misses nothing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AgentStarted {
-    /// Version of the agent.
+    /// The version of the agent.
     pub version: String,
-    /// Release of the running kernel, as `uname -r` says it.
+    /// The release of the running kernel (`uname -r`).
     pub kernel: String,
-    /// How bytes are captured: `tracepoints` or `trampolines`.
+    /// The capture backend: `tracepoints` or `trampolines`.
     pub backend: String,
-    /// Identity of this boot, from `/proc/sys/kernel/random/boot_id`.
+    /// The identity of this boot, from `/proc/sys/kernel/random/boot_id`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot_id: Option<String>,
-    /// Path of the configuration file. Absent with the embedded defaults.
+    /// The path of the configuration file. Absent with the embedded defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<String>,
-    /// Names of the kernel programs that are attached.
+    /// The names of the attached kernel programs.
     pub programs: Vec<String>,
-    /// What this kernel keeps from being seen, and what follows from it. Absent where there is nothing.
+    /// What the agent cannot see on this kernel, and the consequence. Absent without blind spots.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blind_spots: Vec<String>,
-    /// How many running servers were adopted.
+    /// The number of adopted running servers.
     pub servers_adopted: u64,
-    /// What an agent before had left attached (`enforcement.persist`), and this one took the place of. Absent where there was
-    /// nothing.
+    /// The programs that an earlier agent left attached (`enforcement.persist`) and this agent replaced. Absent without
+    /// such programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken_over: Option<TakenOver>,
 }
 
-/// What captured and judged while no agent ran.
+/// The kernel programs that captured and judged while no agent ran.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TakenOver {
-    /// Kernel programs that had stayed attached.
+    /// The number of kernel programs that had stayed attached.
     pub programs: u64,
-    /// Whether this agent goes on with these programs themselves, and has read what they wrote meanwhile: it is of the same
-    /// build and has the same configuration. Else they were let go when it had attached its own.
+    /// Whether this agent continues with these programs and has read their records: it is of the same build and has the
+    /// same configuration. Otherwise they were detached once this agent had attached its own.
     #[serde(default)]
     pub resumed: bool,
-    /// Records that they made or had no room for, and that nobody read: no event tells of these. What the agent before said to
-    /// be lost is counted in it.
+    /// The number of records that the programs wrote or had no room for, and that nobody read: no event reports them. It
+    /// includes the losses that the earlier agent reported.
     pub unread_records: u64,
-    /// Bytes of streams in them.
+    /// The number of stream bytes in these records.
     #[serde(default)]
     pub unread_bytes: u64,
 }
 
-/// Said when another configuration counts from now on.
+/// The agent has loaded another configuration, which is in force from now on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConfigReloaded {
-    /// Path of the file.
+    /// The path of the file.
     pub path: String,
-    /// SHA-256 of the effective configuration, 64 hexadecimal digits, as `mcpwarden_config_info` has it.
+    /// The SHA-256 hash of the effective configuration, 64 hexadecimal digits, as in `mcpwarden_config_info`.
     pub config_hash: String,
-    /// Why it was read: `SIGHUP`, `changed`, or who asked for it at the control socket.
+    /// The cause of the reload: `SIGHUP`, `changed`, or the user at the control socket.
     pub reason: String,
-    /// Keys whose new values count only after a restart of the agent. Absent where there is none.
+    /// Keys with new values that take effect only after a restart of the agent. Absent without such keys.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs_restart: Vec<String>,
 }
 
-/// Said when a configuration that was to be reloaded cannot be used: the one before it still counts.
+/// The agent cannot use a configuration that it was to reload. The previous configuration stays in force.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConfigRefused {
-    /// Path of the file.
+    /// The path of the file.
     pub path: String,
-    /// Why it was read, as in `agent_config_reloaded`.
+    /// The cause of the reload, as in `agent_config_reloaded`.
     pub reason: String,
-    /// What is wrong with it, and where.
+    /// The error, and its position in the file.
     pub error: String,
 }
 
-/// Said last, after everything is detached.
+/// The agent ends: the last event, after everything is detached.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AgentStopped {
-    /// Why it ends: a signal's name, or an error.
+    /// The reason: the name of a signal, or an error.
     pub reason: String,
-    /// Every counter of the agent and of the engine, by name.
+    /// All counters of the agent and of the engine, by name.
     pub counters: BTreeMap<String, u64>,
 }
 
-/// Said when something was refused or lost that is no byte of a stream: a full table, a record of an exec for which
-/// the ring had no room, runs of programs that the kernel skipped. What can be told of streams is a gap.
+/// Something was refused or lost other than bytes of a stream: a full table, an exec record without room in the ring
+/// buffer, skipped runs of kernel programs. Lost bytes of a stream are a gap.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AgentLoss {
-    /// Name of the counter that grew, as in `agent_stopped`.
+    /// The name of the counter that grew, as in `agent_stopped`.
     pub counter: String,
-    /// By how much since this was last said.
+    /// The increase since the previous such event.
     pub count: u64,
-    /// Its value now.
+    /// The value of the counter.
     pub total: u64,
-    /// What it means and what can be done.
+    /// The meaning of the counter, and the remedy.
     pub meaning: String,
 }

@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{Detection, Severity};
 
-/// Whose a server is, where several have its name.
+/// The owner of a server, which distinguishes servers of one name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Whose {
-    /// User id that the server runs as. Absent where it is not known.
+    /// The user id that the server runs as. Absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
-    /// Path of the server's executable or script. Absent where it is not known.
+    /// The path of the server's executable or script. Absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
 }
@@ -23,110 +23,110 @@ impl From<&PinKey> for Whose {
     }
 }
 
-/// Calls of a tool are denied until somebody approves it. Said once for each server (user and program count), tool and
-/// definition: when it is listed where something speaks against the definition, and when it is first called where only
-/// nothing speaks for it yet.
+/// Calls of a tool are denied until an operator approves the tool. The agent reports this once for each server (by user
+/// and program), tool and definition: at the listing if a detection or a change speaks against the definition, at the
+/// first call if the definition is merely unapproved.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ApprovalRequested {
-    /// The tool's name.
+    /// The name of the tool.
     pub tool_name: String,
     /// `mcp:{server_id}:{tool_name}`.
     pub tool_id: String,
-    /// Hash of the definition that is to be approved.
+    /// The hash of the definition to be approved.
     pub tool_hash: String,
-    /// Whose server it is of.
+    /// The owner of the server.
     #[serde(flatten)]
     pub whose: Whose,
-    /// Which guard holds it.
+    /// The guard that holds the tool.
     pub guard: GuardKind,
-    /// Why, for machines, such as `approval_required`.
+    /// The reason, for machines, such as `approval_required`.
     pub code: String,
-    /// Why, in words.
+    /// The reason, in words.
     pub reason: String,
-    /// The server that was first with the tool's name, where that is another one.
+    /// The server that first offered a tool of this name, if it is another server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shadows: Option<ServerId>,
-    /// What the rules found in the definition.
+    /// The detections in the definition.
     pub detections: Vec<Detection>,
-    /// The worst of them; null when there is none.
+    /// The highest severity of these detections; null without detections.
     pub max_severity: Option<Severity>,
-    /// When it is given up (`inspection.on_detection.timeout`).
+    /// The time at which the request expires (`inspection.on_detection.timeout`).
     pub expires: Timestamp,
 }
 
-/// Somebody approved a tool: its definition is trusted from now on, and the pin is moved to it.
+/// An operator approved a tool: its definition is trusted from now on, and pinned.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ApprovalGranted {
-    /// The tool's name.
+    /// The name of the tool.
     pub tool_name: String,
     /// `mcp:{server_id}:{tool_name}`.
     pub tool_id: String,
-    /// Hash of the approved definition.
+    /// The hash of the approved definition.
     pub tool_hash: String,
-    /// Whose server it is of.
+    /// The owner of the server.
     #[serde(flatten)]
     pub whose: Whose,
-    /// Who.
+    /// The operator.
     pub by: String,
 }
 
-/// Somebody denied a tool: its calls are denied while it has this definition.
+/// An operator denied a tool: its calls are denied while it has this definition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ApprovalDenied {
-    /// The tool's name.
+    /// The name of the tool.
     pub tool_name: String,
     /// `mcp:{server_id}:{tool_name}`.
     pub tool_id: String,
-    /// Hash of the denied definition.
+    /// The hash of the denied definition.
     pub tool_hash: String,
-    /// Whose server it is of.
+    /// The owner of the server.
     #[serde(flatten)]
     pub whose: Whose,
-    /// Who.
+    /// The operator.
     pub by: String,
 }
 
-/// Somebody approved a prompt, a resource template or a server's instructions: the pin is moved to what they are.
+/// An operator approved a prompt, a resource template or the instructions of a server: its current definition is pinned.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DefinitionApproved {
-    /// What it is of.
+    /// The kind of the definition.
     pub kind: ItemKind,
-    /// Its name; empty for instructions.
+    /// The name of the prompt or resource template; empty for instructions.
     pub name: String,
-    /// Hash of the approved definition.
+    /// The hash of the approved definition.
     pub hash: String,
-    /// Whose server it is of.
+    /// The owner of the server.
     #[serde(flatten)]
     pub whose: Whose,
-    /// Who.
+    /// The operator.
     pub by: String,
 }
 
-/// Somebody had pins of a server forgotten: what it lists next is first use again.
+/// An operator deleted pins of a server: the agent treats its next listing as the first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PinsReset {
-    /// The tool whose pin it was; absent where all of the server's were.
+    /// The tool of the pin. Absent if all pins of the server were deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_name: Option<String>,
-    /// How many pins.
+    /// The number of deleted pins.
     pub pins: u64,
-    /// Whose server it is of.
+    /// The owner of the server.
     #[serde(flatten)]
     pub whose: Whose,
-    /// Who.
+    /// The operator.
     pub by: String,
 }
 
-/// Nobody approved a tool in time: its calls stay denied, and nobody is asked again while the agent runs. It can be
-/// approved all the same.
+/// No operator approved a tool in time: its calls stay denied, and the agent requests no further approval while it runs.
+/// An operator can still approve the tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ApprovalTimedOut {
-    /// The tool's name.
+    /// The name of the tool.
     pub tool_name: String,
     /// `mcp:{server_id}:{tool_name}`.
     pub tool_id: String,
-    /// Hash of the definition that was to be approved.
+    /// The hash of the definition to be approved.
     pub tool_hash: String,
-    /// When it was asked for.
+    /// The time of the request.
     pub requested: Timestamp,
 }

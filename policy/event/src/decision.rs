@@ -4,36 +4,36 @@ use mcpwarden_terms::GuardKind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What came of something that guards looked at.
+/// The decision of all guards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// Nobody objected.
+    /// No guard objects.
     #[default]
     Allow,
-    /// It may be, and is worth a look.
+    /// The operation is allowed, and worth a look.
     Alert,
-    /// It must not be. `enforced` says whether it really was stopped.
+    /// The operation is denied. `enforced` reports whether it was stopped.
     Block,
 }
 
-/// What guards decided of a call or of its answer.
+/// The decision of the guards on a call or its result.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Decided {
-    /// What the guards decided.
+    /// The decision of the guards.
     pub action: Action,
-    /// Whether a `block` really stopped it.
+    /// Whether a `block` stopped the operation.
     pub enforced: bool,
-    /// Which guard objects, of a `block`; which warned first, of an `alert`.
+    /// With `block`, the guard that objects; with `alert`, the first guard that warned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard: Option<GuardKind>,
-    /// Why, for machines, of a `block`: such as `tool_denied`.
+    /// With `block`, the reason, for machines, such as `tool_denied`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// Why, in words: what that guard said.
+    /// The reason of that guard, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What guards remarked that did not object, all of them. Absent when there is nothing.
+    /// All warnings of guards that do not object. Absent without warnings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }

@@ -5,34 +5,35 @@ use serde::{Deserialize, Serialize};
 
 use mcpwarden_terms::GuardKind;
 
-/// What became of a write.
+/// The effect of the gate on a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GateAction {
-    /// One byte of a message was overwritten, so that its server refuses that message and answers it.
+    /// The gate overwrote one byte of a message, so that the server refuses the message and answers it.
     Neutralized,
-    /// The client was not allowed to write.
+    /// The write failed.
     Refused,
-    /// It was let through, though the gate could not tell what it asks for.
+    /// The write passed, although it was undecidable.
     Passed,
-    /// It was written past every hook: no kernel asks about it.
+    /// The write went past every hook.
     Unseen,
 }
 
-/// The gate stopped something that a client was about to write to a server, or could not tell what that was.
+/// The gate stopped a client's write to a server, or the write was undecidable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GateDecided {
-    /// What became of it.
+    /// The effect on the write.
     pub action: GateAction,
-    /// Which guard objects, where it is one.
+    /// The guard that objects, if one does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard: Option<GuardKind>,
-    /// For machines: the guard's code, such as `tool_denied`, or what it is about the write, such as `long_write`.
+    /// The reason, for machines: the code of the guard, such as `tool_denied`, or the property of the write, such as
+    /// `long_write`.
     pub code: String,
-    /// In words.
+    /// The reason, in words.
     pub reason: String,
     /// The process that wrote.
     pub pid: u32,
-    /// How much of the write was read; how much went by unseen. Bytes.
+    /// The number of bytes of the write that the gate read; for `unseen`, the number of unseen bytes.
     pub bytes: u64,
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{Action, Detection, MessageKind, Severity};
 
-/// Which text a detection is in.
+/// The text with the detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
@@ -16,148 +16,148 @@ pub enum Subject {
     Server,
     /// The definition of a tool.
     Definition,
-    /// What a server says of itself in `initialize`.
+    /// The instructions of a server, from `initialize`.
     Instructions,
-    /// A prompt, or the list of them.
+    /// A prompt, or the list of prompts.
     Prompt,
     /// A resource template, or the list of resources.
     Resource,
-    /// The arguments of a call; of any request, where it says twice what is asked.
+    /// The arguments of a call, or a request with a repeated member.
     Arguments,
-    /// The result of a call, or of a request of none of these.
+    /// The result of a call, or of a request of none of these kinds.
     Result,
-    /// A message of another kind, such as a notification; any message, where not every reader takes it for the same.
+    /// A message of another kind, such as a notification, or a message that some readers take for another one.
     Message,
-    /// What a server asks the client's model.
+    /// A server's request to the client's model.
     Sampling,
-    /// What a server asks the user.
+    /// A server's request to the user.
     Elicitation,
 }
 
-/// A rule found something at or above `inspection.alert_threshold`.
+/// A detection at or above `inspection.alert_threshold`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Detected {
-    /// Where.
+    /// The text with the detection.
     pub subject: Subject,
-    /// The tool, where it is about one.
+    /// The name of the tool, if the detection is about a tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_name: Option<String>,
-    /// `mcp:{server_id}:{tool_name}`, where it is about a tool.
+    /// `mcp:{server_id}:{tool_name}`, if the detection is about a tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_id: Option<String>,
-    /// Hash of the definition, where it is in one.
+    /// The hash of the definition, if the detection is in a definition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_hash: Option<String>,
-    /// Id of the request, where it is in one or in an answer.
+    /// The id of the request, if the detection is in a request or an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jsonrpc_id: Option<Value>,
-    /// What came of it.
+    /// The decision of the guards.
     pub action: Action,
-    /// What was found.
+    /// The detection.
     pub detection: Detection,
 }
 
-/// A tool's definition is not what was pinned. Said once for each new definition; the pin stays until somebody
-/// approves.
+/// A tool's definition differs from its pin. The agent reports this once for each new definition; the pin stays until an
+/// operator approves the new definition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolChanged {
-    /// The tool's name.
+    /// The name of the tool.
     pub tool_name: String,
     /// `mcp:{server_id}:{tool_name}`.
     pub tool_id: String,
-    /// Hash of the pinned definition.
+    /// The hash of the pinned definition.
     pub previous_hash: String,
-    /// Hash of this one.
+    /// The hash of the new definition.
     pub new_hash: String,
-    /// What differs (bounded).
+    /// The differences (bounded).
     #[serde(flatten)]
     pub diff: Diff,
-    /// What the rules found in the new definition.
+    /// The detections in the new definition.
     pub detections: Vec<Detection>,
-    /// The worst of them; null when there is none.
+    /// The highest severity of these detections; null without detections.
     pub max_severity: Option<Severity>,
-    /// What came of it.
+    /// The decision of the guards.
     pub action: Action,
 }
 
-/// Something else that reaches the model is not what was pinned: a server's instructions, a prompt, a resource
-/// template. Said once for each new text.
+/// The instructions of a server, a prompt or a resource template differs from its pin. The agent reports this once for
+/// each new text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DefinitionChanged {
-    /// What it is.
+    /// The kind of the definition.
     pub kind: ItemKind,
-    /// Its name; empty for instructions.
+    /// The name of the prompt or resource template; empty for instructions.
     pub name: String,
-    /// Hash of what was pinned.
+    /// The hash of the pinned definition.
     pub previous_hash: String,
-    /// Hash of this.
+    /// The hash of the new definition.
     pub new_hash: String,
-    /// What differs (bounded).
+    /// The differences (bounded).
     #[serde(flatten)]
     pub diff: Diff,
-    /// What the rules found in the new one.
+    /// The detections in the new definition.
     pub detections: Vec<Detection>,
-    /// The worst of them; null when there is none.
+    /// The highest severity of these detections; null without detections.
     pub max_severity: Option<Severity>,
-    /// What came of it.
+    /// The decision of the guards.
     pub action: Action,
 }
 
-/// A server lists a tool no more.
+/// A server no longer lists a tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolRemoved {
-    /// The tool's name.
+    /// The name of the tool.
     pub tool_name: String,
     /// `mcp:{server_id}:{tool_name}`.
     pub tool_id: String,
-    /// Hash of the definition that it had.
+    /// The hash of the last definition of the tool.
     pub tool_hash: String,
 }
 
-/// Which list of a server's.
+/// A list of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ListKind {
-    /// Its tools.
+    /// The tools of the server.
     Tools,
-    /// Its prompts.
+    /// The prompts of the server.
     Prompts,
-    /// Its resources.
+    /// The resources of the server.
     Resources,
 }
 
-/// A server says that one of its lists is another now.
+/// A server notified its client that a list has changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ListChanged {
-    /// Which list.
+    /// The changed list.
     pub list: ListKind,
 }
 
-/// A call as it is named in the events of others.
+/// An earlier call, as other events name it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RelatedCall {
-    /// When it was made.
+    /// The time of the call.
     pub timestamp: Timestamp,
-    /// On which server.
+    /// The server of the call.
     pub server_id: ServerId,
-    /// Which tool.
+    /// The name of the tool.
     pub tool_name: String,
     /// `mcp:{server_id}:{tool_name}`.
     pub tool_id: String,
-    /// What the tool does.
+    /// The category of the tool.
     pub category: ToolCategory,
-    /// What came of it.
+    /// The decision of the guards.
     pub action: Action,
 }
 
-/// A rule about several servers of a session objects to a call.
+/// A cross-server rule denies a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CrossServerBlocked {
     /// `read_then_send`, `burst`, `cross_server_flow` or `shadow_tool`.
     pub rule: String,
-    /// How bad that is.
+    /// The severity of the violation.
     pub severity: Severity,
-    /// In words.
+    /// The reason, in words.
     pub reason: String,
     /// The server of the call.
     pub blocked_server_id: ServerId,
@@ -165,51 +165,51 @@ pub struct CrossServerBlocked {
     pub blocked_tool_name: String,
     /// `mcp:{blocked_server_id}:{blocked_tool_name}`.
     pub blocked_tool_id: String,
-    /// Hash of its definition, where its server lists it.
+    /// The hash of the tool's definition. Absent if the server does not list the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked_tool_hash: Option<String>,
-    /// The server that was first with the tool's name, of `shadow_tool`.
+    /// For `shadow_tool`, the server that first offered a tool of this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub original_server_id: Option<ServerId>,
-    /// The calls before it that the rule is about.
+    /// The earlier calls that the violation involves.
     pub related_calls: Vec<RelatedCall>,
-    /// Whether it really was stopped.
+    /// Whether the call was stopped.
     pub enforced: bool,
 }
 
-/// Guards remarked something on a request or an answer that is of no tool call, and that no detection tells; or left
-/// tools out of a list. Of one server's list the same is said once.
+/// Guards warned about a request or an answer other than a tool call, without a detection; or left tools out of a list.
+/// The agent reports the same warning about one server's list once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RequestWarned {
-    /// Whether it is the request, or the answer to it.
+    /// Whether the warning is about the request or the answer.
     pub kind: MessageKind,
-    /// The method.
+    /// The method of the request.
     pub method: String,
-    /// Id of the request, as it was sent.
+    /// The id of the request, as it was sent.
     pub jsonrpc_id: Value,
-    /// What they remarked.
+    /// The warnings of the guards.
     pub warnings: Vec<String>,
-    /// Tools that are treated as if they were not listed. Absent when there are none.
+    /// Tools that the agent treats as not listed. Absent without such tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools_left_out: Vec<String>,
 }
 
-/// Guards object to a request or an answer that is of no tool call.
+/// Guards deny a request or an answer other than a tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RequestBlocked {
-    /// Whether it is the request, or the answer to it.
+    /// Whether the denial is about the request or the answer.
     pub kind: MessageKind,
-    /// The method.
+    /// The method of the request.
     pub method: String,
-    /// Id of the request, as it was sent.
+    /// The id of the request, as it was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jsonrpc_id: Option<Value>,
-    /// Who objects.
+    /// The guard that objects.
     pub guard: GuardKind,
-    /// For machines, such as `server_denied`.
+    /// The reason, for machines, such as `server_denied`.
     pub code: String,
-    /// In words.
+    /// The reason, in words.
     pub reason: String,
-    /// Whether it really was stopped.
+    /// Whether the operation was stopped.
     pub enforced: bool,
 }

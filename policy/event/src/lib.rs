@@ -49,30 +49,30 @@ pub use mcpwarden_terms::{Category, Detection, Form, GapCause, Identity, Json, M
 
 /// One record of something that happened.
 ///
-/// In JSON `type` and `timestamp` come first, and the fields of the body lie beside those here.
+/// In JSON, `type` and `timestamp` come first, and the fields of the body are beside those here.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 pub struct Event {
-    /// When it happened (of a message: when its first byte was captured).
+    /// The time of the event. For a message, the time at which its first byte was captured.
     pub timestamp: Timestamp,
-    /// The session it belongs to. Absent from events about the agent itself.
+    /// The session of the event. Absent from events about the agent itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<SessionId>,
-    /// The server it is about. Absent from events about the agent itself.
+    /// The server of the event. Absent from events about the agent itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_id: Option<ServerId>,
-    /// How that server is reached. Absent where `server_id` is.
+    /// The transport of that server. Absent without `server_id`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_type: Option<ServerType>,
-    /// The relays between the client and the server, nearest to the client first. Absent when there are none.
+    /// The relays between the client and the server, nearest to the client first. Absent without relays.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub via: Vec<ServerId>,
-    /// The connection: tells two running servers of one name apart. Absent from events about the agent.
+    /// The connection. It distinguishes two running servers with one name. Absent from events about the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection: Option<ConnectionId>,
     /// What happened.
     #[serde(flatten)]
     pub body: EventBody,
-    /// Its place in the audit trail. Absent from what `replay` prints.
+    /// The position of the event in the audit trail. Absent from the output of `replay`.
     #[serde(flatten)]
     pub link: Option<Link>,
 }
@@ -199,23 +199,23 @@ macro_rules! bodies {
 }
 
 bodies! {
-    /// The agent is attached: from here on nothing is missed.
+    /// Every kernel program is attached: from here on the agent misses nothing.
     AgentStarted = "agent_started",
     /// Something other than bytes of a stream was refused or lost.
     AgentLoss = "agent_loss",
-    /// Another configuration counts from now on.
+    /// Another configuration is in force from now on.
     ConfigReloaded = "agent_config_reloaded",
-    /// Another configuration cannot be used: the one before still counts.
+    /// The agent cannot use another configuration: the previous one stays in force.
     ConfigRefused = "agent_config_refused",
-    /// The agent ends, and how much it did.
+    /// The agent ends, with all counters.
     AgentStopped = "agent_stopped",
-    /// How far the audit trail has come.
+    /// The head of the hash chain.
     AuditHead = "agent_audit_head",
-    /// Events cannot be stored.
+    /// The agent cannot store events.
     StoreFailing = "mcp_store_failing",
-    /// Events are stored again.
+    /// The agent can store events again.
     StoreRecovered = "mcp_store_recovered",
-    /// The database was damaged: it was set aside, and another begun.
+    /// The agent set a damaged database aside and began another.
     StoreReplaced = "mcp_store_replaced",
     /// An MCP server was recognised.
     ServerStarted = "mcp_server_started",
@@ -223,77 +223,77 @@ bodies! {
     ServerInitialized = "mcp_server_initialized",
     /// A server offers a tool; once for each connection, name and definition.
     ToolSeen = "mcp_tool_seen",
-    /// A tool's definition is not what was pinned.
+    /// A tool's definition differs from its pin.
     ToolChanged = "mcp_tool_changed",
-    /// Instructions, a prompt or a resource template are not what was pinned.
+    /// Instructions, a prompt or a resource template differs from its pin.
     DefinitionChanged = "mcp_definition_changed",
-    /// A server lists a tool no more.
+    /// A server no longer lists a tool.
     ToolRemoved = "mcp_tool_removed",
-    /// A server says that one of its lists is another now.
+    /// A server notified its client that a list has changed.
     ListChanged = "mcp_list_changed",
-    /// A rule found something that is written to misuse the model.
+    /// A text matches a detection rule.
     Detected = "mcp_detection",
-    /// A client asked for a tool call.
+    /// A client requested a tool call.
     ToolCalled = "mcp_tool_called",
-    /// A rule about several servers of a session objects to a call.
+    /// A cross-server rule denies a call.
     CrossServerBlocked = "mcp_cross_server_blocked",
-    /// Guards object to a request or an answer that is of no tool call.
+    /// Guards deny a request or an answer other than a tool call.
     RequestBlocked = "mcp_request_blocked",
-    /// The gate stopped a write, or could not tell what it asks for.
+    /// The gate stopped a write, or the write was undecidable.
     GateDecided = "mcp_gate_decided",
-    /// Guards remarked something on such a request or answer.
+    /// Guards warned about such a request or answer.
     RequestWarned = "mcp_request_warned",
-    /// A tool is held until somebody approves it.
+    /// A tool is held until an operator approves it.
     ApprovalRequested = "mcp_approval_requested",
-    /// Somebody approved a tool.
+    /// An operator approved a tool.
     ApprovalGranted = "mcp_approval_granted",
-    /// Somebody denied a tool.
+    /// An operator denied a tool.
     ApprovalDenied = "mcp_approval_denied",
-    /// Somebody approved what is no tool.
+    /// An operator approved a definition other than a tool.
     DefinitionApproved = "mcp_definition_approved",
-    /// Somebody had pins forgotten.
+    /// An operator deleted pins.
     PinsReset = "mcp_pins_reset",
-    /// Somebody set what a session's calls are judged by.
+    /// An operator changed the profile of a session.
     SessionSet = "mcp_session_set",
-    /// Nobody approved a tool in time.
+    /// No operator approved a tool in time.
     ApprovalTimedOut = "mcp_approval_timed_out",
-    /// A request is unanswered for longer than the server may take.
+    /// A request is unanswered for longer than the server's time limit.
     RequestTimedOut = "mcp_request_timed_out",
-    /// A server is asked more at once than it should be.
+    /// A server has more open requests than its limit.
     ConcurrencyExceeded = "mcp_concurrency_exceeded",
-    /// A tool call was answered.
+    /// A server answered a tool call.
     ToolResult = "mcp_tool_result",
-    /// Any other message; only when asked for (`--verbose`).
+    /// Any other message; only with `--verbose`.
     Message = "mcp_message",
-    /// Somebody connects to a declared server, or to what is denied.
+    /// A process connects to a declared server, or to a denied address.
     NetworkConnection = "mcp_network_connection",
-    /// Connections that were open to what became denied were closed.
+    /// The agent closed open connections to an address that became denied.
     NetworkClosed = "mcp_network_closed",
-    /// A server that nobody declared was found at an address, and is denied.
+    /// An undeclared server answered at an address, and is denied.
     ServerDenied = "mcp_server_denied",
-    /// Somebody blocked a destination by hand.
+    /// An operator blocked a destination.
     NetworkBlocked = "mcp_network_blocked",
-    /// A destination that was blocked by hand is not any more.
+    /// The block of a destination ended.
     NetworkUnblocked = "mcp_network_unblocked",
-    /// Somebody blocked all calls of a server or a session by hand.
+    /// An operator blocked all calls of a server or a session.
     CallsBlocked = "mcp_calls_blocked",
-    /// Calls that were blocked by hand are not any more.
+    /// The block of calls ended.
     CallsUnblocked = "mcp_calls_unblocked",
-    /// What a client and a server say over TCP is not inspected.
+    /// The agent cannot inspect the messages between a client and a server over TCP.
     NetworkUninspected = "mcp_network_uninspected",
     /// A server over HTTP refused a request.
     RequestRefused = "mcp_request_refused",
-    /// The agent listed what a declared server offers: for the first time, or again.
+    /// The agent listed a declared server, for the first time or again.
     ServerReachable = "mcp_server_reachable",
-    /// The agent cannot list what a declared server offers.
+    /// The agent cannot list a declared server.
     ServerUnreachable = "mcp_server_unreachable",
-    /// A declared server shows another certificate than it must.
+    /// A declared server shows a certificate that does not match its fingerprint.
     TlsMismatch = "mcp_tls_mismatch",
-    /// A process of a server connects to something.
+    /// A process of a server connects to a destination.
     ServerEgress = "mcp_server_egress",
     /// A server ended.
     ServerExited = "mcp_server_exited",
-    /// Bytes of a stream were not seen.
+    /// Bytes of a stream were not captured.
     CaptureGap = "mcp_capture_gap",
 }
 

@@ -7,20 +7,20 @@ use serde_json::Value;
 
 use super::{Action, Severity};
 
-/// What a connection speaks.
+/// The protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Protocol {
-    /// TCP, MPTCP included.
+    /// TCP, including MPTCP.
     Tcp,
     /// UDP.
     Udp,
-    /// Another, by its number (IANA, Protocol Numbers).
+    /// Another protocol, by its number (IANA, Protocol Numbers).
     #[serde(untagged)]
     Other(u8),
 }
 
-/// Of which family a socket is. One of IPv6 reaches IPv4 addresses, too.
+/// The address family of a socket. An IPv6 socket also reaches IPv4 addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Family {
@@ -30,213 +30,215 @@ pub enum Family {
     Ipv6,
 }
 
-/// A connection that a process opens, or a datagram that it sends somewhere.
+/// A connection that a process opens, or a datagram that it sends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Connecting {
     /// Address and port: `1.2.3.4:443`, `[2001:db8::1]:443`.
     pub remote_addr: String,
-    /// The name that this address was the answer for, where an answer was seen.
+    /// The name that resolved to this address, if the agent saw the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote_name: Option<String>,
-    /// What is spoken.
+    /// The protocol.
     pub protocol: Protocol,
-    /// The family of the socket.
+    /// The address family of the socket.
     pub family: Family,
-    /// Process id in the root pid namespace.
+    /// The process id in the root pid namespace.
     pub pid: u32,
-    /// User id it runs as.
+    /// The user id that the process runs as.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
-    /// Id of its cgroup (v2).
+    /// The id of the process's cgroup (v2).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroup_id: Option<u64>,
-    /// Path of its cgroup (v2), from the root of the tree.
+    /// The path of the process's cgroup (v2), from the root of the tree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<String>,
-    /// Path of its executable.
+    /// The path of the process's executable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executable: Option<String>,
     /// `allow` or `block`.
     pub action: Action,
-    /// Whether a `block` really stopped it.
+    /// Whether a `block` stopped the connection.
     pub enforced: bool,
-    /// The rule that decided, or what holds where none does.
+    /// The rule that decided, or the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Whether it was open when the agent started: it was found then, and a `block` that is enforced closed it.
+    /// Whether the connection is older than the agent. An enforced `block` closed it at the start of the agent.
     #[serde(default, skip_serializing_if = "super::is_false")]
     pub adopted: bool,
 }
 
-/// Somebody connects to the address of a declared server (`server_id`), or to one that is denied.
+/// A process connects to the address of a declared server (`server_id`), or to a denied address.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NetworkConnection {
-    /// Who, where to, and what came of it.
+    /// The process, the destination and the decision.
     #[serde(flatten)]
     pub connecting: Connecting,
 }
 
-/// Connections that were open to what became denied were closed.
+/// The agent closed open connections to an address that became denied.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NetworkClosed {
     /// Address and port: `1.2.3.4:443`, `[2001:db8::1]:443`.
     pub remote_addr: String,
-    /// What they spoke.
+    /// The protocol of the connections.
     pub protocol: Protocol,
-    /// So many were closed; who had them gets an error.
+    /// The number of closed connections; their processes get an error.
     pub closed: u64,
-    /// So many could not be, and live on.
+    /// The number of connections that the agent could not close.
     pub left: u64,
-    /// The rule that denies it.
+    /// The rule that denies the address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// A server that nobody declared answered at an address, and the guard `server_access` denies it as a whole (`server_id`). So
-/// the address is denied to everybody, as `enforcement.network` says, where nothing speaks against it.
+/// An undeclared server (`server_id`) answered at an address, and the guard `server_access` denies the whole server. The
+/// address is therefore denied to all processes, as `enforcement.network` says, unless there is an obstacle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerDenied {
     /// Address and port: `1.2.3.4:443`, `[2001:db8::1]:443`.
     pub remote_addr: String,
-    /// What `server_access` says of it.
+    /// The reason of `server_access`.
     pub reason: String,
-    /// Whether connections to it are stopped from now on.
+    /// Whether connections to the address are stopped from now on.
     pub enforced: bool,
-    /// Until when the address is denied: by then something else may be there. It is denied anew when the server answers again.
-    /// Absent where it is not denied.
+    /// The time until which the address is denied, since another process may use it by then. The agent denies the address
+    /// anew when the server answers again. Absent if the address is not denied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
-    /// Why the address is not denied, where that is so.
+    /// The reason for which the address is not denied, if it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub obstacle: Option<String>,
 }
 
-/// Somebody blocked a destination by hand, or the declared server `server_id`: nobody connects to it from now on, whatever
-/// `enforcement.network` says.
+/// An operator blocked a destination, or the declared server `server_id`: no process can connect to it from now on,
+/// whatever `enforcement.network` says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NetworkBlocked {
-    /// What is blocked: `10.0.0.0/8:443`, a name, `server=` and the id of a server, or `session=` and that of a session.
+    /// The blocked target: `10.0.0.0/8:443`, a name, `server=` and the id of a server, or `session=` and the id of a
+    /// session.
     pub target: String,
-    /// Until when. Absent where it is blocked until somebody unblocks it, or the agent ends.
+    /// The end of the block. Absent if the block lasts until an operator unblocks the target or the agent ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
-    /// Why, in words of who did it.
+    /// The reason, in the operator's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// User id of who did it.
+    /// The user id of the operator.
     pub uid: u32,
-    /// That user's name.
+    /// The user name of the operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
 }
 
-/// Somebody blocked by hand all that is asked of the server `server_id` over stdio, or that the session `session_id` asks:
-/// the gate stops it, whatever `enforcement.stdio` says. As `mcp_network_blocked`.
+/// An operator blocked all requests to the server `server_id` over stdio, or all requests of the session `session_id`:
+/// the gate stops them, whatever `enforcement.stdio` says. The fields are those of `mcp_network_blocked`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CallsBlocked(pub NetworkBlocked);
 
-/// Such a block is none any more. As `mcp_network_unblocked`.
+/// Such a block ended. The fields are those of `mcp_network_unblocked`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CallsUnblocked(pub NetworkUnblocked);
 
-/// Why a block is none any more.
+/// The reason for which a block ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BlockEnd {
     /// Its time is over.
     Expired,
-    /// Somebody unblocked it.
+    /// An operator unblocked the target.
     Unblocked,
-    /// The agent ends, and blocks with it.
+    /// The agent ends, and all blocks with it.
     AgentStopped,
 }
 
-/// A destination that was blocked by hand is not any more.
+/// The block of a destination ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NetworkUnblocked {
-    /// What was blocked, as in `mcp_network_blocked`.
+    /// The target, as in `mcp_network_blocked`.
     pub target: String,
-    /// Why it is not any more.
+    /// The reason for which the block ended.
     pub reason: BlockEnd,
-    /// User id of who unblocked it.
+    /// The user id of the operator who unblocked the target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
-    /// That user's name.
+    /// The user name of that operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
 }
 
-/// A server over HTTP (`server_id`) refused a request without an answer of JSON-RPC.
+/// A server over HTTP (`server_id`) refused a request without a JSON-RPC answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RequestRefused {
-    /// The status, 400 or more: 401 asks for credentials, 404 knows no such session.
+    /// The HTTP status, 400 or more: 401 requires credentials, 404 means an unknown session.
     pub status: u16,
-    /// `id` of the request, where it was one.
+    /// The `id` of the message, if it was a request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jsonrpc_id: Option<Value>,
 }
 
-/// A client and a server (`server_id`) speak over TCP, and what they say is not inspected.
+/// A client and a server (`server_id`) communicate over TCP, and the agent cannot inspect the messages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NetworkUninspected {
     /// Address and port of the server.
     pub remote_addr: String,
-    /// Process id of the client, in the root pid namespace.
+    /// The process id of the client, in the root pid namespace.
     pub pid: u32,
-    /// Path of the executable that it runs.
+    /// The path of the client's executable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executable: Option<String>,
-    /// Why, in words.
+    /// The reason, in words.
     pub reason: String,
 }
 
-/// The agent listed what a declared server (`server_id`) offers: for the first time since it started to, or the first time
-/// after `mcp_server_unreachable` or `mcp_tls_mismatch`. Holds until one of these is said.
+/// The agent listed a declared server (`server_id`): for the first time since the agent started to list, or since
+/// `mcp_server_unreachable` or `mcp_tls_mismatch`. The server stays reachable until one of these events.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerReachable {
-    /// Its address, as it is declared, without the query.
+    /// The declared URL of the server, without the query.
     pub url: String,
 }
 
-/// The agent cannot list what a declared server (`server_id`) offers. Said once for each reason, until it can again
-/// (`mcp_server_reachable`).
+/// The agent cannot list a declared server (`server_id`). The agent reports each reason once, until it can list the
+/// server again (`mcp_server_reachable`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerUnreachable {
-    /// Its address, as it is declared, without the query.
+    /// The declared URL of the server, without the query.
     pub url: String,
-    /// Why, in words.
+    /// The reason, in words.
     pub reason: String,
-    /// The status of HTTP that it answered with, if that is why: 401 asks for credentials.
+    /// The HTTP status of the answer, if that is the reason: 401 requires credentials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
 }
 
-/// A declared server (`server_id`) shows the agent another certificate than its `tls_fingerprint`: somebody may be in between.
-/// It is sent nothing, and not listed. Said once for each certificate, until it shows the right one.
+/// A declared server (`server_id`) shows the agent a certificate that does not match its `tls_fingerprint`: a third party
+/// may intercept the connection. The agent sends nothing to the server and does not list it. The agent reports each
+/// certificate once, until the server shows the right one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TlsMismatch {
-    /// Its address, as it is declared, without the query.
+    /// The declared URL of the server, without the query.
     pub url: String,
     /// Always `critical`.
     pub severity: Severity,
-    /// The fingerprint that is declared.
+    /// The declared fingerprint.
     pub expected: String,
-    /// The one that it has, of the same kind.
+    /// The fingerprint of the shown certificate, of the same kind.
     pub found: String,
 }
 
-/// A process of a stdio server (`server_id`), or one below it, connects to something.
+/// A process of a stdio server (`server_id`), or one of its descendants, connects to a destination.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerEgress {
-    /// Who, where to, and what came of it.
+    /// The process, the destination and the decision.
     #[serde(flatten)]
     pub connecting: Connecting,
-    /// The declared server that is there.
+    /// The declared server at this destination.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote_server_id: Option<ServerId>,
-    /// Whether no process of this server has connected to that address, port and protocol before, as far as it is
-    /// remembered.
+    /// Whether this is the first connection of the server's processes to that address, port and protocol that the agent
+    /// remembers.
     pub first_seen: bool,
-    /// `high` where it must not be, else `low`.
+    /// `high` if the destination is denied, otherwise `low`.
     pub severity: Severity,
 }

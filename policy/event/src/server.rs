@@ -6,86 +6,88 @@ use serde_json::Value;
 
 use mcpwarden_terms::{Detection, Direction, Identity, ServerId};
 
-/// How it was found out that a program is an MCP server.
+/// The way in which a program was recognised as an MCP server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MatchedBy {
-    /// Its command line matched a pattern.
+    /// Its command line matches a pattern.
     Name,
-    /// Its first request was one of MCP's.
+    /// Its first request is an MCP request.
     Behaviour,
     /// The configuration declares it.
     Declared,
-    /// A recording says so.
+    /// A recording names it.
     Given,
 }
 
-/// A process, as far as it is worth saying.
+/// A process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessInfo {
-    /// Process id in the root pid namespace.
+    /// The process id in the root pid namespace.
     pub pid: u32,
-    /// Path of its executable.
+    /// The path of its executable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executable: Option<String>,
-    /// Its command line, bounded, with what looks like a secret replaced by `***`.
+    /// Its command line, bounded; `***` replaces what looks like a secret.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub argv: Vec<String>,
 }
 
-/// Said when a server first answers, so that its chain of programs is complete, or when it has not answered its
-/// first request for 2 seconds; at its exec where it is declared, or adopted by name.
+/// A server started. The agent reports this when the server first answers, so that its chain of programs is complete, or
+/// when it has not answered its first request for 2 seconds; at the exec of a declared server, and of one that is adopted
+/// by name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerStarted {
-    /// Process id in the root pid namespace. Absent of one at an address, and where the record of its exec was lost.
+    /// The process id in the root pid namespace. Absent for a server at an address, and if the record of its exec was
+    /// lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// User id it runs as. Absent of one at an address, where the record of its exec was lost, and where it ran before the agent did and
-    /// /proc does not tell.
+    /// The user id that the server runs as. Absent for a server at an address, if the record of its exec was lost, and if
+    /// the server is older than the agent and /proc does not report the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
-    /// Id of its cgroup (v2). Absent where the record of its exec was lost, and where it ran before the agent did.
+    /// The id of its cgroup (v2). Absent if the record of its exec was lost, and if the server is older than the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroup_id: Option<u64>,
-    /// Path of the executable of the last program in the chain.
+    /// The path of the executable of the last program in the chain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executable: Option<String>,
-    /// Command line that gave the server its id, bounded, with what looks like a secret replaced by `***`.
+    /// The command line that gave the server its id, bounded; `***` replaces what looks like a secret.
     pub argv: Vec<String>,
     /// Whether `argv` is cut off. Absent when false.
     #[serde(default, skip_serializing_if = "super::is_false")]
     pub argv_truncated: bool,
-    /// Its working directory.
+    /// The working directory of the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// Where it is, of one that is no process: scheme, address and path.
+    /// The scheme, address and path of a server at an address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// Who speaks to it.
+    /// The client of the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<ProcessInfo>,
-    /// How it was found out to be a server.
+    /// The way in which the server was recognised.
     pub matched_by: MatchedBy,
-    /// The pattern, when `matched_by` is `name`.
+    /// The matching pattern, when `matched_by` is `name`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
-    /// Where `server_id` comes from.
+    /// The source of `server_id`.
     pub identity: Identity,
-    /// The declared server that has this command line, where another program serves than its `executable`: this is not
-    /// that server.
+    /// The declared server with this command line, if that server requires another program as its `executable`: this is
+    /// not that server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mistaken_for: Option<ServerId>,
-    /// Whether it ran before the agent did.
+    /// Whether the server is older than the agent.
     pub adopted: bool,
-    /// First argument of each program of the chain, in order: `["npx", "sh", "node"]`. A program can put anything
-    /// there (npm: its whole command line), so what looks like a secret is replaced by `***`.
+    /// The first argument of each program of the chain, in order: `["npx", "sh", "node"]`. A program can put anything
+    /// there (npm: its whole command line), so `***` replaces what looks like a secret.
     pub chain: Vec<String>,
-    /// What its name has against it, whatever `inspection.alert_threshold` is. Absent when there is nothing.
+    /// The detections in the name of the server, whatever `inspection.alert_threshold` is. Absent without detections.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub detections: Vec<Detection>,
 }
 
-/// Said when a server answers `initialize`.
+/// A server answered `initialize`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerInitialized {
     /// `serverInfo.name` of the answer.
@@ -100,19 +102,19 @@ pub struct ServerInitialized {
     /// `clientInfo.version` of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_version: Option<String>,
-    /// `protocolVersion` of the answer: what is spoken.
+    /// `protocolVersion` of the answer: the version in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol_version: Option<String>,
     /// `protocolVersion` of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requested_protocol_version: Option<String>,
-    /// `capabilities` of the answer; null where it has none.
+    /// `capabilities` of the answer; null if the answer has none.
     #[serde(default)]
     pub capabilities: Value,
-    /// `capabilities` of the request; null where it has none.
+    /// `capabilities` of the request; null if the request has none.
     #[serde(default)]
     pub client_capabilities: Value,
-    /// `instructions` of the answer: text that goes to the model (bounded).
+    /// `instructions` of the answer: text for the model (bounded).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
 }
@@ -140,33 +142,33 @@ impl PerDirection {
     }
 }
 
-/// Said once, when the last process of a server ended or nobody holds its connection any more.
+/// The last process of a server ended, or no process holds its connection any more. The agent reports this once.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerExited {
-    /// Process id of the last program of the chain. Absent where the record of its exec was lost.
+    /// The process id of the last program of the chain. Absent if the record of its exec was lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// Exit code of that process, if it exited.
+    /// The exit code of that process, if it exited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
     /// The signal that ended that process, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// From the first exec (or the first frame) to the end, in nanoseconds.
+    /// The time from the first exec (or the first frame) to the end. Nanoseconds.
     pub duration_ns: u64,
-    /// Tool calls seen.
+    /// The number of observed tool calls.
     pub calls: u64,
-    /// Frames seen.
+    /// The number of observed frames.
     pub frames: PerDirection,
-    /// Bytes of those frames.
+    /// The number of bytes of these frames.
     pub bytes: PerDirection,
-    /// Frames that were no JSON-RPC. Absent when there were none.
+    /// The number of frames that were not JSON-RPC. Absent without such frames.
     #[serde(default, skip_serializing_if = "PerDirection::is_zero")]
     pub invalid_frames: PerDirection,
-    /// Bytes that were no message, such as log text on standard output.
+    /// The number of bytes outside messages, such as log text on standard output.
     pub junk_bytes: u64,
-    /// Bytes that were not captured.
+    /// The number of bytes that were not captured.
     pub gap_bytes: u64,
-    /// Requests, of either side, that were never answered.
+    /// The number of requests, of either side, without an answer.
     pub unanswered: u64,
 }

@@ -7,36 +7,35 @@ use serde::{Deserialize, Serialize};
 
 use mcpwarden_terms::{Hash, Mode, ProfileKey};
 
-/// Somebody set something of the profile that a session's calls are judged by, in place of what the configuration says of
-/// its client.
+/// An operator changed the profile of a session by hand, in place of the configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionSet {
-    /// What was set.
+    /// The changed setting.
     pub key: ProfileKey,
-    /// Whether that goes by the configuration again.
+    /// Whether the configuration determines the setting again.
     pub configured: bool,
-    /// Who.
+    /// The operator.
     pub by: String,
     /// The whole profile from now on.
     pub profile: SessionProfile,
 }
 
-/// What a session's calls are judged by, as `sessions` of the configuration has it.
+/// The profile by which guards judge the calls of a session, as in `sessions` of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionProfile {
-    /// Whether it plans or executes.
+    /// Whether the session plans or executes.
     pub mode: Mode,
-    /// Whether the specification that it works on is frozen.
+    /// Whether the specification that the session works on is frozen.
     pub spec_frozen: bool,
     /// The hash of that specification.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec_hash: Option<Hash>,
-    /// The project that it works on.
+    /// The project that the session works on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project_id: Option<String>,
     /// Side effects that no tool may have.
     pub policy_blacklist: BTreeSet<String>,
-    /// Whether tools that need an administrator's token may be called.
+    /// Whether the session may call tools that need an administrator's token.
     pub admin_token: bool,
 }
 

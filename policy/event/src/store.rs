@@ -3,57 +3,59 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The place of an event in the audit trail.
+/// The position of an event in the audit trail.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Link {
-    /// Number of the event, from 1 on for the life of the store.
+    /// The number of the event, from 1 on for the life of the store.
     pub seq: u64,
-    /// `sha256:` and the hash of the event before it, as 64 hexadecimal digits: of its line of JSON, without the line feed.
-    /// The first event has zeros.
+    /// `sha256:` and the hash of the previous event, 64 hexadecimal digits: of its line of JSON, without the line feed.
+    /// For the first event, zeros.
     #[schemars(regex(pattern = r"^sha256:[0-9a-f]{64}$"))]
     pub previous: String,
 }
 
-/// Said once when events cannot be stored. They go wherever else they go, and their hashes go on.
+/// The agent cannot store events. It still sends them to sinks, and continues the hash chain. The agent reports this
+/// once.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StoreFailing {
-    /// Path of the database.
+    /// The path of the database.
     pub path: String,
-    /// What was tried, and why it failed.
+    /// The failed operation, and the reason.
     pub reason: String,
 }
 
-/// Said each minute in which there were other events, and sent to every sink, whatever its filter: `previous` is the hash of
-/// all events before it. Who keeps a copy elsewhere can tell whether what is stored was changed since.
+/// The head of the hash chain: `previous` is the hash of all events before this one. The agent emits this event each
+/// minute in which there were other events, and sends it to every sink, whatever its filter. A copy elsewhere proves
+/// whether stored events were changed since.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AuditHead {
-    /// How many events there were since this was last said, or since the agent started.
+    /// The number of events since the previous head, or since the start of the agent.
     pub events: u64,
 }
 
-/// Said when events are stored again; it is the first that is.
+/// The agent can store events again. This event is the first that it stores.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StoreRecovered {
-    /// Path of the database.
+    /// The path of the database.
     pub path: String,
-    /// How many events of this agent the database lacks.
+    /// The number of events of this agent that are missing in the database.
     pub events_lost: u64,
-    /// Number of the first event that the database lacks; the one before this event is the last. Absent where none is
-    /// missing between two that it has.
+    /// The number of the first missing event; the one before this event is the last. Absent if no event is missing
+    /// between two stored ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_missing: Option<u64>,
 }
 
-/// Said when a damaged database was set aside and another begun.
+/// The agent set a damaged database aside and began another.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StoreReplaced {
-    /// Path of the database.
+    /// The path of the database.
     pub path: String,
-    /// Where the damaged one is now.
+    /// The new path of the damaged database.
     pub set_aside: String,
-    /// How it is damaged.
+    /// The damage.
     pub reason: String,
-    /// How many pins were restored from their last export, where it was the database of pins.
+    /// The number of pins that were restored from their last export, for the database of pins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pins_restored: Option<u64>,
 }

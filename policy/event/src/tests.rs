@@ -56,3 +56,19 @@ fn events_round_trip_with_type_and_timestamp_first() {
         assert_eq!(serde_json::from_str::<Event>(&line).unwrap(), event, "{line}");
     }
 }
+
+/// The published schema; with `UPDATE_DOCS=1` it is made so.
+#[test]
+fn documented_event_schema_equals_the_schema() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/events.schema.json");
+    let expected = format!("{:#}\n", schema());
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, expected).unwrap();
+    } else {
+        let published = std::fs::read_to_string(path).unwrap();
+        assert!(
+            published == expected,
+            "docs/reference/events.schema.json is old: UPDATE_DOCS=1 cargo test -p mcpwarden-event"
+        );
+    }
+}

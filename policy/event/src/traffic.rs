@@ -10,203 +10,205 @@ use serde_json::Value;
 
 use super::{Decided, Detection, Json, Severity};
 
-/// What is known of a tool definition, compared with what was seen before.
+/// The status of a tool definition, compared with its pin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolStatus {
-    /// Never seen before.
+    /// The tool was never seen before.
     New,
-    /// As pinned.
+    /// The definition equals its pin.
     Unchanged,
-    /// Other than pinned.
+    /// The definition differs from its pin.
     Changed,
-    /// As pinned again, after it was changed.
+    /// The definition equals its pin again, after a change.
     Restored,
-    /// Seen before, and pinned to nothing.
+    /// The tool was seen before and has no pin.
     Unpinned,
 }
 
-/// A server offers a tool. Said once for each connection, tool name and hash.
+/// A server offers a tool. The agent reports this once for each connection, tool name and hash.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolSeen {
-    /// The tool's name.
+    /// The name of the tool.
     pub tool_name: String,
     /// `mcp:{server_id}:{tool_name}`.
     pub tool_id: String,
-    /// Hash of the whole definition: SHA-256 of its canonical form.
+    /// The SHA-256 hash of the canonical form of the whole definition.
     pub tool_hash: String,
-    /// The description (bounded).
+    /// The description of the tool (bounded).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The whole definition; only with full payloads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub definition: Option<Value>,
-    /// Compared with what was known.
+    /// The status of the definition.
     pub status: ToolStatus,
-    /// What the tool does, by its name.
+    /// The category of the tool, by its name.
     pub category: ToolCategory,
-    /// How risky that is, by the words in its name and description.
+    /// The risk of the tool, by the words in its name and description.
     pub risk_level: RiskLevel,
-    /// What it has an effect on, such as `fs.write`. Absent when nothing tells.
+    /// The side effects of the tool, such as `fs.write`. Absent without known side effects.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub side_effect_tags: BTreeSet<String>,
-    /// What the rules found in the definition.
+    /// The detections in the definition.
     pub detections: Vec<Detection>,
-    /// The worst of them; null when there is none.
+    /// The highest severity of these detections; null without detections.
     pub max_severity: Option<Severity>,
 }
 
-/// A client asked for a tool call (`tools/call`).
+/// A client requested a tool call (`tools/call`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolCalled {
-    /// `params.name`; empty where the request has none.
+    /// `params.name`; empty if the request has none.
     pub tool_name: Arc<str>,
     /// `mcp:{server_id}:{tool_name}`.
     pub tool_id: String,
-    /// Hash of the definition that its server lists. Absent where it lists none.
+    /// The hash of the definition that the server lists. Absent if the server does not list the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_hash: Option<Arc<str>>,
-    /// Id of the request, as it was sent.
+    /// The id of the request, as it was sent.
     pub jsonrpc_id: Value,
-    /// `params.arguments`, redacted leaf by leaf unless payloads are full; null where there are none.
+    /// `params.arguments`, redacted leaf by leaf except with full payloads; null without arguments.
     pub input: Json,
-    /// Whatever else `params` holds (`_meta`, `task`); only with full payloads, absent when there is nothing.
+    /// The rest of `params` (`_meta`, `task`); only with full payloads. Absent without such members.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
-    /// What the tool does, by its name.
+    /// The category of the tool, by its name.
     pub category: ToolCategory,
-    /// What the guards decided.
+    /// The decision of the guards.
     #[serde(flatten)]
     pub decided: Decided,
-    /// What the rules found in the arguments; secrets are masked.
+    /// The detections in the arguments; secrets are masked.
     #[serde(default)]
     pub detections: Vec<Detection>,
-    /// Rules that found something in the tool's definition, each once; `mcp_tool_seen` has what. Absent when none did.
+    /// The rules with a detection in the tool's definition, each once; `mcp_tool_seen` has the detections. Absent without
+    /// such rules.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_detections: Vec<String>,
 }
 
-/// How a call ended.
+/// The end of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CallStatus {
-    /// With a result.
+    /// A result.
     Ok,
-    /// With a JSON-RPC error, or a result whose `isError` is true.
+    /// A JSON-RPC error, or a result with `isError: true`.
     Error,
 }
 
-/// A tool call was answered.
+/// A server answered a tool call.
 ///
-/// Through a relay an answer is said once, by the server that gave it. Where the relay passed on something
-/// else, it is said a second time by the relay, since that is what the client got.
+/// Through a relay, the agent reports an answer once, for the server that gave it. If the relay passed on something else,
+/// the agent reports a second answer, for the relay, since the client received that one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolResult {
     /// `params.name` of the request.
     pub tool_name: Arc<str>,
     /// `mcp:{server_id}:{tool_name}`.
     pub tool_id: String,
-    /// Id of the request, as it was sent.
+    /// The id of the request, as it was sent.
     pub jsonrpc_id: Value,
-    /// How it ended.
+    /// The end of the call.
     pub status: CallStatus,
-    /// `error.code`, of a JSON-RPC error.
+    /// `error.code` of a JSON-RPC error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_code: Option<i64>,
-    /// `error.message` (bounded), of a JSON-RPC error; only with full payloads.
+    /// `error.message` (bounded) of a JSON-RPC error; only with full payloads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_message: Option<String>,
-    /// Length of `error.message` in bytes, of a JSON-RPC error.
+    /// The length of `error.message` of a JSON-RPC error. Bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_message_bytes: Option<u64>,
-    /// Bytes of the frame.
+    /// The length of the frame. Bytes.
     pub bytes: u64,
-    /// From request to answer, in nanoseconds; 0 where the answer was recorded first.
+    /// The time from the request to the answer; 0 if the answer was recorded first. Nanoseconds.
     pub latency_ns: u64,
-    /// `result` (or `error.data` of a JSON-RPC error), redacted leaf by leaf unless payloads are full.
+    /// `result` (or `error.data` of a JSON-RPC error), redacted leaf by leaf except with full payloads.
     pub result: Json,
-    /// What the guards decided of it.
+    /// The decision of the guards on the answer.
     #[serde(flatten)]
     pub decided: Decided,
 }
 
-/// A request is unanswered for longer than `timeout_ms` of its server's declaration. Said once; it is still waited for.
+/// A request is unanswered for longer than the `timeout_ms` of its declared server. The agent reports this once, and
+/// continues to wait for the answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RequestTimedOut {
-    /// Id of the request, as it was sent.
+    /// The id of the request, as it was sent.
     pub jsonrpc_id: Value,
-    /// Its method.
+    /// The method of the request.
     pub method: String,
-    /// The tool, of a `tools/call`.
+    /// The name of the tool, for `tools/call`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_name: Option<String>,
-    /// `mcp:{server_id}:{tool_name}`, of a `tools/call`.
+    /// `mcp:{server_id}:{tool_name}`, for `tools/call`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_id: Option<String>,
-    /// How long it is unanswered. Nanoseconds.
+    /// The time since the request. Nanoseconds.
     pub age_ns: u64,
-    /// How long it may be. Milliseconds.
+    /// The time limit. Milliseconds.
     pub timeout_ms: u32,
 }
 
-/// More requests to a server are open at once than its `max_concurrent`. Said when the bound is crossed, and again only
-/// after fewer than it were open.
+/// The number of open requests to a server exceeds its `max_concurrent`. The agent reports this when the number exceeds
+/// the limit, and again only after the number was below the limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConcurrencyExceeded {
-    /// How many are open.
+    /// The number of open requests.
     pub open_requests: u64,
-    /// How many should be at most.
+    /// The limit.
     pub max_concurrent: u32,
 }
 
-/// What a message is in JSON-RPC.
+/// The kind of a JSON-RPC message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MessageKind {
-    /// Has a method and an id.
+    /// A message with a method and an id.
     Request,
-    /// Has a method and no id.
+    /// A message with a method and without an id.
     Notification,
-    /// Has a result.
+    /// A message with a result.
     Response,
-    /// Has an error.
+    /// A message with an error.
     Error,
-    /// JSON, but none of these.
+    /// JSON that is none of these.
     Invalid,
 }
 
-/// Any message that is no tool call and no answer to one; only when asked for.
+/// A message other than a tool call and its answer; only with `--verbose`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Message {
-    /// Which way it went.
+    /// The direction of the message.
     pub direction: Direction,
-    /// What it is.
+    /// The kind of the message.
     pub kind: MessageKind,
-    /// Its method; of an answer, the method of its request if that was seen.
+    /// The method of the message; for an answer, the method of its request if that was seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
-    /// Its id, as it was sent.
+    /// The id of the message, as it was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jsonrpc_id: Option<Value>,
-    /// Bytes of the frame (of the whole batch, for a message in one).
+    /// The length of the frame (of the whole batch, for a message in a batch). Bytes.
     pub bytes: u64,
-    /// The whole message with full payloads; else `params`, `result` or `error`, redacted leaf by leaf.
+    /// The whole message with full payloads; otherwise `params`, `result` or `error`, redacted leaf by leaf.
     pub payload: Json,
 }
 
-/// Bytes of a stream were not seen. The stream goes on at the next frame boundary.
+/// Bytes of a stream were not captured. The stream continues at the next frame boundary.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CaptureGap {
-    /// Which way they went.
+    /// The direction of the bytes.
     pub direction: Direction,
-    /// How many.
+    /// The number of bytes.
     pub bytes: u64,
-    /// Why.
+    /// The cause.
     pub cause: GapCause,
-    /// Offset of the first of them in the stream.
+    /// The offset of the first missing byte in the stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
-    /// The process that moved them, if known.
+    /// The process that moved the bytes, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
 }

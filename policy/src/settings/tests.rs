@@ -17,9 +17,8 @@ fn guard_patterns_are_passed_to_detector() {
                 { kind: rug_pull, servers: [d] }, \
                 { kind: tool_poisoning, servers: ['c*', b], config: { custom_patterns: [{ pattern: y, severity: low }, { pattern: z }] } }]";
     let whole = parse(file.as_bytes()).unwrap().0;
-    let place = |name: &str| place_of_pattern(&whole, |known| known == name).map(|path| format!("{path:?}"));
-    let expected = r#"[Key("guards"), Index(3), Key("config"), Key("custom_patterns"), Index(1)]"#;
-    assert_eq!(place("guards[3].custom_patterns[1]").as_deref(), Some(expected));
+    let place = |name: &str| place_of_pattern(&whole, name);
+    assert_eq!(place("guards[3].custom_patterns[1]"), Some(PatternPlace::Guard(3, 1)));
     assert_eq!(place("guards[3].custom_patterns[2]"), None);
     let config = detect(&whole);
     assert_eq!(config.custom_patterns, []);

@@ -95,7 +95,7 @@ servers: [{{ id: a, command: a, executable: '{0}/serve' }}]
         "No such file or directory (os error 2); expected a file that only root can write to; did you mean `x.yaml`?",
         "x.yaml:7:16: error: inspection.rule_files[0]: ",
         "expected a rule file; did you mean `rules.yaml`?",
-        "x.yaml:8:29: error: inspection.custom_patterns[0].name: second rule \"pseudo-tag\"; expected unique ids",
+        "x.yaml:8:29: error: inspection.custom_patterns[0].name: custom pattern \"pseudo-tag\": this name is the id of another rule; expected a unique name",
         "x.yaml:9:44: warning: servers[0].executable: nothing can be this server here: ",
         "did you mean `server`?",
         "rules.yaml:2:83: error: ",

@@ -5,8 +5,12 @@ use std::string::{String, ToString};
 use std::vec::Vec;
 use std::{format, vec};
 
+use super::letters::letters_in;
 use super::*;
-use crate::table::{CLASSES_RESERVED, DENY, ENTRIES, Head, SUBJECTS, UNDECIDED};
+use crate::table::{
+    CLASSES_RESERVED, DENY, ENTRIES, Head, KEY_METHOD, KEY_NAME, KEY_PARAMS, KEY_URI, METHOD_PROMPT,
+    METHOD_RESOURCE, METHOD_TOOL, METHODS, SUBJECTS, UNDECIDED,
+};
 
 const DENIED: u16 = DENY | 7;
 const BROKEN: u16 = DENY | 8;

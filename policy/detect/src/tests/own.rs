@@ -18,7 +18,10 @@ fn user_config_disables_categories_and_adds_patterns() {
         .collect();
     assert_eq!(patterns, [("own-host", Category::Custom, Severity::Critical)]);
 
-    for (name, pattern, part) in [("a", "(", "custom pattern \"a\""), ("override", "x", "second rule")] {
+    for (name, pattern, part) in [
+        ("a", "(", "custom pattern \"a\""),
+        ("override", "x", "custom pattern \"override\": this name is the id of another rule"),
+    ] {
         let custom = CustomPattern {
             name: name.into(),
             pattern: pattern.into(),
@@ -132,7 +135,7 @@ fn rule_file_errors_carry_line_and_column() {
         let errors = RuleSet::parse("ours.yaml", &yaml).err().unwrap_or_default();
         assert_eq!(errors.len(), expected.len(), "{yaml} {errors:?}");
         for (error, (line, column, part)) in errors.iter().zip(expected) {
-            assert_eq!((error.line, error.column), (*line, *column), "{yaml} {error}");
+            assert_eq!(error.at.position(), (*line, *column), "{yaml} {error}");
             assert!(error.what.contains(part), "{error}");
             assert!(error.to_string().starts_with(&format!("ours.yaml:{line}:{column}: ")), "{error}");
         }

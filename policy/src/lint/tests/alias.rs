@@ -58,7 +58,7 @@ guards:
     assert_eq!(config.servers[0].id, "files");
     assert_eq!(config.policy.denied_tools.len(), 1);
     assert_eq!(config.enforcement, config::Enforcement::default());
-    assert!(warnings.iter().any(|warning| warning.path == "sandbox.mcp.enforce_policy"));
+    assert!(warnings.iter().any(|warning| warning.path.to_string() == "sandbox.mcp.enforce_policy"));
     assert_eq!(warnings.iter().filter(|warning| warning.message.contains("another name")).count(), 11);
 
     let (config, _) = parse(
