@@ -17,7 +17,7 @@ use aya::{
 };
 use mcpwarden_abi::{self as abi, Address, AddressKey, BEGINNING_BITS, Beginnings, KEY_BITS, Network};
 
-use super::{KernelError, take};
+use super::{KernelError, maps::take};
 use nix::libc;
 
 /// Bits before an IPv4 address in its mapped IPv6 address.

@@ -13,7 +13,8 @@ use aya::{
 use mcpwarden_policy::hash::bytes_hash;
 
 use super::{
-    BTF_PATH, KernelError, brief,
+    BTF_PATH, KernelError,
+    brief::brief,
     btf::Btf,
     fire,
     hooks::{self, Ground, Hook, Hooks, Links, load_fd_scan},

@@ -11,10 +11,11 @@ use mcpwarden_abi::{self as abi, GateBucket, GateCaller, GateMember, GateSetting
 use mcpwarden_gate::{ENTRIES, Head, Turn, View};
 
 use super::{
-    Kernel, KernelError, brief, clear,
+    Kernel, KernelError, brief::brief,
     hooks::{self, Ground, Hook},
+    maps::{clear, remove_if, take},
     pins::Kept,
-    remove_if, stats, take,
+    stats,
 };
 
 /// Programs and tables of the gate.

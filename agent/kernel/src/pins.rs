@@ -30,7 +30,7 @@ use nix::{
 };
 
 use super::{
-    brief,
+    brief::brief,
     hooks::{Hook, Links},
 };
 use crate::boot_ns;

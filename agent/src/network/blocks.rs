@@ -303,7 +303,7 @@ impl Network {
         self.follow(clock);
         self.install(addresses, clock)?;
         self.close(clock);
-        self.ask();
+        self.resolve();
         Ok(())
     }
 

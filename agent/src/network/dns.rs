@@ -72,12 +72,12 @@ impl Dns {
 
     /// What an address is called, by what has come until now.
     pub fn name_of(&mut self, address: IpAddr) -> Option<String> {
-        self.hear(FEW);
+        self.receive(FEW);
         self.known.names.get(&address).map(|(name, _)| name.clone())
     }
 
     /// Takes in what waits.
-    pub fn hear(&mut self, most: usize) {
+    pub fn receive(&mut self, most: usize) {
         let now = Instant::now();
         let mut packet = [0u8; PACKET];
         for _ in 0..most {

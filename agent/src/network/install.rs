@@ -28,7 +28,7 @@ impl Network {
     ///
     /// # Errors
     /// The configuration makes no table.
-    pub fn go_on(&mut self, addresses: &Addresses) -> Result<(), NetworkError> {
+    pub fn resume(&mut self, addresses: &Addresses) -> Result<(), NetworkError> {
         let generation = addresses.generation();
         if generation == 0 {
             return Ok(());
@@ -82,7 +82,7 @@ impl Network {
         installed?;
         self.names.keep_for(ttl(config));
         self.servers = config.network.resolver.name_servers();
-        self.ask();
+        self.resolve();
         self.close(clock);
         Ok(())
     }

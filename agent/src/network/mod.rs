@@ -118,8 +118,8 @@ pub struct Network {
     partial: bool,
     /// The generation for which they were looked for last.
     closed_for: u32,
-    /// Names that are being asked for.
-    asking: Option<JoinHandle<Vec<(String, Answer)>>>,
+    /// Names that are being resolved.
+    resolving: Option<JoinHandle<Vec<(String, Answer)>>>,
     /// Paths of cgroups by number, and parents of processes.
     cgroups: HashMap<u64, Option<String>>,
     ancestors: HashMap<(u32, u64), Vec<u32>>,
@@ -150,7 +150,7 @@ impl Network {
             since_start: settings.cgroup_path.is_none().then(HashSet::new),
             partial: settings.cgroup_path.is_some(),
             closed_for: 0,
-            asking: None,
+            resolving: None,
             cgroups: HashMap::new(),
             ancestors: HashMap::new(),
             counters: NetworkCounters::default(),
@@ -177,25 +177,25 @@ impl Network {
         &self.rules
     }
 
-    /// Whether names are being asked for.
-    pub fn is_asking(&self) -> bool {
-        self.asking.is_some()
+    /// Whether names are being resolved.
+    pub fn is_resolving(&self) -> bool {
+        self.resolving.is_some()
     }
 
-    /// Asks for the names that are due.
-    pub fn ask(&mut self) {
+    /// Begins to resolve the names that are due.
+    pub fn resolve(&mut self) {
         let due = self.names.due(Instant::now());
-        if self.asking.is_none() && !due.is_empty() {
+        if self.resolving.is_none() && !due.is_empty() {
             let servers = self.servers.clone();
-            self.asking = Some(tokio::spawn(async move { resolver::ask(due, &servers).await }));
+            self.resolving = Some(tokio::spawn(async move { resolver::resolve(due, &servers).await }));
         }
     }
 
-    /// Waits for what was asked for; for ever where nothing was.
-    pub async fn news(&mut self) -> NetworkUpdate {
+    /// Waits for what is being resolved or looked for; for ever where nothing is.
+    pub async fn update(&mut self) -> NetworkUpdate {
         tokio::select! {
             // They end before they are done only where the runtime ends.
-            answers = finished(&mut self.asking) => NetworkUpdate::Answers(answers.unwrap_or_default()),
+            answers = finished(&mut self.resolving) => NetworkUpdate::Answers(answers.unwrap_or_default()),
             opened = finished(&mut self.looking) => NetworkUpdate::Opened(self.looked(opened)),
         }
     }
@@ -231,13 +231,13 @@ impl Network {
         changed
     }
 
-    /// Takes in what name servers answered.
-    pub fn listen(&mut self) {
+    /// Takes in the answers of name servers that were sniffed.
+    pub fn sniff(&mut self) {
         if let Some(dns) = &mut self.dns {
             // The host's may be others by now.
             dns.trust(&self.servers);
             dns.follow();
-            dns.hear(dns::MANY);
+            dns.receive(dns::MANY);
             self.counters.dns_missed = dns.missed();
         }
     }
@@ -373,7 +373,7 @@ fn remembered<K: Eq + std::hash::Hash, V: Clone>(
     known.entry(key).or_insert_with(find).clone()
 }
 
-/// What was asked for has come.
+/// What the network has found out.
 pub enum NetworkUpdate {
     /// What names have.
     Answers(Vec<(String, Answer)>),

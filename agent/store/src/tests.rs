@@ -27,9 +27,9 @@ impl Sayer {
         self.send(times.into_iter().map(Self::event).collect());
     }
 
-    /// Waits for news.
-    fn news(&self) -> StoreUpdate {
-        self.store.news.recv_timeout(Duration::from_secs(20)).unwrap()
+    /// Waits for updates.
+    fn update(&self) -> StoreUpdate {
+        self.store.updates.recv_timeout(Duration::from_secs(20)).unwrap()
     }
 }
 
@@ -152,12 +152,12 @@ fn unstored_events_are_counted_and_reported() {
     let other = Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     agent.say([30, 40]);
-    let StoreUpdate::Say(body) = agent.news() else { panic!("nothing is said") };
+    let StoreUpdate::Report(body) = agent.update() else { panic!("nothing is said") };
     let EventBody::StoreFailing(failing) = *body else { panic!("{body:?}") };
     assert!(failing.reason.contains("locked"), "{failing:?}");
     agent.say([50]);
     other.execute_batch("ROLLBACK").unwrap();
-    let StoreUpdate::Well { stored, ours: true } = agent.news() else { panic!("it is not well") };
+    let StoreUpdate::Recovered { stored, ours: true } = agent.update() else { panic!("it is not well") };
     assert_eq!(stored.seq, 2);
     let recovered =
         StoreRecovered { path: String::new(), events_lost: 3, first_missing: Some(stored.seq + 1) };
@@ -195,9 +195,9 @@ fn database_damaged_at_runtime_is_replaced() {
     agent.say([60, 70]);
     let mut said = Vec::new();
     let stored = loop {
-        match agent.news() {
-            StoreUpdate::Say(body) => said.push(body.kind()),
-            StoreUpdate::Well { stored, ours: true } => break stored,
+        match agent.update() {
+            StoreUpdate::Report(body) => said.push(body.kind()),
+            StoreUpdate::Recovered { stored, ours: true } => break stored,
             other => panic!("{other:?}"),
         }
     };
@@ -225,7 +225,7 @@ fn unopenable_database_is_retried() {
     agent.say([40]);
     fs::remove_dir(&path).unwrap();
     fs::rename(&away, &path).unwrap();
-    let StoreUpdate::Well { stored, ours: false } = agent.news() else { panic!("it is not well") };
+    let StoreUpdate::Recovered { stored, ours: false } = agent.update() else { panic!("it is not well") };
     assert_eq!(stored, end);
     agent.head = stored;
     agent.send(vec![Event::agent(Timestamp(50), StoreRecovered::default().into())]);
