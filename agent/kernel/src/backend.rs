@@ -159,7 +159,7 @@ impl Loaded {
             places.push(hook.place());
         }
         load_fd_scan(&mut ebpf, &btf)?;
-        let blind_spots = said(blind_spots);
+        let blind_spots = texts(blind_spots);
         Ok(Attached { ebpf, links, backend, places, blind_spots, gate })
     }
 
@@ -192,7 +192,7 @@ impl Loaded {
             }
         }
         load_fd_scan(&mut ebpf, &btf)?;
-        let blind_spots = said(blind_spots);
+        let blind_spots = texts(blind_spots);
         Ok(Attached { ebpf, links: Vec::new(), backend, places, blind_spots, gate })
     }
 
@@ -268,7 +268,7 @@ fn attach_whole(
 }
 
 /// Blind spots, for people.
-fn said(blind_spots: Vec<(String, String)>) -> Vec<String> {
+fn texts(blind_spots: Vec<(String, String)>) -> Vec<String> {
     blind_spots.iter().map(|(place, why)| format!("{place}: {why}")).collect()
 }
 

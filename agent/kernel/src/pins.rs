@@ -54,7 +54,7 @@ const TRIED: &str = "tried";
 #[derive(Debug, thiserror::Error)]
 pub enum PinsError {
     /// There is no BPF file system.
-    #[error("{BPF_FS} is no BPF file system; mount it (`mount -t bpf bpf {BPF_FS}`), or turn off {SETTING}")]
+    #[error("{BPF_FS} is not a BPF file system; mount it (`mount -t bpf bpf {BPF_FS}`), or turn off {SETTING}")]
     NoFileSystem,
     /// Others could have put something there.
     #[error(transparent)]

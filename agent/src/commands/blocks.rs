@@ -12,7 +12,7 @@ use hyper::Method;
 use crate::{
     cli::{BlockOptions, BlocksOptions, UnblockOptions},
     control::{BLOCKS, BlockView, Blocks, NewBlock, OldBlock, client::ask},
-    output::{self, escaped, say, say_json, seconds},
+    output::{self, escaped, print_line, print_json_line, seconds},
 };
 
 /// How long the addresses of a name are waited for, and how often they are asked for.
@@ -27,9 +27,9 @@ pub fn block(options: BlockOptions) -> Result<()> {
     let new = NewBlock { target, port, period, reason, yes };
     let block = request(&agent.socket, &new)?;
     if json {
-        say_json(&block);
+        print_json_line(&block);
     } else {
-        say(format!("blocked {}", sentence(&block)));
+        print_line(format!("blocked {}", sentence(&block)));
     }
     if let Some(idle) = idle(&block) {
         anstream::eprintln!("mcpwarden: {idle}");
@@ -76,9 +76,9 @@ pub fn unblock(options: UnblockOptions) -> Result<()> {
     let UnblockOptions { target, port, json, agent } = options;
     let block: BlockView = ask(&agent.socket, Method::DELETE, BLOCKS, &OldBlock { target, port })?;
     if json {
-        say_json(&block);
+        print_json_line(&block);
     } else {
-        say(format!("unblocked {}", escaped(&block.target)));
+        print_line(format!("unblocked {}", escaped(&block.target)));
     }
     Ok(())
 }
@@ -90,11 +90,11 @@ pub fn unblock(options: UnblockOptions) -> Result<()> {
 pub fn list(options: &BlocksOptions) -> Result<()> {
     let all: Blocks = ask(&options.agent.socket, Method::GET, BLOCKS, &())?;
     if options.json {
-        say_json(&all.blocks);
+        print_json_line(&all.blocks);
     } else if all.blocks.is_empty() {
-        say("nothing is blocked");
+        print_line("nothing is blocked");
     } else {
-        say(table(&all.blocks));
+        print_line(table(&all.blocks));
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use mcpwarden_policy::event::ConfigReloaded;
 use crate::{
     cli::ReloadOptions,
     control::{RELOAD, client::ask},
-    output::{escaped, say, say_json},
+    output::{escaped, print_line, print_json_line},
 };
 
 /// Has it reloaded, and says what counts now.
@@ -17,10 +17,10 @@ use crate::{
 pub fn run(options: &ReloadOptions) -> Result<()> {
     let reloaded: ConfigReloaded = ask(&options.agent.socket, Method::POST, RELOAD, &())?;
     if options.json {
-        say_json(&reloaded);
+        print_json_line(&reloaded);
         return Ok(());
     }
-    say(format!("{} counts now", escaped(&reloaded.path)));
+    print_line(format!("{} is in force now", escaped(&reloaded.path)));
     if !reloaded.needs_restart.is_empty() {
         let keys = reloaded.needs_restart.join(", ");
         anstream::eprintln!(

@@ -29,7 +29,7 @@ pub use blocks::{BlockView, Blocks, NewBlock, OldBlock};
 pub use followers::{FollowerCounters, Followers};
 pub use pins::{Decided, NewDecision, Waiting};
 pub use refusal::{Code, Refusal};
-use server::{Asked, Counts};
+use server::{Service, Counts};
 pub use sessions::{NewSetting, SetSession};
 use socket::{Socket, SocketError};
 pub use status::{ConfigStatus, SinkStatus, Status, StoreStatus};
@@ -141,16 +141,16 @@ impl Control {
         if groups.read.is_none() && config.group == config::Control::default().group {
             let name = &config.group;
             tracing::warn!(
-                "control: there is no group {name} on this host, so only root asks this agent (`groupadd --system {name}` \
-                 makes it, or set control.group)"
+                "control: the group {name} does not exist on this host, so only root can query this agent (`groupadd --system {name}` \
+                 creates it, or set control.group)"
             );
         }
         let (socket, listener) = Socket::make(path, runtime_dir, groups.read.as_ref())?;
         let (sender, requests) = mpsc::channel(WAITING);
         let counts = Arc::new(Counts::default());
         let followers = Followers::new();
-        let asked = Asked { agent: sender, counts: Arc::clone(&counts), followers: followers.clone() };
-        tokio::spawn(server::serve(listener, groups, asked));
+        let service = Service { agent: sender, counts: Arc::clone(&counts), followers: followers.clone() };
+        tokio::spawn(server::serve(listener, groups, service));
         Ok(Self { requests, counts, followers, _socket: socket })
     }
 

@@ -84,7 +84,7 @@ pub fn of_network(network: &NetworkCounters) -> [Named; 9] {
         ("network_dns_missed", network.dns_missed),
         ("network_tables_refused", network.tables_refused),
         ("network_closings_failed", network.closings_failed),
-        ("network_adopted_untold", network.adopted_untold),
+        ("network_adopted_untold", network.adopted_unreported),
         ("network_found_refused", network.found_refused),
         ("network_blocks_refused", network.blocks_refused),
         ("network_judged_by_forgotten", network.judged_by_forgotten),

@@ -68,7 +68,7 @@ pub enum NetworkError {
     #[error(transparent)]
     Glob(#[from] GlobError),
     /// The network namespace of the agent has no number.
-    #[error("cannot tell the network namespace: {0}")]
+    #[error("cannot determine the network namespace: {0}")]
     Namespace(std::io::Error),
 }
 
@@ -84,7 +84,7 @@ pub struct NetworkCounters {
     /// Network namespaces in which what was open to denied addresses could not be looked for, each time.
     pub closings_failed: u64,
     /// Connections that were open when the agent started and for which there was no room.
-    pub adopted_untold: u64,
+    pub adopted_unreported: u64,
     /// Questions to name servers and answers that were not seen, for want of room.
     pub dns_missed: u64,
     /// Servers that nobody declared and that were not remembered, each time one answered: there were too many.
@@ -124,7 +124,7 @@ pub struct Network {
     cgroups: HashMap<u64, Option<String>>,
     ancestors: HashMap<(u32, u64), Vec<u32>>,
     counters: NetworkCounters,
-    said: Vec<String>,
+    reported: Vec<String>,
 }
 
 impl Network {
@@ -154,16 +154,16 @@ impl Network {
             cgroups: HashMap::new(),
             ancestors: HashMap::new(),
             counters: NetworkCounters::default(),
-            said: Vec::new(),
+            reported: Vec::new(),
         })
     }
 
     /// Says on standard error what was not said with the table before.
-    fn say(&mut self, notes: &[String]) {
-        for note in notes.iter().filter(|note| !self.said.contains(note)) {
+    fn warn_anew(&mut self, notes: &[String]) {
+        for note in notes.iter().filter(|note| !self.reported.contains(note)) {
             tracing::warn!("network: {note}");
         }
-        self.said = notes.to_vec();
+        self.reported = notes.to_vec();
     }
 
     /// Which set of rules holds for the processes of a server.
@@ -205,7 +205,7 @@ impl Network {
         if self.take(answers) {
             match self.install(addresses, clock) {
                 Ok(()) => self.close(clock),
-                Err(error) => tracing::error!("network: {error}; the rules of before still count"),
+                Err(error) => tracing::error!("network: {error}; the previous rules stay in force"),
             }
         }
     }
@@ -221,7 +221,7 @@ impl Network {
                     changed |= self.names.answered(&name, &addresses, ttl, silent, now);
                 }
                 Err(why) => {
-                    tracing::error!("network: {name} cannot be resolved: {why}");
+                    tracing::error!("network: cannot resolve {name}: {why}");
                     self.names.failed(&name, now);
                 }
             }
@@ -354,8 +354,8 @@ fn listen(servers: &[SocketAddr]) -> Option<Dns> {
     });
     if let Err(error) = &dns {
         tracing::warn!(
-            "network: answers of name servers are not seen ({error}; it takes CAP_NET_RAW), so that events name no \
-             destinations; network.resolver.listen: false is silent about it"
+            "network: cannot sniff answers of name servers ({error}; CAP_NET_RAW is required), so events name no \
+             destinations; network.resolver.listen: false turns this warning off"
         );
     }
     dns.ok()

@@ -43,8 +43,8 @@ pub async fn resolve(names: Vec<String>, servers: &[SocketAddr]) -> Vec<(String,
             return names.into_iter().map(|name| (name, Err(why.clone()))).collect();
         }
     };
-    let asked = names.into_iter().map(|name| one(resolvers, name));
-    futures_util::stream::iter(asked).buffer_unordered(AT_ONCE).collect().await
+    let lookups = names.into_iter().map(|name| one(resolvers, name));
+    futures_util::stream::iter(lookups).buffer_unordered(AT_ONCE).collect().await
 }
 
 fn resolver(servers: &[SocketAddr], family: LookupIpStrategy) -> Result<TokioResolver, NetError> {

@@ -220,14 +220,14 @@ mod tests {
     use mcpwarden_policy::event::examples::examples;
 
     use super::*;
-    use mcpwarden_store::testing::{Sayer, settings};
+    use mcpwarden_store::testing::{TestAgent, settings};
 
     /// A database with these events, each so long ago.
-    fn stored(directory: &Path, said: &[(&str, Duration)]) -> String {
-        let mut agent = Sayer::start(settings(directory));
+    fn stored(directory: &Path, reported: &[(&str, Duration)]) -> String {
+        let mut agent = TestAgent::start(settings(directory));
         let now = Clock::new().now();
         agent.send(
-            said.iter().map(|(kind, ago)| Event { timestamp: now.before(*ago), ..example(kind) }).collect(),
+            reported.iter().map(|(kind, ago)| Event { timestamp: now.before(*ago), ..example(kind) }).collect(),
         );
         agent.finish();
         settings(directory).path.display().to_string()
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn backlog_has_state_events_and_the_last_hour() {
         let directory = tempfile::tempdir().unwrap();
-        let said = [
+        let reported = [
             ("mcp_tool_seen", 190 * MINUTE),
             ("mcp_tool_changed", 120 * MINUTE),
             ("mcp_tool_called", 119 * MINUTE),
@@ -255,7 +255,7 @@ mod tests {
             ("mcp_tool_seen", 100 * MINUTE),
             ("mcp_tool_called", 59 * MINUTE),
         ];
-        let path = stored(directory.path(), &said);
+        let path = stored(directory.path(), &reported);
         let events = Follower::open(Path::new(&path)).unwrap();
         let since = Clock::new().now().before(180 * MINUTE);
         let read = past(&events, Some(since), recent()).unwrap();
@@ -271,13 +271,13 @@ mod tests {
         let [first, second] = &directories;
         let path = stored(first.path(), &[("mcp_tool_called", MINUTE)]);
         // The first of them was said by an agent before it.
-        let said = [
+        let reported = [
             ("mcp_tool_called", 30 * MINUTE),
             ("agent_started", 10 * MINUTE),
             ("mcp_server_started", 9 * MINUTE),
             ("mcp_tool_called", MINUTE),
         ];
-        let other = stored(second.path(), &said);
+        let other = stored(second.path(), &reported);
         let events = Follower::open(Path::new(&path)).unwrap();
         let mut feed = Feed { socket: PathBuf::new(), status: None, events, path: path.clone() };
         let mut status = crate::top::tests::status(0, serde_json::json!({}));

@@ -149,14 +149,14 @@ impl Store {
         settings: Settings,
         exports: impl FnMut() + Send + 'static,
     ) -> anyhow::Result<(Self, Head, Vec<EventBody>)> {
-        let mut said = Vec::new();
+        let mut reported = Vec::new();
         let db = match writer::open(&settings) {
             Ok((db, head, replaced)) => {
-                said.extend(replaced.map(EventBody::from));
+                reported.extend(replaced.map(EventBody::from));
                 Some((db, head))
             }
             Err(error @ DatabaseError::Failed { .. }) => {
-                said.push(failing(&settings.path, &error));
+                reported.push(failing(&settings.path, &error));
                 None
             }
             Err(error) => return Err(error.into()),
@@ -170,7 +170,7 @@ impl Store {
         let writer = writer::Writer::new(settings, db, inbox, to_agent, Arc::clone(&status));
         let thread = std::thread::Builder::new().name("store".into()).spawn(move || writer.run(exports))?;
         let room = Arc::new(Semaphore::new(capacity as usize));
-        Ok((Self { sender, room, capacity, updates, status, thread, path }, head, said))
+        Ok((Self { sender, room, capacity, updates, status, thread, path }, head, reported))
     }
 
     /// Waits until there is room for so many bytes of lines.
@@ -223,7 +223,7 @@ impl Store {
 
 /// What is said of a database that cannot be used.
 fn failing(path: &Path, error: &DatabaseError) -> EventBody {
-    tracing::error!("events are not stored: {error}");
+    tracing::error!("cannot store events: {error}");
     StoreFailing { path: path.display().to_string(), reason: error.to_string() }.into()
 }
 

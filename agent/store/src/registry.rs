@@ -117,7 +117,7 @@ impl Pins {
                 Ok((pins, Some(replaced)))
             }
             Err(error @ DatabaseError::Failed { .. }) => {
-                tracing::error!("pins are neither read nor kept: {error}");
+                tracing::error!("cannot use the pins: {error}; changed definitions may go unnoticed");
                 Ok((pins, None))
             }
             Err(error) => Err(error),
@@ -143,7 +143,7 @@ impl Pins {
             Ok(restored) => restored,
             Err(error) => {
                 tracing::error!(
-                    "{} cannot be restored from: {error}: tools are pinned as they are seen next",
+                    "cannot restore pins from {}: {error}; tools are pinned again when they are next listed",
                     export.display()
                 );
                 0
@@ -422,7 +422,7 @@ impl Export {
         let to = self.path.with_file_name(EXPORT);
         if let Err(error) = self.write(&to) {
             self.changed.store(true, Ordering::Relaxed);
-            tracing::error!("pins cannot be exported to {}: {error}", to.display());
+            tracing::error!("cannot export pins to {}: {error}", to.display());
         }
     }
 

@@ -174,11 +174,11 @@ impl Writer {
     /// Stores what can be, and counts the rest.
     fn take(&mut self, batches: &[Batch]) {
         let all = || batches.iter().flat_map(|batch| batch.entries.iter().map(move |entry| (batch, entry)));
-        let says_so =
+        let is_recovery =
             |(_, entry): &(&Batch, &Entry)| matches!(entry.event.body, EventBody::StoreRecovered(_));
         let (first, db) = match &mut self.state {
             State::Well(db) => (Some(0), Some(db)),
-            State::Waiting(db) => (all().position(|entry| says_so(&entry)), Some(db)),
+            State::Waiting(db) => (all().position(|entry| is_recovery(&entry)), Some(db)),
             State::Failing => (None, None),
         };
         let total = all().count();

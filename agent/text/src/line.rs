@@ -78,7 +78,7 @@ fn body(event: &Event, line: &mut Line) {
             }
         }
         EventBody::ConfigRefused(refused) => {
-            line.plain(&format!("  the configuration of before still counts: {}", clean(&refused.error)));
+            line.plain(&format!("  the previous configuration stays in force: {}", clean(&refused.error)));
         }
         EventBody::AgentStopped(stopped) => {
             line.plain(&format!("  stopped: {}", clean(&stopped.reason)));
@@ -184,9 +184,9 @@ fn body(event: &Event, line: &mut Line) {
                 line.plain(&format!("  left out: {}", clean(&warned.tools_left_out.join(", "))));
             }
         }
-        EventBody::ApprovalRequested(asked) => {
-            line.plain(&format!("  {} {}", clean(&asked.tool_name), clean(&asked.reason)));
-            line.dim(&format!("  {}", clean(&asked.tool_hash)));
+        EventBody::ApprovalRequested(requested) => {
+            line.plain(&format!("  {} {}", clean(&requested.tool_name), clean(&requested.reason)));
+            line.dim(&format!("  {}", clean(&requested.tool_hash)));
         }
         EventBody::ApprovalGranted(granted) => {
             line.plain(&format!("  {} by {}", clean(&granted.tool_name), clean(&granted.by)));

@@ -84,7 +84,7 @@ fn started_servers_yield_expected_findings() -> Result<()> {
         (
             &["sh", "-c", "echo first >&2; printf 'no \\033[2Jkey\\n' >&2; exit 3"],
             2,
-            "it closed the connection before it said who it is; it ended with status 3; its last words: no \\u{1b}[2Jkey",
+            "the server closed the connection before it answered `initialize`; it ended with status 3; last line on standard error: no \\u{1b}[2Jkey",
         ),
         (&["/nowhere/server"], 2, "cannot start `/nowhere/server`; see that it is installed"),
         (&["cat"], 2, "not inspected"),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Parser as _;
 use mcpwarden_policy::{Event, Timestamp};
-use mcpwarden_store::testing::{Sayer, settings};
+use mcpwarden_store::testing::{TestAgent, settings};
 use rusqlite::Connection;
 use serde_json::Value;
 
@@ -75,7 +75,7 @@ pub(in crate::query) const HARMFUL: &str = r#""status":"changed","category":"sen
 impl Filled {
     pub(in crate::query) fn new(lines: Vec<(u64, String)>) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let mut agent = Sayer::start(settings(directory.path()));
+        let mut agent = TestAgent::start(settings(directory.path()));
         let start = Clock::new().now().before(std::time::Duration::from_secs(600));
         let events = lines.iter().map(|(second, line)| {
             let line = format!(r#"{{"timestamp":"1970-01-01T00:00:00Z",{line}}}"#);
@@ -146,7 +146,7 @@ impl Filled {
     }
 
     /// Some fields of each line, as one text.
-    fn fields(&self, args: &str, names: &str) -> String {
+    pub(super) fn fields(&self, args: &str, names: &str) -> String {
         let field = |line: &Value, name: &str| match &line[name] {
             Value::String(text) => text.clone(),
             other => other.to_string(),

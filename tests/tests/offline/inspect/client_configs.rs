@@ -38,7 +38,7 @@ fn every_server_of_a_client_config_is_inspected() -> Result<()> {
             "b: not inspected: cannot start `/nowhere/server`",
             "\nc: 1 tool, something found in 1\n",
             "\nd: not inspected: it is disabled in this file\n",
-            "\ne: not inspected: it closed the connection",
+            "\ne: not inspected: the server closed the connection",
             // Both have `add` and `echo`.
             "low       add                      shadow_tool ",
             "\nf: 3 tools, something found in 3\n",
