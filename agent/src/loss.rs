@@ -114,10 +114,7 @@ pub const WATCHED: &[(&str, &str)] = &[
     ),
     ("registry_store_errors", "pins could not be read or kept: changed definitions may go unnoticed"),
     ("registry_items_refused", "too many tools, prompts or templates: some are not compared with their pins"),
-    (
-        "registry_definitions_not_kept",
-        "a definition is too long to be kept: changes in it are not shown",
-    ),
+    ("registry_definitions_not_kept", "a definition is too long to be kept: changes in it are not shown"),
     (
         "registry_servers_refused",
         "too many servers in one session: names of some are not compared with others'",

@@ -175,7 +175,9 @@ impl Writer {
     pub fn finish(self, until: Instant) {
         drop(self.sender);
         if !ends(&self.thread, until) {
-            tracing::error!("the reader of standard output is gone or too slow: the last events were not printed");
+            tracing::error!(
+                "the reader of standard output is gone or too slow: the last events were not printed"
+            );
         }
     }
 }

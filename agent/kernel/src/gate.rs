@@ -216,7 +216,7 @@ impl Kernel {
             if let Some(to_keep) = &mut self.to_keep {
                 to_keep.links.retain(|(name, _)| hooks.iter().all(|hook| hook.program() != *name));
             }
-            self.kept.let_go(hooks);
+            self.kept.detach(hooks);
             hooks::detach_all(&mut self.ebpf, hooks);
             let gone: Vec<String> = hooks.iter().map(gate_place).collect();
             self.attached.retain(|place| !gone.contains(place));

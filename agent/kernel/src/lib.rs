@@ -255,7 +255,9 @@ impl Kernel {
     /// kept. `None`: no agent may.
     pub fn now_keeps(&mut self, config: Option<&str>) {
         if let Err(error) = self.kept.now_keeps(config) {
-            tracing::error!("cannot record what the next agent may resume: {error}; the next agent attaches its own programs");
+            tracing::error!(
+                "cannot record what the next agent may resume: {error}; the next agent attaches its own programs"
+            );
         }
     }
 

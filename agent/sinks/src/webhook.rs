@@ -200,9 +200,7 @@ impl Webhook {
                     }
                     outcome
                 }
-                Err(error) => {
-                    Outcome::Later { why: format!("cannot read the spool: {error}"), after: None }
-                }
+                Err(error) => Outcome::Later { why: format!("cannot read the spool: {error}"), after: None },
             };
             let now = match &outcome {
                 Outcome::Taken => None,

@@ -10,7 +10,7 @@ use mcpwarden_policy::{ByHand, Event, EventBody, WaitingTool};
 use crate::{
     cli::{ApprovalsList, DecisionOptions, Selection},
     control::{APPROVALS, Decided, NewDecision, PINS, Waiting, client::ask},
-    output::{self, escaped, print_line, print_json_line, seconds, word},
+    output::{self, escaped, print_json_line, print_line, seconds, word},
 };
 
 /// Longest name of a tool that a table keeps in one piece, with its server's. Columns.
@@ -44,10 +44,7 @@ fn send(which: Selection, hash: Option<String>, decision: ByHand) -> Result<()> 
             let text = tool.unwrap_or_default();
             let id = text.strip_prefix("mcp:").unwrap_or(&text);
             let (server, tool) = id.rsplit_once(':').with_context(|| {
-                format!(
-                    "`{}` names no server; expected SERVER:TOOL, or --server SERVER TOOL",
-                    escaped(&text)
-                )
+                format!("`{}` names no server; expected SERVER:TOOL, or --server SERVER TOOL", escaped(&text))
             })?;
             (server.to_owned(), Some(tool.to_owned()))
         }

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     cli::{AuditExport, AuditVerify, Bound},
-    output::{Unwritable, escaped, print_line, print_json_line},
+    output::{Unwritable, escaped, print_json_line, print_line},
 };
 
 /// How often progress is shown, to whom looks at a terminal.

@@ -12,7 +12,7 @@ use hyper::Method;
 use crate::{
     cli::{BlockOptions, BlocksOptions, UnblockOptions},
     control::{BLOCKS, BlockView, Blocks, NewBlock, OldBlock, client::ask},
-    output::{self, escaped, print_line, print_json_line, seconds},
+    output::{self, escaped, print_json_line, print_line, seconds},
 };
 
 /// How long the addresses of a name are waited for, and how often they are asked for.

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::config::pattern_errors;
 use crate::host::{self, Checked};
-use crate::output::{escaped, print_line, print_json_line};
+use crate::output::{escaped, print_json_line, print_line};
 
 /// Characters of a line that are shown before and from the place that is meant.
 const SHOWN: (usize, usize) = (60, 50);

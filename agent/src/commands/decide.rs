@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use crate::cli::DecideOptions;
 use crate::config::{self, Config};
-use crate::output::{clean, print_line, print_json_line};
+use crate::output::{clean, print_json_line, print_line};
 
 /// Prints every guard that was asked, in order, and what follows. Exit status 1 where the call is denied.
 ///

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::{
     cli::DetachOptions,
-    output::{print_line, print_json_line},
+    output::{print_json_line, print_line},
 };
 
 /// Detaches it, and says how much that was.
@@ -26,7 +26,9 @@ pub fn run(options: &DetachOptions) -> Result<()> {
         0 => print_line("nothing was left attached"),
         1 => print_line("1 program is detached: nobody captures or judges connections any more"),
         programs => {
-            print_line(format!("{programs} programs are detached: nobody captures or judges connections any more"));
+            print_line(format!(
+                "{programs} programs are detached: nobody captures or judges connections any more"
+            ));
         }
     }
     if unread.records > 0 {

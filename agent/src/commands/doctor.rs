@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::host::cgroup;
-use crate::output::{print_line, print_json_line, table};
+use crate::output::{print_json_line, print_line, table};
 
 /// How a row came out.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]

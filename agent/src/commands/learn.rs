@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::cli::LearnOptions;
 use crate::cli::When;
 use crate::commands::lines;
-use crate::output::{print_line, print_json_line, write_json};
+use crate::output::{print_json_line, print_line, write_json};
 
 /// Most servers, and most destinations of all: a configuration and the kernel half's table have room for no more.
 const SERVERS: usize = 10_000;

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::{
     config,
-    output::{clean, print_line, print_json_line},
+    output::{clean, print_json_line, print_line},
 };
 
 /// Prints the answer. Returns whether the command counts by its name or its declaration.
@@ -32,7 +32,9 @@ pub fn run(config: Option<&Path>, json: bool, command: &[String]) -> Result<bool
         return Ok(counts);
     }
     match (declared, found) {
-        (Some(server), _) => print_line(format!("yes: declared in the configuration as {}", clean(&server.id.0))),
+        (Some(server), _) => {
+            print_line(format!("yes: declared in the configuration as {}", clean(&server.id.0)))
+        }
         (None, Some(found)) => {
             print_line(format!("yes: the pattern {} matches {}", clean(&found.pattern), clean(&found.on)));
             print_line(format!("server id: {}", clean(&id)));
@@ -40,7 +42,9 @@ pub fn run(config: Option<&Path>, json: bool, command: &[String]) -> Result<bool
         (None, None) => {
             print_line("no pattern matches; it counts once its first request is one of MCP's");
             print_line(format!("server id then: {}", clean(&id)));
-            print_line("to count it by name, add to the configuration: discovery: { custom_servers: [\"…\"] }");
+            print_line(
+                "to count it by name, add to the configuration: discovery: { custom_servers: [\"…\"] }",
+            );
         }
     }
     Ok(counts)

@@ -5,7 +5,7 @@ use mcpwarden_store::registry::{Pin, SCHEMA, each, word};
 
 use crate::{
     cli::PinsList,
-    output::{escaped, print_line, print_json_line, table},
+    output::{escaped, print_json_line, print_line, table},
 };
 
 /// Prints the pins that are asked for.

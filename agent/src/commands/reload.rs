@@ -7,7 +7,7 @@ use mcpwarden_policy::event::ConfigReloaded;
 use crate::{
     cli::ReloadOptions,
     control::{RELOAD, client::ask},
-    output::{escaped, print_line, print_json_line},
+    output::{escaped, print_json_line, print_line},
 };
 
 /// Has it reloaded, and says what counts now.

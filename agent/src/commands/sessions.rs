@@ -11,7 +11,7 @@ use mcpwarden_policy::guards::{ProfileKey, Setting};
 use crate::{
     cli::SessionSetOptions,
     control::{NewSetting, SESSIONS, SetSession, client::ask},
-    output::{escaped, print_line, print_json_line},
+    output::{escaped, print_json_line, print_line},
 };
 
 /// What stands for no project, no frozen specification, no forbidden side effects.

@@ -9,7 +9,7 @@ use hyper::Method;
 use crate::{
     cli::StatusOptions,
     control::{STATUS, Status, client::ask},
-    output::{escaped, print_line, print_json_line, seconds},
+    output::{escaped, print_json_line, print_line, seconds},
 };
 
 /// Says how it is: 0 where all is well, 1 where something is wrong.

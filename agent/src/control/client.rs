@@ -51,7 +51,10 @@ pub fn ask<T: DeserializeOwned>(
         bail!(escaped(&error.message));
     }
     serde_json::from_slice(&answer).with_context(|| {
-        format!("the program that answers at {} is not an agent, or an agent of another version", socket.display())
+        format!(
+            "the program that answers at {} is not an agent, or an agent of another version",
+            socket.display()
+        )
     })
 }
 

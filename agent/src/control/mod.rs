@@ -29,7 +29,7 @@ pub use blocks::{BlockView, Blocks, NewBlock, OldBlock};
 pub use followers::{FollowerCounters, Followers};
 pub use pins::{Decided, NewDecision, Waiting};
 pub use refusal::{Code, Refusal};
-use server::{Service, Counts};
+use server::{Counts, Service};
 pub use sessions::{NewSetting, SetSession};
 use socket::{Socket, SocketError};
 pub use status::{ConfigStatus, SinkStatus, Status, StoreStatus};

@@ -71,8 +71,6 @@ pub fn of(name: &str) -> &'static Metric {
 
 static NONE: Metric = Metric { name: "mcpwarden_unknown", help: "None.", source: Source::Gauge(&[]) };
 
-}
-
 pub const EVENTS: &str = "mcpwarden_events_total";
 pub const CALLS: &str = "mcpwarden_calls_total";
 pub const RESULTS: &str = "mcpwarden_call_results_total";

@@ -96,16 +96,16 @@ impl Network {
             failed => {
                 let why =
                     failed.and_then(Result::err).map_or_else(|| "it failed".into(), |why| why.to_string());
-                tracing::error!("network: cannot list open connections: {why}; connections to denied addresses may stay open");
+                tracing::error!(
+                    "network: cannot list open connections: {why}; connections to denied addresses may stay open"
+                );
                 self.counters.closings_failed += 1;
                 return Opened::default();
             }
         };
         let Skipped { namespaces, why } = &opened.skipped;
         if let Some(why) = why {
-            tracing::warn!(
-                "network: cannot list open connections in {namespaces} network namespaces: {why}"
-            );
+            tracing::warn!("network: cannot list open connections in {namespaces} network namespaces: {why}");
             self.counters.closings_failed += namespaces;
         }
         self.counters.adopted_unreported += opened.unreported;

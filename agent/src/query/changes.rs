@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::list::NONE;
 use crate::{
     cli::PinsDiff,
-    output::{escaped, print_line, print_json_line},
+    output::{escaped, print_json_line, print_line},
 };
 
 /// How a definition stands to its pin.
@@ -44,7 +44,11 @@ pub fn diff(options: &PinsDiff) -> Result<bool> {
     let events = options.events.clone().unwrap_or_else(|| path.with_file_name(store::EVENTS));
     let found =
         find(&db, &events, &options.tool).with_context(|| format!("cannot read {}", path.display()))?;
-    ensure!(!found.is_empty(), "no pin has the name {}; `mcpwarden pins list` lists all pins", escaped(&options.tool));
+    ensure!(
+        !found.is_empty(),
+        "no pin has the name {}; `mcpwarden pins list` lists all pins",
+        escaped(&options.tool)
+    );
     for change in &found {
         if options.json {
             print_json_line(change);

@@ -25,7 +25,7 @@ use super::{
 use crate::host::clock::Clock;
 use crate::{
     cli::{ReportFormat, ReportOptions, Which},
-    output::{print_line, print_json_line, word},
+    output::{print_json_line, print_line, word},
 };
 
 use document::Document;

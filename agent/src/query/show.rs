@@ -17,7 +17,7 @@ use super::{
     list::NONE,
     tools::{self, Offers, Tool},
 };
-use crate::output::{escaped, row, print_json_line, seconds, word};
+use crate::output::{escaped, print_json_line, print_line, seconds, word};
 
 /// A tool with what only `show` says of it.
 #[derive(Debug, Serialize)]
@@ -45,7 +45,7 @@ pub fn print(db: &Connection, events: &Path, name: &str, json: bool) -> Result<(
         if json {
             print_json_line(shown);
         } else {
-            row(shown.text());
+            print_line(shown.text());
         }
     }
     Ok(())
@@ -99,12 +99,12 @@ impl Shown {
         row("state", tool.state.clone());
         row("hash", tool.tool_hash.clone());
         row("pinned hash", or_none(tool.pinned_hash.clone()));
-        let by = |seen: &mcpwarden_policy::registry::Approval| {
-            format!("by {} at {}", escaped(&seen.by), seconds(seen.at))
+        let by = |approval: &mcpwarden_policy::registry::Approval| {
+            format!("by {} at {}", escaped(&approval.by), seconds(approval.at))
         };
         row("approved", or_none(tool.approved.as_ref().map(by)));
         for denied in &self.denied {
-            row("denied", format!("{} {}", denied.hash, by(&denied.seen)));
+            row("denied", format!("{} {}", denied.hash, by(&denied.said)));
         }
         row("first seen", seconds(tool.first_seen));
         row("last seen", seconds(tool.last_seen));

@@ -2,24 +2,18 @@
 
 mod filled;
 
-use std::path::PathBuf;
-
-use clap::Parser as _;
 use mcpwarden_policy::{
-    Event, ServerId, Timestamp,
+    ServerId,
     registry::{Item, PinKey, PinRecord, Store as _},
 };
-use mcpwarden_store::{
-    registry::Pins,
-    testing::{Sayer, settings},
-};
+use mcpwarden_store::registry::Pins;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
+use filled::{ALLOWED, answered, exited, started};
 pub(super) use filled::{Filled, called, connected, detected, hostile, of, two_sessions};
 
 use super::*;
-use crate::cli::{Cli, Command};
 
 /// Command, fields of its lines, and what they are.
 #[test]

@@ -88,7 +88,8 @@ fn server(model: &Model, id: &str, server: &Server) -> Detail {
         ];
         facts.extend(texts.into_iter().filter_map(|(name, text)| Some((name, text?))));
     }
-    if let Some(EventBody::ServerInitialized(reported)) = server.initialized.as_ref().map(|event| &event.body) {
+    if let Some(EventBody::ServerInitialized(reported)) = server.initialized.as_ref().map(|event| &event.body)
+    {
         let named = |name: &Option<String>, version: &Option<String>| {
             let both = [name.as_deref(), version.as_deref()];
             whole(&both.into_iter().flatten().collect::<Vec<_>>().join(" "))

@@ -227,7 +227,10 @@ mod tests {
         let mut agent = TestAgent::start(settings(directory));
         let now = Clock::new().now();
         agent.send(
-            reported.iter().map(|(kind, ago)| Event { timestamp: now.before(*ago), ..example(kind) }).collect(),
+            reported
+                .iter()
+                .map(|(kind, ago)| Event { timestamp: now.before(*ago), ..example(kind) })
+                .collect(),
         );
         agent.finish();
         settings(directory).path.display().to_string()

@@ -161,7 +161,11 @@ fn unstored_events_are_counted_and_reported() {
     assert_eq!(stored.seq, 2);
     let recovered =
         StoreRecovered { path: String::new(), events_lost: 3, first_missing: Some(stored.seq + 1) };
-    agent.send(vec![TestAgent::event(60), Event::agent(Timestamp(70), recovered.into()), TestAgent::event(80)]);
+    agent.send(vec![
+        TestAgent::event(60),
+        Event::agent(Timestamp(70), recovered.into()),
+        TestAgent::event(80),
+    ]);
     let status = {
         while agent.store.status().stored < 4 {
             std::thread::sleep(Duration::from_millis(5));

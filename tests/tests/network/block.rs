@@ -383,5 +383,9 @@ fn learned_rules_form_a_valid_configuration() -> Result<()> {
         ask(&["check-config", "--strict", &proposal.display().to_string()])?.expect("check-config", 0, "")?;
     }
     fs::write(&proposal, "no event\n")?;
-    refused("no event", &ask(&["learn", &proposal.display().to_string()])?, "proposal.yaml:1: it is not an event")
+    refused(
+        "no event",
+        &ask(&["learn", &proposal.display().to_string()])?,
+        "proposal.yaml:1: it is not an event",
+    )
 }

@@ -336,7 +336,8 @@ fn unreadable_databases_are_refused_with_reason() -> Result<()> {
         }
         // Of this version by what it says of itself, and without what that has.
         let (_, said) = of(&newer)?;
-        let version = said.stderr.split_once("this version supports ").and_then(|(_, rest)| rest.split_once(')'));
+        let version =
+            said.stderr.split_once("this version supports ").and_then(|(_, rest)| rest.split_once(')'));
         let Some((version, _)) = version else { bail!("{command}: {}", said.stderr) };
         let hollow = made(
             &format!("hollow-{version}.db"),

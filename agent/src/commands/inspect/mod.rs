@@ -58,10 +58,7 @@ fn inspect(options: &InspectOptions) -> Result<(bool, bool)> {
                 input::contents(&input::read(file)?).with_context(|| file.display().to_string())?;
             match contents {
                 Contents::Definitions(_) if options.start => {
-                    bail!(
-                        "{}: the file declares no servers to start; omit --start",
-                        file.display()
-                    )
+                    bail!("{}: the file declares no servers to start; omit --start", file.display())
                 }
                 Contents::Definitions(definitions) => report.definitions(definitions),
                 Contents::Servers(servers) if options.start => {

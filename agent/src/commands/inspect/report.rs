@@ -16,7 +16,7 @@ use mcpwarden_policy::{ConnectionId, ServerId, SessionId, Timestamp};
 use serde_json::json;
 
 use super::input::Entry;
-use crate::output::{clean, print_line, print_json_line};
+use crate::output::{clean, print_json_line, print_line};
 
 /// Bytes that the registry may keep of the definitions of all servers together: as many as one may send, and its names.
 const STORE_BYTES: usize = 256 << 20;

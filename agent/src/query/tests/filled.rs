@@ -13,7 +13,7 @@ use crate::cli::{Cli, Command};
 
 /// A store with these events: their seconds from ten minutes ago on, and the rest of their lines.
 pub(in crate::query) struct Filled {
-    directory: tempfile::TempDir,
+    pub(super) directory: tempfile::TempDir,
     /// The time from which seconds count.
     pub(in crate::query) start: Timestamp,
     pub(in crate::query) db: Connection,

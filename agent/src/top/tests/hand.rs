@@ -183,7 +183,10 @@ fn selection_survives_model_changes() {
     assert_eq!(does(&mut view, &model, "y").0, approving("add", first));
     // And who looked at another definition is asked to look again.
     let (done, message) = does(&mut view, &model, "a");
-    assert!(done.is_none() && view.requested.is_none() && message.contains("another definition"), "{message}");
+    assert!(
+        done.is_none() && view.requested.is_none() && message.contains("another definition"),
+        "{message}"
+    );
     assert_eq!(does(&mut view, &model, "ay").0, approving("add", second));
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::{
     command::ends,
     http_server::{HttpServer, Style},

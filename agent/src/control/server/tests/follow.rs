@@ -59,7 +59,11 @@ async fn reader_may_follow_until_the_agent_ends() {
         offer(&service, "{\"b\":2}");
         service.followers.end();
         let (received, ended) = rest(lines).await;
-        assert_eq!((received, ended), (vec!["{\"a\":1}".to_owned(), "{\"b\":2}".to_owned()], true), "{rights:?}");
+        assert_eq!(
+            (received, ended),
+            (vec!["{\"a\":1}".to_owned(), "{\"b\":2}".to_owned()], true),
+            "{rights:?}"
+        );
         left(&service, 0).await;
         service.followers.gone().await;
         let (head, _) = follow(line(rights, &service).await).await;
