@@ -9,7 +9,7 @@ use mcpwarden_policy::{ByHand, Event, EventBody, WaitingTool};
 
 use crate::{
     cli::{ApprovalsList, DecisionOptions, Selection},
-    control::{APPROVALS, Decided, NewDecision, PINS, Waiting, client::ask},
+    control::{APPROVALS, Decided, NewDecision, PINS, Waiting, client::query_agent},
     output::{self, escaped, print_json_line, print_line, seconds, word},
 };
 
@@ -64,7 +64,7 @@ fn send(which: Selection, hash: Option<String>, decision: ByHand) -> Result<()> 
 /// # Errors
 /// No agent answers, or it refuses.
 pub fn request(socket: &Path, new: &NewDecision) -> Result<Vec<Event>> {
-    ask(socket, Method::POST, PINS, new).map(|Decided { decided }| decided)
+    query_agent(socket, Method::POST, PINS, new).map(|Decided { decided }| decided)
 }
 
 /// What came of it, for people.
@@ -104,7 +104,7 @@ fn sentence(server: &str, body: &EventBody) -> String {
 /// # Errors
 /// No agent answers, or it refuses.
 pub fn list(options: &ApprovalsList) -> Result<()> {
-    let Waiting { approvals } = ask(&options.agent.socket, Method::GET, APPROVALS, &())?;
+    let Waiting { approvals } = query_agent(&options.agent.socket, Method::GET, APPROVALS, &())?;
     if options.json {
         approvals.iter().for_each(print_json_line);
     } else if approvals.is_empty() {

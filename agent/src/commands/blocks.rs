@@ -11,7 +11,7 @@ use hyper::Method;
 
 use crate::{
     cli::{BlockOptions, BlocksOptions, UnblockOptions},
-    control::{BLOCKS, BlockView, Blocks, NewBlock, OldBlock, client::ask},
+    control::{BLOCKS, BlockView, Blocks, NewBlock, OldBlock, client::query_agent},
     output::{self, escaped, print_json_line, print_line, seconds},
 };
 
@@ -42,11 +42,11 @@ pub fn block(options: BlockOptions) -> Result<()> {
 /// # Errors
 /// No agent answers, or it refuses.
 pub fn request(socket: &Path, new: &NewBlock) -> Result<BlockView> {
-    let mut block: BlockView = ask(socket, Method::POST, BLOCKS, new)?;
+    let mut block: BlockView = query_agent(socket, Method::POST, BLOCKS, new)?;
     let until = Instant::now() + NAMES.0;
     while block.connections.is_none() && block.addresses.is_empty() && Instant::now() < until {
         std::thread::sleep(NAMES.1);
-        let all: Blocks = ask(socket, Method::GET, BLOCKS, &())?;
+        let all: Blocks = query_agent(socket, Method::GET, BLOCKS, &())?;
         match all.blocks.into_iter().find(|found| found.target == block.target) {
             Some(found) => block = found,
             // Its time was short.
@@ -74,7 +74,7 @@ pub fn idle(block: &BlockView) -> Option<String> {
 /// No agent answers, or it refuses; or there is no such block.
 pub fn unblock(options: UnblockOptions) -> Result<()> {
     let UnblockOptions { target, port, json, agent } = options;
-    let block: BlockView = ask(&agent.socket, Method::DELETE, BLOCKS, &OldBlock { target, port })?;
+    let block: BlockView = query_agent(&agent.socket, Method::DELETE, BLOCKS, &OldBlock { target, port })?;
     if json {
         print_json_line(&block);
     } else {
@@ -88,7 +88,7 @@ pub fn unblock(options: UnblockOptions) -> Result<()> {
 /// # Errors
 /// No agent answers, or it refuses.
 pub fn list(options: &BlocksOptions) -> Result<()> {
-    let all: Blocks = ask(&options.agent.socket, Method::GET, BLOCKS, &())?;
+    let all: Blocks = query_agent(&options.agent.socket, Method::GET, BLOCKS, &())?;
     if options.json {
         print_json_line(&all.blocks);
     } else if all.blocks.is_empty() {

@@ -6,7 +6,7 @@ use mcpwarden_policy::event::ConfigReloaded;
 
 use crate::{
     cli::ReloadOptions,
-    control::{RELOAD, client::ask},
+    control::{RELOAD, client::query_agent},
     output::{escaped, print_json_line, print_line},
 };
 
@@ -15,7 +15,7 @@ use crate::{
 /// # Errors
 /// No agent answers, or the file cannot be used.
 pub fn run(options: &ReloadOptions) -> Result<()> {
-    let reloaded: ConfigReloaded = ask(&options.agent.socket, Method::POST, RELOAD, &())?;
+    let reloaded: ConfigReloaded = query_agent(&options.agent.socket, Method::POST, RELOAD, &())?;
     if options.json {
         print_json_line(&reloaded);
         return Ok(());

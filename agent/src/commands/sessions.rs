@@ -10,7 +10,7 @@ use mcpwarden_policy::guards::{ProfileKey, Setting};
 
 use crate::{
     cli::SessionSetOptions,
-    control::{NewSetting, SESSIONS, SetSession, client::ask},
+    control::{NewSetting, SESSIONS, SetSession, client::query_agent},
     output::{escaped, print_json_line, print_line},
 };
 
@@ -28,7 +28,7 @@ pub fn set(options: SessionSetOptions) -> Result<()> {
         None => (None, Some(key)),
     };
     let new = NewSetting { session, set, reset, by };
-    let SetSession { event, idle } = ask(&agent.socket, Method::POST, SESSIONS, &new)?;
+    let SetSession { event, idle } = query_agent(&agent.socket, Method::POST, SESSIONS, &new)?;
     if json {
         print_json_line(&event);
     } else {

@@ -8,7 +8,7 @@ use hyper::Method;
 
 use crate::{
     cli::StatusOptions,
-    control::{STATUS, Status, client::ask},
+    control::{STATUS, Status, client::query_agent},
     output::{escaped, print_json_line, print_line, seconds},
 };
 
@@ -17,7 +17,7 @@ use crate::{
 /// # Errors
 /// No agent answers.
 pub fn run(options: &StatusOptions) -> Result<ExitCode> {
-    let status: Status = ask(&options.agent.socket, Method::GET, STATUS, &())?;
+    let status: Status = query_agent(&options.agent.socket, Method::GET, STATUS, &())?;
     if options.json {
         print_json_line(&status);
     } else {

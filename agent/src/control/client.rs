@@ -30,7 +30,7 @@ struct Refused {
 ///
 /// # Errors
 /// None answers there, or it refuses; says what to do.
-pub fn ask<T: DeserializeOwned>(
+pub fn query_agent<T: DeserializeOwned>(
     socket: &Path,
     method: Method,
     path: &str,

@@ -53,9 +53,9 @@ pub const EVENTS: &str = "/v1/events";
 /// Requests that wait for the agent's task.
 const WAITING: usize = 16;
 
-/// What the agent is asked.
+/// What an operator requests.
 #[derive(Debug)]
-pub enum Ask {
+pub enum Operation {
     /// `GET /v1/blocks`
     Blocks,
     /// `POST /v1/blocks`
@@ -96,8 +96,8 @@ pub enum Answer {
 
 /// A question, from whom, and where the answer goes.
 pub struct Request {
-    /// What is asked.
-    pub ask: Ask,
+    /// What is requested.
+    pub operation: Operation,
     /// By whom: they may.
     pub by: Who,
     /// Takes the answer. Whoever asked may be gone.

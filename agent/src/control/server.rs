@@ -24,8 +24,8 @@ use tokio::{
 };
 
 use super::{
-    APPROVALS, Answer, Ask, BLOCKS, Code, ControlCounters, EVENTS, Followers, PINS, RELOAD, Refusal, Request,
-    SESSIONS, STATUS,
+    APPROVALS, Answer, BLOCKS, Code, ControlCounters, EVENTS, Followers, Operation, PINS, RELOAD, Refusal,
+    Request, SESSIONS, STATUS,
     followers::{self, Following, Seat},
     peer::{Groups, Peer, Rights},
 };
@@ -52,7 +52,7 @@ const PATHS: [(&str, &str); 7] = [
 /// For whom there is no place.
 const NO_PLACE: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n\
-    {\"error\":{\"code\":\"busy\",\"message\":\"too many ask at once: try again\"}}\n";
+    {\"error\":{\"code\":\"busy\",\"message\":\"too many requests at once: try again\"}}\n";
 
 /// What comes of requests.
 #[derive(Debug, Default)]
@@ -206,22 +206,22 @@ impl Line {
             let known: Vec<&str> = PATHS.iter().map(|(path, _)| *path).collect();
             return Err(Code::NotFound.because(format!("there are only {} here", known.join(", "))));
         };
-        let ask = match (path, &method) {
-            (BLOCKS, &Method::GET) => Ask::Blocks,
-            (BLOCKS, &Method::POST) => Ask::Block(self.body(body).await?),
-            (BLOCKS, &Method::DELETE) => Ask::Unblock(self.body(body).await?),
-            (APPROVALS, &Method::GET) => Ask::Approvals,
-            (PINS, &Method::POST) => Ask::Decide(self.body(body).await?),
-            (SESSIONS, &Method::POST) => Ask::SetSession(self.body(body).await?),
-            (RELOAD, &Method::POST) => Ask::Reload,
-            (STATUS, &Method::GET) => Ask::Status,
+        let operation = match (path, &method) {
+            (BLOCKS, &Method::GET) => Operation::Blocks,
+            (BLOCKS, &Method::POST) => Operation::Block(self.body(body).await?),
+            (BLOCKS, &Method::DELETE) => Operation::Unblock(self.body(body).await?),
+            (APPROVALS, &Method::GET) => Operation::Approvals,
+            (PINS, &Method::POST) => Operation::Decide(self.body(body).await?),
+            (SESSIONS, &Method::POST) => Operation::SetSession(self.body(body).await?),
+            (RELOAD, &Method::POST) => Operation::Reload,
+            (STATUS, &Method::GET) => Operation::Status,
             _ => {
                 count(&self.service.counts.unusable);
                 return Err(Code::Method.because(format!("{path} takes {takes}")));
             }
         };
         let (sender, receiver) = oneshot::channel();
-        let request = Request { ask, by: self.who().await, answer: sender };
+        let request = Request { operation, by: self.who().await, answer: sender };
         let busy = || Code::Busy.because("the agent has too much to do, or ends: try again");
         self.service.agent.send(request).await.map_err(|_| busy())?;
         receiver.await.map_err(|_| busy())?
@@ -237,7 +237,7 @@ impl Line {
         let who = user.map_or_else(|| format!("user {uid}"), |user| format!("{user} (user {uid})"));
         let (verb, group, key) = match needed {
             Rights::Change => ("change anything", &self.groups.change, "control.admin_group"),
-            _ => ("ask", &self.groups.read, "control.group"),
+            _ => ("query the agent", &self.groups.read, "control.group"),
         };
         let others = match group {
             Some(group) => format!(" and members of the group {} ({key})", group.name),

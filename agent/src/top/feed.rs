@@ -17,7 +17,7 @@ use mcpwarden_store::reader::{Follower, Query};
 use super::{FRAME, model::lighten};
 use crate::host::clock::Clock;
 use crate::{
-    control::{APPROVALS, STATUS, Status, Waiting, client::ask},
+    control::{APPROVALS, STATUS, Status, Waiting, client::query_agent},
     output::escaped,
 };
 
@@ -85,7 +85,7 @@ struct Feed {
 
 impl Feed {
     fn connect(socket: &Path) -> Result<Self> {
-        let status: Box<Status> = ask(socket, Method::GET, STATUS, &())?;
+        let status: Box<Status> = query_agent(socket, Method::GET, STATUS, &())?;
         let path = status.store.path.clone();
         let events = Follower::open(Path::new(&path))?;
         Ok(Self { socket: socket.to_owned(), status: Some(status), events, path })
@@ -132,12 +132,12 @@ impl Feed {
                 due = Instant::now() + STATUS_EVERY;
                 let status = match self.status.take() {
                     Some(status) => status,
-                    None => ask(&self.socket, Method::GET, STATUS, &())?,
+                    None => query_agent(&self.socket, Method::GET, STATUS, &())?,
                 };
                 send_past(self.turn(&status)?)?;
                 if status.approvals > 0 || waited {
                     waited = status.approvals > 0;
-                    let Waiting { approvals } = ask(&self.socket, Method::GET, APPROVALS, &())?;
+                    let Waiting { approvals } = query_agent(&self.socket, Method::GET, APPROVALS, &())?;
                     send(Update::Waiting(approvals))?;
                 }
                 send(Update::Status(status, Clock::new().now()))?;

@@ -32,10 +32,10 @@ fn agent(gone: bool) -> mpsc::Sender<Request> {
     let (sender, mut receiver) = mpsc::channel::<Request>(1);
     if !gone {
         tokio::spawn(async move {
-            while let Some(Request { ask, by, answer }) = receiver.recv().await {
-                let received = match ask {
-                    Ask::Blocks => Ok(Answer::Blocks(Blocks { blocks: Vec::new() })),
-                    Ask::Block(new) => Ok(Answer::Block(Box::new(BlockView {
+            while let Some(Request { operation, by, answer }) = receiver.recv().await {
+                let received = match operation {
+                    Operation::Blocks => Ok(Answer::Blocks(Blocks { blocks: Vec::new() })),
+                    Operation::Block(new) => Ok(Answer::Block(Box::new(BlockView {
                         target: new.target,
                         server_type: None,
                         since: mcpwarden_policy::Timestamp(0),
@@ -46,14 +46,14 @@ fn agent(gone: bool) -> mpsc::Sender<Request> {
                         addresses: Vec::new(),
                         connections: None,
                     }))),
-                    Ask::Unblock(OldBlock { target, .. }) => Err(Code::NotFound.because(target)),
-                    Ask::Approvals => Ok(Answer::Waiting(Waiting { approvals: Vec::new() })),
-                    Ask::Status => Err(Code::Failed.because("how it is")),
-                    Ask::Reload => Ok(Answer::Reloaded(Box::default())),
-                    Ask::SetSession(new) => {
+                    Operation::Unblock(OldBlock { target, .. }) => Err(Code::NotFound.because(target)),
+                    Operation::Approvals => Ok(Answer::Waiting(Waiting { approvals: Vec::new() })),
+                    Operation::Status => Err(Code::Failed.because("how it is")),
+                    Operation::Reload => Ok(Answer::Reloaded(Box::default())),
+                    Operation::SetSession(new) => {
                         Err(Code::NotFound.because(format!("{} {:?}", new.session, new.set)))
                     }
-                    Ask::Decide(new) => Err(Code::Ambiguous.because(format!("{:?}", new.decision))),
+                    Operation::Decide(new) => Err(Code::Ambiguous.because(format!("{:?}", new.decision))),
                 };
                 let _ = answer.send(received);
             }
@@ -134,7 +134,7 @@ async fn control_server_answers_by_rights_and_request() {
         (Rights::Change, "PUT", BLOCKS, "", 405, "takes GET, POST, DELETE", [0, 1, 0]),
         (Rights::Change, "GET", "/", "", 404, "there are only /v1/blocks, /v1/approvals", [0, 1, 0]),
         (Rights::Change, "POST", "/v1/events", "", 405, "\r\nallow: GET\r\n", [0, 1, 0]),
-        (Rights::None, "GET", "/v1/events", "", 403, "user 4242 may not ask here", [1, 0, 0]),
+        (Rights::None, "GET", "/v1/events", "", 403, "user 4242 may not query the agent here", [1, 0, 0]),
         (Rights::Read, "GET", "/v1/events?severity=bad", "", 400, "unknown variant `bad`", [0, 1, 0]),
         (Rights::Read, "GET", "/v1/events?since=1h", "", 400, "`since` cannot be asked for", [0, 1, 0]),
         (Rights::Read, "GET", "/v1/events?type=mcp_x", "", 400, "there is no type", [0, 1, 0]),
@@ -226,7 +226,7 @@ async fn control_server_answers_by_rights_and_request() {
             BLOCKS,
             "",
             403,
-            "user 4242 may not ask here: only root may and members of the group readers",
+            "user 4242 may not query the agent here: only root may and members of the group readers",
             [1, 0, 0],
         ),
         (Rights::None, "POST", BLOCKS, block, 403, "user 4242 may not change anything here", [1, 0, 0]),
@@ -285,7 +285,7 @@ async fn take_all_places(socket: &Socket) -> Vec<UnixStream> {
         waiting.push(UnixStream::connect(&socket.path).await.unwrap());
     }
     let answer = send(&socket.path, Vec::new()).await;
-    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("too many ask at once"), "{answer}");
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("too many requests at once"), "{answer}");
     assert_eq!(socket.service.counts.read().connections_refused, 1);
     waiting
 }

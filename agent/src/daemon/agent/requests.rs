@@ -13,8 +13,8 @@ use super::Agent;
 use crate::{
     config::StdioEnforcement,
     control::{
-        Answer, Ask, BlockView, Blocks, Code, Decided, NewBlock, NewDecision, NewSetting, OldBlock, Refusal,
-        Request, SetSession, Waiting,
+        Answer, BlockView, Blocks, Code, Decided, NewBlock, NewDecision, NewSetting, OldBlock, Operation,
+        Refusal, Request, SetSession, Waiting,
     },
     network::{self, BlockError, BlockRequest, Standing, Who},
 };
@@ -64,17 +64,19 @@ fn check_setting(setting: &Setting, config: &Config) -> Result<(), Refusal> {
 impl Agent {
     /// Executes a request, reports it as an event, and answers it.
     pub(super) fn execute_request(&mut self, request: Request) {
-        let answer = match request.ask {
-            Ask::Blocks => Ok(Answer::Blocks(Blocks {
+        let answer = match request.operation {
+            Operation::Blocks => Ok(Answer::Blocks(Blocks {
                 blocks: self.network.blocks().iter().map(|block| self.view(block)).collect(),
             })),
-            Ask::Block(new) => self.block(&new, request.by).map_err(Refusal::from),
-            Ask::Unblock(old) => self.unblock(&old, request.by).map_err(Refusal::from),
-            Ask::Approvals => Ok(Answer::Waiting(Waiting { approvals: self.engine.waiting().collect() })),
-            Ask::Decide(new) => self.decide(&new, &request.by),
-            Ask::SetSession(new) => self.set_session(new, &request.by),
-            Ask::Status => Ok(Answer::Status(Box::new(self.status()))),
-            Ask::Reload => return self.reload(user(&request.by), Some(request.answer)),
+            Operation::Block(new) => self.block(&new, request.by).map_err(Refusal::from),
+            Operation::Unblock(old) => self.unblock(&old, request.by).map_err(Refusal::from),
+            Operation::Approvals => {
+                Ok(Answer::Waiting(Waiting { approvals: self.engine.waiting().collect() }))
+            }
+            Operation::Decide(new) => self.decide(&new, &request.by),
+            Operation::SetSession(new) => self.set_session(new, &request.by),
+            Operation::Status => Ok(Answer::Status(Box::new(self.status()))),
+            Operation::Reload => return self.reload(user(&request.by), Some(request.answer)),
         };
         // Whoever requested it may be gone; what was done is reported as an event.
         let _ = request.answer.send(answer);
