@@ -17,7 +17,7 @@ const fn metric(name: &'static str, source: Source, help: &'static str) -> Metri
 /// All of them, in the order in which they are documented.
 pub static TABLE: &[Metric] = &[
     metric(BUILD, Gauge(&["version"]), "The agent that runs; always 1."),
-    metric(CONFIG, Gauge(&["hash"]), "SHA-256 of the configuration that holds, defaults included; always 1."),
+    metric(CONFIG, Gauge(&["hash"]), "SHA-256 of the configuration in force, defaults included; always 1."),
     metric(RELOADED, Gauge(&[]), "1 where the configuration was usable when it was read last, else 0."),
     metric(RELOADED_AT, Gauge(&[]), "When a usable configuration was read last; seconds since the epoch."),
     metric(KERNEL, Gauge(&["release", "backend"]), "The kernel, and how bytes are captured; always 1."),
@@ -82,7 +82,7 @@ pub static TABLE: &[Metric] = &[
         Total(&["transport"]),
         "Bytes of servers that are no message, such as log text on standard output, and pieces of messages next to gaps.",
     ),
-    metric(GAPS, Events(&["transport", "cause"]), "Gaps in what servers said and were told."),
+    metric(GAPS, Events(&["transport", "cause"]), "Gaps in the traffic of servers."),
     metric(
         GAP_BYTES,
         Events(&["transport", "direction", "cause"]),
@@ -183,7 +183,7 @@ pub static TABLE: &[Metric] = &[
         Events(&["guard", "enforced"]),
         "Messages that a guard denied, carried out or only reported.",
     ),
-    metric("mcpwarden_objections_total", Counter("denials"), "What guards object to."),
+    metric("mcpwarden_objections_total", Counter("denials"), "Objections of guards."),
     metric(
         "mcpwarden_guards_total",
         Counters(
@@ -195,7 +195,7 @@ pub static TABLE: &[Metric] = &[
                 ("late", "guards_late_answers"),
             ],
         ),
-        "Questions to guards, and what came of them.",
+        "Evaluations of guards, by outcome.",
     ),
     metric(
         "mcpwarden_approvals_total",
@@ -223,13 +223,13 @@ pub static TABLE: &[Metric] = &[
     metric(
         "mcpwarden_concurrency_exceeded_total",
         Counter("concurrency_exceeded"),
-        "Times that a server was asked too much at once.",
+        "Times that a server had too many open requests.",
     ),
     // What was found.
     metric(
         DETECTIONS,
         Events(&["category", "severity"]),
-        "What was found in texts and is bad enough to be an event.",
+        "Detections in texts that are severe enough for an event.",
     ),
     metric(
         "mcpwarden_registry_total",
@@ -252,12 +252,12 @@ pub static TABLE: &[Metric] = &[
     metric(
         CONNECTIONS,
         Events(&["kind", "action", "enforced"]),
-        "Connections that were said: to servers and denied ones (`network`), and by servers (`egress`).",
+        "Reported connections: to servers and denied ones (`network`), and by servers (`egress`).",
     ),
     metric(
         "mcpwarden_connects_total",
         Counters("what", &[("judged", "connects"), ("denied", "connects_denied"), ("egress", "egress")]),
-        "Connects handed to the policy core; those of them that are denied, and those of servers' processes that were said.",
+        "Connects handed to the policy core; those of them that are denied, and those of servers' processes that were reported.",
     ),
     metric(
         "mcpwarden_network_total",
@@ -270,7 +270,7 @@ pub static TABLE: &[Metric] = &[
                 ("message_repeated", "kernel_messages_repeated"),
             ],
         ),
-        "Answers of name servers that were not seen, connections judged by rules of before, destinations said anew, messages to an address just told of.",
+        "Answers of name servers that were not seen, connections judged by previous rules, destinations reported again, messages to an address that was just reported.",
     ),
     metric(
         "mcpwarden_sockets_not_captured_total",
@@ -288,7 +288,7 @@ pub static TABLE: &[Metric] = &[
     metric(
         GATE,
         Events(&["action", "reason"]),
-        "Writes of clients that the gate stopped, or could not tell what they ask for, by what became of them and why: the guard, or the code of what cannot be told.",
+        "Writes of clients that the gate stopped or found undecidable, by action and reason: the guard, or the code of the undecidable write.",
     ),
     metric(
         "mcpwarden_gate_tables_total",
@@ -307,7 +307,7 @@ pub static TABLE: &[Metric] = &[
                 ("call_forgotten", "kernel_gate_forgotten"),
             ],
         ),
-        "Writes that were stopped and not told of; channels, connections, sessions and calls that the gate has no room for.",
+        "Stopped writes without an event; channels, connections, sessions and calls that the gate has no capacity for.",
     ),
     // Capture.
     metric("mcpwarden_records_total", Counter("capture_records"), "Records read from the ring."),
@@ -341,7 +341,7 @@ pub static TABLE: &[Metric] = &[
     metric(
         "mcpwarden_execs_not_awaited_total",
         Counter("capture_execs_not_awaited"),
-        "Connections whose bytes were taken in before it was known who they are.",
+        "Connections whose bytes were read before their process was known.",
     ),
     metric(
         LATENCY_SECONDS,
@@ -356,7 +356,7 @@ pub static TABLE: &[Metric] = &[
     metric(
         GATE_SECONDS,
         Seconds(&[0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0]),
-        "From the bytes that tell of a tool, or a decision about one, to the gate's table that goes by it.",
+        "From the bytes that define a tool, or a decision about one, to the gate's table that applies it.",
     ),
     metric(RING_BYTES, Gauge(&[]), "Size of the ring."),
     metric(RING_USED, Gauge(&[]), "Most that was in it when it was drained, within the last second."),
@@ -419,16 +419,16 @@ pub static TABLE: &[Metric] = &[
         ),
         "Those of them that were refused.",
     ),
-    metric(FOLLOWERS, Gauge(&[]), "Who follows events at the control socket."),
+    metric(FOLLOWERS, Gauge(&[]), "Followers of events at the control socket."),
     metric(
         "mcpwarden_control_followers_refused_total",
         Counter("control_followers_refused"),
-        "Those for whom there was no place.",
+        "Followers that were refused: there was no capacity.",
     ),
     metric(
         "mcpwarden_control_events_total",
         Counters("outcome", &[("sent", "control_events_sent"), ("lost", "control_events_lost")]),
-        "Events for those who follow, once for each: handed on, or lost since they read too slowly, which they are told.",
+        "Events for followers, once for each: sent, or lost because the follower reads too slowly, which is reported to it.",
     ),
     metric(
         "mcpwarden_metrics_requests_total",
