@@ -8,6 +8,7 @@ use mcpwarden_policy::Input;
 pub type Sink<'a> = dyn FnMut(Output<'_>) + 'a;
 
 /// One output of capture.
+#[allow(clippy::large_enum_variant, reason = "an output is handed on once; a box for each would cost more")]
 #[derive(Debug)]
 pub enum Output<'a> {
     /// For the policy core.

@@ -1,6 +1,6 @@
 //! The main loop: records of the ring, signals, requests and timers, in turn.
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::HashSet, path::PathBuf, time::Duration};
 
 use anyhow::Result;
 use mcpwarden_kernel::{Met, requirements};
@@ -187,7 +187,7 @@ impl Agent {
         let file = self.kernel.fd_scan();
         let sides = match file {
             Ok(_) => reconciler::suspects(&self.kernel.connections(), |id| self.capture.suspects(id)),
-            Err(_) => Default::default(),
+            Err(_) => HashSet::new(),
         };
         self.scans.start(file, sides, now);
     }
