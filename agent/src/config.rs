@@ -100,7 +100,7 @@ impl Source {
     fn refused(&self, found: Vec<Finding>) -> anyhow::Error {
         let Some((path, bytes)) = &self.file else {
             let found: Vec<String> = found.iter().map(|finding| escaped(&finding.to_string())).collect();
-            return anyhow!("the configuration cannot be used: {}", found.join("; "));
+            return anyhow!("invalid configuration: {}", found.join("; "));
         };
         let found = found.into_iter().map(|finding| (Level::Error, finding)).collect();
         let (_, problems) = lint::check(bytes, |_| found);
@@ -201,7 +201,7 @@ pub fn detector(source: &Source) -> anyhow::Result<Arc<Detector>> {
     if unusable.rule_files.is_empty() && !unusable.findings.is_empty() {
         return Err(source.refused(unusable.findings));
     }
-    unusable.check().context("the detection rules cannot be used")?;
+    unusable.check().context("invalid detection rules")?;
     let detector = Detector::new(rules, &policy_settings::detect(config));
     let detector = detector.map_err(|_| source.refused(pattern_errors(config, host::rules(config).0)))?;
     Ok(Arc::new(detector))
@@ -286,7 +286,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x.yaml");
         let empty = "matches the empty text; expected a regular expression";
-        for (text, said) in [
+        for (text, reported) in [
             (
                 "inspection:\n  custom_patterns:\n  - { name: own, pattern: 'a*' }\n",
                 ["3:13: inspection.custom_patterns[0].name: custom pattern \"own\": \"a*\" ", empty],
@@ -311,8 +311,8 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             let error = engine(&read(Some(&path)).unwrap(), [0; 32], false, false).unwrap_err();
             let error = format!("{error:#}");
-            assert!(error.starts_with(&format!("{}:{}", path.display(), said[0])), "{text}: {error}");
-            assert!(error.contains(said[1]) && !error.contains(['\n']), "{text}: {error}");
+            assert!(error.starts_with(&format!("{}:{}", path.display(), reported[0])), "{text}: {error}");
+            assert!(error.contains(reported[1]) && !error.contains(['\n']), "{text}: {error}");
         }
         let error = format!("{:#}", anyhow::Error::from(read(Some(Path::new("/nowhere/x"))).unwrap_err()));
         assert_eq!(error.matches("No such file").count(), 1, "{error}");

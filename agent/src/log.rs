@@ -71,7 +71,7 @@ pub fn start(filter: Filter) {
 /// Shows messages of the kernel half as they come.
 pub async fn show(messages: Messages) {
     if let Err(error) = follow(messages).await {
-        tracing::error!("messages of the kernel half are not shown: {error}");
+        tracing::error!("cannot show the messages of the kernel half: {error}");
     }
 }
 

@@ -15,26 +15,26 @@ pub const WATCHED: &[(&str, &str)] = &[
     ),
     (
         "kernel_gate_untold",
-        "writes that the gate stopped were not told of: the ring is too small (capture.ring_bytes); they were stopped all \
+        "events of writes that the gate stopped were lost: the ring is too small (capture.ring_bytes); they were stopped all \
          the same",
     ),
     ("kernel_gated_refused", "too many servers at once: calls of some are undecided"),
     ("gate_connections_refused", "too many servers at once: calls of some are undecided"),
     (
         "gate_sessions_refused",
-        "too many sessions, or servers of one: no rule across servers stops calls of some of them",
+        "too many sessions, or servers of one: no cross-server rule stops calls of some of them",
     ),
     (
         "kernel_gate_forgotten",
-        "too many calls to remember: rates and rules across servers could not tell of some (enforcement.undecided)",
+        "too many calls to remember: rates and cross-server rules were undecidable for some (enforcement.undecided)",
     ),
-    ("gate_tables_refused", "the policy is too large for the gate: that of before still counts there"),
+    ("gate_tables_refused", "the policy is too large for the gate: the previous policy stays in force there"),
     ("kernel_connections_refused", "too many pairs of channels at once: servers may go unseen"),
     ("kernel_channels_refused", "too many channels at once: servers may go unseen"),
     ("kernel_processes_refused", "too many processes hold channels: traffic may be missing"),
     (
         "kernel_connects_untold",
-        "connections were not told of: the ring is too small (capture.ring_bytes); they were judged all the same",
+        "events of connections were lost: the ring is too small (capture.ring_bytes); they were judged all the same",
     ),
     (
         "kernel_confirms_refused",
@@ -50,11 +50,11 @@ pub const WATCHED: &[(&str, &str)] = &[
     ),
     (
         "departed_evicted",
-        "too many servers have ended: what processes that some left behind connect to is not said to be theirs",
+        "too many servers have ended: what processes that some left behind connect to is not attributed to them",
     ),
     (
         "network_names_unanswered",
-        "names in rules on addresses could not be resolved: the addresses they had still count",
+        "names in rules on addresses could not be resolved: the previous addresses stay in force",
     ),
     ("network_name_addresses_refused", "a name has too many addresses: rules do not hold for some of them"),
     (
@@ -71,11 +71,11 @@ pub const WATCHED: &[(&str, &str)] = &[
     ),
     (
         "network_blocks_refused",
-        "blocks by hand did not fit: whoever asked for them was told, and nothing is blocked",
+        "blocks by hand did not fit: the operator got an error, and nothing is blocked",
     ),
     (
         "control_connections_refused",
-        "too many connections to the control socket at once: some who asked got no answer",
+        "too many connections to the control socket at once: some operators got no answer",
     ),
     (
         "metrics_pushed_out",
@@ -86,13 +86,13 @@ pub const WATCHED: &[(&str, &str)] = &[
         "a sink is too slow or fails: events were not sent to it (they are printed all the same)",
     ),
     ("sinks_failures", "a sink cannot be written to: what is sent to it waits"),
-    ("network_tables_refused", "rules on addresses could not be installed: those of before still count"),
+    ("network_tables_refused", "rules on addresses could not be installed: the previous rules stay in force"),
     (
         "capture_malformed_records",
         "records of the kernel half could not be read: agent and kernel half differ",
     ),
     ("capture_connections_refused", "too many connections at once: servers may go unseen"),
-    ("censuses_failed", "holders of channels could not be counted: some may go unseen until the next count"),
+    ("censuses_failed", "descriptors could not be scanned: some servers may go unseen until the next scan"),
     (
         "kernel_io_uring_untold",
         "multishot requests of io_uring completed in processes that hold channels: bytes of a channel among them show \
@@ -100,13 +100,13 @@ pub const WATCHED: &[(&str, &str)] = &[
     ),
     (
         "tasks_skipped",
-        "processes with too many threads to find whether one is in the middle of a call: a gap may be said too early",
+        "processes with too many threads to find whether one is in the middle of a call: a gap may be reported too early",
     ),
     ("oversized_batches", "a batch of too many messages was not read"),
     ("chain_overflow", "a server was started through more programs than are remembered"),
     ("connections_refused", "too many connections at once: servers may go unseen"),
     ("candidate_overflow", "messages or connections of a server from before it was recognised were dropped"),
-    ("open_requests_evicted", "too many open requests: answers to the oldest cannot be told"),
+    ("open_requests_evicted", "too many open requests: answers to the oldest are not matched"),
     ("tools_overflow", "a server offers more tools than are remembered"),
     (
         "registry_connections_refused",
@@ -114,10 +114,7 @@ pub const WATCHED: &[(&str, &str)] = &[
     ),
     ("registry_store_errors", "pins could not be read or kept: changed definitions may go unnoticed"),
     ("registry_items_refused", "too many tools, prompts or templates: some are not compared with their pins"),
-    (
-        "registry_definitions_not_kept",
-        "a definition is too long to be kept: what changes in it cannot be told",
-    ),
+    ("registry_definitions_not_kept", "a definition is too long to be kept: changes in it are not shown"),
     (
         "registry_servers_refused",
         "too many servers in one session: names of some are not compared with others'",
@@ -132,8 +129,8 @@ pub const WATCHED: &[(&str, &str)] = &[
     ("guards_panics", "a guard failed, and its failure_mode decided: this is an error of the agent"),
     ("guards_timeouts", "a guard had more to read than its timeout_ms allows: its failure_mode decided"),
     ("guards_waiting_refused", "too many questions to guards outside: their failure_mode decided"),
-    ("cross_server_sessions_evicted", "too many sessions at once: rules across servers forgot the oldest"),
-    ("cross_server_records_dropped", "too many calls in one session: rules across servers forgot the oldest"),
+    ("cross_server_sessions_evicted", "too many sessions at once: cross-server rules forgot the oldest"),
+    ("cross_server_records_dropped", "too many calls in one session: cross-server rules forgot the oldest"),
     (
         "rate_buckets_evicted",
         "too many users, servers and tools: some may be called more often than rate_limits says",
@@ -152,7 +149,7 @@ pub const WATCHED: &[(&str, &str)] = &[
 /// What was said so far.
 #[derive(Debug, Default)]
 pub struct LossWatch {
-    said: BTreeMap<&'static str, u64>,
+    reported: BTreeMap<&'static str, u64>,
 }
 
 impl LossWatch {
@@ -161,10 +158,10 @@ impl LossWatch {
         let mut losses = Vec::new();
         for &(name, meaning) in WATCHED {
             let total = counters.get(name).copied().unwrap_or(0);
-            let said = self.said.entry(name).or_default();
-            if total > *said {
-                let count = total - *said;
-                *said = total;
+            let reported = self.reported.entry(name).or_default();
+            if total > *reported {
+                let count = total - *reported;
+                *reported = total;
                 losses.push(AgentLoss { counter: name.into(), count, total, meaning: meaning.into() });
             }
         }
@@ -182,8 +179,8 @@ mod tests {
         let counters = |value: u64| BTreeMap::from([("kernel_missed_runs".to_owned(), value)]);
         let cases = [(0, None), (3, Some((3, 3))), (3, None), (5, Some((2, 5)))];
         for (value, expected) in cases {
-            let said = watch.look(&counters(value));
-            assert_eq!(said.first().map(|loss| (loss.count, loss.total)), expected);
+            let reported = watch.look(&counters(value));
+            assert_eq!(reported.first().map(|loss| (loss.count, loss.total)), expected);
         }
     }
 

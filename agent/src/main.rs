@@ -38,7 +38,7 @@ use commands::{
     reload, replay, sessions, status,
 };
 use mcpwarden_policy::ByHand::{Approve, Deny};
-use output::{FAILED, Unwritable, one_line, say, unwritable};
+use output::{FAILED, Unwritable, one_line, print_line, unwritable};
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -109,14 +109,14 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Schema { config } => {
             let events = || mcpwarden_policy::event::schema();
             let schema = if config { mcpwarden_policy::config::schema().clone() } else { events() };
-            say(format!("{schema:#}"));
+            print_line(format!("{schema:#}"));
             Ok(ExitCode::SUCCESS)
         }
         Command::Completions { shell } => {
             // Written by hand: a reader that is gone makes `generate` panic.
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "mcpwarden", &mut script);
-            say(String::from_utf8_lossy(&script).trim_end());
+            print_line(String::from_utf8_lossy(&script).trim_end());
             Ok(ExitCode::SUCCESS)
         }
         Command::Man(options) => man::run(&options).map(|()| ExitCode::SUCCESS),

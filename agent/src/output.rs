@@ -23,7 +23,7 @@ pub const FAILED: u8 = 2;
 
 /// Prints a line on standard output. Where that cannot be written to, the program ends: quietly if it is a pipe whose
 /// reader is gone, as in `… | head -1`.
-pub fn say(line: impl Display) {
+pub fn print_line(line: impl Display) {
     if let Err(error) = writeln!(anstream::stdout().lock(), "{line}") {
         std::process::exit(i32::from(unwritable(&error)));
     }
@@ -44,10 +44,10 @@ pub fn unwritable(error: &io::Error) -> u8 {
 pub struct Unwritable(#[source] pub io::Error);
 
 /// Prints a value as JSON on one line.
-pub fn say_json(value: &impl Serialize) {
+pub fn print_json_line(value: &impl Serialize) {
     let mut line = Vec::new();
     write_json(value, &mut line);
-    say(String::from_utf8_lossy(&line));
+    print_line(String::from_utf8_lossy(&line));
 }
 
 /// Columns of a terminal below which words would be torn apart; one that does not know how wide it is says 0.
@@ -175,7 +175,9 @@ impl Writer {
     pub fn finish(self, until: Instant) {
         drop(self.sender);
         if !ends(&self.thread, until) {
-            tracing::error!("nobody reads the output: its last events are lost");
+            tracing::error!(
+                "the reader of standard output is gone or too slow: the last events were not printed"
+            );
         }
     }
 }

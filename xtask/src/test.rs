@@ -41,7 +41,7 @@ const FULL_ONLY: &[(&str, &str)] = &[
     ("agent", "relay::container_server_behind_a_daemon_is_found"),
     ("agent", "stress"),
     ("network", "load"),
-    ("offline", "inspect::unusable_entries_are_skipped_and_reported"),
+    ("offline", "inspect::client_configs::unusable_entries_are_skipped_and_reported"),
 ];
 
 /// What is tested.

@@ -1,14 +1,21 @@
 //! From records to frames: which connection, in which order, what is missing.
 //!
 //! Knows loss, order and identity; knows nothing of JSON-RPC. Its input is records of the ring and positions
-//! read from the kernel's tables, its output the policy core's [`Input`]s. It reads no clock and no file: time comes in as an
+//! read from the kernel's tables; all [`Output`]s go through one [`Sink`]. It reads no clock and no file: time comes in as an
 //! argument ([`BootTime`]), and what records do not say of processes from [`Processes`]. Every backend ends in the same
 //! records, so nothing here depends on how they were captured.
 
 mod bounds;
+mod frames;
+mod handover;
 mod memory;
 mod order;
+mod outlet;
+mod output;
+mod positions;
+mod pressure;
 mod process;
+mod processes;
 mod record;
 pub mod socket;
 mod sockets;
@@ -17,22 +24,23 @@ mod stream;
 mod tests;
 mod time;
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use mcpwarden_abi::{
     self as abi,
     record::{Record, parse},
 };
-use mcpwarden_policy::{ConnectionId, Direction, Exec, GapCause, Input, Limits, Process, Timestamp};
+use mcpwarden_policy::{ConnectionId, Direction, Input, Limits, Process, Timestamp};
 
 pub use bounds::{CaptureCounters, CaptureLimits};
 use memory::{Account, Hold, Memory};
 use order::{MissingRange, Position, RECORD_BYTES};
-use process::split_argv;
+use outlet::Outlet;
+pub use output::{KernelAction, Output, SideRecord, Sink};
+use pressure::account;
 pub use process::{Parent, Processes};
 use socket::Sockets;
-use stream::{Outlet, Stream};
+use stream::Stream;
 pub use time::BootTime;
 
 /// How long records wait for the exec record of their connection: a parent can write before it comes.
@@ -58,16 +66,6 @@ struct Connection {
     /// Bytes of a write that is refused, until all of it is here.
     refused: Vec<u8>,
     pids: Vec<u32>,
-}
-
-/// What records say of connections to addresses.
-pub enum SideRecord {
-    /// A process connects, or sends to an address.
-    Connect(abi::RecordHeader, abi::ConnectInfo),
-    /// The bytes of a TCP connection are captured from now on: see [`Capture::open_socket`].
-    Socket(abi::RecordHeader, abi::ConnectInfo),
-    /// The gate did something to a write, or could not tell what it asks for.
-    Gate(abi::RecordHeader, abi::GateInfo),
 }
 
 /// All streams.
@@ -125,18 +123,12 @@ impl Capture {
         self.latest_ns
     }
 
-    /// Takes one record in. Gives back those of connections to addresses, of which others know more.
-    pub fn record(
-        &mut self,
-        bytes: &[u8],
-        clock: &BootTime,
-        now: Timestamp,
-        sink: &mut dyn FnMut(Input<'_>),
-    ) -> Option<SideRecord> {
+    /// Takes one record in.
+    pub fn record(&mut self, bytes: &[u8], clock: &BootTime, now: Timestamp, sink: &mut Sink<'_>) {
         self.counters.records += 1;
         let Some(record) = parse(bytes) else {
             self.counters.malformed_records += 1;
-            return None;
+            return;
         };
         let header = *record.header();
         self.latest_ns = header.time_ns;
@@ -151,53 +143,16 @@ impl Capture {
             Record::Refused(_, data) => self.refused(header.connection, data),
             Record::Gate(_, info) => {
                 self.gate(&header, &info, clock, sink);
-                return Some(SideRecord::Gate(header, info));
+                return sink(Output::Record(SideRecord::Gate(header, info)));
             }
-            Record::Connect(_, info) => return Some(SideRecord::Connect(header, info)),
-            Record::Socket(_, info) => return Some(SideRecord::Socket(header, info)),
+            Record::Connect(_, info) => return sink(Output::Record(SideRecord::Connect(header, info))),
+            Record::Socket(_, info) => return sink(Output::Record(SideRecord::Socket(header, info))),
             Record::SocketClosed(_, streams) => {
                 self.settle(header.connection, &streams, now, sink);
                 self.close(header.connection, clock, now, sink);
             }
         }
         self.keep_within_bounds(header.connection, clock, now, sink);
-        None
-    }
-
-    /// Another agent has read these connections until now, and the kernel half is so far by now.
-    pub fn begin_at(&mut self, streams: &[(u64, [abi::Stream; 2])]) {
-        self.begun = streams.iter().copied().collect();
-    }
-
-    /// All that waited in the ring for this agent is read: it is handed on as it went by, requests before their answers.
-    pub fn go_on(&mut self, sink: &mut dyn FnMut(Input<'_>)) {
-        let streams = self.connections.keys().flat_map(|id| [(*id, 0), (*id, 1)]);
-        let mut next: BinaryHeap<_> = streams.map(|(id, index)| Reverse((Timestamp(0), id, index))).collect();
-        while let Some(Reverse((_, id, index))) = next.pop() {
-            let last = next.peek().map_or(Timestamp(u64::MAX), |Reverse((time, ..))| *time);
-            let Some(connection) = self.connections.get_mut(&id) else { continue };
-            let out = &mut Outlet { sockets: &mut self.sockets, counters: &mut self.counters, sink };
-            if let Some(time) = connection.streams[index].go_on_until(last, out) {
-                next.push(Reverse((time, id, index)));
-            }
-            account(&mut self.memory, connection, index);
-        }
-    }
-
-    /// Another agent goes on behind what was read by now: what waits is handed on as it is, and of messages of which that one
-    /// will see the end only, nobody has the whole.
-    pub fn leave(&mut self, clock: &BootTime, now: Timestamp, sink: &mut dyn FnMut(Input<'_>)) {
-        let waiting = self.connections.iter().filter(|(_, connection)| !connection.early.is_empty());
-        for id in waiting.map(|(id, _)| *id).collect::<Vec<_>>() {
-            self.release_early(id, clock, now, sink);
-        }
-        for connection in self.connections.values_mut() {
-            for stream in &mut connection.streams {
-                let out = &mut Outlet { sockets: &mut self.sockets, counters: &mut self.counters, sink };
-                stream.stop_waiting(GapCause::AgentEnded, out);
-                self.counters.missing_bytes += stream.discard_frame(now, GapCause::AgentEnded, out);
-            }
-        }
     }
 
     /// Whether the program of a connection's server is known: somebody saw it start, or found it running.
@@ -237,96 +192,13 @@ impl Capture {
         true
     }
 
-    fn exec(
-        &mut self,
-        header: abi::RecordHeader,
-        info: &abi::ExecInfo,
-        argv: &[u8],
-        clock: &BootTime,
-        now: Timestamp,
-        sink: &mut dyn FnMut(Input<'_>),
-    ) {
-        // The agent itself, run with pipes by somebody: its output must not become its input.
-        if header.pid == std::process::id() {
-            return;
-        }
-        let adopted = header.flags & abi::FLAG_ADOPTED != 0;
-        let mut process = Process {
-            pid: header.pid,
-            start_ns: info.start_ns,
-            // Of an adopted process the kernel half tells neither.
-            uid: (!adopted).then_some(info.uid),
-            cgroup_id: (!adopted).then_some(info.cgroup_id),
-            argv: split_argv(argv),
-            argv_truncated: header.flags & abi::FLAG_ARGV_TRUNCATED != 0,
-            ancestors: info.ancestors.iter().copied().filter(|pid| *pid != 0).collect(),
-            ..Process::default()
-        };
-        self.outside.complete(&mut process);
-        let id = header.connection;
-        if !self.open(id, now) {
-            return;
-        }
-        let Some(connection) = self.connections.get_mut(&id) else { return };
-        connection.is_known = true;
-        if connection.client.is_none() {
-            let is_fork = header.flags & abi::FLAG_PARENT_IS_FORK != 0;
-            let known = info.parent_cgroup_id != 0;
-            let parent = Parent {
-                start_ns: info.parent_start_ns,
-                uid: known.then_some(info.parent_uid),
-                cgroup_id: known.then_some(info.parent_cgroup_id),
-            };
-            connection.client = self.outside.client(&process.ancestors, parent, is_fork);
-        }
-        if connection.account.owner().is_none() {
-            self.memory.assign(&mut connection.account, process.uid);
-        }
-        if !connection.pids.contains(&header.pid) {
-            connection.pids.push(header.pid);
-            self.processes.entry(header.pid).or_default().push(id);
-        }
-        let client = connection.client.clone();
-        sink(Input::Exec(Exec {
-            connection: ConnectionId(id),
-            time: clock.wall(header.time_ns),
-            adopted,
-            process,
-            client,
-            session: None,
-        }));
-        self.release_early(id, clock, now, sink);
-    }
-
-    /// Takes in what came before the exec record.
-    fn release_early(&mut self, id: u64, clock: &BootTime, now: Timestamp, sink: &mut dyn FnMut(Input<'_>)) {
-        let Some(connection) = self.connections.get_mut(&id) else { return };
-        connection.described = true;
-        connection.early_bytes = 0;
-        self.memory.set(&mut connection.account, Hold::Early, 0);
-        for (header, data) in std::mem::take(&mut connection.early) {
-            self.bytes(header, &data, clock, now, sink);
-        }
-    }
-
-    fn exit(&mut self, header: &abi::RecordHeader, clock: &BootTime, sink: &mut dyn FnMut(Input<'_>)) {
-        let time = clock.wall(header.time_ns);
-        for id in self.processes.remove(&header.pid).unwrap_or_default() {
-            if let Some(connection) = self.connections.get_mut(&id) {
-                connection.pids.retain(|pid| *pid != header.pid);
-                let status = Some(record::exit_status(header.value));
-                sink(Input::Exit { connection: ConnectionId(id), pid: header.pid, time, status });
-            }
-        }
-    }
-
     fn bytes(
         &mut self,
         header: abi::RecordHeader,
         data: &[u8],
         clock: &BootTime,
         now: Timestamp,
-        sink: &mut dyn FnMut(Input<'_>),
+        sink: &mut Sink<'_>,
     ) {
         let id = header.connection;
         if !self.open(id, now) {
@@ -372,7 +244,7 @@ impl Capture {
         header: &abi::RecordHeader,
         info: &abi::GateInfo,
         clock: &BootTime,
-        sink: &mut dyn FnMut(Input<'_>),
+        sink: &mut Sink<'_>,
     ) {
         let Some(connection) = self.connections.get_mut(&header.connection) else { return };
         let bytes = std::mem::take(&mut connection.refused);
@@ -385,55 +257,6 @@ impl Capture {
             }
             _ => {}
         }
-    }
-
-    /// Gives up what is held, largest first, until everybody is within his bound: `id` may hold more than before.
-    fn keep_within_bounds(
-        &mut self,
-        id: u64,
-        clock: &BootTime,
-        now: Timestamp,
-        sink: &mut dyn FnMut(Input<'_>),
-    ) {
-        let owner = self.connections.get(&id).and_then(|connection| connection.account.owner());
-        // Each turn ends a hold, and a turn that ends records' waiting begins an unfinished frame at most.
-        while let Some(over) = self.memory.over(owner) {
-            let largest = self
-                .connections
-                .iter()
-                .filter(|(_, connection)| connection.account.owner() == over)
-                .filter_map(|(id, connection)| Some((connection.account.largest()?, *id)))
-                .max();
-            let Some(((_, hold), id)) = largest else { return };
-            self.give_up(id, hold, clock, now, sink);
-        }
-    }
-
-    /// Gives up one thing that is held. Only a gap says so, or nothing where nothing is missing for it.
-    fn give_up(
-        &mut self,
-        id: u64,
-        hold: Hold,
-        clock: &BootTime,
-        now: Timestamp,
-        sink: &mut dyn FnMut(Input<'_>),
-    ) {
-        let Some(connection) = self.connections.get_mut(&id) else { return };
-        let out = &mut Outlet { sockets: &mut self.sockets, counters: &mut self.counters, sink };
-        let (index, missing) = match hold {
-            Hold::Early => {
-                self.counters.execs_not_awaited += 1;
-                self.release_early(id, clock, now, sink);
-                return;
-            }
-            Hold::Frame(index) => {
-                (index, connection.streams[index].discard_frame(now, GapCause::Memory, out))
-            }
-            Hold::Waiting(index) => (index, connection.streams[index].stop_waiting(GapCause::Memory, out)),
-        };
-        self.counters.memory_refused_frames += 1;
-        self.counters.memory_refused_bytes += missing;
-        account(&mut self.memory, connection, index);
     }
 
     /// When [`Self::tick`] has something to do.
@@ -450,7 +273,7 @@ impl Capture {
     }
 
     /// Gives up waiting where the time is over.
-    pub fn tick(&mut self, clock: &BootTime, now: Timestamp, sink: &mut dyn FnMut(Input<'_>)) {
+    pub fn tick(&mut self, clock: &BootTime, now: Timestamp, sink: &mut Sink<'_>) {
         let mut overdue = Vec::new();
         for (id, connection) in &mut self.connections {
             if !connection.described
@@ -471,77 +294,6 @@ impl Capture {
         }
         // What waited is frames by now, whosever they are.
         self.keep_within_bounds(0, clock, now, sink);
-    }
-
-    /// Compares with the kernel's positions, when everything in the ring was read. See [`Stream::look`].
-    pub fn look(
-        &mut self,
-        id: u64,
-        kernel: &[abi::Stream; 2],
-        now: Timestamp,
-        sink: &mut dyn FnMut(Input<'_>),
-    ) {
-        self.each_stream(id, sink, |index, stream, out| stream.look(&kernel[index], now, out));
-    }
-
-    /// The directions of a connection of which it is to be found out whether bytes went by unseen: whether somebody on
-    /// the client's side is in the middle of a call, and how much waits to be read.
-    pub fn suspects(&self, id: u64) -> [bool; 2] {
-        let described = self.connections.get(&id).filter(|connection| connection.described);
-        let streams = described.map(|connection| &connection.streams);
-        [0, 1].map(|index| streams.is_some_and(|streams| streams[index].is_suspect()))
-    }
-
-    /// Nobody on the client's side is in the middle of a call in the directions that have a number: how many bytes wait
-    /// to be read there, at most. See [`Stream::judge`].
-    pub fn judge(
-        &mut self,
-        id: u64,
-        kernel: &[abi::Stream; 2],
-        waiting: [Option<u64>; 2],
-        now: Timestamp,
-        sink: &mut dyn FnMut(Input<'_>),
-    ) {
-        self.each_stream(id, sink, |index, stream, out| {
-            if let Some(waiting) = waiting[index] {
-                stream.judge(&kernel[index], waiting, now, out);
-            }
-        });
-    }
-
-    /// Nobody holds the connection any more, and everything in the ring was read. See [`Stream::settle`].
-    pub fn settle(
-        &mut self,
-        id: u64,
-        kernel: &[abi::Stream; 2],
-        now: Timestamp,
-        sink: &mut dyn FnMut(Input<'_>),
-    ) {
-        let spoken = self
-            .connections
-            .get(&id)
-            .is_some_and(|connection| connection.streams.iter().any(Stream::has_frames));
-        self.each_stream(id, sink, |index, stream, out| {
-            stream.settle(&kernel[index], spoken, now, out);
-        });
-    }
-
-    /// Does something with both streams of a connection whose exec record came.
-    fn each_stream(
-        &mut self,
-        id: u64,
-        sink: &mut dyn FnMut(Input<'_>),
-        mut body: impl FnMut(usize, &mut Stream, &mut Outlet<'_>),
-    ) {
-        let Some(connection) = self.connections.get_mut(&id) else { return };
-        if !connection.described {
-            return;
-        }
-        for index in 0..2 {
-            let out = &mut Outlet { sockets: &mut self.sockets, counters: &mut self.counters, sink };
-            body(index, &mut connection.streams[index], out);
-            account(&mut self.memory, connection, index);
-        }
     }
 
     /// Forgets a connection that is none of ours.
@@ -567,7 +319,7 @@ impl Capture {
     }
 
     /// Nobody holds the connection any more: finishes its streams and says so.
-    pub fn close(&mut self, id: u64, clock: &BootTime, now: Timestamp, sink: &mut dyn FnMut(Input<'_>)) {
+    pub fn close(&mut self, id: u64, clock: &BootTime, now: Timestamp, sink: &mut Sink<'_>) {
         self.release_early(id, clock, now, sink);
         if let Some(connection) = self.connections.get_mut(&id) {
             for stream in &mut connection.streams {
@@ -577,7 +329,7 @@ impl Capture {
                 );
             }
             if id & abi::SOCKET == 0 {
-                sink(Input::Closed { connection: ConnectionId(id), time: now });
+                sink(Input::Closed { connection: ConnectionId(id), time: now }.into());
             }
         }
         self.forget(id);
@@ -586,11 +338,4 @@ impl Capture {
             self.sockets.close(id, now, sink);
         }
     }
-}
-
-/// What a direction of a connection holds now.
-fn account(memory: &mut Memory, connection: &mut Connection, index: usize) {
-    let (frame, waiting) = connection.streams[index].held();
-    memory.set(&mut connection.account, Hold::Frame(index), frame);
-    memory.set(&mut connection.account, Hold::Waiting(index), waiting);
 }

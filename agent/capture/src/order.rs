@@ -93,12 +93,16 @@ impl Order {
     }
 
     /// What was on its way when somebody else was gone has come by now: the first of the records says where it begins.
-    pub fn go_on(&mut self, sink: &mut impl FnMut(Segment<'_>)) {
-        self.go_on_until(Timestamp(u64::MAX), sink);
+    pub fn release(&mut self, sink: &mut impl FnMut(Segment<'_>)) {
+        self.release_until(Timestamp(u64::MAX), sink);
     }
 
     /// The same up to what went by at `last`. When the next went by that is in order, where there is one.
-    pub fn go_on_until(&mut self, last: Timestamp, sink: &mut impl FnMut(Segment<'_>)) -> Option<Timestamp> {
+    pub fn release_until(
+        &mut self,
+        last: Timestamp,
+        sink: &mut impl FnMut(Segment<'_>),
+    ) -> Option<Timestamp> {
         let (first, _) = self.waiting.first_key_value()?;
         if std::mem::take(&mut self.is_after_another) {
             self.next = self.next.min(*first);
@@ -148,7 +152,7 @@ impl Order {
             self.waiting_bytes -= bytes.len();
         }
         if !self.is_after_another || self.is_full() {
-            self.go_on(sink);
+            self.release(sink);
         }
         if self.is_full() {
             self.give_up(GapCause::RingFull, sink);
@@ -205,7 +209,7 @@ impl Order {
 
     /// Declares everything missing that records wait for, because of `cause`.
     pub fn give_up(&mut self, cause: GapCause, sink: &mut impl FnMut(Segment<'_>)) {
-        self.go_on(sink);
+        self.release(sink);
         while let Some((&offset, piece)) = self.waiting.first_key_value() {
             let time = piece.time();
             self.skip(offset, time, cause, sink);
@@ -326,7 +330,7 @@ mod tests {
             order.data(position, bytes.as_bytes(), Timestamp(0), &mut sink);
         }
         // The last of them waits for what comes before it.
-        let next: Vec<_> = [0, 10, 25].map(|last| order.go_on_until(Timestamp(last), &mut sink)).into();
+        let next: Vec<_> = [0, 10, 25].map(|last| order.release_until(Timestamp(last), &mut sink)).into();
         assert_eq!(next, [Some(Timestamp(10)), Some(Timestamp(20)), None]);
         assert_eq!(out, "abcd");
     }

@@ -13,7 +13,10 @@ use mcpwarden_policy::{
     http::{Http, HttpCounters, HttpLimits, HttpOutput, Peers},
 };
 
-use crate::process::Processes;
+use crate::{
+    output::{KernelAction, Output, Sink},
+    process::Processes,
+};
 
 /// How long after its last connection a client's conversation counts as over.
 const IDLE: Duration = Duration::from_secs(300);
@@ -49,22 +52,6 @@ impl Connected {
     }
 }
 
-/// What is to be done in the kernel half about a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KernelAction {
-    /// It is an MCP server's: capture all of what has this key.
-    Lift(u64),
-    /// A server is there, or (`false`) it is not: as long as it is, what connects there is captured from the first byte on.
-    Found(Endpoint, bool),
-    /// It is none, or there is no room: capture no more of it.
-    Drop {
-        /// Its key.
-        key: u64,
-        /// Its number.
-        number: u64,
-    },
-}
-
 /// A client: its process, and when that started.
 type Client = (u32, u64);
 
@@ -85,7 +72,6 @@ pub struct Sockets {
     lifted: HashSet<u64>,
     /// Clients without a connection that may have ended.
     without: HashSet<Client>,
-    actions: Vec<KernelAction>,
     outside: &'static dyn Processes,
 }
 
@@ -115,13 +101,12 @@ impl Sockets {
             confirmed: HashSet::new(),
             lifted: HashSet::new(),
             without: HashSet::new(),
-            actions: Vec::new(),
             outside,
         }
     }
 
     /// A connection was made.
-    pub fn open(&mut self, id: u64, connected: Connected, time: Timestamp) {
+    pub fn open(&mut self, id: u64, connected: Connected, time: Timestamp, sink: &mut Sink<'_>) {
         let client = key(&connected.client);
         let known = !connected.declared.is_empty();
         let peers = Peers { client, server: connected.address, known };
@@ -130,7 +115,7 @@ impl Sockets {
         let crowded = self.open.len() >= self.most || self.of_user(connected.client.uid) >= self.most_of_user;
         if crowded || !self.http.open(ConnectionId(id), peers, time) {
             self.refused += u64::from(crowded);
-            self.actions.push(KernelAction::Drop { key: key_of_kernel, number: id });
+            sink(Output::Kernel(KernelAction::Drop { key: key_of_kernel, number: id }));
             return;
         }
         *self.by_user.entry(connected.client.uid).or_default() += 1;
@@ -140,10 +125,10 @@ impl Sockets {
         }
     }
 
-    /// There is no room for a connection.
-    pub fn refuse(&mut self, id: u64, key: u64) {
+    /// There is no capacity for a connection.
+    pub fn refuse(&mut self, id: u64, key: u64, sink: &mut Sink<'_>) {
         self.refused += 1;
-        self.actions.push(KernelAction::Drop { key, number: id });
+        sink(Output::Kernel(KernelAction::Drop { key, number: id }));
     }
 
     /// Bytes of a connection, in order.
@@ -153,11 +138,11 @@ impl Sockets {
         direction: Direction,
         bytes: &[u8],
         time: Timestamp,
-        sink: &mut dyn FnMut(Input<'_>),
+        sink: &mut Sink<'_>,
     ) {
-        let Self { http, open, confirmed, lifted, actions, .. } = self;
+        let Self { http, open, confirmed, lifted, .. } = self;
         http.push(id, direction, bytes, time, &mut |output| {
-            hand_on(output, time, open, confirmed, lifted, actions, sink);
+            hand_on(output, time, open, confirmed, lifted, sink);
         });
     }
 
@@ -169,19 +154,19 @@ impl Sockets {
         bytes: u64,
         cause: GapCause,
         time: Timestamp,
-        sink: &mut dyn FnMut(Input<'_>),
+        sink: &mut Sink<'_>,
     ) {
-        let Self { http, open, confirmed, lifted, actions, .. } = self;
+        let Self { http, open, confirmed, lifted, .. } = self;
         http.gap(id, direction, bytes, cause, time, &mut |output| {
-            hand_on(output, time, open, confirmed, lifted, actions, sink);
+            hand_on(output, time, open, confirmed, lifted, sink);
         });
     }
 
     /// A connection has ended, and everything of it was pushed.
-    pub fn close(&mut self, id: u64, time: Timestamp, sink: &mut dyn FnMut(Input<'_>)) {
-        let Self { http, open, confirmed, lifted, actions, .. } = self;
+    pub fn close(&mut self, id: u64, time: Timestamp, sink: &mut Sink<'_>) {
+        let Self { http, open, confirmed, lifted, .. } = self;
         http.close(ConnectionId(id), time, &mut |output| {
-            hand_on(output, time, open, confirmed, lifted, actions, sink);
+            hand_on(output, time, open, confirmed, lifted, sink);
         });
         self.lifted.remove(&id);
         let Some(connected) = self.open.remove(&id) else { return };
@@ -204,10 +189,9 @@ impl Sockets {
     }
 
     /// Ends what clients said that have ended, or that have said nothing for long.
-    pub fn tick(&mut self, time: Timestamp, sink: &mut dyn FnMut(Input<'_>)) {
-        let Self { http, open, confirmed, lifted, without, actions, outside, .. } = self;
-        let mut forward =
-            |output: HttpOutput<'_>| hand_on(output, time, open, confirmed, lifted, actions, sink);
+    pub fn tick(&mut self, time: Timestamp, sink: &mut Sink<'_>) {
+        let Self { http, open, confirmed, lifted, without, outside, .. } = self;
+        let mut forward = |output: HttpOutput<'_>| hand_on(output, time, open, confirmed, lifted, sink);
         without.retain(|client| {
             let lives = outside.lives(client.0, client.1);
             if !lives {
@@ -219,32 +203,26 @@ impl Sockets {
     }
 
     /// What is said in a conversation is known to be MCP: all its connections are captured as a whole.
-    pub fn confirm(&mut self, link: ConnectionId) {
+    pub fn confirm(&mut self, link: ConnectionId, sink: &mut Sink<'_>) {
         self.confirmed.insert(link);
         for stream in self.http.streams(link) {
             if let Some(connected) = self.open.get(&stream.0)
                 && self.lifted.insert(stream.0)
             {
-                self.actions.extend([
-                    KernelAction::Lift(connected.key),
-                    KernelAction::Found(connected.endpoint, true),
-                ]);
+                sink(Output::Kernel(KernelAction::Lift(connected.key)));
+                sink(Output::Kernel(KernelAction::Found(connected.endpoint, true)));
             }
         }
     }
 
     /// What is said in a conversation is known to be no MCP.
-    pub fn drop_link(&mut self, link: ConnectionId) {
+    pub fn drop_link(&mut self, link: ConnectionId, sink: &mut Sink<'_>) {
         self.confirmed.remove(&link);
         for ConnectionId(number) in self.http.forget(link) {
-            let key = self.open.get(&number).map(|connected| connected.key);
-            self.actions.extend(key.map(|key| KernelAction::Drop { key, number }));
+            if let Some(Connected { key, .. }) = self.open.get(&number) {
+                sink(Output::Kernel(KernelAction::Drop { key: *key, number }));
+            }
         }
-    }
-
-    /// What the kernel half is to do, since it was asked last.
-    pub fn actions(&mut self) -> Vec<KernelAction> {
-        std::mem::take(&mut self.actions)
     }
 
     /// The key of a connection that is open.
@@ -278,48 +256,48 @@ fn hand_on(
     open: &HashMap<u64, Connected>,
     confirmed: &mut HashSet<ConnectionId>,
     lifted: &mut HashSet<u64>,
-    actions: &mut Vec<KernelAction>,
-    sink: &mut dyn FnMut(Input<'_>),
+    sink: &mut Sink<'_>,
 ) {
     match output {
         HttpOutput::Opened { link, time, stream, host, path, kind, .. } => {
             let Some(connected) = open.get(&stream.0).cloned() else { return };
             let (host, path) = (host.map(str::to_owned), path.to_owned());
-            sink(Input::Reached(connected.reached(link, time, host, path, kind)));
+            sink(Input::Reached(connected.reached(link, time, host, path, kind)).into());
         }
         HttpOutput::Frame { link, stream, direction, time, bytes, meta } => {
             if confirmed.contains(&link)
                 && let Some(connected) = open.get(&stream.0)
                 && lifted.insert(stream.0)
             {
-                actions.push(KernelAction::Lift(connected.key));
+                sink(Output::Kernel(KernelAction::Lift(connected.key)));
             }
-            sink(Input::Frame { connection: link, direction, time, bytes, http: Some(meta), turn: None });
+            sink(
+                Input::Frame { connection: link, direction, time, bytes, http: Some(meta), turn: None }
+                    .into(),
+            );
         }
         HttpOutput::Gap { link, direction, time, bytes, cause } => {
             let (connection, pid, offset) = (link, None, None);
-            sink(Input::Gap { connection, direction, time, bytes, cause, pid, offset });
+            sink(Input::Gap { connection, direction, time, bytes, cause, pid, offset }.into());
         }
         HttpOutput::NotMcp { stream: ConnectionId(number) } => {
             if let Some(Connected { key, endpoint, .. }) = open.get(&number) {
-                actions.extend([
-                    KernelAction::Drop { key: *key, number },
-                    KernelAction::Found(*endpoint, false),
-                ]);
+                sink(Output::Kernel(KernelAction::Drop { key: *key, number }));
+                sink(Output::Kernel(KernelAction::Found(*endpoint, false)));
             }
         }
         HttpOutput::Closed { link, time } => {
             confirmed.remove(&link);
-            sink(Input::Closed { connection: link, time });
+            sink(Input::Closed { connection: link, time }.into());
         }
         HttpOutput::Refused { link, time, status, id, .. } => {
-            sink(Input::Refused { connection: link, time, status, id });
+            sink(Input::Refused { connection: link, time, status, id }.into());
         }
         HttpOutput::Uninspected { stream, link, why } => {
             let Some(connected) = open.get(&stream.0).cloned() else { return };
             let connection = link.unwrap_or(stream);
             let reached = connected.reached(connection, at, None, "/".to_owned(), ServerType::Http);
-            sink(Input::Uninspected { reached, reason: why.to_string() });
+            sink(Input::Uninspected { reached, reason: why.to_string() }.into());
         }
     }
 }

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use mcpwarden_abi as abi;
-use mcpwarden_policy::{Input, Timestamp};
+use mcpwarden_policy::Timestamp;
 
 use super::{
     Capture,
     socket::{Connected, Sockets},
 };
-use crate::time::BootTime;
+use crate::{output::Sink, time::BootTime};
 
 impl Capture {
     /// Bytes of a TCP connection will come, or wait already.
@@ -19,16 +19,16 @@ impl Capture {
         connected: Connected,
         clock: &BootTime,
         now: Timestamp,
-        sink: &mut dyn FnMut(Input<'_>),
+        sink: &mut Sink<'_>,
     ) {
         if !self.open(id, now) {
-            self.sockets.refuse(id, connected.key);
+            self.sockets.refuse(id, connected.key, sink);
             return;
         }
         if let Some(connection) = self.connections.get_mut(&id) {
             self.memory.assign(&mut connection.account, connected.client.uid);
         }
-        self.sockets.open(id, connected, now);
+        self.sockets.open(id, connected, now, sink);
         self.release_early(id, clock, now, sink);
     }
 
@@ -45,20 +45,20 @@ impl Capture {
         counters
     }
 
-    /// The TCP connections, and what is to be done about them.
+    /// The TCP connections.
     pub fn sockets(&mut self) -> &mut Sockets {
         &mut self.sockets
     }
 
     /// Compares a TCP connection with the kernel's positions, as [`Self::look`] does. `None`: it is not there any more,
-    /// and if that is so twice, its end was not heard of.
+    /// and if that is so twice, the record of its end was lost.
     pub fn look_at_socket(
         &mut self,
         id: u64,
         kernel: Option<&[abi::Stream; 2]>,
         clock: &BootTime,
         now: Timestamp,
-        sink: &mut dyn FnMut(Input<'_>),
+        sink: &mut Sink<'_>,
     ) {
         match kernel {
             Some(streams) => {

@@ -60,8 +60,8 @@ fn data(connection: u64, offset: u64, length: usize) -> Vec<u8> {
 /// Feeds records, and says which gaps come of them: connection, bytes, cause.
 fn gaps(capture: &mut Capture, sent: &[Sent]) -> Vec<(u64, u64, GapCause)> {
     let (clock, mut now, mut gaps) = (BootTime::default(), Timestamp(1), Vec::new());
-    let mut sink = |input: Input<'_>| {
-        if let Input::Gap { connection, bytes, cause, .. } = input {
+    let mut sink = |output: Output<'_>| {
+        if let Output::Input(Input::Gap { connection, bytes, cause, .. }) = output {
             gaps.push((connection.0, bytes, cause));
         }
     };
@@ -191,10 +191,10 @@ fn kernel_counts_reveal_missing_bytes() {
         gaps(&mut capture, sent);
         let streams = [(3, 12), (0, 9)].map(|(offset, far)| abi::Stream { offset, far, refused: 0 });
         let kernel = streams;
-        let (now, mut said) = (Timestamp(2), Vec::new());
-        let mut sink = |input: Input<'_>| {
-            if let Input::Gap { direction, bytes, cause, .. } = input {
-                said.push((direction, bytes, cause));
+        let (now, mut reported) = (Timestamp(2), Vec::new());
+        let mut sink = |output: Output<'_>| {
+            if let Output::Input(Input::Gap { direction, bytes, cause, .. }) = output {
+                reported.push((direction, bytes, cause));
             }
         };
         assert_eq!(capture.suspects(1), [false; 2], "{name}");
@@ -209,7 +209,7 @@ fn kernel_counts_reveal_missing_bytes() {
             (Direction::ClientToServer, 9, GapCause::Unseen),
             (Direction::ServerToClient, 4, GapCause::Unread),
         ];
-        assert_eq!(said, if known { &expected[..] } else { &[] }, "{name}");
+        assert_eq!(reported, if known { &expected[..] } else { &[] }, "{name}");
         assert_eq!(capture.suspects(2), [false; 2], "another connection");
     }
 }

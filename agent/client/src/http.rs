@@ -282,7 +282,7 @@ impl StreamableHttpClient for Http {
 
 /// A value that is shown nowhere.
 pub fn secret(value: &str) -> Result<HeaderValue> {
-    let mut value = HeaderValue::from_str(value).map_err(|_| anyhow::anyhow!("no value of a header"))?;
+    let mut value = HeaderValue::from_str(value).map_err(|_| anyhow::anyhow!("invalid value of a header"))?;
     value.set_sensitive(true);
     Ok(value)
 }

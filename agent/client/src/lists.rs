@@ -93,9 +93,9 @@ where
         Ok(service) => service,
         Err(error @ ClientInitializeError::JsonRpcError(_)) => return Err(error.into()),
         Err(ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. }) => {
-            bail!("it closed the connection before it said who it is")
+            bail!("the server closed the connection before it answered `initialize`")
         }
-        Err(error) => return Err(Error::from(error).context("it does not speak MCP")),
+        Err(error) => return Err(Error::from(error).context("the server does not speak MCP")),
     };
     let listed = lists(&service, tap, progress).await;
     // Whatever comes of it: a program is ended afterwards, and a session over HTTP runs out.
@@ -108,7 +108,7 @@ async fn lists<S: rmcp::Service<RoleClient>>(
     tap: &Tap,
     progress: Progress<'_>,
 ) -> Result<Vec<Definition>> {
-    let Some(server) = service.peer_info() else { bail!("it did not say what it offers") };
+    let Some(server) = service.peer_info() else { bail!("the server did not list its capabilities") };
     let mut definitions = Vec::new();
     if let Some(text) = &server.instructions {
         definitions.push(instructions_of(json!(text).to_string()));
@@ -167,10 +167,10 @@ async fn all_pages(peer: &Peer<RoleClient>, list: &List, tap: &Tap, to: &mut Vec
             Ok(_) => {}
             Err(ServiceError::McpError(error)) if error.code == ErrorCode::METHOD_NOT_FOUND => return Ok(()),
             Err(ServiceError::McpError(error)) => {
-                bail!("it answers {method} with an error: {}", error.message)
+                bail!("the server answers {method} with an error: {}", error.message)
             }
             Err(ServiceError::TransportClosed) => {
-                bail!("it closed the connection when it was asked for {member}")
+                bail!("the server closed the connection when {member} were requested")
             }
             Err(error) => return Err(error.into()),
         }
@@ -178,10 +178,10 @@ async fn all_pages(peer: &Peer<RoleClient>, list: &List, tap: &Tap, to: &mut Vec
         let [entries, next] = members(&result, [member, "nextCursor"]);
         let entries: Option<Vec<&RawValue>> =
             entries.and_then(|entries| serde_json::from_str(entries.get()).ok());
-        let Some(entries) = entries else { bail!("its answer to {method} has no list of {member}") };
+        let Some(entries) = entries else { bail!("the answer to {method} has no list of {member}") };
         for entry in entries {
             if to.len() >= MAX_DEFINITIONS {
-                bail!("it offers more than {MAX_DEFINITIONS} definitions");
+                bail!("the server offers more than {MAX_DEFINITIONS} definitions");
             }
             let [name] = members(entry.get(), [name]);
             to.push(Definition { kind, name: string(name).into_owned(), json: entry.get().to_owned() });

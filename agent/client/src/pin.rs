@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(key, same_key);
         let bad = |error: CertificateError| Err(Error::from(error));
         let unknown = || bad(CertificateError::UnknownIssuer);
-        for (name, pin, said, accepted, mismatch) in [
+        for (name, pin, reported, accepted, mismatch) in [
             ("signed by somebody", &whole, Ok(()), true, false),
             ("its key is known", &key, Ok(()), true, false),
             ("signed itself", &whole, unknown(), true, false),
@@ -217,7 +217,7 @@ mod tests {
             ("another one, signed itself", &other, unknown(), false, true),
         ] {
             let pin = Pin::new(pin.parse().unwrap());
-            let verifier = PinVerifier { pin: pin.clone(), platform: Arc::new(Says(said)) };
+            let verifier = PinVerifier { pin: pin.clone(), platform: Arc::new(Says(reported)) };
             let name_of = ServerName::try_from("localhost").unwrap();
             let outcome = verifier.verify_server_cert(&server, &[], &name_of, &[], UnixTime::now());
             assert_eq!(outcome.is_ok(), accepted, "{name}: {outcome:?}");

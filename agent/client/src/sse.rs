@@ -32,7 +32,7 @@ impl OldHttp {
         let first = events.next().await.context("the stream of events is empty")??;
         ensure!(first.event.as_deref() == Some("endpoint"), "the stream of events begins with no `endpoint`");
         let to = url.join(first.data.unwrap_or_default().trim()).context("`endpoint` is no address")?;
-        ensure!(to.origin() == url.origin(), "`endpoint` is on another host, which gets nothing from here");
+        ensure!(to.origin() == url.origin(), "`endpoint` is on another host; nothing is sent there");
         Ok(Self { http, events, to })
     }
 }

@@ -17,7 +17,7 @@ use aya::{
 };
 use mcpwarden_abi::{self as abi, Address, AddressKey, BEGINNING_BITS, Beginnings, KEY_BITS, Network};
 
-use super::{KernelError, take};
+use super::{KernelError, maps::take};
 use nix::libc;
 
 /// Bits before an IPv4 address in its mapped IPv6 address.
@@ -41,7 +41,7 @@ pub struct Rule {
     /// How many bits of `address` count.
     pub bits: u8,
     /// What is said.
-    pub said: Address,
+    pub entry: Address,
 }
 
 /// Why rules are not taken. What counted before still does.
@@ -49,11 +49,11 @@ pub struct Rule {
 pub enum InstallError {
     /// More than the kernel's tables hold.
     #[error(
-        "{0} addresses are too many: the kernel's table holds {CAPACITY}; use prefixes (10.0.0.0/8), or fewer rules"
+        "too many addresses ({0}): the kernel's table has a capacity of {CAPACITY}; use prefixes (10.0.0.0/8), or fewer rules"
     )]
     TooMany(usize),
     /// The kernel refuses.
-    #[error("the kernel refuses a rule for an address: {0}")]
+    #[error("the kernel refuses a rule on an address: {0}")]
     Refused(#[from] MapError),
 }
 
@@ -215,10 +215,10 @@ impl Addresses {
     fn write(&mut self, rule: &Rule, generation: u32, fresh: &mut Written) -> Result<(), MapError> {
         let key = AddressKey { generation, set: rule.set, port: rule.port, address: rule.address };
         if rule.bits >= WHOLE {
-            self.whole.insert(key, rule.said, 0)?;
+            self.whole.insert(key, rule.entry, 0)?;
             fresh.whole.push(key);
         } else {
-            self.prefixes.insert(&Key::new(KEY_BITS + u32::from(rule.bits), key), rule.said, 0)?;
+            self.prefixes.insert(&Key::new(KEY_BITS + u32::from(rule.bits), key), rule.entry, 0)?;
             fresh.prefixes.push((rule.bits, key));
         }
         Ok(())
@@ -249,7 +249,7 @@ mod tests {
             IpAddr::V4(four) => (four.to_ipv6_mapped(), bits + 96),
             IpAddr::V6(six) => (six, bits),
         };
-        Rule { set: abi::SET_ALL, port: 0, address: address.octets(), bits, said: Address::default() }
+        Rule { set: abi::SET_ALL, port: 0, address: address.octets(), bits, entry: Address::default() }
     }
 
     /// As the kernel half asks.

@@ -13,7 +13,8 @@ use aya::{
 use mcpwarden_policy::hash::bytes_hash;
 
 use super::{
-    BTF_PATH, KernelError, brief,
+    BTF_PATH, KernelError,
+    brief::brief,
     btf::Btf,
     fire,
     hooks::{self, Ground, Hook, Hooks, Links, load_fd_scan},
@@ -158,7 +159,7 @@ impl Loaded {
             places.push(hook.place());
         }
         load_fd_scan(&mut ebpf, &btf)?;
-        let blind_spots = said(blind_spots);
+        let blind_spots = texts(blind_spots);
         Ok(Attached { ebpf, links, backend, places, blind_spots, gate })
     }
 
@@ -191,7 +192,7 @@ impl Loaded {
             }
         }
         load_fd_scan(&mut ebpf, &btf)?;
-        let blind_spots = said(blind_spots);
+        let blind_spots = texts(blind_spots);
         Ok(Attached { ebpf, links: Vec::new(), backend, places, blind_spots, gate })
     }
 
@@ -267,7 +268,7 @@ fn attach_whole(
 }
 
 /// Blind spots, for people.
-fn said(blind_spots: Vec<(String, String)>) -> Vec<String> {
+fn texts(blind_spots: Vec<(String, String)>) -> Vec<String> {
     blind_spots.iter().map(|(place, why)| format!("{place}: {why}")).collect()
 }
 

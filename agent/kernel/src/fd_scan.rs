@@ -45,21 +45,21 @@ pub struct FdScan {
 /// Reads an fd scan to its end, and then looks at what the holders of the sides asked for are doing. The time it takes
 /// grows with the descriptors open on the host (about a microsecond each), so this is no work for the thread that drains
 /// the ring.
-pub fn take(mut file: File, asked: &HashSet<Side>) -> io::Result<FdScan> {
+pub fn take(mut file: File, sides: &HashSet<Side>) -> io::Result<FdScan> {
     let began_ns = boot_ns();
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
     let holders = bytes.chunks_exact(size_of::<Holder>()).filter_map(read).collect();
     let mut fd_scan = FdScan { began_ns, ended_ns: boot_ns(), holders, ..FdScan::default() };
     let mut holders_of: HashMap<ChannelKey, Vec<&Holder>> =
-        asked.iter().map(|side| (side.key, Vec::new())).collect();
+        sides.iter().map(|side| (side.key, Vec::new())).collect();
     for holder in &fd_scan.holders {
         if let Some(holders) = holders_of.get_mut(&holder.key) {
             holders.push(holder);
         }
     }
     let mut calls = Calls::new(TASKS_OF_ONE, TASKS);
-    for side in asked {
+    for side in sides {
         let holders = holders_of.get(&side.key).map_or(&[][..], Vec::as_slice);
         if let Some(waiting) = waiting(side, holders)
             && !holders.iter().any(|holder| calls.is_in(holder, side.writes))

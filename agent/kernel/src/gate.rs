@@ -11,10 +11,12 @@ use mcpwarden_abi::{self as abi, GateBucket, GateCaller, GateMember, GateSetting
 use mcpwarden_gate::{ENTRIES, Head, Turn, View};
 
 use super::{
-    Kernel, KernelError, brief, clear,
+    Kernel, KernelError,
+    brief::brief,
     hooks::{self, Ground, Hook},
+    maps::{clear, remove_if, take},
     pins::Kept,
-    remove_if, stats, take,
+    stats,
 };
 
 /// Programs and tables of the gate.
@@ -214,7 +216,7 @@ impl Kernel {
             if let Some(to_keep) = &mut self.to_keep {
                 to_keep.links.retain(|(name, _)| hooks.iter().all(|hook| hook.program() != *name));
             }
-            self.kept.let_go(hooks);
+            self.kept.detach(hooks);
             hooks::detach_all(&mut self.ebpf, hooks);
             let gone: Vec<String> = hooks.iter().map(gate_place).collect();
             self.attached.retain(|place| !gone.contains(place));
@@ -232,14 +234,14 @@ impl Kernel {
             let all = stats::of_programs(&self.ebpf);
             all.into_iter().find(|program| program.name == hook.program()).map_or(0, |program| program.runs)
         };
-        let asked = *hooks.iter().find(|hook| matches!(hook, Hook::Lsm { program: "file_permission" }))?;
-        let before = runs(&asked);
+        let probe = *hooks.iter().find(|hook| matches!(hook, Hook::Lsm { program: "file_permission" }))?;
+        let before = runs(&probe);
         let (reader, mut writer) = std::io::pipe().ok()?;
         writer.write_all(b".").ok()?;
         drop((reader, writer));
-        let is_silent = runs(&asked) == before;
+        let is_silent = runs(&probe) == before;
         drop(counting);
-        is_silent.then_some(asked)
+        is_silent.then_some(probe)
     }
 }
 

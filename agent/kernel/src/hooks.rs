@@ -10,7 +10,7 @@ use aya::{
     },
 };
 
-use super::{KernelError, brief, btf::Btf};
+use super::{KernelError, brief::brief, btf::Btf};
 
 /// The hooks of a backend on this kernel.
 #[derive(Debug)]

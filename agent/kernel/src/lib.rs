@@ -2,7 +2,9 @@
 
 pub mod addresses;
 mod backend;
+mod brief;
 pub mod btf;
+mod channels;
 pub mod fd_scan;
 pub mod fill;
 mod fire;
@@ -10,11 +12,13 @@ mod gate;
 pub mod hooks;
 pub mod layout;
 mod log;
+mod maps;
 mod members;
 pub mod pins;
 pub mod requirements;
 mod resume;
 mod ring;
+mod sockets;
 mod stats;
 mod table;
 
@@ -26,7 +30,7 @@ use std::{
 };
 
 use aya::{
-    Ebpf, Pod,
+    Ebpf,
     maps::{Array, HashMap, MapData, MapError, PerCpuArray},
     programs::{Iter, Program},
 };
@@ -37,10 +41,14 @@ pub use self::log::Messages;
 use self::{
     addresses::Addresses,
     backend::{Attached, Loaded},
+    brief::brief,
+    channels::{keys, prune_one, remove_roles},
     hooks::program,
+    maps::take,
     members::Members,
     pins::{Kept, Left, Pins, PinsError, ToKeep},
     resume::Resumed,
+    sockets::Sockets,
     stats::Walked,
     table::Table,
 };
@@ -76,13 +84,13 @@ pub enum KernelError {
         reason: String,
     },
     /// A backend that was asked for by name does not work here.
-    #[error("the backend {0} does not work on this kernel: {1}; with `auto` the best that works is taken")]
+    #[error("cannot use the backend {0} on this kernel: {1}; `auto` selects the best that works")]
     Backend(&'static str, String),
     /// What is to outlive the agent cannot be kept.
     #[error(transparent)]
     Pins(#[from] PinsError),
     /// A table is missing or refuses.
-    #[error("kernel table {name}: {source}")]
+    #[error("cannot use the kernel table {name}: {source}")]
     Map {
         /// Which.
         name: &'static str,
@@ -90,36 +98,8 @@ pub enum KernelError {
         source: MapError,
     },
     /// The object does not hold what this agent was built with.
-    #[error("the kernel half has no {0}; the build is broken")]
+    #[error("the kernel half lacks {0}: this build of mcpwarden is broken")]
     Missing(String),
-}
-
-/// The chain of causes on one line. Of the verifier's log, which can be megabytes, only its verdict.
-fn brief(error: &dyn std::error::Error) -> String {
-    let mut text = String::new();
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let whole = error.to_string();
-        let line = match whole.split_once("Verifier output:") {
-            Some((before, log)) => format!("{} {}", before.trim(), verdict(log)),
-            None => whole.lines().next().unwrap_or_default().to_owned(),
-        };
-        if !text.ends_with(&line) {
-            if !text.is_empty() {
-                text.push_str(": ");
-            }
-            text.push_str(&line);
-        }
-        next = error.source();
-    }
-    text
-}
-
-/// Why the verifier refuses a program: the last line of its log, before its statistics.
-fn verdict(log: &str) -> &str {
-    let statistics = ["processed ", "verification time", "stack depth", "mark_precise"];
-    let says = |line: &&str| !line.is_empty() && !statistics.iter().any(|word| line.starts_with(word));
-    log.lines().rev().map(str::trim).find(says).unwrap_or("(its log is empty)")
 }
 
 /// Nanoseconds since boot, suspension included: the clock that the kernel half stamps records with.
@@ -127,69 +107,6 @@ pub fn boot_ns() -> u64 {
     // It is there on every kernel that this runs on.
     let now = clock_gettime(ClockId::CLOCK_BOOTTIME);
     now.map_or(0, |now| now.tv_sec().unsigned_abs() * 1_000_000_000 + now.tv_nsec().unsigned_abs())
-}
-
-/// Names of the connections' inodes, without repetition.
-fn keys(connection: &abi::Connection) -> Vec<abi::ChannelKey> {
-    let mut keys =
-        vec![connection.server_in, connection.server_out, connection.client_out, connection.client_in];
-    keys.sort_unstable();
-    keys.dedup();
-    keys
-}
-
-/// Takes a connection's roles from an inode and leaves those of others.
-///
-/// For the microsecond between taking the entry out and putting it back, an inode that plays a part in another
-/// connection too is none, and a call that returns in it is not seen; its bytes show as a gap. What the kernel half puts
-/// there meanwhile stays.
-fn remove_roles(channels: &mut Table<abi::ChannelKey, abi::Channel>, key: &abi::ChannelKey, id: u64) {
-    let mut others = abi::Channel::default();
-    while let Some(found) = channels.take(key) {
-        let other = |found: u64, known: u64| if found == id || found == 0 { known } else { found };
-        others = abi::Channel {
-            write_capture: other(found.write_capture, others.write_capture),
-            read_capture: other(found.read_capture, others.read_capture),
-            write_count: other(found.write_count, others.write_count),
-            read_count: other(found.read_count, others.read_count),
-        };
-        // Again where the kernel half was faster: it registers an inode once or twice, so this ends.
-        if others == abi::Channel::default() || channels.put_back(key, &others) {
-            return;
-        }
-    }
-}
-
-/// Stops watching a process, unless the kernel half has begun to watch it anew since `known_at`.
-fn prune_one(processes: &mut Table<u32, u64>, pid: u32, known_at: u64) {
-    if let Some(since) = processes.take(&pid)
-        && since >= known_at
-    {
-        // Not there for a microsecond. Where it was put there anew, that is as good.
-        let _ = processes.put_back(&pid, &since);
-    }
-}
-
-/// Takes a table out of a loaded object.
-fn take<T>(ebpf: &mut Ebpf, name: &'static str) -> Result<T, KernelError>
-where
-    T: TryFrom<aya::maps::Map, Error = MapError>,
-{
-    let map = ebpf.take_map(name).ok_or_else(|| KernelError::Missing(name.to_owned()))?;
-    T::try_from(map).map_err(|source| KernelError::Map { name, source })
-}
-
-/// Takes everything out of a table. What is not there is as good as taken out.
-fn clear<K: Pod, V: Pod>(table: &mut HashMap<MapData, K, V>) {
-    remove_if(table, |_| true);
-}
-
-/// The same of the entries with such a key.
-fn remove_if<K: Pod, V: Pod>(table: &mut HashMap<MapData, K, V>, is_one: impl Fn(&K) -> bool) {
-    let keys: Vec<K> = table.keys().filter_map(Result::ok).filter(is_one).collect();
-    for key in keys {
-        let _ = table.remove(&key);
-    }
 }
 
 /// How the kernel half is to run.
@@ -225,10 +142,7 @@ pub struct Kernel {
     /// When everything was attached; nanoseconds since boot.
     attached_ns: u64,
     connections: HashMap<MapData, u64, abi::Connection>,
-    sockets: HashMap<MapData, u64, abi::Socket>,
-    sockets_of: HashMap<MapData, u32, u64>,
-    lifted: HashMap<MapData, u64, u32>,
-    found: HashMap<MapData, abi::Endpoint, u32>,
+    sockets: Sockets,
     confirmed: HashMap<MapData, u64, u32>,
     channels: Table<abi::ChannelKey, abi::Channel>,
     processes: Table<u32, u64>,
@@ -278,10 +192,7 @@ impl Kernel {
         Ok(Self {
             walked,
             connections: take(&mut ebpf, "CONNECTIONS")?,
-            sockets: take(&mut ebpf, "SOCKETS")?,
-            sockets_of: take(&mut ebpf, "SOCKETS_OF")?,
-            lifted: take(&mut ebpf, "LIFTED")?,
-            found: take(&mut ebpf, "FOUND")?,
+            sockets: Sockets::take(&mut ebpf)?,
             confirmed: take(&mut ebpf, "CONFIRMED")?,
             channels: take(&mut ebpf, "CHANNELS")?,
             processes: take(&mut ebpf, "PROCESSES")?,
@@ -344,7 +255,9 @@ impl Kernel {
     /// kept. `None`: no agent may.
     pub fn now_keeps(&mut self, config: Option<&str>) {
         if let Err(error) = self.kept.now_keeps(config) {
-            tracing::error!("the next agent attaches its own: {error}");
+            tracing::error!(
+                "cannot record what the next agent may resume: {error}; the next agent attaches its own programs"
+            );
         }
     }
 
@@ -408,66 +321,27 @@ impl Kernel {
 
     /// How far a TCP connection is, while it lasts.
     pub fn socket(&self, key: u64, number: u64) -> Option<abi::Positions> {
-        let positions = self.sockets.get(&key, 0).ok()?.positions;
-        (positions.number == number).then_some(positions)
+        self.sockets.positions(key, number)
     }
 
     /// Lifts the budgets of a TCP connection.
     pub fn lift_socket(&mut self, key: u64) {
-        // Full table: what exceeds the budget shows as a gap.
-        self.confirms_refused += u64::from(self.lifted.insert(key, 1, 0).is_err());
+        self.sockets.lift(key);
     }
 
     /// Captures what goes to where a server was found from the first byte on, or (`false`) no more: it is another's now.
     pub fn found(&mut self, endpoint: &abi::Endpoint, is_server: bool) {
-        if is_server {
-            // Full table: each connection has the budget of a candidate at first, and what exceeds it shows as a gap.
-            self.confirms_refused += u64::from(self.found.insert(endpoint, 1, 0).is_err());
-        } else {
-            // What is not there is as good as deleted.
-            let _ = self.found.remove(endpoint);
-        }
+        self.sockets.found(endpoint, is_server);
     }
 
     /// Stops capturing a TCP connection, if it is still this one.
     pub fn remove_socket(&mut self, key: u64, number: u64) {
-        if let Ok(socket) = self.sockets.get(&key, 0)
-            && socket.positions.number == number
-        {
-            remove_roles(&mut self.channels, &socket.key, key);
-            let _ = self.sockets.remove(&key);
-            let _ = self.lifted.remove(&key);
-        }
+        self.sockets.remove(key, number, &mut self.channels);
     }
 
-    /// Forgets TCP connections whose sockets nobody holds (`held`), and that were made before `known_at` (boot time, ns):
-    /// the end of some is not told.
+    /// Forgets TCP connections whose sockets nobody holds (`held`), and that were made before `known_at` (boot time, ns).
     pub fn sweep_sockets(&mut self, held: &HashSet<abi::ChannelKey>, known_at: u64) {
-        let is_stale =
-            |socket: &abi::Socket| socket.positions.since_ns < known_at && !held.contains(&socket.key);
-        let all: Vec<(u64, abi::Socket)> = self.sockets.iter().filter_map(Result::ok).collect();
-        self.walked.saw("SOCKETS", all.len());
-        self.count_sockets(&all);
-        let stale = all.into_iter().filter(|(_, socket)| is_stale(socket));
-        let stale: Vec<_> = stale.map(|(key, socket)| (key, socket.positions.number)).collect();
-        for (key, number) in stale {
-            self.remove_socket(key, number);
-        }
-    }
-
-    /// Says anew how many TCP connections each user has: those that were removed from here are not counted any more. What the
-    /// kernel half does meanwhile is counted the next time.
-    fn count_sockets(&mut self, all: &[(u64, abi::Socket)]) {
-        let mut counts: collections::HashMap<u32, u64> = collections::HashMap::new();
-        all.iter().for_each(|(_, socket)| *counts.entry(socket.info.uid).or_default() += 1);
-        let known: Vec<u32> = self.sockets_of.keys().filter_map(Result::ok).collect();
-        for uid in known {
-            // What is not there is as good as deleted.
-            let _ = match counts.get(&uid) {
-                Some(count) => self.sockets_of.insert(uid, count, 0),
-                None => self.sockets_of.remove(&uid),
-            };
-        }
+        self.sockets.sweep(held, known_at, &mut self.channels, &self.walked);
     }
 
     /// Lifts the budgets of a connection. Where the processes of its server may connect is what the rules of `set`
@@ -491,7 +365,7 @@ impl Kernel {
 
     /// How often there was no room for one more server.
     pub fn confirms_refused(&self) -> u64 {
-        self.confirms_refused
+        self.confirms_refused + self.sockets.refused()
     }
 
     /// Which processes belong to servers.
@@ -573,44 +447,5 @@ impl Kernel {
         let mut all = stats::of_programs(&self.ebpf);
         all.extend(self.kept.programs().filter_map(|(name, fd)| stats::of(name, fd)));
         all
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn channel_roles_of_other_processes_are_kept() {
-        let Some(mut channels) = Table::create() else { return };
-        let roles = |write_capture, read_capture, write_count, read_count| abi::Channel {
-            write_capture,
-            read_capture,
-            write_count,
-            read_count,
-        };
-        let key = abi::ChannelKey { inode: 7, ..Default::default() };
-        for (name, before, after) in [
-            ("nothing there", None, None),
-            ("its own", Some(roles(1, 0, 0, 1)), None),
-            ("another's too", Some(roles(1, 0, 2, 1)), Some(roles(0, 0, 2, 0))),
-            ("another's only", Some(roles(0, 2, 0, 3)), Some(roles(0, 2, 0, 3))),
-        ] {
-            if let Some(before) = before {
-                assert!(channels.put_back(&key, &before));
-            }
-            remove_roles(&mut channels, &key, 1);
-            assert_eq!(channels.take(&key), after, "{name}");
-        }
-    }
-
-    #[test]
-    fn rewatched_process_is_not_pruned() {
-        let Some(mut processes) = Table::create() else { return };
-        for (name, since, left) in [("before", 9, None), ("since", 10, Some(10))] {
-            assert!(processes.put_back(&1, &since));
-            prune_one(&mut processes, 1, 10);
-            assert_eq!(processes.take(&1), left, "{name}");
-        }
     }
 }

@@ -8,7 +8,7 @@ use aya::{
 };
 use mcpwarden_abi::{ConnectionId, MEMBERSHIPS, Member};
 
-use super::{KernelError, take};
+use super::{KernelError, maps::take};
 
 /// The kernel half's table of processes that belong to servers.
 pub struct Members(HashMap<MapData, u32, Member>);

@@ -30,7 +30,7 @@ use nix::{
 };
 
 use super::{
-    brief,
+    brief::brief,
     hooks::{Hook, Links},
 };
 use crate::boot_ns;
@@ -54,7 +54,9 @@ const TRIED: &str = "tried";
 #[derive(Debug, thiserror::Error)]
 pub enum PinsError {
     /// There is no BPF file system.
-    #[error("{BPF_FS} is no BPF file system; mount it (`mount -t bpf bpf {BPF_FS}`), or turn off {SETTING}")]
+    #[error(
+        "{BPF_FS} is not a BPF file system; mount it (`mount -t bpf bpf {BPF_FS}`), or turn off {SETTING}"
+    )]
     NoFileSystem,
     /// Others could have put something there.
     #[error(transparent)]
@@ -361,7 +363,7 @@ impl Kept {
     }
 
     /// Lets go what stays attached of these, if it does.
-    pub(super) fn let_go(&mut self, hooks: &[Hook]) {
+    pub(super) fn detach(&mut self, hooks: &[Hook]) {
         let Some(own) = &self.own else { return };
         let is_one = |name: &str| hooks.iter().any(|hook| hook.program() == name);
         hooks.iter().for_each(|hook| unpin(own, hook.program()));

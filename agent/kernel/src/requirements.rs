@@ -107,8 +107,8 @@ fn preempts(state: Option<&str>, version: &str, command_line: &str, config: impl
     if !is_dynamic {
         return false;
     }
-    let asked = command_line.split_whitespace().filter_map(|word| word.strip_prefix("preempt=")).next_back();
-    match asked {
+    let mode = command_line.split_whitespace().filter_map(|word| word.strip_prefix("preempt=")).next_back();
+    match mode {
         Some("none" | "voluntary") => false,
         Some(name) if OFTEN.contains(&name) => true,
         _ => config().lines().any(|line| matches!(line, "CONFIG_PREEMPT=y" | "CONFIG_PREEMPT_LAZY=y")),

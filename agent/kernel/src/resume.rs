@@ -7,7 +7,6 @@ use mcpwarden_abi as abi;
 use super::{
     Addresses, Kernel, KernelError, Setup,
     backend::Loaded,
-    clear,
     pins::{self, Kept, Left, PinsError, refused_records},
 };
 
@@ -35,10 +34,10 @@ impl Kernel {
     ) -> Option<Result<Self, E>> {
         let (pins, _) = setup.keep?;
         let directory = pins.same(&setup.build())?;
-        Some(Self::go_on(setup, directory, prepare))
+        Some(Self::continue_with(setup, directory, prepare))
     }
 
-    fn go_on<E: From<KernelError>>(
+    fn continue_with<E: From<KernelError>>(
         setup: &Setup<'_>,
         directory: PathBuf,
         prepare: impl FnOnce(&mut Addresses) -> Result<(), E>,
@@ -55,19 +54,14 @@ impl Kernel {
         if !kernel.gate.is_kept(&kept) {
             kernel.gate.clear()?;
         }
-        clear(&mut kernel.found);
+        kernel.sockets.forget_found();
         let met = Met {
             streams: kernel
                 .connections()
                 .into_iter()
                 .map(|(id, entry)| (id, entry.positions.streams))
                 .collect(),
-            sockets: kernel
-                .sockets
-                .iter()
-                .filter_map(Result::ok)
-                .map(|(key, socket)| (key, socket.positions.number))
-                .collect(),
+            sockets: kernel.sockets.keys(),
         };
         let left = Left {
             programs: programs.len() as u64,

@@ -55,7 +55,7 @@ impl RotatingFile {
         file.reopen().with_context(|| format!("cannot write to {}", path.as_str()))?;
         let is_file =
             file.file.as_ref().is_some_and(|file| file.metadata().is_ok_and(|found| found.is_file()));
-        ensure!(is_file, "{} is no regular file", path.as_str());
+        ensure!(is_file, "{} is not a regular file", path.as_str());
         Ok(file)
     }
 

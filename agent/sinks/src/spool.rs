@@ -316,7 +316,7 @@ fn mend(path: &Path, counts: &Counts) -> io::Result<(u64, usize)> {
     }
     if damaged > 0 {
         add(&counts.dropped, damaged);
-        tracing::error!("{}: {damaged} damaged lines are not sent", path.display());
+        tracing::error!("{}: {damaged} damaged lines were skipped and not sent", path.display());
     }
     Ok((good.len() as u64, events))
 }

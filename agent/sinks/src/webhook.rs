@@ -87,7 +87,7 @@ impl Webhook {
     pub fn new(config: &config::Sink, name: &str, state_dir: &Path, capacity: u64) -> Result<Self> {
         let url = config.url.as_ref().context("there is no url")?;
         // What is wrong with it is not said with it.
-        let url = Url::parse(url.as_str()).ok().context("its url cannot be used")?;
+        let url = Url::parse(url.as_str()).ok().context("invalid url")?;
         let place = digest(&SHA256, url.as_str().as_bytes());
         let place = hex(place.as_ref().get(..8).unwrap_or_default());
         let directory = state_dir.join(DIRECTORY).join(place);
@@ -115,13 +115,13 @@ impl Webhook {
         std::thread::scope(|scope| {
             let send = || self.send_until_closed(queue, &spool, &more, of_sender);
             if let Err(error) = std::thread::Builder::new().name("webhook".into()).spawn_scoped(scope, send) {
-                self.say(&format!("nothing is sent: {error}"));
+                self.log_error(&format!("cannot start sending: {error}"));
             }
             queue.drain(BATCH_BYTES as usize, LINGER, RETRY, |lines| {
                 let (kept, result) = lock(&spool).append(lines, &queue.counts);
                 more.notify_one();
                 if let Err(error) = &result {
-                    self.say(&format!("what waits cannot be written: {error}"));
+                    self.log_error(&format!("cannot write the spool: {error}"));
                 }
                 (kept, result)
             });
@@ -138,7 +138,7 @@ impl Webhook {
                 Ok(None) => RETRY_LOCK,
                 Err(error) => {
                     add(&queue.counts.failures, 1);
-                    self.say(&format!("what waits cannot be read: {error}"));
+                    self.log_error(&format!("cannot read the spool: {error}"));
                     RETRY
                 }
             };
@@ -160,7 +160,7 @@ impl Webhook {
     ) {
         let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime,
-            Err(error) => return self.say(&format!("nothing is sent: {error}")),
+            Err(error) => return self.log_error(&format!("cannot start sending: {error}")),
         };
         let mut last = closed.clone();
         runtime.block_on(async {
@@ -182,7 +182,7 @@ impl Webhook {
         mut closed: watch::Receiver<bool>,
     ) {
         let random = SystemRandom::new();
-        let (mut failures, mut said) = (0, None);
+        let (mut failures, mut reported) = (0, None);
         loop {
             let first = lock(spool).first(&queue.counts);
             let outcome = match first {
@@ -200,21 +200,19 @@ impl Webhook {
                     }
                     outcome
                 }
-                Err(error) => {
-                    Outcome::Later { why: format!("what waits cannot be read: {error}"), after: None }
-                }
+                Err(error) => Outcome::Later { why: format!("cannot read the spool: {error}"), after: None },
             };
             let now = match &outcome {
                 Outcome::Taken => None,
                 Outcome::Refused(why) => Some(format!("{why}: what it is sent is dropped")),
                 Outcome::Later { why, .. } => Some(format!("{why}: it is tried again, and events wait")),
             };
-            if now != said {
+            if now != reported {
                 match &now {
-                    Some(failed) => self.say(failed),
-                    None => tracing::info!("{}: it takes events again", self.name),
+                    Some(failed) => self.log_error(failed),
+                    None => tracing::info!("{}: the receiver accepts events again", self.name),
                 }
-                said = now;
+                reported = now;
             }
             let after = match outcome {
                 Outcome::Taken => {
@@ -285,7 +283,7 @@ impl Webhook {
         Ok(Some(secret.to_owned()))
     }
 
-    fn say(&self, what: &str) {
+    fn log_error(&self, what: &str) {
         tracing::error!("{}: {}", self.name, escaped(what));
     }
 }

@@ -25,7 +25,7 @@ pub fn refused(error: Error) -> ExitCode {
 fn sentence(mut error: Error, words: &[String]) -> String {
     let mut command = Cli::command();
     command.build();
-    let (command, name) = asked(&command, words);
+    let (command, name) = named_command(&command, words);
     let problem = if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         missing(command)
     } else {
@@ -37,7 +37,7 @@ fn sentence(mut error: Error, words: &[String]) -> String {
 }
 
 /// The command that the first words name, and how it is typed.
-fn asked<'a>(program: &'a Command, words: &[String]) -> (&'a Command, String) {
+fn named_command<'a>(program: &'a Command, words: &[String]) -> (&'a Command, String) {
     let (mut command, mut name) = (program, program.get_name().to_owned());
     for word in words {
         let Some(found) = command.find_subcommand(word) else { break };

@@ -9,8 +9,8 @@ use mcpwarden_policy::{ByHand, Event, EventBody, WaitingTool};
 
 use crate::{
     cli::{ApprovalsList, DecisionOptions, Selection},
-    control::{APPROVALS, Decided, NewDecision, PINS, Waiting, client::ask},
-    output::{self, escaped, say, say_json, seconds, word},
+    control::{APPROVALS, Decided, NewDecision, PINS, Waiting, client::query_agent},
+    output::{self, escaped, print_json_line, print_line, seconds, word},
 };
 
 /// Longest name of a tool that a table keeps in one piece, with its server's. Columns.
@@ -25,7 +25,7 @@ const PADDING: u16 = 2;
 /// No agent answers, or it refuses.
 pub fn decide(options: DecisionOptions, decision: ByHand) -> Result<()> {
     let DecisionOptions { which, hash } = options;
-    tell(which, hash, decision)
+    send(which, hash, decision)
 }
 
 /// Forgets pins.
@@ -33,10 +33,10 @@ pub fn decide(options: DecisionOptions, decision: ByHand) -> Result<()> {
 /// # Errors
 /// No agent answers, or it refuses.
 pub fn reset(which: Selection) -> Result<()> {
-    tell(which, None, ByHand::Forget)
+    send(which, None, ByHand::Forget)
 }
 
-fn tell(which: Selection, hash: Option<String>, decision: ByHand) -> Result<()> {
+fn send(which: Selection, hash: Option<String>, decision: ByHand) -> Result<()> {
     let Selection { tool, server, all, uid, program, by, json, agent } = which;
     let (server, tool) = match (server, tool) {
         (Some(server), tool) => (server, tool),
@@ -44,10 +44,7 @@ fn tell(which: Selection, hash: Option<String>, decision: ByHand) -> Result<()> 
             let text = tool.unwrap_or_default();
             let id = text.strip_prefix("mcp:").unwrap_or(&text);
             let (server, tool) = id.rsplit_once(':').with_context(|| {
-                format!(
-                    "`{}` does not say whose tool it is: SERVER:TOOL, or --server SERVER TOOL",
-                    escaped(&text)
-                )
+                format!("`{}` names no server; expected SERVER:TOOL, or --server SERVER TOOL", escaped(&text))
             })?;
             (server.to_owned(), Some(tool.to_owned()))
         }
@@ -55,9 +52,9 @@ fn tell(which: Selection, hash: Option<String>, decision: ByHand) -> Result<()> 
     let new = NewDecision { server, tool, all, decision, uid, program, hash, by };
     let decided = request(&agent.socket, &new)?;
     if json {
-        decided.iter().for_each(say_json);
+        decided.iter().for_each(print_json_line);
     } else {
-        sentences(&new, &decided).into_iter().for_each(say);
+        sentences(&new, &decided).into_iter().for_each(print_line);
     }
     Ok(())
 }
@@ -67,7 +64,7 @@ fn tell(which: Selection, hash: Option<String>, decision: ByHand) -> Result<()> 
 /// # Errors
 /// No agent answers, or it refuses.
 pub fn request(socket: &Path, new: &NewDecision) -> Result<Vec<Event>> {
-    ask(socket, Method::POST, PINS, new).map(|Decided { decided }| decided)
+    query_agent(socket, Method::POST, PINS, new).map(|Decided { decided }| decided)
 }
 
 /// What came of it, for people.
@@ -107,13 +104,13 @@ fn sentence(server: &str, body: &EventBody) -> String {
 /// # Errors
 /// No agent answers, or it refuses.
 pub fn list(options: &ApprovalsList) -> Result<()> {
-    let Waiting { approvals } = ask(&options.agent.socket, Method::GET, APPROVALS, &())?;
+    let Waiting { approvals } = query_agent(&options.agent.socket, Method::GET, APPROVALS, &())?;
     if options.json {
-        approvals.iter().for_each(say_json);
+        approvals.iter().for_each(print_json_line);
     } else if approvals.is_empty() {
-        say("no tool waits for approval");
+        print_line("no tool waits for approval");
     } else {
-        say(table(&approvals));
+        print_line(table(&approvals));
     }
     Ok(())
 }

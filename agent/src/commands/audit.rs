@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     cli::{AuditExport, AuditVerify, Bound},
-    output::{Unwritable, escaped, say, say_json},
+    output::{Unwritable, escaped, print_json_line, print_line},
 };
 
 /// How often progress is shown, to whom looks at a terminal.
@@ -101,9 +101,9 @@ pub fn verify(options: &AuditVerify) -> Result<ExitCode> {
         }
     };
     if options.json {
-        say_json(&verdict);
+        print_json_line(&verdict);
     } else {
-        say(verdict.text());
+        print_line(verdict.text());
     }
     Ok(if verdict.intact { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -236,9 +236,9 @@ fn check(before: Before, row: &Row) -> Result<u64, Broken> {
     let next = before.seq + 1;
     if *seq != next {
         // But for those that could not be stored, as the event behind them says. They may begin before what was asked for.
-        let said = line.first_missing.filter(|_| line.r#type == "mcp_store_recovered");
+        let reported = line.first_missing.filter(|_| line.r#type == "mcp_store_recovered");
         let all = |first: u64| if before.hash.is_some() { first == next } else { first <= next };
-        if *seq < next || !said.is_some_and(all) {
+        if *seq < next || !reported.is_some_and(all) {
             return broken(next, "it is missing", format!("event {next}"), format!("event {seq}"));
         }
         return Ok(seq - next);

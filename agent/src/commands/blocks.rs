@@ -11,8 +11,8 @@ use hyper::Method;
 
 use crate::{
     cli::{BlockOptions, BlocksOptions, UnblockOptions},
-    control::{BLOCKS, BlockView, Blocks, NewBlock, OldBlock, client::ask},
-    output::{self, escaped, say, say_json, seconds},
+    control::{BLOCKS, BlockView, Blocks, NewBlock, OldBlock, client::query_agent},
+    output::{self, escaped, print_json_line, print_line, seconds},
 };
 
 /// How long the addresses of a name are waited for, and how often they are asked for.
@@ -27,9 +27,9 @@ pub fn block(options: BlockOptions) -> Result<()> {
     let new = NewBlock { target, port, period, reason, yes };
     let block = request(&agent.socket, &new)?;
     if json {
-        say_json(&block);
+        print_json_line(&block);
     } else {
-        say(format!("blocked {}", sentence(&block)));
+        print_line(format!("blocked {}", sentence(&block)));
     }
     if let Some(idle) = idle(&block) {
         anstream::eprintln!("mcpwarden: {idle}");
@@ -42,11 +42,11 @@ pub fn block(options: BlockOptions) -> Result<()> {
 /// # Errors
 /// No agent answers, or it refuses.
 pub fn request(socket: &Path, new: &NewBlock) -> Result<BlockView> {
-    let mut block: BlockView = ask(socket, Method::POST, BLOCKS, new)?;
+    let mut block: BlockView = query_agent(socket, Method::POST, BLOCKS, new)?;
     let until = Instant::now() + NAMES.0;
     while block.connections.is_none() && block.addresses.is_empty() && Instant::now() < until {
         std::thread::sleep(NAMES.1);
-        let all: Blocks = ask(socket, Method::GET, BLOCKS, &())?;
+        let all: Blocks = query_agent(socket, Method::GET, BLOCKS, &())?;
         match all.blocks.into_iter().find(|found| found.target == block.target) {
             Some(found) => block = found,
             // Its time was short.
@@ -74,11 +74,11 @@ pub fn idle(block: &BlockView) -> Option<String> {
 /// No agent answers, or it refuses; or there is no such block.
 pub fn unblock(options: UnblockOptions) -> Result<()> {
     let UnblockOptions { target, port, json, agent } = options;
-    let block: BlockView = ask(&agent.socket, Method::DELETE, BLOCKS, &OldBlock { target, port })?;
+    let block: BlockView = query_agent(&agent.socket, Method::DELETE, BLOCKS, &OldBlock { target, port })?;
     if json {
-        say_json(&block);
+        print_json_line(&block);
     } else {
-        say(format!("unblocked {}", escaped(&block.target)));
+        print_line(format!("unblocked {}", escaped(&block.target)));
     }
     Ok(())
 }
@@ -88,13 +88,13 @@ pub fn unblock(options: UnblockOptions) -> Result<()> {
 /// # Errors
 /// No agent answers, or it refuses.
 pub fn list(options: &BlocksOptions) -> Result<()> {
-    let all: Blocks = ask(&options.agent.socket, Method::GET, BLOCKS, &())?;
+    let all: Blocks = query_agent(&options.agent.socket, Method::GET, BLOCKS, &())?;
     if options.json {
-        say_json(&all.blocks);
+        print_json_line(&all.blocks);
     } else if all.blocks.is_empty() {
-        say("nothing is blocked");
+        print_line("nothing is blocked");
     } else {
-        say(table(&all.blocks));
+        print_line(table(&all.blocks));
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::config::pattern_errors;
 use crate::host::{self, Checked};
-use crate::output::{escaped, say, say_json};
+use crate::output::{escaped, print_json_line, print_line};
 
 /// Characters of a line that are shown before and from the place that is meant.
 const SHOWN: (usize, usize) = (60, 50);
@@ -81,7 +81,7 @@ pub fn run(path: &Path, effective: bool, json: bool) -> Result<Found> {
         }
     }
     if let Some(config) = config {
-        say(config.to_yaml()?.trim_end());
+        print_line(config.to_yaml()?.trim_end());
     }
     Ok(found)
 }
@@ -107,7 +107,7 @@ fn print_json(name: &str, own: &[Checked], rule_files: &[Checked], config: Optio
     if let Some(config) = config {
         answer["effective"] = json!(config);
     }
-    say_json(&answer);
+    print_json_line(&answer);
 }
 
 /// `file:line:column: level: what`, the line, and a mark under what is meant.

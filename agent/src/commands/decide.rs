@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use crate::cli::DecideOptions;
 use crate::config::{self, Config};
-use crate::output::{clean, say, say_json};
+use crate::output::{clean, print_json_line, print_line};
 
 /// Prints every guard that was asked, in order, and what follows. Exit status 1 where the call is denied.
 ///
@@ -23,12 +23,12 @@ pub fn run(options: &DecideOptions) -> Result<ExitCode> {
     let source = config::read(options.config.as_deref())?;
     let config = &source.config;
     let arguments: Option<Box<RawValue>> = match &options.arguments {
-        Some(text) => Some(serde_json::from_str(text).context("--arguments is no JSON")?),
+        Some(text) => Some(serde_json::from_str(text).context("--arguments is not JSON")?),
         None => None,
     };
     ensure!(
         arguments.as_deref().is_none_or(|arguments| arguments.get().starts_with('{')),
-        "--arguments is no JSON object; write {{\"name\": value}}"
+        "--arguments is not JSON object; write {{\"name\": value}}"
     );
     let detector: Arc<Detector> = config::detector(&source)?;
     let inspected = arguments.as_deref().filter(|_| config.inspection.enabled);
@@ -37,26 +37,26 @@ pub fn run(options: &DecideOptions) -> Result<ExitCode> {
     let session = options.profile.as_deref().map(|profile| entry(config, profile)).transpose()?;
     let server = ServerId(options.server.as_str().into());
     let hash = options.hash.as_ref().map(Hash::digits).unwrap_or_default();
-    let (verdict, asked) = judge.decide(&server, &options.tool, hash, arguments.as_deref(), session);
+    let (verdict, requested) = judge.decide(&server, &options.tool, hash, arguments.as_deref(), session);
     if options.json {
         let denied =
             verdict.denied.as_ref().map(|(guard, denial)| json!({ "guard": guard, "denial": denial }));
-        say_json(&json!({
+        print_json_line(&json!({
             "allowed": verdict.denied.is_none(),
             "denied": denied,
-            "asked": asked,
+            "asked": requested,
             "detections": found,
         }));
     } else {
-        for Asked { guard, phase, answer, reason } in &asked {
+        for Asked { guard, phase, answer, reason } in &requested {
             let answer = json!(answer);
             let reason = reason.as_deref().map(clean).unwrap_or_default();
             let answer = answer.as_str().unwrap_or_default();
             let line = format!("{:<16} {:<12} {answer:<11} {reason}", guard.name(), phase.name());
-            say(line.trim_end());
+            print_line(line.trim_end());
         }
         for detection in &found {
-            say(format!(
+            print_line(format!(
                 "found in the arguments: {} {} {}",
                 detection.severity.name(),
                 clean(&detection.pattern),
@@ -66,9 +66,9 @@ pub fn run(options: &DecideOptions) -> Result<ExitCode> {
         match &verdict.denied {
             Some((guard, denial)) => {
                 let (guard, code) = (guard.name(), denial.code.name());
-                say(format!("denied by {guard} ({code}): {}", clean(&denial.message)));
+                print_line(format!("denied by {guard} ({code}): {}", clean(&denial.message)));
             }
-            None => say("allowed"),
+            None => print_line("allowed"),
         }
     }
     Ok(if verdict.denied.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::{
     cli::DetachOptions,
-    output::{say, say_json},
+    output::{print_json_line, print_line},
 };
 
 /// Detaches it, and says how much that was.
@@ -19,19 +19,21 @@ pub fn run(options: &DetachOptions) -> Result<()> {
     let Left { programs, unread, .. } = Pins::of(&options.runtime_dir).release(&Kept::default(), u64::MAX)?;
     if options.json {
         let Unread { records, bytes } = unread;
-        say_json(&json!({"programs": programs, "unread_records": records, "unread_bytes": bytes}));
+        print_json_line(&json!({"programs": programs, "unread_records": records, "unread_bytes": bytes}));
         return Ok(());
     }
     match programs {
-        0 => say("nothing was left attached"),
-        1 => say("1 program is detached: nobody captures or judges connections any more"),
+        0 => print_line("nothing was left attached"),
+        1 => print_line("1 program is detached: nobody captures or judges connections any more"),
         programs => {
-            say(format!("{programs} programs are detached: nobody captures or judges connections any more"));
+            print_line(format!(
+                "{programs} programs are detached: nobody captures or judges connections any more"
+            ));
         }
     }
     if unread.records > 0 {
         let Unread { records, bytes } = unread;
-        say(format!(
+        print_line(format!(
             "nobody read {records} of their records, with {bytes} bytes of what servers and clients said"
         ));
     }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::host::cgroup;
-use crate::output::{say, say_json, table};
+use crate::output::{print_json_line, print_line, table};
 
 /// How a row came out.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
@@ -53,11 +53,11 @@ pub fn run(json: bool) -> bool {
     }
     let possible = rows.iter().all(|row| row.verdict != Verdict::Broken);
     if json {
-        say_json(&json!({"possible": possible, "rows": rows}));
+        print_json_line(&json!({"possible": possible, "rows": rows}));
         return possible;
     }
     print(&rows);
-    say(if possible {
+    print_line(if possible {
         "\nCapture works on this machine: mcpwarden run"
     } else {
         "\nCapture does not work on this machine; the rows marked BROKEN say what to do."
@@ -287,5 +287,5 @@ fn print(rows: &[Row]) {
         }
         table.add_row([Cell::new(&row.name), verdict, Cell::new(&row.detail)]);
     }
-    say(table);
+    print_line(table);
 }

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::cli::LearnOptions;
 use crate::cli::When;
 use crate::commands::lines;
-use crate::output::{say, say_json, write_json};
+use crate::output::{print_json_line, print_line, write_json};
 
 /// Most servers, and most destinations of all: a configuration and the kernel half's table have room for no more.
 const SERVERS: usize = 10_000;
@@ -43,9 +43,9 @@ pub fn run(options: &LearnOptions) -> Result<()> {
         }
     };
     if options.json {
-        learnt.lines().iter().for_each(say_json);
+        learnt.lines().iter().for_each(print_json_line);
     } else {
-        say(learnt.proposal().trim_end());
+        print_line(learnt.proposal().trim_end());
     }
     Ok(())
 }
@@ -55,9 +55,9 @@ fn recorded(file: &Path, options: &LearnOptions) -> Result<Learnt> {
     let (name, input) = lines::open(file)?;
     let mut learnt = Learnt::default();
     lines::each(&name, input, |line| {
-        let event: Line = serde_json::from_slice(line).context("it is no event")?;
-        let asked = |id: &String| options.server.is_empty() || options.server.contains(id);
-        if event.server_id.as_ref().is_some_and(asked)
+        let event: Line = serde_json::from_slice(line).context("it is not an event")?;
+        let requested = |id: &String| options.server.is_empty() || options.server.contains(id);
+        if event.server_id.as_ref().is_some_and(requested)
             && options.since.is_none_or(|When(since)| event.timestamp >= since)
             && options.until.is_none_or(|When(until)| event.timestamp < until)
         {
@@ -78,7 +78,7 @@ fn stored(reader: &Reader, options: &LearnOptions) -> Result<Learnt> {
     let mut learnt = Learnt::default();
     for query in [started, egress] {
         reader.find(&query, |_, line| {
-            let event: Line = serde_json::from_slice(line).context("an event cannot be read")?;
+            let event: Line = serde_json::from_slice(line).context("cannot parse an event")?;
             let is_there = event.server_id.as_ref().is_some_and(|id| there.contains(id));
             if is_there { learnt.take(event) } else { Ok(()) }
         })?;

@@ -8,7 +8,7 @@ use clap_mangen::Man;
 
 use crate::{
     cli::{Cli, ManOptions},
-    output::{escaped, say},
+    output::{escaped, print_line},
 };
 
 /// Prints a page, or writes all of them.
@@ -28,7 +28,7 @@ pub fn run(options: &ManOptions) -> Result<()> {
             format!("there is no command '{}'; see `mcpwarden --help`", escaped(&options.command.join(" ")))
         })?;
     }
-    say(String::from_utf8_lossy(&page(command)?).trim_end());
+    print_line(String::from_utf8_lossy(&page(command)?).trim_end());
     Ok(())
 }
 
@@ -37,7 +37,7 @@ fn page(command: &Command) -> Result<Vec<u8>> {
     let mut page = Vec::new();
     // In memory, since a reader that is gone is no error of the page's.
     let source = concat!("mcpwarden ", env!("CARGO_PKG_VERSION"));
-    Man::new(command.clone()).source(source).render(&mut page).context("cannot make the page")?;
+    Man::new(command.clone()).source(source).render(&mut page).context("cannot write the manual page")?;
     Ok(page)
 }
 

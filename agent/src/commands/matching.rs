@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::{
     config,
-    output::{clean, say, say_json},
+    output::{clean, print_json_line, print_line},
 };
 
 /// Prints the answer. Returns whether the command counts by its name or its declaration.
@@ -28,19 +28,23 @@ pub fn run(config: Option<&Path>, json: bool, command: &[String]) -> Result<bool
             "pattern": found.as_ref().map(|found| &found.pattern),
             "matched_on": found.as_ref().map(|found| &found.on),
         });
-        say_json(&answer);
+        print_json_line(&answer);
         return Ok(counts);
     }
     match (declared, found) {
-        (Some(server), _) => say(format!("yes: declared in the configuration as {}", clean(&server.id.0))),
+        (Some(server), _) => {
+            print_line(format!("yes: declared in the configuration as {}", clean(&server.id.0)))
+        }
         (None, Some(found)) => {
-            say(format!("yes: the pattern {} matches {}", clean(&found.pattern), clean(&found.on)));
-            say(format!("server id: {}", clean(&id)));
+            print_line(format!("yes: the pattern {} matches {}", clean(&found.pattern), clean(&found.on)));
+            print_line(format!("server id: {}", clean(&id)));
         }
         (None, None) => {
-            say("no pattern matches; it counts once its first request is one of MCP's");
-            say(format!("server id then: {}", clean(&id)));
-            say("to count it by name, add to the configuration: discovery: { custom_servers: [\"…\"] }");
+            print_line("no pattern matches; it counts once its first request is one of MCP's");
+            print_line(format!("server id then: {}", clean(&id)));
+            print_line(
+                "to count it by name, add to the configuration: discovery: { custom_servers: [\"…\"] }",
+            );
         }
     }
     Ok(counts)

@@ -5,7 +5,7 @@ use mcpwarden_store::registry::{Pin, SCHEMA, each, word};
 
 use crate::{
     cli::PinsList,
-    output::{escaped, say, say_json, table},
+    output::{escaped, print_json_line, print_line, table},
 };
 
 /// Prints the pins that are asked for.
@@ -24,7 +24,7 @@ pub fn list(options: &PinsList) -> Result<()> {
             return Ok(());
         }
         if options.json {
-            say_json(&pin);
+            print_json_line(&pin);
             return Ok(());
         }
         let Pin { key, item, record } = &pin;
@@ -42,7 +42,7 @@ pub fn list(options: &PinsList) -> Result<()> {
     })
     .with_context(|| format!("cannot read {}", options.path.display()))?;
     if !options.json {
-        say(if rows.is_empty() { "nothing is pinned".to_owned() } else { rows.to_string() });
+        print_line(if rows.is_empty() { "nothing is pinned".to_owned() } else { rows.to_string() });
     }
     Ok(())
 }

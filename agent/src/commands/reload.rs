@@ -6,8 +6,8 @@ use mcpwarden_policy::event::ConfigReloaded;
 
 use crate::{
     cli::ReloadOptions,
-    control::{RELOAD, client::ask},
-    output::{escaped, say, say_json},
+    control::{RELOAD, client::query_agent},
+    output::{escaped, print_json_line, print_line},
 };
 
 /// Has it reloaded, and says what counts now.
@@ -15,12 +15,12 @@ use crate::{
 /// # Errors
 /// No agent answers, or the file cannot be used.
 pub fn run(options: &ReloadOptions) -> Result<()> {
-    let reloaded: ConfigReloaded = ask(&options.agent.socket, Method::POST, RELOAD, &())?;
+    let reloaded: ConfigReloaded = query_agent(&options.agent.socket, Method::POST, RELOAD, &())?;
     if options.json {
-        say_json(&reloaded);
+        print_json_line(&reloaded);
         return Ok(());
     }
-    say(format!("{} counts now", escaped(&reloaded.path)));
+    print_line(format!("{} is in force now", escaped(&reloaded.path)));
     if !reloaded.needs_restart.is_empty() {
         let keys = reloaded.needs_restart.join(", ");
         anstream::eprintln!(

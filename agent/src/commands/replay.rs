@@ -102,7 +102,7 @@ mod tests {
         let (first, outcome) = replay(LINES);
         outcome.unwrap();
         assert_eq!(first, replay(LINES).0);
-        let said: Vec<(String, String, String)> = first
+        let reported: Vec<(String, String, String)> = first
             .lines()
             .map(|line| {
                 let event: serde_json::Value = serde_json::from_str(line).unwrap();
@@ -118,16 +118,16 @@ mod tests {
             ("mcp_tool_called", "replay", "b"),
         ];
         let expected = expected.map(|(kind, session, server)| (kind.into(), session.into(), server.into()));
-        assert_eq!(said, expected);
+        assert_eq!(reported, expected);
         assert!(first.contains(r#""argv":["a","b"]"#), "{first}");
     }
 
     /// A mark before the text is no part of it; later it is no white space.
     #[test]
     fn leading_byte_order_mark_is_skipped() {
-        let (said, outcome) = replay(&format!("\u{feff}{LINES}"));
+        let (reported, outcome) = replay(&format!("\u{feff}{LINES}"));
         outcome.unwrap();
-        assert_eq!(said, replay(LINES).0);
+        assert_eq!(reported, replay(LINES).0);
         replay("\u{feff}\n").1.unwrap();
         let error = format!("{:#}", replay(&format!("{LINES}\n\u{feff}")).1.unwrap_err());
         assert!(error.contains("x:6"), "{error}");
@@ -149,7 +149,7 @@ mod tests {
         let (text, outcome) = replay_with(config, APPROVALS);
         outcome.unwrap();
         assert_eq!(text, replay_with(config, APPROVALS).0);
-        let said: Vec<String> = text
+        let reported: Vec<String> = text
             .lines()
             .filter_map(|line| {
                 let event: serde_json::Value = serde_json::from_str(line).unwrap();
@@ -172,7 +172,7 @@ mod tests {
             "05:02 approval_timed_out mul -",
             "06:40 tool_called mul approval_timed_out",
         ];
-        assert_eq!(said, expected);
+        assert_eq!(reported, expected);
     }
 
     /// Two users' servers of one name are two servers; a decision says whose it is about.
@@ -208,18 +208,18 @@ mod tests {
             (r#","program":"other""#, "error: calc never offered add"),
         ] {
             let lines = format!("{}{}{}{}{}", of(1000), of(1001), decision(whose), call(1000), call(1001));
-            let (said, outcome) = replay_with(config, &lines);
-            let actions: Vec<String> = said
+            let (reported, outcome) = replay_with(config, &lines);
+            let actions: Vec<String> = reported
                 .lines()
                 .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
                 .filter(|event| event["type"] == "mcp_tool_called")
                 .map(|event| event["action"].as_str().unwrap().replace("alert", "allow"))
                 .collect();
-            let told = match outcome {
+            let actions = match outcome {
                 Ok(()) => actions.join(" "),
                 Err(error) => format!("error: {}", error.root_cause()),
             };
-            assert!(told.starts_with(expected), "{whose}: {told}\n{said}");
+            assert!(actions.starts_with(expected), "{whose}: {actions}\n{reported}");
         }
     }
 
@@ -274,8 +274,8 @@ mod tests {
             let mut lines = vec![call(1, "s1"), call(2, "s2")];
             lines.extend(commands.iter().map(|command| format!("{{\"t\":5,{command}}}")));
             lines.extend([call(10, "s1"), call(11, "s2")]);
-            let (said, outcome) = replay_with(yaml, &lines.join("\n"));
-            let codes: Vec<String> = said
+            let (reported, outcome) = replay_with(yaml, &lines.join("\n"));
+            let codes: Vec<String> = reported
                 .lines()
                 .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
                 .filter(|event| event["type"] == "mcp_tool_called")
@@ -286,7 +286,7 @@ mod tests {
                 Ok(()) => codes.join(" "),
                 Err(error) => format!("error: {}", error.root_cause()),
             };
-            assert!(became.starts_with(expected), "{commands:?}: {became}\n{said}");
+            assert!(became.starts_with(expected), "{commands:?}: {became}\n{reported}");
         }
     }
 
@@ -302,9 +302,9 @@ mod tests {
             ("", false),
         ] {
             let exec = format!(r#"{{"t":1,"server":"a","event":"exec","argv":["a"]{client}}}"#);
-            let (said, outcome) = replay_with(yaml, &format!("{exec}\n{call}\n"));
+            let (reported, outcome) = replay_with(yaml, &format!("{exec}\n{call}\n"));
             outcome.unwrap();
-            assert_eq!(said.contains("planning_mode"), expected, "{client}: {said}");
+            assert_eq!(reported.contains("planning_mode"), expected, "{client}: {reported}");
         }
     }
 
@@ -335,15 +335,15 @@ mod tests {
                     &format!("{{\"t\":1,\"session\":\"s1\",\"server\":\"srv\",\"event\":\"exec\",{exec}\n");
             }
             lines += r#"{"t":2,"session":"s1","server":"srv","dir":"c2s","frame":"{\"id\":1,\"method\":\"tools/list\"}"}"#;
-            let (said, outcome) = replay_with(yaml, &lines);
+            let (reported, outcome) = replay_with(yaml, &lines);
             outcome.unwrap();
-            let started: serde_json::Value = serde_json::from_str(said.lines().next().unwrap()).unwrap();
+            let started: serde_json::Value = serde_json::from_str(reported.lines().next().unwrap()).unwrap();
             let text = |name: &str| started[name].as_str().unwrap_or("-");
-            assert_eq!((text("server_id"), text("session_id")), ("srv", "s1"), "{exec}: {said}");
+            assert_eq!((text("server_id"), text("session_id")), ("srv", "s1"), "{exec}: {reported}");
             assert_eq!(
                 format!("{} {}", text("identity"), text("mistaken_for")),
                 expected,
-                "{yaml} {exec}: {said}"
+                "{yaml} {exec}: {reported}"
             );
         }
     }
@@ -354,9 +354,9 @@ mod tests {
         for (t, expected) in
             [("2.01", "02.010000000"), ("0.1", "00.100000000"), ("1.000000001", "01.000000001")]
         {
-            let (said, outcome) = replay(&format!(r#"{{"t":{t},"server":"a","event":"exec"}}"#));
+            let (reported, outcome) = replay(&format!(r#"{{"t":{t},"server":"a","event":"exec"}}"#));
             outcome.unwrap();
-            assert!(said.contains(&format!("00:00:{expected}Z")), "{t}: {said}");
+            assert!(reported.contains(&format!("00:00:{expected}Z")), "{t}: {reported}");
         }
     }
 

@@ -10,8 +10,8 @@ use mcpwarden_policy::guards::{ProfileKey, Setting};
 
 use crate::{
     cli::SessionSetOptions,
-    control::{NewSetting, SESSIONS, SetSession, client::ask},
-    output::{escaped, say, say_json},
+    control::{NewSetting, SESSIONS, SetSession, client::query_agent},
+    output::{escaped, print_json_line, print_line},
 };
 
 /// What stands for no project, no frozen specification, no forbidden side effects.
@@ -28,11 +28,11 @@ pub fn set(options: SessionSetOptions) -> Result<()> {
         None => (None, Some(key)),
     };
     let new = NewSetting { session, set, reset, by };
-    let SetSession { event, idle } = ask(&agent.socket, Method::POST, SESSIONS, &new)?;
+    let SetSession { event, idle } = query_agent(&agent.socket, Method::POST, SESSIONS, &new)?;
     if json {
-        say_json(&event);
+        print_json_line(&event);
     } else {
-        say(sentence(&new.session, key, &event.body));
+        print_line(sentence(&new.session, key, &event.body));
     }
     if let Some(idle) = idle {
         anstream::eprintln!("mcpwarden: warning: {}", escaped(&idle));
@@ -47,7 +47,7 @@ fn setting(key: ProfileKey, value: &str) -> Result<Setting> {
         ProfileKey::Mode => Setting::Mode(match value {
             "planning" => Mode::Planning,
             "execution" => Mode::Execution,
-            _ => bail!("`{}` is no mode; expected planning or execution", escaped(value)),
+            _ => bail!("invalid mode `{}`; expected planning or execution", escaped(value)),
         }),
         ProfileKey::Project => Setting::Project(given.map(str::to_owned)),
         ProfileKey::Spec => {
@@ -109,7 +109,7 @@ mod tests {
                     assert_eq!(json!(setting), json!({ "key": key, "value": expected }), "{key} {value}");
                 }
                 (Err(error), Err(part)) => assert!(format!("{error:#}").contains(part), "{value}: {error:#}"),
-                (said, _) => panic!("{key} {value}: {said:?}"),
+                (reported, _) => panic!("{key} {value}: {reported:?}"),
             }
         }
     }

@@ -8,8 +8,8 @@ use hyper::Method;
 
 use crate::{
     cli::StatusOptions,
-    control::{STATUS, Status, client::ask},
-    output::{escaped, say, say_json, seconds},
+    control::{STATUS, Status, client::query_agent},
+    output::{escaped, print_json_line, print_line, seconds},
 };
 
 /// Says how it is: 0 where all is well, 1 where something is wrong.
@@ -17,11 +17,11 @@ use crate::{
 /// # Errors
 /// No agent answers.
 pub fn run(options: &StatusOptions) -> Result<ExitCode> {
-    let status: Status = ask(&options.agent.socket, Method::GET, STATUS, &())?;
+    let status: Status = query_agent(&options.agent.socket, Method::GET, STATUS, &())?;
     if options.json {
-        say_json(&status);
+        print_json_line(&status);
     } else {
-        lines(&status).into_iter().for_each(say);
+        lines(&status).into_iter().for_each(print_line);
     }
     Ok(if status.troubles.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

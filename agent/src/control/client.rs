@@ -30,7 +30,7 @@ struct Refused {
 ///
 /// # Errors
 /// None answers there, or it refuses; says what to do.
-pub fn ask<T: DeserializeOwned>(
+pub fn query_agent<T: DeserializeOwned>(
     socket: &Path,
     method: Method,
     path: &str,
@@ -51,7 +51,10 @@ pub fn ask<T: DeserializeOwned>(
         bail!(escaped(&error.message));
     }
     serde_json::from_slice(&answer).with_context(|| {
-        format!("what answers at {} is no agent, or one of another version", socket.display())
+        format!(
+            "the program that answers at {} is not an agent, or an agent of another version",
+            socket.display()
+        )
     })
 }
 

@@ -9,6 +9,7 @@ pub mod client;
 mod followers;
 mod peer;
 mod pins;
+mod refusal;
 mod server;
 mod sessions;
 mod socket;
@@ -19,15 +20,16 @@ use std::{
     sync::Arc,
 };
 
-use mcpwarden_policy::{Event, config, event::ConfigReloaded};
-use serde::{Deserialize, Serialize};
+use mcpwarden_policy::{config, event::ConfigReloaded};
+use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::network::Who;
 pub use blocks::{BlockView, Blocks, NewBlock, OldBlock};
 pub use followers::{FollowerCounters, Followers};
 pub use pins::{Decided, NewDecision, Waiting};
-use server::{Asked, Counts};
+pub use refusal::{Code, Refusal};
+use server::{Counts, Service};
 pub use sessions::{NewSetting, SetSession};
 use socket::{Socket, SocketError};
 pub use status::{ConfigStatus, SinkStatus, Status, StoreStatus};
@@ -51,9 +53,9 @@ pub const EVENTS: &str = "/v1/events";
 /// Requests that wait for the agent's task.
 const WAITING: usize = 16;
 
-/// What the agent is asked.
+/// What an operator requests.
 #[derive(Debug)]
-pub enum Ask {
+pub enum Operation {
     /// `GET /v1/blocks`
     Blocks,
     /// `POST /v1/blocks`
@@ -92,66 +94,10 @@ pub enum Answer {
     Status(Box<Status>),
 }
 
-/// Why something is not done.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refusal {
-    /// For programs; one of [`Code`].
-    pub code: Code,
-    /// For people.
-    pub message: String,
-}
-
-/// Why something is not done, in one word. Each has its HTTP status.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Code {
-    /// 400: the request is not understood, or something in it is wrong.
-    Unusable,
-    /// 403: this user may not.
-    Forbidden,
-    /// 404: there is no such thing.
-    NotFound,
-    /// 405: that cannot be done with it.
-    Method,
-    /// 409: it is done with `"yes": true` alone.
-    NeedsYes,
-    /// 409: it is not said which of several is meant.
-    Ambiguous,
-    /// 413: the request is too long.
-    TooLong,
-    /// 503: the agent starts, ends, or has too much to do.
-    Busy,
-    /// 500: the agent could not: what it keeps things in failed.
-    Failed,
-    /// 507: there is no room.
-    Full,
-}
-
-impl Code {
-    fn status(self) -> u16 {
-        match self {
-            Self::Unusable => 400,
-            Self::Forbidden => 403,
-            Self::NotFound => 404,
-            Self::Method => 405,
-            Self::NeedsYes | Self::Ambiguous => 409,
-            Self::TooLong => 413,
-            Self::Busy => 503,
-            Self::Failed => 500,
-            Self::Full => 507,
-        }
-    }
-
-    /// A refusal with this code.
-    pub fn because(self, message: impl Into<String>) -> Refusal {
-        Refusal { code: self, message: message.into() }
-    }
-}
-
 /// A question, from whom, and where the answer goes.
 pub struct Request {
-    /// What is asked.
-    pub ask: Ask,
+    /// What is requested.
+    pub operation: Operation,
     /// By whom: they may.
     pub by: Who,
     /// Takes the answer. Whoever asked may be gone.
@@ -195,16 +141,16 @@ impl Control {
         if groups.read.is_none() && config.group == config::Control::default().group {
             let name = &config.group;
             tracing::warn!(
-                "control: there is no group {name} on this host, so only root asks this agent (`groupadd --system {name}` \
-                 makes it, or set control.group)"
+                "control: the group {name} does not exist on this host, so only root can query this agent (`groupadd --system {name}` \
+                 creates it, or set control.group)"
             );
         }
         let (socket, listener) = Socket::make(path, runtime_dir, groups.read.as_ref())?;
         let (sender, requests) = mpsc::channel(WAITING);
         let counts = Arc::new(Counts::default());
         let followers = Followers::new();
-        let asked = Asked { agent: sender, counts: Arc::clone(&counts), followers: followers.clone() };
-        tokio::spawn(server::serve(listener, groups, asked));
+        let service = Service { agent: sender, counts: Arc::clone(&counts), followers: followers.clone() };
+        tokio::spawn(server::serve(listener, groups, service));
         Ok(Self { requests, counts, followers, _socket: socket })
     }
 
@@ -213,20 +159,9 @@ impl Control {
         self.requests.recv().await
     }
 
-    /// Hands an event, whose line of JSON is `text`, to those who follow. Never waits.
-    pub fn offer(&self, event: &Event, text: &[u8]) {
-        self.followers.offer(event, text);
-    }
-
-    /// Nothing more will be said: who follows gets what waits, and the end. Waits until they have it.
-    pub async fn end_following(&self) {
-        self.followers.end();
-        self.followers.gone().await;
-    }
-
-    /// What came of events for those who follow.
-    pub fn followers(&self) -> FollowerCounters {
-        self.followers.counters()
+    /// Those who follow events.
+    pub fn followers(&self) -> Followers {
+        self.followers.clone()
     }
 
     /// What came of requests so far.

@@ -24,8 +24,8 @@ use tokio::{
 };
 
 use super::{
-    APPROVALS, Answer, Ask, BLOCKS, Code, ControlCounters, EVENTS, Followers, PINS, RELOAD, Refusal, Request,
-    SESSIONS, STATUS,
+    APPROVALS, Answer, BLOCKS, Code, ControlCounters, EVENTS, Followers, Operation, PINS, RELOAD, Refusal,
+    Request, SESSIONS, STATUS,
     followers::{self, Following, Seat},
     peer::{Groups, Peer, Rights},
 };
@@ -52,7 +52,7 @@ const PATHS: [(&str, &str); 7] = [
 /// For whom there is no place.
 const NO_PLACE: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n\
-    {\"error\":{\"code\":\"busy\",\"message\":\"too many ask at once: try again\"}}\n";
+    {\"error\":{\"code\":\"busy\",\"message\":\"too many requests at once: try again\"}}\n";
 
 /// What comes of requests.
 #[derive(Debug, Default)]
@@ -84,7 +84,7 @@ fn count(count: &AtomicU64) {
 
 /// Who is asked.
 #[derive(Clone)]
-pub struct Asked {
+pub struct Service {
     /// The agent's task.
     pub agent: mpsc::Sender<Request>,
     /// What comes of requests.
@@ -98,7 +98,7 @@ struct Line {
     peer: Peer,
     rights: Rights,
     groups: Groups,
-    asked: Asked,
+    service: Service,
     place: Mutex<ConnectionSlot>,
 }
 
@@ -114,8 +114,8 @@ enum ConnectionSlot {
 type Reply = Either<Full<Bytes>, Following>;
 
 /// Takes connections, for ever.
-pub async fn serve(listener: UnixListener, groups: Groups, asked: Asked) {
-    let counts = Arc::clone(&asked.counts);
+pub async fn serve(listener: UnixListener, groups: Groups, service: Service) {
+    let counts = Arc::clone(&service.counts);
     let [changers, others] = [(); 2].map(|()| Arc::new(Semaphore::new(PLACES)));
     loop {
         let Ok((stream, _)) = listener.accept().await else {
@@ -134,9 +134,9 @@ pub async fn serve(listener: UnixListener, groups: Groups, asked: Asked) {
             let _ = stream.try_write(NO_PLACE);
             continue;
         };
-        let (groups, asked) = (groups.clone(), asked.clone());
+        let (groups, service) = (groups.clone(), service.clone());
         let place = Mutex::new(ConnectionSlot::Asking { _place: place });
-        tokio::spawn(Arc::new(Line { peer, rights, groups, asked, place }).converse(stream));
+        tokio::spawn(Arc::new(Line { peer, rights, groups, service, place }).converse(stream));
     }
 }
 
@@ -148,13 +148,13 @@ impl Line {
         });
         match ended.await {
             End::Answered => {}
-            End::Unusable => count(&self.asked.counts.unusable),
-            End::TimedOut => count(&self.asked.counts.timed_out),
+            End::Unusable => count(&self.service.counts.unusable),
+            End::TimedOut => count(&self.service.counts.timed_out),
         }
     }
 
     async fn respond(&self, request: hyper::Request<Incoming>) -> Response<Reply> {
-        count(&self.asked.counts.requests);
+        count(&self.service.counts.requests);
         let takes = PATHS.iter().find(|(path, _)| *path == request.uri().path()).map(|(_, takes)| *takes);
         let answer = if (request.uri().path(), request.method()) == (EVENTS, &Method::GET) {
             match self.follow(request.uri().query()).await {
@@ -183,8 +183,8 @@ impl Line {
     /// Begins to follow the events that a query asks for.
     async fn follow(&self, query: Option<&str>) -> Result<Following, Refusal> {
         self.permit(Rights::Read).await?;
-        let query = followers::query(query).inspect_err(|_| count(&self.asked.counts.unusable))?;
-        let (following, seat) = self.asked.followers.follow(query, self.rights)?;
+        let query = followers::query(query).inspect_err(|_| count(&self.service.counts.unusable))?;
+        let (following, seat) = self.service.followers.follow(query, self.rights)?;
         // Where it was makes room for another who asks.
         *self.place.lock().unwrap_or_else(PoisonError::into_inner) =
             ConnectionSlot::Following { _seat: seat };
@@ -202,28 +202,28 @@ impl Line {
         let (parts, body) = request.into_parts();
         let path = parts.uri.path();
         let Some(takes) = takes else {
-            count(&self.asked.counts.unusable);
+            count(&self.service.counts.unusable);
             let known: Vec<&str> = PATHS.iter().map(|(path, _)| *path).collect();
             return Err(Code::NotFound.because(format!("there are only {} here", known.join(", "))));
         };
-        let ask = match (path, &method) {
-            (BLOCKS, &Method::GET) => Ask::Blocks,
-            (BLOCKS, &Method::POST) => Ask::Block(self.body(body).await?),
-            (BLOCKS, &Method::DELETE) => Ask::Unblock(self.body(body).await?),
-            (APPROVALS, &Method::GET) => Ask::Approvals,
-            (PINS, &Method::POST) => Ask::Decide(self.body(body).await?),
-            (SESSIONS, &Method::POST) => Ask::SetSession(self.body(body).await?),
-            (RELOAD, &Method::POST) => Ask::Reload,
-            (STATUS, &Method::GET) => Ask::Status,
+        let operation = match (path, &method) {
+            (BLOCKS, &Method::GET) => Operation::Blocks,
+            (BLOCKS, &Method::POST) => Operation::Block(self.body(body).await?),
+            (BLOCKS, &Method::DELETE) => Operation::Unblock(self.body(body).await?),
+            (APPROVALS, &Method::GET) => Operation::Approvals,
+            (PINS, &Method::POST) => Operation::Decide(self.body(body).await?),
+            (SESSIONS, &Method::POST) => Operation::SetSession(self.body(body).await?),
+            (RELOAD, &Method::POST) => Operation::Reload,
+            (STATUS, &Method::GET) => Operation::Status,
             _ => {
-                count(&self.asked.counts.unusable);
+                count(&self.service.counts.unusable);
                 return Err(Code::Method.because(format!("{path} takes {takes}")));
             }
         };
         let (sender, receiver) = oneshot::channel();
-        let request = Request { ask, by: self.who().await, answer: sender };
+        let request = Request { operation, by: self.who().await, answer: sender };
         let busy = || Code::Busy.because("the agent has too much to do, or ends: try again");
-        self.asked.agent.send(request).await.map_err(|_| busy())?;
+        self.service.agent.send(request).await.map_err(|_| busy())?;
         receiver.await.map_err(|_| busy())?
     }
 
@@ -232,12 +232,12 @@ impl Line {
         if self.rights >= needed {
             return Ok(());
         }
-        count(&self.asked.counts.forbidden);
+        count(&self.service.counts.forbidden);
         let Who { uid, user } = self.who().await;
         let who = user.map_or_else(|| format!("user {uid}"), |user| format!("{user} (user {uid})"));
         let (verb, group, key) = match needed {
             Rights::Change => ("change anything", &self.groups.change, "control.admin_group"),
-            _ => ("ask", &self.groups.read, "control.group"),
+            _ => ("query the agent", &self.groups.read, "control.group"),
         };
         let others = match group {
             Some(group) => format!(" and members of the group {} ({key})", group.name),
@@ -255,7 +255,7 @@ impl Line {
 
     async fn body<T: DeserializeOwned>(&self, body: Incoming) -> Result<T, Refusal> {
         let unusable = |code: Code, message: String| {
-            count(&self.asked.counts.unusable);
+            count(&self.service.counts.unusable);
             Err(code.because(message))
         };
         let bytes = match Limited::new(body, BODY_BYTES).collect().await {

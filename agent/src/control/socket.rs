@@ -22,10 +22,10 @@ const MODE: u32 = 0o660;
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
     /// Its directory.
-    #[error("cannot make the control socket: {0}")]
+    #[error("cannot create the control socket: {0}")]
     Directory(#[from] InstanceError),
     /// Something is in its place.
-    #[error("cannot make the control socket {path}: {problem}; set control.socket to another place")]
+    #[error("cannot create the control socket {path}: {problem}; set control.socket to another path")]
     Taken {
         /// Where.
         path: PathBuf,
@@ -33,7 +33,7 @@ pub enum SocketError {
         problem: &'static str,
     },
     /// It cannot be made.
-    #[error("cannot make the control socket {path}: {source}")]
+    #[error("cannot create the control socket {path}: {source}")]
     Io {
         /// Where.
         path: PathBuf,
@@ -77,7 +77,7 @@ impl Socket {
             if let Err(error) = result {
                 let (path, name) = (path.display(), &group.name);
                 tracing::warn!(
-                    "control: {path} cannot be given to the group {name}: {error}; its members cannot ask, only root can"
+                    "control: cannot give {path} to the group {name}: {error}; only root can use this agent, not the group's members"
                 );
             }
         }

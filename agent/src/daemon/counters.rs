@@ -1,100 +1,187 @@
-//! Everything that is counted anywhere, in one list.
-
-use std::collections::BTreeMap;
+//! Everything that is counted anywhere, by name: one function for each part that counts.
 
 use mcpwarden_abi::Counter;
+use mcpwarden_capture::CaptureCounters;
+use mcpwarden_kernel::{Kernel, ProgramStats};
+use mcpwarden_sinks::SinkCounters;
+use mcpwarden_store::Status;
 
-use super::Agent;
+use super::{fd_scans::FdScans, gate::GateCounters};
+use crate::{
+    control::{ControlCounters, FollowerCounters},
+    metrics::ScrapeCounters,
+    network::NetworkCounters,
+};
 
-impl Agent {
-    /// Everything that is counted anywhere, by name.
-    pub(super) fn counters(&self) -> BTreeMap<String, u64> {
-        let capture = self.capture.counters();
-        let kernel = |counter| self.kernel.counter(counter);
-        let mut counters = self.engine.counters_by_name();
-        let mut add = |name: &str, value: u64| counters.insert(name.to_owned(), value);
-        add("censuses_failed", self.censuses_failed);
-        add("tasks_skipped", self.tasks_skipped);
-        add("capture_records", capture.records);
-        add("capture_bytes", capture.bytes);
-        add("capture_malformed_records", capture.malformed_records);
-        add("capture_missing_bytes", capture.missing_bytes);
-        add("capture_memory_refused_frames", capture.memory_refused_frames);
-        add("capture_memory_refused_bytes", capture.memory_refused_bytes);
-        add("capture_connections_refused", capture.connections_refused);
-        add("capture_execs_not_awaited", capture.execs_not_awaited);
-        add("kernel_ring_full_records", kernel(Counter::RingFullRecords));
-        add("kernel_ring_full_bytes", kernel(Counter::RingFullBytes));
-        add("kernel_ring_full_facts", kernel(Counter::RingFullFacts));
-        add("kernel_connections_refused", kernel(Counter::ConnectionsRefused));
-        add("kernel_channels_refused", kernel(Counter::ChannelsRefused));
-        add("kernel_processes_refused", kernel(Counter::ProcessesRefused));
-        add("kernel_suspect_bytes", kernel(Counter::SuspectBytes));
-        add("kernel_unreadable_bytes", kernel(Counter::UnreadableBytes));
-        add("kernel_io_uring_untold", kernel(Counter::IoUringUntold));
-        for (name, value) in self.capture.http_counters() {
-            add(&format!("http_{name}"), value);
+/// A counter: its name, and its value.
+type Named = (&'static str, u64);
+
+/// Those of the fd scans.
+pub fn of_scans(scans: &FdScans) -> [Named; 2] {
+    [("censuses_failed", scans.failed()), ("tasks_skipped", scans.tasks_skipped())]
+}
+
+/// Those of capture.
+pub fn of_capture(capture: &CaptureCounters) -> [Named; 8] {
+    [
+        ("capture_records", capture.records),
+        ("capture_bytes", capture.bytes),
+        ("capture_malformed_records", capture.malformed_records),
+        ("capture_missing_bytes", capture.missing_bytes),
+        ("capture_memory_refused_frames", capture.memory_refused_frames),
+        ("capture_memory_refused_bytes", capture.memory_refused_bytes),
+        ("capture_connections_refused", capture.connections_refused),
+        ("capture_execs_not_awaited", capture.execs_not_awaited),
+    ]
+}
+
+/// Those of the kernel half.
+pub fn of_kernel(kernel: &Kernel) -> [Named; 20] {
+    let count = |counter| kernel.counter(counter);
+    [
+        ("kernel_ring_full_records", count(Counter::RingFullRecords)),
+        ("kernel_ring_full_bytes", count(Counter::RingFullBytes)),
+        ("kernel_ring_full_facts", count(Counter::RingFullFacts)),
+        ("kernel_connections_refused", count(Counter::ConnectionsRefused)),
+        ("kernel_channels_refused", count(Counter::ChannelsRefused)),
+        ("kernel_processes_refused", count(Counter::ProcessesRefused)),
+        ("kernel_suspect_bytes", count(Counter::SuspectBytes)),
+        ("kernel_unreadable_bytes", count(Counter::UnreadableBytes)),
+        ("kernel_io_uring_untold", count(Counter::IoUringUntold)),
+        ("kernel_sockets_refused", count(Counter::SocketsRefused)),
+        ("kernel_sockets_foreign", count(Counter::SocketsForeign)),
+        ("kernel_sockets_unread", count(Counter::SocketsUnread)),
+        ("kernel_connects_untold", count(Counter::ConnectsUntold)),
+        ("kernel_members_refused", count(Counter::MembersRefused)),
+        ("kernel_memberships_cut", count(Counter::MembershipsCut)),
+        ("kernel_messages_repeated", count(Counter::MessagesRepeated)),
+        ("kernel_gate_untold", count(Counter::GateUntold)),
+        ("kernel_gated_refused", count(Counter::GatedRefused)),
+        ("kernel_gate_forgotten", count(Counter::GateForgotten)),
+        ("kernel_confirms_refused", kernel.confirms_refused()),
+    ]
+}
+
+/// Those of the kernel half's programs.
+pub fn of_programs(programs: &[ProgramStats]) -> Vec<(String, u64)> {
+    let missed = programs.iter().map(|program| program.missed_runs).sum();
+    let mut counters = vec![("kernel_missed_runs".to_owned(), missed)];
+    for program in programs.iter().filter(|program| program.runs > 0) {
+        counters.extend([
+            (format!("program_runs_{}", program.name), program.runs),
+            (format!("program_ns_{}", program.name), program.nanoseconds),
+            (format!("program_verified_{}", program.name), program.verified_steps),
+        ]);
+    }
+    counters
+}
+
+/// Those of the rules on addresses.
+pub fn of_network(network: &NetworkCounters) -> [Named; 9] {
+    [
+        ("network_names_unanswered", network.names_unanswered),
+        ("network_name_addresses_refused", network.name_addresses_refused),
+        ("network_dns_missed", network.dns_missed),
+        ("network_tables_refused", network.tables_refused),
+        ("network_closings_failed", network.closings_failed),
+        ("network_adopted_untold", network.adopted_unreported),
+        ("network_found_refused", network.found_refused),
+        ("network_blocks_refused", network.blocks_refused),
+        ("network_judged_by_forgotten", network.judged_by_forgotten),
+    ]
+}
+
+/// Those of the control socket.
+pub fn of_control(control: &ControlCounters) -> [Named; 5] {
+    [
+        ("control_requests", control.requests),
+        ("control_connections_refused", control.connections_refused),
+        ("control_forbidden", control.forbidden),
+        ("control_unusable", control.unusable),
+        ("control_timed_out", control.timed_out),
+    ]
+}
+
+/// Those of its followers.
+pub fn of_followers(followers: &FollowerCounters) -> [Named; 3] {
+    [
+        ("control_followers_refused", followers.refused),
+        ("control_events_sent", followers.sent),
+        ("control_events_lost", followers.lost),
+    ]
+}
+
+/// Those of the metrics' own requests.
+pub fn of_metrics(metrics: &ScrapeCounters) -> [Named; 4] {
+    [
+        ("metrics_requests", metrics.requests),
+        ("metrics_pushed_out", metrics.pushed_out),
+        ("metrics_unusable", metrics.unusable),
+        ("metrics_timed_out", metrics.timed_out),
+    ]
+}
+
+/// Those of all sinks together.
+pub fn of_sinks<'a>(sinks: impl Iterator<Item = (&'a str, SinkCounters)>) -> [Named; 2] {
+    let add = |(dropped, failures), (_, sink): (&str, SinkCounters)| {
+        (dropped + sink.dropped, failures + sink.failures)
+    };
+    let (dropped, failures) = sinks.fold((0, 0), add);
+    [("sinks_dropped", dropped), ("sinks_failures", failures)]
+}
+
+/// Those of the store.
+pub fn of_store(store: &Status) -> [Named; 5] {
+    [
+        ("store_events_stored", store.stored),
+        ("store_events_lost", store.lost),
+        ("store_events_removed", store.removed),
+        ("store_writes", store.writes),
+        ("store_write_ns", store.write_ns),
+    ]
+}
+
+/// Those of the gate's tables.
+pub fn of_gate(gate: &GateCounters) -> [Named; 4] {
+    [
+        ("gate_tables", gate.tables),
+        ("gate_tables_refused", gate.tables_refused),
+        ("gate_connections_refused", gate.connections_refused),
+        ("gate_sessions_refused", gate.sessions_refused),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_programs_have_no_counters_of_their_own() {
+        let program = |name: &str, missed_runs, runs| ProgramStats {
+            name: name.into(),
+            missed_runs,
+            runs,
+            nanoseconds: runs * 100,
+            verified_steps: 7,
+        };
+        let counters = of_programs(&[program("idle", 2, 0), program("busy", 1, 5)]);
+        let expected = [
+            ("kernel_missed_runs", 3),
+            ("program_runs_busy", 5),
+            ("program_ns_busy", 500),
+            ("program_verified_busy", 7),
+        ];
+        let expected: Vec<_> = expected.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+        assert_eq!(counters, expected);
+    }
+
+    #[test]
+    fn sinks_are_counted_together() {
+        let sink = |dropped, failures| ("s", SinkCounters { dropped, failures, ..SinkCounters::default() });
+        let cases = [(vec![], [0, 0]), (vec![sink(1, 2)], [1, 2]), (vec![sink(1, 2), sink(3, 0)], [4, 2])];
+        for (sinks, expected) in cases {
+            let name = format!("{} sinks", sinks.len());
+            assert_eq!(of_sinks(sinks.into_iter()).map(|(_, value)| value), expected, "{name}");
         }
-        add("kernel_sockets_refused", kernel(Counter::SocketsRefused));
-        add("kernel_sockets_foreign", kernel(Counter::SocketsForeign));
-        add("kernel_sockets_unread", kernel(Counter::SocketsUnread));
-        let network = self.network.counters();
-        add("network_names_unanswered", network.names_unanswered);
-        add("network_name_addresses_refused", network.name_addresses_refused);
-        add("network_dns_missed", network.dns_missed);
-        add("network_tables_refused", network.tables_refused);
-        add("network_closings_failed", network.closings_failed);
-        add("network_adopted_untold", network.adopted_untold);
-        add("network_found_refused", network.found_refused);
-        add("network_blocks_refused", network.blocks_refused);
-        let control = self.control.counters();
-        add("control_requests", control.requests);
-        add("control_connections_refused", control.connections_refused);
-        add("control_forbidden", control.forbidden);
-        add("control_unusable", control.unusable);
-        add("control_timed_out", control.timed_out);
-        let followers = self.control.followers();
-        add("control_followers_refused", followers.refused);
-        add("control_events_sent", followers.sent);
-        add("control_events_lost", followers.lost);
-        let metrics = self.metrics.counters();
-        add("metrics_requests", metrics.requests);
-        add("metrics_pushed_out", metrics.pushed_out);
-        add("metrics_unusable", metrics.unusable);
-        add("metrics_timed_out", metrics.timed_out);
-        add("sinks_dropped", self.sinks.counters().map(|(_, sink)| sink.dropped).sum());
-        add("sinks_failures", self.sinks.counters().map(|(_, sink)| sink.failures).sum());
-        let store = self.outbox.store().status();
-        add("store_events_stored", store.stored);
-        add("store_events_lost", store.lost);
-        add("store_events_removed", store.removed);
-        add("store_writes", store.writes);
-        add("store_write_ns", store.write_ns);
-        for (name, value) in self.listing.counters() {
-            add(name, value);
-        }
-        add("network_judged_by_forgotten", network.judged_by_forgotten);
-        add("kernel_confirms_refused", self.kernel.confirms_refused());
-        add("kernel_connects_untold", kernel(Counter::ConnectsUntold));
-        add("kernel_members_refused", kernel(Counter::MembersRefused));
-        add("kernel_memberships_cut", kernel(Counter::MembershipsCut));
-        add("kernel_messages_repeated", kernel(Counter::MessagesRepeated));
-        add("kernel_gate_untold", kernel(Counter::GateUntold));
-        add("kernel_gated_refused", kernel(Counter::GatedRefused));
-        let gate = self.gate.counters();
-        add("gate_tables", gate.tables);
-        add("gate_tables_refused", gate.tables_refused);
-        add("gate_connections_refused", gate.connections_refused);
-        add("gate_sessions_refused", gate.sessions_refused);
-        add("kernel_gate_forgotten", kernel(Counter::GateForgotten));
-        add("kernel_missed_runs", self.programs.iter().map(|program| program.missed_runs).sum());
-        for program in &self.programs {
-            if program.runs > 0 {
-                add(&format!("program_runs_{}", program.name), program.runs);
-                add(&format!("program_ns_{}", program.name), program.nanoseconds);
-                add(&format!("program_verified_{}", program.name), program.verified_steps);
-            }
-        }
-        counters
     }
 }

@@ -54,20 +54,20 @@ impl Manager {
 
     /// Everything is attached, or a reload is over.
     pub fn ready(&self, status: &str) {
-        self.tell(&format!("READY=1\n{}", said(status)));
+        self.notify(&format!("READY=1\n{}", status_line(status)));
     }
 
     /// The configuration is being read; [`Self::ready`] is to follow.
     pub fn reloading(&self) {
         // By this the manager tells the answer to its signal from that to one before.
         let time = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
-        let status = said("reading the configuration");
-        self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={}\n{status}", time.as_micros()));
+        let status = status_line("reading the configuration");
+        self.notify(&format!("RELOADING=1\nMONOTONIC_USEC={}\n{status}", time.as_micros()));
     }
 
     /// The agent ends.
     pub fn stopping(&self, reason: &str) {
-        self.tell(&format!("STOPPING=1\n{}", said(&format!("ending: {reason}"))));
+        self.notify(&format!("STOPPING=1\n{}", status_line(&format!("ending: {reason}"))));
     }
 
     /// The ring was drained to its end: that, and nothing else, is what the watchdog is to hear of.
@@ -83,10 +83,10 @@ impl Manager {
         }
     }
 
-    fn tell(&self, text: &str) {
+    fn notify(&self, text: &str) {
         if let Err(error) = self.send(text) {
             let what = text.lines().next().unwrap_or_default();
-            tracing::error!("the service manager cannot be told {what}: {error}");
+            tracing::error!("cannot notify the service manager of {what}: {error}");
         }
     }
 
@@ -97,7 +97,7 @@ impl Manager {
 }
 
 /// A line for people. Only one: others would be taken for more to be told.
-fn said(status: &str) -> String {
+fn status_line(status: &str) -> String {
     format!("STATUS={}", status.lines().next().unwrap_or_default())
 }
 
@@ -122,40 +122,40 @@ mod tests {
         static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let name = format!("mcpwarden-manager-{}-{number}", std::process::id());
-        let hears = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
-        hears.set_nonblocking(true).unwrap();
-        let manager = Manager::named(|asked| match asked {
+        let receiver = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+        receiver.set_nonblocking(true).unwrap();
+        let manager = Manager::named(|key| match key {
             "NOTIFY_SOCKET" => Some(format!("@{name}").into()),
-            _ => variables.iter().find(|(name, _)| *name == asked).map(|(_, value)| value.into()),
+            _ => variables.iter().find(|(name, _)| *name == key).map(|(_, value)| value.into()),
         });
-        (manager, hears)
+        (manager, receiver)
     }
 
-    fn heard(socket: &UnixDatagram) -> Vec<String> {
+    fn received(socket: &UnixDatagram) -> Vec<String> {
         let mut buffer = [0; 4096];
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         while let Ok(length) = socket.recv(&mut buffer) {
-            heard.push(String::from_utf8_lossy(&buffer[..length]).into_owned());
+            received.push(String::from_utf8_lossy(&buffer[..length]).into_owned());
         }
-        heard
+        received
     }
 
     #[test]
     fn notify_messages_match_sd_notify() {
-        let (manager, hears) = manager(&[]);
+        let (manager, receiver) = manager(&[]);
         manager.ready("watching");
         manager.ready("one line\nSTOPPING=1");
         manager.stopping("SIGTERM");
         assert_eq!(
-            heard(&hears),
+            received(&receiver),
             ["READY=1\nSTATUS=watching", "READY=1\nSTATUS=one line", "STOPPING=1\nSTATUS=ending: SIGTERM"]
         );
         manager.reloading();
-        let said = heard(&hears).concat();
-        let lines: Vec<_> = said.lines().collect();
+        let text = received(&receiver).concat();
+        let lines: Vec<_> = text.lines().collect();
         assert_eq!([lines[0], lines[2]], ["RELOADING=1", "STATUS=reading the configuration"]);
         let time = lines[1].strip_prefix("MONOTONIC_USEC=").unwrap();
-        assert!(time.parse::<u64>().unwrap() > 0, "{said}");
+        assert!(time.parse::<u64>().unwrap() > 0, "{text}");
     }
 
     #[test]
@@ -172,28 +172,28 @@ mod tests {
             (&[("WATCHDOG_USEC", "1"), ("WATCHDOG_PID", "1")], 0),
             (&[("WATCHDOG_USEC", "1"), ("WATCHDOG_PID", "x")], 0),
         ] {
-            let (mut manager, hears) = manager(variables);
+            let (mut manager, receiver) = manager(variables);
             manager.drained();
             manager.drained();
-            assert_eq!(heard(&hears), vec!["WATCHDOG=1"; beats], "{variables:?}");
+            assert_eq!(received(&receiver), vec!["WATCHDOG=1"; beats], "{variables:?}");
         }
-        let (mut manager, hears) = manager(&[("WATCHDOG_USEC", "3600000000")]);
+        let (mut manager, receiver) = manager(&[("WATCHDOG_USEC", "3600000000")]);
         manager.drained();
         manager.watchdog.as_mut().unwrap().fed = Instant::now().checked_sub(Duration::from_secs(1800));
         manager.drained();
-        assert_eq!(heard(&hears).len(), 2, "half of it went by");
+        assert_eq!(received(&receiver).len(), 2, "half of it went by");
     }
 
     #[test]
     fn undelivered_watchdog_beat_is_resent() {
-        let (mut manager, hears) = manager(&[("WATCHDOG_USEC", "3600000000")]);
-        let name = hears.local_addr().unwrap();
-        drop(hears);
+        let (mut manager, receiver) = manager(&[("WATCHDOG_USEC", "3600000000")]);
+        let name = receiver.local_addr().unwrap();
+        drop(receiver);
         manager.drained();
-        let hears = UnixDatagram::bind_addr(&name).unwrap();
-        hears.set_nonblocking(true).unwrap();
+        let receiver = UnixDatagram::bind_addr(&name).unwrap();
+        receiver.set_nonblocking(true).unwrap();
         manager.drained();
-        assert_eq!(heard(&hears), ["WATCHDOG=1"]);
+        assert_eq!(received(&receiver), ["WATCHDOG=1"]);
     }
 
     #[test]

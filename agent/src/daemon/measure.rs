@@ -1,76 +1,111 @@
-//! What the agent knows of itself, for metrics.
+//! What is measured each second, for metrics: one function for each part that is measured.
 
 use std::collections::BTreeMap;
 
-use mcpwarden_kernel::{Backend, requirements};
-use mcpwarden_policy::event::ServerType;
+use mcpwarden_kernel::{Backend, Kernel, requirements};
+use mcpwarden_policy::{Engine, Traffic, event::ServerType};
 
-use super::Agent;
+use super::{reload::Reload, reporter::Reporter};
 use crate::{
-    metrics::{Sample, Snapshot, observe::transport, table},
+    config::Config,
+    metrics::{Sample, observe::transport, table},
     output::WAITING_CHUNKS,
 };
 
-impl Agent {
-    /// Makes these numbers those that are said from now on.
-    pub(super) fn publish(&mut self, counters: BTreeMap<String, u64>) {
-        let mut samples = self.identity.clone();
-        let mut add =
-            |name, labels: &[&str], value: u64| samples.push(Sample::new(name, labels, value as f64));
-        add(table::RELOADED, &[], u64::from(self.reload.succeeded()));
-        add(table::RELOADED_AT, &[], self.reload.at().0 / 1_000_000_000);
-        add(table::SESSIONS, &[], self.engine.sessions() as u64);
-        add(table::RING_BYTES, &[], self.fill.ring_bytes());
-        add(table::RING_USED, &[], std::mem::take(&mut self.ring_most));
-        add(table::QUEUE, &["output"], self.outbox.waiting_chunks() as u64);
-        add(table::QUEUE_CAPACITY, &["output"], WAITING_CHUNKS as u64);
-        for (name, sink) in self.sinks.counters() {
-            for (state, count) in [("written", sink.written), ("dropped", sink.dropped)] {
-                add(table::SINK_EVENTS, &[name, state], count);
-            }
-            add(table::SINK_FAILURES, &[name], sink.failures);
-            add(table::SINK_BYTES, &[name], sink.waiting_bytes);
-            add(table::SINK_CAPACITY, &[name], sink.capacity_bytes);
-        }
-        add(table::FOLLOWERS, &[], self.control.followers().now);
-        add(table::STORE_WRITABLE, &[], u64::from(self.outbox.failing().is_none()));
-        add(table::STORE_BYTES, &[], self.outbox.store().file_bytes());
-        for (name, entries, capacity) in self.kernel.tables() {
-            add(table::MAP_ENTRIES, &[name], entries);
-            add(table::MAP_CAPACITY, &[name], capacity);
-        }
-        let of_http = |name: &str| counters.get(name).map_or(0.0, |bytes| *bytes as f64);
-        let (passed, unread) = (of_http("http_server_bytes"), of_http("http_server_bytes_unread"));
-        samples.push(Sample::new(table::HTTP_COVERAGE, &[], share(passed - unread, passed)));
-        samples.extend(self.traffic());
-        self.metrics.publish(Snapshot { counters, samples });
-    }
+fn sample(name: &'static str, labels: &[&str], value: u64) -> Sample {
+    Sample::new(name, labels, value as f64)
+}
 
-    /// What there is of servers, by how they are reached.
-    fn traffic(&self) -> Vec<Sample> {
-        let mut samples = Vec::new();
-        for kinds in [&[ServerType::Stdio][..], &[ServerType::Http, ServerType::Sse]] {
-            let all: Vec<_> = kinds.iter().map(|kind| self.engine.traffic(*kind)).collect();
-            let transport = transport(kinds[0]);
-            let mut add = |name, labels: &[&str], value: f64| {
-                samples.push(Sample::new(name, &[&[transport], labels].concat(), value));
-            };
-            let sum = |of: fn(&mcpwarden_policy::Traffic) -> u64| all.iter().map(of).sum::<u64>() as f64;
-            let inspected = sum(|one| one.bytes.c2s + one.bytes.s2c);
-            let junk = sum(|one| one.junk_bytes);
-            let passed = inspected + junk + sum(|one| one.gap_bytes);
-            add(table::SERVERS, &[], sum(|one| one.servers));
-            add(table::TOOLS, &[], sum(|one| one.tools));
-            add(table::FRAMES, &["c2s"], sum(|one| one.frames.c2s));
-            add(table::FRAMES, &["s2c"], sum(|one| one.frames.s2c));
-            add(table::FRAME_BYTES, &["c2s"], sum(|one| one.bytes.c2s));
-            add(table::FRAME_BYTES, &["s2c"], sum(|one| one.bytes.s2c));
-            add(table::JUNK_BYTES, &[], junk);
-            add(table::PASSED_BYTES, &[], passed);
-            add(table::COVERAGE, &[], share(inspected, passed));
-        }
-        samples
+/// What changes with the configuration alone: the agent, its configuration, the kernel.
+pub fn of_identity(config: &Config, backend: Backend) -> [Sample; 3] {
+    let hash = crate::config::hash(config);
+    [
+        sample(table::BUILD, &[env!("CARGO_PKG_VERSION")], 1),
+        sample(table::CONFIG, &[&hash], 1),
+        sample(table::KERNEL, &[&requirements::release(), backend.name()], 1),
+    ]
+}
+
+/// Of reloads of the configuration.
+pub fn of_reload(reload: &Reload) -> [Sample; 2] {
+    [
+        sample(table::RELOADED, &[], u64::from(reload.succeeded())),
+        sample(table::RELOADED_AT, &[], reload.at().0 / 1_000_000_000),
+    ]
+}
+
+/// Of the ring: its size, and the most that was in it. Bytes.
+pub fn of_ring((ring_bytes, most_used): (u64, u64)) -> [Sample; 2] {
+    [sample(table::RING_BYTES, &[], ring_bytes), sample(table::RING_USED, &[], most_used)]
+}
+
+/// Of the kernel half's tables.
+pub fn of_kernel(kernel: &Kernel) -> Vec<Sample> {
+    let of_table = |(name, entries, capacity): (&str, u64, u64)| {
+        [sample(table::MAP_ENTRIES, &[name], entries), sample(table::MAP_CAPACITY, &[name], capacity)]
+    };
+    kernel.tables().flat_map(of_table).collect()
+}
+
+/// Of what events go to.
+pub fn of_reporter(reporter: &Reporter) -> Vec<Sample> {
+    let Reporter { outbox, sinks, followers, .. } = reporter;
+    let mut samples = vec![
+        sample(table::QUEUE, &["output"], outbox.waiting_chunks() as u64),
+        sample(table::QUEUE_CAPACITY, &["output"], WAITING_CHUNKS as u64),
+        sample(table::FOLLOWERS, &[], followers.counters().now),
+        sample(table::STORE_WRITABLE, &[], u64::from(outbox.failing().is_none())),
+        sample(table::STORE_BYTES, &[], outbox.store().file_bytes()),
+    ];
+    for (name, sink) in sinks.counters() {
+        samples.extend([
+            sample(table::SINK_EVENTS, &[name, "written"], sink.written),
+            sample(table::SINK_EVENTS, &[name, "dropped"], sink.dropped),
+            sample(table::SINK_FAILURES, &[name], sink.failures),
+            sample(table::SINK_BYTES, &[name], sink.waiting_bytes),
+            sample(table::SINK_CAPACITY, &[name], sink.capacity_bytes),
+        ]);
     }
+    samples
+}
+
+/// How much of the servers' bytes over HTTP was inspected, by these counters.
+pub fn of_http(counters: &BTreeMap<String, u64>) -> Sample {
+    let bytes = |name: &str| counters.get(name).map_or(0.0, |bytes| *bytes as f64);
+    let (passed, unread) = (bytes("http_server_bytes"), bytes("http_server_bytes_unread"));
+    Sample::new(table::HTTP_COVERAGE, &[], share(passed - unread, passed))
+}
+
+/// Of sessions and servers.
+pub fn of_engine(engine: &Engine) -> Vec<Sample> {
+    let mut samples = vec![sample(table::SESSIONS, &[], engine.sessions() as u64)];
+    for kinds in [&[ServerType::Stdio][..], &[ServerType::Http, ServerType::Sse]] {
+        let all: Vec<_> = kinds.iter().map(|kind| engine.traffic(*kind)).collect();
+        samples.extend(of_traffic(transport(kinds[0]), &all));
+    }
+    samples
+}
+
+/// Of the servers of one transport.
+fn of_traffic(transport: &str, all: &[Traffic]) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    let mut add = |name, labels: &[&str], value: f64| {
+        samples.push(Sample::new(name, &[&[transport], labels].concat(), value));
+    };
+    let sum = |of: fn(&Traffic) -> u64| all.iter().map(of).sum::<u64>() as f64;
+    let inspected = sum(|one| one.bytes.c2s + one.bytes.s2c);
+    let junk = sum(|one| one.junk_bytes);
+    let passed = inspected + junk + sum(|one| one.gap_bytes);
+    add(table::SERVERS, &[], sum(|one| one.servers));
+    add(table::TOOLS, &[], sum(|one| one.tools));
+    add(table::FRAMES, &["c2s"], sum(|one| one.frames.c2s));
+    add(table::FRAMES, &["s2c"], sum(|one| one.frames.s2c));
+    add(table::FRAME_BYTES, &["c2s"], sum(|one| one.bytes.c2s));
+    add(table::FRAME_BYTES, &["s2c"], sum(|one| one.bytes.s2c));
+    add(table::JUNK_BYTES, &[], junk);
+    add(table::PASSED_BYTES, &[], passed);
+    add(table::COVERAGE, &[], share(inspected, passed));
+    samples
 }
 
 /// How much of what passed was read. Where nothing passed, nothing was missed.
@@ -78,12 +113,29 @@ fn share(read: f64, passed: f64) -> f64 {
     if passed > 0.0 { read / passed } else { 1.0 }
 }
 
-/// What never changes: the agent, its configuration, the kernel.
-pub(super) fn identity(config: &crate::config::Config, backend: Backend) -> Vec<Sample> {
-    let hash = crate::config::hash(config);
-    vec![
-        Sample::new(table::BUILD, &[env!("CARGO_PKG_VERSION")], 1.0),
-        Sample::new(table::CONFIG, &[&hash], 1.0),
-        Sample::new(table::KERNEL, &[&requirements::release(), backend.name()], 1.0),
-    ]
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn coverage_is_the_share_of_inspected_bytes() {
+        // Bytes of frames, of junk and of gaps, of two kinds of servers; the share.
+        for (name, all, expected) in [
+            ("nothing", &[][..], 1.0),
+            ("all", &[(10, 0, 0)], 1.0),
+            ("junk", &[(10, 30, 0)], 0.25),
+            ("a gap of the other", &[(10, 0, 0), (20, 0, 10)], 0.75),
+            ("nothing inspected", &[(0, 0, 5)], 0.0),
+        ] {
+            let traffic = |(frames, junk_bytes, gap_bytes): &(u64, u64, u64)| {
+                let mut traffic =
+                    Traffic { junk_bytes: *junk_bytes, gap_bytes: *gap_bytes, ..Traffic::default() };
+                traffic.bytes.c2s = *frames;
+                traffic
+            };
+            let all: Vec<Traffic> = all.iter().map(traffic).collect();
+            let coverage = Sample::new(table::COVERAGE, &["stdio"], expected);
+            assert!(of_traffic("stdio", &all).contains(&coverage), "{name}");
+        }
+    }
 }

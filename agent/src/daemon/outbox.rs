@@ -1,100 +1,32 @@
-//! Events on their way out: given their place in the chain and written as JSON once, for the store and for standard output.
+//! Events on their way out: given their number in the chain and written as JSON once, for the store and for standard output.
 
-use std::{
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
 use bytes::Bytes;
 use mcpwarden_policy::{
-    Event, EventBody,
-    event::{AuditHead, StoreRecovered, StoreReplaced},
+    Event,
+    event::{AuditHead, StoreRecovered},
 };
 use mcpwarden_sinks::Print;
-use mcpwarden_store::{
-    self as store, Entry, Settings, Store, StoreUpdate,
-    chain::Head,
-    checkpoint::{AUDIT_KEY, Signer},
-    database,
-    registry::Pins,
-};
-use mcpwarden_system::instance;
+use mcpwarden_store::{Entry, Store, StoreUpdate, chain::Head};
 use tokio::sync::mpsc;
 
-use super::Agent;
-use crate::{
-    config::Config,
-    output::{Format, WAITING_CHUNKS},
-};
+use crate::output::{Format, WAITING_CHUNKS};
 
 /// Bytes of events beyond which no more records are read before they are handed on.
 const FULL_BYTES: usize = 256 * 1024;
 
-/// How often it is said how far the chain has come.
+/// How often the length of the chain is reported.
 const HEAD_EVERY: Duration = Duration::from_secs(60);
 
-/// What is kept on this host.
-pub(super) struct Stores {
-    /// Events.
-    pub events: Store,
-    /// The end of their chain.
-    pub head: Head,
-    /// Pins; `None` where they are not to outlive the agent.
-    pub pins: Option<Pins>,
-    /// What is to be said of it.
-    pub said: Vec<EventBody>,
-}
-
-impl Stores {
-    /// Opens all of it.
-    ///
-    /// # Errors
-    /// The directory is not safe to use, or a database is of a later version or another program's.
-    pub fn open(config: &Config, state_dir: &Path) -> Result<Self> {
-        let path = match &config.store.path {
-            Some(path) => path.as_str().into(),
-            None => state_dir.join(store::EVENTS),
-        };
-        let directory = path.parent().unwrap_or(state_dir).to_owned();
-        instance::make(&directory)?;
-        let group = store::group(&config.control.group);
-        let shared = std::fs::File::open(&directory).and_then(|file| database::give(&file, group));
-        let signer = Signer::new(&AUDIT_KEY.get(state_dir)?);
-        let signer = signer.ok_or_else(|| anyhow::anyhow!("the key of the audit trail cannot be used"))?;
-        if let Err(error) = shared.and_then(|()| signer.publish(&directory, group)) {
-            tracing::error!("{}: {error}", directory.display());
-        }
-        let mut said = Vec::new();
-        let mut pins = None;
-        if config.registry.persistent {
-            let (open, replaced) = Pins::open(&directory, group)?;
-            said.extend(replaced.map(StoreReplaced::into));
-            pins = Some(open);
-        }
-        let export = pins.as_ref().map(Pins::export);
-        let settings = Settings {
-            path,
-            queue_bytes: config.store.queue_bytes.0,
-            retention: config.store.retention.clone(),
-            group,
-            signer,
-        };
-        let exports = move || export.iter().for_each(store::registry::Export::run);
-        let (events, head, more) = Store::start(settings, exports)?;
-        said.extend(more);
-        Ok(Self { events, head, pins, said })
-    }
-}
-
-/// The last event that said how far the chain has come, or the last before this agent; and when that was.
-struct HeadSaid {
+/// The last event that reported the length of the chain, or the last before this agent; and when that was.
+struct HeadReport {
     seq: u64,
     at: Instant,
 }
 
-impl HeadSaid {
-    /// How many events there were since, where it is to be said again: as the next event after `last`.
+impl HeadReport {
+    /// How many events there were since, where it is to be reported again: as the next event after `last`.
     fn due(&mut self, last: u64, now: Instant) -> Option<u64> {
         let events = last.saturating_sub(self.seq);
         if events == 0 || now.duration_since(self.at) < HEAD_EVERY {
@@ -105,8 +37,8 @@ impl HeadSaid {
     }
 }
 
-/// See the module.
-pub(super) struct Outbox {
+/// Events that are on their way to the store and to standard output.
+pub struct Outbox {
     format: Format,
     head: Head,
     /// Lines of JSON, and what is known of each.
@@ -116,8 +48,9 @@ pub(super) struct Outbox {
     text: Option<Vec<u8>>,
     output: mpsc::Sender<Bytes>,
     store: Store,
+    /// Why events cannot be stored now.
     failing: Option<String>,
-    head_said: HeadSaid,
+    head_report: HeadReport,
 }
 
 impl Outbox {
@@ -132,12 +65,12 @@ impl Outbox {
             output,
             store,
             failing: None,
-            head_said: HeadSaid { seq: head.seq, at: Instant::now() },
+            head_report: HeadReport { seq: head.seq, at: Instant::now() },
         }
     }
 
-    /// Takes an event in. `send` gets it with its place in the chain, and its line, and says how it is printed.
-    pub fn say(&mut self, mut event: Event, send: impl FnOnce(&Event, &[u8]) -> Print) {
+    /// Takes an event in. `send` gets it with its number in the chain, and its line, and returns how it is printed.
+    pub fn add(&mut self, mut event: Event, send: impl FnOnce(&Event, &[u8]) -> Print) {
         let line = self.head.append(&mut event, &mut self.lines);
         let (before, line_text) = self.lines.split_at(line.start);
         let line_text = line_text.get(..line.len()).unwrap_or_default();
@@ -161,15 +94,15 @@ impl Outbox {
         self.lines.len() > FULL_BYTES
     }
 
-    /// Hands on what it has, once there is room. Whether somebody still reads the output.
+    /// Hands on what it has, once there is capacity. Whether somebody still reads the output.
     pub async fn flush(&mut self) -> bool {
         if self.entries.is_empty() {
             return !self.output.is_closed();
         }
         let room = self.store.room(self.lines.len()).await;
-        let Ok(place) = self.output.reserve().await else { return false };
+        let Ok(permit) = self.output.reserve().await else { return false };
         let lines = Bytes::from(std::mem::take(&mut self.lines));
-        place.send(self.text.take().map_or_else(|| lines.clone(), Bytes::from));
+        permit.send(self.text.take().map_or_else(|| lines.clone(), Bytes::from));
         self.store.send(lines, std::mem::take(&mut self.entries), room);
         true
     }
@@ -189,9 +122,30 @@ impl Outbox {
         &self.store
     }
 
-    /// What is to be said of the chain, where it is time and there was anything.
-    fn head_to_say(&mut self) -> Option<AuditHead> {
-        self.head_said.due(self.head.seq, Instant::now()).map(|events| AuditHead { events })
+    /// The report of the chain's length, where it is due and there were events.
+    pub fn due_head(&mut self) -> Option<AuditHead> {
+        self.head_report.due(self.head.seq, Instant::now()).map(|events| AuditHead { events })
+    }
+
+    /// What became of the store since this was called last.
+    pub fn store_updates(&self) -> Vec<StoreUpdate> {
+        self.store.updates()
+    }
+
+    /// Events cannot be stored, for this reason.
+    pub fn set_failing(&mut self, reason: String) {
+        self.failing = Some(reason);
+    }
+
+    /// Events can be stored again, behind `stored`, which this agent wrote where it is `ours`. What is to be reported of that.
+    pub fn recover(&mut self, stored: Head, ours: bool) -> StoreRecovered {
+        self.failing = None;
+        let Recovery { events_lost, first_missing, continues } =
+            Recovery::of(self.head.seq, stored.seq, ours);
+        if !continues {
+            self.head = stored;
+        }
+        StoreRecovered { path: self.store.path().display().to_string(), events_lost, first_missing }
     }
 
     /// Why nothing can be stored now, where that is so.
@@ -206,43 +160,24 @@ impl Outbox {
     }
 }
 
-impl Agent {
-    /// Says something of the store, and remembers where that is that events cannot be stored.
-    pub(super) fn say_of_store(&mut self, body: EventBody) {
-        if let EventBody::StoreFailing(failing) = &body {
-            self.metrics.store(Some(&failing.reason));
-            self.outbox.failing = Some(failing.reason.clone());
-        }
-        self.say(body);
-    }
+/// What is missing in a store that can be written again.
+#[derive(Debug, PartialEq, Eq)]
+struct Recovery {
+    events_lost: u64,
+    first_missing: Option<u64>,
+    /// Whether the chain of this agent goes on; else it begins anew behind what is stored.
+    continues: bool,
+}
 
-    /// Says what became of the store.
-    pub(super) fn hear_store(&mut self) {
-        if let Some(head) = self.outbox.head_to_say() {
-            self.say(head.into());
+impl Recovery {
+    /// `head`: the last event of this agent; `stored`: the last in the store, which this agent wrote where it is `ours`.
+    fn of(head: u64, stored: u64, ours: bool) -> Self {
+        // It is not this agent's either where somebody put another file there.
+        if ours && stored <= head {
+            let first_missing = Some(stored + 1).filter(|first| *first <= head);
+            return Self { events_lost: head - stored, first_missing, continues: true };
         }
-        for news in self.outbox.store.news() {
-            match news {
-                StoreUpdate::Say(body) => self.say_of_store(*body),
-                StoreUpdate::Well { stored, ours } => {
-                    self.metrics.store(None);
-                    self.outbox.failing = None;
-                    let head = self.outbox.head.seq;
-                    // Nor is it where somebody put another file there.
-                    let ours = ours && stored.seq <= head;
-                    let (lost, first_missing) =
-                        if ours { (head - stored.seq, Some(stored.seq + 1)) } else { (head, None) };
-                    if !ours {
-                        self.outbox.head = stored;
-                    }
-                    self.say(EventBody::from(StoreRecovered {
-                        path: self.outbox.store.path().display().to_string(),
-                        events_lost: lost,
-                        first_missing: first_missing.filter(|first| *first <= head),
-                    }));
-                }
-            }
-        }
+        Self { events_lost: head, first_missing: None, continues: false }
     }
 }
 
@@ -250,11 +185,11 @@ impl Agent {
 mod tests {
     use super::*;
 
-    /// Seconds, the number of the last event, and what is said: that itself is an event.
+    /// Seconds, the number of the last event, and what is reported: the report itself is an event.
     #[test]
     fn chain_head_is_reported_once_a_minute_after_events() {
         let start = Instant::now();
-        let mut said = HeadSaid { seq: 10, at: start };
+        let mut report = HeadReport { seq: 10, at: start };
         for (second, last, expected) in [
             (0, 12, None),
             (59, 20, None),
@@ -267,7 +202,23 @@ mod tests {
             // Another store begins anew.
             (400, 3, None),
         ] {
-            assert_eq!(said.due(last, start + Duration::from_secs(second)), expected, "{second}");
+            assert_eq!(report.due(last, start + Duration::from_secs(second)), expected, "{second}");
+        }
+    }
+
+    #[test]
+    fn recovered_store_reports_missing_events() {
+        for (name, head, stored, ours, expected) in [
+            ("nothing lost", 10, 10, true, (0, None, true)),
+            ("some lost", 10, 7, true, (3, Some(8), true)),
+            ("all lost", 10, 0, true, (10, Some(1), true)),
+            ("another's", 10, 7, false, (10, None, false)),
+            ("another file", 10, 11, true, (10, None, false)),
+            ("no event yet", 0, 0, false, (0, None, false)),
+        ] {
+            let (events_lost, first_missing, continues) = expected;
+            let expected = Recovery { events_lost, first_missing, continues };
+            assert_eq!(Recovery::of(head, stored, ours), expected, "{name}");
         }
     }
 }

@@ -1,5 +1,6 @@
-//! Another configuration while the agent runs. It is read and made settings of aside, and then counts as a whole; or the one
-//! before still does.
+//! The configuration file while the agent runs: when it is read again, and what is made of it.
+//!
+//! A file is read and made settings of aside; then it is in force as a whole, or the configuration before stays in force.
 
 use std::{
     fs::Metadata,
@@ -7,26 +8,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use mcpwarden_policy::{
-    EngineConfig, Timestamp,
-    engine::Judge,
-    event::{ConfigRefused, ConfigReloaded},
-    http::LINK,
-    network::NetworkRules,
-};
+use mcpwarden_policy::{EngineConfig, Timestamp, engine::Judge, network::NetworkRules};
 use tokio::{sync::oneshot, task::JoinHandle};
 
-use super::{Agent, WATCHING, measure};
-use crate::host::process;
 use crate::{
     cli::RunOptions,
-    config::{self, Config, StdioEnforcement},
+    config::{self, Config},
     control::{Answer, Code, Refusal},
     network::finished,
-    output::escaped,
 };
 
-/// Keys that are looked at when the agent starts, and not again.
+/// Keys that are in force only after a restart.
 const AT_START: &[&str] = &[
     "/capture/backend",
     "/capture/ring_bytes",
@@ -44,71 +36,103 @@ const AT_START: &[&str] = &[
 
 /// Everything that follows from a configuration.
 pub struct Prepared {
-    config: Config,
-    settings: EngineConfig,
-    judge: Judge,
-    rules: NetworkRules,
-    /// The files that it is made of, and how they were.
+    /// The configuration itself.
+    pub config: Config,
+    /// The settings of the policy core.
+    pub settings: EngineConfig,
+    /// Its guards and detector.
+    pub judge: Judge,
+    /// Where processes may connect.
+    pub rules: NetworkRules,
+    /// The files that it was read from.
+    pub source: Source,
+}
+
+/// The files of a configuration, and how they were before they were read.
+pub struct Source {
+    /// The file itself first.
     files: Vec<PathBuf>,
     read: Vec<Stamp>,
+}
+
+impl Source {
+    /// The files of this configuration, as they are now.
+    fn of(path: Option<&Path>, config: &Config) -> Self {
+        let files = files(path, config);
+        let read = stamps(&files);
+        Self { files, read }
+    }
 }
 
 /// A file as it was: another one, or another content, has another of these.
 type Stamp = Option<(u64, u64, i64, i64, u64)>;
 
-/// Who waits to hear what came of it.
-type Answering = Option<oneshot::Sender<Result<Answer, Refusal>>>;
+/// Who waits for the outcome of a reload.
+pub type Answering = Option<oneshot::Sender<Result<Answer, Refusal>>>;
 
 /// A file that is being read.
-struct UnderWay {
+struct Running {
     task: Option<JoinHandle<Result<Prepared, String>>>,
     reason: String,
-    /// Who waits for what comes of it.
     answer: Answering,
 }
 
-/// The configuration that counts, and where it comes from.
-pub struct Reload {
-    /// None where the agent was started without a file.
-    path: Option<PathBuf>,
+/// A file that was read.
+pub struct Finished {
+    /// Its path.
+    pub path: String,
+    /// Why it was read.
+    pub reason: String,
+    /// What was made of it, or why nothing could be.
+    pub outcome: Result<Prepared, String>,
+    /// Who waits for the outcome.
+    pub answer: Answering,
+}
+
+/// What a configuration is made with, beside its file.
+#[derive(Clone, Copy)]
+struct Flags {
     key: [u8; 32],
     verbose: bool,
     show_payloads: bool,
+}
+
+/// The configuration in force, and the file that it is read from.
+pub struct Reload {
+    /// `None` where the agent was started without a file.
+    path: Option<PathBuf>,
+    flags: Flags,
     /// The configuration that the agent was started with.
     started: Config,
-    /// The one that counts.
+    /// The configuration in force.
     current: Config,
-    /// What is looked at for changes, the file itself first.
-    files: Vec<PathBuf>,
-    /// How they were when they were read last, and when they were looked at last.
-    read: Vec<Stamp>,
+    /// The files that are watched for changes, as they were when they were read last.
+    source: Source,
+    /// How they were when they were looked at last.
     looked: Vec<Stamp>,
-    under_way: Option<UnderWay>,
-    /// It was asked for since, why, and by whom.
+    running: Option<Running>,
+    /// A reload was requested since: why, and by whom.
     again: Option<(String, Answering)>,
     /// What is wrong with the file that was read last.
     error: Option<String>,
+    /// When a usable file was read last.
     at: Timestamp,
 }
 
 impl Reload {
-    /// That of an agent that starts with this configuration.
+    /// The state of an agent that starts with this configuration.
     pub fn new(options: &RunOptions, config: Config, key: [u8; 32], now: Timestamp) -> Self {
         let RunOptions { config: path, verbose, show_payloads, .. } = options;
         let path = path.clone().filter(|path| path != Path::new("-"));
-        let files = files(path.as_deref(), &config);
-        let read = stamps(&files);
+        let source = Source::of(path.as_deref(), &config);
         Self {
             path,
-            key,
-            verbose: *verbose,
-            show_payloads: *show_payloads,
+            flags: Flags { key, verbose: *verbose, show_payloads: *show_payloads },
             started: config.clone(),
             current: config,
-            files,
-            looked: read.clone(),
-            read,
-            under_way: None,
+            looked: source.read.clone(),
+            source,
+            running: None,
             again: None,
             error: None,
             at: now,
@@ -125,9 +149,14 @@ impl Reload {
         self.error.as_deref()
     }
 
-    /// The configuration that counts, and its file.
-    pub fn current(&self) -> (&Config, Option<&Path>) {
-        (&self.current, self.path.as_deref())
+    /// The configuration in force.
+    pub fn config(&self) -> &Config {
+        &self.current
+    }
+
+    /// The file that it is read from.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
     }
 
     /// When a usable one was read last.
@@ -135,155 +164,103 @@ impl Reload {
         self.at
     }
 
-    /// Waits for what is being read; for ever where nothing is. `None`: that failed without a word.
+    /// Begins to read the configuration again, or does so after the reading that runs. False where there is no file to read.
+    pub fn request(&mut self, reason: String, answer: Answering) -> bool {
+        if self.running.is_some() {
+            self.request_again(reason, answer);
+            return true;
+        }
+        let Some(path) = self.path.clone() else {
+            let why = "the agent was started without a configuration file (`run --config FILE`): there is nothing to reload";
+            match answer {
+                Some(answer) => drop(answer.send(Err(Code::NotFound.because(why)))),
+                None => tracing::error!("cannot reload ({reason}): {why}"),
+            }
+            return false;
+        };
+        self.source.read = stamps(&self.source.files);
+        let flags = self.flags;
+        let task =
+            tokio::task::spawn_blocking(move || prepare(&path, flags).map_err(|error| format!("{error:#}")));
+        self.running = Some(Running { task: Some(task), reason, answer });
+        true
+    }
+
+    /// What has changed since the reading began may not be in what is being read.
+    fn request_again(&mut self, reason: String, answer: Answering) {
+        match (&self.again, answer) {
+            (None, answer) => self.again = Some((reason, answer)),
+            // The next reading is for this request, too.
+            (Some(_), None) => {}
+            // Whoever requested it may be gone.
+            (Some(_), Some(answer)) => {
+                let why = "a reload is running, and the next one is queued already: try again";
+                drop(answer.send(Err(Code::Busy.because(why))));
+            }
+        }
+    }
+
+    /// The request that came while a file was read.
+    pub fn take_again(&mut self) -> Option<(String, Answering)> {
+        self.again.take()
+    }
+
+    /// Whether the files changed since they were read, and stayed as they are since this was called last.
+    pub fn has_changed(&mut self) -> bool {
+        let now = stamps(&self.source.files);
+        let still = now == self.looked;
+        let is_there = now.first().is_some_and(Option::is_some);
+        let changed = still && is_there && now != self.source.read && self.running.is_none();
+        self.looked = now;
+        changed
+    }
+
+    /// Waits for what is being read; for ever where nothing is. `None`: reading ended without a result.
     pub async fn prepared(&mut self) -> Option<Result<Prepared, String>> {
-        match &mut self.under_way {
-            Some(under_way) => finished(&mut under_way.task).await,
+        match &mut self.running {
+            Some(running) => finished(&mut running.task).await,
             None => std::future::pending().await,
         }
     }
-}
 
-impl Agent {
-    /// Begins to read the configuration again, or does so when what is being read counts. `reason`: why, as it is said.
-    pub(super) fn reload(&mut self, reason: String, answer: Answering) {
-        // Whoever sent the signal waits for a word, whatever comes of it.
-        self.manager.reloading();
-        if self.reload.under_way.is_some() {
-            // What has changed since may not be in what is being read.
-            match (&self.reload.again, answer) {
-                (None, answer) => self.reload.again = Some((reason, answer)),
-                // That one will have read it.
-                (Some(_), None) => {}
-                // Whoever asked may be gone.
-                (Some(_), Some(answer)) => {
-                    let why = "the configuration is being read already, and is then read again: try again";
-                    drop(answer.send(Err(Code::Busy.because(why))));
-                }
-            }
-            return;
-        }
-        let Some(path) = self.reload.path.clone() else {
-            let why = "the agent was started without a configuration file (`run --config FILE`): there is nothing to reload";
-            self.manager.ready(WATCHING);
-            match answer {
-                Some(answer) => drop(answer.send(Err(Code::NotFound.because(why)))),
-                None => tracing::error!("{reason}: {why}"),
-            }
-            return;
-        };
-        let Reload { key, verbose, show_payloads, .. } = self.reload;
-        self.reload.read = stamps(&self.reload.files);
-        let task = tokio::task::spawn_blocking(move || {
-            prepare(&path, key, verbose, show_payloads).map_err(|error| format!("{error:#}"))
-        });
-        self.reload.under_way = Some(UnderWay { task: Some(task), reason, answer });
+    /// What was read, as [`Self::prepared`] returned it. `None` where nothing was requested.
+    pub fn finish(&mut self, prepared: Option<Result<Prepared, String>>) -> Option<Finished> {
+        let Running { reason, answer, .. } = self.running.take()?;
+        let path = self.path.as_ref()?.display().to_string();
+        let outcome = prepared.unwrap_or_else(|| Err("the thread that read it failed".to_owned()));
+        Some(Finished { path, reason, outcome, answer })
     }
 
-    /// Reads the configuration again where it changed, and stays as it is now.
-    pub(super) fn look_for_change(&mut self) {
-        let now = stamps(&self.reload.files);
-        let still = now == self.reload.looked;
-        let is_there = now.first().is_some_and(Option::is_some);
-        if still && is_there && now != self.reload.read && self.reload.under_way.is_none() {
-            self.reload("changed".into(), None);
-        }
-        self.reload.looked = now;
+    /// This configuration is in force.
+    pub fn put_in_force(&mut self, config: Config, source: Source) {
+        (self.current, self.source) = (config, source);
     }
 
-    /// Goes by what was read, or says why not.
-    pub(super) fn take_over(&mut self, prepared: Option<Result<Prepared, String>>) {
-        let Some(under_way) = self.reload.under_way.take() else { return };
-        let (Some(path), reason) = (&self.reload.path, under_way.reason) else { return };
-        let path = path.display().to_string();
-        let prepared = prepared.unwrap_or_else(|| Err("reading it failed".to_owned()));
-        let outcome = prepared.and_then(|prepared| self.swap(prepared));
-        // By whichever rules count now.
-        self.deny_found();
-        self.reload.error = outcome.as_ref().err().cloned();
-        let answer = match outcome {
-            Ok((config, config_hash)) => {
-                // Whoever asked for it goes by what is denied from now on.
-                self.renew_gate();
-                self.reload.at = self.clock.now();
-                let reloaded = ConfigReloaded {
-                    path,
-                    config_hash,
-                    reason,
-                    needs_restart: needs_restart(&self.reload.started, &config),
-                };
-                self.identity = measure::identity(&config, self.kernel.backend());
-                self.say(reloaded.clone().into());
-                self.manager.ready(WATCHING);
-                Ok(Answer::Reloaded(Box::new(reloaded)))
-            }
-            Err(error) => {
-                tracing::error!("the configuration of before still counts: {}", escaped(&error));
-                self.manager.ready(&format!(
-                    "watching; the configuration of before still counts: {}",
-                    escaped(&error)
-                ));
-                self.say(ConfigRefused { path, reason, error: error.clone() }.into());
-                Err(Code::Unusable.because(format!("the configuration of before still counts: {error}")))
-            }
-        };
-        let _ = under_way.answer.map(|to| to.send(answer));
-        process::give_memory_back();
-        if let Some((reason, answer)) = self.reload.again.take() {
-            self.reload(reason, answer);
+    /// The outcome of the last reading; `None`: it is in force since `now`.
+    pub fn set_outcome(&mut self, error: Option<String>, now: Timestamp) {
+        if error.is_none() {
+            self.at = now;
         }
+        self.error = error;
     }
 
-    /// Goes by another configuration: first what may fail, and the whole of it or nothing. That, and its hash.
-    fn swap(&mut self, prepared: Prepared) -> Result<(Config, String), String> {
-        let Prepared { config, settings, judge, rules, files, read } = prepared;
-        if config.enforcement.stdio != StdioEnforcement::Observe {
-            self.check_gate(&config)?;
-        }
-        let before = self.network.rules().clone();
-        let in_their_order: Vec<_> = rules.servers.iter().map(|server| server.id.clone()).collect();
-        let listed = self.network.configure(&config, rules, self.kernel.addresses(), &self.clock);
-        listed.map_err(|error| error.to_string())?;
-        let rest = self.sinks.configure(&config.sinks).and_then(|()| self.listing.configure(&config));
-        if let Err(error) = rest {
-            // What could be installed before can be again: nothing else has changed.
-            let current = &self.reload.current;
-            if let Err(again) = self.network.configure(current, before, self.kernel.addresses(), &self.clock)
-            {
-                tracing::error!("network: {again}");
-            }
-            return Err(format!("{error:#}"));
-        }
-        self.engine.configure(settings, judge);
-        let servers: Vec<_> = self.engine.servers().collect();
-        for (connection, server) in servers {
-            if connection.0 & LINK == 0 {
-                self.confirm(connection, &server);
-            }
-        }
-        (self.reload.files, self.reload.read) = (files, read);
-        self.reload.current = config.clone();
-        self.set_gate(&config);
-        // An agent that starts with this configuration would go on with what is kept, where servers have the numbers that they
-        // have after a start.
-        let (hash, numbered) = (config::hash(&config), &self.network.rules().servers);
-        let is_as_new = numbered.iter().map(|server| &server.id).eq(&in_their_order);
-        self.kernel.now_keeps(is_as_new.then_some(hash.as_str()));
-        Ok((config, hash))
+    /// The keys in which the configuration in force differs from that of the start, and that are in force only after a restart.
+    pub fn needs_restart(&self) -> Vec<String> {
+        needs_restart(&self.started, &self.current)
     }
 }
 
 /// Reads a file and makes everything of it that can be made aside.
-fn prepare(path: &Path, key: [u8; 32], verbose: bool, show_payloads: bool) -> anyhow::Result<Prepared> {
+fn prepare(path: &Path, flags: Flags) -> anyhow::Result<Prepared> {
     // As each was before it was read: what changes meanwhile is read again.
     let mut read = stamps(&[path.to_owned()]);
     let source = config::read(Some(path))?;
     let files = files(Some(path), &source.config);
     read.extend(stamps(files.get(1..).unwrap_or_default()));
-    let (settings, judge) = config::settings(&source, key, verbose, show_payloads)?;
+    let (settings, judge) = config::settings(&source, flags.key, flags.verbose, flags.show_payloads)?;
     let config = source.config;
     let rules = config::network_rules(&config)?;
-    Ok(Prepared { config, settings, judge, rules, files, read })
+    Ok(Prepared { config, settings, judge, rules, source: Source { files, read } })
 }
 
 /// The files that a configuration is made of.
@@ -297,7 +274,7 @@ fn stamps(files: &[PathBuf]) -> Vec<Stamp> {
     files.iter().map(|file| std::fs::metadata(file).ok().map(stamp)).collect()
 }
 
-/// What of a configuration counts only after a restart.
+/// The keys that differ and are in force only after a restart.
 fn needs_restart(started: &Config, config: &Config) -> Vec<String> {
     let [before, now] = [started, config].map(|config| serde_json::to_value(config).unwrap_or_default());
     let changed = AT_START.iter().filter(|key| before.pointer(key) != now.pointer(key));
@@ -334,5 +311,74 @@ mod tests {
         for key in AT_START {
             assert!(full.pointer(key).is_some(), "{key} of {full}");
         }
+    }
+
+    fn reload(path: Option<&Path>) -> Reload {
+        let config = mcpwarden_policy::config::parse(b"").unwrap().0;
+        let source = Source::of(path, &config);
+        let flags = Flags { key: [0; 32], verbose: false, show_payloads: false };
+        Reload {
+            path: path.map(Path::to_owned),
+            flags,
+            started: config.clone(),
+            current: config,
+            looked: source.read.clone(),
+            source,
+            running: None,
+            again: None,
+            error: None,
+            at: Timestamp(0),
+        }
+    }
+
+    /// A file that was written, and whether it is to be read when it is looked at.
+    #[tokio::test]
+    async fn changed_file_is_reloaded_once_it_rests() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config.yaml");
+        std::fs::write(&path, "").unwrap();
+        let mut reload = reload(Some(&path));
+        assert!(!reload.has_changed(), "as it was read");
+        std::fs::write(&path, "policy: {}").unwrap();
+        assert!(!reload.has_changed(), "it may still be written");
+        assert!(reload.has_changed(), "it rests");
+        assert!(reload.request("changed".into(), None));
+        assert!(!reload.has_changed(), "it is being read");
+        let prepared = reload.prepared().await;
+        let finished = reload.finish(prepared).unwrap();
+        let prepared = finished.outcome.unwrap();
+        reload.put_in_force(prepared.config, prepared.source);
+        assert!(!reload.has_changed(), "it was read");
+        std::fs::remove_file(&path).unwrap();
+        assert!(![reload.has_changed(), reload.has_changed()].contains(&true), "it is not there");
+    }
+
+    #[tokio::test]
+    async fn reload_requests_are_queued_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config.yaml");
+        std::fs::write(&path, "no_such_key: 1").unwrap();
+        let mut reload = reload(Some(&path));
+        let (first, mut refused) = (oneshot::channel(), oneshot::channel());
+        assert!(reload.request("SIGHUP".into(), None));
+        assert!(reload.request("the first".into(), Some(first.0)));
+        assert!(reload.request("SIGHUP".into(), None), "read with the first");
+        assert!(reload.request("the second".into(), Some(refused.0)));
+        let refusal = refused.1.try_recv().unwrap().unwrap_err();
+        assert_eq!(refusal.code, Code::Busy);
+        let prepared = reload.prepared().await;
+        let finished = reload.finish(prepared).unwrap();
+        assert!(finished.outcome.is_err_and(|error| error.contains("no_such_key")));
+        assert_eq!(finished.reason, "SIGHUP");
+        let (reason, answer) = reload.take_again().unwrap();
+        assert!(reason == "the first" && answer.is_some() && reload.take_again().is_none());
+    }
+
+    #[test]
+    fn reload_without_a_file_is_refused() {
+        let mut reload = reload(None);
+        let (sender, mut receiver) = oneshot::channel();
+        assert!(!reload.request("user 0".into(), Some(sender)));
+        assert_eq!(receiver.try_recv().unwrap().unwrap_err().code, Code::NotFound);
     }
 }

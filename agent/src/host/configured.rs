@@ -297,19 +297,19 @@ mod tests {
             let path = directory.path().join(name);
             fs::write(&path, contents).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-            let said = admin_token(&path.display().to_string().parse().unwrap()).err();
+            let reported = admin_token(&path.display().to_string().parse().unwrap()).err();
             match expected {
                 _ if !root && !contents.is_empty() => {
-                    assert!(said.unwrap().contains("not to root"), "{name}")
+                    assert!(reported.unwrap().contains("not to root"), "{name}")
                 }
-                expected => assert_eq!(said.as_deref(), expected, "{name}"),
+                expected => assert_eq!(reported.as_deref(), expected, "{name}"),
             }
         }
         let link = directory.path().join("link");
         symlink("good", &link).unwrap();
         for path in [link, directory.path().to_owned()] {
-            let said = admin_token(&path.display().to_string().parse().unwrap()).unwrap_err();
-            assert_eq!(said, "it is no regular file", "{}", path.display());
+            let reported = admin_token(&path.display().to_string().parse().unwrap()).unwrap_err();
+            assert_eq!(reported, "it is no regular file", "{}", path.display());
         }
         assert!(admin_token(&"/nowhere/x".parse().unwrap()).unwrap_err().contains("No such file"));
     }
@@ -381,14 +381,14 @@ mod tests {
             config.inspection.rule_files = vec![path.display().to_string().parse().unwrap()];
             let (usable, unusable) = rules(&config);
             let own = usable.rules().iter().filter(|rule| rule.id == "own").count();
-            let said = unusable.check().map(|()| own);
-            match (said, expected) {
+            let reported = unusable.check().map(|()| own);
+            match (reported, expected) {
                 (Ok(count), None) => assert_eq!(count, usize::from(name == "good"), "{name}"),
                 (Err(error), Some(part)) => {
                     let error = error.to_string();
                     assert!(error.contains(part) && !error.contains('\n'), "{name}: {error}");
                 }
-                (said, _) => panic!("{name}: {said:?}"),
+                (reported, _) => panic!("{name}: {reported:?}"),
             }
             config.inspection.enabled = false;
             assert!(rules(&config).0.rules().is_empty(), "{name}");

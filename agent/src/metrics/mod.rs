@@ -70,7 +70,7 @@ impl Metrics {
                 Ok(listener) => server::start(listener, Arc::clone(&shared), stopped)
                     .context("cannot start the thread of the metrics")?,
                 Err(error) => tracing::warn!(
-                    "there are no metrics: cannot listen at {listen} (metrics.listen): {error}"
+                    "metrics: cannot listen at {listen}: {error}; metrics and health are unavailable until metrics.listen names a free address"
                 ),
             }
         }

@@ -11,7 +11,7 @@ use super::table::{self, Source, TABLE};
 use crate::loss::WATCHED;
 
 /// One number with labels.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// The metric, one of the table.
     pub name: &'static str,

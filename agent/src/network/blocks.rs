@@ -63,22 +63,20 @@ pub enum BlockError {
     Sweeping(String, &'static str),
     /// There are too many.
     #[error(
-        "{MOST} blocks are the most: unblock some, or block a network (10.0.0.0/8) in place of its addresses"
+        "the limit of {MOST} blocks is reached: unblock some, or block a network (10.0.0.0/8) instead of its addresses"
     )]
     TooMany,
     /// Calls are stopped by the gate alone.
-    #[error("calls cannot be blocked here: {0}; `mcpwarden doctor` says more")]
+    #[error("calls cannot be blocked on this host: {0}; `mcpwarden doctor` shows the details")]
     NoGate(String),
     /// There is no such session.
-    #[error(
-        "there is no session {0} that has a server over stdio now; `mcpwarden sessions` lists those that were seen"
-    )]
+    #[error("no running session {0} has a server over stdio; `mcpwarden sessions` lists the known sessions")]
     NoSession(String),
     /// The table does not take it.
     #[error(transparent)]
     Table(#[from] NetworkError),
     /// It is not blocked.
-    #[error("{0} is not blocked{1}; `mcpwarden blocks` says what is")]
+    #[error("{0} is not blocked{1}; `mcpwarden blocks` lists all blocks")]
     NotBlocked(String, String),
 }
 
@@ -212,7 +210,7 @@ impl Network {
         if !expired.is_empty()
             && let Err(error) = self.apply(addresses, clock)
         {
-            tracing::error!("network: {error}; the rules of before still count");
+            tracing::error!("network: {error}; the previous rules stay in force");
         }
         expired
     }
@@ -224,7 +222,7 @@ impl Network {
         if !lifted.is_empty()
             && let Err(error) = self.install(addresses, clock)
         {
-            tracing::error!("network: {error}; the rules of before still count");
+            tracing::error!("network: {error}; the previous rules stay in force");
         }
         lifted
     }
@@ -303,7 +301,7 @@ impl Network {
         self.follow(clock);
         self.install(addresses, clock)?;
         self.close(clock);
-        self.ask();
+        self.resolve();
         Ok(())
     }
 
@@ -434,8 +432,8 @@ mod tests {
                     assert_eq!(server, word == "crm", "{word}");
                 }
                 (Err(error), Err(part)) => {
-                    let said = error.to_string();
-                    assert!(said.contains(part), "{word}: {said}");
+                    let reported = error.to_string();
+                    assert!(reported.contains(part), "{word}: {reported}");
                 }
                 (found, _) => panic!("{word}: {found:?}"),
             }

@@ -1,6 +1,6 @@
 //! What addresses are called: answers of name servers, as they come by on this host.
 //!
-//! [`PacketSockets`] hear questions and answers of the host's network namespace, and what containers ask through it. An answer counts only where its question was seen, and where it comes
+//! [`PacketSockets`] sniff questions and answers of the host's network namespace, and those of containers that pass it. An answer is used only where its question was seen, and where it comes
 //! from a name server of this host: neither who can send packets from port 53 nor who asks a server of his own names
 //! addresses at will. What is asked over TCP, TLS or HTTPS is not seen.
 
@@ -49,9 +49,9 @@ struct Known {
     refused: u64,
     evicted: u64,
     questions: HashMap<Question, (String, Instant)>,
-    asked: VecDeque<(Question, Instant)>,
+    question_order: VecDeque<(Question, Instant)>,
     names: HashMap<IpAddr, (String, Instant)>,
-    told: VecDeque<(IpAddr, Instant)>,
+    name_order: VecDeque<(IpAddr, Instant)>,
 }
 
 /// Listens to name servers.
@@ -72,12 +72,12 @@ impl Dns {
 
     /// What an address is called, by what has come until now.
     pub fn name_of(&mut self, address: IpAddr) -> Option<String> {
-        self.hear(FEW);
+        self.receive(FEW);
         self.known.names.get(&address).map(|(name, _)| name.clone())
     }
 
     /// Takes in what waits.
-    pub fn hear(&mut self, most: usize) {
+    pub fn receive(&mut self, most: usize) {
         let now = Instant::now();
         let mut packet = [0u8; PACKET];
         for _ in 0..most {
@@ -120,14 +120,14 @@ impl Known {
             if self.questions.len() >= QUESTIONS {
                 self.refused += 1;
             } else if self.questions.insert(question, (name, now)).is_none() {
-                self.asked.push_back((question, now));
+                self.question_order.push_back((question, now));
             }
             return Some(());
         }
         let question = Question { asker: to, server: from.0, id };
         // On the loopback each packet is seen twice, and so is its answer.
-        let (asked, _) = self.questions.get(&question)?;
-        if from.1 != DNS || *asked != name || message.metadata.response_code != ResponseCode::NoError {
+        let (expected, _) = self.questions.get(&question)?;
+        if from.1 != DNS || *expected != name || message.metadata.response_code != ResponseCode::NoError {
             return None;
         }
         for record in &message.answers {
@@ -147,7 +147,7 @@ impl Known {
     fn name(&mut self, address: IpAddr, name: &str, now: Instant) {
         if self.names.len() >= ADDRESSES && !self.names.contains_key(&address) {
             // The oldest makes way.
-            while let Some((oldest, since)) = self.told.pop_front() {
+            while let Some((oldest, since)) = self.name_order.pop_front() {
                 if self.names.get(&oldest).is_some_and(|(_, known)| *known == since) {
                     self.names.remove(&oldest);
                     self.evicted += 1;
@@ -156,21 +156,21 @@ impl Known {
             }
         }
         self.names.insert(address, (name.to_owned(), now));
-        self.told.push_back((address, now));
+        self.name_order.push_back((address, now));
     }
 
     /// Forgets questions that nobody answered, and names that are old.
     fn forget(&mut self, now: Instant) {
-        while let Some((question, since)) = self.asked.front().copied()
+        while let Some((question, since)) = self.question_order.front().copied()
             && now.duration_since(since) > PATIENCE
         {
-            self.asked.pop_front();
+            self.question_order.pop_front();
             self.questions.remove(&question);
         }
-        while let Some((address, since)) = self.told.front().copied()
-            && (now.duration_since(since) > KEPT || self.told.len() > 2 * ADDRESSES)
+        while let Some((address, since)) = self.name_order.front().copied()
+            && (now.duration_since(since) > KEPT || self.name_order.len() > 2 * ADDRESSES)
         {
-            self.told.pop_front();
+            self.name_order.pop_front();
             if self.names.get(&address).is_some_and(|(_, known)| *known == since) {
                 self.names.remove(&address);
             }
@@ -254,30 +254,30 @@ mod tests {
     /// What comes by, and what 192.0.2.7 is called then.
     #[test]
     fn dns_answer_needs_an_observed_question() {
-        let asked = |id, name| packet(ASKER, SERVER, &message(id, MessageType::Query, name, &[]));
+        let query = |id, name| packet(ASKER, SERVER, &message(id, MessageType::Query, name, &[]));
         let answer = |id, name| message(id, MessageType::Response, name, &[[192, 0, 2, 6], [192, 0, 2, 7]]);
-        let told = |id, name| packet(SERVER, ASKER, &answer(id, name));
+        let response = |id, name| packet(SERVER, ASKER, &answer(id, name));
         let name = Some("www.example");
         type Case = (&'static str, Vec<Vec<u8>>, Option<&'static str>);
         let cases: [Case; 10] = [
             ("nothing", vec![], None),
-            ("asked and answered", vec![asked(1, "WWW.example."), told(1, "www.example.")], name),
+            ("asked and answered", vec![query(1, "WWW.example."), response(1, "www.example.")], name),
             (
                 "answered twice",
-                vec![asked(1, "www.example."), told(1, "www.example."), told(1, "www.example.")],
+                vec![query(1, "www.example."), response(1, "www.example."), response(1, "www.example.")],
                 name,
             ),
-            ("not asked", vec![told(1, "www.example.")], None),
-            ("another question's number", vec![asked(1, "www.example."), told(2, "www.example.")], None),
-            ("another name", vec![asked(1, "www.example."), told(1, "evil.example.")], None),
+            ("not asked", vec![response(1, "www.example.")], None),
+            ("another question's number", vec![query(1, "www.example."), response(2, "www.example.")], None),
+            ("another name", vec![query(1, "www.example."), response(1, "evil.example.")], None),
             (
                 "another server",
-                vec![asked(1, "www.example."), packet(("10.0.0.9", 53), ASKER, &answer(1, "www.example."))],
+                vec![query(1, "www.example."), packet(("10.0.0.9", 53), ASKER, &answer(1, "www.example."))],
                 None,
             ),
             (
                 "another port",
-                vec![asked(1, "www.example."), packet(("10.0.0.1", 54), ASKER, &answer(1, "www.example."))],
+                vec![query(1, "www.example."), packet(("10.0.0.1", 54), ASKER, &answer(1, "www.example."))],
                 None,
             ),
             (

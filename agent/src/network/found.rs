@@ -40,7 +40,7 @@ struct Known {
     /// When what is known is too old; nanoseconds since boot, as all times here.
     ends_ns: u64,
     /// What was said of it: why it is denied, and what speaks against denying its address.
-    said: Option<(String, Option<String>)>,
+    reported: Option<(String, Option<String>)>,
 }
 
 /// All of them.
@@ -62,7 +62,7 @@ impl FoundServers {
         if let Some(known) = self.known.get_mut(&place) {
             known.ends_ns = ends_ns;
             // What spoke against it may do so no more.
-            if known.said.as_ref().is_some_and(|(_, obstacle)| obstacle.is_some()) {
+            if known.reported.as_ref().is_some_and(|(_, obstacle)| obstacle.is_some()) {
                 self.judge_at(now);
             }
             return true;
@@ -70,14 +70,14 @@ impl FoundServers {
         if self.at(found.address).count() >= MOST_AT_ONE || (self.known.len() >= MOST && !self.make_room()) {
             return false;
         }
-        self.known.insert(place, Known { found: found.clone(), ends_ns, said: None });
+        self.known.insert(place, Known { found: found.clone(), ends_ns, reported: None });
         self.judge_at(now);
         true
     }
 
     /// Forgets the server that answered longest ago of those that are not denied.
     fn make_room(&mut self) -> bool {
-        let allowed = self.known.iter().filter(|(_, known)| known.said.is_none());
+        let allowed = self.known.iter().filter(|(_, known)| known.reported.is_none());
         let oldest = allowed.min_by_key(|(_, known)| known.ends_ns).map(|(place, _)| place.clone());
         oldest.and_then(|place| self.known.remove(&place)).is_some()
     }
@@ -139,27 +139,27 @@ impl Network {
                 }
             }
         }
-        self.unsaid(&judged, failed.as_ref(), clock)
+        self.unreported(&judged, failed.as_ref(), clock)
     }
 
     /// What is to be said of them that was not said yet.
-    fn unsaid(
+    fn unreported(
         &mut self,
         judged: &Judged,
         failed: Option<&NetworkError>,
         clock: &Clock,
     ) -> Vec<(Found, ServerDenied)> {
-        let mut news = Vec::new();
+        let mut due = Vec::new();
         for (place, known) in &mut self.found.known {
             let outcome = judged.get(place).cloned().map(|(reason, obstacle)| {
                 let missing = || failed.map(|error| format!("the table could not be changed: {error}"));
                 let denied = self.found.denied.contains_key(&place.0);
                 (reason, obstacle.or_else(|| if denied { None } else { missing() }))
             });
-            if known.said == outcome {
+            if known.reported == outcome {
                 continue;
             }
-            known.said.clone_from(&outcome);
+            known.reported.clone_from(&outcome);
             let Some((reason, obstacle)) = outcome else { continue };
             let denied = ServerDenied {
                 remote_addr: place.0.to_string(),
@@ -168,9 +168,9 @@ impl Network {
                 until: obstacle.is_none().then(|| clock.wall(known.ends_ns)),
                 obstacle,
             };
-            news.push((known.found.clone(), denied));
+            due.push((known.found.clone(), denied));
         }
-        news
+        due
     }
 
     /// Has the next table deny no more than the rules of now do, and all of it be judged.
@@ -346,7 +346,7 @@ mod tests {
         assert!(!all.begin(11 * SECOND - 1) && all.begin(11 * SECOND));
         // Heard of again: known for longer, and no news, unless something spoke against denying it.
         assert!(all.answered(&first, 100 * SECOND) && !all.begin(100 * SECOND));
-        all.known.values_mut().for_each(|known| known.said = Some((String::new(), Some(String::new()))));
+        all.known.values_mut().for_each(|known| known.reported = Some((String::new(), Some(String::new()))));
         assert!(all.answered(&first, 200 * SECOND) && all.begin(200 * SECOND));
         assert!(all.begin(3_611 * SECOND));
         assert_eq!(all.known.len(), 1);
@@ -360,7 +360,7 @@ mod tests {
             assert!(all.answered(&found("127.0.0.1:80", &format!("/{path}")), 0));
         }
         assert!(!all.answered(&found("127.0.0.1:80", "/more"), 0));
-        all.known.values_mut().for_each(|known| known.said = Some((String::new(), None)));
+        all.known.values_mut().for_each(|known| known.reported = Some((String::new(), None)));
         for port in 1..=MOST - MOST_AT_ONE {
             assert!(all.answered(&found(&format!("127.0.0.2:{port}"), "/"), port as u64));
         }
@@ -368,7 +368,7 @@ mod tests {
         assert!(all.answered(&found("127.0.0.3:1", "/"), 5));
         assert_eq!(all.known.len(), MOST);
         assert!(all.at("127.0.0.2:1".parse().unwrap()).next().is_none());
-        all.known.values_mut().for_each(|known| known.said = Some((String::new(), None)));
+        all.known.values_mut().for_each(|known| known.reported = Some((String::new(), None)));
         assert!(!all.answered(&found("127.0.0.3:2", "/"), 5));
     }
 }

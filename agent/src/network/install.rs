@@ -28,7 +28,7 @@ impl Network {
     ///
     /// # Errors
     /// The configuration makes no table.
-    pub fn go_on(&mut self, addresses: &Addresses) -> Result<(), NetworkError> {
+    pub fn resume(&mut self, addresses: &Addresses) -> Result<(), NetworkError> {
         let generation = addresses.generation();
         if generation == 0 {
             return Ok(());
@@ -36,10 +36,10 @@ impl Network {
         // What is configured has the same numbers in each, whatever addresses names have.
         let table = Table::compile(&self.rules, &self.names.addresses(), &[])?;
         let now = Instant::now();
-        for (key, said) in addresses.whole() {
+        for (key, entry) in addresses.whole() {
             let ip = IpAddr::V6(Ipv6Addr::from(key.address)).to_canonical();
-            let rule = index(said.rule).and_then(|place| table.rules().get(place)).map(|rule| &rule.address);
-            let server = index(said.server).and_then(|place| table.servers().get(place));
+            let rule = index(entry.rule).and_then(|place| table.rules().get(place)).map(|rule| &rule.address);
+            let server = index(entry.server).and_then(|place| table.servers().get(place));
             for address in rule.into_iter().chain(server.and_then(|server| server.address.as_ref())) {
                 if let Host::Name(name) = &address.host {
                     self.names.had(name, ip, now);
@@ -82,7 +82,7 @@ impl Network {
         installed?;
         self.names.keep_for(ttl(config));
         self.servers = config.network.resolver.name_servers();
-        self.ask();
+        self.resolve();
         self.close(clock);
         Ok(())
     }
@@ -98,7 +98,7 @@ impl Network {
             });
         match result {
             Ok((generation, table)) => {
-                self.say(table.notes());
+                self.warn_anew(table.notes());
                 if self.tables.len() >= GENERATIONS {
                     self.tables.pop_front();
                 }
@@ -159,7 +159,7 @@ fn rule(entry: &Entry, servers: &[NetworkServer], clock: &Clock) -> Rule {
         port: entry.port,
         address: entry.prefix.address(),
         bits: entry.prefix.bits(),
-        said: Address {
+        entry: Address {
             blocked_until_ns: entry.blocked_until.map_or(0, |until| clock.boot(until)),
             server: entry.server,
             rule: entry.rule,

@@ -68,7 +68,7 @@ pub enum NetworkError {
     #[error(transparent)]
     Glob(#[from] GlobError),
     /// The network namespace of the agent has no number.
-    #[error("cannot tell the network namespace: {0}")]
+    #[error("cannot determine the network namespace: {0}")]
     Namespace(std::io::Error),
 }
 
@@ -84,7 +84,7 @@ pub struct NetworkCounters {
     /// Network namespaces in which what was open to denied addresses could not be looked for, each time.
     pub closings_failed: u64,
     /// Connections that were open when the agent started and for which there was no room.
-    pub adopted_untold: u64,
+    pub adopted_unreported: u64,
     /// Questions to name servers and answers that were not seen, for want of room.
     pub dns_missed: u64,
     /// Servers that nobody declared and that were not remembered, each time one answered: there were too many.
@@ -118,13 +118,13 @@ pub struct Network {
     partial: bool,
     /// The generation for which they were looked for last.
     closed_for: u32,
-    /// Names that are being asked for.
-    asking: Option<JoinHandle<Vec<(String, Answer)>>>,
+    /// Names that are being resolved.
+    resolving: Option<JoinHandle<Vec<(String, Answer)>>>,
     /// Paths of cgroups by number, and parents of processes.
     cgroups: HashMap<u64, Option<String>>,
     ancestors: HashMap<(u32, u64), Vec<u32>>,
     counters: NetworkCounters,
-    said: Vec<String>,
+    reported: Vec<String>,
 }
 
 impl Network {
@@ -150,20 +150,20 @@ impl Network {
             since_start: settings.cgroup_path.is_none().then(HashSet::new),
             partial: settings.cgroup_path.is_some(),
             closed_for: 0,
-            asking: None,
+            resolving: None,
             cgroups: HashMap::new(),
             ancestors: HashMap::new(),
             counters: NetworkCounters::default(),
-            said: Vec::new(),
+            reported: Vec::new(),
         })
     }
 
     /// Says on standard error what was not said with the table before.
-    fn say(&mut self, notes: &[String]) {
-        for note in notes.iter().filter(|note| !self.said.contains(note)) {
+    fn warn_anew(&mut self, notes: &[String]) {
+        for note in notes.iter().filter(|note| !self.reported.contains(note)) {
             tracing::warn!("network: {note}");
         }
-        self.said = notes.to_vec();
+        self.reported = notes.to_vec();
     }
 
     /// Which set of rules holds for the processes of a server.
@@ -177,25 +177,25 @@ impl Network {
         &self.rules
     }
 
-    /// Whether names are being asked for.
-    pub fn is_asking(&self) -> bool {
-        self.asking.is_some()
+    /// Whether names are being resolved.
+    pub fn is_resolving(&self) -> bool {
+        self.resolving.is_some()
     }
 
-    /// Asks for the names that are due.
-    pub fn ask(&mut self) {
+    /// Begins to resolve the names that are due.
+    pub fn resolve(&mut self) {
         let due = self.names.due(Instant::now());
-        if self.asking.is_none() && !due.is_empty() {
+        if self.resolving.is_none() && !due.is_empty() {
             let servers = self.servers.clone();
-            self.asking = Some(tokio::spawn(async move { resolver::ask(due, &servers).await }));
+            self.resolving = Some(tokio::spawn(async move { resolver::resolve(due, &servers).await }));
         }
     }
 
-    /// Waits for what was asked for; for ever where nothing was.
-    pub async fn news(&mut self) -> NetworkUpdate {
+    /// Waits for what is being resolved or looked for; for ever where nothing is.
+    pub async fn update(&mut self) -> NetworkUpdate {
         tokio::select! {
             // They end before they are done only where the runtime ends.
-            answers = finished(&mut self.asking) => NetworkUpdate::Answers(answers.unwrap_or_default()),
+            answers = finished(&mut self.resolving) => NetworkUpdate::Answers(answers.unwrap_or_default()),
             opened = finished(&mut self.looking) => NetworkUpdate::Opened(self.looked(opened)),
         }
     }
@@ -205,7 +205,7 @@ impl Network {
         if self.take(answers) {
             match self.install(addresses, clock) {
                 Ok(()) => self.close(clock),
-                Err(error) => tracing::error!("network: {error}; the rules of before still count"),
+                Err(error) => tracing::error!("network: {error}; the previous rules stay in force"),
             }
         }
     }
@@ -221,7 +221,7 @@ impl Network {
                     changed |= self.names.answered(&name, &addresses, ttl, silent, now);
                 }
                 Err(why) => {
-                    tracing::error!("network: {name} cannot be resolved: {why}");
+                    tracing::error!("network: cannot resolve {name}: {why}");
                     self.names.failed(&name, now);
                 }
             }
@@ -231,13 +231,13 @@ impl Network {
         changed
     }
 
-    /// Takes in what name servers answered.
-    pub fn listen(&mut self) {
+    /// Takes in the answers of name servers that were sniffed.
+    pub fn sniff(&mut self) {
         if let Some(dns) = &mut self.dns {
             // The host's may be others by now.
             dns.trust(&self.servers);
             dns.follow();
-            dns.hear(dns::MANY);
+            dns.receive(dns::MANY);
             self.counters.dns_missed = dns.missed();
         }
     }
@@ -354,8 +354,8 @@ fn listen(servers: &[SocketAddr]) -> Option<Dns> {
     });
     if let Err(error) = &dns {
         tracing::warn!(
-            "network: answers of name servers are not seen ({error}; it takes CAP_NET_RAW), so that events name no \
-             destinations; network.resolver.listen: false is silent about it"
+            "network: cannot sniff answers of name servers ({error}; CAP_NET_RAW is required), so events name no \
+             destinations; network.resolver.listen: false turns this warning off"
         );
     }
     dns.ok()
@@ -373,7 +373,7 @@ fn remembered<K: Eq + std::hash::Hash, V: Clone>(
     known.entry(key).or_insert_with(find).clone()
 }
 
-/// What was asked for has come.
+/// What the network has found out.
 pub enum NetworkUpdate {
     /// What names have.
     Answers(Vec<(String, Answer)>),

@@ -42,7 +42,7 @@ pub struct Opened {
     /// To denied addresses.
     pub closed: Vec<NetworkClosed>,
     /// Of `adopted`: for which there was no room.
-    untold: u64,
+    unreported: u64,
     skipped: Skipped,
 }
 
@@ -59,8 +59,8 @@ impl Network {
         let (table, now, any) = (Arc::clone(table), clock.now(), self.any_netns());
         self.looking = Some(tokio::task::spawn_blocking(move || {
             std::thread::sleep(UNDER_WAY);
-            let asked = Asked { table: &table, now, any };
-            asked.adopted(&belonging)
+            let judging = Judging { table: &table, now, any };
+            judging.adopted(&belonging)
         }));
     }
 
@@ -83,8 +83,8 @@ impl Network {
         let (table, now, any) = (Arc::clone(table), clock.now(), self.any_netns());
         self.looking = Some(tokio::task::spawn_blocking(move || {
             std::thread::sleep(UNDER_WAY);
-            let asked = Asked { table: &table, now, any };
-            asked.closed()
+            let judging = Judging { table: &table, now, any };
+            judging.closed()
         }));
     }
 
@@ -96,24 +96,24 @@ impl Network {
             failed => {
                 let why =
                     failed.and_then(Result::err).map_or_else(|| "it failed".into(), |why| why.to_string());
-                tracing::error!("network: what is open cannot be looked for: {why}");
+                tracing::error!(
+                    "network: cannot list open connections: {why}; connections to denied addresses may stay open"
+                );
                 self.counters.closings_failed += 1;
                 return Opened::default();
             }
         };
         let Skipped { namespaces, why } = &opened.skipped;
         if let Some(why) = why {
-            tracing::warn!(
-                "network: what is open is not looked for in {namespaces} network namespaces: {why}"
-            );
+            tracing::warn!("network: cannot list open connections in {namespaces} network namespaces: {why}");
             self.counters.closings_failed += namespaces;
         }
-        self.counters.adopted_untold += opened.untold;
-        let is_told = |connect: &Connect| {
+        self.counters.adopted_unreported += opened.unreported;
+        let is_reported = |connect: &Connect| {
             let remote = SocketAddr::new(connect.address, connect.port);
             since.contains(&(connect.process.pid, remote, connect.protocol))
         };
-        opened.adopted.retain(|connect| !is_told(connect));
+        opened.adopted.retain(|connect| !is_reported(connect));
         opened
     }
 
@@ -130,14 +130,14 @@ impl Network {
 }
 
 /// What sockets are judged by.
-struct Asked<'a> {
+struct Judging<'a> {
     table: &'a Table,
     now: Timestamp,
     /// Loopback rules mean the loopback of every network namespace.
     any: bool,
 }
 
-impl Asked<'_> {
+impl Judging<'_> {
     /// Closes what is open to what is denied to everybody.
     fn closed(&self) -> io::Result<Opened> {
         let mut closed = Closed::new();
@@ -159,11 +159,11 @@ impl Asked<'_> {
             let Some(found) = self.whose(belonging, holder, socket) else { return };
             let reason = self.table.reason(found.set, found.judgement);
             let gone = found.judgement.enforced && diag.destroy(socket, reason.clone(), &mut closed);
-            let Some(pid) = holder.filter(|pid| *pid != std::process::id() && found.is_said()) else {
+            let Some(pid) = holder.filter(|pid| *pid != std::process::id() && found.is_reportable()) else {
                 return;
             };
             if opened.adopted.len() >= ADOPTED {
-                opened.untold += 1;
+                opened.unreported += 1;
                 return;
             }
             opened.adopted.push(self.connect(pid, socket, &found, reason, gone));
@@ -236,7 +236,7 @@ struct Found {
 
 impl Found {
     /// Whether there is anything to say: the same that the kernel half tells of.
-    fn is_said(&self) -> bool {
+    fn is_reportable(&self) -> bool {
         self.connection != 0 || self.judgement.server != 0 || self.judgement.verdict == Verdict::Deny
     }
 }

@@ -32,7 +32,7 @@ pub struct Found {
 pub type Answer = Result<Found, String>;
 
 /// Asks for all of them. Resolvers are made each time, so that a changed /etc/hosts or /etc/resolv.conf counts.
-pub async fn ask(names: Vec<String>, servers: &[SocketAddr]) -> Vec<(String, Answer)> {
+pub async fn resolve(names: Vec<String>, servers: &[SocketAddr]) -> Vec<(String, Answer)> {
     let families = [LookupIpStrategy::Ipv4Only, LookupIpStrategy::Ipv6Only];
     let made: Result<Vec<_>, _> = families.into_iter().map(|family| resolver(servers, family)).collect();
     let resolvers = match made.as_deref() {
@@ -43,8 +43,8 @@ pub async fn ask(names: Vec<String>, servers: &[SocketAddr]) -> Vec<(String, Ans
             return names.into_iter().map(|name| (name, Err(why.clone()))).collect();
         }
     };
-    let asked = names.into_iter().map(|name| one(resolvers, name));
-    futures_util::stream::iter(asked).buffer_unordered(AT_ONCE).collect().await
+    let lookups = names.into_iter().map(|name| one(resolvers, name));
+    futures_util::stream::iter(lookups).buffer_unordered(AT_ONCE).collect().await
 }
 
 fn resolver(servers: &[SocketAddr], family: LookupIpStrategy) -> Result<TokioResolver, NetError> {

@@ -180,7 +180,7 @@ impl Diag {
     /// The sockets in some states.
     fn list(&mut self, family: u8, protocol: u8, states: StateFlags) -> io::Result<Vec<InetResponseHeader>> {
         let any = if family == AF_INET { SocketId::new_v4() } else { SocketId::new_v6() };
-        self.ask(
+        self.query(
             NLM_F_DUMP,
             InetRequest { family, protocol, extensions: ExtensionFlags::empty(), states, socket_id: any },
         )
@@ -192,7 +192,7 @@ impl Diag {
         let protocol = if socket.protocol == Protocol::Tcp { IPPROTO_TCP } else { IPPROTO_UDP };
         let (extensions, states) = (ExtensionFlags::empty(), StateFlags::all());
         let request = InetRequest { family, protocol, extensions, states, socket_id: socket.id.clone() };
-        let gone = match self.ask(NLM_F_ACK, request) {
+        let gone = match self.query(NLM_F_ACK, request) {
             Ok(_) => true,
             // It was closed meanwhile.
             Err(error) => error.raw_os_error() == Some(libc::ENOENT),
@@ -204,7 +204,7 @@ impl Diag {
         gone
     }
 
-    fn ask(&mut self, flags: u16, request: InetRequest) -> io::Result<Vec<InetResponseHeader>> {
+    fn query(&mut self, flags: u16, request: InetRequest) -> io::Result<Vec<InetResponseHeader>> {
         self.sequence += 1;
         let mut header = NetlinkHeader::default();
         header.flags = NLM_F_REQUEST | flags;

@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::list::NONE;
 use crate::{
     cli::PinsDiff,
-    output::{escaped, say, say_json},
+    output::{escaped, print_json_line, print_line},
 };
 
 /// How a definition stands to its pin.
@@ -44,12 +44,16 @@ pub fn diff(options: &PinsDiff) -> Result<bool> {
     let events = options.events.clone().unwrap_or_else(|| path.with_file_name(store::EVENTS));
     let found =
         find(&db, &events, &options.tool).with_context(|| format!("cannot read {}", path.display()))?;
-    ensure!(!found.is_empty(), "nothing is pinned that is called {}; see pins list", escaped(&options.tool));
+    ensure!(
+        !found.is_empty(),
+        "no pin has the name {}; `mcpwarden pins list` lists all pins",
+        escaped(&options.tool)
+    );
     for change in &found {
         if options.json {
-            say_json(change);
+            print_json_line(change);
         } else {
-            say(change.text());
+            print_line(change.text());
         }
     }
     Ok(found.iter().all(|change| change.previous_hash == change.new_hash))
@@ -100,12 +104,12 @@ fn difference(pins: &Connection, events: &Path, pin: &Pin) -> Result<Diff> {
         Err(DatabaseError::Missing(_)) => return Ok(Diff::unknown()),
         opened => opened?,
     };
-    let said = "SELECT body FROM events
+    let select = "SELECT body FROM events
         WHERE type IN ('mcp_tool_changed', 'mcp_definition_changed') AND server = ?1
             AND CAST(body AS TEXT) ->> 'previous_hash' = ?2 AND CAST(body AS TEXT) ->> 'new_hash' = ?3
         ORDER BY time_ns DESC LIMIT 1";
     let body: Option<Vec<u8>> = db
-        .query_row(said, [&*pin.key.server.0, previous.as_str(), new.as_str()], |row| row.get(0))
+        .query_row(select, [&*pin.key.server.0, previous.as_str(), new.as_str()], |row| row.get(0))
         .optional()?;
     Ok(body.and_then(|body| serde_json::from_slice(&body).ok()).unwrap_or_else(Diff::unknown))
 }

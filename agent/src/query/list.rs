@@ -14,7 +14,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     cli::{Shown, Which},
-    output::{self, Unwritable, escaped, say, seconds, word, write_json},
+    output::{self, Unwritable, escaped, print_line, seconds, word, write_json},
 };
 
 /// Rows that are read before they are printed.
@@ -89,8 +89,8 @@ impl List {
     pub fn end(self, nothing: &str) -> Result<()> {
         match self {
             Self::Json(mut out) => out.flush().map_err(Unwritable)?,
-            Self::Table(table) if table.is_empty() => say(nothing),
-            Self::Table(table) => say(table.trim_fmt()),
+            Self::Table(table) if table.is_empty() => print_line(nothing),
+            Self::Table(table) => print_line(table.trim_fmt()),
         }
         Ok(())
     }

@@ -25,7 +25,7 @@ use super::{
 use crate::host::clock::Clock;
 use crate::{
     cli::{ReportFormat, ReportOptions, Which},
-    output::{say, say_json, word},
+    output::{print_json_line, print_line, word},
 };
 
 use document::Document;
@@ -182,10 +182,10 @@ pub fn print(db: &Connection, options: &ReportOptions) -> Result<()> {
     let report = Report::gather(db, options, Clock::new().now())?;
     let document = || Document::new(&report);
     match options.format {
-        ReportFormat::Text => say(text::write(&document())),
-        ReportFormat::Json => say_json(&report),
-        ReportFormat::Html => say(html::write(&document())),
-        ReportFormat::Markdown => say(markdown::write(&document())),
+        ReportFormat::Text => print_line(text::write(&document())),
+        ReportFormat::Json => print_json_line(&report),
+        ReportFormat::Html => print_line(html::write(&document())),
+        ReportFormat::Markdown => print_line(markdown::write(&document())),
     }
     Ok(())
 }

@@ -114,13 +114,13 @@ impl Tallies {
             tallies.truncate(limit);
         }
         tallies.sort_by(|(a, _), (b, _)| a.cmp(b));
-        let mut reached = db.prepare(
+        let mut latest_type = db.prepare(
             "SELECT CAST(body AS TEXT) ->> 'server_type' FROM events WHERE server = ?1 ORDER BY time_ns DESC LIMIT 1",
         )?;
         let lately = health::lately(db, now)?;
         let server = |(server_id, tally): (String, Tally)| {
             let (health, reasons) = lately.get(&server_id).map_or((None, Vec::new()), health::Lately::health);
-            let server_type = reached.query_row([&server_id], |row| row.get(0)).optional()?.flatten();
+            let server_type = latest_type.query_row([&server_id], |row| row.get(0)).optional()?.flatten();
             Ok(Server {
                 server_id,
                 server_type,

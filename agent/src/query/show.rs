@@ -17,7 +17,7 @@ use super::{
     list::NONE,
     tools::{self, Offers, Tool},
 };
-use crate::output::{escaped, say, say_json, seconds, word};
+use crate::output::{escaped, print_json_line, print_line, seconds, word};
 
 /// A tool with what only `show` says of it.
 #[derive(Debug, Serialize)]
@@ -43,9 +43,9 @@ pub fn print(db: &Connection, events: &Path, name: &str, json: bool) -> Result<(
     ensure!(!found.is_empty(), "nothing is known of {}; see tools", escaped(name));
     for shown in &found {
         if json {
-            say_json(shown);
+            print_json_line(shown);
         } else {
-            say(shown.text());
+            print_line(shown.text());
         }
     }
     Ok(())
@@ -69,7 +69,7 @@ pub fn find(db: &Connection, events: &Path, name: &str) -> Result<Vec<Shown>> {
 impl Shown {
     fn new(tool: Tool, offers: &Offers, pins: &[Pin], events: &Path) -> Result<Self> {
         let key = (tool.server_id.clone(), tool.tool_name.clone(), tool.tool_hash.clone());
-        let said = offers.get(&key).map(|offered| &offered.said);
+        let seen = offers.get(&key).map(|offered| &offered.seen);
         let pin = pins.iter().find(|pin| tool.is_of(pin));
         let kept = match pin {
             Some(pin) => {
@@ -81,8 +81,8 @@ impl Shown {
         Ok(Self {
             kind: registry::word(pin.map_or(ItemKind::Tool, |pin| pin.item.kind)),
             denied: pin.map(|pin| pin.record.denied.clone()).unwrap_or_default(),
-            detections: said.map(|said| said.detections.clone()).unwrap_or_default(),
-            definition: kept.or_else(|| said.and_then(|said| said.definition.clone())),
+            detections: seen.map(|seen| seen.detections.clone()).unwrap_or_default(),
+            definition: kept.or_else(|| seen.and_then(|seen| seen.definition.clone())),
             tool,
         })
     }
@@ -92,35 +92,35 @@ impl Shown {
         let tool = &self.tool;
         let or_none = |text: Option<String>| text.unwrap_or_else(|| NONE.to_owned());
         let mut lines = vec![format!("{}:{}", escaped(&tool.server_id), escaped(&tool.tool_name))];
-        let mut say = |what: &str, text: String| lines.push(format!("  {what:<13} {text}"));
-        say("kind", self.kind.to_owned());
-        say("uid", or_none(tool.uid.map(|uid| uid.to_string())));
-        say("program", or_none(tool.program.as_deref().map(escaped)));
-        say("state", tool.state.clone());
-        say("hash", tool.tool_hash.clone());
-        say("pinned hash", or_none(tool.pinned_hash.clone()));
-        let by = |said: &mcpwarden_policy::registry::Approval| {
-            format!("by {} at {}", escaped(&said.by), seconds(said.at))
+        let mut row = |what: &str, text: String| lines.push(format!("  {what:<13} {text}"));
+        row("kind", self.kind.to_owned());
+        row("uid", or_none(tool.uid.map(|uid| uid.to_string())));
+        row("program", or_none(tool.program.as_deref().map(escaped)));
+        row("state", tool.state.clone());
+        row("hash", tool.tool_hash.clone());
+        row("pinned hash", or_none(tool.pinned_hash.clone()));
+        let by = |approval: &mcpwarden_policy::registry::Approval| {
+            format!("by {} at {}", escaped(&approval.by), seconds(approval.at))
         };
-        say("approved", or_none(tool.approved.as_ref().map(by)));
+        row("approved", or_none(tool.approved.as_ref().map(by)));
         for denied in &self.denied {
-            say("denied", format!("{} {}", denied.hash, by(&denied.said)));
+            row("denied", format!("{} {}", denied.hash, by(&denied.said)));
         }
-        say("first seen", seconds(tool.first_seen));
-        say("last seen", seconds(tool.last_seen));
-        say("category", or_none(tool.category.as_ref().map(word)));
-        say("risk", or_none(tool.risk_level.as_ref().map(word)));
+        row("first seen", seconds(tool.first_seen));
+        row("last seen", seconds(tool.last_seen));
+        row("category", or_none(tool.category.as_ref().map(word)));
+        row("risk", or_none(tool.risk_level.as_ref().map(word)));
         let effects = tool.side_effect_tags.as_ref().filter(|effects| !effects.is_empty());
-        say("side effects", or_none(effects.map(|effects| escaped(&effects.join(" ")))));
-        say("worst finding", or_none(tool.max_severity.as_ref().map(word)));
+        row("side effects", or_none(effects.map(|effects| escaped(&effects.join(" ")))));
+        row("worst finding", or_none(tool.max_severity.as_ref().map(word)));
         for found in &self.detections {
             let text = found.matches.first().map(|found| escaped(&found.text)).unwrap_or_default();
             let (severity, category) = (word(&found.severity), word(&found.category));
             let (pattern, field) = (escaped(&found.pattern), escaped(&found.field));
-            say("found", format!("{severity} {category} {pattern} in {field}: {text:?}"));
+            row("found", format!("{severity} {category} {pattern} in {field}: {text:?}"));
         }
         match &self.definition {
-            None => say("definition", "is not kept".to_owned()),
+            None => row("definition", "is not kept".to_owned()),
             Some(definition) => {
                 let text = serde_json::to_string_pretty(definition).unwrap_or_default();
                 lines.push("  definition".to_owned());

@@ -67,7 +67,7 @@ pub struct Offered {
     /// When it was last seen with it.
     pub last_seen: Timestamp,
     /// What was said then.
-    pub said: SeenTool,
+    pub seen: SeenTool,
 }
 
 /// What of `mcp_tool_seen` is of use here.
@@ -132,12 +132,12 @@ pub fn offers(db: &Connection, conditions: &Conditions) -> Result<Offers> {
     let mut offers = Offers::new();
     while let Some(row) = rows.next()? {
         // Of another version: it can say other things.
-        let Ok(said) = serde_json::from_slice::<SeenTool>(row.get_ref("body")?.as_bytes()?) else { continue };
+        let Ok(seen) = serde_json::from_slice::<SeenTool>(row.get_ref("body")?.as_bytes()?) else { continue };
         let (server, tool): (Option<String>, Option<String>) = (row.get("server")?, row.get("tool")?);
         let now = time(row, "time_ns")?;
-        let key = (server.unwrap_or_default(), tool.unwrap_or_default(), said.tool_hash.clone());
+        let key = (server.unwrap_or_default(), tool.unwrap_or_default(), seen.tool_hash.clone());
         let first_seen = offers.get(&key).map_or(now, |offered| offered.first_seen);
-        offers.insert(key, Offered { first_seen, last_seen: now, said });
+        offers.insert(key, Offered { first_seen, last_seen: now, seen });
     }
     Ok(offers)
 }
@@ -182,7 +182,7 @@ impl Tool {
         let Pin { key, item, record } = pin;
         let server_id = key.server.to_string();
         let offered = offers.get(&(server_id.clone(), item.name.clone(), record.current.clone()));
-        let said = offered.map(|offered| &offered.said);
+        let seen = offered.map(|offered| &offered.seen);
         let Whose { uid, program } = Whose::from(key);
         Self {
             server_id,
@@ -197,30 +197,30 @@ impl Tool {
             // That of the pin is exact to the minute.
             last_seen: offered.map_or(record.last_seen, |offered| offered.last_seen.max(record.last_seen)),
             max_severity: record.max_severity,
-            category: said.map(|said| said.category),
-            risk_level: said.map(|said| said.risk_level),
-            side_effect_tags: said.map(|said| said.side_effect_tags.clone()),
+            category: seen.map(|seen| seen.category),
+            risk_level: seen.map(|seen| seen.risk_level),
+            side_effect_tags: seen.map(|seen| seen.side_effect_tags.clone()),
         }
     }
 
     fn seen(server: &str, tool: &str, offered: &Offered) -> Self {
-        let said = &offered.said;
-        let changed = said.status == ToolStatus::Changed;
+        let seen = &offered.seen;
+        let changed = seen.status == ToolStatus::Changed;
         Self {
             server_id: server.to_owned(),
             tool_name: tool.to_owned(),
             uid: None,
             program: None,
-            state: if changed { word(&said.status) } else { NOT_PINNED.to_owned() },
-            tool_hash: said.tool_hash.clone(),
+            state: if changed { word(&seen.status) } else { NOT_PINNED.to_owned() },
+            tool_hash: seen.tool_hash.clone(),
             pinned_hash: None,
             approved: None,
             first_seen: offered.first_seen,
             last_seen: offered.last_seen,
-            max_severity: said.max_severity,
-            category: Some(said.category),
-            risk_level: Some(said.risk_level),
-            side_effect_tags: Some(said.side_effect_tags.clone()),
+            max_severity: seen.max_severity,
+            category: Some(seen.category),
+            risk_level: Some(seen.risk_level),
+            side_effect_tags: Some(seen.side_effect_tags.clone()),
         }
     }
 

@@ -62,14 +62,14 @@ impl View {
                 if let Some(place) = self.sorts.get_mut(self.tab as usize) {
                     *place = (*place + 1) % count;
                 }
-                self.say(format!("sorted by {}", self.sort().name()));
+                self.inform(format!("sorted by {}", self.sort().name()));
             }
             Action::Approve => self.approve(model),
             Action::Block => self.block(model),
-            Action::Yes => return self.asked.take().map(|(_, command)| Effect::Do(command)),
+            Action::Yes => return self.requested.take().map(|(_, command)| Effect::Do(command)),
             Action::No => {
-                self.asked = None;
-                self.say("nothing was done".to_owned());
+                self.requested = None;
+                self.inform("nothing was done".to_owned());
             }
             Action::Help => self.help = true,
         }
@@ -84,7 +84,7 @@ impl View {
         });
     }
 
-    fn say(&mut self, text: String) {
+    fn inform(&mut self, text: String) {
         self.message = Some((text, false));
     }
 
@@ -185,7 +185,7 @@ impl View {
                     hash: Some(hash),
                     by: None,
                 };
-                self.asked = Some((question, Command::Approve(new.into())));
+                self.requested = Some((question, Command::Approve(new.into())));
             }
             Some(_) => self.refuse("select a tool to approve"),
             None => self.refuse("open a server, a call or a detection (Enter), and select a tool to approve"),
@@ -213,7 +213,7 @@ impl View {
         let question = format!("deny all connections to {} until it is unblocked?", clean(&target));
         let reason = Some("mcpwarden top".to_owned());
         let new = NewBlock { target, port: None, period: None, reason, yes: false };
-        self.asked = Some((question, Command::Block(new.into())));
+        self.requested = Some((question, Command::Block(new.into())));
     }
 }
 

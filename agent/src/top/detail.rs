@@ -88,13 +88,14 @@ fn server(model: &Model, id: &str, server: &Server) -> Detail {
         ];
         facts.extend(texts.into_iter().filter_map(|(name, text)| Some((name, text?))));
     }
-    if let Some(EventBody::ServerInitialized(said)) = server.initialized.as_ref().map(|event| &event.body) {
+    if let Some(EventBody::ServerInitialized(reported)) = server.initialized.as_ref().map(|event| &event.body)
+    {
         let named = |name: &Option<String>, version: &Option<String>| {
             let both = [name.as_deref(), version.as_deref()];
             whole(&both.into_iter().flatten().collect::<Vec<_>>().join(" "))
         };
-        facts.push(("says it is", named(&said.server_name, &said.server_version)));
-        facts.push(("its client", named(&said.client_name, &said.client_version)));
+        facts.push(("says it is", named(&reported.server_name, &reported.server_version)));
+        facts.push(("its client", named(&reported.client_name, &reported.client_version)));
     }
     let sessions = names(server.sessions.iter().map(|(id, ())| &**id));
     facts.push(("sessions", format!("{}: {sessions}", server.sessions.count())));

@@ -135,7 +135,7 @@ fn last<'a>(view: &View, width: u16) -> Vec<Line<'a>> {
     let whole = |text: &str, style: Style| -> Vec<Line<'a>> {
         wrap(text, width.into(), 0).into_iter().map(|line| Line::styled(line, style)).collect()
     };
-    if let Some((question, _)) = &view.asked {
+    if let Some((question, _)) = &view.requested {
         let style = view.style(Look::Warned).add_modifier(Modifier::BOLD);
         // What can be answered comes first: names may be longer than the screen.
         return whole(&format!("y/n  {question}"), style);

@@ -17,7 +17,7 @@ use mcpwarden_store::reader::{Follower, Query};
 use super::{FRAME, model::lighten};
 use crate::host::clock::Clock;
 use crate::{
-    control::{APPROVALS, STATUS, Status, Waiting, client::ask},
+    control::{APPROVALS, STATUS, Status, Waiting, client::query_agent},
     output::escaped,
 };
 
@@ -85,7 +85,7 @@ struct Feed {
 
 impl Feed {
     fn connect(socket: &Path) -> Result<Self> {
-        let status: Box<Status> = ask(socket, Method::GET, STATUS, &())?;
+        let status: Box<Status> = query_agent(socket, Method::GET, STATUS, &())?;
         let path = status.store.path.clone();
         let events = Follower::open(Path::new(&path))?;
         Ok(Self { socket: socket.to_owned(), status: Some(status), events, path })
@@ -132,12 +132,12 @@ impl Feed {
                 due = Instant::now() + STATUS_EVERY;
                 let status = match self.status.take() {
                     Some(status) => status,
-                    None => ask(&self.socket, Method::GET, STATUS, &())?,
+                    None => query_agent(&self.socket, Method::GET, STATUS, &())?,
                 };
                 send_past(self.turn(&status)?)?;
                 if status.approvals > 0 || waited {
                     waited = status.approvals > 0;
-                    let Waiting { approvals } = ask(&self.socket, Method::GET, APPROVALS, &())?;
+                    let Waiting { approvals } = query_agent(&self.socket, Method::GET, APPROVALS, &())?;
                     send(Update::Waiting(approvals))?;
                 }
                 send(Update::Status(status, Clock::new().now()))?;
@@ -220,14 +220,17 @@ mod tests {
     use mcpwarden_policy::event::examples::examples;
 
     use super::*;
-    use mcpwarden_store::testing::{Sayer, settings};
+    use mcpwarden_store::testing::{TestAgent, settings};
 
     /// A database with these events, each so long ago.
-    fn stored(directory: &Path, said: &[(&str, Duration)]) -> String {
-        let mut agent = Sayer::start(settings(directory));
+    fn stored(directory: &Path, reported: &[(&str, Duration)]) -> String {
+        let mut agent = TestAgent::start(settings(directory));
         let now = Clock::new().now();
         agent.send(
-            said.iter().map(|(kind, ago)| Event { timestamp: now.before(*ago), ..example(kind) }).collect(),
+            reported
+                .iter()
+                .map(|(kind, ago)| Event { timestamp: now.before(*ago), ..example(kind) })
+                .collect(),
         );
         agent.finish();
         settings(directory).path.display().to_string()
@@ -247,7 +250,7 @@ mod tests {
     #[test]
     fn backlog_has_state_events_and_the_last_hour() {
         let directory = tempfile::tempdir().unwrap();
-        let said = [
+        let reported = [
             ("mcp_tool_seen", 190 * MINUTE),
             ("mcp_tool_changed", 120 * MINUTE),
             ("mcp_tool_called", 119 * MINUTE),
@@ -255,7 +258,7 @@ mod tests {
             ("mcp_tool_seen", 100 * MINUTE),
             ("mcp_tool_called", 59 * MINUTE),
         ];
-        let path = stored(directory.path(), &said);
+        let path = stored(directory.path(), &reported);
         let events = Follower::open(Path::new(&path)).unwrap();
         let since = Clock::new().now().before(180 * MINUTE);
         let read = past(&events, Some(since), recent()).unwrap();
@@ -271,13 +274,13 @@ mod tests {
         let [first, second] = &directories;
         let path = stored(first.path(), &[("mcp_tool_called", MINUTE)]);
         // The first of them was said by an agent before it.
-        let said = [
+        let reported = [
             ("mcp_tool_called", 30 * MINUTE),
             ("agent_started", 10 * MINUTE),
             ("mcp_server_started", 9 * MINUTE),
             ("mcp_tool_called", MINUTE),
         ];
-        let other = stored(second.path(), &said);
+        let other = stored(second.path(), &reported);
         let events = Follower::open(Path::new(&path)).unwrap();
         let mut feed = Feed { socket: PathBuf::new(), status: None, events, path: path.clone() };
         let mut status = crate::top::tests::status(0, serde_json::json!({}));

@@ -67,10 +67,10 @@ pub fn run(options: &TopOptions) -> Result<()> {
     signals.thread_block().context("cannot block signals")?;
     let (sender, updates) = feed::start(socket)?;
     let ended = Arc::new(AtomicBool::new(false));
-    let asked = Arc::clone(&ended);
+    let requested = Arc::clone(&ended);
     thread::Builder::new().name("signals".into()).spawn(move || {
         while let Ok(signal) = signals.wait() {
-            if asked.swap(true, Ordering::Relaxed) {
+            if requested.swap(true, Ordering::Relaxed) {
                 give_up(signal);
             }
         }

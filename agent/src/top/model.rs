@@ -367,12 +367,12 @@ impl Model {
                 self.keep(event, |model| &mut model.calls);
             }
             EventBody::ToolResult(result) => {
-                let asked = |kept: &&mut Kept| {
+                let is_its_call = |kept: &&mut Kept| {
                     kept.answer.is_none()
                         && kept.event.connection == event.connection
                         && matches!(&kept.event.body, EventBody::ToolCalled(call) if call.jsonrpc_id == result.jsonrpc_id)
                 };
-                if let Some(call) = self.calls.iter_mut().rev().find(asked) {
+                if let Some(call) = self.calls.iter_mut().rev().find(is_its_call) {
                     call.answer = Some((result.status, result.latency_ns));
                 }
             }

@@ -170,7 +170,7 @@ pub struct View {
     /// Whether the help is shown.
     pub help: bool,
     /// What is asked, and done if it is meant.
-    pub asked: Option<(String, Command)>,
+    pub requested: Option<(String, Command)>,
     /// What is to be known, until the next key: text, and whether something failed.
     pub message: Option<(String, bool)>,
     /// Place of the order in those that there are, by list.
@@ -186,7 +186,7 @@ impl View {
     /// What keys mean now.
     pub fn mode(&self) -> Mode {
         match self {
-            Self { asked: Some(_), .. } => Mode::Asking,
+            Self { requested: Some(_), .. } => Mode::Asking,
             Self { help: true, .. } => Mode::Help,
             Self { typing: true, .. } => Mode::Typing,
             Self { open: true, .. } => Mode::Detail,

@@ -36,8 +36,8 @@ pub struct Schema {
 pub enum DatabaseError {
     /// A later version of this program made it.
     #[error(
-        "{path} is of a later version of mcpwarden (its schema is {found}, this one knows {known}); run that version, or \
-         move the file away: another is begun then"
+        "{path} was written by a later version of mcpwarden (schema {found}; this version supports {known}); run that version, or \
+         move the file away to start a new database"
     )]
     Newer {
         /// Which.
@@ -48,7 +48,7 @@ pub enum DatabaseError {
         known: usize,
     },
     /// It is another program's.
-    #[error("{0} is a database of another program; give another store.path")]
+    #[error("{0} is a database of another program; set store.path to another file")]
     Foreign(PathBuf),
     /// It is mcpwarden's other one.
     #[error("{path} is mcpwarden's, and not the database with the table `{table}`: give the path of that")]
@@ -68,12 +68,12 @@ pub enum DatabaseError {
     },
     /// It is to be read, and not there.
     #[error(
-        "there is no database at {0} yet: an agent makes it at its first start (sudo mcpwarden run); --path names another"
+        "no database at {0} yet: the agent creates it at its first start (sudo mcpwarden run); --path selects another"
     )]
     Missing(PathBuf),
     /// It is to be read, and this user may not.
     #[error(
-        "{0} may not be read: root may, and members of its group (`control.group` of the configuration, mcpwarden)"
+        "no permission to read {0}: only root and members of its group may (`control.group` of the configuration; default mcpwarden)"
     )]
     Denied(PathBuf),
     /// It cannot be used now.
@@ -302,7 +302,7 @@ mod tests {
                     drop(SCHEMA.open(path, None).unwrap());
                     run(path, "PRAGMA user_version = 3");
                 },
-                Some("x.db is of a later version of mcpwarden (its schema is 3, this one knows 2)"),
+                Some("x.db was written by a later version of mcpwarden (schema 3; this version supports 2)"),
             ),
             (
                 "another program's",

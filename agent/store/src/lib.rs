@@ -95,14 +95,14 @@ pub struct Settings {
     pub signer: Signer,
 }
 
-/// What became of the store, for the agent to say.
+/// What became of the store, for the agent to report.
 #[derive(Debug)]
 pub enum StoreUpdate {
-    /// This is to be said.
-    Say(Box<EventBody>),
+    /// This is to be reported.
+    Report(Box<EventBody>),
     /// The database can be written again, and ends with `stored`. The first event that it takes is
     /// [`StoreRecovered`](mcpwarden_policy::event::StoreRecovered).
-    Well {
+    Recovered {
         /// The end of what is in it.
         stored: Head,
         /// Whether this agent wrote that. Else its chain goes on from there, since it began before the database was read.
@@ -132,7 +132,7 @@ pub struct Store {
     sender: mpsc::Sender<Batch>,
     room: Arc<Semaphore>,
     capacity: u32,
-    news: mpsc::Receiver<StoreUpdate>,
+    updates: mpsc::Receiver<StoreUpdate>,
     status: Arc<Mutex<Status>>,
     thread: std::thread::JoinHandle<()>,
     path: PathBuf,
@@ -149,14 +149,14 @@ impl Store {
         settings: Settings,
         exports: impl FnMut() + Send + 'static,
     ) -> anyhow::Result<(Self, Head, Vec<EventBody>)> {
-        let mut said = Vec::new();
+        let mut reported = Vec::new();
         let db = match writer::open(&settings) {
             Ok((db, head, replaced)) => {
-                said.extend(replaced.map(EventBody::from));
+                reported.extend(replaced.map(EventBody::from));
                 Some((db, head))
             }
             Err(error @ DatabaseError::Failed { .. }) => {
-                said.push(failing(&settings.path, &error));
+                reported.push(failing(&settings.path, &error));
                 None
             }
             Err(error) => return Err(error.into()),
@@ -165,12 +165,12 @@ impl Store {
         let status = Status { head, stored: 0, lost: 0, removed: 0, writes: 0, write_ns: 0 };
         let status = Arc::new(Mutex::new(status));
         let capacity = u32::try_from(settings.queue_bytes).unwrap_or(u32::MAX).max(1);
-        let ((sender, inbox), (to_agent, news)) = (mpsc::channel(), mpsc::channel());
+        let ((sender, inbox), (to_agent, updates)) = (mpsc::channel(), mpsc::channel());
         let path = settings.path.clone();
         let writer = writer::Writer::new(settings, db, inbox, to_agent, Arc::clone(&status));
         let thread = std::thread::Builder::new().name("store".into()).spawn(move || writer.run(exports))?;
         let room = Arc::new(Semaphore::new(capacity as usize));
-        Ok((Self { sender, room, capacity, news, status, thread, path }, head, said))
+        Ok((Self { sender, room, capacity, updates, status, thread, path }, head, reported))
     }
 
     /// Waits until there is room for so many bytes of lines.
@@ -192,9 +192,9 @@ impl Store {
         &self.path
     }
 
-    /// What became of it since this was last asked.
-    pub fn news(&self) -> Vec<StoreUpdate> {
-        self.news.try_iter().collect()
+    /// What became of it since this was called last.
+    pub fn updates(&self) -> Vec<StoreUpdate> {
+        self.updates.try_iter().collect()
     }
 
     /// Size of its files: the database, and the log that is not merged into it yet.
@@ -223,7 +223,7 @@ impl Store {
 
 /// What is said of a database that cannot be used.
 fn failing(path: &Path, error: &DatabaseError) -> EventBody {
-    tracing::error!("events are not stored: {error}");
+    tracing::error!("cannot store events: {error}");
     StoreFailing { path: path.display().to_string(), reason: error.to_string() }.into()
 }
 

@@ -277,11 +277,11 @@ mod tests {
     use mcpwarden_policy::event::AgentLoss;
 
     use super::*;
-    use crate::testing::{Sayer, settings};
+    use crate::testing::{TestAgent, settings};
 
     /// A database with so many events.
     fn stored(directory: &Path, count: u64) -> PathBuf {
-        let mut agent = Sayer::start(settings(directory));
+        let mut agent = TestAgent::start(settings(directory));
         agent.send(
             (0..count).map(|time| Event::agent(Timestamp(time), AgentLoss::default().into())).collect(),
         );

@@ -117,7 +117,7 @@ impl Pins {
                 Ok((pins, Some(replaced)))
             }
             Err(error @ DatabaseError::Failed { .. }) => {
-                tracing::error!("pins are neither read nor kept: {error}");
+                tracing::error!("cannot use the pins: {error}; changed definitions may go unnoticed");
                 Ok((pins, None))
             }
             Err(error) => Err(error),
@@ -143,7 +143,7 @@ impl Pins {
             Ok(restored) => restored,
             Err(error) => {
                 tracing::error!(
-                    "{} cannot be restored from: {error}: tools are pinned as they are seen next",
+                    "cannot restore pins from {}: {error}; tools are pinned again when they are next listed",
                     export.display()
                 );
                 0
@@ -169,14 +169,14 @@ impl Pins {
         Ok(self.open.insert(open))
     }
 
-    fn ask<T>(
+    fn run<T>(
         &mut self,
         doing: &str,
-        ask: impl FnOnce(&mut Open) -> Result<T, Refused>,
+        run: impl FnOnce(&mut Open) -> Result<T, Refused>,
     ) -> Result<T, StoreError> {
         let failed = |reason: String| StoreError::Failed { doing: doing.to_owned(), reason };
         let open = self.opened().map_err(|error| failed(error.to_string()))?;
-        match ask(open) {
+        match run(open) {
             Ok(answer) => Ok(answer),
             Err(Refused::Full(pins)) => Err(StoreError::Full(pins)),
             Err(Refused::Failed(reason)) => {
@@ -313,7 +313,7 @@ fn define(change: &Transaction<'_>, bytes: &mut u64, hash: &str, json: &str) -> 
 
 impl Store for Pins {
     fn keys(&mut self, server: &ServerId) -> Result<Vec<PinKey>, StoreError> {
-        self.ask("read pins", |open| {
+        self.run("read pins", |open| {
             let mut keys =
                 open.db.prepare_cached("SELECT DISTINCT uid, program FROM pins WHERE server = ?1")?;
             let mut rows = keys.query([&*server.0])?;
@@ -327,7 +327,7 @@ impl Store for Pins {
     }
 
     fn load(&mut self, key: &PinKey) -> Result<BTreeMap<Item, PinRecord>, StoreError> {
-        self.ask("read pins", |open| {
+        self.run("read pins", |open| {
             let mut pins = open.db.prepare_cached(
                 "SELECT kind, name, record FROM pins WHERE uid = ?1 AND server = ?2 AND program = ?3",
             )?;
@@ -350,7 +350,7 @@ impl Store for Pins {
         records: &[(Item, PinRecord)],
         definitions: &[(String, String)],
     ) -> Result<(), StoreError> {
-        self.ask("keep pins", |open| {
+        self.run("keep pins", |open| {
             open.change(|change, pins, bytes| {
                 records.iter().try_for_each(|(item, record)| put(change, pins, key, item, record))?;
                 definitions.iter().try_for_each(|(hash, json)| define(change, bytes, hash, json))
@@ -361,14 +361,14 @@ impl Store for Pins {
     }
 
     fn definition(&mut self, hash: &str) -> Result<Option<String>, StoreError> {
-        self.ask("read a definition", |open| {
+        self.run("read a definition", |open| {
             let mut find = open.db.prepare_cached("SELECT definition FROM definitions WHERE hash = ?1")?;
             Ok(find.query_row([hash], |row| row.get(0)).optional()?)
         })
     }
 
     fn remove(&mut self, key: &PinKey, items: &[Item]) -> Result<(), StoreError> {
-        self.ask("forget pins", |open| {
+        self.run("forget pins", |open| {
             open.change(|change, pins, _| {
                 let mut remove = change.prepare_cached(
                     "DELETE FROM pins WHERE uid = ?1 AND server = ?2 AND program = ?3 AND kind = ?4 AND name = ?5",
@@ -422,7 +422,7 @@ impl Export {
         let to = self.path.with_file_name(EXPORT);
         if let Err(error) = self.write(&to) {
             self.changed.store(true, Ordering::Relaxed);
-            tracing::error!("pins cannot be exported to {}: {error}", to.display());
+            tracing::error!("cannot export pins to {}: {error}", to.display());
         }
     }
 

@@ -11,11 +11,11 @@ use mcpwarden_policy::{Event, EventBody, config::Retention};
 use crate::{Entry, Settings, Store, chain::Head, checkpoint::Signer};
 
 /// An agent's end of a store.
-pub struct Sayer {
+pub struct TestAgent {
     pub(crate) store: Store,
     pub(crate) head: Head,
     /// What was to be said when it was opened.
-    pub said: Vec<EventBody>,
+    pub reported: Vec<EventBody>,
     pub(crate) runtime: tokio::runtime::Runtime,
 }
 
@@ -30,12 +30,12 @@ pub fn settings(directory: &Path) -> Settings {
     }
 }
 
-impl Sayer {
+impl TestAgent {
     /// Opens the store.
     pub fn start(settings: Settings) -> Self {
-        let (store, head, said) = Store::start(settings, || ()).unwrap();
+        let (store, head, reported) = Store::start(settings, || ()).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        Self { store, head, said, runtime }
+        Self { store, head, reported, runtime }
     }
 
     /// Says these events, in one batch.

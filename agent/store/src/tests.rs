@@ -12,24 +12,24 @@ use rusqlite::Connection;
 
 use super::{
     reader::{Query, Reader},
-    testing::{Sayer, settings},
+    testing::{TestAgent, settings},
     *,
 };
 
-impl Sayer {
+impl TestAgent {
     fn event(time: u64) -> Event {
         let session_id = Some(SessionId(format!("sess_{}", time % 3).into()));
         Event { session_id, ..Event::agent(Timestamp(time), AgentLoss::default().into()) }
     }
 
     /// Says events at these times, in one batch.
-    fn say(&mut self, times: impl IntoIterator<Item = u64>) {
+    fn send_at(&mut self, times: impl IntoIterator<Item = u64>) {
         self.send(times.into_iter().map(Self::event).collect());
     }
 
-    /// Waits for news.
-    fn news(&self) -> StoreUpdate {
-        self.store.news.recv_timeout(Duration::from_secs(20)).unwrap()
+    /// Waits for updates.
+    fn update(&self) -> StoreUpdate {
+        self.store.updates.recv_timeout(Duration::from_secs(20)).unwrap()
     }
 }
 
@@ -52,19 +52,19 @@ fn numbers(path: &Path, query: &Query) -> Vec<u64> {
 #[test]
 fn hash_chain_continues_in_the_next_run() {
     let directory = tempfile::tempdir().unwrap();
-    let mut first = Sayer::start(settings(directory.path()));
-    assert_eq!((first.head, first.said.len()), (Head::START, 0));
-    first.say([10, 20]);
-    first.say([30]);
+    let mut first = TestAgent::start(settings(directory.path()));
+    assert_eq!((first.head, first.reported.len()), (Head::START, 0));
+    first.send_at([10, 20]);
+    first.send_at([30]);
     let end = first.finish();
     assert_eq!(end.seq, 3);
     let path = directory.path().join("x.db");
     let left: Vec<_> = fs::read_dir(directory.path()).unwrap().map(|file| file.unwrap().path()).collect();
     assert_eq!(left, std::slice::from_ref(&path), "one file, for readers that may write nothing beside it");
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
-    let mut second = Sayer::start(settings(directory.path()));
+    let mut second = TestAgent::start(settings(directory.path()));
     assert_eq!(second.head, end);
-    second.say([40]);
+    second.send_at([40]);
     let end = second.finish();
     assert_eq!(writer::head(&SCHEMA.read(&path).unwrap()).unwrap(), end);
     assert_eq!(numbers(&path, &Query::default()), [1, 2, 3, 4]);
@@ -74,9 +74,9 @@ fn hash_chain_continues_in_the_next_run() {
 #[test]
 fn stored_events_are_found_by_query() {
     let directory = tempfile::tempdir().unwrap();
-    let mut agent = Sayer::start(settings(directory.path()));
+    let mut agent = TestAgent::start(settings(directory.path()));
     // The fourth came late.
-    agent.say([10, 20, 30, 15, 40]);
+    agent.send_at([10, 20, 30, 15, 40]);
     let failing = Event::agent(Timestamp(50), StoreFailing::default().into());
     agent.send(vec![Event { server_id: Some(mcpwarden_policy::ServerId("a".into())), ..failing }]);
     agent.finish();
@@ -108,16 +108,16 @@ fn damaged_database_is_set_aside_and_replaced() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.db");
     fs::write(&path, "no database ".repeat(1_000)).unwrap();
-    let mut agent = Sayer::start(settings(directory.path()));
+    let mut agent = TestAgent::start(settings(directory.path()));
     assert_eq!(agent.head, Head::START);
-    match agent.said.as_slice() {
+    match agent.reported.as_slice() {
         [EventBody::StoreReplaced(replaced)] => {
             assert!(fs::read(&replaced.set_aside).unwrap().starts_with(b"no database"));
             assert!(replaced.set_aside.starts_with(&format!("{}.damaged-", path.display())));
         }
         other => panic!("{other:?}"),
     }
-    agent.say([10]);
+    agent.send_at([10]);
     agent.finish();
     assert_eq!(numbers(&path, &Query::default()), [1]);
 }
@@ -144,24 +144,28 @@ fn foreign_database_is_refused_and_unchanged() {
 fn unstored_events_are_counted_and_reported() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.db");
-    let mut agent = Sayer::start(settings(directory.path()));
-    agent.say([10, 20]);
+    let mut agent = TestAgent::start(settings(directory.path()));
+    agent.send_at([10, 20]);
     while agent.store.status().stored < 2 {
         std::thread::sleep(Duration::from_millis(5));
     }
     let other = Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    agent.say([30, 40]);
-    let StoreUpdate::Say(body) = agent.news() else { panic!("nothing is said") };
+    agent.send_at([30, 40]);
+    let StoreUpdate::Report(body) = agent.update() else { panic!("nothing is said") };
     let EventBody::StoreFailing(failing) = *body else { panic!("{body:?}") };
     assert!(failing.reason.contains("locked"), "{failing:?}");
-    agent.say([50]);
+    agent.send_at([50]);
     other.execute_batch("ROLLBACK").unwrap();
-    let StoreUpdate::Well { stored, ours: true } = agent.news() else { panic!("it is not well") };
+    let StoreUpdate::Recovered { stored, ours: true } = agent.update() else { panic!("it is not well") };
     assert_eq!(stored.seq, 2);
     let recovered =
         StoreRecovered { path: String::new(), events_lost: 3, first_missing: Some(stored.seq + 1) };
-    agent.send(vec![Sayer::event(60), Event::agent(Timestamp(70), recovered.into()), Sayer::event(80)]);
+    agent.send(vec![
+        TestAgent::event(60),
+        Event::agent(Timestamp(70), recovered.into()),
+        TestAgent::event(80),
+    ]);
     let status = {
         while agent.store.status().stored < 4 {
             std::thread::sleep(Duration::from_millis(5));
@@ -179,8 +183,8 @@ fn unstored_events_are_counted_and_reported() {
 fn database_damaged_at_runtime_is_replaced() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.db");
-    let mut agent = Sayer::start(settings(directory.path()));
-    agent.say(1..=50);
+    let mut agent = TestAgent::start(settings(directory.path()));
+    agent.send_at(1..=50);
     while agent.store.status().stored < 50 {
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -192,16 +196,16 @@ fn database_damaged_at_runtime_is_replaced() {
     for page in 1..pages {
         std::os::unix::fs::FileExt::write_all_at(&damaged, &[0xff; 512], page * 4096).unwrap();
     }
-    agent.say([60, 70]);
-    let mut said = Vec::new();
+    agent.send_at([60, 70]);
+    let mut reported = Vec::new();
     let stored = loop {
-        match agent.news() {
-            StoreUpdate::Say(body) => said.push(body.kind()),
-            StoreUpdate::Well { stored, ours: true } => break stored,
+        match agent.update() {
+            StoreUpdate::Report(body) => reported.push(body.kind()),
+            StoreUpdate::Recovered { stored, ours: true } => break stored,
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!((said, stored), (vec!["mcp_store_failing", "mcp_store_replaced"], Head::START));
+    assert_eq!((reported, stored), (vec!["mcp_store_failing", "mcp_store_replaced"], Head::START));
     let recovered = StoreRecovered { first_missing: Some(1), ..StoreRecovered::default() };
     agent.send(vec![Event::agent(Timestamp(u64::MAX), recovered.into())]);
     drop(other);
@@ -214,18 +218,18 @@ fn database_damaged_at_runtime_is_replaced() {
 fn unopenable_database_is_retried() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.db");
-    let mut before = Sayer::start(settings(directory.path()));
-    before.say([10, 20, 30]);
+    let mut before = TestAgent::start(settings(directory.path()));
+    before.send_at([10, 20, 30]);
     let end = before.finish();
     let away = directory.path().join("away");
     fs::rename(&path, &away).unwrap();
     fs::create_dir(&path).unwrap();
-    let mut agent = Sayer::start(settings(directory.path()));
-    assert!(matches!(agent.said.as_slice(), [EventBody::StoreFailing(_)]), "{:?}", agent.said);
-    agent.say([40]);
+    let mut agent = TestAgent::start(settings(directory.path()));
+    assert!(matches!(agent.reported.as_slice(), [EventBody::StoreFailing(_)]), "{:?}", agent.reported);
+    agent.send_at([40]);
     fs::remove_dir(&path).unwrap();
     fs::rename(&away, &path).unwrap();
-    let StoreUpdate::Well { stored, ours: false } = agent.news() else { panic!("it is not well") };
+    let StoreUpdate::Recovered { stored, ours: false } = agent.update() else { panic!("it is not well") };
     assert_eq!(stored, end);
     agent.head = stored;
     agent.send(vec![Event::agent(Timestamp(50), StoreRecovered::default().into())]);
@@ -236,7 +240,7 @@ fn unopenable_database_is_retried() {
 #[test]
 fn store_queue_is_bounded_in_bytes() {
     let directory = tempfile::tempdir().unwrap();
-    let agent = Sayer::start(Settings { queue_bytes: 100, ..settings(directory.path()) });
+    let agent = TestAgent::start(Settings { queue_bytes: 100, ..settings(directory.path()) });
     agent.runtime.block_on(async {
         let some = agent.store.room(60).await;
         let waits = |bytes| {
@@ -271,10 +275,10 @@ fn earlier_schema_version_is_migrated() {
     drop(db);
     let refused = SCHEMA.read(&path).unwrap_err().to_string();
     assert!(refused.contains("its schema is 1, this version reads 2"), "{refused}");
-    Sayer::start(settings(directory.path())).finish();
+    TestAgent::start(settings(directory.path())).finish();
     let db = SCHEMA.read(&path).unwrap();
-    let asked = "SELECT seq || action FROM calls";
-    assert_eq!(db.query_row(asked, [], |row| row.get::<_, String>(0)).unwrap(), "1allow");
+    let requested = "SELECT seq || action FROM calls";
+    assert_eq!(db.query_row(requested, [], |row| row.get::<_, String>(0)).unwrap(), "1allow");
     assert_eq!(
         db.query_row("SELECT count(server_id) FROM servers", [], |row| row.get::<_, i64>(0)).unwrap(),
         0
@@ -286,9 +290,9 @@ fn earlier_schema_version_is_migrated() {
 fn retention_leaves_a_signed_checkpoint() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.db");
-    let mut agent = Sayer::start(settings(directory.path()));
+    let mut agent = TestAgent::start(settings(directory.path()));
     // The third is old, and behind one that is not.
-    agent.say([10, 20, 500, 30, 600]);
+    agent.send_at([10, 20, 500, 30, 600]);
     agent.finish();
     let mut db = SCHEMA.open(&path, None).unwrap();
     let signer = Signer::new(&[7; 32]).unwrap();
@@ -322,9 +326,9 @@ fn retention_leaves_a_signed_checkpoint() {
     }
     drop(db);
     // The chain goes on from the checkpoint.
-    let mut agent = Sayer::start(settings(directory.path()));
+    let mut agent = TestAgent::start(settings(directory.path()));
     assert_eq!(agent.head.seq, 5);
-    agent.say([u64::MAX]);
+    agent.send_at([u64::MAX]);
     agent.finish();
     assert_eq!(numbers(&path, &Query::default()), [6]);
 }
@@ -334,10 +338,10 @@ fn retention_leaves_a_signed_checkpoint() {
 fn storing_cost_is_printed() {
     const EVENTS: u64 = 20_000;
     let directory = tempfile::tempdir().unwrap();
-    let mut agent = Sayer::start(Settings { queue_bytes: 64 << 20, ..settings(directory.path()) });
+    let mut agent = TestAgent::start(Settings { queue_bytes: 64 << 20, ..settings(directory.path()) });
     let began = Instant::now();
     for batch in 0..EVENTS / 100 {
-        agent.say(batch * 100..(batch + 1) * 100);
+        agent.send_at(batch * 100..(batch + 1) * 100);
     }
     let chained = began.elapsed();
     let store = agent.store;
@@ -358,7 +362,7 @@ fn storing_cost_is_printed() {
 fn database_views_show_a_recorded_session() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.db");
-    let mut agent = Sayer::start(settings(directory.path()));
+    let mut agent = TestAgent::start(settings(directory.path()));
     let of_session = r#""session_id":"s1","server_id":"git","server_type":"stdio","connection":7"#;
     let decided = r#""action":"block","enforced":false,"guard":"tool_access","reason":"r""#;
     let connecting = r#""protocol":"tcp","family":"ipv4","pid":3,"uid":5,"action":"allow","enforced":false"#;

@@ -37,7 +37,7 @@ const PROBE_BYTES: i64 = 256 << 10;
 pub struct Writer {
     settings: Settings,
     inbox: Receiver<Batch>,
-    news: Sender<StoreUpdate>,
+    updates: Sender<StoreUpdate>,
     status: Arc<Mutex<Status>>,
     state: State,
     /// The end of what is in the database; `None` before it was opened for the first time.
@@ -117,7 +117,7 @@ impl Writer {
         settings: Settings,
         db: Option<(Connection, Head)>,
         inbox: Receiver<Batch>,
-        news: Sender<StoreUpdate>,
+        updates: Sender<StoreUpdate>,
         status: Arc<Mutex<Status>>,
     ) -> Self {
         let (state, head) = match db {
@@ -126,7 +126,7 @@ impl Writer {
         };
         let now = Instant::now();
         let (next_upkeep, next_export) = (now + UPKEEP_EVERY, now + EXPORT_EVERY);
-        Self { settings, inbox, news, status, state, head, next_upkeep, next_export, behind: false }
+        Self { settings, inbox, updates, status, state, head, next_upkeep, next_export, behind: false }
     }
 
     /// Writes until nothing comes any more.
@@ -174,11 +174,11 @@ impl Writer {
     /// Stores what can be, and counts the rest.
     fn take(&mut self, batches: &[Batch]) {
         let all = || batches.iter().flat_map(|batch| batch.entries.iter().map(move |entry| (batch, entry)));
-        let says_so =
+        let is_recovery =
             |(_, entry): &(&Batch, &Entry)| matches!(entry.event.body, EventBody::StoreRecovered(_));
         let (first, db) = match &mut self.state {
             State::Well(db) => (Some(0), Some(db)),
-            State::Waiting(db) => (all().position(|entry| says_so(&entry)), Some(db)),
+            State::Waiting(db) => (all().position(|entry| is_recovery(&entry)), Some(db)),
             State::Failing => (None, None),
         };
         let total = all().count();
@@ -212,7 +212,7 @@ impl Writer {
     fn fail(&mut self, error: &rusqlite::Error) {
         self.state = State::Failing;
         let error = DatabaseError::new(&self.settings.path, error);
-        self.tell(StoreUpdate::Say(failing(&self.settings.path, &error).into()));
+        self.report(StoreUpdate::Report(failing(&self.settings.path, &error).into()));
         // Not opened again: what was met may be where no look at it leads.
         if let DatabaseError::Damaged { reason, .. } = error {
             self.begin(replace(&self.settings, reason));
@@ -223,12 +223,12 @@ impl Writer {
     fn begin(&mut self, opened: Result<Opened, DatabaseError>) {
         let Ok((db, stored, replaced)) = opened else { return };
         if let Some(replaced) = replaced {
-            self.tell(StoreUpdate::Say(Box::new(replaced.into())));
+            self.report(StoreUpdate::Report(Box::new(replaced.into())));
         }
         if probe(&db).is_err() {
             return;
         }
-        self.tell(StoreUpdate::Well { stored, ours: self.head.is_some() });
+        self.report(StoreUpdate::Recovered { stored, ours: self.head.is_some() });
         self.head = Some(stored);
         lock(&self.status).head = stored;
         self.state = State::Waiting(db);
@@ -252,9 +252,9 @@ impl Writer {
         }
     }
 
-    fn tell(&self, news: StoreUpdate) {
+    fn report(&self, updates: StoreUpdate) {
         // An agent that ends hears nothing any more.
-        let _ = self.news.send(news);
+        let _ = self.updates.send(updates);
     }
 }
 

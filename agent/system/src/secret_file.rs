@@ -36,7 +36,7 @@ fn path(from: &SecretFile, directory: Option<&Path>) -> Result<PathBuf> {
     match (from.as_str().strip_prefix("credential:"), directory) {
         (None, _) => Ok(PathBuf::from(from.as_str())),
         (Some(name), Some(directory)) => Ok(directory.join(name)),
-        (Some(_), None) => bail!("there are no credentials here: ${DIRECTORY} is not set"),
+        (Some(_), None) => bail!("no credentials are available: ${DIRECTORY} is not set"),
     }
 }
 

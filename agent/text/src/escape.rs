@@ -1,19 +1,15 @@
-//! Characters that make a reader see something else than what is there; text and JSON without them.
+//! Characters that make a reader see something else than what is there, and JSON without them.
 //!
 //! Names and texts come from strangers. In a terminal or a log viewer control characters can rewrite what was printed
 //! before, bidirectional controls reorder it, and characters without a shape hide text in it.
 
 use std::{
-    fmt::Write as _,
     io::{self, Write},
     ops::RangeInclusive,
 };
 
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
-
-/// Longest text from outside in one field. Characters.
-const FIELD_CHARS: usize = 160;
 
 /// In order, from the Unicode Character Database, version 17: general category Cc, Cf, Zl or Zp
 /// (`DerivedGeneralCategory.txt`: controls, bidirectional controls, other ends of lines) or
@@ -49,37 +45,8 @@ const DECEPTIVE: [RangeInclusive<char>; 27] = [
 ];
 
 /// Whether a character can deceive whoever reads it.
-fn is_deceptive(character: char) -> bool {
+pub fn is_deceptive(character: char) -> bool {
     !(' '..='~').contains(&character) && DECEPTIVE.iter().any(|range| range.contains(&character))
-}
-
-/// Bounded, on one line, and without anything that a terminal would obey or a reader would not see.
-pub fn clean(text: &str) -> String {
-    match text.char_indices().nth(FIELD_CHARS) {
-        Some((end, _)) => escaped(text.get(..end).unwrap_or_default()) + "…",
-        None => escaped(text),
-    }
-}
-
-/// Several lines as one: what fails is said in one, whatever it quotes. SQL is written over several.
-pub fn one_line(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    escaped(&lines.join(" "))
-}
-
-/// On one line, and without anything that a terminal would obey or a reader would not see.
-pub fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '\n' | '\r' | '\t' => out.push(' '),
-            c if is_deceptive(c) => {
-                let _ = write!(out, "\\u{{{:x}}}", c as u32);
-            }
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 /// Appends a value as JSON on one line; deceptive characters stand in it as `\uXXXX`, those beyond U+FFFF as two of
@@ -136,24 +103,6 @@ mod tests {
             assert_eq!(json(&text.into()), expected);
         }
         assert_eq!(json(&serde_json::json!({"\u{202e}": ["\u{200b}"]})), r#"{"\u202e":["\u200b"]}"#);
-    }
-
-    #[test]
-    fn control_characters_are_escaped_in_fields() {
-        let cases = [
-            ("plain", "plain".to_owned()),
-            ("two\nlines", "two lines".to_owned()),
-            ("\x1b[31mred", "\\u{1b}[31mred".to_owned()),
-            ("a\u{202e}b", "a\\u{202e}b".to_owned()),
-            ("a\u{61c}b", "a\\u{61c}b".to_owned()),
-            ("a\u{200b}b", "a\\u{200b}b".to_owned()),
-            ("\u{e0041}", "\\u{e0041}".to_owned()),
-            ("\u{9b}2J", "\\u{9b}2J".to_owned()),
-        ];
-        for (text, expected) in cases {
-            assert_eq!(clean(text), expected);
-        }
-        assert_eq!(clean(&"x".repeat(500)).chars().count(), FIELD_CHARS + 1);
     }
 
     proptest! {

@@ -6,6 +6,8 @@
 mod escape;
 mod line;
 mod mark;
+mod words;
 
-pub use escape::{clean, escaped, one_line, write_json};
-pub use line::{summary, word, write as write_line};
+pub use escape::write_json;
+pub use line::{summary, write as write_line};
+pub use words::{clean, escaped, one_line, word};

@@ -6,13 +6,15 @@ use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
 use mcpwarden_policy::{
-    Direction, Event, EventBody,
+    Event, EventBody,
     event::{Action, CallsBlocked, CallsUnblocked, Connecting, Decided},
     registry::Diff,
 };
-use serde_json::Value;
 
-use crate::{escape::clean, mark};
+use crate::{
+    mark,
+    words::{clean, value, way, who, word},
+};
 
 struct Line {
     colour: bool,
@@ -76,7 +78,7 @@ fn body(event: &Event, line: &mut Line) {
             }
         }
         EventBody::ConfigRefused(refused) => {
-            line.plain(&format!("  the configuration of before still counts: {}", clean(&refused.error)));
+            line.plain(&format!("  the previous configuration stays in force: {}", clean(&refused.error)));
         }
         EventBody::AgentStopped(stopped) => {
             line.plain(&format!("  stopped: {}", clean(&stopped.reason)));
@@ -182,9 +184,9 @@ fn body(event: &Event, line: &mut Line) {
                 line.plain(&format!("  left out: {}", clean(&warned.tools_left_out.join(", "))));
             }
         }
-        EventBody::ApprovalRequested(asked) => {
-            line.plain(&format!("  {} {}", clean(&asked.tool_name), clean(&asked.reason)));
-            line.dim(&format!("  {}", clean(&asked.tool_hash)));
+        EventBody::ApprovalRequested(requested) => {
+            line.plain(&format!("  {} {}", clean(&requested.tool_name), clean(&requested.reason)));
+            line.dim(&format!("  {}", clean(&requested.tool_hash)));
         }
         EventBody::ApprovalGranted(granted) => {
             line.plain(&format!("  {} by {}", clean(&granted.tool_name), clean(&granted.by)));
@@ -360,42 +362,6 @@ fn fields(diff: &Diff, line: &mut Line) {
     }
 }
 
-/// The word that stands for a value in JSON, such as a severity's.
-pub fn word(value: &impl serde::Serialize) -> String {
-    serde_json::to_value(value).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
-}
-
-fn way(direction: Direction) -> &'static str {
-    match direction {
-        Direction::ClientToServer => "to the server",
-        Direction::ServerToClient => "to the client",
-    }
-}
-
-/// Arguments on one line: redacted leaves as their type and length, everything else as JSON.
-fn value(input: &Value) -> String {
-    let Value::Object(fields) = input else { return clean(&input.to_string()) };
-    let mut text = String::from("{");
-    for (index, (name, field)) in fields.iter().enumerate() {
-        let separator = if index == 0 { "" } else { ", " };
-        let shown = match (field.get("type"), field.get("hash")) {
-            (Some(kind), Some(_)) => match field.get("length") {
-                Some(length) => format!("{}[{length}]", kind.as_str().unwrap_or("?")),
-                None => kind.as_str().unwrap_or("?").to_owned(),
-            },
-            _ => field.to_string(),
-        };
-        let _ = write!(text, "{separator}{name}: {shown}");
-    }
-    text.push('}');
-    clean(&text)
-}
-
-/// A user's name, or the number where there is none.
-fn who(uid: u32, user: Option<&String>) -> String {
-    user.map_or_else(|| format!("user {uid}"), |user| clean(user))
-}
-
 /// Where somebody connects to, who, and why that is denied.
 fn connecting(connecting: &Connecting, line: &mut Line) {
     line.plain(&format!("  {}", clean(&connecting.remote_addr)));
@@ -468,11 +434,5 @@ mod tests {
             decided(&what, &mut line);
             assert_eq!(line.text, expected, "{what:?}");
         }
-    }
-
-    #[test]
-    fn redacted_arguments_show_type_and_length() {
-        let input = serde_json::json!({"path": {"type": "string", "length": 9, "hash": "00"}, "n": 3});
-        assert_eq!(value(&input), "{n: 3, path: string[9]}");
     }
 }

@@ -59,7 +59,7 @@ fn held_tool_can_be_approved_denied_and_forgotten() -> Result<()> {
 
     let tool = format!("{SERVER}:weather");
     for (args, part) in [
-        (&["approve", "weather"][..], "does not say whose tool it is"),
+        (&["approve", "weather"][..], "names no server"),
         (&["approve", "nobody:weather"], "nobody never offered weather"),
         (&["approve", &tool, "--hash", "0"], "was never seen with the hash 0"),
         (&["approve", &tool, "--uid", "4242"], "never offered weather"),

@@ -84,12 +84,12 @@ fn reloaded_rules_apply_to_running_servers() -> Result<()> {
     ensure!(decision(agent, &mut peer, 3)? == "tool_denied", "the rule of before");
     let status = agent.tell(&["status"])?;
     ensure!(
-        status.code == Some(1) && status.stdout.contains("the configuration file cannot be used"),
+        status.code == Some(1) && status.stdout.contains("the configuration file is invalid"),
         "{}",
         status.stdout
     );
     let refused = agent.tell(&["reload"])?;
-    let part = "the configuration of before still counts";
+    let part = "the previous configuration stays in force";
     ensure!(refused.code == Some(2) && refused.stderr.contains(part), "{}", refused.stderr);
 
     // A signal has it read, too; and a file that is as it was.

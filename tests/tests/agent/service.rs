@@ -69,7 +69,7 @@ fn service_manager_is_notified_of_agent_state() -> Result<()> {
     ensure!(manager.hear_reload()? == "READY=1\nSTATUS=watching", "after a reload");
     fs::write(&path, "unknown: 1\n")?;
     let said = manager.hear_reload()?;
-    let still = "READY=1\nSTATUS=watching; the configuration of before still counts: ";
+    let still = "READY=1\nSTATUS=watching; the previous configuration stays in force: ";
     ensure!(said.starts_with(still) && said.contains("unknown"), "{said}");
 
     agent.stop()?;

@@ -321,7 +321,9 @@ fn refused_webhook_events_are_dropped_and_logged_once() -> Result<()> {
     receiver.answer(200);
     session(&agent, 3, 10)?;
     wait_until("that some are taken", || !taken(&receiver.posts()).is_empty())?;
-    wait_until("that it is said", || agent.stderr().contains("0:webhook: it takes events again"))?;
+    wait_until("that it is said", || {
+        agent.stderr().contains("0:webhook: the receiver accepts events again")
+    })?;
     let said = agent.stderr();
     ensure!(said.matches("it answers 403 Forbidden: what it is sent is dropped").count() == 1, "{said}");
     without_secrets(&agent)?;

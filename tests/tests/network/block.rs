@@ -332,7 +332,8 @@ fn control_commands_require_group_membership() -> Result<()> {
     // Who gets at the socket nonetheless is told apart by the kernel's word.
     fs::set_permissions(Path::new(&at("run")), fs::Permissions::from_mode(0o755))?;
     fs::set_permissions(&socket, fs::Permissions::from_mode(0o666))?;
-    let nothing = format!("user 4242 may not ask here: only root may and members of the group {reading}");
+    let nothing =
+        format!("user 4242 may not query the agent here: only root may and members of the group {reading}");
     refused("a stranger asks", &ask_as(NO_GROUP, &["blocks"])?, &nothing)?;
     refused("a stranger blocks", &ask_as(NO_GROUP, block)?, &only)?;
     let stopped = agent.stop()?;
@@ -383,5 +384,9 @@ fn learned_rules_form_a_valid_configuration() -> Result<()> {
         ask(&["check-config", "--strict", &proposal.display().to_string()])?.expect("check-config", 0, "")?;
     }
     fs::write(&proposal, "no event\n")?;
-    refused("no event", &ask(&["learn", &proposal.display().to_string()])?, "proposal.yaml:1: it is no event")
+    refused(
+        "no event",
+        &ask(&["learn", &proposal.display().to_string()])?,
+        "proposal.yaml:1: it is not an event",
+    )
 }

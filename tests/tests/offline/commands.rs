@@ -109,7 +109,7 @@ fn decide_reports_the_decision_for_a_tool() -> Result<()> {
 fn failed_command_exits_with_code_two() -> Result<()> {
     let cases: [(&[&str], &str); 15] = [
         (&["decide", "--server", "a", "--tool", "b", "--config", "/nowhere.yaml"], "No such file"),
-        (&["decide", "--server", "a", "--tool", "b", "--arguments", "{"], "--arguments is no JSON: "),
+        (&["decide", "--server", "a", "--tool", "b", "--arguments", "{"], "--arguments is not JSON: "),
         (&["decide", "--server", "a", "--tool", "b", "--arguments", "[1]"], "write {\"name\": value}"),
         (&["decide", "--server", "a", "--tool", "b", "--profile", "x"], "there is no profile \"x\""),
         (&["match", "--config", "/nowhere.yaml", "--", "x"], "No such file"),

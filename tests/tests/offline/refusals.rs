@@ -63,7 +63,7 @@ const ROWS: [Row; 43] = [
     ("status", &["x"], "unexpected argument 'x'", Of::Agent, &[]),
     ("top", &["x"], "unexpected argument 'x'", Of::Agent, &[]),
     ("reload", &["x"], "unexpected argument 'x'", Of::Agent, &[]),
-    ("approve", &["nameless"], "does not say whose tool it is", Of::Agent, &["a:b"]),
+    ("approve", &["nameless"], "names no server", Of::Agent, &["a:b"]),
     ("approvals", &[], "needs one of: list, grant, deny", Of::Commands, &[]),
     ("approvals list", &["x"], "unexpected argument 'x'", Of::Agent, &[]),
     ("approvals grant", &[], "not provided: ", Of::Agent, &["a:b"]),
@@ -84,7 +84,7 @@ const ROWS: [Row; 43] = [
     ("pins list", &["x"], "unexpected argument 'x'", Of::Pins, &[]),
     ("pins diff", &[], "not provided: <SERVER:TOOL>", Of::Pins, &["a:b"]),
     ("pins trust", &["a:b", "--uid", "root"], "'--uid <UID>'", Of::Agent, &["a:b"]),
-    ("pins reset", &["nameless"], "does not say whose tool it is", Of::Agent, &["a:b"]),
+    ("pins reset", &["nameless"], "names no server", Of::Agent, &["a:b"]),
     ("audit", &[], "needs one of: verify, export", Of::Commands, &[]),
     ("audit verify", &["--from", "yesterday"], "'--from <EVENT>'", Of::Events, &[]),
     ("audit export", &["--to", "yesterday"], "'--to <EVENT>'", Of::Events, &[]),
@@ -261,7 +261,7 @@ fn commands_without_permission_are_refused() -> Result<()> {
         let (more, part): (&[&str], _) = match of {
             Of::Agent if command == "top" => (&["--socket", &socket], "is no terminal"),
             Of::Agent => (&["--socket", &socket], "you may not use "),
-            Of::Events | Of::Pins => (&["--path", &database], "may not be read: root may, and members of"),
+            Of::Events | Of::Pins => (&["--path", &database], "only root and members of"),
             Of::File => (&[], "Permission denied"),
             Of::Host if command == "detach" => {
                 let directory = nobody.directory.path().display().to_string();
@@ -324,8 +324,8 @@ fn unreadable_databases_are_refused_with_reason() -> Result<()> {
             ask(&args).map(|said| (format!("{args:?}"), said))
         };
         for (path, part) in [
-            (&missing, "there is no database at "),
-            (&newer, "is of a later version of mcpwarden (its schema is 99, "),
+            (&missing, "no database at "),
+            (&newer, "was written by a later version of mcpwarden (schema 99; "),
             (&older, "start the agent once, which brings it up to date"),
             (&other, "is mcpwarden's, and not the database with the table `"),
             (&foreign, "is a database of another program"),
@@ -336,7 +336,8 @@ fn unreadable_databases_are_refused_with_reason() -> Result<()> {
         }
         // Of this version by what it says of itself, and without what that has.
         let (_, said) = of(&newer)?;
-        let version = said.stderr.split_once("this one knows ").and_then(|(_, rest)| rest.split_once(')'));
+        let version =
+            said.stderr.split_once("this version supports ").and_then(|(_, rest)| rest.split_once(')'));
         let Some((version, _)) = version else { bail!("{command}: {}", said.stderr) };
         let hollow = made(
             &format!("hollow-{version}.db"),

@@ -19,7 +19,7 @@ const MAX_CERTIFICATES_BYTES: u64 = 1 << 20;
 /// # Errors
 /// It is no header, or the file cannot be read.
 pub fn header(text: &str) -> Result<(HeaderName, HeaderValue)> {
-    let (name, value) = text.split_once(':').context("--header wants NAME:VALUE or NAME:@FILE")?;
+    let (name, value) = text.split_once(':').context("--header requires NAME:VALUE or NAME:@FILE")?;
     let name = HeaderName::from_bytes(name.trim().as_bytes())
         .with_context(|| format!("--header: `{}` is no name of a header", clean(name)))?;
     let value = match value.trim().strip_prefix('@') {
@@ -65,9 +65,9 @@ mod tests {
         let cases = [
             ("X-Key: s3cret", Ok(("x-key", "s3cret"))),
             (from_file.as_str(), Ok(("authorization", "Bearer s3cret"))),
-            ("s3cret", Err("--header wants NAME:VALUE or NAME:@FILE")),
+            ("s3cret", Err("--header requires NAME:VALUE or NAME:@FILE")),
             ("a b:s3cret", Err("--header: `a b` is no name of a header: invalid HTTP header name")),
-            ("a:s3\ncret", Err("--header a: its value cannot be sent: no value of a header")),
+            ("a:s3\ncret", Err("--header a: its value cannot be sent: invalid value of a header")),
             ("a:@/nowhere", Err("--header a: /nowhere: No such file or directory (os error 2)")),
         ];
         for (text, expected) in cases {

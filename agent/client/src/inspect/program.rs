@@ -75,7 +75,7 @@ impl Program {
     ) -> Result<(Self, Pipes)> {
         let (program, args) = launch.argv.split_first().context("there is no command")?;
         // What its children leave behind becomes ours, and can be ended.
-        prctl::set_child_subreaper(true).context("cannot take in what the server leaves behind")?;
+        prctl::set_child_subreaper(true).context("cannot become the reaper of the server's processes")?;
         let mut command = Command::new(program);
         command.args(args).env_clear().envs(environment).envs(&launch.env);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -132,8 +132,8 @@ impl Program {
         }
         let last = self.last_line.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let status = self.status.filter(|_| ended_itself);
-        let said = (!last.is_empty()).then(|| format!("its last words: {}", clean(&last)));
-        [status, said].into_iter().flatten().collect::<Vec<_>>().join("; ")
+        let reported = (!last.is_empty()).then(|| format!("last line on standard error: {}", clean(&last)));
+        [status, reported].into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
 
     fn signal(&self, signal: Signal) {
@@ -192,16 +192,16 @@ async fn pass_on(mut from: pipe::Receiver, show: Option<Show>, last: LastLine) {
                 line.push(byte);
                 continue;
             }
-            say(&line, show.as_ref(), &mut shown, &last);
+            show_line(&line, show.as_ref(), &mut shown, &last);
             line.clear();
         }
         if count == 0 {
-            return say(&line, show.as_ref(), &mut shown, &last);
+            return show_line(&line, show.as_ref(), &mut shown, &last);
         }
     }
 }
 
-fn say(line: &[u8], show: Option<&Show>, shown: &mut usize, last: &LastLine) {
+fn show_line(line: &[u8], show: Option<&Show>, shown: &mut usize, last: &LastLine) {
     let line = String::from_utf8_lossy(line.trim_ascii());
     if line.is_empty() {
         return;

@@ -33,21 +33,21 @@ pub type Interruption = watch::Receiver<Option<Interrupted>>;
 /// # Errors
 /// They cannot be taken.
 pub fn interruption() -> io::Result<Interruption> {
-    let (tell, told) = watch::channel(None);
+    let (sender, receiver) = watch::channel(None);
     for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
-        let (tell, mut signals) = (tell.clone(), signal(kind)?);
+        let (sender, mut signals) = (sender.clone(), signal(kind)?);
         tokio::spawn(async move {
             signals.recv().await;
             let status = u8::try_from(128 + kind.as_raw_value()).unwrap_or(u8::MAX);
-            tell.send_replace(Some(Interrupted(status)));
+            sender.send_replace(Some(Interrupted(status)));
         });
     }
-    Ok(told)
+    Ok(receiver)
 }
 
 /// How a server is reached.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Reach {
+pub enum Target {
     /// By starting it.
     Program(Launch),
     /// Over HTTP.
@@ -79,18 +79,18 @@ pub struct Terms<'a> {
 ///
 /// # Errors
 /// It cannot be reached, is no MCP server, took too long, sent too much, or this was interrupted.
-pub async fn list(name: &str, reach: &Reach, terms: &Terms<'_>) -> Result<Vec<Definition>> {
-    crate::either_way(async |lifecycle| attempt(name, reach, terms, lifecycle).await).await
+pub async fn list(name: &str, target: &Target, terms: &Terms<'_>) -> Result<Vec<Definition>> {
+    crate::either_way(async |lifecycle| attempt(name, target, terms, lifecycle).await).await
 }
 
 async fn attempt(
     name: &str,
-    reach: &Reach,
+    target: &Target,
     terms: &Terms<'_>,
     lifecycle: ClientLifecycleMode,
 ) -> Result<Vec<Definition>> {
-    match reach {
-        Reach::Program(launch) => {
+    match target {
+        Target::Program(launch) => {
             (terms.progress)("is being started");
             let tap = Tap::default();
             let prefix = format!("{}: ", mcpwarden_text::clean(name));
@@ -107,7 +107,7 @@ async fn attempt(
                 false => anyhow!("{error:#}; {fate}"),
             })
         }
-        Reach::Address { url, headers } => {
+        Target::Address { url, headers } => {
             (terms.progress)("is being reached");
             let authorities = terms.authorities.to_vec();
             let settings = Settings { headers: headers.clone(), authorities, pin: None, advice: ADVICE };

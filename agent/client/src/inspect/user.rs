@@ -21,7 +21,7 @@ pub type Environment = BTreeMap<OsString, OsString>;
 /// # Errors
 /// This is root, not through sudo, and `programs` are to be started without `as_root`; or the change failed.
 pub fn become_caller(programs: bool, as_root: bool) -> Result<Environment> {
-    prctl::set_no_new_privs().context("cannot give up gaining privileges")?;
+    prctl::set_no_new_privs().context("cannot set no_new_privs")?;
     close_on_exec()?;
     let environment = || env::vars_os().collect();
     if !geteuid().is_root() || as_root {
@@ -30,8 +30,8 @@ pub fn become_caller(programs: bool, as_root: bool) -> Result<Environment> {
     let Some((uid, gid)) = caller()? else {
         if programs {
             bail!(
-                "this is root, and a server that is inspected is not trusted yet: it would run with every right there is. \
-                 Inspect as the user whose client starts it (no part of `inspect` needs root), or say --as-root"
+                "`inspect` runs as root, and the inspected server would run with all privileges. \
+                 Run `inspect` as the user whose client starts the server (root is never required), or pass --as-root"
             );
         }
         return Ok(environment());
@@ -46,8 +46,8 @@ pub fn become_caller(programs: bool, as_root: bool) -> Result<Environment> {
         None => vec![gid],
     };
     // In this order: the later ones take the right to the earlier ones away.
-    setgroups(&groups).context("cannot take on the groups of the user who called sudo")?;
-    setresgid(gid, gid, gid).context("cannot take on the group of the user who called sudo")?;
+    setgroups(&groups).context("cannot adopt the groups of the user who called sudo")?;
+    setresgid(gid, gid, gid).context("cannot adopt the group of the user who called sudo")?;
     setresuid(uid, uid, uid).context("cannot become the user who called sudo")?;
     let kept = KEPT.iter().filter_map(|name| env::var_os(name).map(|value| (OsString::from(name), value)));
     let mut environment: Environment = kept.collect();
@@ -78,5 +78,5 @@ fn close_on_exec() -> Result<()> {
     // SAFETY: close_range(2) with this flag closes nothing now; it takes three numbers.
     let outcome =
         unsafe { libc::close_range(3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC as libc::c_int) };
-    nix::errno::Errno::result(outcome).map(drop).context("cannot keep open files from servers")
+    nix::errno::Errno::result(outcome).map(drop).context("cannot close open files before servers start")
 }

@@ -31,7 +31,7 @@ fn headers(text: &str) -> Result<HeaderMap> {
             let name = HeaderName::from_bytes(name.trim().as_bytes()).ok()?;
             Some((name, crate::secret(value.trim()).ok()?))
         });
-        let (name, value) = header.with_context(|| format!("line {} is no `Name: value`", index + 1))?;
+        let (name, value) = header.with_context(|| format!("line {} is not `Name: value`", index + 1))?;
         headers.append(name, value);
     }
     ensure!(!headers.is_empty(), "there is no header in it");
@@ -57,9 +57,9 @@ mod tests {
         for (text, expected) in [
             ("Authorization: Bearer s3cret\n", Ok(vec![("authorization", "Bearer s3cret")])),
             ("# why\n\n A:1\r\nA: s3:x\n", Ok(vec![("a", "1"), ("a", "s3:x")])),
-            ("A: 1\ns3cret\n", Err("line 2 is no `Name: value`")),
-            ("a b: s3cret", Err("line 1 is no `Name: value`")),
-            ("A: s3\u{1}", Err("line 1 is no `Name: value`")),
+            ("A: 1\ns3cret\n", Err("line 2 is not `Name: value`")),
+            ("a b: s3cret", Err("line 1 is not `Name: value`")),
+            ("A: s3\u{1}", Err("line 1 is not `Name: value`")),
             ("# only words\n", Err("there is no header in it")),
             ("", Err("there is no header in it")),
         ] {

@@ -75,7 +75,7 @@ pub struct Listing {
     /// This process, the client.
     client: Process,
     /// Of each server: what was said to be wrong with it; `None`: that it was reached.
-    said: HashMap<ServerId, Option<Trouble>>,
+    reported: HashMap<ServerId, Option<Trouble>>,
     counters: ListingCounters,
 }
 
@@ -126,7 +126,7 @@ impl Listing {
             reports = Some(receiver);
         }
         let counters = ListingCounters { left_out: left_out as u64, ..ListingCounters::default() };
-        Ok(Self { plan, numbered, reports, client, said: HashMap::new(), counters })
+        Ok(Self { plan, numbered, reports, client, reported: HashMap::new(), counters })
     }
 
     /// Waits for the next report; for ever where nothing is listed.
@@ -149,7 +149,7 @@ impl Listing {
             None => self.counters.listed += 1,
             Some(_) => self.counters.failed += 1,
         }
-        if self.said.insert(report.server.clone(), trouble.clone()).as_ref() == Some(&trouble) {
+        if self.reported.insert(report.server.clone(), trouble.clone()).as_ref() == Some(&trouble) {
             return None;
         }
         let url = report.url.clone();

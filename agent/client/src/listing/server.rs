@@ -207,14 +207,14 @@ mod tests {
         let other = [(Asks, r#"{"id":0,"method":"initialize"}"#), (Answers, r#"{"id":0,"result":{}}"#)];
         let list = [(Asks, r#"{"id":1,"method":"tools/list"}"#), (Answers, r#"{"id":1,"result":{}}"#)];
         let mut greeted = Vec::new();
-        for (name, greeting, told) in [
+        for (name, greeting, reported) in [
             ("the first time", &hello[..], true),
             ("the same again", &hello, false),
             ("another", &other, true),
             ("the first once more", &hello, true),
         ] {
             let all = frames(&[greeting, &list].concat());
-            let expected = if told { all.clone() } else { frames(&list) };
+            let expected = if reported { all.clone() } else { frames(&list) };
             assert_eq!(without_known(all, &mut greeted), expected, "{name}");
         }
         assert_eq!(without_known(frames(&hello), &mut greeted), [], "no list at all");

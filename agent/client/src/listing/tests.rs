@@ -78,7 +78,7 @@ fn server_state_is_reported_only_on_change() {
         numbered: 0,
         reports: None,
         client: Process::default(),
-        said: HashMap::new(),
+        reported: HashMap::new(),
         counters: ListingCounters::default(),
     };
     for (server, outcome, expected) in [

@@ -207,7 +207,7 @@ pub fn of<'a>(event: &'a Event, hostname: &'a str, uid: &'a str, message: &'a st
         }
         EventBody::CrossServerBlocked(blocked) => finding(Some(rule(&blocked.rule))),
         EventBody::RequestBlocked(blocked) => finding(Some(rule(blocked.guard.name()))),
-        EventBody::ApprovalRequested(asked) => finding(Some(rule(asked.guard.name()))),
+        EventBody::ApprovalRequested(requested) => finding(Some(rule(requested.guard.name()))),
         EventBody::GateDecided(gate) => finding(gate.guard.map(|guard| rule(guard.name()))),
         EventBody::RequestWarned(_) | EventBody::TlsMismatch(_) => finding(None),
         EventBody::ToolCalled(call) => called(event, hostname, call),

@@ -16,7 +16,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use mcpwarden_client::inspect::{Launch, session::Reach, user::Environment, variables::fill};
+use mcpwarden_client::inspect::{Launch, session::Target, user::Environment, variables::fill};
 use mcpwarden_client::{Definition, LISTS, List, TOOLS, instructions_of, secret};
 
 /// Longest file. Bytes.
@@ -68,7 +68,7 @@ pub fn read(path: &Path) -> Result<String> {
     let mut bytes = Vec::new();
     input.take(MAX_BYTES + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read {name}"))?;
     ensure!(bytes.len() as u64 <= MAX_BYTES, "{name} is longer than {} MiB", MAX_BYTES >> 20);
-    String::from_utf8(bytes).with_context(|| format!("{name} is no text"))
+    String::from_utf8(bytes).with_context(|| format!("{name} is not UTF-8 text"))
 }
 
 /// Tells what a file is by what it has: a definition has a name, a list of them is an array or stands under `tools` (or
@@ -230,12 +230,12 @@ impl Entry {
     ///
     /// # Errors
     /// It is disabled, says too little or something wrong, or a variable cannot be filled in.
-    pub fn reach(self, environment: &Environment) -> Result<Reach> {
+    pub fn resolve(self, environment: &Environment) -> Result<Target> {
         let Self { command, args, env, cwd, url, headers, disabled } = self;
         ensure!(!disabled, "it is disabled in this file");
         let fill = |text: String| fill(&text, environment);
         match (command, url) {
-            (Some(command), _) => Ok(Reach::Program(Launch {
+            (Some(command), _) => Ok(Target::Program(Launch {
                 argv: [command].into_iter().chain(args).map(fill).collect::<Result<_>>()?,
                 env: env.into_iter().map(|(name, value)| Ok((name, fill(value)?))).collect::<Result<_>>()?,
                 cwd: cwd.map(fill).transpose()?,
@@ -249,7 +249,7 @@ impl Entry {
                 }
                 // What was filled in may be a secret.
                 let filled = address(&fill(url.clone())?).map_err(|_| no_address(&url))?;
-                Ok(Reach::Address { url: filled, headers: map })
+                Ok(Target::Address { url: filled, headers: map })
             }
             (None, None) => bail!("it has neither `command` nor `url`"),
         }
@@ -328,13 +328,13 @@ mod tests {
             ("5", Err("no definition")),
         ];
         for (text, expected) in cases {
-            let said = match contents(text) {
+            let reported = match contents(text) {
                 Ok(Contents::Definitions(all)) => {
-                    let said = |one: Definition| match one.kind {
+                    let reported = |one: Definition| match one.kind {
                         ItemKind::Tool => one.name,
                         kind => format!("{kind:?}:{}", one.name),
                     };
-                    Ok(all.into_iter().map(said).collect::<Vec<_>>().join(" "))
+                    Ok(all.into_iter().map(reported).collect::<Vec<_>>().join(" "))
                 }
                 Ok(Contents::Servers(servers)) => {
                     let words = servers.iter().map(|server| {
@@ -345,10 +345,10 @@ mod tests {
                 }
                 Err(error) => Err(format!("{error:#}")),
             };
-            match (&said, expected) {
-                (Ok(said), Ok(expected)) => assert_eq!(said, expected, "{text}"),
-                (Err(said), Err(expected)) => assert!(said.contains(expected), "{text}: {said}"),
-                _ => panic!("{text}: {said:?}"),
+            match (&reported, expected) {
+                (Ok(reported), Ok(expected)) => assert_eq!(reported, expected, "{text}"),
+                (Err(reported), Err(expected)) => assert!(reported.contains(expected), "{text}: {reported}"),
+                _ => panic!("{text}: {reported:?}"),
             }
         }
     }
@@ -356,7 +356,7 @@ mod tests {
     #[test]
     fn client_config_servers_are_parsed() {
         let program = |argv: &[&str], env: &[(&str, &str)]| {
-            Ok(Reach::Program(Launch {
+            Ok(Target::Program(Launch {
                 argv: argv.iter().map(ToString::to_string).collect(),
                 env: env.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect(),
                 cwd: None,
@@ -365,7 +365,7 @@ mod tests {
         let url = |url: &str, headers: &[(&'static str, &str)]| {
             let headers =
                 headers.iter().map(|(name, value)| (HeaderName::from_static(name), secret(value).unwrap()));
-            Ok(Reach::Address { url: url.parse().unwrap(), headers: headers.collect() })
+            Ok(Target::Address { url: url.parse().unwrap(), headers: headers.collect() })
         };
         let environment = Environment::from([("X".into(), "x:y".into())]);
         let cases = [
@@ -401,10 +401,10 @@ mod tests {
         ];
         for (text, expected) in cases {
             let declared = declared(("x".into(), serde_json::from_str(text).unwrap()));
-            match (declared.entry.and_then(|entry| entry.reach(&environment)), expected) {
-                (Ok(reach), Ok(expected)) => assert_eq!(reach, expected, "{text}"),
+            match (declared.entry.and_then(|entry| entry.resolve(&environment)), expected) {
+                (Ok(resolve), Ok(expected)) => assert_eq!(resolve, expected, "{text}"),
                 (Err(error), Err(part)) => assert!(format!("{error:#}").contains(part), "{text}: {error:#}"),
-                (reach, _) => panic!("{text}: {reach:?}"),
+                (resolve, _) => panic!("{text}: {resolve:?}"),
             }
         }
     }

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, bail};
 use mcpwarden_client::inspect::{
     Launch, options,
-    session::{self, Interrupted, Reach, Terms},
+    session::{self, Interrupted, Target, Terms},
     user::{self, Environment},
 };
 use mcpwarden_policy::redact::redact_word;
@@ -24,7 +24,7 @@ use reqwest::header::HeaderMap;
 
 use crate::cli::InspectOptions;
 use crate::config;
-use crate::output::{FAILED, clean, escaped, say};
+use crate::output::{FAILED, clean, escaped, print_line};
 use input::{Contents, Declared, Entry};
 use report::Report;
 
@@ -58,23 +58,20 @@ fn inspect(options: &InspectOptions) -> Result<(bool, bool)> {
                 input::contents(&input::read(file)?).with_context(|| file.display().to_string())?;
             match contents {
                 Contents::Definitions(_) if options.start => {
-                    bail!(
-                        "{}: it declares no servers that could be started; leave --start out",
-                        file.display()
-                    )
+                    bail!("{}: the file declares no servers to start; omit --start", file.display())
                 }
                 Contents::Definitions(definitions) => report.definitions(definitions),
                 Contents::Servers(servers) if options.start => {
                     let programs = servers.iter().flat_map(|server| &server.entry).any(Entry::is_program);
                     let environment = user::become_caller(programs, options.as_root)?;
-                    let reach = |Declared { name, entry }| {
-                        (name, entry.and_then(|entry: Entry| entry.reach(&environment)))
+                    let target = |Declared { name, entry }| {
+                        (name, entry.and_then(|entry: Entry| entry.resolve(&environment)))
                     };
-                    live(options, &environment, servers.into_iter().map(reach), &mut report)?;
+                    live(options, &environment, servers.into_iter().map(target), &mut report)?;
                 }
                 Contents::Servers(servers) => {
                     if servers.is_empty() && !options.json {
-                        say("no servers declared");
+                        print_line("no servers declared");
                     }
                     for Declared { name, entry } in &servers {
                         match entry {
@@ -87,14 +84,14 @@ fn inspect(options: &InspectOptions) -> Result<(bool, bool)> {
         }
         (None, Some(url)) => {
             let environment = user::become_caller(false, options.as_root)?;
-            let reach = input::address(url).map(|url| Reach::Address { url, headers: HeaderMap::new() });
-            live(options, &environment, [(redact_word(url), reach)], &mut report)?;
+            let target = input::address(url).map(|url| Target::Address { url, headers: HeaderMap::new() });
+            live(options, &environment, [(redact_word(url), target)], &mut report)?;
         }
         (None, None) => {
             let environment = user::become_caller(true, options.as_root)?;
             let name = input::shown_id(&options.command);
             let launch = Launch { argv: options.command.clone(), ..Launch::default() };
-            live(options, &environment, [(name, Ok(Reach::Program(launch)))], &mut report)?;
+            live(options, &environment, [(name, Ok(Target::Program(launch)))], &mut report)?;
         }
     }
     Ok(report.outcome())
@@ -104,7 +101,7 @@ fn inspect(options: &InspectOptions) -> Result<(bool, bool)> {
 fn live(
     options: &InspectOptions,
     environment: &Environment,
-    servers: impl IntoIterator<Item = (String, Result<Reach>)>,
+    servers: impl IntoIterator<Item = (String, Result<Target>)>,
     report: &mut Report,
 ) -> Result<()> {
     let headers = options.header.iter().map(|text| options::header(text)).collect::<Result<Vec<_>>>()?;
@@ -113,10 +110,10 @@ fn live(
     let runtime = runtime.context("cannot start the runtime")?;
     let interruption = {
         let _inside = runtime.enter();
-        session::interruption().context("cannot take signals")?
+        session::interruption().context("cannot receive signals")?
     };
     let mut outcome = Ok(());
-    for (name, reach) in servers {
+    for (name, target) in servers {
         let shown = clean(&name);
         let progress = |what: &str| progress::status(&format!("{shown} {what} …"));
         let terms = Terms {
@@ -127,11 +124,11 @@ fn live(
             interruption: &interruption,
             progress: &progress,
         };
-        let listed = reach.and_then(|mut reach| {
-            if let Reach::Address { headers: to, .. } = &mut reach {
+        let listed = target.and_then(|mut target| {
+            if let Target::Address { headers: to, .. } = &mut target {
                 to.extend(headers.iter().cloned());
             }
-            runtime.block_on(session::list(&name, &reach, &terms))
+            runtime.block_on(session::list(&name, &target, &terms))
         });
         progress::status("");
         match listed {

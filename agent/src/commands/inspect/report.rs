@@ -16,7 +16,7 @@ use mcpwarden_policy::{ConnectionId, ServerId, SessionId, Timestamp};
 use serde_json::json;
 
 use super::input::Entry;
-use crate::output::{clean, say, say_json};
+use crate::output::{clean, print_json_line, print_line};
 
 /// Bytes that the registry may keep of the definitions of all servers together: as many as one may send, and its names.
 const STORE_BYTES: usize = 256 << 20;
@@ -89,13 +89,13 @@ impl Report {
                 row["max_severity"] = json!(worst(&found));
                 row["detections"] = json!(found);
             }
-            return say_json(&row);
+            return print_json_line(&row);
         }
-        say(format!("{:<24} {:<32} {}", clean(name), clean(&id), clean(&words.join(" "))));
+        print_line(format!("{:<24} {:<32} {}", clean(name), clean(&id), clean(&words.join(" "))));
         for detection in &found {
             let severity = detection.severity.name();
             let why = detection.matches.first().map(|found| clean(&found.context)).unwrap_or_default();
-            say(format!("  {severity}: {}: {why}", clean(&detection.pattern)));
+            print_line(format!("  {severity}: {}: {why}", clean(&detection.pattern)));
         }
     }
 
@@ -108,9 +108,9 @@ impl Report {
             why += &format!("; {REPEATED}");
         }
         if self.json {
-            say_json(&json!({ "server": name, "error": why }));
+            print_json_line(&json!({ "server": name, "error": why }));
         } else {
-            say(format!("{}: not inspected: {why}", clean(name)));
+            print_line(format!("{}: not inspected: {why}", clean(name)));
         }
     }
 
@@ -161,8 +161,11 @@ impl Report {
                 .iter()
                 .map(|(Definition { name, json, .. }, hash)| Offer { name, json, hash, max_severity: None })
                 .collect();
-            let outcome =
-                self.registry.page(id, &Page { kind, first: true, last: true, beside: false, offers: &offers }, now);
+            let outcome = self.registry.page(
+                id,
+                &Page { kind, first: true, last: true, beside: false, offers: &offers },
+                now,
+            );
             if outcome.refused > 0 {
                 anstream::eprintln!(
                     "mcpwarden: {}: {} definitions are too many to compare with other servers'",
@@ -195,7 +198,7 @@ impl Report {
             rows.chain(of_server.iter().map(|detection| ("server".to_owned(), detection)))
         {
             let first = detection.matches.first().map(|found| clean(&found.text)).unwrap_or_default();
-            say(format!(
+            print_line(format!(
                 "{:<9} {:<24} {:<28} {}  {first:?}",
                 detection.severity.name(),
                 clean(&name),
@@ -207,8 +210,8 @@ impl Report {
         let found =
             findings.iter().filter(|finding| !finding.detections.is_empty()).count() + of_server.len();
         match found {
-            0 => say(format!("{prefix}{}, nothing found", counts(findings))),
-            _ => say(format!("{prefix}{}, something found in {found}", counts(findings))),
+            0 => print_line(format!("{prefix}{}, nothing found", counts(findings))),
+            _ => print_line(format!("{prefix}{}, something found in {found}", counts(findings))),
         }
     }
 }
@@ -265,10 +268,10 @@ fn print_json(server: Option<&str>, findings: &[Finding], of_server: &[Detection
         if let (Some(server), Some(row)) = (server, row.as_object_mut()) {
             row.insert("server".to_owned(), server.into());
         }
-        say_json(&row);
+        print_json_line(&row);
     }
     if !of_server.is_empty() {
-        say_json(&json!({
+        print_json_line(&json!({
             "server": server,
             "kind": "server",
             "max_severity": worst(of_server),

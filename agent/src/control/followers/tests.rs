@@ -95,9 +95,9 @@ async fn slow_follower_receives_the_exact_loss_count() {
         total += lost;
         let last: Value = serde_json::from_slice(&lines.pop().unwrap()).unwrap();
         assert_eq!(lines, vec![text(LINE_BYTES); room]);
-        let said = [&last["type"], &last["counter"], &last["count"], &last["total"], &last["seq"]];
+        let received = [&last["type"], &last["counter"], &last["count"], &last["total"], &last["seq"]];
         assert_eq!(
-            said.map(Value::to_string).join(" "),
+            received.map(Value::to_string).join(" "),
             format!("\"agent_loss\" \"{LOST}\" {lost} {total} null")
         );
         // Then it goes on, and is said once.

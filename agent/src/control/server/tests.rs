@@ -13,7 +13,7 @@ use crate::serving::HEAD_BYTES;
 struct Socket {
     _directory: TempDir,
     path: PathBuf,
-    asked: Asked,
+    service: Service,
 }
 
 /// A user who is not root, with these rights.
@@ -32,10 +32,10 @@ fn agent(gone: bool) -> mpsc::Sender<Request> {
     let (sender, mut receiver) = mpsc::channel::<Request>(1);
     if !gone {
         tokio::spawn(async move {
-            while let Some(Request { ask, by, answer }) = receiver.recv().await {
-                let said = match ask {
-                    Ask::Blocks => Ok(Answer::Blocks(Blocks { blocks: Vec::new() })),
-                    Ask::Block(new) => Ok(Answer::Block(Box::new(BlockView {
+            while let Some(Request { operation, by, answer }) = receiver.recv().await {
+                let received = match operation {
+                    Operation::Blocks => Ok(Answer::Blocks(Blocks { blocks: Vec::new() })),
+                    Operation::Block(new) => Ok(Answer::Block(Box::new(BlockView {
                         target: new.target,
                         server_type: None,
                         since: mcpwarden_policy::Timestamp(0),
@@ -46,16 +46,16 @@ fn agent(gone: bool) -> mpsc::Sender<Request> {
                         addresses: Vec::new(),
                         connections: None,
                     }))),
-                    Ask::Unblock(OldBlock { target, .. }) => Err(Code::NotFound.because(target)),
-                    Ask::Approvals => Ok(Answer::Waiting(Waiting { approvals: Vec::new() })),
-                    Ask::Status => Err(Code::Failed.because("how it is")),
-                    Ask::Reload => Ok(Answer::Reloaded(Box::default())),
-                    Ask::SetSession(new) => {
+                    Operation::Unblock(OldBlock { target, .. }) => Err(Code::NotFound.because(target)),
+                    Operation::Approvals => Ok(Answer::Waiting(Waiting { approvals: Vec::new() })),
+                    Operation::Status => Err(Code::Failed.because("how it is")),
+                    Operation::Reload => Ok(Answer::Reloaded(Box::default())),
+                    Operation::SetSession(new) => {
                         Err(Code::NotFound.because(format!("{} {:?}", new.session, new.set)))
                     }
-                    Ask::Decide(new) => Err(Code::Ambiguous.because(format!("{:?}", new.decision))),
+                    Operation::Decide(new) => Err(Code::Ambiguous.because(format!("{:?}", new.decision))),
                 };
-                let _ = answer.send(said);
+                let _ = answer.send(received);
             }
         });
     }
@@ -63,8 +63,8 @@ fn agent(gone: bool) -> mpsc::Sender<Request> {
 }
 
 /// What is behind a socket; see [`agent`].
-fn asked(gone: bool) -> Asked {
-    Asked { agent: agent(gone), counts: Arc::default(), followers: Followers::new() }
+fn service(gone: bool) -> Service {
+    Service { agent: agent(gone), counts: Arc::default(), followers: Followers::new() }
 }
 
 /// Serves whoever comes.
@@ -72,48 +72,48 @@ fn start() -> Socket {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.sock");
     let listener = UnixListener::bind(&path).unwrap();
-    let asked = asked(false);
+    let service = service(false);
     // The group of whom tests run as, so that they may change things.
     let own = Some(Known { name: "testers".into(), gid: nix::unistd::getgid().as_raw() });
     let groups = Groups { read: own.clone(), change: own };
-    tokio::spawn(serve(listener, groups, asked.clone()));
-    Socket { _directory: directory, path, asked }
+    tokio::spawn(serve(listener, groups, service.clone()));
+    Socket { _directory: directory, path, service }
 }
 
 /// Says this at a socket, and gives all that is answered.
-async fn say(path: &Path, bytes: Vec<u8>) -> String {
+async fn send(path: &Path, bytes: Vec<u8>) -> String {
     exchange(Client::connect(path).unwrap(), bytes).await
 }
 
 /// Says this to one connection's line, of a user with these rights.
-async fn say_as(rights: Rights, gone: bool, bytes: Vec<u8>) -> (String, ControlCounters) {
-    let asked = asked(gone);
-    let client = line(rights, &asked).await;
-    (exchange(client, bytes).await, asked.counts.read())
+async fn send_as(rights: Rights, gone: bool, bytes: Vec<u8>) -> (String, ControlCounters) {
+    let service = service(gone);
+    let client = line(rights, &service).await;
+    (exchange(client, bytes).await, service.counts.read())
 }
 
 /// A connection of a user with these rights.
-async fn line(rights: Rights, asked: &Asked) -> Client {
+async fn line(rights: Rights, service: &Service) -> Client {
     let (client, stream) = Client::pair().unwrap();
     stream.set_nonblocking(true).unwrap();
     let (peer, groups) = user(rights);
     let rights = peer.rights(&groups);
     let place = Arc::new(Semaphore::new(1)).acquire_owned().await.unwrap();
     let place = Mutex::new(ConnectionSlot::Asking { _place: place });
-    let line = Line { peer, rights, groups, asked: asked.clone(), place };
+    let line = Line { peer, rights, groups, service: service.clone(), place };
     tokio::spawn(Arc::new(line).converse(UnixStream::from_std(stream).unwrap()));
     client
 }
 
 async fn exchange(mut client: Client, bytes: Vec<u8>) -> String {
-    let said = tokio::task::spawn_blocking(move || {
+    let received = tokio::task::spawn_blocking(move || {
         // Whoever is refused early does not take all.
         let _ = client.write_all(&bytes);
         let mut answer = Vec::new();
         let _ = client.read_to_end(&mut answer);
         String::from_utf8_lossy(&answer).into_owned()
     });
-    said.await.unwrap()
+    received.await.unwrap()
 }
 
 fn request(head: &str, body: &str) -> Vec<u8> {
@@ -134,7 +134,7 @@ async fn control_server_answers_by_rights_and_request() {
         (Rights::Change, "PUT", BLOCKS, "", 405, "takes GET, POST, DELETE", [0, 1, 0]),
         (Rights::Change, "GET", "/", "", 404, "there are only /v1/blocks, /v1/approvals", [0, 1, 0]),
         (Rights::Change, "POST", "/v1/events", "", 405, "\r\nallow: GET\r\n", [0, 1, 0]),
-        (Rights::None, "GET", "/v1/events", "", 403, "user 4242 may not ask here", [1, 0, 0]),
+        (Rights::None, "GET", "/v1/events", "", 403, "user 4242 may not query the agent here", [1, 0, 0]),
         (Rights::Read, "GET", "/v1/events?severity=bad", "", 400, "unknown variant `bad`", [0, 1, 0]),
         (Rights::Read, "GET", "/v1/events?since=1h", "", 400, "`since` cannot be asked for", [0, 1, 0]),
         (Rights::Read, "GET", "/v1/events?type=mcp_x", "", 400, "there is no type", [0, 1, 0]),
@@ -226,13 +226,13 @@ async fn control_server_answers_by_rights_and_request() {
             BLOCKS,
             "",
             403,
-            "user 4242 may not ask here: only root may and members of the group readers",
+            "user 4242 may not query the agent here: only root may and members of the group readers",
             [1, 0, 0],
         ),
         (Rights::None, "POST", BLOCKS, block, 403, "user 4242 may not change anything here", [1, 0, 0]),
     ];
     for (rights, method, path, body, status, part, counted) in cases {
-        let (answer, counters) = say_as(rights, false, request(&format!("{method} {path}"), body)).await;
+        let (answer, counters) = send_as(rights, false, request(&format!("{method} {path}"), body)).await;
         let name = format!("{rights:?} {method} {path} {:.40}\n{answer}", body);
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")) && answer.contains(part), "{name}");
         assert!(!answer.contains('\u{202e}'), "{name}");
@@ -249,7 +249,7 @@ async fn invalid_http_is_counted_as_unusable() {
         ("a long head", long, "431"),
         ("two lengths", "GET / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n".into(), "400"),
     ] {
-        let (answer, counters) = say_as(Rights::Change, false, bytes.into_bytes()).await;
+        let (answer, counters) = send_as(Rights::Change, false, bytes.into_bytes()).await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{name}: {answer}");
         assert_eq!(counters.unusable, 1, "{name}");
     }
@@ -257,7 +257,7 @@ async fn invalid_http_is_counted_as_unusable() {
 
 #[tokio::test]
 async fn ending_agent_answers_unavailable() {
-    let (answer, _) = say_as(Rights::Change, true, request("GET /v1/blocks", "")).await;
+    let (answer, _) = send_as(Rights::Change, true, request("GET /v1/blocks", "")).await;
     assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("try again"), "{answer}");
 }
 
@@ -274,7 +274,7 @@ async fn slow_client_is_disconnected() {
         stream.try_write(half.as_bytes()).unwrap();
         stream.readable().await.unwrap();
         let rest = stream.try_read(&mut [0; 64]).unwrap();
-        assert_eq!((rest, socket.asked.counts.read().timed_out), (0, 1), "{name}");
+        assert_eq!((rest, socket.service.counts.read().timed_out), (0, 1), "{name}");
     }
 }
 
@@ -284,9 +284,9 @@ async fn take_all_places(socket: &Socket) -> Vec<UnixStream> {
     for _ in 0..PLACES {
         waiting.push(UnixStream::connect(&socket.path).await.unwrap());
     }
-    let answer = say(&socket.path, Vec::new()).await;
-    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("too many ask at once"), "{answer}");
-    assert_eq!(socket.asked.counts.read().connections_refused, 1);
+    let answer = send(&socket.path, Vec::new()).await;
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("too many requests at once"), "{answer}");
+    assert_eq!(socket.service.counts.read().connections_refused, 1);
     waiting
 }
 
@@ -296,8 +296,8 @@ async fn closed_connection_frees_its_slot() {
     let mut waiting = take_all_places(&socket).await;
     // One that leaves makes room.
     waiting.pop();
-    while socket.asked.counts.read().requests == 0 {
-        say(&socket.path, request("GET /v1/blocks", "")).await;
+    while socket.service.counts.read().requests == 0 {
+        send(&socket.path, request("GET /v1/blocks", "")).await;
     }
 }
 

@@ -9,7 +9,7 @@ use mcpwarden_policy::{ServerId, SessionId, Timestamp, gate::GateCaller, guard::
 
 use crate::host::clock::Clock;
 
-/// Most sessions at once: as many as the kernel's table has room for.
+/// Most sessions at once: the capacity of the kernel's table.
 const MAX_SESSIONS: usize = 4_096;
 
 /// The sessions of connections that are judged, and of some that were.
@@ -20,7 +20,7 @@ pub struct Sessions {
     last: u32,
     /// The last one that an agent before gave.
     before: Option<u32>,
-    /// Of these there may be news.
+    /// The turns of these may have changed.
     seen: BTreeSet<SessionId>,
 }
 
@@ -36,8 +36,8 @@ impl Known {
     /// The number of the server that was seen first, from 1. One that has no number is another than all that have.
     fn first(&self, state: &TurnState) -> u32 {
         let Some(first) = &state.first else { return 0 };
-        let place = self.servers.iter().position(|server| server.0 == *first);
-        place.and_then(|place| u32::try_from(place + 1).ok()).unwrap_or(SEVERAL)
+        let index = self.servers.iter().position(|server| server.0 == *first);
+        index.and_then(|index| u32::try_from(index + 1).ok()).unwrap_or(SEVERAL)
     }
 }
 
@@ -52,21 +52,21 @@ impl Sessions {
         self.before.take()
     }
 
-    /// There may be news of a session.
+    /// The turn of a session may have changed.
     pub fn see(&mut self, session: Option<&SessionId>) {
         if let Some(session) = session.filter(|session| self.known.contains_key(session)) {
             self.seen.insert(session.clone());
         }
     }
 
-    /// What a connection of this caller is. Where there is no room for its session, or for its server in it, its session is 0:
-    /// what the rules across servers say is undecided.
+    /// What a connection of this caller is. Where there is no capacity for its session, or for its server in it, its session is 0:
+    /// the cross-server rules are undecidable for it.
     pub fn member(&mut self, caller: &GateCaller, now: Timestamp) -> GateMember {
-        let (session, server) = self.place(caller, now).unwrap_or((0, 0));
+        let (session, server) = self.number(caller, now).unwrap_or((0, 0));
         GateMember { session, server, bucket: caller.bucket(), ..GateMember::default() }
     }
 
-    fn place(&mut self, caller: &GateCaller, now: Timestamp) -> Option<(u32, u32)> {
+    fn number(&mut self, caller: &GateCaller, now: Timestamp) -> Option<(u32, u32)> {
         if !self.known.contains_key(&caller.session) {
             if self.known.len() >= MAX_SESSIONS {
                 return None;
@@ -89,8 +89,13 @@ impl Sessions {
         Some((known.number, u32::try_from(server).ok()?))
     }
 
-    /// Tells the kernel what there is to be told of sessions.
-    pub fn tell(&mut self, turn: impl Fn(&SessionId) -> Option<TurnState>, clock: &Clock, gate: &mut Gate) {
+    /// Writes the turns of sessions that may have changed to the kernel's table.
+    pub fn send_turns(
+        &mut self,
+        turn: impl Fn(&SessionId) -> Option<TurnState>,
+        clock: &Clock,
+        gate: &mut Gate,
+    ) {
         for session in std::mem::take(&mut self.seen) {
             if let (Some(known), Some(state)) = (self.known.get(&session), turn(&session)) {
                 let turn = Turn {
@@ -99,7 +104,7 @@ impl Sessions {
                     open: u32::try_from(state.open).unwrap_or(u32::MAX),
                     first: if state.has_several { SEVERAL } else { known.first(&state) },
                 };
-                // Without room for it the kernel takes its calls for open ones.
+                // Where there is no capacity for it, the kernel takes its calls for open ones.
                 gate.set_turn(known.number, turn);
             }
         }

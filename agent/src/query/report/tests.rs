@@ -9,7 +9,7 @@ use crate::{
 };
 
 fn gathered(filled: &Filled, args: &str) -> Report {
-    let Query::Report(options) = filled.asked(args) else { panic!("{args}") };
+    let Query::Report(options) = filled.query(args) else { panic!("{args}") };
     Report::gather(&filled.db, &options, Clock::new().now()).unwrap()
 }
 

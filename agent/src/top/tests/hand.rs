@@ -68,10 +68,10 @@ fn keys_approve_tools_and_block_targets() {
         (">jja", None, "select a tool"),
         ("4>ay", approving("add", "abc"), ""),
     ];
-    for (keys, expected, said) in cases {
+    for (keys, expected, reported) in cases {
         let (done, message) = does(&mut View::default(), &model, keys);
         assert_eq!(done, expected, "{keys}");
-        assert!(message.contains(said), "{keys}: {message}");
+        assert!(message.contains(reported), "{keys}: {message}");
     }
     // A shell would take this name for something else.
     let mut model = Model::default();
@@ -103,8 +103,8 @@ fn approval_covers_the_latest_reported_definition() {
         press(&mut view, &model, ">j");
         let text = screen(&model, &view, 120, 24).join("\n");
         assert!(text.contains(&format!("hash  {hash}")), "{text}");
-        let said = text.split("says  ").nth(1).and_then(|text| text.lines().next()).map(str::trim_end);
-        assert_eq!(said, description, "{text}");
+        let reported = text.split("says  ").nth(1).and_then(|text| text.lines().next()).map(str::trim_end);
+        assert_eq!(reported, description, "{text}");
         assert_eq!(does(&mut view, &model, "ay").0, approving("add", hash), "{events:?}");
     }
     let mut model = filled();
@@ -183,7 +183,10 @@ fn selection_survives_model_changes() {
     assert_eq!(does(&mut view, &model, "y").0, approving("add", first));
     // And who looked at another definition is asked to look again.
     let (done, message) = does(&mut view, &model, "a");
-    assert!(done.is_none() && view.asked.is_none() && message.contains("another definition"), "{message}");
+    assert!(
+        done.is_none() && view.requested.is_none() && message.contains("another definition"),
+        "{message}"
+    );
     assert_eq!(does(&mut view, &model, "ay").0, approving("add", second));
 }
 

@@ -73,9 +73,7 @@ fn every_response_with_known_id_is_evaluated() {
         ),
         ("beside a method", vec![], vec![evil.replacen('{', r#"{"method":"x","#, 1)]),
         ("before it is asked, the other way round", vec![evil.clone()], vec![fine.clone()]),
-        ("another version first, and evil", vec![], {
-            vec![evil.replacen("2.0", "1.0", 1), fine.clone()]
-        }),
+        ("another version first, and evil", vec![], { vec![evil.replacen("2.0", "1.0", 1), fine.clone()] }),
         ("beside an error", vec![], vec![evil.replacen('{', r#"{"error":{"code":1,"message":""},"#, 1)]),
     ];
     for (name, before, after) in cases {

@@ -13,7 +13,7 @@ use mcpwarden_policy::{
 };
 use mcpwarden_store::{
     registry::Pins,
-    testing::{Sayer, settings},
+    testing::{TestAgent, settings},
 };
 
 use super::*;
@@ -63,7 +63,7 @@ fn pinned(directory: &Path) -> u64 {
 fn write(directory: &Path) {
     let mut next = pinned(directory) + 1;
     let (mut pins, _) = Pins::open(directory, None).unwrap();
-    let mut agent = Sayer::start(settings(directory));
+    let mut agent = TestAgent::start(settings(directory));
     loop {
         let now = std::time::UNIX_EPOCH.elapsed().unwrap();
         let now = Timestamp(now.as_nanos() as u64);
@@ -101,18 +101,18 @@ fn store_survives_a_kill_at_any_moment() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let mut reported = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
         let numbers = |line: String| {
             let (events, pins) = line.strip_prefix("wrote ")?.split_once(' ')?;
             Some((events.parse::<u64>().ok()?, pins.parse::<u64>().ok()?))
         };
         // In the middle of opening what the one before left, or of writing.
-        let first = if kill % 4 == 3 { None } else { said.by_ref().find_map(numbers) };
+        let first = if kill % 4 == 3 { None } else { reported.by_ref().find_map(numbers) };
         assert!(first.is_some() || kill % 4 == 3, "it wrote nothing");
         // Other moments each time, over some rounds of the writer.
         thread::sleep(Duration::from_micros(kill * 79_190 % 150_000));
         child.kill().unwrap();
-        let (stored, written) = said.filter_map(numbers).last().or(first).unwrap_or_default();
+        let (stored, written) = reported.filter_map(numbers).last().or(first).unwrap_or_default();
         assert_eq!(child.wait().unwrap().signal(), Some(9), "it was ended by nothing else");
         let verdict = verdict(&path, None, None).unwrap();
         assert!(verdict.intact, "{kill}: {verdict:?}");

@@ -1,4 +1,4 @@
-//! How the agent is, for who asks.
+//! The status of the agent, as operators request it.
 
 use mcpwarden_kernel::requirements;
 use mcpwarden_policy::{event::ServerType, lint::unenforceable};
@@ -10,11 +10,12 @@ use crate::{
 };
 
 impl Agent {
-    /// How it is now.
+    /// The status of now.
     pub(super) fn status(&self) -> Status {
         let counters = self.counters();
-        let (config, path) = self.reload.current();
-        let stored = self.outbox.store().status();
+        let (config, path) = (self.reload.config(), self.reload.path());
+        let outbox = &self.reporter.outbox;
+        let stored = outbox.store().status();
         let mut status = Status {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
@@ -29,14 +30,17 @@ impl Agent {
                 stdio: word(&config.enforcement.stdio),
                 network: word(&config.enforcement.network),
             },
-            not_enforced: unenforceable(&self.enforced(config)).iter().map(ToString::to_string).collect(),
+            not_enforced: unenforceable(&self.gate.enforced(config))
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
             servers: self.engine.servers().count() as u64,
             sessions: self.engine.sessions() as u64,
             approvals: self.engine.waiting().count() as u64,
             blocks: self.network.blocks().len() as u64,
             store: StoreStatus {
-                path: self.outbox.store().path().display().to_string(),
-                failing: self.outbox.failing().map(str::to_owned),
+                path: outbox.store().path().display().to_string(),
+                failing: outbox.failing().map(str::to_owned),
                 last: stored.head.seq,
                 stored: stored.stored,
                 lost: stored.lost,
@@ -46,14 +50,14 @@ impl Agent {
             blind_spots: self.kernel.blind_spots().to_vec(),
             counters,
         };
-        status.sinks.extend(self.sinks.counters().map(|(name, sink)| SinkStatus {
+        status.sinks.extend(self.reporter.sinks.counters().map(|(name, sink)| SinkStatus {
             name: name.to_owned(),
             written: sink.written,
             dropped: sink.dropped,
             failures: sink.failures,
             waiting_bytes: sink.waiting_bytes,
         }));
-        // Of servers alone: of what turned out to be none, nothing need be seen.
+        // Only of servers: bytes of processes that turned out to be none are not inspected on purpose.
         let kinds = [ServerType::Stdio, ServerType::Http, ServerType::Sse];
         let unseen = kinds.iter().map(|kind| self.engine.traffic(*kind).gap_bytes).sum();
         status.troubles = troubles(&status, unseen, self.reload.error());
@@ -62,11 +66,13 @@ impl Agent {
     }
 }
 
-/// What somebody has to look at; `unseen`: bytes of servers and their clients.
+/// What an operator has to look at; `unseen`: bytes of servers and their clients. `config`: the error of the last reload.
 fn troubles(status: &Status, unseen: u64, config: Option<&str>) -> Vec<String> {
     let mut troubles = Vec::new();
     if let Some(error) = config {
-        troubles.push(format!("the configuration file cannot be used, that of before still counts: {error}"));
+        troubles.push(format!(
+            "the configuration file is invalid, and the previous configuration stays in force: {error}"
+        ));
     }
     if let Some(why) = &status.store.failing {
         troubles.push(format!("events cannot be stored: {why}"));
@@ -79,7 +85,7 @@ fn troubles(status: &Status, unseen: u64, config: Option<&str>) -> Vec<String> {
     }
     if unseen > 0 {
         troubles
-            .push(format!("{unseen} bytes of what servers and clients said were not seen (mcp_capture_gap)"));
+            .push(format!("{unseen} bytes between servers and clients were not captured (mcp_capture_gap)"));
     }
     troubles
 }
@@ -104,7 +110,7 @@ mod tests {
         type Change = fn(&mut Status);
         let cases: [(Change, Option<&str>, &[&str]); 5] = [
             (|_| {}, None, &[]),
-            (|_| {}, Some("1:1: no"), &["the configuration file cannot be used"]),
+            (|_| {}, Some("1:1: no"), &["the configuration file is invalid"]),
             (
                 |status| status.store.failing = Some("disk full".into()),
                 None,
@@ -117,9 +123,9 @@ mod tests {
         for (change, error, expected) in cases {
             let mut status = well();
             change(&mut status);
-            let said = troubles(&status, 0, error);
-            let found = said.iter().zip(expected).all(|(said, part)| said.starts_with(part));
-            assert!(said.len() == expected.len() && found, "{expected:?} {said:?}");
+            let reported = troubles(&status, 0, error);
+            let found = reported.iter().zip(expected).all(|(trouble, part)| trouble.starts_with(part));
+            assert!(reported.len() == expected.len() && found, "{expected:?} {reported:?}");
         }
     }
 }

@@ -1,37 +1,36 @@
-//! What the control socket asks for, done by the agent's one task.
+//! The requests of operators at the control socket, executed by the agent's one task.
 
 use mcpwarden_policy::{
-    CommandError, Decide, Definitions, Event, EventBody, Input, OperatorCommand, Output, ProfileError,
-    ServerId, SessionId,
+    Decide, Definitions, Event, EventBody, Input, OperatorCommand, Output, ServerId, SessionId,
     config::Config,
     event::{BlockEnd, CallsBlocked, CallsUnblocked, NetworkBlocked, NetworkUnblocked},
     guards::{Callee, ProfileChange, Setting},
     lint::{is_asked, known_side_effects},
     network::Target,
-    registry::RegistryError,
 };
 
 use super::Agent;
 use crate::{
+    config::StdioEnforcement,
     control::{
-        Answer, Ask, BlockView, Blocks, Code, Decided, NewBlock, NewDecision, NewSetting, OldBlock, Refusal,
-        Request, SetSession, Waiting,
+        Answer, BlockView, Blocks, Code, Decided, NewBlock, NewDecision, NewSetting, OldBlock, Operation,
+        Refusal, Request, SetSession, Waiting,
     },
     network::{self, BlockError, BlockRequest, Standing, Who},
 };
 
-/// Who asks, in a word or two.
+/// The operator who sent a request, by name.
 fn user(by: &Who) -> String {
     by.user.clone().unwrap_or_else(|| format!("user {}", by.uid))
 }
 
-/// Longest name of who decides. Bytes.
+/// Longest name of the person who decides. Bytes.
 const MAX_BY_BYTES: usize = 128;
 /// Longest id of a project. Bytes.
 const MAX_PROJECT_BYTES: usize = 256;
 
-/// Who decides: who asks, and in whose name.
-fn in_whose_name(name: Option<&str>, by: &Who) -> Result<String, Refusal> {
+/// The person who decides: the operator, and the person that they name.
+fn on_behalf_of(name: Option<&str>, by: &Who) -> Result<String, Refusal> {
     let user = user(by);
     match name {
         Some(name) if name.len() > MAX_BY_BYTES => {
@@ -42,7 +41,7 @@ fn in_whose_name(name: Option<&str>, by: &Who) -> Result<String, Refusal> {
     }
 }
 
-/// What the types of a setting let through and what would have no effect.
+/// Refuses settings that their types allow and that would have no effect.
 fn check_setting(setting: &Setting, config: &Config) -> Result<(), Refusal> {
     match setting {
         Setting::Project(Some(project)) if project.is_empty() || project.len() > MAX_PROJECT_BYTES => {
@@ -52,142 +51,113 @@ fn check_setting(setting: &Setting, config: &Config) -> Result<(), Refusal> {
             let known = known_side_effects(config);
             let Some(tag) = tags.iter().find(|tag| !known.contains(tag.as_str())) else { return Ok(()) };
             let known: Vec<&str> = known.into_iter().collect();
-            let message =
-                format!("no tool is known to have the side effect `{tag}`: there are {}", known.join(", "));
+            let message = format!(
+                "no tool has the side effect `{tag}`; the known side effects are {}",
+                known.join(", ")
+            );
             Err(Code::Unusable.because(message))
         }
         _ => Ok(()),
     }
 }
 
-impl From<&RegistryError> for Refusal {
-    fn from(error: &RegistryError) -> Self {
-        let code = match error {
-            RegistryError::Unknown { .. } => Code::NotFound,
-            RegistryError::Ambiguous { .. } => Code::Ambiguous,
-            RegistryError::OtherHash { .. } => Code::Unusable,
-            RegistryError::Connections(_) => Code::Full,
-            RegistryError::Store(_) => Code::Failed,
-        };
-        Self { code, message: error.to_string() }
-    }
-}
-
-impl From<&CommandError> for Refusal {
-    fn from(error: &CommandError) -> Self {
-        let code = match error {
-            CommandError::Decision(error) => return error.into(),
-            CommandError::Profile(ProfileError::NoSession(_)) => Code::NotFound,
-            CommandError::Profile(ProfileError::Full(_)) => Code::Full,
-        };
-        Self { code, message: error.to_string() }
-    }
-}
-
-impl From<BlockError> for Refusal {
-    fn from(error: BlockError) -> Self {
-        let code = match &error {
-            BlockError::Unusable(_) => Code::Unusable,
-            BlockError::Sweeping(..) => Code::NeedsYes,
-            BlockError::TooMany | BlockError::Table(_) => Code::Full,
-            BlockError::NotBlocked(..) | BlockError::NoSession(_) => Code::NotFound,
-            BlockError::NoGate(_) => Code::Failed,
-        };
-        Self { code, message: error.to_string() }
-    }
-}
-
 impl Agent {
-    /// Does what is asked, and says so.
-    pub(super) fn obey(&mut self, request: Request) {
-        let answer = match request.ask {
-            Ask::Blocks => Ok(Answer::Blocks(Blocks {
+    /// Executes a request, reports it as an event, and answers it.
+    pub(super) fn execute_request(&mut self, request: Request) {
+        let answer = match request.operation {
+            Operation::Blocks => Ok(Answer::Blocks(Blocks {
                 blocks: self.network.blocks().iter().map(|block| self.view(block)).collect(),
             })),
-            Ask::Block(new) => self.block(&new, request.by).map_err(Refusal::from),
-            Ask::Unblock(old) => self.unblock(&old, request.by).map_err(Refusal::from),
-            Ask::Approvals => Ok(Answer::Waiting(Waiting { approvals: self.engine.waiting().collect() })),
-            Ask::Decide(new) => self.decide(&new, &request.by),
-            Ask::SetSession(new) => self.set_session(new, &request.by),
-            Ask::Status => Ok(Answer::Status(Box::new(self.status()))),
-            Ask::Reload => return self.reload(user(&request.by), Some(request.answer)),
+            Operation::Block(new) => self.block(&new, request.by).map_err(Refusal::from),
+            Operation::Unblock(old) => self.unblock(&old, request.by).map_err(Refusal::from),
+            Operation::Approvals => {
+                Ok(Answer::Waiting(Waiting { approvals: self.engine.waiting().collect() }))
+            }
+            Operation::Decide(new) => self.decide(&new, &request.by),
+            Operation::SetSession(new) => self.set_session(new, &request.by),
+            Operation::Status => Ok(Answer::Status(Box::new(self.status()))),
+            Operation::Reload => return self.reload(user(&request.by), Some(request.answer)),
         };
-        // Whoever asked may be gone; what was done is done, and said as an event.
+        // Whoever requested it may be gone; what was done is reported as an event.
         let _ = request.answer.send(answer);
     }
 
-    /// Decides about definitions, and says so.
+    /// Decides about definitions.
     fn decide(&mut self, new: &NewDecision, by: &Who) -> Result<Answer, Refusal> {
         let NewDecision { server, tool, all, decision, uid, program, hash, by: name } = new;
         let what = match (tool, all) {
             (Some(name), false) => Definitions::Tool { name, hash: hash.as_deref() },
             (None, true) if hash.is_none() => Definitions::All,
-            _ => return Err(Code::Unusable.because("either `tool` is needed, or `all`, which has no `hash`")),
+            _ => {
+                return Err(
+                    Code::Unusable.because("the request needs either `tool`, or `all` without a `hash`")
+                );
+            }
         };
         let server = ServerId(server.as_str().into());
-        let by = in_whose_name(name.as_deref(), by)?;
+        let by = on_behalf_of(name.as_deref(), by)?;
         let (uid, program, decision) = (*uid, program.as_deref(), *decision);
         let decide = Decide { server: &server, uid, program, what, by: &by, decision };
         let decided = self.command(OperatorCommand::Decide(decide))?;
         Ok(Answer::Decided(Decided { decided }))
     }
 
-    /// Has the engine execute a command. What is reported of it.
+    /// Has the engine execute a command. The events of it.
     fn command(&mut self, command: OperatorCommand<'_>) -> Result<Vec<Event>, Refusal> {
         // Nothing else waits there: outputs are carried out as they come.
-        self.engine.handle(Input::Operator(command), self.clock.now(), &mut self.outputs);
+        self.handle(Input::Operator(command));
         let mut events = Vec::new();
         let mut failed = None;
-        for output in &self.outputs {
+        for output in &self.pending.outputs {
             match output {
                 Output::Event(event) => events.push(event.clone()),
                 Output::Failed(error) => failed = Some(Refusal::from(error)),
                 _ => {}
             }
         }
-        self.carry_out();
+        self.execute();
         failed.map_or(Ok(events), Err)
     }
 
-    /// Sets what a session's calls are judged by, and says so.
+    /// Changes the profile by which a session's calls are judged.
     fn set_session(&mut self, new: NewSetting, by: &Who) -> Result<Answer, Refusal> {
         let NewSetting { session, set, reset, by: name } = new;
         let (key, change) = match (set, reset) {
             (Some(setting), None) => (setting.key(), ProfileChange::Set(setting)),
             (None, Some(key)) => (key, ProfileChange::Reset(key)),
-            _ => return Err(Code::Unusable.because("either `set` is needed, or `reset`")),
+            _ => return Err(Code::Unusable.because("the request needs either `set` or `reset`")),
         };
-        let config = self.reload.current().0;
+        let config = self.reload.config();
         if let ProfileChange::Set(setting) = &change {
             check_setting(setting, config)?;
         }
         let guard = key.guard();
         let idle = (!is_asked(config, guard)).then(|| {
             let guard = guard.name();
-            format!("the guard `{guard}` goes by it and is off; `kind: {guard}` in `guards` of the configuration turns it on")
+            format!("the guard `{guard}`, which uses this setting, is off; `kind: {guard}` in `guards` of the configuration turns it on")
         });
-        let by = in_whose_name(name.as_deref(), by)?;
+        let by = on_behalf_of(name.as_deref(), by)?;
         let session = SessionId(session.into());
         let events = self.command(OperatorCommand::SetSession { session, change, by: &by })?;
         let set = events.into_iter().rfind(|event| matches!(event.body, EventBody::SessionSet(_)));
-        let event = set.ok_or_else(|| Code::Failed.because("nothing was set".to_owned()))?;
+        let event = set.ok_or_else(|| Code::Failed.because("the setting was not changed".to_owned()))?;
         Ok(Answer::SetSession(Box::new(SetSession { event, idle })))
     }
 
     fn block(&mut self, new: &NewBlock, by: Who) -> Result<Answer, BlockError> {
         let target = self.network.target(&new.target, new.port)?;
         if let Target::Calls(callee) = &target {
-            self.can_block_calls(callee)?;
+            self.gate.can_block(callee, self.reload.config(), &self.engine, &mut self.kernel)?;
         }
         let period = new.period.map(|period| period.0);
         let request = BlockRequest { target, period, reason: new.reason.as_deref(), sure: new.yes, by };
         let block = self.network.block(request, self.kernel.addresses(), &self.clock);
         self.block_calls();
         if block.is_err() {
-            self.block_was_refused();
+            self.gate.block_was_refused(self.reload.config(), &mut self.kernel);
         }
         let block = block?;
-        let said = NetworkBlocked {
+        let blocked = NetworkBlocked {
             target: network::text(&block.target),
             until: block.until(&self.clock),
             reason: block.reason.clone(),
@@ -195,8 +165,8 @@ impl Agent {
             user: block.by.user.clone(),
         };
         match &block.target {
-            Target::Calls(_) => self.say_of(&block.target, CallsBlocked(said)),
-            Target::Address(_) | Target::Server(_) => self.say_of(&block.target, said),
+            Target::Calls(_) => self.report_of(&block.target, CallsBlocked(blocked)),
+            Target::Address(_) | Target::Server(_) => self.report_of(&block.target, blocked),
         }
         Ok(Answer::Block(Box::new(self.view(&block))))
     }
@@ -205,40 +175,40 @@ impl Agent {
         let target = self.network.target(&old.target, old.port)?;
         let lifted = self.network.unblock(&target, self.kernel.addresses(), &self.clock)?;
         self.block_calls();
-        self.say_unblocked(&lifted, BlockEnd::Unblocked, Some(by));
+        self.report_unblocked(&lifted, BlockEnd::Unblocked, Some(by));
         Ok(Answer::Block(Box::new(self.view(&lifted))))
     }
 
-    /// Says which blocks are over.
+    /// Lifts blocks that are over, and reports them.
     pub(super) fn expire_blocks(&mut self) {
         let expired = self.network.expire(self.kernel.addresses(), &self.clock);
         self.block_calls();
         for block in expired {
-            self.say_unblocked(&block, BlockEnd::Expired, None);
+            self.report_unblocked(&block, BlockEnd::Expired, None);
         }
     }
 
-    /// Says that all blocks end with the agent.
+    /// Lifts all blocks, which end with the agent, and reports them.
     pub(super) fn end_blocks(&mut self) {
         let lifted = self.network.lift_all(self.kernel.addresses(), &self.clock);
         self.block_calls();
         for block in lifted {
-            self.say_unblocked(&block, BlockEnd::AgentStopped, None);
+            self.report_unblocked(&block, BlockEnd::AgentStopped, None);
         }
     }
 
-    fn say_unblocked(&mut self, block: &Standing, reason: BlockEnd, by: Option<Who>) {
+    fn report_unblocked(&mut self, block: &Standing, reason: BlockEnd, by: Option<Who>) {
         let target = network::text(&block.target);
         let (uid, user) = by.map_or((None, None), |by| (Some(by.uid), by.user));
-        let said = NetworkUnblocked { target, reason, uid, user };
+        let unblocked = NetworkUnblocked { target, reason, uid, user };
         match &block.target {
-            Target::Calls(_) => self.say_of(&block.target, CallsUnblocked(said)),
-            Target::Address(_) | Target::Server(_) => self.say_of(&block.target, said),
+            Target::Calls(_) => self.report_of(&block.target, CallsUnblocked(unblocked)),
+            Target::Address(_) | Target::Server(_) => self.report_of(&block.target, unblocked),
         }
     }
 
-    /// Says something of a target, which may be a server.
-    fn say_of(&mut self, target: &Target, body: impl Into<EventBody>) {
+    /// Reports an event about a target, which may be a server.
+    fn report_of(&mut self, target: &Target, body: impl Into<EventBody>) {
         let (server, session) = match target {
             Target::Server(id) | Target::Calls(Callee::Server(id)) => (Some(id.clone()), None),
             Target::Calls(Callee::Session(id)) => (None, Some(id.clone())),
@@ -251,6 +221,21 @@ impl Agent {
             ..Event::agent(self.clock.now(), body.into())
         };
         self.emit(event);
+    }
+
+    /// Brings the policy core and the gate up to the calls that are blocked by hand, at once.
+    fn block_calls(&mut self) {
+        let blocks = self.network.blocked_calls(&self.clock);
+        if !self.gate.set_blocks(&blocks) {
+            return;
+        }
+        self.handle(Input::Operator(OperatorCommand::BlockCalls(blocks)));
+        self.execute();
+        let config = self.reload.config();
+        if config.enforcement.stdio == StdioEnforcement::Observe {
+            self.gate.configure(config, &mut self.kernel);
+        }
+        self.renew_gate();
     }
 
     fn view(&self, block: &Standing) -> BlockView {
@@ -268,6 +253,46 @@ impl Agent {
                 Target::Calls(callee) => Some(self.engine.connections_of(callee)),
                 Target::Address(_) | Target::Server(_) => None,
             },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decisions_name_the_operator_and_their_principal() {
+        let long = "x".repeat(MAX_BY_BYTES + 1);
+        for (name, user, expected) in [
+            (None, None, Some("user 7")),
+            (None, Some("ann"), Some("ann")),
+            (Some("Bob"), Some("ann"), Some("Bob (ann)")),
+            (Some("Bob"), None, Some("Bob (user 7)")),
+            (Some(&long[1..]), None, Some(&*format!("{} (user 7)", &long[1..]))),
+            (Some(&*long), None, None),
+        ] {
+            let by = Who { uid: 7, user: user.map(str::to_owned) };
+            assert_eq!(on_behalf_of(name, &by).ok().as_deref(), expected, "{name:?} {user:?}");
+        }
+    }
+
+    #[test]
+    fn settings_without_effect_are_refused() {
+        let (config, _) = mcpwarden_policy::config::parse(b"").unwrap();
+        let project = |text: &str| Setting::Project(Some(text.to_owned()));
+        let tags = |all: &[&str]| Setting::Blacklist(all.iter().map(|tag| (*tag).to_owned()).collect());
+        for (name, setting, is_refused) in [
+            ("no project", Setting::Project(None), false),
+            ("a project", project("p"), false),
+            ("the empty project", project(""), true),
+            ("the longest project", project(&"p".repeat(MAX_PROJECT_BYTES)), false),
+            ("a project that is too long", project(&"p".repeat(MAX_PROJECT_BYTES + 1)), true),
+            ("a known side effect", tags(&["net.send"]), false),
+            ("an unknown side effect", tags(&["net.send", "no.such"]), true),
+        ] {
+            let refusal = check_setting(&setting, &config).err().map(|refusal| refusal.code);
+            assert_eq!(refusal, is_refused.then_some(Code::Unusable), "{name}");
         }
     }
 }

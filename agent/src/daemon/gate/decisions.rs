@@ -1,30 +1,15 @@
-//! What the gate says it did, in the words of events.
+//! The records of the gate, as events report them.
 
 use mcpwarden_abi::{self as abi, GateInfo, RecordHeader};
 use mcpwarden_gate::{BY_BURST, BY_FLOW, BY_READ_THEN_SEND, BY_TOOL_RATE, BY_WHAT_IT_MAY_DO};
 use mcpwarden_policy::{
-    ConnectionId, Input,
     event::{GateAction, GateDecided},
     gate::GateOutcome,
     guard::GuardKind,
 };
 
-use super::Agent;
-
-impl Agent {
-    /// Says what the gate did.
-    pub(in crate::daemon) fn hear_gate(&mut self, header: &RecordHeader, info: &GateInfo) {
-        let now = self.clock.now();
-        let time = self.clock.wall(header.time_ns);
-        let outcome = self.gate.outcome(info.generation, info.outcome);
-        let decided = decided(header, info, outcome);
-        let connection = ConnectionId(header.connection);
-        self.engine.handle(Input::Gate { connection, time, decided }, now, &mut self.outputs);
-    }
-}
-
-/// What is said of a write.
-fn decided(header: &RecordHeader, info: &GateInfo, outcome: Option<&GateOutcome>) -> GateDecided {
+/// What the gate did to a write. `outcome`: the meaning of its number, where that is remembered.
+pub fn decided(header: &RecordHeader, info: &GateInfo, outcome: Option<&GateOutcome>) -> GateDecided {
     let action = match info.action {
         abi::GATE_NEUTRALIZED => GateAction::Neutralized,
         abi::GATE_REFUSED => GateAction::Refused,
@@ -34,7 +19,7 @@ fn decided(header: &RecordHeader, info: &GateInfo, outcome: Option<&GateOutcome>
     let form = |code: &str, reason: &str| (code.to_owned(), reason.to_owned());
     let by_table = || {
         outcome.map_or_else(
-            || form("unknown", "by a table that is not remembered any more"),
+            || form("unknown", "the table that decided is not remembered any more"),
             |outcome| {
                 let reason = match outcome.guard {
                     Some(guard) => format!("{}: {}", guard.name(), outcome.code),

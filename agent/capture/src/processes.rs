@@ -1,0 +1,101 @@
+//! Starts and ends of servers' processes, and what waits for the record of a start.
+
+use mcpwarden_abi as abi;
+use mcpwarden_policy::{ConnectionId, Exec, Input, Process, Timestamp};
+
+use super::{
+    Capture,
+    memory::Hold,
+    output::Sink,
+    process::{Parent, split_argv},
+    record,
+};
+use crate::time::BootTime;
+
+impl Capture {
+    pub(super) fn exec(
+        &mut self,
+        header: abi::RecordHeader,
+        info: &abi::ExecInfo,
+        argv: &[u8],
+        clock: &BootTime,
+        now: Timestamp,
+        sink: &mut Sink<'_>,
+    ) {
+        // The agent itself, run with pipes by somebody: its output must not become its input.
+        if header.pid == std::process::id() {
+            return;
+        }
+        let adopted = header.flags & abi::FLAG_ADOPTED != 0;
+        let mut process = Process {
+            pid: header.pid,
+            start_ns: info.start_ns,
+            // The kernel half reports neither for an adopted process.
+            uid: (!adopted).then_some(info.uid),
+            cgroup_id: (!adopted).then_some(info.cgroup_id),
+            argv: split_argv(argv),
+            argv_truncated: header.flags & abi::FLAG_ARGV_TRUNCATED != 0,
+            ancestors: info.ancestors.iter().copied().filter(|pid| *pid != 0).collect(),
+            ..Process::default()
+        };
+        self.outside.complete(&mut process);
+        let id = header.connection;
+        if !self.open(id, now) {
+            return;
+        }
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        connection.is_known = true;
+        if connection.client.is_none() {
+            let is_fork = header.flags & abi::FLAG_PARENT_IS_FORK != 0;
+            let known = info.parent_cgroup_id != 0;
+            let parent = Parent {
+                start_ns: info.parent_start_ns,
+                uid: known.then_some(info.parent_uid),
+                cgroup_id: known.then_some(info.parent_cgroup_id),
+            };
+            connection.client = self.outside.client(&process.ancestors, parent, is_fork);
+        }
+        if connection.account.owner().is_none() {
+            self.memory.assign(&mut connection.account, process.uid);
+        }
+        if !connection.pids.contains(&header.pid) {
+            connection.pids.push(header.pid);
+            self.processes.entry(header.pid).or_default().push(id);
+        }
+        let client = connection.client.clone();
+        sink(
+            Input::Exec(Exec {
+                connection: ConnectionId(id),
+                time: clock.wall(header.time_ns),
+                adopted,
+                process,
+                client,
+                session: None,
+            })
+            .into(),
+        );
+        self.release_early(id, clock, now, sink);
+    }
+
+    /// Takes in what came before the exec record.
+    pub(super) fn release_early(&mut self, id: u64, clock: &BootTime, now: Timestamp, sink: &mut Sink<'_>) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        connection.described = true;
+        connection.early_bytes = 0;
+        self.memory.set(&mut connection.account, Hold::Early, 0);
+        for (header, data) in std::mem::take(&mut connection.early) {
+            self.bytes(header, &data, clock, now, sink);
+        }
+    }
+
+    pub(super) fn exit(&mut self, header: &abi::RecordHeader, clock: &BootTime, sink: &mut Sink<'_>) {
+        let time = clock.wall(header.time_ns);
+        for id in self.processes.remove(&header.pid).unwrap_or_default() {
+            if let Some(connection) = self.connections.get_mut(&id) {
+                connection.pids.retain(|pid| *pid != header.pid);
+                let status = Some(record::exit_status(header.value));
+                sink(Input::Exit { connection: ConnectionId(id), pid: header.pid, time, status }.into());
+            }
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! The end of an agent: nothing that was captured is left unreported, within bounds of time.
+
+use std::time::Duration;
+
+use mcpwarden_policy::{EventBody, event::AgentStopped};
+use tokio::io::unix::AsyncFd;
+
+use super::{Agent, serve::Drained};
+use crate::{
+    daemon::{ring::RingReader, signals::Ending},
+    metrics::Stage,
+};
+
+/// How long an ending agent waits for whoever reads its output. It ends within 2 seconds, and after this the writer has
+/// `output::PATIENCE`.
+const LAST_EVENTS: Duration = Duration::from_millis(800);
+
+impl Agent {
+    /// Detaches, takes in what is left, and reports what was done.
+    pub(super) async fn end(&mut self, mut ring: AsyncFd<RingReader>, reason: &str, ending: &mut Ending) {
+        self.reporter.metrics.stage(Stage::Ending);
+        self.manager.stopping(reason);
+        self.programs = self.kernel.program_stats();
+        self.kernel.detach();
+        let until = tokio::time::Instant::now() + LAST_EVENTS;
+        while tokio::time::Instant::now() < until {
+            let drained = self.drain(ring.get_mut());
+            let last = tokio::time::timeout_at(until, self.flush(ending)).await;
+            if drained == Drained::All || last != Ok(None) {
+                break;
+            }
+        }
+        if self.kernel.is_kept() {
+            self.kernel.proven();
+            self.with_capture(|capture, clock, now, sink| capture.leave(clock, now, sink));
+        } else {
+            self.compare_finally();
+        }
+        self.engine.end(self.clock.now(), &mut self.pending.outputs);
+        self.execute();
+        let counters = self.counters();
+        self.report_losses(&counters);
+        self.end_blocks();
+        self.report(EventBody::AgentStopped(AgentStopped { reason: reason.into(), counters }));
+        let _ = tokio::time::timeout_at(until, self.flush(ending)).await;
+        self.reporter.end_following().await;
+    }
+}

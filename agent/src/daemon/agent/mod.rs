@@ -1,0 +1,356 @@
+//! The running agent: the wiring of its parts. Records go into capture, inputs into the policy core, and outputs to where they
+//! are carried out.
+
+mod configuration;
+mod end;
+mod reconcile;
+mod requests;
+mod resume;
+mod serve;
+mod status;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Instant,
+};
+
+use mcpwarden_abi::SET_ALL;
+use mcpwarden_capture::{Capture, KernelAction, Output as Captured, SideRecord, Sink};
+use mcpwarden_client::listing::{self as own, Listing, Report};
+use mcpwarden_kernel::{Kernel, ProgramStats, pins::Pins};
+use mcpwarden_policy::{
+    ConnectionId, Engine, Event, EventBody, Input, Output, Reached, ServerId, Timestamp, http::LINK,
+};
+
+use super::{
+    counters, fd_scans::FdScans, gate::Gate, manager::Manager, measure, reconciler::Reconciler,
+    reload::Reload, reporter::Reporter, ring::RingReader,
+};
+use crate::{
+    control::Control,
+    host::clock::Clock,
+    loss::LossWatch,
+    metrics::{Sample, Snapshot, TIMED},
+    network::{Network, NetworkUpdate},
+    output::Writer,
+};
+
+/// The status of an agent that works, as the service manager shows it.
+const WATCHING: &str = "watching";
+
+/// The parts of the agent.
+pub struct Agent {
+    /// The programs and tables in the kernel.
+    pub kernel: Kernel,
+    /// What agents before this one left, and this one leaves.
+    pub pins: Pins,
+    /// Records into streams and frames.
+    pub capture: Capture,
+    /// The policy core.
+    pub engine: Engine,
+    /// Outputs of capture and the policy core that wait for these to return.
+    pub pending: Pending,
+    /// Where processes may connect.
+    pub network: Network,
+    /// Which calls are stopped.
+    pub gate: Gate,
+    /// The listing of declared servers by the agent itself.
+    pub listing: Listing,
+    /// The requests of operators.
+    pub control: Control,
+    /// The configuration in force.
+    pub reload: Reload,
+    /// What events go to.
+    pub reporter: Reporter,
+    /// The service manager.
+    pub manager: Manager,
+    /// What is to be compared with the captured streams.
+    pub reconciler: Reconciler,
+    /// Scans of descriptors.
+    pub scans: FdScans,
+    /// Losses that were reported.
+    pub loss: LossWatch,
+    /// Metrics that change with the configuration alone.
+    pub identity: Vec<Sample>,
+    /// Numbers of the kernel half's programs, as they were read last.
+    pub programs: Vec<ProgramStats>,
+    /// The clocks of this host.
+    pub clock: Clock,
+    /// When the agent was started.
+    pub since: Timestamp,
+}
+
+/// Outputs that wait until the part that made them has returned.
+#[derive(Default)]
+pub struct Pending {
+    /// Of the policy core.
+    outputs: Vec<Output>,
+    /// Of capture: records that are no part of a stream.
+    records: VecDeque<SideRecord>,
+    /// Of capture: changes in the kernel half.
+    actions: Vec<KernelAction>,
+}
+
+impl Agent {
+    /// Takes in one record of the kernel half.
+    fn take(&mut self, record: &[u8], now: Timestamp) {
+        let timed = self.capture.counters().records.is_multiple_of(TIMED);
+        self.feed(now, timed, |capture, clock, sink| capture.record(record, clock, now, sink));
+        while let Some(record) = self.pending.records.pop_front() {
+            self.take_aside(record, now, timed);
+        }
+        self.execute();
+    }
+
+    /// Takes in a record that is no part of a stream.
+    fn take_aside(&mut self, record: SideRecord, now: Timestamp, timed: bool) {
+        match record {
+            SideRecord::Connect(header, info) => {
+                if let Some(connect) = self.network.connect(&header, &info, &self.clock) {
+                    self.feed(now, timed, |_, _, sink| sink(Input::Connect(connect).into()));
+                }
+            }
+            SideRecord::Socket(header, info) => {
+                let id = header.connection;
+                match self.network.connected(&header, &info) {
+                    Some(connected) => self.feed(now, timed, |capture, clock, sink| {
+                        capture.open_socket(id, connected, clock, now, sink);
+                    }),
+                    None => self.forget_socket(header.offset, id),
+                }
+            }
+            SideRecord::Gate(header, info) => {
+                let (connection, time) = (ConnectionId(header.connection), self.clock.wall(header.time_ns));
+                let decided = self.gate.decided(&header, &info);
+                self.handle(Input::Gate { connection, time, decided });
+            }
+        }
+    }
+
+    /// Stops reading a TCP connection.
+    fn forget_socket(&mut self, key: u64, number: u64) {
+        self.kernel.remove_socket(key, number);
+        self.capture.forget(number);
+    }
+
+    /// Has capture do something. The inputs that come of it go into the policy core at once, and all else waits for
+    /// [`Self::execute`]. `timed`: the policy core is timed.
+    fn feed(&mut self, now: Timestamp, timed: bool, body: impl FnOnce(&mut Capture, &Clock, &mut Sink<'_>)) {
+        let Self { capture, engine, clock, reporter, pending, .. } = self;
+        let Pending { outputs, records, actions } = pending;
+        body(capture, clock, &mut |captured| match captured {
+            Captured::Input(input) => {
+                reporter.metrics.time(timed, || engine.handle(input, now, outputs));
+            }
+            Captured::Record(record) => records.push_back(record),
+            Captured::Kernel(action) => actions.push(action),
+        });
+    }
+
+    /// Has capture do something, and carries out what comes of it.
+    fn with_capture(&mut self, body: impl FnOnce(&mut Capture, &Clock, Timestamp, &mut Sink<'_>)) {
+        let now = self.clock.now();
+        self.feed(now, false, |capture, clock, sink| body(capture, clock, now, sink));
+        self.execute();
+    }
+
+    /// Hands an input to the policy core. Its outputs wait for [`Self::execute`].
+    fn handle(&mut self, input: Input<'_>) {
+        self.engine.handle(input, self.clock.now(), &mut self.pending.outputs);
+    }
+
+    /// Does what is due by now.
+    fn tick(&mut self) {
+        let now = self.clock.now();
+        self.feed(now, false, |capture, clock, sink| capture.tick(clock, now, sink));
+        self.engine.tick(now, &mut self.pending.outputs);
+        self.execute();
+    }
+
+    /// Carries out what the policy core and capture have put out.
+    fn execute(&mut self) {
+        let mut outputs = std::mem::take(&mut self.pending.outputs);
+        for output in outputs.drain(..) {
+            self.execute_output(output);
+        }
+        self.pending.outputs = outputs;
+        for action in std::mem::take(&mut self.pending.actions) {
+            match action {
+                KernelAction::Lift(key) => self.kernel.lift_socket(key),
+                KernelAction::Found(endpoint, is_server) => self.kernel.found(&endpoint, is_server),
+                KernelAction::Drop { key, number } => {
+                    self.kernel.remove_socket(key, number);
+                    self.with_capture(|capture, clock, now, sink| capture.close(number, clock, now, sink));
+                }
+            }
+        }
+    }
+
+    fn execute_output(&mut self, output: Output) {
+        match output {
+            Output::Event(event) => self.emit(event),
+            // Of the agent's own conversations nothing is captured.
+            Output::Confirm { connection, .. } | Output::Drop(connection) if own::is_own(connection) => {}
+            Output::Confirm { connection, .. } if connection.0 & LINK != 0 => {
+                let now = self.clock.now();
+                self.feed(now, false, |capture, _, sink| capture.sockets().confirm(connection, sink));
+            }
+            Output::Drop(link) if link.0 & LINK != 0 => {
+                let now = self.clock.now();
+                self.feed(now, false, |capture, _, sink| capture.sockets().drop_link(link, sink));
+            }
+            Output::Confirm { connection, server } => {
+                self.confirm(connection, &server);
+                self.scans.request(tokio::time::Instant::now());
+            }
+            Output::Drop(id) => {
+                self.kernel.remove(id.0);
+                self.capture.forget(id.0);
+            }
+            Output::Found(found) => {
+                self.network.found(&found);
+                self.deny_found();
+            }
+            Output::GateStale { since } => self.gate.is_stale_since(since),
+            // Answered to the operator who commanded it.
+            Output::Failed(_) => {}
+        }
+    }
+
+    /// Holds a server to its rules.
+    fn confirm(&mut self, connection: ConnectionId, server: &ServerId) {
+        let set = self.network.set_of(server);
+        // Of one whose program is not known, the agent before may have known it: its rules stay in force.
+        let is_new = self.capture.is_known(connection.0) || !self.kernel.is_confirmed(connection.0);
+        if set != SET_ALL || is_new {
+            self.kernel.confirm(connection.0, set);
+        }
+    }
+
+    /// Denies the undeclared servers for which that is due.
+    fn deny_found(&mut self) {
+        for (found, denied) in self.network.judge_found(self.kernel.addresses(), &self.clock) {
+            self.emit(Event {
+                session_id: found.session,
+                server_id: Some(found.server),
+                server_type: Some(found.kind),
+                ..Event::agent(self.clock.now(), denied.into())
+            });
+        }
+    }
+
+    /// Reports an event.
+    fn emit(&mut self, event: Event) {
+        self.gate.see_session(event.session_id.as_ref());
+        self.reporter.emit(event, &self.clock);
+    }
+
+    /// Reports an event of the agent itself.
+    fn report(&mut self, body: EventBody) {
+        self.reporter.report(body, &self.clock);
+    }
+
+    /// Brings the gate's tables up to the facts of now.
+    pub fn renew_gate(&mut self) {
+        let (config, clock) = (self.reload.config(), &self.clock);
+        let since = self.gate.renew(config, &mut self.engine, &mut self.kernel, clock);
+        if let Some(since) = since {
+            self.reporter.metrics.gate(since, self.clock.now());
+        }
+    }
+
+    /// Takes in what the network has found out.
+    fn take_network(&mut self, update: NetworkUpdate) {
+        match update {
+            NetworkUpdate::Answers(answers) => {
+                self.network.answered(answers, self.kernel.addresses(), &self.clock);
+            }
+            NetworkUpdate::Opened(opened) => {
+                for connect in opened.adopted {
+                    self.handle(Input::Connect(connect));
+                }
+                self.execute();
+                opened.closed.into_iter().for_each(|one| self.report(one.into()));
+                self.network.close(&self.clock);
+            }
+        }
+    }
+
+    /// Reports how a declared server does, where that is new, and hands its messages to the policy core, as if a client had
+    /// received them.
+    fn take_listing(&mut self, report: Report) {
+        if let Some(body) = self.listing.take_note(&report) {
+            self.emit(Event {
+                server_id: Some(report.server.clone()),
+                server_type: Some(report.kind),
+                ..Event::agent(self.clock.now(), body)
+            });
+        }
+        let Report { server, connection, outcome: Ok(listed), .. } = report else { return };
+        let time = self.clock.now();
+        self.handle(Input::Reached(Reached {
+            connection,
+            time,
+            client: self.listing.client(),
+            address: listed.address,
+            path: listed.path,
+            kind: listed.kind,
+            netns: None,
+            host: None,
+            declared: vec![server],
+        }));
+        for frame in &listed.frames {
+            let (direction, bytes) = (frame.direction, frame.json.as_bytes());
+            self.handle(Input::Frame { connection, direction, time, bytes, http: None, turn: None });
+        }
+        self.execute();
+    }
+
+    /// Everything that is counted anywhere, by name.
+    pub fn counters(&self) -> BTreeMap<String, u64> {
+        let Self { capture, kernel, network, control, reporter, gate, scans, .. } = self;
+        let mut all = self.engine.counters_by_name();
+        all.extend(capture.http_counters().into_iter().map(|(name, value)| (format!("http_{name}"), value)));
+        all.extend(counters::of_programs(&self.programs));
+        let mut add = |named: &[(&str, u64)]| {
+            all.extend(named.iter().map(|(name, value)| ((*name).to_owned(), *value)));
+        };
+        add(&counters::of_scans(scans));
+        add(&counters::of_capture(capture.counters()));
+        add(&counters::of_kernel(kernel));
+        add(&counters::of_network(&network.counters()));
+        add(&counters::of_control(&control.counters()));
+        add(&counters::of_followers(&reporter.followers.counters()));
+        add(&counters::of_metrics(&reporter.metrics.counters()));
+        add(&counters::of_sinks(reporter.sinks.counters()));
+        add(&counters::of_store(&reporter.outbox.store().status()));
+        add(&counters::of_gate(&gate.counters()));
+        all.extend(self.listing.counters().into_iter().map(|(name, value)| (name.to_owned(), value)));
+        all
+    }
+
+    /// Makes these counters, and what is measured now, the metrics from now on.
+    fn publish(&self, counters: BTreeMap<String, u64>, ring: &mut RingReader) {
+        let mut samples = self.identity.clone();
+        samples.extend(measure::of_reload(&self.reload));
+        samples.extend(measure::of_ring(ring.usage()));
+        samples.extend(measure::of_reporter(&self.reporter));
+        samples.extend(measure::of_kernel(&self.kernel));
+        samples.push(measure::of_http(&counters));
+        samples.extend(measure::of_engine(&self.engine));
+        self.reporter.metrics.publish(Snapshot { counters, samples });
+    }
+
+    /// Reports the losses since this was called last, by these counters.
+    fn report_losses(&mut self, counters: &BTreeMap<String, u64>) {
+        for loss in self.loss.look(counters) {
+            self.report(loss.into());
+        }
+    }
+
+    /// Closes the outputs, until then at the latest, and ends all else.
+    pub fn finish(self, writer: Writer, until: Instant) {
+        let Self { reporter, .. } = self;
+        reporter.finish(until, |until| writer.finish(until));
+    }
+}

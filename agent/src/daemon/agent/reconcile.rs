@@ -1,0 +1,89 @@
+//! The captured streams, compared with the kernel's tables and with fd scans.
+
+use std::{collections::HashSet, time::Duration};
+
+use mcpwarden_abi as abi;
+use mcpwarden_kernel::fd_scan::FdScan;
+
+use super::Agent;
+use crate::daemon::{
+    reconciler::{self, Check, SocketPositions},
+    ring::RingReader,
+};
+
+/// An agent that is there after this did not die of what it met at its start.
+const LIVES: Duration = Duration::from_secs(60);
+
+impl Agent {
+    /// Follows the wall clock, reads the kernel's positions, looks for losses.
+    pub(super) fn housekeeping(&mut self, ring: &mut RingReader) {
+        self.clock.refresh();
+        self.kernel.addresses().sweep();
+        self.network.sniff();
+        self.reconciler.read_positions(self.kernel.connections(), self.socket_positions());
+        self.programs = self.kernel.program_stats();
+        self.reporter.check_store(&self.clock);
+        if self.since.after(LIVES) <= self.clock.now() {
+            self.kernel.proven();
+        }
+        if self.reload.has_changed() {
+            self.reload("changed".into(), None);
+        }
+        let counters = self.counters();
+        self.report_losses(&counters);
+        self.publish(counters, ring);
+    }
+
+    /// Compares what was read with what was captured. The records that were in the ring when it was read are taken in, but
+    /// for a record that a writer finished late: whatever is reported missing was so twice.
+    pub(super) fn compare(&mut self) {
+        let (checks, scan) = self.reconciler.take();
+        checks.into_iter().for_each(|check| self.check(check));
+        self.with_capture(|capture, _, now, sink| capture.sockets().tick(now, sink));
+        scan.iter().for_each(|scan| self.collect(scan));
+    }
+
+    /// Ends connections that nobody holds, reports what went by unseen of the others, and stops watching processes that
+    /// hold none. The ring was drained since the fd scan.
+    pub(super) fn collect(&mut self, scan: &FdScan) {
+        let checks = reconciler::of_scan(scan, &self.kernel.connections());
+        checks.into_iter().for_each(|check| self.check(check));
+        self.kernel.sweep_sockets(&reconciler::held(scan), scan.began_ns);
+        let pids: HashSet<u32> = scan.holders.iter().map(|holder| holder.pid).collect();
+        self.kernel.prune(&pids, scan.began_ns);
+        self.kernel.forget_servers();
+    }
+
+    /// Compares one connection.
+    fn check(&mut self, check: Check) {
+        if let Check::Ended(id, _) = check {
+            self.kernel.remove(id);
+        }
+        self.with_capture(|capture, clock, now, sink| match check {
+            Check::Positions(id, streams) => capture.look(id, &streams, now, sink),
+            Check::Socket(id, streams) => capture.look_at_socket(id, streams.as_ref(), clock, now, sink),
+            Check::Unseen(id, streams, waiting) => capture.judge(id, &streams, waiting, now, sink),
+            Check::Ended(id, streams) => {
+                capture.settle(id, &streams, now, sink);
+                capture.close(id, clock, now, sink);
+            }
+        });
+    }
+
+    /// Compares what the kernel half counted, and never sent, when the ring is drained for the last time.
+    pub(super) fn compare_finally(&mut self) {
+        // Twice, since what is missing is reported only then. Nothing moves any more.
+        for _ in 0..2 {
+            let checks = reconciler::of_positions(&self.kernel.connections(), self.socket_positions());
+            checks.into_iter().for_each(|check| self.check(check));
+        }
+    }
+
+    /// How far TCP connections are in the kernel.
+    fn socket_positions(&self) -> SocketPositions {
+        let streams = |(id, key): (u64, Option<u64>)| -> (u64, Option<[abi::Stream; 2]>) {
+            (id, key.and_then(|key| self.kernel.socket(key, id)).map(|positions| positions.streams))
+        };
+        self.capture.socket_ids().into_iter().map(streams).collect()
+    }
+}

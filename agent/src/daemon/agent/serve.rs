@@ -1,0 +1,263 @@
+//! The main loop: records of the ring, signals, requests and timers, in turn.
+
+use std::{collections::HashSet, path::PathBuf, time::Duration};
+
+use anyhow::Result;
+use mcpwarden_kernel::{Met, requirements};
+use mcpwarden_policy::{EventBody, Timestamp, event::AgentStarted};
+use tokio::{
+    io::unix::AsyncFd,
+    signal::unix::{SignalKind, signal},
+};
+
+use super::{Agent, WATCHING};
+use crate::{
+    daemon::{reconciler, ring::RingReader, signals::Ending},
+    host::process,
+    metrics::Stage,
+    network::Belonging,
+};
+
+/// After a wake-up the reader waits this long and then drains to the end: half the cost of draining at once.
+const NAP: Duration = Duration::from_millis(2);
+/// Records taken before signals and timers get a turn.
+const BATCH_RECORDS: usize = 4096;
+/// How often positions are compared with the kernel's.
+const RECONCILE_EVERY: Duration = Duration::from_secs(1);
+/// How long the start waits for the addresses of names.
+const FIRST_NAMES: Duration = Duration::from_secs(3);
+
+/// Whether the ring was drained to its end.
+#[derive(PartialEq)]
+pub(super) enum Drained {
+    /// To its end.
+    All,
+    /// Up to the bound of a batch, or of the outbox.
+    Part,
+}
+
+impl Agent {
+    /// Runs until a signal or a closed output ends the agent. `met`: what was there already, where it resumes what another
+    /// agent left.
+    ///
+    /// # Errors
+    /// The servers that already run cannot be found, or what is to outlive the agent cannot be kept.
+    pub async fn serve(
+        &mut self,
+        mut ring: AsyncFd<RingReader>,
+        config: Option<&PathBuf>,
+        met: Option<Met>,
+    ) -> Result<()> {
+        let mut ending = Ending::listen()?;
+        let mut hangup = signal(SignalKind::hangup())?;
+        let mut ended = self.start(&mut ring, config, met, &mut ending).await?;
+        let mut next_reconcile = tokio::time::Instant::now() + RECONCILE_EVERY;
+        let reason = loop {
+            // No signal is awaited after the first one to end.
+            if let Some(reason) = ended.take() {
+                break reason;
+            }
+            self.renew_gate();
+            if let Some(reason) = self.flush(&mut ending).await {
+                break reason;
+            }
+            // What was read from the kernel's tables is compared when the ring was drained since, up to what came later.
+            // Events that come of it are handed on in between, so that they do not pile up.
+            if let Some(read_ns) = self.reconciler.waiting_since() {
+                if self.drain(ring.get_mut()) == Drained::All || self.capture.latest_ns() > read_ns {
+                    self.compare();
+                }
+                continue;
+            }
+            let deadline = self.deadline().min(next_reconcile).min(self.scans.next());
+            tokio::select! {
+                biased;
+                reason = ending.signal() => break reason,
+                () = self.reporter.outbox.closed() => break "output closed",
+                _ = hangup.recv() => self.reload("SIGHUP".into(), None),
+                prepared = self.reload.prepared() => self.reloaded(prepared),
+                scan = self.scans.finished() => self.reconciler.read_scan(scan),
+                update = self.network.update() => self.take_network(update),
+                Some(request) = self.control.next() => self.execute_request(request),
+                Some(report) = self.listing.next() => self.take_listing(report),
+                () = tokio::time::sleep_until(deadline) => {
+                    let now = tokio::time::Instant::now();
+                    self.tick();
+                    self.expire_blocks();
+                    self.deny_found();
+                    self.network.resolve();
+                    if now >= next_reconcile {
+                        next_reconcile = now + RECONCILE_EVERY;
+                        self.housekeeping(ring.get_mut());
+                        // For what no event reports, such as that a list is whole.
+                        self.gate.touch();
+                    }
+                    if self.scans.is_due(now) {
+                        self.start_scan(now);
+                    }
+                }
+                ready = ring.readable_mut() => {
+                    let Ok(mut ready) = ready else { break "the ring cannot be waited for" };
+                    tokio::time::sleep(NAP).await;
+                    if self.drain(ready.get_inner_mut()) == Drained::All {
+                        ready.clear_ready();
+                    }
+                }
+            }
+        };
+        self.end(ring, reason, &mut ending).await;
+        Ok(())
+    }
+
+    /// Takes in what is there already, and reports that the agent runs. A reason to end, if there is one already.
+    async fn start(
+        &mut self,
+        ring: &mut AsyncFd<RingReader>,
+        config: Option<&PathBuf>,
+        met: Option<Met>,
+        ending: &mut Ending,
+    ) -> Result<Option<&'static str>> {
+        let mut ended = self.first_names(ending).await;
+        let found = match met {
+            Some(_) => self.adopt_behind(ring.get_mut())?,
+            None => self.adopt()?,
+        };
+        // What existed when the fd scan ended is taken in first; what comes meanwhile does not hold the start up.
+        while ended.is_none()
+            && self.drain(ring.get_mut()) == Drained::Part
+            && self.capture.latest_ns() <= found.ended_ns
+        {
+            ended = self.flush(ending).await;
+        }
+        if ended.is_none() {
+            self.with_capture(|capture, _, _, sink| capture.resume(sink));
+            self.collect(&found);
+            met.into_iter().for_each(|met| self.detach_sockets(&met));
+        }
+        // What the agent before judges, this one judges from now on, too.
+        if ended.is_none() {
+            self.renew_gate();
+        }
+        // An agent that ends before it is ready leaves to the one before what that does.
+        let taken_over = if ended.is_none() { self.take_over()? } else { None };
+        self.report(EventBody::AgentStarted(AgentStarted {
+            version: env!("CARGO_PKG_VERSION").into(),
+            kernel: requirements::release(),
+            backend: self.kernel.backend().name().into(),
+            boot_id: std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
+                .ok()
+                .map(|id| id.trim().to_owned()),
+            config: config.map(|path| path.display().to_string()),
+            programs: self.kernel.attached().to_vec(),
+            blind_spots: self.kernel.blind_spots().to_vec(),
+            servers_adopted: self.engine.counters().servers,
+            taken_over,
+        }));
+        self.publish(self.counters(), ring.get_mut());
+        self.reporter.metrics.stage(Stage::Running);
+        // The event is on its way before anybody is notified that the agent is ready.
+        if ended.is_none() {
+            ended = self.flush(ending).await;
+        }
+        self.renew_gate();
+        self.manager.ready(WATCHING);
+        process::give_memory_back();
+        process::give_program_back();
+        let belonging = Belonging { members: self.kernel.members().all(), sets: self.kernel.confirmed() };
+        self.network.adopt(belonging, &self.clock);
+        self.scans.restart(tokio::time::Instant::now());
+        Ok(ended)
+    }
+
+    /// Resolves all names, and waits for them no longer than is good for a start. A signal that came meanwhile.
+    async fn first_names(&mut self, ending: &mut Ending) -> Option<&'static str> {
+        self.network.resolve();
+        if self.network.is_resolving() {
+            tokio::select! {
+                reason = ending.signal() => return Some(reason),
+                update = self.network.update() => self.take_network(update),
+                () = tokio::time::sleep(FIRST_NAMES) => {}
+            }
+        }
+        None
+    }
+
+    /// Starts an fd scan.
+    fn start_scan(&mut self, now: tokio::time::Instant) {
+        let file = self.kernel.fd_scan();
+        let sides = match file {
+            Ok(_) => reconciler::suspects(&self.kernel.connections(), |id| self.capture.suspects(id)),
+            Err(_) => HashSet::new(),
+        };
+        self.scans.start(file, sides, now);
+    }
+
+    /// When the next thing is due that no record announces.
+    fn deadline(&self) -> tokio::time::Instant {
+        let now = self.clock.now();
+        let expiry = self.network.next_expiry(&self.clock);
+        let next = [self.engine.next_deadline(), self.capture.next_deadline(), expiry, self.gate.until()]
+            .into_iter()
+            .flatten()
+            .min();
+        tokio::time::Instant::now() + wait(next, now)
+    }
+
+    /// Takes in the records that wait in the ring, up to a bound.
+    pub(super) fn drain(&mut self, ring: &mut RingReader) -> Drained {
+        let mut now = self.clock.now();
+        ring.measure();
+        for count in 0..BATCH_RECORDS {
+            if self.reporter.outbox.is_full() {
+                return Drained::Part;
+            }
+            if count % 64 == 63 {
+                now = self.clock.now();
+            }
+            if !ring.next(|record| self.take(record, now)) {
+                self.reporter.metrics.drained();
+                self.manager.drained();
+                return Drained::All;
+            }
+        }
+        Drained::Part
+    }
+
+    /// Hands the events on. Waits while the store or whoever reads the output is behind; a signal or a closed output ends
+    /// the wait, and is returned as the reason to stop.
+    pub(super) async fn flush(&mut self, ending: &mut Ending) -> Option<&'static str> {
+        // Signals first, so that a flood of records cannot keep them away. The events stay in the outbox until there is
+        // capacity for them: the end of the agent is reported, too.
+        tokio::select! {
+            biased;
+            reason = ending.signal() => Some(reason),
+            taken = self.reporter.outbox.flush() => (!taken).then_some("output closed"),
+        }
+    }
+}
+
+/// How long to wait for what is due `next`. Not less than a millisecond: what is due now is done together with what comes
+/// until then.
+fn wait(next: Option<Timestamp>, now: Timestamp) -> Duration {
+    let wait = next.map_or(RECONCILE_EVERY, |at| Duration::from_nanos(at.nanos_since(now)));
+    wait.max(Duration::from_millis(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overdue_timers_wait_one_millisecond() {
+        const MS: u64 = 1_000_000;
+        for (next, expected) in [
+            (None, RECONCILE_EVERY),
+            (Some(0), Duration::from_millis(1)),
+            (Some(100 * MS), Duration::from_millis(1)),
+            (Some(100 * MS + 5), Duration::from_millis(1)),
+            (Some(107 * MS), Duration::from_millis(7)),
+        ] {
+            assert_eq!(wait(next.map(Timestamp), Timestamp(100 * MS)), expected, "{next:?}");
+        }
+    }
+}

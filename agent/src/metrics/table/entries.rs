@@ -1,0 +1,455 @@
+//! The list of all metrics.
+
+use super::{
+    BUILD, CALL_SECONDS, CALLS, CONFIG, CONNECTIONS, COVERAGE, CPU, DENIALS, DESCRIPTORS, DETECTIONS,
+    DRAIN_AGE, ENGINE_SECONDS, EVENTS, FOLLOWERS, FRAME_BYTES, FRAMES, GAP_BYTES, GAPS, GATE, GATE_SECONDS,
+    HTTP_COVERAGE, JUNK_BYTES, KERNEL, LATENCY_SECONDS, MAP_CAPACITY, MAP_ENTRIES, Metric, PASSED_BYTES,
+    QUEUE, QUEUE_CAPACITY, RELOADED, RELOADED_AT, RESIDENT, RESULTS, RING_BYTES, RING_USED, SERVERS,
+    SESSIONS, SINK_BYTES, SINK_CAPACITY, SINK_EVENTS, SINK_FAILURES, STARTED, STORE_BYTES, STORE_WRITABLE,
+    Source::{self, Counter, Counters, Events, Gauge, Losses, Nanoseconds, Prefix, Seconds, Total},
+    TOOLS,
+};
+
+const fn metric(name: &'static str, source: Source, help: &'static str) -> Metric {
+    Metric { name, help, source }
+}
+
+/// All of them, in the order in which they are documented.
+pub static TABLE: &[Metric] = &[
+    metric(BUILD, Gauge(&["version"]), "The agent that runs; always 1."),
+    metric(CONFIG, Gauge(&["hash"]), "SHA-256 of the configuration in force, defaults included; always 1."),
+    metric(RELOADED, Gauge(&[]), "1 where the configuration was usable when it was read last, else 0."),
+    metric(RELOADED_AT, Gauge(&[]), "When a usable configuration was read last; seconds since the epoch."),
+    metric(KERNEL, Gauge(&["release", "backend"]), "The kernel, and how bytes are captured; always 1."),
+    // What is watched.
+    metric(SERVERS, Gauge(&["transport"]), "MCP servers that run."),
+    metric(TOOLS, Gauge(&["transport"]), "Tools that they offer, as far as they were listed."),
+    metric(SESSIONS, Gauge(&[]), "Clients that have a server."),
+    metric("mcpwarden_servers_found_total", Counter("servers"), "Connections found to be MCP servers."),
+    metric(
+        "mcpwarden_servers_mistaken_total",
+        Counter("servers_mistaken"),
+        "Servers with the command line of a declared one that another program serves.",
+    ),
+    metric("mcpwarden_conversations_total", Counter("reached"), "Conversations with servers at addresses."),
+    metric(
+        "mcpwarden_execs_total",
+        Counter("execs"),
+        "Programs run with channels as standard input and output.",
+    ),
+    metric(
+        "mcpwarden_candidates_dropped_total",
+        Counter("candidates_dropped"),
+        "Of these, connections found not to be MCP servers.",
+    ),
+    metric(
+        "mcpwarden_listings_total",
+        Counters(
+            "outcome",
+            &[
+                ("listed", "listing_listed"),
+                ("failed", "listing_failed"),
+                ("left_out", "listing_servers_left_out"),
+            ],
+        ),
+        "Listings of declared servers by the agent itself; servers left out of them.",
+    ),
+    // What goes by.
+    metric(FRAMES, Total(&["transport", "direction"]), "Frames of servers that were inspected."),
+    metric(FRAME_BYTES, Total(&["transport", "direction"]), "Bytes in them."),
+    metric(
+        PASSED_BYTES,
+        Total(&["transport"]),
+        "Bytes of servers that passed: inspected, no message, or not seen.",
+    ),
+    metric(
+        COVERAGE,
+        Gauge(&["transport"]),
+        "Bytes inspected of bytes that passed, since the start of the agent.",
+    ),
+    metric(
+        "mcpwarden_http_server_bytes_total",
+        Counters("read", &[("all", "http_server_bytes"), ("no", "http_server_bytes_unread")]),
+        "Bytes of TCP connections to servers that passed; how many of them could not be read.",
+    ),
+    metric(
+        HTTP_COVERAGE,
+        Gauge(&[]),
+        "Bytes of TCP connections to servers that were read of those that passed, since the start of the agent.",
+    ),
+    metric(
+        JUNK_BYTES,
+        Total(&["transport"]),
+        "Bytes of servers that are no message, such as log text on standard output, and pieces of messages next to gaps.",
+    ),
+    metric(GAPS, Events(&["transport", "cause"]), "Gaps in the traffic of servers."),
+    metric(
+        GAP_BYTES,
+        Events(&["transport", "direction", "cause"]),
+        "Bytes in them, which nobody has inspected.",
+    ),
+    metric(
+        "mcpwarden_core_frames_total",
+        Counter("frames"),
+        "Frames handed to the policy core, of candidates too.",
+    ),
+    metric(
+        "mcpwarden_core_gaps_total",
+        Counter("gaps"),
+        "Gaps handed to the policy core, of candidates too.",
+    ),
+    metric("mcpwarden_core_gap_bytes_total", Counter("gap_bytes"), "Bytes in them."),
+    metric(
+        "mcpwarden_core_junk_bytes_total",
+        Counter("junk_bytes"),
+        "Bytes handed to the policy core that are no frame, of candidates too.",
+    ),
+    metric("mcpwarden_messages_total", Counter("messages"), "JSON-RPC messages found in frames."),
+    metric(
+        "mcpwarden_odd_messages_total",
+        Counters(
+            "oddity",
+            &[
+                ("invalid_frame", "invalid_frames"),
+                ("lossy_frame", "lossy_frames"),
+                ("repaired_frame", "repaired_frames"),
+                ("unversioned", "unversioned_messages"),
+                ("misdirected", "misdirected_messages"),
+                ("id_reused", "id_reused"),
+                ("unmatched_response", "unmatched_responses"),
+                ("early_response", "early_responses"),
+                ("repeated_response", "repeated_responses"),
+                ("invalid_list", "invalid_lists"),
+                ("invalid_tool", "invalid_tools"),
+                ("relayed_request", "relayed_requests"),
+            ],
+        ),
+        "Frames and messages that are not as they should be, or came otherwise than they should.",
+    ),
+    metric(
+        "mcpwarden_uninspected_total",
+        Counter("uninspected"),
+        "Connections to servers, or messages, that could not be inspected.",
+    ),
+    metric(
+        "mcpwarden_http_bytes_total",
+        Counters(
+            "lost",
+            &[
+                ("uninspected", "http_uninspected_bytes"),
+                ("gap", "http_gap_bytes"),
+                ("unsynchronised", "http_unsynchronised_bytes"),
+            ],
+        ),
+        "Bytes of HTTP that were not read.",
+    ),
+    metric(
+        "mcpwarden_http_oddities_total",
+        Counters(
+            "oddity",
+            &[
+                ("connection_refused", "http_connections_refused"),
+                ("stream_refused", "http_streams_refused"),
+                ("link_refused", "http_links_refused"),
+                ("uninspected_stream", "http_uninspected_streams"),
+                ("not_mcp", "http_not_mcp"),
+                ("frame_too_long", "http_frames_too_long"),
+                ("undecodable", "http_undecodable"),
+                ("bomb", "http_bombs"),
+                ("memory_given_up", "http_memory_given_up"),
+                ("unpaired", "http_unpaired"),
+                ("unfinished", "http_unfinished"),
+                ("resent", "http_resent"),
+                ("redirected", "http_redirected"),
+                ("unwanted", "http_unwanted"),
+            ],
+        ),
+        "What HTTP between clients and servers showed that was left out, refused or odd.",
+    ),
+    // Calls and decisions.
+    metric(
+        CALLS,
+        Events(&["server", "action"]),
+        "Tool calls, by what was decided. Servers beyond the first 100 are `other`.",
+    ),
+    metric(RESULTS, Events(&["server", "status"]), "Answers to tool calls."),
+    metric(
+        CALL_SECONDS,
+        Seconds(&[0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0]),
+        "From a tool call to its answer.",
+    ),
+    metric(
+        DENIALS,
+        Events(&["guard", "enforced"]),
+        "Messages that a guard denied, carried out or only reported.",
+    ),
+    metric("mcpwarden_objections_total", Counter("denials"), "Objections of guards."),
+    metric(
+        "mcpwarden_guards_total",
+        Counters(
+            "outcome",
+            &[
+                ("asked", "guards_asked"),
+                ("denied", "guards_denied"),
+                ("failed", "guards_failed"),
+                ("late", "guards_late_answers"),
+            ],
+        ),
+        "Evaluations of guards, by outcome.",
+    ),
+    metric(
+        "mcpwarden_approvals_total",
+        Counters(
+            "outcome",
+            &[
+                ("requested", "approvals_requested"),
+                ("granted", "approvals_granted"),
+                ("denied", "approvals_denied"),
+                ("timed_out", "approvals_timed_out"),
+            ],
+        ),
+        "Tools that wait for approval, and what came of it.",
+    ),
+    metric(
+        "mcpwarden_requests_timed_out_total",
+        Counter("requests_timed_out"),
+        "Requests that were unanswered for too long.",
+    ),
+    metric(
+        "mcpwarden_requests_refused_total",
+        Counter("requests_refused"),
+        "Requests that servers at addresses refused by a status of HTTP.",
+    ),
+    metric(
+        "mcpwarden_concurrency_exceeded_total",
+        Counter("concurrency_exceeded"),
+        "Times that a server had too many open requests.",
+    ),
+    // What was found.
+    metric(
+        DETECTIONS,
+        Events(&["category", "severity"]),
+        "Detections in texts that are severe enough for an event.",
+    ),
+    metric(
+        "mcpwarden_registry_total",
+        Counters(
+            "what",
+            &[
+                ("page", "registry_pages"),
+                ("unknown_page", "registry_unknown_pages"),
+                ("loose_page", "registry_loose_pages"),
+                ("list_change", "registry_list_changes"),
+                ("changed", "registry_changed"),
+                ("removed", "registry_removed"),
+                ("contradiction", "registry_contradictions"),
+            ],
+        ),
+        "Pages of definitions, definitions that changed or were removed, servers that contradict themselves.",
+    ),
+    metric(EVENTS, Events(&["type"]), "Events, by type."),
+    // Network.
+    metric(
+        CONNECTIONS,
+        Events(&["kind", "action", "enforced"]),
+        "Reported connections: to servers and denied ones (`network`), and by servers (`egress`).",
+    ),
+    metric(
+        "mcpwarden_connects_total",
+        Counters("what", &[("judged", "connects"), ("denied", "connects_denied"), ("egress", "egress")]),
+        "Connects handed to the policy core; those of them that are denied, and those of servers' processes that were reported.",
+    ),
+    metric(
+        "mcpwarden_network_total",
+        Counters(
+            "what",
+            &[
+                ("dns_missed", "network_dns_missed"),
+                ("judged_by_forgotten", "network_judged_by_forgotten"),
+                ("destination_forgotten", "destinations_overflow"),
+                ("message_repeated", "kernel_messages_repeated"),
+            ],
+        ),
+        "Answers of name servers that were not seen, connections judged by previous rules, destinations reported again, messages to an address that was just reported.",
+    ),
+    metric(
+        "mcpwarden_sockets_not_captured_total",
+        Counters(
+            "why",
+            &[
+                ("refused", "kernel_sockets_refused"),
+                ("foreign", "kernel_sockets_foreign"),
+                ("unread", "kernel_sockets_unread"),
+            ],
+        ),
+        "TCP connections whose bytes are not captured: no room, no HTTP, or not to be read.",
+    ),
+    // The gate.
+    metric(
+        GATE,
+        Events(&["action", "reason"]),
+        "Writes of clients that the gate stopped or found undecidable, by action and reason: the guard, or the code of the undecidable write.",
+    ),
+    metric(
+        "mcpwarden_gate_tables_total",
+        Counters("what", &[("made", "gate_tables"), ("refused", "gate_tables_refused")]),
+        "Tables of the gate: made of what is known, and those that the policy was too large for.",
+    ),
+    metric(
+        "mcpwarden_gate_left_total",
+        Counters(
+            "what",
+            &[
+                ("untold", "kernel_gate_untold"),
+                ("channel_refused", "kernel_gated_refused"),
+                ("connection_refused", "gate_connections_refused"),
+                ("session_refused", "gate_sessions_refused"),
+                ("call_forgotten", "kernel_gate_forgotten"),
+            ],
+        ),
+        "Stopped writes without an event; channels, connections, sessions and calls that the gate has no capacity for.",
+    ),
+    // Capture.
+    metric("mcpwarden_records_total", Counter("capture_records"), "Records read from the ring."),
+    metric("mcpwarden_captured_bytes_total", Counter("capture_bytes"), "Bytes of channels in them."),
+    metric(
+        "mcpwarden_missing_bytes_total",
+        Counter("capture_missing_bytes"),
+        "Bytes of channels that were not captured, of candidates too.",
+    ),
+    metric(
+        "mcpwarden_ring_full_records_total",
+        Counter("kernel_ring_full_records"),
+        "Records for which the ring had no room.",
+    ),
+    metric("mcpwarden_ring_full_bytes_total", Counter("kernel_ring_full_bytes"), "Bytes in them."),
+    metric(
+        "mcpwarden_kernel_left_bytes_total",
+        Counters("why", &[("suspect", "kernel_suspect_bytes"), ("unreadable", "kernel_unreadable_bytes")]),
+        "Bytes that the kernel half left: of what cannot be MCP, and in memory that could not be read.",
+    ),
+    metric(
+        "mcpwarden_memory_refused_frames_total",
+        Counter("capture_memory_refused_frames"),
+        "Unfinished frames given up for want of memory.",
+    ),
+    metric(
+        "mcpwarden_memory_refused_bytes_total",
+        Counter("capture_memory_refused_bytes"),
+        "Bytes missing for it.",
+    ),
+    metric(
+        "mcpwarden_execs_not_awaited_total",
+        Counter("capture_execs_not_awaited"),
+        "Connections whose bytes were read before their process was known.",
+    ),
+    metric(
+        LATENCY_SECONDS,
+        Seconds(&[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0]),
+        "From the bytes of a tool call or its answer in the kernel to the event.",
+    ),
+    metric(
+        ENGINE_SECONDS,
+        Seconds(&[1e-6, 2.5e-6, 5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 5e-4, 1e-3, 1e-2, 0.1]),
+        "Time that the policy core takes for one input; one of 64 records is timed.",
+    ),
+    metric(
+        GATE_SECONDS,
+        Seconds(&[0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0]),
+        "From the bytes that define a tool, or a decision about one, to the gate's table that applies it.",
+    ),
+    metric(RING_BYTES, Gauge(&[]), "Size of the ring."),
+    metric(RING_USED, Gauge(&[]), "Most that was in it when it was drained, within the last second."),
+    metric(DRAIN_AGE, Gauge(&[]), "How long ago the ring was drained to its end."),
+    metric(QUEUE, Gauge(&["queue"]), "Places taken in a queue."),
+    metric(QUEUE_CAPACITY, Gauge(&["queue"]), "Places of a queue."),
+    metric(
+        SINK_EVENTS,
+        Total(&["sink", "outcome"]),
+        "Events for a sink that were written, or dropped: no room, refused, or damaged on disk.",
+    ),
+    metric(SINK_FAILURES, Total(&["sink"]), "Times that writing to a sink failed; it is tried again."),
+    metric(SINK_BYTES, Gauge(&["sink"]), "Bytes of events that wait for a sink."),
+    metric(SINK_CAPACITY, Gauge(&["sink"]), "Bytes that may."),
+    metric(MAP_ENTRIES, Gauge(&["map"]), "Entries of a table of the kernel half, as of the last look."),
+    metric(MAP_CAPACITY, Gauge(&["map"]), "Places of such a table."),
+    metric(
+        "mcpwarden_program_runs_total",
+        Prefix("program", "program_runs_", 1.0),
+        "Runs of a program of the kernel half, while kernel.bpf_stats_enabled is on.",
+    ),
+    metric("mcpwarden_program_seconds_total", Prefix("program", "program_ns_", 1e-9), "Time in it."),
+    metric(
+        "mcpwarden_losses_total",
+        Losses,
+        "Counters that should stay at zero: each growth is an event `agent_loss`, too.",
+    ),
+    // What is stored.
+    metric(
+        "mcpwarden_store_events_total",
+        Counters(
+            "outcome",
+            &[
+                ("stored", "store_events_stored"),
+                ("lost", "store_events_lost"),
+                ("removed", "store_events_removed"),
+            ],
+        ),
+        "Events that were stored, that could not be, and that were removed for their age or for want of room.",
+    ),
+    metric("mcpwarden_store_writes_total", Counter("store_writes"), "Transactions of events."),
+    metric("mcpwarden_store_write_seconds_total", Nanoseconds("store_write_ns"), "Time in them."),
+    metric(STORE_WRITABLE, Gauge(&[]), "1 where events can be stored, else 0."),
+    metric(STORE_BYTES, Gauge(&[]), "Size of the database of events, with what is not merged into it yet."),
+    // Who asks.
+    metric(
+        "mcpwarden_control_requests_total",
+        Counter("control_requests"),
+        "Requests at the control socket.",
+    ),
+    metric(
+        "mcpwarden_control_refused_total",
+        Counters(
+            "why",
+            &[
+                ("forbidden", "control_forbidden"),
+                ("unusable", "control_unusable"),
+                ("timed_out", "control_timed_out"),
+            ],
+        ),
+        "Those of them that were refused.",
+    ),
+    metric(FOLLOWERS, Gauge(&[]), "Followers of events at the control socket."),
+    metric(
+        "mcpwarden_control_followers_refused_total",
+        Counter("control_followers_refused"),
+        "Followers that were refused: there was no capacity.",
+    ),
+    metric(
+        "mcpwarden_control_events_total",
+        Counters("outcome", &[("sent", "control_events_sent"), ("lost", "control_events_lost")]),
+        "Events for followers, once for each: sent, or lost because the follower reads too slowly, which is reported to it.",
+    ),
+    metric(
+        "mcpwarden_metrics_requests_total",
+        Counter("metrics_requests"),
+        "Requests for metrics and health.",
+    ),
+    metric(
+        "mcpwarden_metrics_refused_total",
+        Counters(
+            "why",
+            &[
+                ("pushed_out", "metrics_pushed_out"),
+                ("unusable", "metrics_unusable"),
+                ("timed_out", "metrics_timed_out"),
+            ],
+        ),
+        "Connections that were not answered: there were too many later ones, no HTTP or too long a head, too slow.",
+    ),
+    // The agent's process.
+    metric(CPU, Total(&[]), "Processor time of the agent."),
+    metric(RESIDENT, Gauge(&[]), "Resident memory of the agent."),
+    metric(DESCRIPTORS, Gauge(&[]), "Open descriptors of the agent."),
+    metric(STARTED, Gauge(&[]), "When the agent started, since the epoch."),
+];
