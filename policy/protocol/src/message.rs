@@ -128,6 +128,8 @@ pub enum Kind<'a> {
         message: Cow<'a, str>,
         /// `error.data`.
         data: Option<&'a RawValue>,
+        /// Whether code and message are a number and a text, as JSON-RPC wants them.
+        is_regular: bool,
     },
     /// JSON, but no message.
     Invalid,
@@ -305,10 +307,13 @@ fn message<'a>(envelope: Option<Envelope<'a>>, raw: &'a str) -> Message<'a> {
         // Some libraries send `"error": null` beside the result.
         (None, id, Some(error), result) if error.get() != "null" || result.is_none() => {
             let [code, message, data] = members(error.get(), ["code", "message", "data"]);
+            let code = code.and_then(|code| code.get().parse().ok());
+            let message = message.and_then(|message| decode_str(message.get()));
             Kind::Error {
                 id: id.unwrap_or(Id("null")),
-                code: code.and_then(|code| code.get().parse().ok()).unwrap_or(0),
-                message: message.and_then(|message| decode_str(message.get())).unwrap_or_default(),
+                is_regular: code.is_some() && message.is_some(),
+                code: code.unwrap_or(0),
+                message: message.unwrap_or_default(),
                 data,
             }
         }

@@ -13,6 +13,7 @@
 //!   of a stream read on, and so [`spread`] takes the lines together beside that;
 //! - CR, U+2028 and others end a line for some readers: what is between them is a frame too where it begins a line of text, and
 //!   [`messages_within`] finds it in frames;
+//! - a reader that fails on a line of text may read it again from its first bracket: a message behind text is a frame;
 //! - characters that only some readers skip may stand before a frame; a stream may be UTF-16 with a byte order mark.
 //!
 //! Whatever only some readers would take is followed by [`Cut::Ambiguous`].
@@ -95,6 +96,8 @@ pub enum Framing {
     Joined,
     /// Text that is no frame follows it on the same line.
     TextBehind,
+    /// Text that is no frame stands before it on the same line.
+    TextBefore,
     /// It is spread over several lines.
     Spread,
     /// Its line begins or ends with something other than LF: CR, U+2028 and the like.
@@ -113,6 +116,7 @@ impl Framing {
         match self {
             Self::Joined => "joined",
             Self::TextBehind => "text_behind",
+            Self::TextBefore => "text_before",
             Self::Spread => "spread_over_lines",
             Self::LineEnd => "line_end",
             Self::Blank => "blank",
@@ -164,6 +168,8 @@ enum Before {
     OddLine,
     /// Blanks that not every reader skips, at the start of a line.
     OddBlank,
+    /// Text that is no frame. What follows is a frame only if it is a message.
+    Text,
     /// A frame on the same line.
     Frame,
     /// A gap: this may be the middle of a line.
@@ -177,6 +183,7 @@ impl Before {
             Self::Line | Self::Gap => None,
             Self::OddLine => Some(Framing::LineEnd),
             Self::OddBlank => Some(Framing::Blank),
+            Self::Text => Some(Framing::TextBefore),
             Self::Frame => Some(Framing::Joined),
         }
     }
@@ -385,8 +392,9 @@ pub fn messages_within(frame: &[u8], is_json: bool, sink: &mut impl FnMut(&[u8],
     if !is_json {
         return cut_again(frame, sink);
     }
+    let whole = blank::trim(frame);
     for line in blank::lines(frame).map(blank::trim) {
-        if scan::is_message(line) {
+        if line.len() < whole.len() && scan::is_message(line) {
             sink(line, Framing::LineEnd);
         }
     }
@@ -394,6 +402,9 @@ pub fn messages_within(frame: &[u8], is_json: bool, sink: &mut impl FnMut(&[u8],
 
 /// Cuts a frame that is no JSON as if it was a stream: it may be several values, or one and text.
 fn cut_again(frame: &[u8], sink: &mut impl FnMut(&[u8], Framing)) {
+    if let Some(text) = utf16::unmarked(frame).filter(|text| scan::is_message(text)) {
+        return sink(&text, Framing::Utf16);
+    }
     let limits = Limits { max_frame_bytes: frame.len(), max_header_bytes: 0 };
     let mut cutter = FrameCutter::new(limits);
     let mut within: Vec<Vec<u8>> = Vec::new();

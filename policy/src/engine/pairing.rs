@@ -37,7 +37,7 @@ pub(super) struct Open {
 pub(super) struct AnswerSeen {
     /// Of its result, or error.
     pub(super) digest: u64,
-    /// Whether every client takes it: it is a result, as JSON-RPC wants it.
+    /// Whether every client takes it: it is a result or an error, as JSON-RPC wants it.
     pub(super) is_taken: bool,
 }
 
@@ -45,15 +45,16 @@ impl AnswerSeen {
     /// `same_id`: whether its id is that of the request, and not one that only some readers take for the same.
     pub(super) fn of(message: &Message<'_>, same_id: bool, reading: Reading<'_>) -> Self {
         let mut digest = DefaultHasher::new();
-        let result = match &message.kind {
-            Kind::Response { result, .. } => Some(result.get()),
-            _ => None,
+        let (body, is_answer) = match &message.kind {
+            Kind::Response { result, .. } => (result.get(), true),
+            Kind::Error { is_regular, .. } => (message.raw, *is_regular),
+            _ => (message.raw, false),
         };
-        result.unwrap_or(message.raw).hash(&mut digest);
+        body.hash(&mut digest);
         let is_regular = message.versioned && message.repeated.is_none() && message.beside.is_none();
         // Half a pair of surrogates is an error to some readers.
         let is_text = !message.raw.contains("\\ud") && !message.raw.contains("\\uD");
-        let is_taken = result.is_some()
+        let is_taken = is_answer
             && same_id
             && is_regular
             && is_text

@@ -19,7 +19,7 @@ pub(super) struct Mended {
 /// - Control characters in strings are escaped (`json.loads(strict=False)` of Python);
 /// - numbers that JSON does not have become strings (Python's `json`);
 /// - comments become blanks, a comma behind the last element is left out, strings may be in single quotes (Newtonsoft.Json, Jackson
-///   and System.Text.Json with their options for it);
+///   and System.Text.Json with their options for it), keys without any (kotlinx.serialization, `isLenient`);
 /// - what some reader calls white space becomes a blank, outside of strings.
 pub(super) fn mend(text: &str, out: &mut String) -> Mended {
     out.clear();
@@ -48,10 +48,11 @@ impl Mender<'_> {
                 self.string(character);
             }
             '/' => self.comment(),
-            'N' | 'I' | '-' => {
+            'N' | 'I' | '-' if self.is_no_number() => {
                 self.comma = None;
-                self.number(character);
+                self.number();
             }
+            'a'..='z' | 'A'..='Z' | '_' | '$' => self.word(),
             ' ' | '\t' | '\n' | '\r' => self.copy(character),
             _ if is_blank(character) => self.respace(character.len_utf8()),
             ',' => {
@@ -103,14 +104,30 @@ impl Mender<'_> {
         self.respace(end.unwrap_or(self.rest.len()));
     }
 
-    fn number(&mut self, first: char) {
-        match NO_NUMBERS.iter().find(|number| self.rest.starts_with(**number)) {
-            Some(number) => {
-                self.out.push('"');
-                self.replace(number.len(), number);
-                self.out.push('"');
-            }
-            None => self.copy(first),
+    /// Takes a word: a key without quotes, if a colon follows.
+    fn word(&mut self) {
+        self.comma = None;
+        let is_letter = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '-');
+        let length = self.rest.find(|c| !is_letter(c)).unwrap_or(self.rest.len());
+        let (word, after) = self.rest.split_at(length);
+        if after.trim_start().starts_with(':') {
+            self.mended = Mended { any: true, syntax: true };
+            self.out.extend(["\"", word, "\""]);
+        } else {
+            self.out.push_str(word);
+        }
+        self.rest = after;
+    }
+
+    fn is_no_number(&self) -> bool {
+        NO_NUMBERS.iter().any(|number| self.rest.starts_with(number))
+    }
+
+    fn number(&mut self) {
+        if let Some(number) = NO_NUMBERS.iter().find(|number| self.rest.starts_with(**number)) {
+            self.out.push('"');
+            self.replace(number.len(), number);
+            self.out.push('"');
         }
     }
 
@@ -182,6 +199,8 @@ mod tests {
             ("{'a':'it\\'s \"x\"'}", r#"{"a":"it's \"x\""}"#, (true, true)),
             ("\u{a0}{\u{feff}}\0", " { } ", (true, true)),
             ("{\"a\":\"//\"}", "{\"a\":\"//\"}", (false, false)),
+            ("{a: 1, b_c :true}", r#"{"a": 1, "b_c" :true}"#, (true, true)),
+            ("[INFO]", "[INFO]", (false, false)),
             ("/", "/", (false, false)),
             ("\"a\\", "\"a\\", (false, false)),
         ];

@@ -15,7 +15,13 @@ impl FrameCutter {
         // `before` can be over the size of a piece only behind a header block as long as that.
         let room = usize::try_from(JUNK_PIECE_BYTES.saturating_sub(before)).unwrap_or(usize::MAX).max(1);
         let bytes = bytes.get(..room.min(bytes.len())).unwrap_or(bytes);
-        let end = bytes.iter().position(|byte| *byte == b'\n' || ends.advance(*byte));
+        let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'{') || ends.advance(*byte));
+        if let Some(at) = end.filter(|at| bytes.get(*at) == Some(&b'{')) {
+            self.note_sample(bytes.get(..at).unwrap_or_default());
+            self.emit_junk(before + at as u64, sink);
+            self.state = State::Boundary(Before::Text);
+            return at;
+        }
         let used = end.map_or(bytes.len(), |at| at + 1);
         self.note_sample(bytes.get(..used).unwrap_or(bytes));
         let total = before + used as u64;

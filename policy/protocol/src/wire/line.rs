@@ -161,7 +161,12 @@ impl FrameCutter {
             held.extend_from_slice(piece);
             &held
         };
-        let used = if let Step::LineFeed(_) = step {
+        let used = if before == Before::Text && !(matches!(step, Step::Closed(_)) && scan::is_message(text)) {
+            // It is text as well.
+            self.note_sample(text);
+            self.state = State::Junk { bytes: text.len() as u64, ends: LineEnds::default() };
+            end
+        } else if let Step::LineFeed(_) = step {
             self.state = State::Boundary(Before::Line);
             self.emit(scan::trim(text), before, time, sink);
             if scan.may_span_lines() {

@@ -210,6 +210,10 @@ fn frames_are_those_of_any_reader() {
         ("what could be a header, CR", format!("Content-Length: 3\r{m}\n"), {
             vec![junk("Content-Length: 3\r"), frame(m), odd(Framing::LineEnd)]
         }),
+        ("text before", format!("log {m}\n"), vec![junk("log "), frame(m), odd(Framing::TextBefore)]),
+        ("text before, and no message", "log {1} {\"a\n{}\n".into(), {
+            vec![junk("log "), junk("{1} "), junk("{\"a\n"), frame("{}")]
+        }),
         ("no-break space before", format!("\u{a0}{m}\n"), vec![frame(m), odd(Framing::Blank)]),
         ("NUL before", format!("\0{m}\n{m}\n"), vec![frame(m), odd(Framing::Blank), frame(m)]),
         ("no-break space behind", format!("{m}\u{a0}\n{m}\n"), vec![frame(m), frame(m)]),

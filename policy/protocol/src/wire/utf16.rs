@@ -35,6 +35,18 @@ pub(super) enum Decoded {
     Text(Vec<u8>),
 }
 
+/// The text of a frame in UTF-16 without a mark, which `json.loads` of Python and others recognize by its first bracket.
+pub(super) fn unmarked(frame: &[u8]) -> Option<Vec<u8>> {
+    let little_endian = match frame {
+        [b'{' | b'[', 0, ..] => true,
+        [0, b'{' | b'[', ..] => false,
+        _ => return None,
+    };
+    // The line feed behind it is one byte to whoever cuts lines, and may have taken its other half with it.
+    let end = if little_endian && frame.len() % 2 == 1 { [0].as_slice() } else { &[] };
+    Some(Utf16 { little_endian, odd: None, high: None }.decode(&[frame, end].concat()))
+}
+
 impl Encoding {
     /// Takes the next bytes of the stream, which are not none.
     pub(super) fn decode(&mut self, bytes: &[u8]) -> Decoded {
@@ -124,6 +136,20 @@ mod tests {
             }
         }
         all
+    }
+
+    #[test]
+    fn unmarked_frames_are_recognized_by_their_bracket() {
+        let cases: [(&[u8], Option<&str>); 5] = [
+            (b"{\0}\0", Some("{}")),
+            (b"{\0}", Some("{}")),
+            (b"\0[\01\0]", Some("[1]")),
+            (b"{}", None),
+            (b"", None),
+        ];
+        for (frame, expected) in cases {
+            assert_eq!(unmarked(frame).as_deref(), expected.map(str::as_bytes), "{frame:?}");
+        }
     }
 
     #[test]

@@ -73,7 +73,9 @@ impl Evaluator {
             _ if whole_list => self.evaluate_list(cx, scope, seen, response),
             _ => self.evaluate(cx, scope, seen, &[response], None),
         };
-        if let Asked::Call { tool_name } = asked {
+        if let (Asked::Call { .. }, false) = (asked, is_taken) {
+            // The call has its result.
+        } else if let Asked::Call { tool_name } = asked {
             let latency = time.nanos_since(asked_at);
             let recorded = &evaluation.recorded;
             let mut said = cx.reporter.recorder.result(

@@ -1,5 +1,6 @@
 //! Lists that servers give: compared with what was known, and reported.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use crate::event::{
     ToolStatus,
 };
 use crate::guard::{GuardKind, PinState, Refusal, ToolFacts};
-use crate::protocol::{Method, all_members, decode_str, members, string, value};
+use crate::protocol::{Method, all_members, decode_str, members, respell, string, value};
 use crate::registry::{Change, ChangeKind, ItemKind, Offer, Page};
 use crate::terms::{Direction, SessionId, Timestamp};
 
@@ -39,19 +40,24 @@ impl Entry<'_> {
 /// The entries of a list, as each of its readers has them: those under every member of its name, and those of the result as it is
 /// for readers that do not regard case. `None` where there is no list.
 fn listed_entries<'a>(
-    list: &str,
+    (list, name): (&str, &str),
     result: &'a RawValue,
     respelled: Option<&'a RawValue>,
 ) -> Option<Vec<&'a RawValue>> {
     let mut all: Option<Vec<&RawValue>> = None;
-    let mut known = HashSet::new();
+    // As they stand, and respelled where they have the same name then: that is one entry.
+    let mut known: HashSet<Cow<'_, str>> = HashSet::new();
+    let name_of = |json: &str| members(json, [name])[0].map(|name| name.get().to_owned());
     for result in [Some(result), respelled].into_iter().flatten() {
         for (_, json) in all_members(result.get())?.into_iter().filter(|(name, _)| name == list) {
             let Ok(entries) = serde_json::from_str::<Vec<&RawValue>>(json.get()) else { continue };
             match &mut all {
                 None => all = Some(entries),
                 Some(all) => {
-                    known.extend(all.iter().map(|entry| entry.get()));
+                    known.extend(all.iter().map(|entry| Cow::Borrowed(entry.get())));
+                    let respelled = all.iter().filter_map(|entry| Some((entry, respell(entry.get())?.json)));
+                    let same = respelled.filter(|(entry, json)| name_of(entry.get()) == name_of(json));
+                    known.extend(same.map(|(_, json)| Cow::Owned(json)));
                     all.extend(entries.into_iter().filter(|entry| !known.contains(entry.get())));
                 }
             }
@@ -108,8 +114,8 @@ impl Evaluator {
         (kind, first): (ItemKind, bool),
         result: &RawValue,
     ) -> bool {
-        let (list, _) = keys(kind);
-        let Some(entries) = listed_entries(list, result, seen.reading.respelled) else {
+        let (list, name) = keys(kind);
+        let Some(entries) = listed_entries((list, name), result, seen.reading.respelled) else {
             // It says nothing of what there is, so nothing of that has changed.
             cx.reporter.counters.invalid_lists += 1;
             return false;

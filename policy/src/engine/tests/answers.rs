@@ -28,7 +28,14 @@ fn second_answer_is_inspected_and_changes_nothing() {
     let twice = [fine.clone(), evil.clone()];
     let often = [fine.clone(), fine.clone(), evil.clone()];
     let beside = [fine.clone(), evil.replacen('{', r#"{"method":"x","#, 1)];
-    for (name, answers) in [("twice", &twice[..]), ("often", &often), ("beside a method", &beside)] {
+    let failed = [r#"{"jsonrpc":"2.0","id":50,"error":{"code":1,"message":""}}"#.to_owned(), evil.clone()];
+    let cases = [
+        ("twice", &twice[..]),
+        ("often", &often),
+        ("beside a method", &beside),
+        ("behind an error", &failed),
+    ];
+    for (name, answers) in cases {
         assert_eq!(called(&[], answers), "allow", "{name}");
         let found = patterns(answers);
         assert!(found.contains(&"repeated-answer".to_owned()), "{name}: {found:?}");
@@ -67,9 +74,9 @@ fn every_response_with_known_id_is_evaluated() {
         ("another kind of id", vec![], vec![odd(r#"{"jsonrpc":"2.0","id":"50",ANSWER}"#), evil.clone()]),
         ("another spelling", vec![], vec![odd(r#"{"jsonrpc":"2.0","id":50.0,ANSWER}"#), evil.clone()]),
         (
-            "an error first",
+            "an odd error first",
             vec![],
-            vec![r#"{"jsonrpc":"2.0","id":50,"error":{"code":1,"message":""}}"#.into(), evil.clone()],
+            vec![r#"{"jsonrpc":"2.0","id":50,"error":{"code":"1"}}"#.into(), evil.clone()],
         ),
         ("beside a method", vec![], vec![evil.replacen('{', r#"{"method":"x","#, 1)]),
         ("before it is asked, the other way round", vec![evil.clone()], vec![fine.clone()]),
