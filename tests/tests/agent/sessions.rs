@@ -70,7 +70,11 @@ fn session_setting_applies_at_once_and_is_reported() -> Result<()> {
 
     let event = set(&["project", "billing", "--by", "ann", "--json"])?;
     event.expect("project", 0, "")?;
-    ensure!(event.stderr.contains("the guard `project_binding`, which uses this setting, is off"), "{}", event.stderr);
+    ensure!(
+        event.stderr.contains("the guard `project_binding`, which uses this setting, is off"),
+        "{}",
+        event.stderr
+    );
     let event: Value = serde_json::from_str(&event.stdout)?;
     let profile = json!({"mode": "planning", "spec_frozen": false, "project_id": "billing", "policy_blacklist": [], "admin_token": false});
     ensure!(event["type"] == "mcp_session_set" && event["session_id"] == *session, "{event}");
