@@ -126,7 +126,7 @@ fn damaged_database_is_set_aside_and_replaced() {
 fn foreign_database_is_refused_and_unchanged() {
     let later = format!("PRAGMA user_version = 99; PRAGMA application_id = {}", database::APPLICATION_ID);
     for (sql, part) in [
-        (later.as_str(), "of a later version of mcpwarden"),
+        (later.as_str(), "by a later version of mcpwarden"),
         ("CREATE TABLE x (y)", "a database of another program"),
     ] {
         let directory = tempfile::tempdir().unwrap();

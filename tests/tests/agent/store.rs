@@ -389,13 +389,13 @@ fn database_of_later_version_is_refused_unchanged() -> Result<()> {
     let state = place.state().display().to_string();
     let said = ask(&["run", "--config", &place.config, "--state-dir", &state, "--runtime-dir", &runtime])?;
     ensure!(
-        said.code == Some(1) && said.stderr.contains("of a later version of mcpwarden"),
+        said.code == Some(1) && said.stderr.contains("by a later version of mcpwarden"),
         "{}",
         said.stderr
     );
     let said = of(&place.database(), &["events"])?;
     ensure!(
-        said.code == Some(2) && said.stderr.contains("of a later version of mcpwarden"),
+        said.code == Some(2) && said.stderr.contains("by a later version of mcpwarden"),
         "{}",
         said.stderr
     );

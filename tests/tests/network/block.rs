@@ -149,7 +149,7 @@ fn declared_server_is_blocked_at_all_addresses() -> Result<()> {
     // A program: its calls are, where the kernel has what stops them (`gate_block`).
     match agent.tell(&["block", "files"])? {
         said if said.code == Some(0) => said.expect("a program", 0, "server=files (0 connections")?,
-        said => refused("a program", &said, "calls cannot be blocked here")?,
+        said => refused("a program", &said, "calls cannot be blocked on this host")?,
     }
     agent.tell(&["unblock", "crm"])?.expect("unblock", 0, "unblocked crm")?;
     ensure!(Way::Tcp.dial(second) == Outcome::Through, "unblocked");

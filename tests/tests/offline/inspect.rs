@@ -152,8 +152,8 @@ fn started_servers_run_as_the_inspecting_user() -> Result<()> {
     let as_nobody = ["uid 65534 gid 65534 groups 65534 home ", " secret\n", "NoNewPrivs: 1\n", " 0 1 2 3\n"];
     let cases: [Case<'_>; 4] = [
         (&nobody, &[], &as_nobody),
-        (&[("SUDO_UID", "0"), ("SUDO_GID", "0")], &[], &["this is root", "--as-root"]),
-        (&[], &[], &["this is root", "--as-root"]),
+        (&[("SUDO_UID", "0"), ("SUDO_GID", "0")], &[], &["`inspect` runs as root", "--as-root"]),
+        (&[], &[], &["`inspect` runs as root", "--as-root"]),
         (&[], &["--as-root"], &["uid 0 gid 0", "NoNewPrivs: 1\n"]),
     ];
     for (environment, args, parts) in cases {

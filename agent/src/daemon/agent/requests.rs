@@ -280,6 +280,7 @@ mod tests {
     #[test]
     fn settings_without_effect_are_refused() {
         let (config, _) = mcpwarden_policy::config::parse(b"").unwrap();
+        let known = *known_side_effects(&config).first().unwrap();
         let project = |text: &str| Setting::Project(Some(text.to_owned()));
         let tags = |all: &[&str]| Setting::Blacklist(all.iter().map(|tag| (*tag).to_owned()).collect());
         for (name, setting, is_refused) in [
@@ -288,8 +289,8 @@ mod tests {
             ("the empty project", project(""), true),
             ("the longest project", project(&"p".repeat(MAX_PROJECT_BYTES)), false),
             ("a project that is too long", project(&"p".repeat(MAX_PROJECT_BYTES + 1)), true),
-            ("a known side effect", tags(&["net.send"]), false),
-            ("an unknown side effect", tags(&["net.send", "no.such"]), true),
+            ("a known side effect", tags(&[known]), false),
+            ("an unknown side effect", tags(&[known, "no.such"]), true),
         ] {
             let refusal = check_setting(&setting, &config).err().map(|refusal| refusal.code);
             assert_eq!(refusal, is_refused.then_some(Code::Unusable), "{name}");
