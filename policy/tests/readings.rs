@@ -40,7 +40,10 @@ fn recordings_are_read_as_their_readers_take_them() {
         fs::write(&expected, &reported).unwrap();
     }
     let expected = fs::read_to_string(&expected).unwrap();
-    assert!(reported == expected, "run this test with UPDATE_EXPECTED=1 and read what has changed:\n{reported}");
+    assert!(
+        reported == expected,
+        "run this test with UPDATE_EXPECTED=1 and read what has changed:\n{reported}"
+    );
 }
 
 /// The events of a recording that matter here, those that follow each other and are alike once.
@@ -73,7 +76,10 @@ fn short(output: &Output) -> Option<String> {
         "mcp_server_initialized" => format!("initialized {}", text("server_name")),
         "mcp_detection" => {
             let is_of_message = |pattern: &&str| {
-                matches!(*pattern, "ambiguous_framing" | "ambiguous_key" | "repeated-answer" | "duplicate-member")
+                matches!(
+                    *pattern,
+                    "ambiguous_framing" | "ambiguous_key" | "repeated-answer" | "duplicate-member"
+                )
             };
             // The words that others are found by belong to the tests of detection.
             let pattern = event["detection"]["pattern"].as_str().filter(is_of_message).unwrap_or("*");

@@ -178,6 +178,11 @@ impl Id<'_> {
         }
     }
 
+    /// Whether every reader takes it for the same: it is a text, or an integer without point and exponent.
+    pub fn is_plain(&self) -> bool {
+        self.0.starts_with('"') || self.0.parse::<i64>().is_ok()
+    }
+
     /// The id as a JSON value; as text, where it is a number that no 64 bits and no double hold.
     pub fn value(&self) -> serde_json::Value {
         // The usual case; but -0 is a double.

@@ -46,8 +46,8 @@ impl AnswerSeen {
     pub(super) fn of(message: &Message<'_>, same_id: bool, reading: Reading<'_>) -> Self {
         let mut digest = DefaultHasher::new();
         let (body, is_answer) = match &message.kind {
-            Kind::Response { result, .. } => (result.get(), true),
-            Kind::Error { is_regular, .. } => (message.raw, *is_regular),
+            Kind::Response { id, result } => (result.get(), id.is_plain()),
+            Kind::Error { id, is_regular, .. } => (message.raw, *is_regular && id.is_plain()),
             _ => (message.raw, false),
         };
         body.hash(&mut digest);

@@ -17,6 +17,7 @@ mod phases;
 mod relays;
 mod remote;
 mod stopped;
+mod subjects;
 mod timeouts;
 mod totals;
 mod unlisted;

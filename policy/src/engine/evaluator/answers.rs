@@ -16,7 +16,7 @@ use crate::engine::seen::{Earlier, Reading};
 use crate::event::{MessageKind, Subject};
 use crate::guard::{Operation, ToolFacts};
 use crate::guards;
-use crate::protocol::{Kind, Message, members, string};
+use crate::protocol::{Kind, Message, all_members, members, string};
 
 /// What an answer is of.
 fn subject(asked: &Asked) -> Subject {
@@ -152,6 +152,13 @@ impl Evaluator {
                 let respelled = reading.respelled.map(|result| members(result.get(), ["instructions"])[0]);
                 found.extend(respelled.map(|text| detector.text("/instructions", &string(text))));
                 found.extend(info.map(|info| inspection::under("/serverInfo", detector.tool(info.get()))));
+                let others = all_members(result.get()).unwrap_or_default().into_iter();
+                let others = others.filter(|(name, _)| !matches!(&**name, "instructions" | "serverInfo"));
+                let tools = self.tool_names(&scope.session);
+                found.extend(others.map(|(name, json)| {
+                    let name = name.replace('~', "~0").replace('/', "~1");
+                    inspection::under(&format!("/{name}"), detector.result(json.get(), tools))
+                }));
                 found
             }
             // A list of resources is made of definitions as well.

@@ -100,9 +100,9 @@ fn every_response_with_known_id_is_evaluated() {
     assert_eq!(called(&[], &[fine.replacen('{', r#"{"error":null,"#, 1)]), "allow");
 }
 
-/// The results of a call, each of which is said, and one beside an error is odd.
+/// The first result of a call is reported; what others say is found in them, and one beside an error is odd.
 #[test]
-fn every_result_of_a_call_is_reported() {
+fn every_result_of_a_call_is_inspected() {
     let mut bench = bench(BLOCK);
     bench.c2s(1, &call(60, "read_file"));
     bench.out.clear();
@@ -111,7 +111,7 @@ fn every_result_of_a_call_is_reported() {
     bench.s2c(1, &answer(60, poison).replacen('{', r#"{"error":{"code":1,"message":""},"#, 1));
     let events = bench.events();
     let results: Vec<&Value> = events.iter().filter(|event| event["type"] == "mcp_tool_result").collect();
-    assert!(results.len() >= 2, "{events:#?}");
+    assert_eq!(results.len(), 1, "{events:#?}");
     let detections: Vec<&str> = events
         .iter()
         .filter(|event| event["type"] == "mcp_detection")

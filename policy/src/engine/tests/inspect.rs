@@ -9,7 +9,7 @@ use crate::event::Severity;
 /// Compiled once: that takes longer than all of these tests.
 pub(super) static DETECTOR: LazyLock<Arc<Detector>> = LazyLock::new(|| Inspect::built_in().unwrap().detector);
 
-fn bench(alert_threshold: Severity) -> Bench {
+pub(super) fn bench(alert_threshold: Severity) -> Bench {
     let inspection = Inspect { detector: Arc::clone(&DETECTOR), alert_threshold };
     let guards = format!(
         "{{ cross_server: {{ enabled: false }}, inspection: {{ alert_threshold: {} }} }}",
