@@ -119,6 +119,7 @@ pub static TABLE: &[Metric] = &[
                 ("unmatched_response", "unmatched_responses"),
                 ("early_response", "early_responses"),
                 ("repeated_response", "repeated_responses"),
+                ("irregular", "irregular_messages"),
                 ("invalid_list", "invalid_lists"),
                 ("invalid_tool", "invalid_tools"),
                 ("relayed_request", "relayed_requests"),
