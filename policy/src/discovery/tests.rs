@@ -145,6 +145,44 @@ fn real_commands_get_expected_id_and_match() {
     }
 }
 
+/// The words of a line, as `shlex` cuts it: quotes and escapes, and nothing else of a shell.
+fn quoted_argv(line: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    let mut rest = line.chars().peekable();
+    while let Some(character) = rest.next() {
+        match (character, quote) {
+            ('\\', None) => word.get_or_insert_default().extend(rest.next()),
+            ('\\', Some('"')) if matches!(rest.peek(), Some('"' | '\\')) => {
+                word.get_or_insert_default().extend(rest.next())
+            }
+            (mark, Some(open)) if mark == open => quote = None,
+            ('"' | '\'', None) => {
+                word.get_or_insert_default();
+                quote = Some(character);
+            }
+            (' ', None) => words.extend(word.take()),
+            (other, _) => word.get_or_insert_default().push(other),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+#[test]
+fn launchers_wrappers_and_shells_are_seen_through() {
+    let rows = include_str!("tests/commands.tsv").lines().filter(|row| !row.starts_with('#'));
+    let patterns = NamePatterns::default();
+    let mut wrong = Vec::new();
+    for (id, line) in rows.clone().map(|row| row.split_once('\t').unwrap()) {
+        let argv = quoted_argv(line);
+        let (got, matched) = (server_id(&argv, None).0, patterns.matches(&argv).is_some());
+        if &*got != id || id.contains("mcp") && !matched {
+            wrong.push(format!("{got}, matched: {matched}; expected {id}: {line}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), rows.count(), wrong.join("\n"));
+}
+
 #[test]
 fn built_in_name_patterns_compile() {
     assert_eq!(NamePatterns::default().patterns.len(), BUILT_IN.len());
