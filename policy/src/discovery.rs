@@ -175,6 +175,7 @@ pub fn address_id(text: &str) -> ServerId {
 /// | 4 | a script |
 /// | 3 | a program |
 /// | 2 | a directory |
+/// | 1 | a usual tool of the shell |
 /// | 0 | nothing: it is a hash |
 pub fn specificity(argv: &[String], cwd: Option<&str>) -> u8 {
     best(argv, cwd).map_or(0, |(rank, _)| rank)

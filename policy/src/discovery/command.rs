@@ -60,8 +60,14 @@ impl Command {
         if is_unknown(program) {
             return;
         }
-        if !self.launcher(plain, args, level) && !self.wrapper(plain, args, level) && !is_no_server(plain) {
+        if self.launcher(plain, args, level) || self.wrapper(plain, args, level) || is_no_server(plain) {
+            return;
+        }
+        if !is_in(tables::TOOLS, plain) {
             self.unknown(program, args, level);
+        } else if level == 0 {
+            // In a shell's text it stands beside the server; alone it may be one, or stand for it.
+            self.push(Role::Tool, plain, Some(program));
         }
     }
 

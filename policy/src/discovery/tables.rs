@@ -201,16 +201,17 @@ pub(super) const LAUNCHERS: &str = "npx npm pnpm pnpx yarn yarnpkg bunx uvx uv p
 /// What tells that a command begins, behind a program that is not known.
 pub(super) const BEGINNINGS: &str = "npx bunx pnpx uvx dnx";
 
-/// The shell's own commands (bash(1), dash(1), zsh(1), fish(1)), and programs that may stand in a shell's text or open a server's
-/// files, and never are a server.
-pub(super) const NO_SERVERS: &str = ". : [ [[ alias bg break caller cd continue declare disown echo emit enable exit export false fg getopts \
-    hash help history jobs kill let local logout mapfile popd printf pushd pwd read readonly return set setopt shift shopt \
-    sleep source status string suspend test times trap true type typeset ulimit umask unalias unset unsetopt wait \
-    awk basename cat chmod chown cmp column comm cp curl cut date dd diff dirname egrep expr false fgrep file find git \
-    grep head hexdump hostname id install jq less ln ls make mkdir mkfifo mktemp more mv nano nl od paste patch pip pip3 venv ensurepip \
-    pgrep pkill ps readlink realpath rg rm rmdir rsync scp sed seq sort stat stty tee touch tr tty uname uniq vi vim \
-    wc wget which whoami xxd yes nvm module ssh-add ssh-keygen tput clear ts logger \
-    runc crun youki runsc conmon containerd";
+/// Programs that open a server's files, fetch them or run containers, and never are a server.
+pub(super) const NO_SERVERS: &str =
+    "cat less vim vi nano grep rg git pip pip3 venv ensurepip make runc crun youki runsc conmon containerd";
+/// The shell's own commands (bash(1), dash(1), zsh(1), fish(1)), and the tools that stand beside a server in a shell's text.
+pub(super) const TOOLS: &str = ". : [ [[ alias bg break caller cd continue declare disown echo emit enable exit export false fg getopts hash help \
+    history jobs kill let local logout mapfile popd printf pushd pwd read readonly return set setopt shift shopt sleep \
+    source status string suspend test times trap true type typeset ulimit umask unalias unset unsetopt wait awk basename \
+    chmod chown cmp column comm cp curl cut date dd diff dirname egrep expr fgrep file find head hexdump hostname id \
+    install jq ln ls mkdir mkfifo mktemp more mv nl od paste patch pgrep pkill ps readlink realpath rm rmdir rsync scp sed \
+    seq sort stat stty tee touch tr tty uname uniq wc wget which whoami xxd yes nvm module ssh-add ssh-keygen tput clear \
+    ts logger";
 
 /// Images that bring an interpreter, a launcher or an empty system: hub.docker.com's official images, and those of the runtimes' makers.
 pub(super) const RUNTIME_IMAGES: &str = "node python pypy ruby perl php golang rust openjdk eclipse-temurin amazoncorretto sapmachine ibm-semeru-runtimes \

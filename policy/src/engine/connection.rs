@@ -322,19 +322,32 @@ impl Connection {
         self.at.as_ref().map_or(ServerType::Stdio, |at| at.kind)
     }
 
-    /// The URL of what serves, or the script or the executable, as far as it is known: part of whose pins these are.
+    /// Who serves, whatever its version and the directory of the day, as far as it is known: part of whose pins these are.
     pub(super) fn program(&self) -> String {
-        if let Some(at) = &self.at {
-            return at.program();
+        match &self.at {
+            Some(at) => at.program(),
+            None => self.last_program(discovery::identity),
         }
+    }
+
+    /// The URL of what serves, or the path of the script or the executable: what its pins were kept under by earlier
+    /// versions.
+    pub(super) fn program_path(&self) -> String {
+        match &self.at {
+            Some(at) => at.program(),
+            None => self.last_program(discovery::program),
+        }
+    }
+
+    fn last_program(&self, name: fn(&[String], Option<&str>, Option<&str>) -> String) -> String {
         let Some(last) = self.chain.last() else { return String::new() };
-        discovery::program(&last.argv, last.cwd.as_deref(), last.executable.as_deref())
+        name(&last.argv, last.cwd.as_deref(), last.executable.as_deref())
     }
 
     /// Whether one of these serves, as far as it is known what does; of none of them anything may.
     pub(super) fn is_served_by(&self, executables: &[String]) -> bool {
         let executable = self.chain.last().and_then(|process| process.executable.as_deref());
-        let is = |path: &String| executable == Some(path) || self.program() == *path;
+        let is = |path: &String| executable == Some(path) || self.program_path() == *path;
         executables.is_empty() || executables.iter().any(is)
     }
 

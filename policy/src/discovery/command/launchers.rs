@@ -60,7 +60,10 @@ impl Command {
         let first = name.split('.').next().unwrap_or(name);
         if is_in(tables::LAUNCHERS, first) {
             self.read(&std::iter::once(first).chain(args.iter().copied()).collect::<Vec<_>>(), level + 1);
-        } else if !self.runner(first, args, level) && !is_in(tables::NO_SERVERS, first) {
+        } else if !self.runner(first, args, level)
+            && !is_in(tables::NO_SERVERS, first)
+            && !is_in(tables::TOOLS, first)
+        {
             self.push(Role::Module, name, None);
         }
     }
