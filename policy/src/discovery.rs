@@ -163,6 +163,17 @@ pub fn address_id(text: &str) -> ServerId {
     ServerId(clean(text).into())
 }
 
+/// The package that a launcher in this command line runs, as it is named there, scope included.
+pub fn package(argv: &[String]) -> Option<String> {
+    let command = command::read(argv);
+    command.pieces.into_iter().rev().find(|piece| piece.role == Role::Package).map(|piece| piece.name)
+}
+
+/// Whether an id is the name of a temporary directory, which is another one each time.
+pub fn is_temporary(id: &ServerId) -> bool {
+    places::is_of_chance(&id.0)
+}
+
 /// How telling a command line is; in a chain of programs the first with the highest value gives the id, within one
 /// command line (`sh -c "prepare; serve"`) the last. So
 /// `npx -y @modelcontextprotocol/server-everything` (6: a package) is not overruled by the `sh -c

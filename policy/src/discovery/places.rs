@@ -233,6 +233,11 @@ pub(super) fn split_extension(name: &str) -> (&str, &str) {
     name.split_at(stem.unwrap_or(name).len())
 }
 
+/// Whether a name is of chance and says nothing: `.tmpAb12Cd`.
+pub(super) fn is_of_chance(name: &str) -> bool {
+    temporary(name, false) == Some("")
+}
+
 fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }

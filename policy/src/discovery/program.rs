@@ -21,8 +21,16 @@ pub fn program(argv: &[String], cwd: Option<&str>, executable: Option<&str>) -> 
 /// | a module (`python -m NAME`, `java NAME`) | the interpreter without its version, `-m`, the module; in its directory where the module's name says nothing |
 /// | anything else | the path of the executable |
 ///
+/// A script or executable by the name of a command in a launcher's cache (`node_modules/.bin/NAME`) does not say of which
+/// package it is: `package` does, where a program before it named one.
+///
 /// Paths are without versions, hashes and temporary names: see [`known_as`]. Empty where nothing is known.
-pub fn identity(argv: &[String], cwd: Option<&str>, executable: Option<&str>) -> String {
+pub fn identity(
+    argv: &[String],
+    cwd: Option<&str>,
+    executable: Option<&str>,
+    package: Option<&str>,
+) -> String {
     let command = command::read(argv);
     let script = script(&command, cwd).map(|path| places::lasting(&path));
     if let Some(container) = &command.container {
@@ -38,7 +46,7 @@ pub fn identity(argv: &[String], cwd: Option<&str>, executable: Option<&str>) ->
         );
     }
     if let Some(script) = script {
-        return script;
+        return of_package(script, package);
     }
     let executable = executable_of(argv, executable);
     let Some(module) = command.pieces.iter().rev().find(|piece| piece.role == Role::Module) else {
@@ -54,6 +62,16 @@ pub fn identity(argv: &[String], cwd: Option<&str>, executable: Option<&str>) ->
     match command.directory.as_deref().or(cwd).filter(|_| place) {
         Some(directory) => format!("{runs} -m {} in {}", module.name, known_as(directory)),
         None => format!("{runs} -m {}", module.name),
+    }
+}
+
+/// Where a launcher's cache has commands of any package.
+const COMMANDS: &str = "/*/node_modules/.bin/";
+
+fn of_package(path: String, package: Option<&str>) -> String {
+    match (path.split_once(COMMANDS), package) {
+        (Some((cache, name)), Some(package)) => format!("{cache}/*/node_modules/{package}/.bin/{name}"),
+        _ => path,
     }
 }
 

@@ -183,6 +183,10 @@ fn launchers_wrappers_and_shells_are_seen_through() {
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), rows.count(), wrong.join("\n"));
 }
 
+fn package_of(line: &str) -> Option<String> {
+    package(&quoted_argv(line))
+}
+
 /// Two runs, each a command line as a shell reads it and the executable; whether they are one program.
 #[test]
 fn programs_are_known_by_what_they_are() {
@@ -303,14 +307,22 @@ fn programs_are_known_by_what_they_are() {
         let [a, b] = [a, b].map(|(line, executable)| {
             let line = line.replace("V/", &format!("{uv}/builds-v0/"));
             let executable = executable.replace("UV", uv);
-            identity(&quoted_argv(&line), Some("/srv/a"), Some(&executable))
+            identity(&quoted_argv(&line), Some("/srv/a"), Some(&executable), None)
         });
         assert_eq!(a == b, expected, "{case}: {a} and {b}");
         assert!(!a.contains(".tmp"), "{case}: {a}");
     }
+    // Commands of one name in a launcher's cache are those of their packages.
+    let npx = |package: &str| {
+        let argv = quoted_argv("node /h/.npm/_npx/ab/node_modules/.bin/t");
+        let package = package_of(&format!("npx -y {package}"));
+        identity(&argv, None, Some("/usr/bin/node"), package.as_deref())
+    };
+    assert_eq!(npx("@bay/t@1"), npx("@bay/t@2"));
+    assert_ne!(npx("@bay/t"), npx("@reef/t"));
     // A module whose name says nothing is its directory's.
     let [a, b] = ["/srv/a", "/srv/b"]
-        .map(|cwd| identity(&quoted_argv("python -m server"), Some(cwd), Some("/usr/bin/python3.12")));
+        .map(|cwd| identity(&quoted_argv("python -m server"), Some(cwd), Some("/usr/bin/python3.12"), None));
     assert_eq!((&*a, &*b), ("python -m server in /srv/a", "python -m server in /srv/b"));
 }
 

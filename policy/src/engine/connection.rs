@@ -305,6 +305,12 @@ impl Connection {
         }
     }
 
+    /// What a recording calls it, unless that is the name of the day and its programs say more.
+    pub(super) fn give_name(&mut self, server: ServerId) {
+        let is_named = self.best.as_ref().is_some_and(|(rank, ..)| *rank > 0);
+        self.server = Some(server).filter(|server| !is_named || !discovery::is_temporary(server));
+    }
+
     /// The id it has, or would have if it were announced now.
     pub(super) fn server_id(&self) -> ServerId {
         let derived = || match &self.at {
@@ -324,24 +330,27 @@ impl Connection {
 
     /// Who serves, whatever its version and the directory of the day, as far as it is known: part of whose pins these are.
     pub(super) fn program(&self) -> String {
-        match &self.at {
-            Some(at) => at.program(),
-            None => self.last_program(discovery::identity),
+        match (&self.at, self.chain.last()) {
+            (Some(at), _) => at.program(),
+            (None, Some(last)) => {
+                let package = self.chain.iter().find_map(|process| discovery::package(&process.argv));
+                let (cwd, executable) = (last.cwd.as_deref(), last.executable.as_deref());
+                discovery::identity(&last.argv, cwd, executable, package.as_deref())
+            }
+            (None, None) => String::new(),
         }
     }
 
     /// The URL of what serves, or the path of the script or the executable: what its pins were kept under by earlier
     /// versions.
     pub(super) fn program_path(&self) -> String {
-        match &self.at {
-            Some(at) => at.program(),
-            None => self.last_program(discovery::program),
+        match (&self.at, self.chain.last()) {
+            (Some(at), _) => at.program(),
+            (None, Some(last)) => {
+                discovery::program(&last.argv, last.cwd.as_deref(), last.executable.as_deref())
+            }
+            (None, None) => String::new(),
         }
-    }
-
-    fn last_program(&self, name: fn(&[String], Option<&str>, Option<&str>) -> String) -> String {
-        let Some(last) = self.chain.last() else { return String::new() };
-        name(&last.argv, last.cwd.as_deref(), last.executable.as_deref())
     }
 
     /// Whether one of these serves, as far as it is known what does; of none of them anything may.

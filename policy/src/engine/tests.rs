@@ -20,6 +20,7 @@ mod stopped;
 mod timeouts;
 mod totals;
 mod unlisted;
+mod upgrades;
 
 use std::sync::Arc;
 

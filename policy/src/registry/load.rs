@@ -50,7 +50,7 @@ impl Registry {
         let (mut records, mut former) = (BTreeMap::<Item, PinRecord>::new(), Vec::new());
         let keys = self.stored(|store| store.keys(&peer.key.server))?;
         let is_former = |key: &&PinKey| {
-            let is_same = key.program == peer.formerly || known_as(&key.program) == peer.key.program;
+            let is_same = known_as(&key.program) == known_as(&peer.formerly);
             key.uid == peer.key.uid && **key != peer.key && !key.program.is_empty() && is_same
         };
         // Those of a server that runs are its own.
