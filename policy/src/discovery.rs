@@ -7,8 +7,15 @@
 //! the most telling piece. A command line is as forgeable as anything: a name only says where to look.
 
 mod command;
+mod containers;
 mod names;
+mod options;
 mod piece;
+mod places;
+mod program;
+mod shell;
+mod tables;
+mod wrappers;
 
 use sha2::{Digest, Sha256};
 
@@ -16,6 +23,7 @@ use crate::definition::hex;
 use crate::glob::{GlobError, NameGlob};
 use crate::terms::ServerId;
 use piece::{Piece, Role};
+pub use program::{identity, known_as, program};
 
 /// The patterns that are built in: the first five are the requirements'. The others are what published servers are
 /// called in practice. They are matched on package, module, script, image and program names alone, where hardly
@@ -98,7 +106,11 @@ impl NamePatterns {
             for piece in &command.pieces {
                 // An image's registry and owner are left out too: `*` at the start would reach across them anyway.
                 let image = (piece.role == Role::Image).then(|| names::base(&piece.name));
-                let texts = [Some(piece.name.as_str()), piece.path.as_deref(), image];
+                // `acme_mcp.server` is the module `acme_mcp`.
+                let module =
+                    (piece.role == Role::Module).then(|| names::telling_part(&piece.name, piece.role));
+                let module = module.flatten();
+                let texts = [Some(piece.name.as_str()), module.as_deref(), piece.path.as_deref(), image];
                 if let Some(on) = texts.into_iter().flatten().find(|text| pattern.glob.matches(text)) {
                     return Some(found(pattern, on));
                 }
@@ -151,7 +163,19 @@ pub fn address_id(text: &str) -> ServerId {
     ServerId(clean(text).into())
 }
 
-/// How telling a command line is; in a chain of programs the first with the highest value gives the id. So
+/// The package that a launcher in this command line runs, as it is named there, scope included.
+pub fn package(argv: &[String]) -> Option<String> {
+    let command = command::read(argv);
+    command.pieces.into_iter().rev().find(|piece| piece.role == Role::Package).map(|piece| piece.name)
+}
+
+/// Whether an id is the name of a temporary directory, which is another one each time.
+pub fn is_temporary(id: &ServerId) -> bool {
+    places::is_of_chance(&id.0)
+}
+
+/// How telling a command line is; in a chain of programs the first with the highest value gives the id, within one
+/// command line (`sh -c "prepare; serve"`) the last. So
 /// `npx -y @modelcontextprotocol/server-everything` (6: a package) is not overruled by the `sh -c
 /// mcp-server-everything` (3: a program) and `node …/.bin/mcp-server-everything` (4: a script) that it runs.
 ///
@@ -162,6 +186,7 @@ pub fn address_id(text: &str) -> ServerId {
 /// | 4 | a script |
 /// | 3 | a program |
 /// | 2 | a directory |
+/// | 1 | a usual tool of the shell |
 /// | 0 | nothing: it is a hash |
 pub fn specificity(argv: &[String], cwd: Option<&str>) -> u8 {
     best(argv, cwd).map_or(0, |(rank, _)| rank)
@@ -207,19 +232,6 @@ pub fn is_declared(command: &str, args: &[String], argv: &[String], executable: 
     is_command && rest == args
 }
 
-/// What a command line really runs: the script, below `cwd` where its path is relative, or the executable. Empty where
-/// neither is known.
-pub fn program(argv: &[String], cwd: Option<&str>, executable: Option<&str>) -> String {
-    let command = command::read(argv);
-    let script = command.pieces.iter().rev().find(|piece| piece.role == Role::Script && piece.path.is_some());
-    let path = script.and_then(|piece| piece.path.as_deref());
-    match (path, command.directory.as_deref().or(cwd)) {
-        (Some(path), Some(cwd)) if !path.starts_with('/') => format!("{cwd}/{path}"),
-        (Some(path), _) => path.to_owned(),
-        (None, _) => executable.or(argv.first().map(String::as_str)).unwrap_or_default().to_owned(),
-    }
-}
-
 /// The id of something without a telling name.
 pub(crate) fn hashed_id(bytes: &[u8]) -> ServerId {
     let digest = hex(&Sha256::digest(bytes));
@@ -232,7 +244,7 @@ fn best(argv: &[String], cwd: Option<&str>) -> Option<(u8, String)> {
     let mut best: Option<(u8, String)> = None;
     for piece in &command.pieces {
         if let Some((rank, id)) = telling(piece, cwd)
-            && best.as_ref().is_none_or(|(highest, _)| rank > *highest)
+            && best.as_ref().is_none_or(|(highest, _)| rank >= *highest)
         {
             best = Some((rank, id));
         }

@@ -12,11 +12,13 @@
 //! | module | job |
 //! |---|---|
 //! | `page` | a page of a list into changes |
+//! | `load` | the pins of a server into memory, also those kept under a former path |
 //! | `pin`, `store` | one pin; where pins are kept |
 //! | `names`, `shadow` | names that are taken for one another; what that means |
 //! | `config` | settings, bounds, counters, errors |
 
 mod config;
+mod load;
 mod names;
 mod page;
 mod pin;
@@ -46,6 +48,8 @@ pub struct Peer {
     pub session: SessionId,
     /// Whose pins.
     pub key: PinKey,
+    /// What earlier versions of this program put in place of the program of `key`: the path as it is.
+    pub formerly: String,
     /// Whether the server is declared.
     pub identity: Identity,
 }

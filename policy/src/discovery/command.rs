@@ -1,14 +1,18 @@
 //! A command line taken apart into what it really runs.
 
-use super::names;
+mod launchers;
+
+use super::options::{self, is_in};
 use super::piece::{Piece, Role};
+use super::wrappers::{self, Wrapper};
+use super::{containers, names, shell, tables};
 
 /// Commands within commands (`sh -c "env X=1 npx …"`) that are followed.
-const MAX_LEVELS: usize = 6;
+pub(super) const MAX_LEVELS: usize = 10;
 /// Arguments that are looked at.
 const MAX_ARGS: usize = 256;
-/// Arguments of a container engine in front of `run` or `exec`.
-const MAX_ENGINE_ARGS: usize = 16;
+/// Pieces and lines that are kept.
+const MAX_PIECES: usize = 64;
 
 /// A command line, taken apart.
 #[derive(Debug, Default)]
@@ -21,131 +25,9 @@ pub(super) struct Command {
     pub(super) directory: Option<String>,
     /// Whether that is in a container: whose processes are not this one's children.
     pub(super) in_container: bool,
+    /// The image, container or service that it runs in.
+    pub(super) container: Option<String>,
 }
-
-/// Options of a launcher: which take a value, and what a value means.
-struct Options {
-    with_value: &'static [&'static str],
-}
-
-const NODE: Options =
-    Options { with_value: &["-r", "--require", "--import", "--loader", "--experimental-loader", "-C"] };
-const DENO: Options = Options { with_value: &["-c", "--config", "--import-map", "--lock", "--env-file"] };
-const PYTHON: Options = Options { with_value: &["-W", "-X", "--check-hash-based-pycs"] };
-const NPX: Options =
-    Options { with_value: &["-p", "--package", "-c", "--call", "--registry", "--cache", "--prefix", "-w"] };
-const UVX: Options = Options {
-    with_value: &[
-        "--from",
-        "--with",
-        "--with-editable",
-        "-p",
-        "--python",
-        "--index-url",
-        "-i",
-        "--index",
-        "--default-index",
-        "--extra-index-url",
-        "--cache-dir",
-        "--directory",
-        "--project",
-        "--config-file",
-        "--refresh-package",
-        "-w",
-        "--with-requirements",
-        "--link-mode",
-        "--resolution",
-        "--prerelease",
-        "-U",
-        "-P",
-    ],
-};
-const UV_RUN: Options = Options {
-    with_value: &[
-        "--with",
-        "--with-editable",
-        "-p",
-        "--python",
-        "--directory",
-        "--project",
-        "--package",
-        "--extra",
-        "--group",
-        "--index-url",
-        "-i",
-        "--index",
-        "--default-index",
-        "--env-file",
-        "--cache-dir",
-        "--config-file",
-        "-w",
-        "--with-requirements",
-    ],
-};
-const PIPX: Options = Options { with_value: &["--spec", "--python", "--index-url", "-i", "--pip-args"] };
-const DOCKER: Options = Options {
-    with_value: &[
-        "-e",
-        "--env",
-        "-v",
-        "--volume",
-        "--mount",
-        "--name",
-        "--network",
-        "--net",
-        "-p",
-        "--publish",
-        "-w",
-        "--workdir",
-        "-u",
-        "--user",
-        "--entrypoint",
-        "--env-file",
-        "--platform",
-        "--add-host",
-        "-l",
-        "--label",
-        "-m",
-        "--memory",
-        "--cpus",
-        "--gpus",
-        "--hostname",
-        "-h",
-        "--ulimit",
-        "--cap-add",
-        "--cap-drop",
-        "--security-opt",
-        "--pull",
-        "--restart",
-        "--runtime",
-        "--log-driver",
-        "--log-opt",
-        "--tmpfs",
-        "--device",
-        "--dns",
-        "--ipc",
-        "--pid",
-        "--userns",
-        "--shm-size",
-        "--volumes-from",
-        "--link",
-        "--expose",
-        "--stop-signal",
-        "--cidfile",
-        "-c",
-        "--pids-limit",
-        "--memory-swap",
-        "--group-add",
-        "--sysctl",
-        "--annotation",
-        "-a",
-        "--attach",
-    ],
-};
-const JAVA: Options =
-    Options { with_value: &["-cp", "-classpath", "--class-path", "-p", "--module-path", "--add-opens"] };
-const WRAPPER: Options =
-    Options { with_value: &["-u", "--user", "-g", "--group", "-n", "-C", "--chdir", "-s", "-k", "-p"] };
 
 /// Takes a command line apart.
 pub(super) fn read(argv: &[String]) -> Command {
@@ -162,277 +44,275 @@ pub(super) fn read(argv: &[String]) -> Command {
 }
 
 impl Command {
-    fn read(&mut self, argv: &[&str], level: usize) {
+    /// Takes the words of one command apart.
+    pub(super) fn read(&mut self, argv: &[&str], level: usize) {
         let Some((program, args)) = argv.split_first() else { return };
-        if level >= MAX_LEVELS {
+        if level >= MAX_LEVELS || self.lines.len() >= MAX_PIECES {
             return;
+        }
+        if is_assignment(program) {
+            return self.read(args, level + 1);
         }
         // A login shell's name starts with a dash.
         let name = names::base(program.trim_start_matches('-'));
         self.lines.push(std::iter::once(name).chain(args.iter().copied()).collect::<Vec<_>>().join(" "));
-        if name.split_once('=').is_some_and(|(name, _)| is_variable(name)) {
-            return self.read(args, level + 1);
+        let plain = plain(name);
+        if is_unknown(program) {
+            return;
         }
-        let plain = names::stem(name).trim_end_matches("-cli");
-        match plain {
-            "env" | "sudo" | "doas" | "nohup" | "setsid" | "nice" | "ionice" | "stdbuf" | "time" | "exec"
-            | "command" | "chronic" | "dumb-init" | "tini" | "catchsegv" | "strace" | "xvfb-run" => {
-                self.wrapped(args, level, 0)
-            }
-            "timeout" | "chroot" | "flock" => self.wrapped(args, level, 1),
-            "sh" | "bash" | "dash" | "zsh" | "ash" | "ksh" | "fish" | "busybox" => self.shell(args, level),
-            "node" | "nodejs" | "tsx" | "ts-node" | "electron" => self.interpreted(args, &NODE, level),
-            "deno" => self.deno(args, level),
-            "bun" => match args.split_first() {
-                Some((&"x", rest)) => self.package(rest, &NPX, level),
-                Some((&"run", rest)) => self.interpreted(rest, &NODE, level),
-                _ => self.interpreted(args, &NODE, level),
-            },
-            "npx" | "bunx" | "pnpx" | "dnx" => self.package(args, &NPX, level),
-            "npm" | "pnpm" | "yarn" => {
-                self.sub(args, &["exec", "x", "dlx"], |this, rest| this.package(rest, &NPX, level))
-            }
-            "uvx" => self.package(args, &UVX, level),
-            "uv" => self.uv(args, level),
-            "pipx" => self.sub(args, &["run"], |this, rest| this.package(rest, &PIPX, level)),
-            "docker" | "podman" | "nerdctl" => self.container(args, level),
-            "java" => self.java(args),
-            "ruby" | "perl" | "php" | "dotnet" | "lua" => self.interpreted(args, &PYTHON, level),
-            "go" => self.sub(args, &["run"], |this, rest| this.interpreted(rest, &NODE, level)),
-            "cat" | "less" | "vim" | "vi" | "nano" | "grep" | "rg" | "git" | "pip" | "pip3" | "cargo"
-            | "make" => {}
-            // What runs between a container engine and the program in the container.
-            "runc" | "crun" | "youki" | "runsc" | "conmon" | "docker-init" | "catatonit" => {}
-            _ if plain.starts_with("containerd-shim") => {}
-            _ if is_python(plain) => self.python(args, level),
-            _ => self.program(program),
+        if self.launcher(plain, args, level) || self.wrapper(plain, args, level) || is_no_server(plain) {
+            return;
+        }
+        if !is_in(tables::TOOLS, plain) {
+            self.unknown(program, args, level);
+        } else if level == 0 {
+            // In a shell's text it stands beside the server; alone it may be one, or stand for it.
+            self.push(Role::Tool, plain, Some(program));
         }
     }
 
-    /// Behind a wrapper: options, `skip` arguments of its own, assignments, then the command.
-    fn wrapped(&mut self, args: &[&str], level: usize, skip: usize) {
-        let rest = behind(args, &WRAPPER);
-        let mut rest = rest.get(skip..).unwrap_or_default();
-        while let Some((first, after)) = rest.split_first()
-            && first.split_once('=').is_some_and(|(name, _)| is_variable(name))
-        {
-            rest = after;
+    /// Programs whose arguments say what runs. Whether `name` is one.
+    fn launcher(&mut self, name: &str, args: &[&str], level: usize) -> bool {
+        match name {
+            "sh" | "bash" | "dash" | "zsh" | "ash" | "ksh" | "mksh" | "fish" | "rbash" => {
+                self.shell(args, level)
+            }
+            "busybox" | "toybox" => self.read(args, level + 1),
+            "eval" => self.text(&args.join(" "), &[], level),
+            "cd" | "pushd" => self.directory = args.first().map(|directory| (*directory).to_owned()),
+            "node" | "nodejs" | "electron" => self.interpreted(args, &tables::NODE, level),
+            "deno" => self.deno(args, level),
+            "bun" => self.bun(args, level),
+            "npx" | "pnpx" => self.package(args, &tables::NPM, level),
+            "bunx" => self.package(args, &tables::DLX, level),
+            "dnx" => self.package(args, &tables::DOTNET, level),
+            "npm" => self.packages(args, "exec x", &tables::NPM, level),
+            "pnpm" => self.packages(args, "dlx exec", &tables::DLX, level),
+            "yarn" | "yarnpkg" => self.packages(args, "dlx exec", &tables::DLX, level),
+            "uvx" => self.package(args, &tables::UVX, level),
+            "uv" => self.uv(args, level),
+            "pipx" => self.packages(args, "run", &tables::PIPX, level),
+            "docker" | "podman" | "nerdctl" | "docker-compose" | "podman-compose" => {
+                self.container(name, args, level)
+            }
+            "java" => self.java(args),
+            "jbang" => self.script(tables::JBANG.behind(args), level),
+            "dotnet" => self.dotnet(args, level),
+            "go" => self.go(args, level),
+            "cargo" => self.cargo(args),
+            "nix" if wrappers::NIX.behind(args).first() == Some(&"run") => self.nix_run(args),
+            "flatpak" | "snap" => self.app(args, level),
+            "ruby" | "perl" | "php" | "lua" | "luajit" | "Rscript" | "julia" | "elixir" | "groovy"
+            | "kotlin" => {
+                self.interpreted(args, &tables::SCRIPTING, level);
+            }
+            _ if is_python(name) => self.python(args, level),
+            _ => return self.runner(name, args, level),
         }
-        self.read(rest, level + 1);
+        true
+    }
+
+    /// A program that runs another script by its own rules, if `name` is one.
+    fn runner(&mut self, name: &str, args: &[&str], level: usize) -> bool {
+        match runs(name, args) {
+            Some(Runs::Script(script)) if is_in(tables::MCP_RUNNERS, name) => {
+                self.file(Role::Script, script.first().unwrap_or(&""))
+            }
+            Some(Runs::Script(script)) => self.script(script, level),
+            Some(Runs::Module(module)) => self.push(Role::Module, module, None),
+            Some(Runs::Text(text)) => self.text(text, &[], level),
+            None => return false,
+        }
+        true
+    }
+
+    /// A program that runs another command, if `name` is one.
+    fn wrapper(&mut self, name: &str, args: &[&str], level: usize) -> bool {
+        let Some((wrapper, args)) = wrappers::find(name, args) else { return wrappers::is_name(name) };
+        self.wrapped(wrapper, args, level);
+        true
+    }
+
+    fn wrapped(&mut self, wrapper: &Wrapper, args: &[&str], level: usize) {
+        let dashes = args.iter().position(|arg| *arg == "--");
+        let before = args.get(..dashes.unwrap_or(args.len())).unwrap_or(args);
+        // The options of the command are none of the wrapper's, but where these may stand behind its arguments.
+        let own =
+            if wrapper.own > 0 || wrapper.behind_dashes { before } else { wrapper.options.before(args) };
+        if let Some(directory) = options::value(wrapper.options.before(args), wrapper.directory) {
+            self.directory = Some(directory.to_owned());
+        }
+        if let Some(text) = options::value(own, wrapper.text) {
+            return self.text(text, &[], level);
+        }
+        if let Some(at) = args.iter().position(|arg| is_in(wrapper.command, arg)) {
+            return self.read(args.get(at + 1..).unwrap_or_default(), level + 1);
+        }
+        let mut rest = match dashes.filter(|_| wrapper.behind_dashes) {
+            Some(at) => args.get(at + 1..).unwrap_or_default(),
+            None => wrapper.options.behind(args).get(wrapper.own..).unwrap_or_default(),
+        };
+        if let ["--", behind @ ..] = rest {
+            rest = behind;
+        }
+        match rest {
+            [text] if wrapper.is_text => self.text(text, &[], level),
+            _ => self.read(rest, level + 1),
+        }
+    }
+
+    /// A program that is not known. Behind it another command may begin, where a launcher stands.
+    fn unknown(&mut self, program: &str, args: &[&str], level: usize) {
+        self.file(Role::Program, program);
+        let is_beginning = |word: &&str| is_in(tables::BEGINNINGS, names::base(word));
+        let dashes = args.iter().position(|arg| *arg == "--").map(|at| at + 1);
+        let behind_dashes =
+            dashes.filter(|at| args.get(*at).is_some_and(|word| is_launcher(plain(names::base(word)))));
+        let at = behind_dashes.or_else(|| args.iter().position(is_beginning));
+        if let Some(command) = at.and_then(|at| args.get(at..)).filter(|command| command.len() > 1) {
+            self.read(command, level + 1);
+        }
+    }
+
+    /// A shell's text: every command in it.
+    pub(super) fn text(&mut self, text: &str, arguments: &[&str], level: usize) {
+        if level >= MAX_LEVELS {
+            return;
+        }
+        for command in shell::commands(text, arguments) {
+            self.read(&command.iter().map(String::as_str).collect::<Vec<_>>(), level + 1);
+        }
     }
 
     fn shell(&mut self, args: &[&str], level: usize) {
-        let flag =
-            args.iter().position(|arg| arg.starts_with('-') && !arg.starts_with("--") && arg.ends_with('c'));
-        let script = args.iter().position(|arg| !arg.starts_with(['-', '+']));
-        match (flag, script) {
-            (Some(flag), Some(text)) if flag < text => {
-                let words: Vec<&str> = args.get(text).unwrap_or(&"").split_whitespace().collect();
-                for command in
-                    words.split(|word| matches!(*word, "&&" | "||" | ";" | "|" | "&")).take(MAX_LEVELS)
-                {
-                    let command: Vec<&str> =
-                        command.iter().map(|word| word.trim_matches(['"', '\'', ';'])).collect();
-                    match command.as_slice() {
-                        ["cd", directory, ..] => self.directory = Some((*directory).to_owned()),
-                        command => self.read(command, level + 1),
-                    }
-                }
-            }
-            (_, Some(script)) => self.script(args.get(script..).unwrap_or_default(), level),
-            _ => {}
-        }
-    }
-
-    /// A script that an interpreter runs; launchers are scripts too (`node /usr/bin/npx …`).
-    fn script(&mut self, rest: &[&str], level: usize) {
-        let Some((path, _)) = rest.split_first() else { return };
-        let plain = names::stem(path).trim_end_matches("-cli");
-        let launchers = ["npx", "npm", "pnpm", "pnpx", "yarn", "bunx", "uvx", "uv", "pipx"];
-        if launchers.contains(&plain) {
-            return self.read(rest, level + 1);
-        }
-        self.file(Role::Script, path);
-    }
-
-    fn program(&mut self, path: &str) {
-        self.file(Role::Program, path);
-    }
-
-    fn file(&mut self, role: Role, path: &str) {
-        if let Some(name) = names::node_package(path) {
-            self.pieces.push(Piece { role: Role::Package, name, path: None });
-        } else if let Some(name) = names::python_module(path) {
-            self.pieces.push(Piece { role: Role::Module, name, path: None });
-        }
-        self.pieces.push(Piece { role, name: names::stem(path).to_owned(), path: Some(path.to_owned()) });
-        // What lies in `…/mcp-server-weather/dist/index.js` is called after the directory.
-        if names::telling_part(names::stem(path), role).is_none()
-            && let Some(name) = names::telling_directory(path, None)
-        {
-            self.pieces.push(Piece { role, name, path: None });
-        }
-    }
-
-    fn interpreted(&mut self, args: &[&str], options: &Options, level: usize) {
-        let inline = args.first().is_some_and(|arg| matches!(*arg, "-e" | "--eval" | "-p" | "--print"));
-        if !inline {
-            self.script(behind(args, options), level);
-        }
-    }
-
-    fn deno(&mut self, args: &[&str], level: usize) {
-        self.sub(args, &["run"], |this, rest| {
-            let rest = behind(rest, &DENO);
-            match rest.first() {
-                Some(spec)
-                    if spec.starts_with("npm:") || spec.starts_with("jsr:") || spec.contains("://") =>
-                {
-                    this.push_package(spec);
-                }
-                _ => this.script(rest, level),
-            }
-        });
-    }
-
-    fn python(&mut self, args: &[&str], level: usize) {
-        let rest = behind(args, &PYTHON);
-        // `-m` ends the options; `-um` is `-u -m`. The rest belongs to the module.
-        let before = args.len() - rest.len();
-        let module =
-            args.iter().position(|arg| !arg.starts_with("--") && arg.starts_with('-') && arg.ends_with('m'));
-        if let Some(at) = module.filter(|at| *at < before) {
-            match args.get(at + 1).copied() {
-                Some("uv" | "pipx" | "uvx") => self.read(args.get(at + 1..).unwrap_or_default(), level + 1),
-                Some(name) => {
-                    self.pieces.push(Piece { role: Role::Module, name: name.to_owned(), path: None })
-                }
-                None => {}
-            }
-        } else if args.first().is_none_or(|arg| *arg != "-c") {
-            self.script(rest, level);
-        }
-    }
-
-    fn java(&mut self, args: &[&str]) {
-        if let Some(jar) = args.iter().position(|arg| *arg == "-jar").and_then(|at| args.get(at + 1)) {
-            self.file(Role::Script, jar);
-        } else if let Some(class) = behind(args, &JAVA).first() {
-            self.pieces.push(Piece { role: Role::Module, name: (*class).to_owned(), path: None });
-        }
-    }
-
-    fn uv(&mut self, args: &[&str], level: usize) {
-        if let Some(directory) = option(args, &["--directory", "--project"]) {
-            self.directory = Some(directory.to_owned());
-        }
-        let top = behind(args, &UV_RUN);
-        match top {
-            ["tool", "run", rest @ ..] | ["x", rest @ ..] => self.package(rest, &UVX, level),
-            ["run", rest @ ..] => {
-                if let Some(directory) = option(rest, &["--directory", "--project"]) {
-                    self.directory = Some(directory.to_owned());
-                }
-                if let Some(module) = option(before_command(rest, &UV_RUN), &["-m", "--module"]) {
-                    return self.pieces.push(Piece {
-                        role: Role::Module,
-                        name: module.to_owned(),
-                        path: None,
-                    });
-                }
-                let command = behind(rest, &UV_RUN);
-                match command.first() {
-                    Some(script) if script.ends_with(".py") => self.script(command, level),
-                    _ => self.read(command, level + 1),
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// `npx`, `uvx` and the like: a package, perhaps another program in it.
-    fn package(&mut self, args: &[&str], options: &Options, level: usize) {
-        let own = before_command(args, options);
-        let from = option(own, &["--package", "--from", "--spec"]).or_else(|| {
-            // `-p` is a package to npm and a Python to uv.
-            if options.with_value.contains(&"--call") { option(own, &["-p"]) } else { None }
-        });
-        if let Some(from) = from {
-            self.push_package(from);
-        }
-        if let Some(line) = option(own, &["-c", "--call"]).filter(|_| options.with_value.contains(&"--call"))
-        {
-            return self.read(&line.split_whitespace().collect::<Vec<_>>(), level + 1);
-        }
-        let rest = behind(args, options);
-        match rest.first() {
-            // With a package given, the command is a program in it, or an interpreter (`uvx --from x python -m y`).
-            Some(_) if from.is_some() => self.read(rest, level + 1),
-            Some(&"python" | &"python3" | &"node") => self.read(rest, level + 1),
-            Some(spec) => self.push_package(spec),
-            None => {}
-        }
-    }
-
-    fn push_package(&mut self, spec: &str) {
-        self.pieces.push(Piece { role: Role::Package, name: names::package(spec), path: None });
-    }
-
-    /// `docker run` an image, or `docker exec` in a container.
-    fn container(&mut self, args: &[&str], level: usize) {
-        // Options of the engine's own stand in front (`--context`, `--runtime`).
-        let Some(at) = args.iter().take(MAX_ENGINE_ARGS).position(|arg| matches!(*arg, "run" | "exec"))
-        else {
-            return;
+        let minus = |arg: &&'_ str| if *arg == "+o" { "-o" } else { "-+" };
+        let args: Vec<&str> =
+            args.iter().map(|arg| if arg.starts_with('+') { minus(arg) } else { arg }).collect();
+        let rest = tables::SHELL.behind(&args);
+        let is_flag = |arg: &&str| {
+            arg.starts_with('-') && !arg.starts_with("--") && arg.contains('c') || *arg == "--command"
         };
-        let rest = args.get(at + 1..).unwrap_or_default();
+        let has_text = tables::SHELL.before(&args).iter().any(is_flag);
+        match rest.split_first() {
+            Some((text, arguments)) if has_text => self.text(text, arguments, level),
+            _ => self.script(rest, level),
+        }
+    }
+
+    /// A script that an interpreter runs; launchers and runners are scripts too (`node /usr/bin/npx …`).
+    pub(super) fn script(&mut self, rest: &[&str], level: usize) {
+        let Some((path, args)) = rest.split_first() else { return };
+        if level >= MAX_LEVELS {
+            return;
+        }
+        let package = names::node_package(path).filter(|package| !package.contains('/'));
+        let name = plain(package.as_deref().unwrap_or(path));
+        if is_in(tables::LAUNCHERS, plain(path)) {
+            self.read(rest, level + 1);
+        } else if !self.runner(name, args, level + 1) && !self.runner(plain(path), args, level + 1) {
+            self.file(Role::Script, path);
+        }
+    }
+
+    /// Something that lies somewhere.
+    pub(super) fn file(&mut self, role: Role, path: &str) {
+        // `file.py:object`
+        let file = path.split_once(".py:").and_then(|(stem, _)| path.get(..stem.len() + 3)).unwrap_or(path);
+        if let Some(name) = names::node_package(file) {
+            self.push(Role::Package, &name, None);
+        } else if let Some(name) = names::python_module(file) {
+            self.push(Role::Module, &name, None);
+        }
+        let title = names::title(file);
+        self.push(role, title, Some(path));
+        // What lies in `…/mcp-server-weather/dist/index.js` is called after the directory.
+        if names::telling_part(title, role).is_none()
+            && let Some(name) = names::telling_directory(file, None)
+        {
+            self.push(role, &name, None);
+        }
+    }
+
+    pub(super) fn push(&mut self, role: Role, name: &str, path: Option<&str>) {
+        if self.pieces.len() < MAX_PIECES {
+            self.pieces.push(Piece { role, name: name.to_owned(), path: path.map(str::to_owned) });
+        }
+    }
+
+    fn container(&mut self, engine: &str, args: &[&str], level: usize) {
+        let Some(run) = containers::read(engine, args) else { return };
         self.in_container = true;
-        let Some((first, command)) = behind(rest, &DOCKER).split_first() else { return };
-        if args.get(at) == Some(&"exec") || args.contains(&"--rootfs") {
-            return self.read(command, level + 1);
+        self.container = run.container;
+        if let Some(image) = &run.image {
+            self.push(Role::Image, image, None);
         }
-        self.pieces.push(Piece { role: Role::Image, name: names::image(first), path: None });
-    }
-
-    /// Goes on behind a subcommand, wherever the launcher's own options put it (`docker container run`).
-    fn sub(&mut self, args: &[&str], names: &[&str], go_on: impl FnOnce(&mut Self, &[&str])) {
-        if let Some(at) = args.iter().take(4).position(|arg| names.contains(arg)) {
-            go_on(self, args.get(at + 1..).unwrap_or_default());
-        }
+        self.read(&run.words.iter().map(String::as_str).collect::<Vec<_>>(), level + 1);
     }
 }
 
-/// Everything from the first argument that is no option.
-fn behind<'a, 'b>(args: &'b [&'a str], options: &Options) -> &'b [&'a str] {
-    let mut at = 0;
-    while let Some(arg) = args.get(at) {
-        if *arg == "--" {
-            at += 1;
-            break;
+/// What a runner runs.
+enum Runs<'a, 'b> {
+    /// A script and its arguments; not empty.
+    Script(&'b [&'a str]),
+    Module(&'a str),
+    /// A shell's text.
+    Text(&'a str),
+}
+
+/// What the runner of this name runs; `None`: it is no runner, or nothing is there to be run.
+fn runs<'a, 'b>(name: &str, args: &'b [&'a str]) -> Option<Runs<'a, 'b>> {
+    let script = if is_in(tables::MCP_RUNNERS, name) {
+        let (word, rest) = args.split_first()?;
+        is_in(tables::MCP_RUNNER_SUBCOMMANDS, word).then(|| tables::MCP_RUNNER.behind(rest))?
+    } else if is_in(tables::WEB_RUNNERS, name) {
+        let application = tables::WEB_RUNNER.behind(args).first()?;
+        return Some(Runs::Module(application.split(':').next().unwrap_or(application)));
+    } else if is_in(tables::NODE_RUNNERS, name) {
+        if let Some(text) = options::value(args, "-x --exec").filter(|_| name == "nodemon") {
+            return Some(Runs::Text(text));
         }
-        if !arg.starts_with('-') {
-            break;
+        match tables::NODE_RUNNER.behind(args) {
+            [word, rest @ ..] if is_in(tables::NODE_RUNNER_SUBCOMMANDS, word) => {
+                tables::NODE_RUNNER.behind(rest)
+            }
+            rest => rest,
         }
-        at += if options.with_value.contains(arg) { 2 } else { 1 };
-    }
-    args.get(at..).unwrap_or_default()
+    } else {
+        return None;
+    };
+    (!script.is_empty()).then_some(Runs::Script(script))
 }
 
-/// The options in front of the command.
-fn before_command<'a, 'b>(args: &'b [&'a str], options: &Options) -> &'b [&'a str] {
-    args.get(..args.len() - behind(args, options).len()).unwrap_or(args)
+/// A program's name, without directory, ending, and `-cli`.
+pub(super) fn plain(path: &str) -> &str {
+    names::stem(path).trim_end_matches("-cli")
 }
 
-/// The value of an option: `--name value` or `--name=value`.
-fn option<'a>(args: &[&'a str], names: &[&str]) -> Option<&'a str> {
-    args.iter().enumerate().find_map(|(at, arg)| match arg.split_once('=') {
-        Some((name, value)) if names.contains(&name) => Some(value),
-        _ if names.contains(arg) => args.get(at + 1).copied(),
-        _ => None,
-    })
+/// Whether this name begins a command whose arguments say what runs.
+fn is_launcher(name: &str) -> bool {
+    is_in(tables::LAUNCHERS, name)
+        || is_in(tables::BEGINNINGS, name)
+        || is_python(name)
+        || matches!(
+            name,
+            "node" | "deno" | "bun" | "docker" | "podman" | "java" | "dotnet" | "sh" | "bash" | "env"
+        )
 }
 
-fn is_variable(name: &str) -> bool {
+fn is_no_server(name: &str) -> bool {
+    is_in(tables::NO_SERVERS, name) || name.starts_with("containerd-shim")
+}
+
+/// Whether only the shell knows which program this is.
+fn is_unknown(program: &str) -> bool {
+    program.starts_with("$(")
+        || program.starts_with(['`', '<', '>'])
+        || program.starts_with('$') && !program.contains('/')
+}
+
+fn is_assignment(word: &str) -> bool {
+    let Some((name, _)) = word.split_once('=') else { return false };
+    let name = name.strip_suffix('+').unwrap_or(name);
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 

@@ -1,9 +1,12 @@
 //! Which names say something, and how names are got out of package specifiers and paths.
 
+use super::options::is_in;
 use super::piece::Role;
+use super::places::{self, split_extension, unversioned};
+use super::tables::RUNTIME_IMAGES;
 
 /// Names that every other project has.
-const GENERIC: [&str; 34] = [
+const GENERIC: [&str; 35] = [
     "",
     ".",
     "..",
@@ -38,9 +41,10 @@ const GENERIC: [&str; 34] = [
     "program",
     "current",
     "latest",
+    "mod",
 ];
 /// Directories that say nothing of what lies in them.
-const PLACES: [&str; 16] = [
+const PLACES: [&str; 38] = [
     "home",
     "root",
     "usr",
@@ -57,12 +61,34 @@ const PLACES: [&str; 16] = [
     "projects",
     "users",
     "node_modules",
+    "site-packages",
+    "dist-packages",
+    "venv",
+    ".venv",
+    "env",
+    "virtualenv",
+    "cache",
+    ".cache",
+    ".bin",
+    ".local",
+    "archive-v0",
+    "builds-v0",
+    "environments-v2",
+    "_npx",
+    "dlx",
+    "pipx",
+    "pnpm",
+    "versions",
+    "files",
+    "*",
+    "extensions",
+    "store",
 ];
-/// Endings of scripts and programs that are not part of their name.
-const EXTENSIONS: [&str; 17] = [
-    ".mjs", ".cjs", ".js", ".mts", ".cts", ".ts", ".tsx", ".pyz", ".pyw", ".py", ".jar", ".rb", ".php",
-    ".sh", ".dll", ".exe", ".bash",
-];
+/// Endings of archives in the address of a package.
+const ARCHIVES: [&str; 5] = [".git", ".tgz", ".tar.gz", ".whl", ".zip"];
+/// What stands in front of a package and says where it comes from.
+const SOURCES: [&str; 9] =
+    ["npm:", "jsr:", "github:", "gitlab:", "bitbucket:", "gist:", "file:", "link:", "path:"];
 
 fn is_generic(name: &str) -> bool {
     GENERIC.contains(&name.to_ascii_lowercase().as_str())
@@ -75,8 +101,13 @@ pub(super) fn base(path: &str) -> &str {
 
 /// The last part of a path, without what ends a script's name.
 pub(super) fn stem(path: &str) -> &str {
-    let base = base(path);
-    EXTENSIONS.iter().find_map(|end| base.strip_suffix(end)).filter(|stem| !stem.is_empty()).unwrap_or(base)
+    split_extension(base(path)).0
+}
+
+/// What a script or program is called: its stem, without a version, and without what nixpkgs puts around it.
+pub(super) fn title(path: &str) -> &str {
+    let stem = unversioned(stem(path));
+    stem.strip_prefix('.').and_then(|stem| stem.strip_suffix("-wrapped")).unwrap_or(stem)
 }
 
 /// The id that a name gives, if it says something.
@@ -96,27 +127,21 @@ pub(super) fn telling_part(name: &str, role: Role) -> Option<String> {
     namespaced.then(|| format!("{scope}-{last}"))
 }
 
-/// The nearest directory above a script that says something.
+/// The nearest directory above a script that says something, and stays.
 pub(super) fn telling_directory(path: &str, cwd: Option<&str>) -> Option<String> {
     let whole = match cwd {
         _ if path.starts_with('/') => path.to_owned(),
         Some(cwd) => format!("{cwd}/{path}"),
         None => path.to_owned(),
     };
-    let mut parts: Vec<&str> = Vec::new();
-    for part in whole.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => {
-                parts.pop();
-            }
-            _ => parts.push(part),
-        }
-    }
+    let lasting = places::lasting(&whole);
+    let mut parts: Vec<&str> = lasting.split('/').filter(|part| !part.is_empty() && *part != "..").collect();
     parts.pop();
     // A user's home is named for the user, not for the server.
     let homes = if parts.first() == Some(&"home") { 2 } else { 0 };
-    let named = |part: &&&str| !is_generic(part) && !PLACES.contains(&part.to_ascii_lowercase().as_str());
+    let named = |part: &&&str| {
+        !is_generic(part) && !part.ends_with('*') && !PLACES.contains(&part.to_ascii_lowercase().as_str())
+    };
     parts.get(homes..).unwrap_or_default().iter().rev().find(named).map(|part| (*part).to_owned())
 }
 
@@ -138,19 +163,23 @@ pub(super) fn python_module(path: &str) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// The name in a package specifier of npm, PyPI or JSR: no version, no extras, no place it is fetched from.
+/// The name in a package specifier of npm, PyPI, NuGet or JSR: no version, no extras, no place it is fetched from.
 pub(super) fn package(spec: &str) -> String {
     let spec = spec.trim_matches(['"', '\'']);
-    let spec =
-        ["npm:", "jsr:", "github:"].iter().find_map(|prefix| spec.strip_prefix(prefix)).unwrap_or(spec);
+    // `name @ https://…` (PEP 508)
+    let spec = spec.split(" @ ").next().unwrap_or(spec);
+    let spec = SOURCES.iter().find_map(|source| spec.strip_prefix(source)).unwrap_or(spec);
     let spec = spec.split(['#', '?']).next().unwrap_or(spec);
     if spec.contains("://") || spec.starts_with(['.', '/', '~']) {
-        let name = base(spec.split_once("://").map_or(spec, |(_, rest)| rest));
-        let name = name.split('@').next().unwrap_or(name);
-        return [".git", ".tgz", ".tar.gz", ".whl"]
-            .iter()
-            .find_map(|end| name.strip_suffix(end))
-            .unwrap_or(name)
+        let path = spec
+            .split_once("://")
+            .map_or(spec, |(_, rest)| rest.split_once('/').map_or(rest, |(_, path)| path));
+        let mut parts = path.trim_end_matches('/').rsplit('/').map(located);
+        return parts
+            .clone()
+            .find(|part| !is_generic(part))
+            .or_else(|| parts.next())
+            .unwrap_or_default()
             .into();
     }
     let name = spec.split(['[', '=', '<', '>', '!', ' ', ';', '^']).next().unwrap_or(spec);
@@ -161,12 +190,62 @@ pub(super) fn package(spec: &str) -> String {
     parts.join("/")
 }
 
+/// The name in one part of a package's address: `name.git@v1`, `name-1.2.tgz`.
+fn located(part: &str) -> &str {
+    let name = part.split('@').next().unwrap_or(part);
+    ARCHIVES.iter().find_map(|end| name.strip_suffix(end)).map_or_else(|| title(name), unversioned)
+}
+
+/// The name of a Go package: the last part of its path that is no version.
+pub(super) fn go_package(path: &str) -> &str {
+    let path = path.split('@').next().unwrap_or(path).trim_end_matches('/');
+    let is_major = |part: &&str| {
+        part.strip_prefix('v').is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    path.rsplit('/').find(|part| !is_major(part)).unwrap_or(path)
+}
+
+/// The name of a flake's package: the attribute, or the repository where that is the default one (nix3-flake(1)).
+pub(super) fn flake(reference: &str) -> String {
+    let (source, attribute) = reference.split_once('#').unwrap_or((reference, ""));
+    let attribute = attribute.split('^').next().unwrap_or(attribute);
+    let last = attribute.rsplit('.').next().unwrap_or(attribute);
+    if !last.is_empty() && last != "default" {
+        return last.to_owned();
+    }
+    let source = source.split('?').next().unwrap_or(source);
+    match source.split_once(':') {
+        // `github:owner/repository/branch`
+        Some(("github" | "gitlab" | "sourcehut", path)) => {
+            path.splitn(3, '/').take(2).collect::<Vec<_>>().join("/")
+        }
+        _ => package(source.split_once('+').map_or(source, |(_, rest)| rest)),
+    }
+}
+
 /// The name of a container image: no tag, no digest.
 pub(super) fn image(reference: &str) -> String {
     let name = reference.split('@').next().unwrap_or(reference);
+    let name = name.split_once("://").map_or(name, |(_, rest)| rest);
     match name.rsplit_once(':') {
         // A colon in front of a slash belongs to the registry's port.
         Some((name, tag)) if !tag.contains('/') => name.to_owned(),
         _ => name.to_owned(),
     }
+}
+
+/// An image's repository as an engine resolves it: `docker.io/library/node` is `node`.
+pub(super) fn repository(image: &str) -> String {
+    let image = image.to_ascii_lowercase();
+    let image =
+        ["docker.io/", "index.docker.io/"].iter().find_map(|host| image.strip_prefix(host)).unwrap_or(&image);
+    image.strip_prefix("library/").unwrap_or(image).to_owned()
+}
+
+/// Whether an image only brings an interpreter or a launcher, so that the command in it is the server.
+pub(super) fn is_runtime(image: &str) -> bool {
+    let repository = repository(image);
+    let mut parts = repository.rsplit('/');
+    let (last, owner) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    owner != "mcp" && (is_in(RUNTIME_IMAGES, last) || is_in(RUNTIME_IMAGES, &format!("{owner}/{last}")))
 }

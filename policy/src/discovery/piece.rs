@@ -8,6 +8,8 @@ pub(super) enum Role {
     Image,
     Script,
     Program,
+    /// A usual tool, such as `sleep`: less telling than any other name.
+    Tool,
 }
 
 impl Role {
@@ -18,6 +20,7 @@ impl Role {
             Self::Module | Self::Image => 5,
             Self::Script => 4,
             Self::Program => 3,
+            Self::Tool => 1,
         }
     }
 }

@@ -317,6 +317,12 @@ impl Connection {
         }
     }
 
+    /// What a recording calls it, unless that is the name of the day and its programs say more.
+    pub(super) fn give_name(&mut self, server: ServerId) {
+        let is_named = self.best.as_ref().is_some_and(|(rank, ..)| *rank > 0);
+        self.server = Some(server).filter(|server| !is_named || !discovery::is_temporary(server));
+    }
+
     /// The id it has, or would have if it were announced now.
     pub(super) fn server_id(&self) -> ServerId {
         let derived = || match &self.at {
@@ -334,19 +340,35 @@ impl Connection {
         self.at.as_ref().map_or(ServerType::Stdio, |at| at.kind)
     }
 
-    /// The URL of what serves, or the script or the executable, as far as it is known: part of whose pins these are.
+    /// Who serves, whatever its version and the directory of the day, as far as it is known: part of whose pins these are.
     pub(super) fn program(&self) -> String {
-        if let Some(at) = &self.at {
-            return at.program();
+        match (&self.at, self.chain.last()) {
+            (Some(at), _) => at.program(),
+            (None, Some(last)) => {
+                let package = self.chain.iter().find_map(|process| discovery::package(&process.argv));
+                let (cwd, executable) = (last.cwd.as_deref(), last.executable.as_deref());
+                discovery::identity(&last.argv, cwd, executable, package.as_deref())
+            }
+            (None, None) => String::new(),
         }
-        let Some(last) = self.chain.last() else { return String::new() };
-        discovery::program(&last.argv, last.cwd.as_deref(), last.executable.as_deref())
+    }
+
+    /// The URL of what serves, or the path of the script or the executable: what its pins were kept under by earlier
+    /// versions.
+    pub(super) fn program_path(&self) -> String {
+        match (&self.at, self.chain.last()) {
+            (Some(at), _) => at.program(),
+            (None, Some(last)) => {
+                discovery::program(&last.argv, last.cwd.as_deref(), last.executable.as_deref())
+            }
+            (None, None) => String::new(),
+        }
     }
 
     /// Whether one of these serves, as far as it is known what does; of none of them anything may.
     pub(super) fn is_served_by(&self, executables: &[String]) -> bool {
         let executable = self.chain.last().and_then(|process| process.executable.as_deref());
-        let is = |path: &String| executable == Some(path) || self.program() == *path;
+        let is = |path: &String| executable == Some(path) || self.program_path() == *path;
         executables.is_empty() || executables.iter().any(is)
     }
 

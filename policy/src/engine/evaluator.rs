@@ -91,7 +91,8 @@ impl Evaluator {
             server: scope.server.clone(),
             program: if is_shared { String::new() } else { connection.program() },
         };
-        let peer = Peer { session: scope.session.clone(), key, identity: connection.identity() };
+        let formerly = if is_shared { String::new() } else { connection.program_path() };
+        let peer = Peer { session: scope.session.clone(), key, formerly, identity: connection.identity() };
         // What is refused the registry counts itself.
         self.registry.connect(scope.connection, peer).ok().flatten()
     }

@@ -44,7 +44,7 @@ impl Engine {
         if let Some(connection) = self.connections.get_mut(id) {
             connection.session = Some(session);
             connection.declared = declared;
-            connection.server = Some(server);
+            connection.give_name(server);
         }
         self.start(id, time, now, out);
     }

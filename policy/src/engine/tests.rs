@@ -21,6 +21,7 @@ mod subjects;
 mod timeouts;
 mod totals;
 mod unlisted;
+mod upgrades;
 
 use std::sync::Arc;
 

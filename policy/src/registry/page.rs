@@ -103,7 +103,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    fn note<T>(&mut self, answer: Result<T, StoreError>) -> Option<T> {
+    pub(super) fn note<T>(&mut self, answer: Result<T, StoreError>) -> Option<T> {
         answer.map_err(|error| self.error.get_or_insert(error).clone()).ok()
     }
 }
@@ -136,7 +136,7 @@ impl Registry {
             return turn.outcome;
         };
         self.counters.pages += 1;
-        self.load(&connection.peer.key, &mut turn.outcome);
+        self.load(&connection.peer, &mut turn.outcome);
         self.inherit(&connection.peer, page, &mut turn);
         let list = connection.lists.entry(page.kind).or_default();
         let before = page.beside.then(|| list.seen.take());
@@ -167,28 +167,9 @@ impl Registry {
 
     /// The pin of something that a connection need not have listed: whoever has the same pins may have.
     pub fn pin(&mut self, id: ConnectionId, item: &Item) -> Option<&PinRecord> {
-        let key = self.connections.get(&id)?.peer.key.clone();
-        self.load(&key, &mut Outcome::default());
-        self.servers.get(&key)?.records.get(item)
-    }
-
-    /// Has the pins of a server in memory, if they can be read and fit.
-    fn load(&mut self, key: &PinKey, outcome: &mut Outcome) {
-        if self.servers.get(key).is_none_or(|server| server.loaded) {
-            return;
-        }
-        let loaded = self.stored(|store| store.load(key));
-        let Some(records) = outcome.note(loaded) else { return };
-        if !self.kept.fit(key.uid, records.len(), &self.settings.limits) {
-            self.counters.items_refused += records.len() as u64;
-            outcome.refused += records.len();
-            return;
-        }
-        if let Some(server) = self.servers.get_mut(key) {
-            self.kept.add(key.uid, records.len());
-            server.records = records;
-            server.loaded = true;
-        }
+        let peer = self.connections.get(&id)?.peer.clone();
+        self.load(&peer, &mut Outcome::default());
+        self.servers.get(&peer.key)?.records.get(item)
     }
 
     /// A declared server that was upgraded may be another program, with pins of its own. Whoever shadowed its tools before

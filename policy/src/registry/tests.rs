@@ -74,7 +74,7 @@ fn key(server: &str) -> PinKey {
 }
 
 fn peer(server: &str, identity: Identity) -> Peer {
-    Peer { session: SessionId("sess_1".into()), key: key(server), identity }
+    Peer { session: SessionId("sess_1".into()), key: key(server), formerly: String::new(), identity }
 }
 
 /// A tool as JSON text.

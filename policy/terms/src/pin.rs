@@ -12,7 +12,8 @@ pub struct PinKey {
     pub uid: Option<u32>,
     /// What the server is called.
     pub server: ServerId,
-    /// Path of the executable, or of the script that it runs, links resolved. Empty where it is not known.
+    /// Path of the executable, or of the script that it runs, links resolved, without what changes with an upgrade or a
+    /// restart; a module or a container as what it is. Empty where it is not known.
     pub program: String,
 }
 

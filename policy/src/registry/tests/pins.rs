@@ -183,6 +183,78 @@ fn pins_of_other_keys_are_untouched() {
     assert_eq!(names(&world.list(B, &[tool("t", "evil")])), ["changed t"]);
 }
 
+/// Pins that were kept under a path with a version or a temporary directory in it are those of the same program still, and
+/// are kept under its new text from then on. Other programs' pins stay where they are.
+#[test]
+fn pins_of_former_paths_are_taken_over() {
+    let uvx = "/h/.cache/uv/archive-v0/*/bin/files";
+    // The program now, the path that it has now, the one of the pin; what listing the same tool is, and how many keys are left.
+    let cases = [
+        ("the same path", "/opt/files", "/opt/files", "/opt/files", "seen", 1),
+        (
+            "another cache",
+            uvx,
+            "/h/.cache/uv/archive-v0/b/bin/files",
+            "/h/.cache/uv/archive-v0/a/bin/files",
+            "seen",
+            1,
+        ),
+        ("another version", "/opt/files/x", "/opt/files-1.3/x", "/opt/files-1.2/x", "seen", 1),
+        ("a runner before", "/h/files.py", "/v/bin/mcp", "/v/bin/mcp", "seen", 1),
+        ("another program", "/opt/files", "/opt/files", "/tmp/files", "new", 2),
+        (
+            "another entry",
+            uvx,
+            "/h/.cache/uv/archive-v0/b/bin/files",
+            "/h/.cache/uv/archive-v0/a/bin/other",
+            "new",
+            2,
+        ),
+    ];
+    for (case, program, path, before, expected, keys) in cases {
+        let mut world = World::new(RegistrySettings::default());
+        let peer_of = |program: &str, formerly: &str| Peer {
+            key: PinKey { program: program.into(), ..key("files") },
+            formerly: formerly.into(),
+            ..peer("files", Identity::Derived)
+        };
+        world.registry.connect(A, peer_of(before, before)).unwrap();
+        assert_eq!(world.see("a").0, "new");
+        world.registry.disconnect(A).unwrap();
+        world.registry.connect(A, peer_of(program, path)).unwrap();
+        assert_eq!(names(&world.list(A, &[tool("t", "a")])), [format!("{expected} t")], "{case}");
+        world.registry.disconnect(A).unwrap();
+        assert_eq!(world.registry.pinned(&key("files").server).unwrap().len(), keys, "{case}");
+        // What was taken over is compared, and forgotten when somebody says so.
+        world.registry.connect(A, peer_of(program, path)).unwrap();
+        assert_eq!(names(&world.list(A, &[tool("t", "b")])), ["changed t"], "{case}");
+        world.registry.reset(&peer_of(program, path).key, &[]).unwrap();
+        assert_eq!(world.see("b").0, "new", "{case}");
+    }
+}
+
+/// The pins of a server that runs are not another one's, and what cannot be moved is tried again.
+#[test]
+fn pins_of_running_or_unreadable_servers_are_not_taken_over() {
+    let runner = |program: &str| Peer {
+        key: PinKey { program: program.into(), ..key("files") },
+        formerly: "/v/bin/mcp".into(),
+        ..peer("files", Identity::Derived)
+    };
+    let mut world = World::new(RegistrySettings::default());
+    world.registry.connect(A, runner("/v/bin/mcp")).unwrap();
+    assert_eq!(world.see("a").0, "new");
+    world.registry.connect(B, runner("/h/b.py")).unwrap();
+    assert_eq!(names(&world.list(B, &[tool("t", "b")])), ["new t"]);
+    world.registry.disconnect(A).unwrap();
+    world.registry.connect(A, runner("/h/a.py")).unwrap();
+    world.store.fail(true);
+    let outcome = world.page(A, ItemKind::Tool, (true, true), &[tool("t", "a")]);
+    assert!(outcome.error.is_some(), "{outcome:?}");
+    world.store.fail(false);
+    assert_eq!(world.see("a").0, "seen");
+}
+
 /// Prompts, resource templates and instructions are pinned as tools are; equal names of two kinds are two items.
 #[test]
 fn every_item_kind_is_pinned_separately() {

@@ -1,0 +1,260 @@
+//! Interpreters, package runners and build tools: what their arguments say that runs.
+
+use super::{Command, is_python, plain, runs};
+use crate::discovery::options::{self, Options, is_in};
+use crate::discovery::piece::Role;
+use crate::discovery::{names, shell, tables, wrappers};
+
+impl Command {
+    pub(super) fn interpreted(&mut self, args: &[&str], options: &Options, level: usize) {
+        let is_inline = |arg: &&str| matches!(*arg, "-e" | "--eval" | "-p" | "--print" | "-pe" | "-E");
+        if !options.before(args).iter().any(is_inline) {
+            self.script(options.behind(args), level);
+        }
+    }
+
+    pub(super) fn deno(&mut self, args: &[&str], level: usize) {
+        let rest = match tables::DENO.behind(args) {
+            ["run" | "serve" | "x", rest @ ..] => tables::DENO.behind(rest),
+            rest => rest,
+        };
+        match rest.split_first() {
+            Some((spec, args))
+                if spec.starts_with("npm:") || spec.starts_with("jsr:") || spec.contains("://") =>
+            {
+                self.spec(spec, args, level);
+            }
+            Some((&("task" | "install" | "eval" | "repl" | "test" | "compile"), _)) | None => {}
+            Some(_) => self.script(rest, level),
+        }
+    }
+
+    pub(super) fn bun(&mut self, args: &[&str], level: usize) {
+        if let Some(directory) = options::value(tables::BUN.before(args), "--cwd") {
+            self.directory = Some(directory.to_owned());
+        }
+        match tables::BUN.behind(args) {
+            ["x", rest @ ..] => self.package(rest, &tables::DLX, level),
+            ["run", rest @ ..] => self.interpreted(rest, &tables::BUN, level),
+            rest => self.script(rest, level),
+        }
+    }
+
+    pub(super) fn python(&mut self, args: &[&str], level: usize) {
+        // `-m` and `-c` end the options; `-um` is `-u -m`. The rest belongs to the module.
+        let is_last =
+            |arg: &&str| arg.starts_with('-') && !arg.starts_with("--") && arg.ends_with(['m', 'c']);
+        let before = tables::PYTHON.before(args);
+        let Some(at) = before.iter().position(is_last) else {
+            return self.script(tables::PYTHON.behind(args), level);
+        };
+        if args.get(at).is_some_and(|arg| arg.ends_with('c')) {
+            return;
+        }
+        let Some((module, rest)) = args.get(at + 1..).and_then(<[&str]>::split_first) else { return };
+        self.module(module, rest, level);
+    }
+
+    /// `python -m NAME …`: launchers are modules, too.
+    pub(super) fn module(&mut self, name: &str, args: &[&str], level: usize) {
+        let first = name.split('.').next().unwrap_or(name);
+        if is_in(tables::LAUNCHERS, first) {
+            self.read(&std::iter::once(first).chain(args.iter().copied()).collect::<Vec<_>>(), level + 1);
+        } else if !self.runner(first, args, level)
+            && !is_in(tables::NO_SERVERS, first)
+            && !is_in(tables::TOOLS, first)
+        {
+            self.push(Role::Module, name, None);
+        }
+    }
+
+    pub(super) fn java(&mut self, args: &[&str]) {
+        let before = tables::JAVA.before(args);
+        let program = before.iter().position(|arg| matches!(*arg, "-jar" | "-m" | "--module"));
+        match program.and_then(|at| Some((before.get(at)?, args.get(at + 1)?))) {
+            Some((&"-jar", jar)) => self.file(Role::Script, jar),
+            Some((_, module)) => {
+                self.push(Role::Module, module.split('/').next_back().unwrap_or(module), None)
+            }
+            None => {
+                let class = tables::JAVA.behind(args).first().filter(|class| !class.starts_with('@'));
+                class.into_iter().for_each(|class| self.push(Role::Module, class, None));
+            }
+        }
+    }
+
+    pub(super) fn dotnet(&mut self, args: &[&str], level: usize) {
+        match tables::DOTNET.behind(args) {
+            ["tool", "run", rest @ ..] => self.read(tables::DOTNET.behind(rest), level + 1),
+            ["tool", "exec" | "execute", rest @ ..] => self.package(rest, &tables::DOTNET, level),
+            ["exec", rest @ ..] => self.script(tables::DOTNET.behind(rest), level),
+            ["run", rest @ ..] => match options::value(rest, "--project --file") {
+                Some(project) => self.file(Role::Script, project),
+                None => self.project(None),
+            },
+            rest => self.script(rest, level),
+        }
+    }
+
+    pub(super) fn go(&mut self, args: &[&str], level: usize) {
+        let Some((&"run", rest)) = tables::GO.behind(args).split_first() else { return };
+        match tables::GO.behind(rest).first().copied() {
+            Some("." | "./") | None => self.project(options::value(rest, "-C")),
+            Some(file) if file.ends_with(".go") => self.script(&[file], level),
+            Some(package) => {
+                let is_local = package.starts_with(['.', '/']);
+                let role = if is_local { Role::Script } else { Role::Package };
+                let path = is_local.then_some(package);
+                self.push(role, names::go_package(package), path);
+            }
+        }
+    }
+
+    pub(super) fn cargo(&mut self, args: &[&str]) {
+        let args = match args {
+            [toolchain, rest @ ..] if toolchain.starts_with('+') => rest,
+            _ => args,
+        };
+        let Some((&("run" | "r"), rest)) = tables::CARGO.behind(args).split_first() else { return };
+        let own = tables::CARGO.before(rest);
+        match options::value(own, "--bin")
+            .or_else(|| options::value(own, "-p --package"))
+            .or_else(|| options::value(own, "--example"))
+        {
+            Some(name) => self.push(Role::Program, &names::package(name), None),
+            None => self.project(
+                options::value(own, "--manifest-path").map(|path| path.trim_end_matches("Cargo.toml")),
+            ),
+        }
+    }
+
+    /// What is built and run from the sources in a directory, or in the working directory.
+    pub(super) fn project(&mut self, directory: Option<&str>) {
+        let path = directory
+            .map_or("main".to_owned(), |directory| format!("{}/main", directory.trim_end_matches('/')));
+        self.file(Role::Script, &path);
+    }
+
+    pub(super) fn nix_run(&mut self, args: &[&str]) {
+        let Some((&"run", rest)) = wrappers::NIX.behind(args).split_first() else { return };
+        let rest = wrappers::NIX.behind(rest).first();
+        match rest.copied() {
+            Some("." | ".#" | ".#default") | None => self.project(None),
+            Some(flake) => self.push(Role::Package, &names::flake(flake), None),
+        }
+    }
+
+    /// `flatpak run`, `snap run`.
+    pub(super) fn app(&mut self, args: &[&str], level: usize) {
+        let Some((&"run", rest)) = tables::FLATPAK.behind(args).split_first() else { return };
+        let app = tables::FLATPAK.behind(rest).first();
+        match (options::value(tables::FLATPAK.before(rest), "--command"), app) {
+            (Some(command), _) => self.read(&[command], level + 1),
+            (None, Some(app)) => self.push(Role::Package, app, None),
+            (None, None) => {}
+        }
+    }
+
+    pub(super) fn uv(&mut self, args: &[&str], level: usize) {
+        let top = tables::UV_RUN.behind(args);
+        let mut own = tables::UV_RUN.before(args).to_vec();
+        match top {
+            ["tool", rest @ ..] => match tables::UVX.behind(rest) {
+                ["run" | "x", rest @ ..] => self.package(rest, &tables::UVX, level),
+                _ => {}
+            },
+            ["x", rest @ ..] => self.package(rest, &tables::UVX, level),
+            ["run", rest @ ..] => {
+                let before = tables::UV_RUN.before(rest);
+                own.extend(before);
+                if let Some(directory) = options::value(&own, "--directory --project") {
+                    self.directory = Some(directory.to_owned());
+                }
+                let command = tables::UV_RUN.behind(rest);
+                if let Some(at) = before.iter().position(|arg| matches!(*arg, "-m" | "--module")) {
+                    let Some((module, rest)) = rest.get(at + 1..).and_then(<[&str]>::split_first) else {
+                        return;
+                    };
+                    return self.module(module, rest, level);
+                }
+                match command.first() {
+                    Some(script)
+                        if script.ends_with(".py")
+                            || before.contains(&"--script")
+                            || before.contains(&"-s") =>
+                    {
+                        self.script(command, level);
+                    }
+                    Some(url) if url.contains("://") => self.push(Role::Package, &names::package(url), None),
+                    _ => self.read(command, level + 1),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// `npm exec`, `pnpm dlx`: a launcher with subcommands. Scripts of the package in a directory are called after that.
+    pub(super) fn packages(&mut self, args: &[&str], subcommands: &str, options: &Options, level: usize) {
+        if let Some(directory) = options::value(options.before(args), "--prefix -C --dir --cwd") {
+            self.directory = Some(directory.to_owned());
+        }
+        match options.behind(args).split_first() {
+            Some((word, rest)) if is_in(subcommands, word) => self.package(rest, options, level),
+            // `npm --prefix DIR start`
+            Some((&("start" | "run" | "run-script"), _)) if self.directory.is_some() => {
+                self.push(Role::Script, "", Some("package.json"));
+            }
+            _ => {}
+        }
+    }
+
+    /// `npx`, `uvx` and the like: a package, perhaps another program in it.
+    pub(super) fn package(&mut self, args: &[&str], options: &Options, level: usize) {
+        let own = options.before(args);
+        // `-p` is a Python to uv.
+        let names = if options.has_one("--call") || options.has_one("--allow-build") {
+            "--package -p"
+        } else {
+            "--from --spec --package"
+        };
+        let from = options::value(own, names);
+        let line = options::value(own, "-c --call").filter(|_| options.has_one("--call"));
+        let words = line.map(shell::words).unwrap_or_default();
+        let rest: Vec<&str> = match line {
+            Some(_) => words.iter().map(String::as_str).collect(),
+            None => options.behind(args).to_vec(),
+        };
+        match (from, rest.split_first()) {
+            // With a package given, the command is a program in it, or an interpreter (`uvx --from x python -m y`).
+            (Some(from), Some((program, args))) => {
+                let plain = plain(program);
+                if !is_python(plain) && plain != "node" && runs(plain, args).is_none() {
+                    self.push(Role::Package, &names::package(from), None);
+                }
+                self.read(&rest, level + 1);
+            }
+            (Some(from), None) => self.push(Role::Package, &names::package(from), None),
+            (None, Some(_)) if line.is_some() => self.read(&rest, level + 1),
+            (None, Some((spec, args))) => self.spec(spec, args, level),
+            (None, None) => {}
+        }
+    }
+
+    /// A package, which may be an interpreter, a wrapper or a runner.
+    pub(super) fn spec(&mut self, spec: &str, args: &[&str], level: usize) {
+        let name = names::package(spec);
+        let plain = plain(&name);
+        let is_unscoped = !name.contains('/');
+        if is_unscoped
+            && (is_python(plain)
+                || plain == "node"
+                || wrappers::find(plain, args).is_some()
+                || runs(plain, args).is_some())
+            || is_unscoped && is_in(tables::LAUNCHERS, plain)
+        {
+            let command: Vec<&str> = std::iter::once(plain).chain(args.iter().copied()).collect();
+            return self.read(&command, level + 1);
+        }
+        self.push(Role::Package, &name, None);
+    }
+}

@@ -1,0 +1,76 @@
+//! Commands of container engines: which image or container, and what runs in it.
+
+use super::tables::{CONTAINER, ENGINE, RUNTIME_ENTRYPOINTS};
+use super::{names, options, places, shell};
+
+/// Words between the engine and `run` or `exec` (`docker container run`, `docker compose run`).
+const MAX_GROUPS: usize = 2;
+
+/// What an engine is to run.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Run {
+    /// The image's repository, or the name of a container or service.
+    pub(super) container: Option<String>,
+    /// The image or service that is the server.
+    pub(super) image: Option<String>,
+    /// The command in it, where that says more.
+    pub(super) words: Vec<String>,
+}
+
+/// `docker run` an image, `docker exec` in a container, `docker compose run` a service; `None`: none of these.
+pub(super) fn read(engine: &str, args: &[&str]) -> Option<Run> {
+    let (mut rest, mut is_service) = (ENGINE.behind(args), engine.ends_with("-compose"));
+    for _ in 0..MAX_GROUPS {
+        match rest {
+            ["container", behind @ ..] => rest = ENGINE.behind(behind),
+            ["compose", behind @ ..] => {
+                is_service = true;
+                rest = ENGINE.behind(behind);
+            }
+            _ => break,
+        }
+    }
+    let (is_exec, rest) = match rest {
+        ["run", rest @ ..] => (false, rest),
+        ["exec", rest @ ..] => (true, rest),
+        _ => return None,
+    };
+    let own = CONTAINER.before(rest);
+    let Some((first, inner)) = CONTAINER.behind(rest).split_first() else { return Some(Run::default()) };
+    let (first, inner) = (*first, inner.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+    if own.contains(&"--rootfs") {
+        return Some(Run { words: inner, ..Run::default() });
+    }
+    if is_exec {
+        return Some(Run { container: Some(first.to_owned()), image: None, words: inner });
+    }
+    if is_service {
+        return Some(Run {
+            container: Some(first.to_owned()),
+            image: Some(first.to_owned()),
+            words: Vec::new(),
+        });
+    }
+    let image = names::image(first);
+    let container = Some(names::repository(&image));
+    if !names::is_runtime(&image) {
+        return Some(Run { container, image: Some(image), words: Vec::new() });
+    }
+    let mut words = options::value(own, "--entrypoint").map(shell::words).unwrap_or_default();
+    if words.is_empty()
+        && inner.first().is_some_and(|word| is_argument(word))
+        && options::is_in(RUNTIME_ENTRYPOINTS, names::base(&image))
+    {
+        words.push(names::base(&image).to_owned());
+    }
+    words.extend(inner);
+    Some(Run { container, image: None, words })
+}
+
+/// Whether the first word behind a runtime's image goes to the runtime.
+fn is_argument(word: &str) -> bool {
+    matches!(word, "run" | "x" | "serve")
+        || word.starts_with('-')
+        || word.starts_with("npm:")
+        || !places::split_extension(word).1.is_empty()
+}

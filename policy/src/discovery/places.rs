@@ -1,0 +1,371 @@
+//! Where a program lies, without what changes from day to day: versions, hashes of caches and stores, temporary names.
+
+use super::options::is_in;
+
+/// What stands in place of a part of a path that changes.
+const CHANGES: &str = "*";
+
+/// Directories of which the next parts change, and how many do. `*` is any name; a slash in front is the root.
+const CHANGING: &[(&str, usize)] = &[
+    // uv: environments of `uvx`, and of `uv run --with` (crates/uv-cache: CacheBucket)
+    ("uv/archive-v0", 1),
+    ("uv/builds-v0", 1),
+    ("uv/environments-v2", 1),
+    ("uv/python", 1),
+    // npm: libnpmexec, a hash of the packages asked for
+    ("_npx", 1),
+    // pnpm dlx: a hash, then time and process; older ones have `dlx-PID`
+    ("pnpm/dlx", 2),
+    // yarn berry: archives, unplugged packages and virtual ones carry hashes; the package follows in `node_modules`
+    (".yarn/cache", 1),
+    ("berry/cache", 1),
+    (".yarn/unplugged", 1),
+    ("__virtual__", 2),
+    // pipx run: a hash of the specification
+    ("pipx/.cache", 1),
+    (".cache/pipx", 1),
+    // deno: a hash or a version behind the package
+    ("deno/npm/registry.npmjs.org/*", 1),
+    ("deno/npm/registry.npmjs.org/@*/*", 1),
+    // snapd: revisions; flatpak: architecture, branch, commit
+    ("/snap/*", 1),
+    ("flatpak/app/*", 3),
+    // Version managers whose versions need not look like one (`22`, `lts`, `temurin-21`); nvm, pyenv, rbenv and volta have
+    // full ones
+    ("mise/installs/*", 1),
+    (".asdf/installs/*", 1),
+    ("asdf/installs/*", 1),
+    ("fnm_multishells", 1),
+    ("node-versions", 1),
+    ("candidates/java", 1),
+    (".rustup/toolchains", 1),
+    // Homebrew
+    ("Cellar/*", 1),
+    ("Caskroom/*", 1),
+    // Toolbox of JetBrains: builds; VS Code: commits
+    ("JetBrains/Toolbox/apps/*/*", 1),
+    (".vscode-server/bin", 1),
+    (".vscode-server/cli/servers", 1),
+];
+
+/// Directories in which programs make temporary ones.
+const TEMPORARY: &[&str] = &["/tmp", "/var/tmp", "/dev/shm", "/run/user/*"];
+
+/// What follows a version in the name of an archive, a directory or a jar.
+const CLASSIFIERS: &str = "all snapshot release final fat shaded shadow standalone uber exec runner bin dist with dependencies jar linux darwin \
+    windows win32 x64 x86 amd64 arm64 aarch64 armhf x86_64 gnu musl universal noarch any none alpha beta rc pre preview dev next canary nightly m ga \
+    unstable stable fc el deb temurin tem post a b";
+
+/// Endings of scripts and programs that are not part of their name.
+const EXTENSIONS: [&str; 31] = [
+    ".mjs",
+    ".cjs",
+    ".js",
+    ".jsx",
+    ".mts",
+    ".cts",
+    ".ts",
+    ".tsx",
+    ".pyz",
+    ".pyw",
+    ".py",
+    ".jar",
+    ".war",
+    ".rb",
+    ".php",
+    ".phar",
+    ".pl",
+    ".lua",
+    ".java",
+    ".kts",
+    ".kt",
+    ".go",
+    ".sh",
+    ".bash",
+    ".dll",
+    ".exe",
+    ".csproj",
+    ".fsproj",
+    ".cs",
+    ".wasm",
+    ".AppImage",
+];
+
+/// A path, without the parts that change when a program is started, installed or upgraded again: where nothing is known
+/// to take their place they are `*`. A relative path stays one.
+pub(super) fn lasting(path: &str) -> String {
+    let path = path.strip_suffix(" (deleted)").unwrap_or(path);
+    let parts = resolved(path);
+    let mut kept: Vec<String> = Vec::new();
+    let mut at = 0;
+    while let Some(part) = parts.get(at) {
+        let before = parts.get(..at).unwrap_or_default();
+        // Virtual stores of pnpm and bun: `node_modules/.pnpm/NAME@VERSION_PEERS/node_modules/NAME`.
+        if matches!(*part, ".pnpm" | ".bun") && parts.get(at + 2) == Some(&"node_modules") {
+            at += 3;
+            continue;
+        }
+        let changing = CHANGING.iter().find(|(place, _)| ends_with(path, before, place));
+        match changing {
+            Some((_, count)) if at + 1 < parts.len() => {
+                let count = (*count).min(parts.len() - at - 1);
+                kept.extend(std::iter::repeat_n(CHANGES.to_owned(), count));
+                at += count;
+                continue;
+            }
+            _ => kept.push(name_of(path, before, part)),
+        }
+        at += 1;
+    }
+    let root = if path.starts_with('/') { "/" } else { "" };
+    format!("{root}{}", kept.join("/"))
+}
+
+/// One part of a path.
+fn name_of(path: &str, before: &[&str], part: &str) -> String {
+    if ends_with(path, before, "/nix/store") || ends_with(path, before, "/gnu/store") {
+        return store_name(part).to_owned();
+    }
+    let in_temporary = TEMPORARY.iter().any(|place| ends_with(path, before, place));
+    if let Some(kept) = temporary(part, in_temporary) {
+        return format!("{kept}{CHANGES}");
+    }
+    if is_version(part) || before.last() == Some(&"releases") && is_number(part) {
+        return CHANGES.to_owned();
+    }
+    if part.strip_prefix("python").is_some_and(|rest| {
+        rest.starts_with(|digit: char| digit.is_ascii_digit()) && is_number(&rest.replace('.', ""))
+    }) {
+        return "python".to_owned();
+    }
+    let (stem, end) = split_extension(part);
+    // nixpkgs' makeWrapper
+    let stem = stem.strip_prefix('.').and_then(|stem| stem.strip_suffix("-wrapped")).unwrap_or(stem);
+    // Modules of Go: `go/pkg/mod/…/name@v1.2.3`
+    let stem =
+        stem.split_once("@v").filter(|(_, version)| is_version(version)).map_or(stem, |(name, _)| name);
+    format!("{}{end}", unversioned(stem))
+}
+
+/// The parts of a path, without `.` and `..`.
+fn resolved(path: &str) -> Vec<&str> {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if parts.last().is_some_and(|last| *last != "..") => {
+                parts.pop();
+            }
+            ".." if path.starts_with('/') => {}
+            _ => parts.push(part),
+        }
+    }
+    parts
+}
+
+/// Whether the directories in front end in `place`.
+fn ends_with(path: &str, before: &[&str], place: &str) -> bool {
+    let wanted: Vec<&str> = place.trim_start_matches('/').split('/').collect();
+    let Some(at) = before.len().checked_sub(wanted.len()) else { return false };
+    let is_whole = !place.starts_with('/') || at == 0 && path.starts_with('/');
+    let is_name = |(part, wanted): (&&str, &&str)| match wanted.strip_suffix('*') {
+        Some(start) => part.starts_with(start),
+        None => part == wanted,
+    };
+    is_whole && before.iter().skip(at).zip(&wanted).all(is_name)
+}
+
+/// What stays of a temporary name; `None`: it is none. Names that are not unmistakable count in the temporary directories
+/// alone.
+fn temporary(part: &str, in_temporary: bool) -> Option<&str> {
+    let is_random = |rest: &str, length: usize| {
+        rest.len() >= length && rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
+    // mktemp(1): `tmp.XXXXXXXXXX`; the tempfile crate: `.tmpXXXXXX`
+    if part.strip_prefix("tmp.").is_some_and(|rest| is_random(rest, 6))
+        || part.strip_prefix(".tmp").is_some_and(|rest| is_random(rest, 6) && rest.len() == 6)
+    {
+        return Some("");
+    }
+    // AppImage: the first letters of its name, and six of chance
+    if let Some(name) = part
+        .strip_prefix(".mount_")
+        .filter(|name| name.len() >= 6 && name.is_ascii() && !name.ends_with(CHANGES))
+    {
+        return part.get(..".mount_".len() + name.len() - 6);
+    }
+    if let Some(rest) = part.strip_prefix("go-build").filter(|rest| is_number(rest)) {
+        return part.strip_suffix(rest);
+    }
+    if !in_temporary {
+        return None;
+    }
+    // Python's tempfile: `tmpXXXXXXXX`; bunx: `bunx-UID-SPECIFICATION`; yarn: `xfs-HASH`; PyInstaller: `_MEIXXXXXX`
+    let is_known = part.strip_prefix("tmp").is_some_and(|rest| is_random(rest, 8) && rest.len() == 8)
+        || ["bunx-", "xfs-", "dlx-", "_MEI"].iter().any(|start| part.starts_with(start));
+    if is_known {
+        return Some("");
+    }
+    // Node's mkdtemp and others: six letters of chance behind a name
+    let (name, chance) = part.rsplit_once(['-', '.', '_'])?;
+    let is_chance = matches!(chance.len(), 6 | 8 | 10)
+        && is_random(chance, 6)
+        && chance.bytes().any(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit())
+        && chance.bytes().any(|byte| byte.is_ascii_alphabetic());
+    is_chance.then(|| part.get(..=name.len())).flatten()
+}
+
+/// The name in a store's `HASH-NAME-VERSION`: the version begins behind the first dash that no letter follows (nix:
+/// `builtins.parseDrvName`).
+fn store_name(part: &str) -> &str {
+    let is_hash = |hash: &str| hash.len() == 32 && hash.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let Some((_, name)) = part.split_once('-').filter(|(hash, _)| is_hash(hash)) else { return part };
+    let dashes = name.match_indices('-').map(|(at, _)| at);
+    let is_version = |at: &usize| {
+        name.get(at + 1..).is_some_and(|rest| !rest.starts_with(|next: char| next.is_alphabetic()))
+    };
+    dashes.into_iter().find(is_version).and_then(|at| name.get(..at)).unwrap_or(name)
+}
+
+/// A name, and what ends it if that ends scripts and programs.
+pub(super) fn split_extension(name: &str) -> (&str, &str) {
+    let stem = EXTENSIONS.iter().find_map(|end| name.strip_suffix(end)).filter(|stem| !stem.is_empty());
+    name.split_at(stem.unwrap_or(name).len())
+}
+
+/// Whether a name is of chance and says nothing: `.tmpAb12Cd`.
+pub(super) fn is_of_chance(name: &str) -> bool {
+    temporary(name, false) == Some("")
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Whether a whole name is a version of at least two numbers: `1.2`, `v1.2.3-rc.1`, `1.4.0_1`. Four numbers alone are an address.
+pub(super) fn is_version(text: &str) -> bool {
+    let text = text.strip_prefix(['v', 'V']).unwrap_or(text);
+    let end = text.find(|next: char| !next.is_ascii_digit() && next != '.').unwrap_or(text.len());
+    let (numbers, rest) = text.split_at(end);
+    let numbers: Vec<&str> = numbers.trim_end_matches('.').split('.').collect();
+    let is_address = numbers.len() == 4 && rest.is_empty();
+    numbers.len() >= 2
+        && !is_address
+        && numbers.iter().all(|number| is_number(number))
+        && (rest.is_empty() || rest.starts_with(['-', '_', '+', 'r', 'a', 'b', '@', '(']))
+}
+
+/// A name without the version at its end, and without what may follow that: `name-1.2.3-all` → `name`.
+pub(super) fn unversioned(name: &str) -> &str {
+    let is_classifier = |word: &str| {
+        let word = word.to_ascii_lowercase();
+        let bare = word.trim_end_matches(|last: char| last.is_ascii_digit());
+        bare.is_empty()
+            || is_in(CLASSIFIERS, &word)
+            || is_in(CLASSIFIERS, bare)
+            || bare == "py"
+            || bare == "cp"
+    };
+    let is_version_from = |at: usize| {
+        let Some(rest) = name.get(at + 1..) else { return false };
+        let end = rest.find(['-', '_', '+']).unwrap_or(rest.len());
+        let (version, behind) = rest.split_at(end);
+        is_version(version) && behind.split(['-', '_', '+', '.']).all(is_classifier)
+    };
+    let at = name.match_indices(['-', '_']).map(|(at, _)| at).find(|at| *at > 0 && is_version_from(*at));
+    at.and_then(|at| name.get(..at)).unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_is_kept_without_what_changes() {
+        let cases = [
+            ("/usr/bin/tide", "/usr/bin/tide"),
+            ("/usr/bin/tide (deleted)", "/usr/bin/tide"),
+            ("/srv/a/../b/./c.js", "/srv/b/c.js"),
+            ("../x/index.js", "../x/index.js"),
+            ("/../x", "/x"),
+            // caches of launchers
+            ("/h/.cache/uv/archive-v0/Zx81_kPq0-rT/bin/tide", "/h/.cache/uv/archive-v0/*/bin/tide"),
+            ("/h/.cache/uv/builds-v0/.tmpQ7vNxa/bin/mcp", "/h/.cache/uv/builds-v0/*/bin/mcp"),
+            ("/h/.npm/_npx/3f2a9c01/node_modules/.bin/tide", "/h/.npm/_npx/*/node_modules/.bin/tide"),
+            (
+                "/h/.cache/pnpm/dlx/8d/19-3e/node_modules/.pnpm/t@1_z@2/node_modules/t/cli.js",
+                "/h/.cache/pnpm/dlx/*/*/node_modules/t/cli.js",
+            ),
+            ("/h/.local/share/pipx/.cache/d5b0/bin/tide", "/h/.local/share/pipx/.cache/*/bin/tide"),
+            ("/h/.local/share/pipx/venvs/tide/bin/tide", "/h/.local/share/pipx/venvs/tide/bin/tide"),
+            ("/tmp/bunx-1000-tide@1.2.0/node_modules/tide/cli.js", "/tmp/*/node_modules/tide/cli.js"),
+            ("/tmp/go-build118840661/b001/exe/tide", "/tmp/go-build*/b001/exe/tide"),
+            ("/h/go/pkg/mod/example.com/tide@v1.4.2/x", "/h/go/pkg/mod/example.com/tide/x"),
+            // stores and packages
+            (
+                "/nix/store/5xq2ax1h0p7v8g3n9i3s2dl3w1k7rjzb-tide-mcp-1.4.0/bin/.tide-mcp-wrapped",
+                "/nix/store/tide-mcp/bin/tide-mcp",
+            ),
+            (
+                "/nix/store/5xq2ax1h0p7v8g3n9i3s2dl3w1k7rjzb-t-0-unstable-2026-01-02/bin/t",
+                "/nix/store/t/bin/t",
+            ),
+            ("/snap/tide/214/bin/tide", "/snap/tide/*/bin/tide"),
+            ("/srv/snap/tide/214/x", "/srv/snap/tide/214/x"),
+            (
+                "/var/lib/flatpak/app/org.x.Tide/x86_64/stable/5b0e/files/bin/t",
+                "/var/lib/flatpak/app/org.x.Tide/*/*/*/files/bin/t",
+            ),
+            ("/opt/Cellar/tide/1.4.0_1/bin/tide", "/opt/Cellar/tide/*/bin/tide"),
+            (
+                "/h/.vscode/extensions/a.tide-0.9.1-linux-x64/dist/s.js",
+                "/h/.vscode/extensions/a.tide/dist/s.js",
+            ),
+            ("/h/.cursor/extensions/a.tide-1.2.4-universal/s.js", "/h/.cursor/extensions/a.tide/s.js"),
+            ("/h/.vscode/extensions/a.tide-0.3.0-rc.2/s.js", "/h/.vscode/extensions/a.tide/s.js"),
+            ("/opt/tide/tide-mcp-1.3.0-SNAPSHOT-all.jar", "/opt/tide/tide-mcp.jar"),
+            ("/h/.m2/repository/x/tide/1.2.3/tide-1.2.3.jar", "/h/.m2/repository/x/tide/*/tide.jar"),
+            // managers of versions
+            ("/h/.nvm/versions/node/v20.11.1/bin/tide", "/h/.nvm/versions/node/*/bin/tide"),
+            ("/run/user/1000/fnm_multishells/47_17/bin/tide", "/run/user/1000/fnm_multishells/*/bin/tide"),
+            ("/h/.pyenv/versions/3.12.4/bin/tide", "/h/.pyenv/versions/*/bin/tide"),
+            ("/h/.pyenv/versions/tide/bin/tide", "/h/.pyenv/versions/tide/bin/tide"),
+            ("/h/mise/installs/npm-tide/22/bin/tide", "/h/mise/installs/npm-tide/*/bin/tide"),
+            ("/v/lib/python3.12/site-packages/t/x.py", "/v/lib/python/site-packages/t/x.py"),
+            // temporary directories
+            ("/tmp/tmp.Yx19kQ/venv/bin/tide", "/tmp/*/venv/bin/tide"),
+            ("/var/tmp/tmpa1b2c3d4/tide", "/var/tmp/*/tide"),
+            ("/tmp/tide-x8Kq2P/index.js", "/tmp/tide-*/index.js"),
+            ("/tmp/.mount_TideMcK3jd2a/usr/bin/tide", "/tmp/.mount_TideMc*/usr/bin/tide"),
+            ("/tmp/tide-server/index.js", "/tmp/tide-server/index.js"),
+            ("/h/tide-x8Kq2P/index.js", "/h/tide-x8Kq2P/index.js"),
+            // numbers that are no versions
+            ("/srv/tenant-1/app/server.js", "/srv/tenant-1/app/server.js"),
+            ("/srv/2/server.js", "/srv/2/server.js"),
+            ("/srv/gpt-4.1-mcp/server.js", "/srv/gpt-4.1-mcp/server.js"),
+            ("/srv/10.0.0.1/server.js", "/srv/10.0.0.1/server.js"),
+            ("/opt/tide-2/bin/context7", "/opt/tide-2/bin/context7"),
+        ];
+        for (path, expected) in cases {
+            assert_eq!(lasting(path), expected, "{path}");
+            assert_eq!(lasting(expected), expected, "{path}: again");
+        }
+    }
+
+    #[test]
+    fn version_is_cut_off_a_name() {
+        let cases = [
+            ("tide-1.2", "tide"),
+            ("tide-v1.2.3", "tide"),
+            ("tide_mcp-1.4.0-py3-none-any", "tide_mcp"),
+            ("tide-1.0.0-rc.2", "tide"),
+            ("tide-1.0.0-x", "tide-1.0.0-x"),
+            ("tide-2", "tide-2"),
+            ("-1.2", "-1.2"),
+            ("1.2", "1.2"),
+        ];
+        for (name, expected) in cases {
+            assert_eq!(unversioned(name), expected, "{name}");
+        }
+    }
+}
