@@ -36,9 +36,11 @@ const NOT_ITS_OWN: &[&str] =
 /// What points at another tool, where a name follows.
 const REFERENCES: &[&str] = &["use", "using", "call", "calling", "see", "prefer", "with", "via", "like", "unlike"];
 const NEGATIONS: &[&str] = &[
-    "not", "never", "cannot", "doesn", "don", "isn", "aren", "won", "wouldn", "shouldn", "couldn", "can't", "nor",
+    "not", "never", "cannot", "doesn", "don", "isn", "aren", "won", "wouldn", "shouldn", "couldn", "nor",
     "neither",
 ];
+/// What names the way something goes: "over the network".
+const WAYS: &[&str] = &["over", "via", "through"];
 const AGAINST: &[&str] = &["but", "however", "instead", "although", "yet"];
 
 /// A word of a sentence, or what parts words in it.
@@ -87,6 +89,8 @@ enum Negation {
     Far,
     /// "does not", behind a comma or `and`.
     FarBroken,
+    /// "never": all verbs up to the next `and`.
+    Never,
 }
 
 /// What stood in front in a sentence.
@@ -125,6 +129,10 @@ fn read_sentence(tokens: &[Token], acts: &mut Acts) {
             if at > 0 { text(at - 1) } else { "" },
             text(at + 1),
         ];
+        let is_way = near[..2].iter().any(|word| WAYS.contains(word));
+        if is_way && word.side_effect == Some("network.http") && before.negation == Negation::None {
+            acts.add_side_effect(word);
+        }
         if before.counts(word, near) {
             match word.category {
                 ToolCategory::Read => acts.add_side_effect(word),
@@ -143,6 +151,7 @@ impl Before {
         self.is_subordinate = false;
         self.negation = match self.negation {
             Negation::Far | Negation::FarBroken => Negation::FarBroken,
+            Negation::Never => Negation::Never,
             Negation::Near | Negation::None => Negation::None,
         };
     }
@@ -153,14 +162,22 @@ impl Before {
         } else if NEGATIONS.contains(&word) {
             let is_limit = matches!(next, "only" | "just" | "merely");
             // "Do not ask, delete it": what follows a comma is an order again.
-            let far = if word == "don" { Negation::Near } else { Negation::Far };
+            let far = match word {
+                "don" => Negation::Near,
+                "never" => Negation::Never,
+                _ => Negation::Far,
+            };
             self.negation = if is_limit { Negation::None } else { far };
         } else if matches!(word, "without" | "no") {
             self.negation = Negation::Near;
         } else if AGAINST.contains(&word) {
             self.negation = Negation::None;
-        } else if matches!(word, "and" | "then") && self.negation != Negation::None {
-            self.comma();
+        } else if matches!(word, "and" | "then") {
+            match self.negation {
+                Negation::None => {}
+                Negation::Never => self.negation = Negation::FarBroken,
+                _ => self.comma(),
+            }
         }
     }
 
@@ -184,7 +201,7 @@ impl Before {
     fn is_negated(&self, form: Form) -> bool {
         match self.negation {
             Negation::None => false,
-            Negation::Near | Negation::Far => true,
+            Negation::Near | Negation::Far | Negation::Never => true,
             Negation::FarBroken => matches!(form, Form::Base | Form::BaseAndParticiple | Form::Ing),
         }
     }
@@ -196,7 +213,7 @@ impl Before {
         let [second, before, next] = near;
         match word.category {
             // What is read of is no side effect.
-            ToolCategory::Unknown => return !self.reads || matches!(before, "via" | "through" | "over"),
+            ToolCategory::Unknown => return !self.reads,
             ToolCategory::Read => return !self.is_noun(word, near),
             _ => {}
         }

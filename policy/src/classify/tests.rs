@@ -243,24 +243,3 @@ fn overrides_keep_category_and_side_effects_in_agreement() {
         assert_eq!(said, expected, "{given} {name}");
     }
 }
-
-#[test]
-fn measure_variants() {
-    let Ok(path) = std::env::var("PLANNING") else { return };
-    let mut counts = [0; 2];
-    for line in std::fs::read_to_string(path).unwrap().lines() {
-        let f: Vec<&str> = line.split('\t').collect();
-        let mut name = f[0].to_owned();
-        while let Some(at) = name.find("\\u{") {
-            let end = name[at..].find('}').unwrap() + at;
-            let c = char::from_u32(u32::from_str_radix(&name[at + 3..end], 16).unwrap()).unwrap();
-            name.replace_range(at..=end, &c.to_string());
-        }
-        let told = classifier().classify("s", Told { name: &name, description: f[1], annotations: f[2] });
-        let passes = told.side_effects.is_empty() && !told.may_do_anything;
-        let right = passes == (f[3] == "passes");
-        counts[usize::from(right)] += 1;
-        if !right && std::env::var("QUIET").is_err() { println!("WRONG {line} {told:?}"); }
-    }
-    println!("wrong, right: {counts:?}");
-}
