@@ -185,7 +185,8 @@ impl Classifier {
     /// gives them.
     pub(crate) fn bounds(&self, server: &str, tool: &str) -> [Classification; 2] {
         let given = self.given(server, tool);
-        let (risk, category) = (given.and_then(|given| given.risk_level), given.and_then(|given| given.category));
+        let (risk, category) =
+            (given.and_then(|given| given.risk_level), given.and_then(|given| given.category));
         let tags = given.and_then(|given| given.side_effect_tags.clone());
         let own = category.and_then(side_effect_of).into_iter();
         let all = || match category {
@@ -200,10 +201,7 @@ impl Classifier {
         };
         let is_unknown = category == Some(ToolCategory::Unknown);
         let may_be_unknown = category.unwrap_or_default() == ToolCategory::Unknown;
-        [
-            bound(RiskLevel::Low, own.collect(), is_unknown),
-            bound(RiskLevel::Critical, all(), may_be_unknown),
-        ]
+        [bound(RiskLevel::Low, own.collect(), is_unknown), bound(RiskLevel::Critical, all(), may_be_unknown)]
     }
 
     /// What an operator says of a tool.

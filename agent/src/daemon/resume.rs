@@ -50,7 +50,7 @@ impl Agent {
             && let Some(record) = ring.pop()
         {
             left = left.saturating_sub(RING_HEADER + record.len() as u64);
-            records.push(record.as_ref().into());
+            records.push(Box::from(&*record));
         }
         records
     }

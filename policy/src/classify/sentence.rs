@@ -12,29 +12,100 @@ use crate::terms::ToolCategory;
 const MAX_SENTENCE: usize = 256;
 
 const DETERMINERS: &[&str] = &[
-    "a", "an", "the", "its", "his", "her", "their", "our", "your", "my", "last", "latest", "previous", "next", "each",
-    "every", "no", "any", "some", "one", "of", "recent", "pending", "available", "new", "old", "first", "second",
-    "current", "given", "specified", "these", "those", "such", "all", "more", "many", "most", "scheduled",
+    "a",
+    "an",
+    "the",
+    "its",
+    "his",
+    "her",
+    "their",
+    "our",
+    "your",
+    "my",
+    "last",
+    "latest",
+    "previous",
+    "next",
+    "each",
+    "every",
+    "no",
+    "any",
+    "some",
+    "one",
+    "of",
+    "recent",
+    "pending",
+    "available",
+    "new",
+    "old",
+    "first",
+    "second",
+    "current",
+    "given",
+    "specified",
+    "these",
+    "those",
+    "such",
+    "all",
+    "more",
+    "many",
+    "most",
+    "scheduled",
 ];
 /// What an object begins with: "updates the page".
 const OBJECTS: &[&str] = &[
-    "a", "an", "the", "it", "its", "them", "their", "this", "that", "these", "those", "all", "each", "every", "any",
-    "one", "your", "to", "into", "on",
+    "a", "an", "the", "it", "its", "them", "their", "this", "that", "these", "those", "all", "each", "every",
+    "any", "one", "your", "to", "into", "on",
 ];
 const AUXILIARIES: &[&str] = &["is", "are", "be", "gets", "get"];
 /// What stands in front of a verb of the main clause.
 const SUBJECTS: &[&str] = &[
-    "it", "tool", "this", "server", "function", "also", "then", "automatically", "optionally", "can", "will", "may",
-    "must", "should", "would", "could", "you", "please", "immediately", "permanently", "and", "or",
+    "it",
+    "tool",
+    "this",
+    "server",
+    "function",
+    "also",
+    "then",
+    "automatically",
+    "optionally",
+    "can",
+    "will",
+    "may",
+    "must",
+    "should",
+    "would",
+    "could",
+    "you",
+    "please",
+    "immediately",
+    "permanently",
+    "and",
+    "or",
 ];
 /// What parts a clause about something else from that about the tool.
-const SUBORDINATE: &[&str] =
-    &["that", "which", "who", "whose", "whether", "if", "when", "where", "how", "what", "why", "since", "unless"];
+const SUBORDINATE: &[&str] = &[
+    "that", "which", "who", "whose", "whether", "if", "when", "where", "how", "what", "why", "since",
+    "unless",
+];
 /// What makes "to delete" somebody else's act: "how to delete".
-const NOT_ITS_OWN: &[&str] =
-    &["how", "what", "where", "when", "needed", "required", "allowed", "able", "ready", "access", "permission", "whom"];
+const NOT_ITS_OWN: &[&str] = &[
+    "how",
+    "what",
+    "where",
+    "when",
+    "needed",
+    "required",
+    "allowed",
+    "able",
+    "ready",
+    "access",
+    "permission",
+    "whom",
+];
 /// What points at another tool, where a name follows.
-const REFERENCES: &[&str] = &["use", "using", "call", "calling", "see", "prefer", "with", "via", "like", "unlike"];
+const REFERENCES: &[&str] =
+    &["use", "using", "call", "calling", "see", "prefer", "with", "via", "like", "unlike"];
 const NEGATIONS: &[&str] = &[
     "not", "never", "cannot", "doesn", "don", "isn", "aren", "won", "wouldn", "shouldn", "couldn", "nor",
     "neither",
@@ -46,7 +117,10 @@ const AGAINST: &[&str] = &["but", "however", "instead", "although", "yet"];
 /// A word of a sentence, or what parts words in it.
 #[derive(Debug)]
 enum Token {
-    Word { text: String, is_joined: bool },
+    Word {
+        text: String,
+        is_joined: bool,
+    },
     /// `delete_page`: the name of something.
     Name,
     Comma,
@@ -108,13 +182,8 @@ fn read_sentence(tokens: &[Token], acts: &mut Acts) {
     let text = |at: usize| tokens.get(at).map_or("", Token::text);
     let is_reference = (0..tokens.len())
         .any(|at| matches!(tokens[at], Token::Name) && at > 0 && REFERENCES.contains(&text(at - 1)));
-    let mut before = Before {
-        negation: Negation::None,
-        is_subordinate: false,
-        reads: false,
-        first: None,
-        is_reference,
-    };
+    let mut before =
+        Before { negation: Negation::None, is_subordinate: false, reads: false, first: None, is_reference };
     for (at, token) in tokens.iter().enumerate() {
         let Token::Word { text: this, is_joined } = token else {
             if matches!(token, Token::Comma) {
@@ -124,11 +193,8 @@ fn read_sentence(tokens: &[Token], acts: &mut Acts) {
         };
         before.pass(this, text(at + 1));
         let Some(word) = word(this).filter(|_| !is_joined) else { continue };
-        let near = [
-            if at > 1 { text(at - 2) } else { "" },
-            if at > 0 { text(at - 1) } else { "" },
-            text(at + 1),
-        ];
+        let near =
+            [if at > 1 { text(at - 2) } else { "" }, if at > 0 { text(at - 1) } else { "" }, text(at + 1)];
         let is_way = near[..2].iter().any(|word| WAYS.contains(word));
         if is_way && word.side_effect == Some("network.http") && before.negation == Negation::None {
             acts.add_side_effect(word);
@@ -244,7 +310,9 @@ impl Before {
             Form::Ing if self.is_reference => false,
             // "Gets a page, creating it where none is".
             Form::Ing if before == "," => !self.reads || OBJECTS.contains(&next),
-            Form::Ing => !self.reads || matches!(before, "by" | "and" | "then" | "while" | "before" | "after"),
+            Form::Ing => {
+                !self.reads || matches!(before, "by" | "and" | "then" | "while" | "before" | "after")
+            }
             Form::Participle => false,
         }
     }
@@ -295,7 +363,8 @@ fn is_in_word(c: char) -> bool {
 }
 
 fn push(tokens: &mut Vec<Token>, word: &str, is_joined: bool) {
-    let is_hump = || word.chars().zip(word.chars().skip(1)).any(|(a, b)| a.is_lowercase() && b.is_uppercase());
+    let is_hump =
+        || word.chars().zip(word.chars().skip(1)).any(|(a, b)| a.is_lowercase() && b.is_uppercase());
     if word.contains('_') || is_hump() {
         tokens.push(Token::Name);
     } else if word.len() <= MAX_WORD {

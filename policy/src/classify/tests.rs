@@ -121,7 +121,11 @@ fn risk_level_is_derived_from_whole_words() {
         ("spread", "target", RiskLevel::Medium),
         ("x", "", RiskLevel::Medium),
     ] {
-        assert_eq!(classifier().classify("s", told(name, description)).risk, expected, "{name}: {description}");
+        assert_eq!(
+            classifier().classify("s", told(name, description)).risk,
+            expected,
+            "{name}: {description}"
+        );
     }
 }
 

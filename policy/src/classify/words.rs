@@ -177,7 +177,14 @@ fn words() -> HashMap<String, Word> {
     {
         for verb in verbs.split_whitespace() {
             for (text, form) in forms(verb) {
-                all.entry(text).or_insert(Word { category, side_effect, form, is_noun, is_thing: false, is_in_names });
+                all.entry(text).or_insert(Word {
+                    category,
+                    side_effect,
+                    form,
+                    is_noun,
+                    is_thing: false,
+                    is_in_names,
+                });
             }
         }
     }
@@ -230,10 +237,8 @@ fn forms(word: &str) -> Vec<(String, Form)> {
         }
         "h" | "s" | "x" | "o" => forms.push((format!("{word}es"), Form::Third)),
         // "dropped", "running", "getting", "tagging", "cancelled"
-        "p" | "n" | "t" | "g" | "b" | "d" | "l" | "r" => forms.extend([
-            (format!("{word}{last}ing"), Form::Ing),
-            (format!("{word}{last}ed"), Form::Participle),
-        ]),
+        "p" | "n" | "t" | "g" | "b" | "d" | "l" | "r" => forms
+            .extend([(format!("{word}{last}ing"), Form::Ing), (format!("{word}{last}ed"), Form::Participle)]),
         _ => {}
     }
     forms
