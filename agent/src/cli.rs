@@ -82,7 +82,7 @@ pub enum Command {
     /// Search tool definitions for prompt injection and tool poisoning.
     ///
     /// FILE is a definition, an array of definitions, a server's answer to tools/list or initialize (or both in one object),
-    /// or a client's configuration (mcp.json): its servers are listed or, with --start, started and inspected. COMMAND starts
+    /// or a client's configuration (JSON, TOML or YAML): its servers are listed or, with --start, started and inspected. COMMAND starts
     /// a server, --server is the address of a server: its tools, prompts, resource templates and instructions are inspected.
     /// A started server is ended afterwards.
     ///

@@ -124,7 +124,10 @@ pub const WATCHED: &[(&str, &str)] = &[
         "registry_programs_not_read",
         "an upgraded server had too many programs: tools of some are not known to have been its own first",
     ),
-    ("registry_names_not_compared", "too many names that are nearly the same: some were not compared"),
+    (
+        "registry_names_not_compared",
+        "names that were not compared with others': too many of about one length, or over 128 letters",
+    ),
     ("approvals_refused", "too many tools wait for approval: nobody was asked about some that are held"),
     ("guards_panics", "a guard failed, and its failure_mode decided: this is an error of the agent"),
     ("guards_timeouts", "a guard had more to read than its timeout_ms allows: its failure_mode decided"),

@@ -1,136 +1,119 @@
-//! What a tool does, told by its name and description: a category for the rules across servers, how risky it is, and
-//! which side effects it has. (Requirements: docs/internals/requirements.md, "cross-server patterns" and "capabilities".)
+//! What a tool does, by its name, its description and its annotations: a category for the cross-server rules, its risk, and
+//! its side effects. (Requirements: docs/internals/requirements.md, "cross-server patterns" and "capabilities".)
 //!
-//! A name is taken apart into words: `read_file`, `readFile`, `read-file`, `files.read` and `mcp__files__read` have
-//! `read` in them. The first word counts most, then the last, then those between: `slack_post_message` sends and
-//! `todo_list` reads. Names are read as a model reads them, without look-alike letters and characters that nobody sees,
-//! so that no rule is passed by with another letter. Words can lie; `classifier.overrides` is the operator's word against
-//! them.
+//! A name is split into words: `read_file`, `readFile`, `read-file`, `files.read` and `mcp__files__read` contain `read`.
+//! All words of a name and all sentences of a description count, and the strongest act decides: sending before writing,
+//! writing before computing, and reading last. Nouns and participles are no acts: `get_update_status` and
+//! `list_deleted_files` read. Category and side effects agree: each act has a side effect, and a tool that only reads has
+//! none but the network. Annotations are the server's own word, and only add: a tool that says that it is not read-only
+//! writes, whatever its name.
+//!
+//! Names and descriptions are classified as a model reads them, without look-alike letters and invisible characters. Words
+//! can lie; `classifier.overrides` is the operator's word against them.
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::LazyLock;
+mod name;
+mod sentence;
+mod words;
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
 
 use crate::config::ClassifierOverride;
 use crate::detect::folded;
 use crate::glob::{GlobError, NameGlob};
 use crate::terms::{RiskLevel, ToolCategory};
+use words::Word;
 
-/// The first word of names such as `read_*`, by what it says. The first line of each is the requirements'; the second
-/// is what published servers say as well.
-const CATEGORY_WORDS: [(ToolCategory, &[&str]); 4] = [
-    (
-        ToolCategory::Read,
-        &[
-            "read", "get", "query", "list", "fetch", "search", "find", "lookup", //
-            "view", "show", "describe", "download", "browse",
-        ],
-    ),
-    (
-        ToolCategory::Write,
-        &[
-            "write", "update", "set", "create", "delete", "remove", "put", "insert", //
-            "edit", "modify", "add", "append", "save", "move", "rename", "patch", "upsert", "drop",
-        ],
-    ),
-    (
-        ToolCategory::Send,
-        &[
-            "send",
-            "post",
-            "upload",
-            "http",
-            "email",
-            "notify",
-            "publish",
-            "push", //
-            "forward",
-            "reply",
-            "share",
-            "tweet",
-            "submit",
-            "broadcast",
-        ],
-    ),
-    (
-        ToolCategory::Compute,
-        &[
-            "run", "exec", "eval", "execute", "invoke", "call", //
-            "shell", "bash", "spawn",
-        ],
-    ),
-];
-/// Words that say what is done in front of a name, and what it is done to behind others: `user_email`, `feature_set`.
-const NOUNS_AT_THE_END: [&str; 8] = ["email", "http", "set", "call", "post", "query", "share", "reply"];
-
-/// Words by how risky what they say is.
-const RISK_WORDS: [(RiskLevel, &[&str]); 4] = [
-    (RiskLevel::Critical, &["delete", "drop", "destroy", "payment"]),
-    (RiskLevel::High, &["write", "update", "modify", "create"]),
-    (RiskLevel::Medium, &["network", "fetch", "http", "api"]),
-    (RiskLevel::Low, &["read", "get", "list", "search", "echo"]),
-];
-
-/// Words by the side effect that they speak of.
-const SIDE_EFFECT_WORDS: [(&str, &[&str]); 5] = [
-    ("fs.write", &["write", "update", "modify", "create", "edit", "save", "append", "rename"]),
-    ("fs.delete", &["delete", "remove", "drop", "destroy"]),
-    ("network.http", &["network", "http", "fetch", "download", "upload", "send", "publish"]),
-    ("payments", &["payment", "pay", "purchase", "refund"]),
-    ("system.exec", &["execute", "exec", "run", "shell", "command"]),
-];
-
-/// The side effects that tools are told to have, where no override says others.
+/// The side effects that the classifier assigns, where no override gives others.
 pub fn side_effect_tags() -> impl Iterator<Item = &'static str> {
-    SIDE_EFFECT_WORDS.into_iter().map(|(tag, _)| tag)
+    words::side_effect_tags()
 }
 
 /// Longest word that is looked up. Bytes.
 const MAX_WORD: usize = 24;
+/// The side effect of a tool that an override gives a category, or that declares itself not read-only.
+const fn side_effect_of(category: ToolCategory) -> Option<&'static str> {
+    match category {
+        ToolCategory::Write => Some("fs.write"),
+        ToolCategory::Send => Some("network.http"),
+        ToolCategory::Compute => Some("system.exec"),
+        ToolCategory::Read | ToolCategory::Unknown => None,
+    }
+}
 
-/// What one word says of risk and side effects.
+/// The acts that words tell of.
+#[derive(Clone, Debug, Default)]
+struct Acts {
+    /// That of the strongest act.
+    category: ToolCategory,
+    side_effects: BTreeSet<&'static str>,
+}
+
+impl Acts {
+    fn add(&mut self, word: Word) {
+        self.category = stronger(self.category, word.category);
+        self.add_side_effect(word);
+    }
+
+    fn add_side_effect(&mut self, word: Word) {
+        self.side_effects.extend(word.side_effect);
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.category = stronger(self.category, other.category);
+        self.side_effects.extend(other.side_effects);
+    }
+
+    fn is_unknown(&self) -> bool {
+        self.category == ToolCategory::Unknown
+    }
+
+    /// Whether one of them is more than reading.
+    fn acts(&self) -> bool {
+        !matches!(self.category, ToolCategory::Unknown | ToolCategory::Read)
+    }
+}
+
+fn stronger(one: ToolCategory, other: ToolCategory) -> ToolCategory {
+    let strength = |category| match category {
+        ToolCategory::Unknown => 0,
+        ToolCategory::Read => 1,
+        ToolCategory::Compute => 2,
+        ToolCategory::Write => 3,
+        ToolCategory::Send => 4,
+    };
+    if strength(other) > strength(one) { other } else { one }
+}
+
+/// What a server's own annotations say: `readOnlyHint: false` and `destructiveHint: true` are acts; nothing takes one away.
+fn declares_act(annotations: &str) -> bool {
+    if annotations.is_empty() {
+        return false;
+    }
+    let hints: Value = serde_json::from_str(annotations).unwrap_or_default();
+    hints["readOnlyHint"] == Value::Bool(false) || hints["destructiveHint"] == Value::Bool(true)
+}
+
+/// What a server says of one of its tools.
 #[derive(Clone, Copy, Debug, Default)]
-struct Says {
-    risk: Option<RiskLevel>,
-    side_effect: Option<&'static str>,
+pub struct Told<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its description; empty without one.
+    pub description: &'a str,
+    /// The JSON of its annotations; empty without one.
+    pub annotations: &'a str,
 }
 
-/// Every form of every word of risk and side effects: `delete`, `deletes`, `deleted`, `deleting`.
-static SAYS: LazyLock<HashMap<String, Says>> = LazyLock::new(|| {
-    let mut says: HashMap<String, Says> = HashMap::new();
-    for (risk, words) in RISK_WORDS {
-        for form in words.iter().flat_map(|word| forms(word)) {
-            says.entry(form).or_default().risk.get_or_insert(risk);
-        }
+impl<'a> From<&'a str> for Told<'a> {
+    /// A tool of which nothing but its name is known.
+    fn from(name: &'a str) -> Self {
+        Self { name, ..Self::default() }
     }
-    for (tag, words) in SIDE_EFFECT_WORDS {
-        for form in words.iter().flat_map(|word| forms(word)) {
-            says.entry(form).or_default().side_effect.get_or_insert(tag);
-        }
-    }
-    says
-});
-
-static CATEGORIES: LazyLock<HashMap<&'static str, ToolCategory>> = LazyLock::new(|| {
-    CATEGORY_WORDS.iter().flat_map(|(category, words)| words.iter().map(|word| (*word, *category))).collect()
-});
-
-/// A word as it stands in a sentence about a tool: "Deletes a file", "for writing files".
-fn forms(word: &str) -> Vec<String> {
-    let stem = word.strip_suffix('e').unwrap_or(word);
-    let last = &word[word.len() - 1..];
-    let mut forms = vec![word.to_owned(), format!("{word}s"), format!("{stem}ing"), format!("{stem}ed")];
-    match last {
-        "y" => forms
-            .extend([format!("{}ies", &word[..word.len() - 1]), format!("{}ied", &word[..word.len() - 1])]),
-        "h" => forms.push(format!("{word}es")),
-        // "dropped", "running", "getting"
-        "p" | "n" | "t" => forms.extend([format!("{word}{last}ing"), format!("{word}{last}ed")]),
-        _ => {}
-    }
-    forms
 }
 
-/// What is told of a tool.
+/// The classification of a tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Classification {
     /// What it does.
@@ -139,6 +122,8 @@ pub struct Classification {
     pub risk: RiskLevel,
     /// Such as `fs.write`.
     pub side_effects: BTreeSet<String>,
+    /// Whether it may have any side effect, since neither words nor an override tell.
+    pub may_do_anything: bool,
 }
 
 /// Tells what tools do.
@@ -160,24 +145,63 @@ impl Classifier {
         Ok(Self { overrides: overrides.iter().map(compile).collect::<Result<_, _>>()? })
     }
 
-    /// What a tool does, all of it.
-    pub fn classify(&self, server: &str, tool: &str, description: &str) -> Classification {
-        let given = self.given(server, tool);
-        let mut told = Classification { category: self.category(server, tool), ..Default::default() };
+    /// The classification of a tool.
+    pub fn classify<'a>(&self, server: &str, tool: impl Into<Told<'a>>) -> Classification {
+        let Told { name, description, annotations } = tool.into();
+        let given = self.given(server, name);
+        let (name, description) = (folded(name), folded(description));
+        let mut acts = name::acts(&name);
+        acts.merge(sentence::acts(&description));
+        if declares_act(annotations) {
+            acts.category = stronger(acts.category, ToolCategory::Write);
+            acts.side_effects.insert("fs.write");
+        }
         let mut risk = None;
-        for text in [tool, description] {
-            for_each_word(&folded(text), |word| hear(word, &mut risk, &mut told.side_effects));
+        for text in [&name, &description] {
+            for_each_word(text, |word| risk = risk.max(words::risk(word)));
         }
-        told.risk = given.and_then(|given| given.risk_level).or(risk).unwrap_or(RiskLevel::Medium);
-        if let Some(side_effects) = given.and_then(|given| given.side_effect_tags.as_ref()) {
-            told.side_effects.clone_from(side_effects);
+        let tags = given.and_then(|given| given.side_effect_tags.as_ref());
+        let override_category = given.and_then(|given| given.category);
+        let category = override_category.unwrap_or(acts.category);
+        Classification {
+            category,
+            risk: given.and_then(|given| given.risk_level).or(risk).unwrap_or(RiskLevel::Medium),
+            side_effects: match (tags, override_category) {
+                (Some(tags), _) => tags.clone(),
+                (None, Some(_)) => side_effects_given(category, acts),
+                (None, None) => acts.side_effects.into_iter().map(str::to_owned).collect(),
+            },
+            may_do_anything: tags.is_none() && category == ToolCategory::Unknown,
         }
-        told
     }
 
-    /// What a tool does.
+    /// What a tool does, by its name alone.
     pub fn category(&self, server: &str, tool: &str) -> ToolCategory {
-        self.given(server, tool).and_then(|given| given.category).unwrap_or_else(|| category_of(tool))
+        let given = self.given(server, tool).and_then(|given| given.category);
+        given.unwrap_or_else(|| name::acts(&folded(tool)).category)
+    }
+
+    /// The least and the most that a tool may be whose name is one of many: risk and side effects, as far as no override
+    /// gives them.
+    pub(crate) fn bounds(&self, server: &str, tool: &str) -> [Classification; 2] {
+        let given = self.given(server, tool);
+        let (risk, category) =
+            (given.and_then(|given| given.risk_level), given.and_then(|given| given.category));
+        let tags = given.and_then(|given| given.side_effect_tags.clone());
+        let own = category.and_then(side_effect_of).into_iter();
+        let all = || match category {
+            Some(ToolCategory::Read) => vec!["network.http"],
+            _ => side_effect_tags().collect(),
+        };
+        let bound = |level, words: Vec<&str>, may_do_anything| Classification {
+            category: category.unwrap_or_default(),
+            risk: risk.unwrap_or(level),
+            side_effects: tags.clone().unwrap_or_else(|| words.into_iter().map(str::to_owned).collect()),
+            may_do_anything: tags.is_none() && may_do_anything,
+        };
+        let is_unknown = category == Some(ToolCategory::Unknown);
+        let may_be_unknown = category.unwrap_or_default() == ToolCategory::Unknown;
+        [bound(RiskLevel::Low, own.collect(), is_unknown), bound(RiskLevel::Critical, all(), may_be_unknown)]
     }
 
     /// What an operator says of a tool.
@@ -189,48 +213,11 @@ impl Classifier {
     }
 }
 
-fn hear(word: &str, risk: &mut Option<RiskLevel>, side_effects: &mut BTreeSet<String>) {
-    let Some(says) = SAYS.get(word) else { return };
-    *risk = (*risk).max(says.risk);
-    if let Some(tag) = says.side_effect
-        && !side_effects.contains(tag)
-    {
-        side_effects.insert(tag.to_owned());
-    }
-}
-
-/// The category of a name, by the words in it.
-fn category_of(name: &str) -> ToolCategory {
-    let name: &str = &folded(name);
-    // `mcp__files__read_file`: what a client makes of a tool of the server `files`.
-    let name = match name.strip_prefix("mcp__").and_then(|rest| rest.split_once("__")) {
-        Some((_, tool)) if !tool.is_empty() => tool,
-        _ => name,
-    };
-    // `files.read`: the namespace says where, what is behind it says what.
-    let inside = name.rsplit(['.', '/', ':']).next().unwrap_or(name);
-    match category_of_words(inside) {
-        ToolCategory::Unknown if inside.len() < name.len() => category_of_words(name),
-        category => category,
-    }
-}
-
-fn category_of_words(name: &str) -> ToolCategory {
-    let (mut first, mut between) = (None, None);
-    let mut last: Option<(ToolCategory, bool)> = None;
-    let mut count = 0;
-    for_each_word(name, |word| {
-        let category = CATEGORIES.get(word).copied();
-        if count == 0 {
-            first = category;
-        } else {
-            between = between.or(last.map(|(category, _)| category));
-            last = category.map(|category| (category, NOUNS_AT_THE_END.contains(&word)));
-        }
-        count += 1;
-    });
-    let last = last.filter(|(_, noun)| !noun).map(|(category, _)| category);
-    first.or(last).or(between).unwrap_or_default()
+/// The side effects of a tool whose category an operator gives: those that the words tell too, unless it only reads.
+fn side_effects_given(category: ToolCategory, acts: Acts) -> BTreeSet<String> {
+    let is_denied = category == ToolCategory::Read && acts.acts();
+    let words = acts.side_effects.into_iter().filter(|_| !is_denied);
+    words.chain(side_effect_of(category)).map(str::to_owned).collect()
 }
 
 /// Every word of a name or a sentence, in lower case; words of more than 24 bytes are left out.

@@ -84,6 +84,8 @@ pub struct ToolFacts {
     pub risk: RiskLevel,
     /// Such as `fs.write`.
     pub side_effects: BTreeSet<String>,
+    /// Whether it may have any side effect, since nothing tells what it does.
+    pub may_do_anything: bool,
     /// Whether an approval of this definition was refused, and how. Never of one that is approved.
     pub refusal: Option<Refusal>,
     /// What was found in the definition.

@@ -178,7 +178,11 @@ impl Registry {
             return Err(RegistryError::Connections(self.connections.len()));
         }
         let session = self.sessions.entry(peer.session.clone());
-        let session = session.or_insert_with(|| Session { user: peer.key.uid, ..Session::default() });
+        let session = session.or_insert_with(|| Session {
+            user: peer.key.uid,
+            servers: Names::of_servers(),
+            ..Session::default()
+        });
         session.connections.insert(id);
         let known = session.owners.iter().position(|(key, _)| *key == peer.key);
         let room = session.owners.len() < self.settings.limits.servers_per_session;

@@ -10,14 +10,14 @@ use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 
 use super::http::{Http, Settings};
-use super::lists::{Definition, Progress, talk};
+use super::lists::{Listed, Progress, talk};
 use super::sse::OldHttp;
 use super::tap::{Failure, Tap};
 
 /// A conversation that came to its end.
 pub struct Spoken {
     /// What the server offers.
-    pub definitions: Vec<Definition>,
+    pub listed: Listed,
     /// What was spoken.
     pub kind: ServerType,
     /// The address that answered.
@@ -46,7 +46,7 @@ pub async fn talk_http(
     let transport = StreamableHttpClientTransport::with_client(http.clone(), config);
     let outcome = talk(transport, lifecycle.clone(), &first, progress).await;
     match outcome {
-        Ok(definitions) => Ok(Spoken { definitions, kind: ServerType::Http, peer: http.peer(), tap: first }),
+        Ok(listed) => Ok(Spoken { listed, kind: ServerType::Http, peer: http.peer(), tap: first }),
         Err(error) if !http.is_refused() => Err(error),
         Err(error) => {
             let second = tap();
@@ -55,8 +55,8 @@ pub async fn talk_http(
                 Ok(transport) => transport,
                 Err(other) => return Err(both(&error, &other)),
             };
-            let definitions = talk(transport, lifecycle, &second, progress).await?;
-            Ok(Spoken { definitions, kind: ServerType::Sse, peer: http.peer(), tap: second })
+            let listed = talk(transport, lifecycle, &second, progress).await?;
+            Ok(Spoken { listed, kind: ServerType::Sse, peer: http.peer(), tap: second })
         }
     }
 }

@@ -1,5 +1,8 @@
 //! A conversation in which a server lists all that it offers, over whatever transport, by the official SDK.
 
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
 use anyhow::{Error, Result, bail};
@@ -40,6 +43,15 @@ pub struct Definition {
     pub json: String,
 }
 
+/// What a server lists.
+#[derive(Debug, Default)]
+pub struct Listed {
+    /// All definitions that it sent.
+    pub definitions: Vec<Definition>,
+    /// Why more of them may be missing: a sentence for each list that did not come to its end.
+    pub incomplete: Vec<String>,
+}
+
 /// Talks as servers of most revisions want it, and, where the server refuses that, as those without a handshake do.
 ///
 /// # Errors
@@ -67,7 +79,7 @@ pub async fn talk<T, E, A>(
     lifecycle: ClientLifecycleMode,
     tap: &Tap,
     progress: Progress<'_>,
-) -> Result<Vec<Definition>>
+) -> Result<Listed>
 where
     T: IntoTransport<RoleClient, E, A>,
     E: std::error::Error + Send + Sync + 'static,
@@ -81,7 +93,7 @@ async fn converse<T, E, A>(
     lifecycle: ClientLifecycleMode,
     tap: &Tap,
     progress: Progress<'_>,
-) -> Result<Vec<Definition>>
+) -> Result<Listed>
 where
     T: IntoTransport<RoleClient, E, A>,
     E: std::error::Error + Send + Sync + 'static,
@@ -107,21 +119,21 @@ async fn lists<S: rmcp::Service<RoleClient>>(
     service: &RunningService<RoleClient, S>,
     tap: &Tap,
     progress: Progress<'_>,
-) -> Result<Vec<Definition>> {
+) -> Result<Listed> {
     let Some(server) = service.peer_info() else { bail!("the server did not list its capabilities") };
-    let mut definitions = Vec::new();
+    let mut listed = Listed::default();
     if let Some(text) = &server.instructions {
-        definitions.push(instructions_of(json!(text).to_string()));
+        listed.definitions.push(instructions_of(json!(text).to_string()));
     }
     let offers = &server.capabilities;
     // Tools in any case: some servers offer tools without saying so.
     for (list, offered) in LISTS.iter().zip([true, offers.prompts.is_some(), offers.resources.is_some()]) {
         if offered {
             progress(&format!("is asked for {}", list.method));
-            all_pages(service.peer(), list, tap, &mut definitions).await?;
+            all_pages(service.peer(), list, tap, &mut listed).await?;
         }
     }
-    Ok(definitions)
+    Ok(listed)
 }
 
 /// The instructions that a server gives, a JSON text.
@@ -155,10 +167,12 @@ pub const LISTS: [List; 3] = [
     },
 ];
 
-async fn all_pages(peer: &Peer<RoleClient>, list: &List, tap: &Tap, to: &mut Vec<Definition>) -> Result<()> {
+/// Lists page by page. What was listed is kept where the pages come to no end.
+async fn all_pages(peer: &Peer<RoleClient>, list: &List, tap: &Tap, to: &mut Listed) -> Result<()> {
     let List { kind, method, member, name } = *list;
+    let mut pages = Pages::default();
     let mut cursor: Option<String> = None;
-    for _ in 0..MAX_PAGES {
+    loop {
         let params = cursor.as_ref().map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
         let request = ClientRequest::CustomRequest(CustomRequest::new(method, Some(params)));
         let handle = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await?;
@@ -166,6 +180,8 @@ async fn all_pages(peer: &Peer<RoleClient>, list: &List, tap: &Tap, to: &mut Vec
         match handle.await_response().await {
             Ok(_) => {}
             Err(ServiceError::McpError(error)) if error.code == ErrorCode::METHOD_NOT_FOUND => return Ok(()),
+            // Some mean the end by an empty cursor, and refuse it.
+            Err(ServiceError::McpError(_)) if cursor.as_deref() == Some("") => return Ok(()),
             Err(ServiceError::McpError(error)) => {
                 bail!("the server answers {method} with an error: {}", error.message)
             }
@@ -176,20 +192,119 @@ async fn all_pages(peer: &Peer<RoleClient>, list: &List, tap: &Tap, to: &mut Vec
         }
         let result = tap.result(&id).unwrap_or_default();
         let [entries, next] = members(&result, [member, "nextCursor"]);
-        let entries: Option<Vec<&RawValue>> =
+        let parsed: Option<Vec<&RawValue>> =
             entries.and_then(|entries| serde_json::from_str(entries.get()).ok());
-        let Some(entries) = entries else { bail!("the answer to {method} has no list of {member}") };
-        for entry in entries {
-            if to.len() >= MAX_DEFINITIONS {
-                bail!("the server offers more than {MAX_DEFINITIONS} definitions");
+        let Some(parsed) = parsed else { bail!("the answer to {method} has no list of {member}") };
+        let text = entries.map_or("", RawValue::get);
+        for entry in parsed.into_iter().filter(|_| pages.is_new(text)) {
+            if to.definitions.len() >= MAX_DEFINITIONS {
+                to.incomplete.push(format!("the server offers more than {MAX_DEFINITIONS} definitions"));
+                return Ok(());
             }
             let [name] = members(entry.get(), [name]);
-            to.push(Definition { kind, name: string(name).into_owned(), json: entry.get().to_owned() });
+            to.definitions.push(Definition {
+                kind,
+                name: string(name).into_owned(),
+                json: entry.get().to_owned(),
+            });
         }
-        match next.and_then(|next| decode_str(next.get())).filter(|next| !next.is_empty()) {
-            Some(next) => cursor = Some(next.into_owned()),
-            None => return Ok(()),
+        pages.note(text);
+        match pages.next(next.and_then(|next| decode_str(next.get())).map(Cow::into_owned)) {
+            Next::Page(next) => cursor = Some(next),
+            Next::End => return Ok(()),
+            Next::Repeated => {
+                let why = format!("the pages of its list of {member} come back to one that was asked for");
+                to.incomplete.push(why);
+                return Ok(());
+            }
+            Next::TooMany => {
+                to.incomplete.push(format!("its list of {member} has more than {MAX_PAGES} pages"));
+                return Ok(());
+            }
         }
     }
-    bail!("its list of {member} has more than {MAX_PAGES} pages");
+}
+
+/// What follows a page.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    /// The page behind this cursor.
+    Page(String),
+    End,
+    /// A page that was asked for before.
+    Repeated,
+    TooMany,
+}
+
+/// The pages of one list so far.
+#[derive(Default)]
+struct Pages {
+    cursors: HashSet<String>,
+    /// Hashes of the entries of each page: a server that goes round sends them again.
+    seen: HashSet<u64>,
+    hasher: RandomState,
+}
+
+impl Pages {
+    fn is_new(&self, entries: &str) -> bool {
+        !self.seen.contains(&self.hasher.hash_one(entries))
+    }
+
+    fn note(&mut self, entries: &str) {
+        self.seen.insert(self.hasher.hash_one(entries));
+    }
+
+    /// What follows a page with this cursor. An empty one is a cursor too; but many servers mean the end by it, so that
+    /// one that comes again is no fault.
+    fn next(&mut self, cursor: Option<String>) -> Next {
+        let Some(cursor) = cursor else { return Next::End };
+        if self.cursors.len() + 1 >= MAX_PAGES {
+            return Next::TooMany;
+        }
+        match (self.cursors.insert(cursor.clone()), cursor.is_empty()) {
+            (true, _) => Next::Page(cursor),
+            (false, true) => Next::End,
+            (false, false) => Next::Repeated,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The cursors that a server sends, and what follows the last of them.
+    #[test]
+    fn pages_end_where_a_cursor_comes_again() {
+        let page = |cursor: &str| Next::Page(cursor.to_owned());
+        for (cursors, expected) in [
+            (&[None][..], Next::End),
+            (&[Some("x")], page("x")),
+            (&[Some("")], page("")),
+            (&[Some(""), None], Next::End),
+            (&[Some(""), Some("")], Next::End),
+            (&[Some("x"), Some("")], page("")),
+            (&[Some(""), Some("x")], page("x")),
+            (&[Some(""), Some("x"), Some("")], Next::End),
+            (&[Some("x"), Some("x")], Next::Repeated),
+            (&[Some("x"), Some("y"), Some("x")], Next::Repeated),
+            (&[Some("x"), Some("X")], page("X")),
+            (&[Some("x"), Some("y"), None], Next::End),
+        ] {
+            let mut pages = Pages::default();
+            let last = cursors.iter().map(|cursor| pages.next(cursor.map(str::to_owned))).last();
+            assert_eq!(last, Some(expected), "{cursors:?}");
+        }
+        let mut pages = Pages::default();
+        let count = (0..).take_while(|number| pages.next(Some(number.to_string())) != Next::TooMany).count();
+        assert_eq!(count + 1, MAX_PAGES);
+    }
+
+    #[test]
+    fn repeated_page_adds_no_definitions() {
+        let mut pages = Pages::default();
+        assert!(pages.is_new("[1]"));
+        pages.note("[1]");
+        assert!(!pages.is_new("[1]") && pages.is_new("[2]"));
+    }
 }

@@ -63,7 +63,7 @@ impl RingReader {
             && let Some(record) = self.ring.pop()
         {
             left = left.saturating_sub(RING_HEADER + record.len() as u64);
-            records.push(record.as_ref().into());
+            records.push(Box::from(&*record));
         }
         records
     }

@@ -49,9 +49,12 @@ pub(super) fn fold<'a>(view: &View<'a>) -> (Option<View<'a>>, Vec<Mark>) {
         styled: 0,
         foreign: None,
         word: (0..0, Word::Other),
+        is_name: view.form == Form::Words,
     };
     folder.run();
-    if folder.styled < STYLED_LETTERS {
+    // Nobody dresses a single letter of a name up by accident, unless a keyboard for another script does.
+    let is_dressed = folder.styled > 0 && folder.is_name && !text.chars().any(is_composed_script);
+    if folder.styled < STYLED_LETTERS && !is_dressed {
         folder.marks.retain(|mark| mark.kind != Structure::StyledLetters);
     }
     let Folder { out, marks, .. } = folder;
@@ -83,6 +86,8 @@ struct Folder<'t> {
     foreign: Option<bool>,
     /// The word of look-alikes met last, and in which letters it is written.
     word: (Range<usize>, Word),
+    /// Whether the text is a name, in which invisible characters and styled letters have no business at all.
+    is_name: bool,
 }
 
 impl Folder<'_> {
@@ -131,6 +136,7 @@ impl Folder<'_> {
         }
         if let Some((latin, always)) = look_alike(character) {
             match self.word_at(at, next) {
+                Word::Mixed if is_of_latin_script(character) => {}
                 Word::Mixed => self.mark(Structure::MixedScript, at, next),
                 Word::LookAlikes if always && !self.is_foreign() => {}
                 _ => return next,
@@ -142,8 +148,8 @@ impl Folder<'_> {
         let parts: Vec<char> = parts
             .map(|part| look_alike(part).filter(|_| !part.is_alphabetic()).map_or(part, |found| found.0))
             .collect();
-        if is_styled(character) {
-            let letters = parts.iter().filter(|part| part.is_ascii_alphabetic()).count();
+        if is_styled(character) || self.is_name && is_wide_digit(character) {
+            let letters = parts.iter().filter(|part| part.is_ascii_alphanumeric()).count();
             self.styled += letters;
             if letters > 0 {
                 self.mark(Structure::StyledLetters, at, next);
@@ -204,6 +210,9 @@ impl Folder<'_> {
         let plain = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphabetic() || c == ' ');
         match (kind, character) {
             (Structure::ZeroWidth, '\u{200b}' | '\u{2060}'..='\u{2064}') => true,
+            // Some scripts write joiners between their letters.
+            (Structure::ZeroWidth, '\u{200c}' | '\u{200d}') => plain(before) || plain(after),
+            (Structure::ZeroWidth, _) if self.is_name => true,
             // A byte order mark at the start, and soft hyphens, come with texts out of other programs.
             (Structure::ZeroWidth, '\u{feff}') => at > 0,
             (Structure::ZeroWidth, '\u{ad}') => false,
@@ -399,6 +408,16 @@ fn is_accent(character: char) -> bool {
         | '\u{20d0}'..='\u{20ff}' | '\u{fe20}'..='\u{fe2f}')
 }
 
+/// Letters of Latin alphabets that look like others of them: Polish, Danish, Croatian, Maltese, Sami and Turkish are written
+/// so.
+fn is_of_latin_script(character: char) -> bool {
+    matches!(character, 'ł' | 'Ł' | 'ø' | 'Ø' | 'đ' | 'Đ' | 'ħ' | 'Ħ' | 'ŧ' | 'Ŧ' | 'ı')
+}
+
+fn is_wide_digit(character: char) -> bool {
+    matches!(character, '\u{ff10}'..='\u{ff19}')
+}
+
 /// Letters in styled form: mathematical, circled and squared, full width, superscript.
 fn is_styled(character: char) -> bool {
     matches!(character, '\u{1d400}'..='\u{1d7ff}' | '\u{24b6}'..='\u{24e9}' | '\u{249c}'..='\u{24b5}'
@@ -434,6 +453,37 @@ mod tests {
     use super::*;
 
     /// Text, its normal form, the kinds of marks.
+    /// Names are read as words: what is nothing in a text is a finding there.
+    #[test]
+    fn invisible_and_styled_characters_of_names_are_marked() {
+        use Structure::*;
+        let cases: &[(&str, &str, &[Structure])] = &[
+            ("turn\u{ad}_key", "turn key", &[ZeroWidth]),
+            ("\u{feff}turn_key", "turn key", &[ZeroWidth]),
+            ("turn_key\u{feff}", "turn key", &[ZeroWidth]),
+            ("turn_\u{34f}key", "turn key", &[ZeroWidth]),
+            ("turn_7\u{3164}", "turn 7", &[ZeroWidth]),
+            ("tu\u{200d}rn", "turn", &[ZeroWidth]),
+            ("\u{ff54}urn", "turn", &[StyledLetters]),
+            ("turn_\u{1d7d7}\u{ff19}", "turn 99", &[StyledLetters]),
+            ("\u{24e3}urn", "turn", &[StyledLetters]),
+            ("t\u{443}rn", "tyrn", &[MixedScript]),
+            // Japanese keyboards make letters wide, and Persian has joiners; these alphabets have these letters.
+            ("\u{691c}\u{7d22}\u{ff21}\u{ff11}", "\u{691c}\u{7d22}A1", &[]),
+            ("\u{645}\u{6cc}\u{200c}\u{631}\u{648}\u{62f}", "\u{645}\u{6cc}\u{631}\u{648}\u{62f}", &[]),
+            ("szukaj_łask", "szukaj lask", &[]),
+            ("hent_øl", "hent ol", &[]),
+            ("kapı_aç", "kapi ac", &[]),
+            ("tìm_đường", "tim duong", &[]),
+        ];
+        for (name, normal, kinds) in cases {
+            let (folded, marks) = fold(&crate::names::words(name));
+            let found: Vec<Structure> = marks.iter().map(|mark| mark.kind).collect();
+            let folded = folded.map_or_else(|| (*name).to_owned(), |normal| normal.text.into_owned());
+            assert_eq!((folded.as_str(), found.as_slice()), (*normal, *kinds), "{name:?}");
+        }
+    }
+
     #[test]
     fn text_is_folded_to_its_normal_form() {
         use Structure::*;

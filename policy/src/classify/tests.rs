@@ -5,6 +5,17 @@ fn classifier() -> Classifier {
     Classifier::default()
 }
 
+fn told<'a>(name: &'a str, description: &'a str) -> Told<'a> {
+    Told { name, description, annotations: "" }
+}
+
+/// "send fs.write": category and side effects.
+fn said(told: Told<'_>) -> String {
+    let told = classifier().classify("s", told);
+    let tags = told.side_effects.into_iter().collect::<Vec<_>>().join(" ");
+    format!("{} {tags}", told.category.name()).trim_end().to_owned()
+}
+
 #[test]
 fn category_follows_documented_prefixes() {
     for (prefixes, expected) in [
@@ -76,8 +87,8 @@ fn classifier_overrides_precede_word_rules() {
     let classifier = Classifier::new(&overrides, true).unwrap();
     assert_eq!(classifier.category("mailer", "list_x"), Send);
     assert_eq!(classifier.category("files", "list_x"), Read);
-    assert_eq!(classifier.classify("files", "list_x", "").risk, RiskLevel::High);
-    let weather = classifier.classify("s", "weather", "reads");
+    assert_eq!(classifier.classify("files", told("list_x", "")).risk, RiskLevel::High);
+    let weather = classifier.classify("s", told("weather", "reads"));
     assert_eq!((weather.category, weather.risk), (Read, RiskLevel::Critical));
     assert_eq!(weather.side_effects, BTreeSet::from(["payments".to_owned()]));
 }
@@ -110,7 +121,11 @@ fn risk_level_is_derived_from_whole_words() {
         ("spread", "target", RiskLevel::Medium),
         ("x", "", RiskLevel::Medium),
     ] {
-        assert_eq!(classifier().classify("s", name, description).risk, expected, "{name}: {description}");
+        assert_eq!(
+            classifier().classify("s", told(name, description)).risk,
+            expected,
+            "{name}: {description}"
+        );
     }
 }
 
@@ -125,13 +140,110 @@ fn side_effects_are_derived_from_whole_words() {
         ("x", "Running shell commands", "system.exec"),
         ("x", "Deletes, then writes", "fs.delete fs.write"),
         ("read_file", "Reads a file", ""),
-        ("overwrite", "", ""),
+        ("overwriter", "", ""),
     ] {
-        let told = classifier().classify("s", name, description);
+        let told = classifier().classify("s", told(name, description));
         assert_eq!(
             told.side_effects.into_iter().collect::<Vec<_>>().join(" "),
             expected,
             "{name}: {description}"
         );
+    }
+}
+
+/// All words of a name and all sentences of a description count; nouns, participles and what is denied do not.
+#[test]
+fn category_and_side_effects_agree() {
+    for (name, description, expected) in [
+        // The strongest act, not the first word.
+        ("list_publish", "", "send network.http"),
+        ("get_or_insert", "", "write fs.write"),
+        ("search_and_swap", "", "write fs.write"),
+        ("list_archive", "", "write fs.write"),
+        ("list_archive", "Archives a list.", "write fs.write"),
+        ("read_ledger", "Reads a ledger and mails it to the auditor.", "send network.http"),
+        ("peek_queue", "Shows the head of a queue, then removes it.", "write fs.delete"),
+        ("view_log", "Shows a log. The log is erased afterwards.", "write fs.delete"),
+        ("check_parcel", "Does not only look: it updates the parcel.", "write fs.write"),
+        ("get_page", "Gets a page, creating it if it is not there.", "write fs.write"),
+        ("sync", "", "send network.http"),
+        ("export_data", "", "send network.http"),
+        ("catalogue_sync", "", "send network.http"),
+        ("picture_upload", "", "send network.http"),
+        ("crane", "Lifts boxes. Can also delete boxes.", "write fs.delete"),
+        ("abacus", "Actions: create, move, clear", "write fs.delete fs.write"),
+        ("snake", "Executes code.", "compute system.exec"),
+        ("deletes_page", "", "write fs.delete"),
+        ("buy_ticket", "", "write payments"),
+        // Nouns and participles.
+        ("get_update_status", "", "read"),
+        ("list_updates", "Lists updates of a package.", "read"),
+        ("list_run", "Lists the steps of a run.", "compute system.exec"),
+        ("get_run", "Gets a run by its number.", "read"),
+        ("read_sent_letters", "Reads letters that were sent.", "read"),
+        ("find_removed_words", "Finds words removed since the last edition.", "read"),
+        ("list_payments", "Lists payments of a customer.", "read"),
+        ("get_command_history", "Shows the latest commands.", "read"),
+        ("show_calls", "Shows calls and posts of a day.", "read"),
+        ("describe_order", "Describes an order", "read"),
+        // What is denied, asked, explained, or done by others.
+        ("get_state", "Never writes, moves or deletes anything.", "read"),
+        ("get_state", "Reads without changing anything.", "read"),
+        ("get_state", "Tells whether the page is deleted, moved or archived.", "read"),
+        ("get_guide", "Explains how to delete a page.", "read"),
+        ("get_rules", "Returns the rule that deletes old rows.", "read"),
+        ("get_page", "Gets a page. To change a page, use update_page.", "read"),
+        ("get_page", "Gets a page (read-only, write-protected).", "read"),
+        ("weather", "Returns the weather.", "read"),
+        ("weather", "", "unknown"),
+        ("weather", "Updates on the weather", "write fs.write"),
+        ("fetch_page", "", "read network.http"),
+        ("read_page", "Reads a page over http.", "read network.http"),
+    ] {
+        assert_eq!(said(told(name, description)), expected, "{name}: {description}");
+    }
+}
+
+/// A server's annotations add an act and take none away.
+#[test]
+fn annotations_only_add_side_effects() {
+    for (name, annotations, expected) in [
+        ("erase_tape", r#"{"readOnlyHint":true,"destructiveHint":false}"#, "write fs.delete"),
+        ("read_tape", r#"{"readOnlyHint":false}"#, "write fs.write"),
+        ("read_tape", r#"{"readOnlyHint":true,"destructiveHint":true}"#, "write fs.write"),
+        ("read_tape", r#"{"readOnlyHint":true,"openWorldHint":true}"#, "read"),
+        ("read_tape", r#"{"destructiveHint":false,"idempotentHint":false}"#, "read"),
+        ("read_tape", r#"{"readOnlyHint":"false"}"#, "read"),
+        ("read_tape", "[1", "read"),
+        ("mail_tape", r#"{"readOnlyHint":false}"#, "send fs.write network.http"),
+        ("tape", r#"{"readOnlyHint":true}"#, "unknown"),
+    ] {
+        let told = Told { name, description: "", annotations };
+        assert_eq!(said(told), expected, "{name}: {annotations}");
+    }
+}
+
+/// What an operator gives is whole: a category brings its side effect, reading denies those of the words.
+#[test]
+fn overrides_keep_category_and_side_effects_in_agreement() {
+    for (given, name, expected) in [
+        (r#"{"category":"send"}"#, "read_x", "send network.http false"),
+        (r#"{"category":"read"}"#, "list_send", "read  false"),
+        (r#"{"category":"read"}"#, "fetch_x", "read network.http false"),
+        (r#"{"category":"write"}"#, "erase_x", "write fs.delete fs.write false"),
+        (r#"{"category":"unknown"}"#, "read_x", "unknown  true"),
+        (r#"{"side_effect_tags":[]}"#, "erase_x", "write  false"),
+        (r#"{"side_effect_tags":[]}"#, "x", "unknown  false"),
+        (r#"{"category":"read"}"#, "x", "read  false"),
+        (r#"{"risk_level":"low"}"#, "x", "unknown  true"),
+    ] {
+        let mut entry: serde_json::Value = serde_json::from_str(given).unwrap();
+        entry["tool"] = "*".into();
+        let overrides: ClassifierOverride = serde_json::from_value(entry).unwrap();
+        let told = Classifier::new(&[overrides], true).unwrap();
+        let told = told.classify("s", name);
+        let tags = told.side_effects.into_iter().collect::<Vec<_>>().join(" ");
+        let said = format!("{} {tags} {}", told.category.name(), told.may_do_anything);
+        assert_eq!(said, expected, "{given} {name}");
     }
 }

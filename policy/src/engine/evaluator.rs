@@ -24,10 +24,12 @@ use super::context::Context;
 use super::reporter::{About, Reporter};
 use super::scope::Scope;
 use super::seen::Seen;
+use crate::classify::Told;
 use crate::detect::{DefinitionCache, ToolNames};
 use crate::event::{Detection, Identity};
 use crate::guard::{Facts, Listing, Operation, Refusal, ToolFacts, Trust, Verdict};
 use crate::guards::{Client, Executor, Outcome, Question};
+use crate::protocol::{members, string};
 use crate::registry::{MemoryStore, Peer, PinKey, Registry, Standing, Store};
 use crate::terms::{ConnectionId, SessionId};
 use approvals::Approvals;
@@ -128,14 +130,18 @@ impl Evaluator {
         }
     }
 
-    /// What a tool does, by its name and what is reported of it.
-    fn classify(&self, scope: &Scope, name: &str, description: &str) -> ToolFacts {
-        let told = self.judge.classifier.classify(&scope.server.0, name, description);
+    /// What a tool does, by its name and its definition as JSON, which may be empty.
+    fn classify(&self, scope: &Scope, name: &str, definition: &str) -> ToolFacts {
+        let [description, annotations] = members(definition, ["description", "annotations"]);
+        let annotations = annotations.map_or("", |annotations| annotations.get());
+        let tool = Told { name, description: &string(description), annotations };
+        let told = self.judge.classifier.classify(&scope.server.0, tool);
         ToolFacts {
             name: name.into(),
             category: told.category,
             risk: told.risk,
             side_effects: told.side_effects,
+            may_do_anything: told.may_do_anything,
             ..ToolFacts::default()
         }
     }

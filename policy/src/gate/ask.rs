@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::history::limit;
 use super::{GateError, GateOutcome, GateSubject, GateVerdict, Methods};
-use crate::classify::{Classifier, side_effect_tags};
+use crate::classify::{Classification, Classifier};
 use crate::config::{Config, Glob, ToolRule};
 use crate::definition::bounded_name;
 use crate::detect::{Detector, ToolNames};
@@ -115,21 +115,17 @@ impl Asker {
         let consequences = self.consequences(subject, told.and_then(|told| told.category), limit);
         // The words of an unknown name say how risky it is and what it does, and other names with the same patterns have
         // other words: the guards are asked for the least and the most that words can say.
-        let told = |risk, tags: &mut dyn Iterator<Item = &str>| ToolFacts {
-            risk: told.and_then(|told| told.risk_level).unwrap_or(risk),
-            side_effects: match told.and_then(|told| told.side_effect_tags.as_ref()) {
-                Some(tags) => tags.clone(),
-                None => tags.map(str::to_owned).collect(),
-            },
+        let told = |told: Classification| ToolFacts {
+            risk: told.risk,
+            side_effects: told.side_effects,
+            may_do_anything: told.may_do_anything,
             // No guard that goes by a definition objects to one that is pinned, as to none; it is not listed.
             pin: PinState::Pinned,
             removed: true,
             ..ToolFacts::default()
         };
-        let least = told(RiskLevel::Low, &mut std::iter::empty());
-        let most = told(RiskLevel::Critical, &mut side_effect_tags());
-        let [least, most] =
-            [least, most].map(|facts| self.call(subject, name, Some(&facts), None).denied.is_some());
+        let bounds = self.classifier.bounds(&subject.server.0, name).map(told);
+        let [least, most] = bounds.map(|facts| self.call(subject, name, Some(&facts), None).denied.is_some());
         if least != most {
             return self.number(consequences.of(GateVerdict::Undecided, None, "unlisted_tool"));
         }

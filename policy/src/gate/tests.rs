@@ -156,7 +156,7 @@ fn unlisted_tool_without_override_is_undecided() {
         ("delete_x", "Deny tool_access side_effect_denied unknown"),
         ("get", "Allow -  read"),
         ("delete_y", "Undecided - unlisted_tool unknown"),
-        ("r_1", "Undecided - unlisted_tool read"),
+        ("r_1", "Allow -  read"),
         ("safe_delete", ""),
         ("bad_delete", "Deny tool_access side_effect_denied unknown"),
         ("never", DENIED),

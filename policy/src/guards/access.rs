@@ -118,7 +118,7 @@ impl ToolAccess {
         let tags = match facts.tool {
             Some(known) => &known.side_effects,
             None => {
-                told = self.classifier.classify(server, tool, "").side_effects;
+                told = self.classifier.classify(server, tool).side_effects;
                 &told
             }
         };

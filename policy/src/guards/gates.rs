@@ -21,14 +21,15 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// How risky a tool is, and its side effects; of one that is not listed, as far as its name tells.
-    fn told<'a>(&self, tool: &str, facts: &Facts<'a>) -> (RiskLevel, Cow<'a, BTreeSet<String>>) {
+    /// How risky a tool is, its side effects, and whether it may have any; of one that is not listed, as far as its name
+    /// tells.
+    fn told<'a>(&self, tool: &str, facts: &Facts<'a>) -> (RiskLevel, Cow<'a, BTreeSet<String>>, bool) {
         match facts.tool {
-            Some(known) => (known.risk, Cow::Borrowed(&known.side_effects)),
+            Some(known) => (known.risk, Cow::Borrowed(&known.side_effects), known.may_do_anything),
             None => {
-                let Classification { risk, side_effects, .. } =
-                    self.classifier.classify(&facts.server.0, tool, "");
-                (risk, Cow::Owned(side_effects))
+                let Classification { risk, side_effects, may_do_anything, .. } =
+                    self.classifier.classify(&facts.server.0, tool);
+                (risk, Cow::Owned(side_effects), may_do_anything)
             }
         }
     }
@@ -53,12 +54,19 @@ impl Guard for Gate {
             GuardKind::DisabledTool if listed() => {
                 deny(DenialCode::ToolDisabled, format!("{} is switched off", id()))
             }
-            GuardKind::Mode if profile.planning => match self.told(tool, facts).1.first() {
-                Some(tag) => deny(
+            GuardKind::Mode if profile.planning => match self.told(tool, facts) {
+                (_, tags, _) if !tags.is_empty() => {
+                    let tag = tags.first().map_or("", String::as_str);
+                    deny(
+                        DenialCode::PlanningMode,
+                        format!("{} has the side effect {tag}, and this is planning", id()),
+                    )
+                }
+                (_, _, true) => deny(
                     DenialCode::PlanningMode,
-                    format!("{} has the side effect {tag}, and this is planning", id()),
+                    format!("{} may have any side effect, and this is planning", id()),
                 ),
-                None => allow(),
+                _ => allow(),
             },
             GuardKind::SpecFrozen
                 if !profile.planning && (!profile.spec_frozen || profile.spec_hash.is_none()) =>

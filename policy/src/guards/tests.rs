@@ -408,7 +408,7 @@ mod properties {
 
         #[test]
         fn classifier_never_panics_on_any_text(text in "\\PC*", name in "\\PC*") {
-            Classifier::default().classify(&name, &text, &name);
+            Classifier::default().classify(&name, crate::classify::Told { name: &name, description: &text, annotations: &text });
         }
     }
 }

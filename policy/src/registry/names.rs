@@ -7,8 +7,14 @@ use crate::detect::folded;
 
 /// Shortest name of which another one is a near-duplicate. Shorter ones differ in a letter by nature (`get`, `set`).
 const MIN_SIMILAR: usize = 5;
-/// Most names that one is compared with letter by letter: what a flood of names can cost.
-const MAX_COMPARED: usize = 64;
+/// Most letters of a name of which another one is a near-duplicate: the protocol's own bound.
+const MAX_SIMILAR: usize = 128;
+/// Most letters by which near-duplicates differ, however long they are.
+const MAX_EDITS: usize = 5;
+/// Most names of which one claim looks at the letters, and most steps of comparing letter by letter: what a flood of names
+/// can cost.
+const MAX_LOOKS: usize = 4_096;
+const MAX_STEPS: usize = 32_768;
 
 /// How two names are alike.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,22 +56,27 @@ fn is_separator(c: char) -> bool {
 }
 
 /// The form in which names are compared: that of [`spelling`], of the text as it looks (see `detect::fold`), and with
-/// what looks alike in most type faces made one: `0` and `o`, `1` and `l`, `rn` and `m`, `vv` and `w`. Capital `I` is
-/// no `l` here, since `getItem` is `get_item`; [`Names::claim`] reads it both ways.
+/// what looks alike in most type faces made one: `0` and `o`, `1`, `i` and `l`, `rn` and `m`, `vv` and `w`.
 fn skeleton(name: &str) -> String {
     spelling(&folded(name))
         .replace('ß', "ss")
         .replace('0', "o")
-        .replace(['1', '|'], "l")
+        .replace(['1', '|', 'i'], "l")
         .replace("rn", "m")
         .replace("vv", "w")
 }
 
+/// The same of the name of a server. Digits in place of letters count, since few such names have a number.
+fn skeleton_of_server(name: &str) -> String {
+    skeleton(name).replace('3', "e").replace('4', "a").replace('5', "s").replace('7', "t")
+}
+
 /// The name of a server without the words that most of them have: `mcp-server-git` is `git`.
 pub(super) fn core_of_server(name: &str) -> String {
+    let is_common = |word: &str| ["mcp", "server"].contains(&folded(word).to_ascii_lowercase().as_str());
     let core = name
-        .split(['_', '-', '.', '/', ':', '@'])
-        .filter(|word| !word.is_empty() && !["mcp", "server"].contains(&word.to_ascii_lowercase().as_str()))
+        .split(|c| is_separator(c) || c == '@')
+        .filter(|word| !word.is_empty() && !is_common(word))
         .collect::<Vec<_>>()
         .join("-");
     if core.is_empty() { name.to_owned() } else { core }
@@ -93,18 +104,40 @@ pub(super) enum Claim {
     Refused,
 }
 
-/// The names in use, by what they are compared in. Adding one costs one look-up, and a comparison with those of
+/// The names in use, by what they are compared in. Adding one costs one look-up, and a bounded comparison with those of
 /// about its length.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Names {
+    skeleton: fn(&str) -> String,
     first: HashMap<String, First>,
     /// By length in characters: which letters a name has, as bits, and its skeleton.
     by_length: BTreeMap<usize, Vec<(u64, String)>>,
-    /// Names that were not compared since one is compared with so many only.
+    /// Names that were not compared since one claim may take so many steps only.
     pub(super) not_compared: u64,
+    #[cfg(test)]
+    steps: usize,
+}
+
+impl Default for Names {
+    /// Names of tools.
+    fn default() -> Self {
+        Self {
+            skeleton,
+            first: HashMap::new(),
+            by_length: BTreeMap::new(),
+            not_compared: 0,
+            #[cfg(test)]
+            steps: 0,
+        }
+    }
 }
 
 impl Names {
+    /// Names of servers, as [`core_of_server`] has them.
+    pub(super) fn of_servers() -> Self {
+        Self { skeleton: skeleton_of_server, ..Self::default() }
+    }
+
     /// How many names there are.
     pub(super) fn len(&self) -> usize {
         self.first.len()
@@ -119,7 +152,7 @@ impl Names {
         threshold: f64,
         room: bool,
     ) -> Claim {
-        let skeleton = skeleton(name);
+        let skeleton = (self.skeleton)(name);
         let claim = First { owner, name: name.to_owned(), since };
         if let Some(first) = self.first.get_mut(&skeleton) {
             let likeness = likeness(&first.name, name);
@@ -132,27 +165,17 @@ impl Names {
                 Claim::Later(first.clone(), likeness)
             };
         }
-        let found = self
-            .read_as_l(owner, name, since)
-            .map(|first| (first, Likeness::Confusable))
-            .or_else(|| self.similar(owner, &skeleton, threshold).map(|first| (first, Likeness::Similar)));
+        let found = self.similar(owner, &skeleton, threshold);
         if room {
             let (length, letters) = shape(&skeleton);
             self.by_length.entry(length).or_default().push((letters, skeleton.clone()));
             self.first.insert(skeleton, claim);
         }
         match found {
-            Some((first, likeness)) => Claim::Later(first, likeness),
+            Some(first) => Claim::Later(first, Likeness::Similar),
             None if room => Claim::Free,
             None => Claim::Refused,
         }
-    }
-
-    /// Who had it first that this name is, where its capital `I` are read as `l`: `puII` is `pull`.
-    fn read_as_l(&self, owner: usize, name: &str, since: u64) -> Option<First> {
-        let read = folded(name).replace('I', "l");
-        let first = name.contains('I').then(|| self.first.get(&skeleton(&read)))??;
-        (first.owner != owner && first.since <= since).then(|| first.clone())
     }
 
     /// The nearest name of another owner's, if it is near enough; of two, the one that was there before.
@@ -161,40 +184,91 @@ impl Names {
         if length < MIN_SIMILAR {
             return None;
         }
+        if length > MAX_SIMILAR {
+            self.not_compared += 1;
+            return None;
+        }
         let most = edits(length, threshold);
         let mut nearest: Option<(usize, &First)> = None;
-        let (mut compared, mut not_compared) = (0, 0);
-        for (&other_length, names) in self.by_length.range(length.saturating_sub(most)..=length + most) {
+        let (mut looks, mut steps, mut not_compared) = (MAX_LOOKS, MAX_STEPS, 0);
+        let range = length.saturating_sub(most).max(MIN_SIMILAR)..=(length + most).min(MAX_SIMILAR);
+        for (&other_length, names) in self.by_length.range(range) {
             let allowed = edits(length.max(other_length), threshold);
-            for (other_letters, other) in names {
+            not_compared += names.len().saturating_sub(looks) as u64;
+            let looked_at = names.iter().take(looks);
+            looks = looks.saturating_sub(names.len());
+            for (other_letters, other) in looked_at {
                 // An edit changes at most two letters of the set.
                 let apart = (letters ^ other_letters).count_ones() as usize;
-                if apart > 2 * allowed || other_length < MIN_SIMILAR {
-                    continue;
-                }
-                if compared >= MAX_COMPARED {
-                    not_compared += 1;
+                if apart > 2 * allowed {
                     continue;
                 }
                 let Some(first) = self.first.get(other).filter(|first| first.owner != owner) else {
                     continue;
                 };
-                compared += 1;
-                let distance = strsim::osa_distance(skeleton, other);
-                if distance <= allowed && nearest.is_none_or(|(best, _)| distance < best) {
+                if steps == 0 {
+                    not_compared += 1;
+                    continue;
+                }
+                let best = nearest.map_or(allowed, |(best, _)| allowed.min(best.saturating_sub(1)));
+                if let Some(distance) = distance(skeleton, other, best, &mut steps)
+                    && nearest.is_none_or(|(best, _)| distance < best)
+                {
                     nearest = Some((distance, first));
                 }
             }
         }
         let nearest = nearest.map(|(_, first)| first.clone());
         self.not_compared += not_compared;
+        #[cfg(test)]
+        {
+            self.steps += MAX_STEPS - steps;
+        }
         nearest
     }
 }
 
-/// How many letters of so many may differ: the share that `threshold` leaves, in whole letters.
+/// How many letters are added, left out, replaced or swapped with the next one between two names; `None` for more than
+/// `most`. Only what so few edits can reach is computed, and each such step is taken off `steps`; when none is left, `None`.
+fn distance(one: &str, other: &str, most: usize, steps: &mut usize) -> Option<usize> {
+    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
+    let far = most + 1;
+    let mut rows = [(); 3].map(|()| vec![far; other.len() + 1]);
+    rows[1].iter_mut().take(far).enumerate().for_each(|(column, cell)| *cell = column);
+    for row in 1..=one.len() {
+        // The row before last, the last, and this one.
+        let [above_last, last, this] = &mut rows;
+        let columns = row.saturating_sub(most)..=(row + most).min(other.len());
+        this.fill(far);
+        let mut least = far;
+        for column in columns {
+            *steps = steps.checked_sub(1)?;
+            let cell = if column == 0 {
+                row
+            } else {
+                let is_same = one[row - 1] == other[column - 1];
+                let mut cell = last[column - 1] + usize::from(!is_same);
+                cell = cell.min(last[column] + 1).min(this[column - 1] + 1);
+                let is_swapped = row > 1
+                    && column > 1
+                    && one[row - 1] == other[column - 2]
+                    && one[row - 2] == other[column - 1];
+                if is_swapped { cell.min(above_last[column - 2] + 1) } else { cell }
+            };
+            this[column] = cell.min(far);
+            least = least.min(this[column]);
+        }
+        if least == far {
+            return None;
+        }
+        rows.rotate_left(1);
+    }
+    rows[1].last().copied().filter(|distance| *distance <= most)
+}
+
+/// How many letters of so many may differ: the share that `threshold` leaves, in whole letters, and at most 5.
 fn edits(length: usize, threshold: f64) -> usize {
-    ((1.0 - threshold.clamp(0.5, 1.0)) * length as f64).round() as usize
+    (((1.0 - threshold.clamp(0.5, 1.0)) * length as f64).round() as usize).min(MAX_EDITS)
 }
 
 /// Length in characters, and the set of its characters, folded to 64 bits.
@@ -257,6 +331,14 @@ mod tests {
             ("get", "set", None),
             ("send", "read", None),
             ("create_issue", "delete_issue", None),
+            ("list_mail", "llst_maiI", Some(Confusable)),
+            ("getItem", "get1tem", Some(Confusable)),
+            ("read_notes", "read_nodes", Some(Similar)),
+            ("fold_map", "fodl_map", Some(Similar)),
+            ("turn_key", "turn\u{ad}_key\u{feff}", Some(Confusable)),
+            ("turn_key", "turn_\u{24da}ey", Some(Confusable)),
+            ("run_5", "run_s", None),
+            ("hold", "hole", None),
             ("github", "gitlab", None),
             ("___", "---", None),
             ("", "", Some(Same)),
@@ -266,6 +348,62 @@ mod tests {
         }
     }
 
+    /// Two names of servers. Short ones are alike where they look alike, and not for a letter that differs.
+    #[test]
+    fn server_names_are_compared_at_any_length() {
+        use Likeness::*;
+        for (first, later, expected) in [
+            ("git", "glt", Some(Confusable)),
+            ("git", "g1t", Some(Confusable)),
+            ("mcp-server-git", "glt-mcp", Some(Confusable)),
+            ("mcp-server-git", "m\u{441}p-server-git", Some(Same)),
+            ("jira", "j1r4", Some(Confusable)),
+            ("mcp-jira", "J1RA_server", Some(Confusable)),
+            ("n8n", "n\u{ad}8n", Some(Confusable)),
+            ("web", "vveb", Some(Confusable)),
+            ("s3", "53", Some(Confusable)),
+            ("gmail", "gmall", Some(Confusable)),
+            ("linear", "linaer", Some(Similar)),
+            ("git", "got", None),
+            ("git", "pip", None),
+            ("s3", "s2", None),
+            ("aws-mcp", "ads-mcp", None),
+            ("time", "mcp-server-file", None),
+        ] {
+            let mut names = Names::of_servers();
+            assert_eq!(names.claim(0, &core_of_server(first), 0, 0.85, true), Claim::Free);
+            let found = match names.claim(1, &core_of_server(later), 0, 0.85, true) {
+                Claim::Later(_, likeness) => Some(likeness),
+                _ => None,
+            };
+            assert_eq!(found, expected, "{first} {later}");
+        }
+    }
+
+    /// As far as it is asked for, the distance is that of a library that computes all of it.
+    #[test]
+    fn distance_equals_reference_within_its_bound() {
+        let letters = |seed: u64, length: usize| -> String {
+            let mut state = seed;
+            (0..length)
+                .map(|_| {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    char::from(b'a' + (state >> 33) as u8 % 3)
+                })
+                .collect()
+        };
+        let mut steps = usize::MAX;
+        for seed in 0..400 {
+            let (one, other) = (letters(seed, seed as usize % 9), letters(seed + 7, (seed / 9) as usize % 9));
+            let full = strsim::osa_distance(&one, &other);
+            for most in 0..6 {
+                let found = distance(&one, &other, most, &mut steps);
+                assert_eq!(found, Some(full).filter(|full| *full <= most), "{one} {other} {most}");
+            }
+        }
+        assert_eq!(distance("abc", "abc", 1, &mut 2), None);
+    }
+
     #[test]
     fn allowed_edits_scale_with_name_length() {
         for (length, threshold, expected) in [
@@ -273,6 +411,7 @@ mod tests {
             (3, 0.85, 0),
             (12, 0.85, 2),
             (20, 0.85, 3),
+            (240, 0.85, 5),
             (6, 1.0, 0),
             (10, 0.0, 5),
             (6, f64::NAN, 0),
@@ -308,16 +447,32 @@ mod tests {
         assert_eq!(names.len(), 1);
     }
 
-    /// Names that are all of a kind: one is compared with so many of them, and the rest is counted.
+    /// Two servers with thousands of long names that nearly are each other's: each claim takes so many steps and no more,
+    /// and the names that were not compared are counted.
     #[test]
     fn name_comparisons_are_bounded_and_counted() {
+        let count = 1_024;
+        for letters in [20, 120, 240] {
+            let mut names = Names::default();
+            for owner in 0..2 {
+                for tool in 0..count {
+                    let name = format!("{}{tool:04}", "abcdefgh".repeat(letters / 8));
+                    let name = if owner == 0 { name } else { format!("{name}x") };
+                    names.claim(owner, &name, 0, 0.85, true);
+                }
+            }
+            assert_eq!(names.len(), 2 * count);
+            assert!(names.steps <= 2 * count * MAX_STEPS, "{letters}: {}", names.steps);
+            assert_eq!(names.steps == 0, letters > MAX_SIMILAR, "{letters}");
+            assert!(names.not_compared > 0, "{letters}");
+        }
+        // Of few names each is compared.
         let mut names = Names::default();
-        for owner in 0..30 {
+        for owner in 0..20 {
             for tool in 0..10 {
                 names.claim(owner, &format!("verb{tool}_the_object{owner}"), 0, 0.85, true);
             }
         }
-        assert_eq!(names.len(), 300);
-        assert!(names.not_compared > 0 && names.not_compared < 300 * 300);
+        assert_eq!((names.len(), names.not_compared), (200, 0));
     }
 }

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use super::program::{Launch, Program, Show};
 use super::user::Environment;
-use crate::{Advice, Definition, Settings, Tap};
+use crate::{Advice, Listed, Settings, Tap};
 
 /// What options there are.
 const ADVICE: Advice = Advice {
@@ -79,7 +79,7 @@ pub struct Terms<'a> {
 ///
 /// # Errors
 /// It cannot be reached, is no MCP server, took too long, sent too much, or this was interrupted.
-pub async fn list(name: &str, target: &Target, terms: &Terms<'_>) -> Result<Vec<Definition>> {
+pub async fn list(name: &str, target: &Target, terms: &Terms<'_>) -> Result<Listed> {
     crate::either_way(async |lifecycle| attempt(name, target, terms, lifecycle).await).await
 }
 
@@ -88,7 +88,7 @@ async fn attempt(
     target: &Target,
     terms: &Terms<'_>,
     lifecycle: ClientLifecycleMode,
-) -> Result<Vec<Definition>> {
+) -> Result<Listed> {
     match target {
         Target::Program(launch) => {
             (terms.progress)("is being started");
@@ -112,16 +112,13 @@ async fn attempt(
             let authorities = terms.authorities.to_vec();
             let settings = Settings { headers: headers.clone(), authorities, pin: None, advice: ADVICE };
             let conversation = crate::talk_http(url, &settings, Tap::default, lifecycle, terms.progress);
-            within(terms, async { conversation.await.map(|spoken| spoken.definitions) }).await
+            within(terms, async { conversation.await.map(|spoken| spoken.listed) }).await
         }
     }
 }
 
 /// Bounds a conversation in time.
-async fn within(
-    terms: &Terms<'_>,
-    conversation: impl Future<Output = Result<Vec<Definition>>>,
-) -> Result<Vec<Definition>> {
+async fn within(terms: &Terms<'_>, conversation: impl Future<Output = Result<Listed>>) -> Result<Listed> {
     let mut interruption = terms.interruption.clone();
     let outcome = tokio::select! {
         outcome = tokio::time::timeout(terms.timeout, conversation) => outcome,

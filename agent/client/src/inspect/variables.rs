@@ -1,5 +1,5 @@
 //! Variables in a client's configuration, filled in as clients do: `${NAME}` and `${NAME:-DEFAULT}` (Claude Code),
-//! `${env:NAME}` and `${userHome}` (VS Code, Cursor).
+//! `${env:NAME}` and `${userHome}` (VS Code, Cursor), `{env:NAME}` (opencode).
 
 use std::ffi::OsStr;
 
@@ -13,7 +13,7 @@ use super::user::Environment;
 /// A variable is not set, is no text, or is something that only the client knows, such as `${input:token}`.
 pub fn fill(text: &str, environment: &Environment) -> Result<String> {
     let (mut filled, mut rest) = (String::new(), text);
-    while let Some((before, behind)) = rest.split_once("${") {
+    while let Some((before, behind)) = variable_in(rest) {
         let Some((variable, after)) = behind.split_once('}') else { break };
         let value = value(variable, environment);
         filled.push_str(before);
@@ -21,6 +21,15 @@ pub fn fill(text: &str, environment: &Environment) -> Result<String> {
         rest = after;
     }
     Ok(filled + rest)
+}
+
+/// What stands before the next variable, and behind its opening brace.
+fn variable_in(text: &str) -> Option<(&str, &str)> {
+    let shell = text.find("${").map(|at| (at, at + 2));
+    // The name, with its prefix, is left.
+    let plain = text.find("{env:").map(|at| (at, at + 1));
+    let (at, behind) = shell.into_iter().chain(plain).min()?;
+    Some((&text[..at], &text[behind..]))
 }
 
 fn value(variable: &str, environment: &Environment) -> Result<String> {
@@ -59,6 +68,9 @@ mod tests {
             ("plain $KEY %KEY% }", Ok("plain $KEY %KEY% }")),
             ("${KEY}", Ok("s3cret")),
             ("a${env:KEY}b${KEY}c", Ok("as3cretbs3cretc")),
+            ("{env:KEY}/{env:EMPTY}{x}", Ok("s3cret/{x}")),
+            ("{env:NONE}", Err("`${env:NONE}`: NONE is not set")),
+            ("${env:KEY}{env:KEY}", Ok("s3crets3cret")),
             ("${userHome}/x", Ok("/home/x/x")),
             ("${EMPTY}", Ok("")),
             ("${EMPTY:-d}", Ok("")),

@@ -12,10 +12,13 @@ use mcpwarden_policy::protocol::{decode_str, members};
 use mcpwarden_policy::redact::{redact_argv, redact_word};
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName};
-use serde::de::{MapAccess, Visitor};
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use super::clients::{self, Found};
+use super::forms;
 use mcpwarden_client::inspect::{Launch, session::Target, user::Environment, variables::fill};
 use mcpwarden_client::{Definition, LISTS, List, TOOLS, instructions_of, secret};
 
@@ -34,24 +37,161 @@ pub enum Contents {
 /// A declared server.
 #[derive(Debug)]
 pub struct Declared {
+    /// The directory of the project that has it; `None` for all projects.
+    pub project: Option<String>,
     /// What the client calls it.
     pub name: String,
     /// What the client is told of it; otherwise, why that is of no use.
     pub entry: Result<Entry>,
 }
 
-/// A server of a client's configuration, as it is written there. Unknown keys are the client's.
+/// A server of a client's configuration. Unknown keys are the client's, and members that are `null` are as if absent.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(from = "Written")]
 pub struct Entry {
     command: Option<String>,
     args: Vec<String>,
     env: BTreeMap<String, String>,
     cwd: Option<String>,
-    #[serde(alias = "serverUrl", alias = "httpUrl")]
     url: Option<String>,
     headers: BTreeMap<String, String>,
-    disabled: bool,
+    is_off: bool,
+}
+
+/// An entry as it is written, in the words of any client.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Written {
+    #[serde(alias = "cmd")]
+    command: Option<Command>,
+    args: Option<Vec<Scalar>>,
+    #[serde(alias = "environment", alias = "envs")]
+    env: Option<BTreeMap<String, Option<Scalar>>>,
+    cwd: Option<String>,
+    #[serde(alias = "serverUrl", alias = "httpUrl", alias = "uri")]
+    url: Option<String>,
+    #[serde(alias = "http_headers")]
+    headers: Option<BTreeMap<String, Option<Scalar>>>,
+    bearer_token_env_var: Option<String>,
+    #[serde(alias = "isDisabled")]
+    disabled: Option<Scalar>,
+    #[serde(alias = "isActive", alias = "active", alias = "isEnabled")]
+    enabled: Option<Scalar>,
+}
+
+/// A program: by its name, with its arguments, or as Zed wrote it.
+enum Command {
+    Text(String),
+    List(Vec<String>),
+    Mapping { path: String, args: Vec<String>, env: BTreeMap<String, String> },
+}
+
+/// A text, or what an editor lets stand in place of one: a number, `true` or `false`.
+struct Scalar(String);
+
+impl<'de> Deserialize<'de> for Scalar {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Any;
+        impl Visitor<'_> for Any {
+            type Value = String;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a text or a number")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<String, E> {
+                Ok(text.to_owned())
+            }
+
+            fn visit_bool<E: Error>(self, value: bool) -> Result<String, E> {
+                Ok(value.to_string())
+            }
+
+            fn visit_i64<E: Error>(self, value: i64) -> Result<String, E> {
+                Ok(value.to_string())
+            }
+
+            fn visit_u64<E: Error>(self, value: u64) -> Result<String, E> {
+                Ok(value.to_string())
+            }
+
+            fn visit_f64<E: Error>(self, value: f64) -> Result<String, E> {
+                Ok(value.to_string())
+            }
+        }
+        deserializer.deserialize_any(Any).map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Command {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Any;
+        impl<'de> Visitor<'de> for Any {
+            type Value = Command;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a program, or a list of its words")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Command, E> {
+                Ok(Command::Text(text.to_owned()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Command, A::Error> {
+                Deserialize::deserialize(SeqAccessDeserializer::new(list)).map(Command::List)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Command, A::Error> {
+                #[derive(Deserialize)]
+                struct Mapping {
+                    path: String,
+                    args: Option<Vec<Scalar>>,
+                    env: Option<BTreeMap<String, Option<Scalar>>>,
+                }
+                let Mapping { path, args, env } = Deserialize::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(Command::Mapping { path, args: texts(args), env: pairs(env) })
+            }
+        }
+        deserializer.deserialize_any(Any)
+    }
+}
+
+fn texts(list: Option<Vec<Scalar>>) -> Vec<String> {
+    list.into_iter().flatten().map(|Scalar(text)| text).collect()
+}
+
+fn pairs(map: Option<BTreeMap<String, Option<Scalar>>>) -> BTreeMap<String, String> {
+    map.into_iter().flatten().filter_map(|(name, value)| Some((name, value?.0))).collect()
+}
+
+impl From<Written> for Entry {
+    fn from(written: Written) -> Self {
+        let says = |switch: Option<Scalar>, word: &str| {
+            switch.is_some_and(|Scalar(text)| text.trim().eq_ignore_ascii_case(word))
+        };
+        let (mut args, mut env) = (texts(written.args), pairs(written.env));
+        let command = match written.command {
+            Some(Command::Text(program)) => Some(program),
+            Some(Command::List(words)) => {
+                let mut words = words.into_iter();
+                let program = words.next().unwrap_or_default();
+                args.splice(0..0, words);
+                Some(program)
+            }
+            Some(Command::Mapping { path, args: first, env: more }) => {
+                args.splice(0..0, first);
+                env.extend(more);
+                Some(path)
+            }
+            None => None,
+        };
+        let mut headers = pairs(written.headers);
+        if let Some(variable) = written.bearer_token_env_var {
+            headers.insert("Authorization".to_owned(), format!("Bearer ${{{variable}}}"));
+        }
+        let is_off = says(written.disabled, "true") || says(written.enabled, "false");
+        Self { command, args, env, cwd: written.cwd, url: written.url, headers, is_off }
+    }
 }
 
 /// Reads a file; `-` is standard input.
@@ -72,31 +212,28 @@ pub fn read(path: &Path) -> Result<String> {
 }
 
 /// Tells what a file is by what it has: a definition has a name, a list of them is an array or stands under `tools` (or
-/// another of [`LISTS`], or beside `instructions`), a client's configuration has `mcpServers` or `servers`.
+/// another of [`LISTS`], or beside `instructions`), and a client's configuration has the members of [`clients`].
 ///
 /// # Errors
 /// It is none of these.
 pub fn contents(text: &str) -> Result<Contents> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let whole: &RawValue = serde_json::from_str(text).context("this is no JSON")?;
+    let json = forms::json_of(text)?;
+    contents_of(serde_json::from_str(&json)?)
+}
+
+fn contents_of(whole: &RawValue) -> Result<Contents> {
     if let Ok(list) = serde_json::from_str::<Vec<&RawValue>>(whole.get()) {
         return Ok(Contents::Definitions(definitions(&TOOLS, list)?));
     }
-    let [result, tools, servers, more_servers, settings, name] =
-        members(whole.get(), ["result", TOOLS.member, "mcpServers", "servers", "mcp", "name"]);
+    let [result, tools, name] = members(whole.get(), ["result", TOOLS.member, "name"]);
     if let Some(result) = result {
-        return contents(result.get());
+        return contents_of(result);
     }
     if tools.is_some() {
         return Ok(Contents::Definitions(of_server(whole)?));
     }
-    // Among an editor's settings they stand one level deeper.
-    let deeper = settings.and_then(|settings| {
-        let [servers] = members(settings.get(), ["servers"]);
-        servers
-    });
-    if let Some(servers) = servers.or(more_servers).or(deeper) {
-        let Pairs(servers) = serde_json::from_str(servers.get()).context("the servers are no mapping")?;
+    if let Some(servers) = clients::servers(whole)? {
         return Ok(Contents::Servers(servers.into_iter().map(declared).collect()));
     }
     // Whatever else is in a definition belongs to it.
@@ -146,7 +283,7 @@ fn definitions(of: &List, entries: Vec<&RawValue>) -> Result<Vec<Definition>> {
 
 /// The members of an object in the order of the file: of two that have one name the first had it first, and which of them a
 /// client goes by is its own business.
-struct Pairs<'a>(Vec<(String, &'a RawValue)>);
+pub struct Pairs<'a>(pub Vec<(String, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -170,15 +307,17 @@ impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
     }
 }
 
-fn declared((name, server): (String, &RawValue)) -> Declared {
-    let entry = serde_json::from_str(server.get()).map_err(|error| {
+fn declared(found: Found) -> Declared {
+    let Found { project, name, json, is_off } = found;
+    let entry = serde_json::from_str::<Entry>(json.get()).map_err(|error| {
         // What is there instead of what is expected is quoted.
         let why = redact_word(&error.to_string());
         anyhow!(
             "it is no entry of a client's configuration: {why}; expected {{\"command\": …}} or {{\"url\": …}}"
         )
     });
-    Declared { name, entry: entry.and_then(Entry::usable) }
+    let switched = |entry: Entry| Entry { is_off: entry.is_off || is_off, ..entry };
+    Declared { project, name, entry: entry.map(switched).and_then(Entry::usable) }
 }
 
 /// The id of a server with this command line, without what looks like a secret.
@@ -221,9 +360,14 @@ impl Entry {
         endpoint.unwrap_or_else(|| shown_id(&self.words()))
     }
 
+    /// Whether the client does not use it.
+    pub fn is_off(&self) -> bool {
+        self.is_off
+    }
+
     /// Whether it is started, not reached.
     pub fn is_program(&self) -> bool {
-        self.command.is_some() && !self.disabled
+        self.command.is_some() && !self.is_off
     }
 
     /// How it is reached, with the variables in it filled in.
@@ -231,8 +375,8 @@ impl Entry {
     /// # Errors
     /// It is disabled, says too little or something wrong, or a variable cannot be filled in.
     pub fn resolve(self, environment: &Environment) -> Result<Target> {
-        let Self { command, args, env, cwd, url, headers, disabled } = self;
-        ensure!(!disabled, "it is disabled in this file");
+        let Self { command, args, env, cwd, url, headers, is_off } = self;
+        ensure!(!is_off, "it is disabled in this file");
         let fill = |text: String| fill(&text, environment);
         match (command, url) {
             (Some(command), _) => Ok(Target::Program(Launch {
@@ -278,134 +422,4 @@ fn no_address(text: &str) -> anyhow::Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use mcpwarden_policy::registry::ItemKind;
-
-    use super::*;
-
-    #[test]
-    fn input_file_kind_follows_its_content() {
-        let cases = [
-            (r#"{"name":"a"}"#, Ok("a")),
-            (r#"[{"name":"a"},{"name":"b"}]"#, Ok("a b")),
-            (r#"{"tools":[{"name":"a"}]}"#, Ok("a")),
-            (r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}"#, Ok("")),
-            (r#"{"mcpServers":{"a":{"command":"npx","args":["-y","x"]}}}"#, Ok("a=npx -y x")),
-            (r#"{"servers":{"b":{"command":"x"},"a":{"command":"y"}}}"#, Ok("b=x a=y")),
-            (r#"{"mcp":{"servers":{"a":{"command":"x"}},"inputs":[]},"editor.fontSize":12}"#, Ok("a=x")),
-            (r#"{"mcp":5}"#, Err("no definition")),
-            // Two servers of one name are two.
-            (
-                r#"{"mcpServers":{"a":{"command":"x"},"b":{"command":"y"},"a":{"command":"z"}}}"#,
-                Ok("a=x b=y a=z"),
-            ),
-            // All that a server says of itself, or some of it.
-            (
-                r#"{"tools":[{"name":"a"}],"instructions":"i","prompts":[{"name":"p"}],"resourceTemplates":[{"uriTemplate":"u","name":"n"}]}"#,
-                Ok("Instructions: a Prompt:p ResourceTemplate:u"),
-            ),
-            (
-                r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s"},"instructions":"i"}}"#,
-                Ok("Instructions:"),
-            ),
-            (r#"{"prompts":[{"name":"p"}],"instructions":null}"#, Ok("Prompt:p")),
-            (r#"{"protocolVersion":"2025-11-25","capabilities":{}}"#, Ok("")),
-            // A definition, and a client's configuration, may have more in them.
-            (r#"{"name":"a","instructions":"i","prompts":[]}"#, Ok("a")),
-            (r#"{"mcpServers":{"a":{"command":"x"}},"instructions":["x.md"]}"#, Ok("a=x")),
-            (r#"{"tools":[],"prompts":5}"#, Err("`prompts` is no list")),
-            (r#"{"tools":[],"instructions":5}"#, Err("`instructions` is no text")),
-            (r#"{"tools":[],"resourceTemplates":[{"name":"n"}]}"#, Err("it has no `uriTemplate`")),
-            ("{", Err("no JSON")),
-            ("{}", Err("no definition")),
-            ("\u{feff}{\"name\":\"a\"}\r\n", Ok("a")),
-            ("[]", Ok("")),
-            (r#"{"tools":5}"#, Err("no list")),
-            (r#"[{"name":"a"},{"description":"b"}]"#, Err("entry 1 of the list is no definition")),
-            (r#"[1]"#, Err("no definition")),
-            (r#"[[]]"#, Err("no definition")),
-            (r#"{"tools":["a"]}"#, Err("no definition")),
-            ("5", Err("no definition")),
-        ];
-        for (text, expected) in cases {
-            let reported = match contents(text) {
-                Ok(Contents::Definitions(all)) => {
-                    let reported = |one: Definition| match one.kind {
-                        ItemKind::Tool => one.name,
-                        kind => format!("{kind:?}:{}", one.name),
-                    };
-                    Ok(all.into_iter().map(reported).collect::<Vec<_>>().join(" "))
-                }
-                Ok(Contents::Servers(servers)) => {
-                    let words = servers.iter().map(|server| {
-                        let words = server.entry.as_ref().map(Entry::words).unwrap_or_default();
-                        format!("{}={}", server.name, words.join(" "))
-                    });
-                    Ok(words.collect::<Vec<_>>().join(" "))
-                }
-                Err(error) => Err(format!("{error:#}")),
-            };
-            match (&reported, expected) {
-                (Ok(reported), Ok(expected)) => assert_eq!(reported, expected, "{text}"),
-                (Err(reported), Err(expected)) => assert!(reported.contains(expected), "{text}: {reported}"),
-                _ => panic!("{text}: {reported:?}"),
-            }
-        }
-    }
-
-    #[test]
-    fn client_config_servers_are_parsed() {
-        let program = |argv: &[&str], env: &[(&str, &str)]| {
-            Ok(Target::Program(Launch {
-                argv: argv.iter().map(ToString::to_string).collect(),
-                env: env.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect(),
-                cwd: None,
-            }))
-        };
-        let url = |url: &str, headers: &[(&'static str, &str)]| {
-            let headers =
-                headers.iter().map(|(name, value)| (HeaderName::from_static(name), secret(value).unwrap()));
-            Ok(Target::Address { url: url.parse().unwrap(), headers: headers.collect() })
-        };
-        let environment = Environment::from([("X".into(), "x:y".into())]);
-        let cases = [
-            (
-                r#"{"command":"${X}","args":["a${env:X}"],"env":{"${X}":"${X}"}}"#,
-                program(&["x:y", "ax:y"], &[("${X}", "x:y")]),
-            ),
-            (
-                r#"{"url":"http://${X}@h/${X}","headers":{"X-Key":"${X}"}}"#,
-                url("http://x:y@h/x:y", &[("x-key", "x:y")]),
-            ),
-            (r#"{"command":"a","cwd":"${NONE}"}"#, Err("NONE is not set")),
-            (
-                r#"{"url":"http://x","headers":{"k":"${input:k}"}}"#,
-                Err("header k: `${input:k}`: only the client"),
-            ),
-            (r#"{"url":"${X}"}"#, Err("`${X}` is no address")),
-            (r#"{"command":"a","args":["b"],"env":{"K":"v"}}"#, program(&["a", "b"], &[("K", "v")])),
-            (r#"{"type":"stdio","command":"a","unknown":[1]}"#, program(&["a"], &[])),
-            (r#"{"url":"http://x/mcp","headers":{"X-Key":"s"}}"#, url("http://x/mcp", &[("x-key", "s")])),
-            (r#"{"serverUrl":"https://x/"}"#, url("https://x/", &[])),
-            (r#"{"url":"file:///x"}"#, Err("begins with http")),
-            (r#"{"url":"http://x","headers":{"a b":"s"}}"#, Err("header a b")),
-            (r#"{"command":"a","disabled":true}"#, Err("disabled")),
-            (r#"{"args":[]}"#, Err("neither")),
-            (r#"{"command":""}"#, Err("`command` is empty")),
-            (r#"{"url":"https://u:hidden@"}"#, Err("`https://u:***@` is no address")),
-            (r#"{"command":5}"#, Err("invalid type")),
-            (r#"{"command":"a","command":"b"}"#, Err("duplicate field `command`")),
-            (r#"{"command":"a","args":"--token=hidden x"}"#, Err("invalid type: string \"--token=***\"")),
-            (r#""https://u:hidden@h/""#, Err("https://u:***@h/")),
-            ("5", Err("invalid type")),
-        ];
-        for (text, expected) in cases {
-            let declared = declared(("x".into(), serde_json::from_str(text).unwrap()));
-            match (declared.entry.and_then(|entry| entry.resolve(&environment)), expected) {
-                (Ok(resolve), Ok(expected)) => assert_eq!(resolve, expected, "{text}"),
-                (Err(error), Err(part)) => assert!(format!("{error:#}").contains(part), "{text}: {error:#}"),
-                (resolve, _) => panic!("{text}: {resolve:?}"),
-            }
-        }
-    }
-}
+mod tests;

@@ -3,9 +3,13 @@
 //! | module | job |
 //! |---|---|
 //! | `input` | what a file holds |
+//! | `forms` | JSON with comments, TOML and YAML as JSON |
+//! | `clients` | where clients' configurations declare servers |
 //! | `report` | what is found |
 //! | `progress` | what is under way |
 
+mod clients;
+mod forms;
 mod input;
 mod progress;
 mod report;
@@ -64,8 +68,9 @@ fn inspect(options: &InspectOptions) -> Result<(bool, bool)> {
                 Contents::Servers(servers) if options.start => {
                     let programs = servers.iter().flat_map(|server| &server.entry).any(Entry::is_program);
                     let environment = user::become_caller(programs, options.as_root)?;
-                    let target = |Declared { name, entry }| {
-                        (name, entry.and_then(|entry: Entry| entry.resolve(&environment)))
+                    let target = |Declared { project, name, entry }| {
+                        let target = entry.and_then(|entry: Entry| entry.resolve(&environment));
+                        (Label { project, name }, target)
                     };
                     live(options, &environment, servers.into_iter().map(target), &mut report)?;
                 }
@@ -73,7 +78,8 @@ fn inspect(options: &InspectOptions) -> Result<(bool, bool)> {
                     if servers.is_empty() && !options.json {
                         print_line("no servers declared");
                     }
-                    for Declared { name, entry } in &servers {
+                    for Declared { project, name, entry } in &servers {
+                        report.enter(project.as_deref());
                         match entry {
                             Ok(entry) => report.declared(name, entry),
                             Err(error) => report.failure(name, error),
@@ -85,23 +91,35 @@ fn inspect(options: &InspectOptions) -> Result<(bool, bool)> {
         (None, Some(url)) => {
             let environment = user::become_caller(false, options.as_root)?;
             let target = input::address(url).map(|url| Target::Address { url, headers: HeaderMap::new() });
-            live(options, &environment, [(redact_word(url), target)], &mut report)?;
+            live(options, &environment, [(Label::from(redact_word(url)), target)], &mut report)?;
         }
         (None, None) => {
             let environment = user::become_caller(true, options.as_root)?;
             let name = input::shown_id(&options.command);
             let launch = Launch { argv: options.command.clone(), ..Launch::default() };
-            live(options, &environment, [(name, Ok(Target::Program(launch)))], &mut report)?;
+            live(options, &environment, [(Label::from(name), Ok(Target::Program(launch)))], &mut report)?;
         }
     }
     Ok(report.outcome())
+}
+
+/// What a server is called, and the project that declares it.
+struct Label {
+    project: Option<String>,
+    name: String,
+}
+
+impl From<String> for Label {
+    fn from(name: String) -> Self {
+        Self { project: None, name }
+    }
 }
 
 /// Inspects servers, by name and how each is reached, one after the other.
 fn live(
     options: &InspectOptions,
     environment: &Environment,
-    servers: impl IntoIterator<Item = (String, Result<Target>)>,
+    servers: impl IntoIterator<Item = (Label, Result<Target>)>,
     report: &mut Report,
 ) -> Result<()> {
     let headers = options.header.iter().map(|text| options::header(text)).collect::<Result<Vec<_>>>()?;
@@ -113,7 +131,8 @@ fn live(
         session::interruption().context("cannot receive signals")?
     };
     let mut outcome = Ok(());
-    for (name, target) in servers {
+    for (Label { project, name }, target) in servers {
+        report.enter(project.as_deref());
         let shown = clean(&name);
         let progress = |what: &str| progress::status(&format!("{shown} {what} …"));
         let terms = Terms {
@@ -132,7 +151,10 @@ fn live(
         });
         progress::status("");
         match listed {
-            Ok(definitions) => report.server(&name, definitions),
+            Ok(listed) => {
+                report.server(&name, listed.definitions);
+                listed.incomplete.iter().for_each(|why| report.incomplete(&name, why));
+            }
             Err(error) => {
                 report.failure(&name, &error);
                 if error.is::<Interrupted>() {

@@ -37,8 +37,10 @@ pub struct Report {
     threshold: Severity,
     json: bool,
     servers: u64,
-    /// Of all servers so far.
-    names: HashSet<String>,
+    /// The project whose servers come now.
+    project: Option<String>,
+    /// Of all servers so far: their project, and their name.
+    names: HashSet<(Option<String>, String)>,
     found: bool,
     failed: bool,
 }
@@ -53,6 +55,7 @@ impl Report {
             threshold,
             json,
             servers: 0,
+            project: None,
             names: HashSet::new(),
             found: false,
             failed: false,
@@ -62,6 +65,16 @@ impl Report {
     /// Whether something was at or above the threshold, and whether a server could not be inspected.
     pub fn outcome(&self) -> (bool, bool) {
         (self.found, self.failed)
+    }
+
+    /// The servers that come now are this project's, or all projects'. A project may name a server as another does.
+    pub fn enter(&mut self, project: Option<&str>) {
+        self.project = project.map(str::to_owned);
+    }
+
+    /// Whether a server of this name came before.
+    fn is_repeated(&mut self, name: &str) -> bool {
+        !self.names.insert((self.project.clone(), name.to_owned()))
     }
 
     /// Definitions that are no server's in particular.
@@ -85,13 +98,23 @@ impl Report {
         let (words, id) = (redact_argv(&entry.words()), entry.server_id());
         if self.json {
             let mut row = json!({ "name": name, "command": words, "server_id": id });
+            if let Some(project) = &self.project {
+                row["project"] = json!(project);
+            }
+            if entry.is_off() {
+                row["disabled"] = json!(true);
+            }
             if !found.is_empty() {
                 row["max_severity"] = json!(worst(&found));
                 row["detections"] = json!(found);
             }
             return print_json_line(&row);
         }
-        print_line(format!("{:<24} {:<32} {}", clean(name), clean(&id), clean(&words.join(" "))));
+        let project = self.project.iter().map(|project| format!("project {project}"));
+        let remarks: Vec<String> = project.chain(entry.is_off().then(|| "disabled".to_owned())).collect();
+        let remarks = if remarks.is_empty() { String::new() } else { format!("  ({})", remarks.join(", ")) };
+        let words = clean(&(words.join(" ") + &remarks));
+        print_line(format!("{:<24} {:<32} {words}", clean(name), clean(&id)));
         for detection in &found {
             let severity = detection.severity.name();
             let why = detection.matches.first().map(|found| clean(&found.context)).unwrap_or_default();
@@ -104,13 +127,23 @@ impl Report {
         self.failed = true;
         // A server's own words are in it.
         let mut why = clean(&format!("{error:#}"));
-        if !self.names.insert(name.to_owned()) {
+        if self.is_repeated(name) {
             why += &format!("; {REPEATED}");
         }
         if self.json {
             print_json_line(&json!({ "server": name, "error": why }));
         } else {
             print_line(format!("{}: not inspected: {why}", clean(name)));
+        }
+    }
+
+    /// A list of a server that did not come to its end.
+    pub fn incomplete(&mut self, name: &str, why: &str) {
+        self.failed = true;
+        if self.json {
+            print_json_line(&json!({ "server": name, "incomplete": why }));
+        } else {
+            print_line(format!("{}: not all of it: {why}", clean(name)));
         }
     }
 
@@ -147,7 +180,7 @@ impl Report {
             );
         }
         let mut of_server: Vec<Detection> = of_server.ok().flatten().into_iter().collect();
-        if !self.names.insert(name.to_owned()) {
+        if self.is_repeated(name) {
             of_server.push(repeated(name));
         }
         for kind in [ItemKind::Tool, ItemKind::Prompt, ItemKind::ResourceTemplate] {

@@ -156,7 +156,7 @@ impl Judge {
     ) -> (Verdict, Vec<Asked>) {
         // Without one, that of a client of which nothing is known: the last entry may fit everybody.
         let session = session.or_else(|| self.sessions.find(Client::default));
-        let told = self.classifier.classify(&server.0, tool, "");
+        let told = self.classifier.classify(&server.0, tool);
         let known = ToolFacts {
             name: tool.into(),
             hash: hash.into(),
@@ -164,6 +164,7 @@ impl Judge {
             category: told.category,
             risk: told.risk,
             side_effects: told.side_effects,
+            may_do_anything: told.may_do_anything,
             ..ToolFacts::default()
         };
         let declared = self.standings.get(&*server.0).copied();

@@ -335,8 +335,7 @@ impl Evaluator {
         if let Some(known) = known_tool(cx.connections, scope, change).filter(|_| finding.is_none()) {
             return known.clone();
         }
-        let [description] = members(entry.json.get(), ["description"]);
-        let mut facts = self.classify(scope, &entry.name, &string(description));
+        let mut facts = self.classify(scope, &entry.name, entry.json.get());
         facts.refusal =
             self.is_given_up(scope.connection, &entry.name, &change.hash).then_some(Refusal::TimedOut);
         facts.hash = change.hash.as_str().into();
@@ -352,6 +351,7 @@ impl Evaluator {
             // It may do what either says.
             facts.risk = facts.risk.max(other.risk);
             facts.side_effects.extend(other.side_effects.iter().cloned());
+            facts.may_do_anything |= other.may_do_anything;
         }
         facts.max_severity = facts.detections.iter().map(|detection| detection.severity).max();
         let limit = cx.config.limits.tools;

@@ -2,7 +2,6 @@
 
 use super::{Connections, Context, EngineConfig, Evaluator, Scope};
 use crate::guard::{Refusal, ToolFacts};
-use crate::protocol::{members, string};
 use crate::registry::{Item, PinRecord};
 use crate::terms::ConnectionId;
 
@@ -56,8 +55,7 @@ impl Evaluator {
     /// What the definition of a tool that was seen last says of it, inspected anew: rules may be others by now.
     fn recall(&mut self, config: &EngineConfig, scope: &Scope, tool: &str, record: &PinRecord) -> ToolFacts {
         let json = self.registry.definition(&record.current).unwrap_or_default();
-        let [description] = members(&json, ["description"]);
-        let mut facts = self.classify(scope, tool, &string(description));
+        let mut facts = self.classify(scope, tool, &json);
         facts.hash = record.current.as_str().into();
         // Of a definition that was too large to be kept this is all that is known.
         facts.max_severity = record.max_severity;

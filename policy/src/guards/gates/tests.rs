@@ -37,7 +37,9 @@ fn each_gate_denies_by_profile_and_tool_risk() {
         (Mode, json!([]), &planning, known(Low, &["fs.write"]), "planning_mode"),
         (Mode, json!([]), &planning, known(Critical, &[]), "allow"),
         (Mode, json!([]), &none, known(Low, &["fs.write"]), "allow"),
-        (Mode, json!([]), &planning, None, "allow"),
+        // Nor what may have any.
+        (Mode, json!([]), &planning, None, "planning_mode"),
+        (Mode, json!([]), &none, None, "allow"),
         // 3. High risks need a frozen specification in execution mode: both the mark and the hash.
         (SpecFrozen, json!([]), &none, known(High, &[]), "spec_not_frozen"),
         (SpecFrozen, json!([]), &none, known(Critical, &[]), "spec_not_frozen"),

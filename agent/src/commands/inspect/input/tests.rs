@@ -1,0 +1,210 @@
+//! Which contents files have, and how declared servers are reached.
+
+use mcpwarden_policy::registry::ItemKind;
+
+use super::*;
+
+#[test]
+fn input_file_kind_follows_its_content() {
+    let cases = [
+        (r#"{"name":"a"}"#, Ok("a")),
+        (r#"[{"name":"a"},{"name":"b"}]"#, Ok("a b")),
+        (r#"{"tools":[{"name":"a"}]}"#, Ok("a")),
+        (r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}"#, Ok("")),
+        (r#"{"mcpServers":{"a":{"command":"npx","args":["-y","x"]}}}"#, Ok("a=npx -y x")),
+        (r#"{"servers":{"b":{"command":"x"},"a":{"command":"y"}}}"#, Ok("b=x a=y")),
+        (r#"{"mcp":{"servers":{"a":{"command":"x"}},"inputs":[]},"editor.fontSize":12}"#, Ok("a=x")),
+        (r#"{"mcp":5}"#, Err("no definition")),
+        // Two servers of one name are two.
+        (
+            r#"{"mcpServers":{"a":{"command":"x"},"b":{"command":"y"},"a":{"command":"z"}}}"#,
+            Ok("a=x b=y a=z"),
+        ),
+        // All that a server says of itself, or some of it.
+        (
+            r#"{"tools":[{"name":"a"}],"instructions":"i","prompts":[{"name":"p"}],"resourceTemplates":[{"uriTemplate":"u","name":"n"}]}"#,
+            Ok("Instructions: a Prompt:p ResourceTemplate:u"),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s"},"instructions":"i"}}"#,
+            Ok("Instructions:"),
+        ),
+        (r#"{"prompts":[{"name":"p"}],"instructions":null}"#, Ok("Prompt:p")),
+        (r#"{"protocolVersion":"2025-11-25","capabilities":{}}"#, Ok("")),
+        // A definition, and a client's configuration, may have more in them.
+        (r#"{"name":"a","instructions":"i","prompts":[]}"#, Ok("a")),
+        (r#"{"mcpServers":{"a":{"command":"x"}},"instructions":["x.md"]}"#, Ok("a=x")),
+        (r#"{"tools":[],"prompts":5}"#, Err("`prompts` is no list")),
+        (r#"{"tools":[],"instructions":5}"#, Err("`instructions` is no text")),
+        (r#"{"tools":[],"resourceTemplates":[{"name":"n"}]}"#, Err("it has no `uriTemplate`")),
+        ("{", Err("no JSON")),
+        ("{}", Err("no definition")),
+        ("\u{feff}{\"name\":\"a\"}\r\n", Ok("a")),
+        ("[]", Ok("")),
+        (r#"{"tools":5}"#, Err("no list")),
+        (r#"[{"name":"a"},{"description":"b"}]"#, Err("entry 1 of the list is no definition")),
+        (r#"[1]"#, Err("no definition")),
+        (r#"[[]]"#, Err("no definition")),
+        (r#"{"tools":["a"]}"#, Err("no definition")),
+        ("5", Err("no definition")),
+    ];
+    for (text, expected) in cases {
+        let said = match contents(text) {
+            Ok(Contents::Definitions(all)) => {
+                let said = |one: Definition| match one.kind {
+                    ItemKind::Tool => one.name,
+                    kind => format!("{kind:?}:{}", one.name),
+                };
+                Ok(all.into_iter().map(said).collect::<Vec<_>>().join(" "))
+            }
+            Ok(Contents::Servers(servers)) => {
+                let words = servers.iter().map(|server| {
+                    let words = server.entry.as_ref().map(Entry::words).unwrap_or_default();
+                    format!("{}={}", server.name, words.join(" "))
+                });
+                Ok(words.collect::<Vec<_>>().join(" "))
+            }
+            Err(error) => Err(format!("{error:#}")),
+        };
+        match (&said, expected) {
+            (Ok(said), Ok(expected)) => assert_eq!(said, expected, "{text}"),
+            (Err(said), Err(expected)) => assert!(said.contains(expected), "{text}: {said}"),
+            _ => panic!("{text}: {said:?}"),
+        }
+    }
+}
+
+/// Every form in which a client declares servers: `project/name=words`, with `!` in front where it is switched off.
+#[test]
+fn servers_are_found_in_every_client_form() {
+    let cases = [
+        ("{ \"mcpServers\": { \"a\": { \"command\": \"x\", }, }, // c\n}", "a=x"),
+        (r#"{"projects":{"/p":{"mcpServers":{"a":{"command":"x"}}},"/q":{}}}"#, "/p/a=x"),
+        (
+            r#"{"mcpServers":{"a":{"command":"x"}},"projects":{"/p":{"mcpServers":{"a":{"command":"y"},"b":{"command":"z"}},"disabledMcpServers":["b"]},"/q":5}}"#,
+            "a=x /p/a=y !/p/b=z",
+        ),
+        (
+            "[mcp_servers.a]\ncommand = \"x\"\nargs = [\"y\"]\n[mcp_servers.b]\nurl = \"http://h\"\nenabled = false\n",
+            { "a=x y !b=http://h" },
+        ),
+        (
+            "extensions:\n  a:\n    cmd: x\n    args: [y]\n    envs: {K: 1}\n  b: {type: builtin}\n",
+            "a=x y b?",
+        ),
+        ("mcpServers:\n  - name: a\n    command: x\n  - command: y\n", "a=x 1=y"),
+        (
+            r#"{"mcp":{"a":{"type":"local","command":["x","y"]},"b":{"url":"http://h","enabled":false}}}"#,
+            "a=x y !b=http://h",
+        ),
+        (
+            r#"{"context_servers":{"a":{"command":{"path":"x","args":["y"]}},"b":{"command":"z"}}}"#,
+            "a=x y b=z",
+        ),
+        (r#"{"customizations":{"vscode":{"mcp":{"servers":{"a":{"command":"x"}}}}}}"#, "a=x"),
+        (r#"{"amp.mcpServers":{"a":{"command":"x"}}}"#, "a=x"),
+        (r#"{"mcpServers":{"a":{"command":"x"},"b":{"command":"y"}},"mcp":{"excluded":["a"]}}"#, "!a=x b=y"),
+        (r#"{"mcpServers":{"a":{"command":"x"},"b":{"command":"y"}},"mcp":{"allowed":["a"]}}"#, "a=x !b=y"),
+        (
+            r#"{"mcpServers":{"a":{"command":"x","isActive":false},"b":{"command":"y","disabled":"true"}}}"#,
+            "!a=x !b=y",
+        ),
+        (r#"{"mcpServers":{"a":{"command":"x","enabled":true,"disabled":false}},"servers":null}"#, "a=x"),
+        (
+            r#"{"name":"r","packages":[{"registryType":"npm","identifier":"@o/p","version":"1.2"},{"registryType":"oci","identifier":"o/p","runtimeArguments":[{"type":"named","name":"-v","value":"/a"}]},{"registryType":"mcpb","identifier":"https://h/p"}],"remotes":[{"type":"sse","url":"http://h/"}]}"#,
+            "r (npm)=npx -y @o/p@1.2 r (oci)=docker run -i --rm -v /a o/p r (mcpb)? r (sse)=http://h/",
+        ),
+        (r#"{"name":"r","remotes":[{"type":"sse","url":"http://h/"}]}"#, "r=http://h/"),
+    ];
+    for (text, expected) in cases {
+        let Contents::Servers(servers) = contents(text).unwrap() else { panic!("{text}") };
+        let said = servers.iter().map(|server| {
+            let project = server.project.iter().map(|project| format!("{project}/")).collect::<String>();
+            match &server.entry {
+                Ok(entry) => {
+                    let off = if entry.is_off() { "!" } else { "" };
+                    format!("{off}{project}{}={}", server.name, entry.words().join(" "))
+                }
+                Err(_) => format!("{project}{}?", server.name),
+            }
+        });
+        assert_eq!(said.collect::<Vec<_>>().join(" "), expected, "{text}");
+    }
+    for text in [r#"{"name":"t","packages":[{}],"inputSchema":{}}"#, r#"{"name":"t","mcp":{"a":{}}}"#] {
+        assert!(matches!(contents(text), Ok(Contents::Definitions(all)) if all.len() == 1), "{text}");
+    }
+}
+
+#[test]
+fn client_config_servers_are_parsed() {
+    let program = |argv: &[&str], env: &[(&str, &str)]| {
+        Ok(Target::Program(Launch {
+            argv: argv.iter().map(ToString::to_string).collect(),
+            env: env.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect(),
+            cwd: None,
+        }))
+    };
+    let url = |url: &str, headers: &[(&'static str, &str)]| {
+        let headers =
+            headers.iter().map(|(name, value)| (HeaderName::from_static(name), secret(value).unwrap()));
+        Ok(Target::Address { url: url.parse().unwrap(), headers: headers.collect() })
+    };
+    let environment = Environment::from([("X".into(), "x:y".into())]);
+    let cases = [
+        (
+            r#"{"command":"${X}","args":["a${env:X}"],"env":{"${X}":"${X}"}}"#,
+            program(&["x:y", "ax:y"], &[("${X}", "x:y")]),
+        ),
+        (
+            r#"{"url":"http://${X}@h/${X}","headers":{"X-Key":"${X}"}}"#,
+            url("http://x:y@h/x:y", &[("x-key", "x:y")]),
+        ),
+        (r#"{"command":"a","cwd":"${NONE}"}"#, Err("NONE is not set")),
+        (
+            r#"{"url":"http://x","headers":{"k":"${input:k}"}}"#,
+            Err("header k: `${input:k}`: only the client"),
+        ),
+        (r#"{"url":"${X}"}"#, Err("`${X}` is no address")),
+        (r#"{"command":"a","args":["b"],"env":{"K":"v"}}"#, program(&["a", "b"], &[("K", "v")])),
+        (
+            r#"{"command":"a","args":null,"env":null,"cwd":null,"url":null,"headers":null}"#,
+            program(&["a"], &[]),
+        ),
+        (r#"{"command":null,"url":"http://x/mcp"}"#, url("http://x/mcp", &[])),
+        (
+            r#"{"command":"a","args":[1],"env":{"N":64000,"F":0.2,"B":true,"V":"{env:X}","NONE":null}}"#,
+            program(&["a", "1"], &[("N", "64000"), ("F", "0.2"), ("B", "true"), ("V", "x:y")]),
+        ),
+        (r#"{"command":["a","b"],"args":["c"]}"#, program(&["a", "b", "c"], &[])),
+        (r#"{"command":[]}"#, Err("`command` is empty")),
+        (
+            r#"{"url":"http://x/mcp","bearer_token_env_var":"X"}"#,
+            url("http://x/mcp", &[("authorization", "Bearer x:y")]),
+        ),
+        (r#"{"command":"a","enabled":false}"#, Err("disabled")),
+        (r#"{"command":"a","env":{"K":[1]}}"#, Err("invalid type")),
+        (r#"{"type":"stdio","command":"a","unknown":[1]}"#, program(&["a"], &[])),
+        (r#"{"url":"http://x/mcp","headers":{"X-Key":"s"}}"#, url("http://x/mcp", &[("x-key", "s")])),
+        (r#"{"serverUrl":"https://x/"}"#, url("https://x/", &[])),
+        (r#"{"url":"file:///x"}"#, Err("begins with http")),
+        (r#"{"url":"http://x","headers":{"a b":"s"}}"#, Err("header a b")),
+        (r#"{"command":"a","disabled":true}"#, Err("disabled")),
+        (r#"{"args":[]}"#, Err("neither")),
+        (r#"{"command":""}"#, Err("`command` is empty")),
+        (r#"{"url":"https://u:hidden@"}"#, Err("`https://u:***@` is no address")),
+        (r#"{"command":5}"#, Err("invalid type")),
+        (r#"{"command":"a","command":"b"}"#, Err("duplicate field `command`")),
+        (r#"{"command":"a","args":"--token=hidden x"}"#, Err("invalid type: string \"--token=***\"")),
+        (r#""https://u:hidden@h/""#, Err("https://u:***@h/")),
+        ("5", Err("invalid type")),
+    ];
+    for (text, expected) in cases {
+        let json = serde_json::from_str(text).unwrap();
+        let declared = declared(Found { project: None, name: "x".into(), json, is_off: false });
+        match (declared.entry.and_then(|entry| entry.resolve(&environment)), expected) {
+            (Ok(reach), Ok(expected)) => assert_eq!(reach, expected, "{text}"),
+            (Err(error), Err(part)) => assert!(format!("{error:#}").contains(part), "{text}: {error:#}"),
+            (reach, _) => panic!("{text}: {reach:?}"),
+        }
+    }
+}

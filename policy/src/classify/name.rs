@@ -1,0 +1,96 @@
+//! What the words of a name say.
+
+use super::words::{Form, Word, word};
+use super::{Acts, for_each_word};
+use crate::terms::ToolCategory::{Read, Unknown};
+
+/// Most words of a name that are compared with each other.
+const MAX_PARTS: usize = 32;
+/// Verbs of reading that are nouns in front of others: a `list_update` updates a list, and a `get_update` gets an update.
+const NOUNS_IN_FRONT: [&str; 1] = ["list"];
+/// Words that put two verbs beside each other.
+const CONJUNCTIONS: [&str; 4] = ["and", "or", "then", "n"];
+
+/// The acts of a name.
+pub(super) fn acts(name: &str) -> Acts {
+    // `mcp__files__read_file`: what a client makes of a tool of the server `files`.
+    let name = match name.strip_prefix("mcp__").and_then(|rest| rest.split_once("__")) {
+        Some((_, tool)) if !tool.is_empty() => tool,
+        _ => name,
+    };
+    // `files.read`: the namespace says where, what is behind it says what.
+    let inside = name.rsplit(['.', '/', ':']).next().unwrap_or(name);
+    let acts = acts_of_words(inside);
+    if acts.is_unknown() && inside.len() < name.len() { acts_of_words(name) } else { acts }
+}
+
+/// One word of a name, and what its neighbours say of it.
+struct Part {
+    word: Word,
+    is_first: bool,
+    is_last: bool,
+    /// Whether it stands behind the first word, and that is also a noun.
+    follows_noun: bool,
+    follows_conjunction: bool,
+}
+
+impl Part {
+    /// Whether it says what the tool does, whatever the other words say.
+    fn is_verb(&self) -> bool {
+        match self.word.form {
+            Form::Base | Form::BaseAndParticiple => {
+                self.is_first || !self.word.is_noun || self.follows_conjunction
+            }
+            // `deletes_page`
+            Form::Third | Form::Ing => self.is_first && self.word.acts(),
+            Form::Participle => false,
+        }
+    }
+}
+
+fn acts_of_words(name: &str) -> Acts {
+    let mut parts: Vec<Part> = Vec::new();
+    let (mut count, mut follows_conjunction, mut follows_noun) = (0_usize, false, false);
+    for_each_word(name, |text| {
+        if let Some(last) = parts.last_mut() {
+            last.is_last = false;
+        }
+        if let Some(word) = word(text).filter(|word| word.is_in_names)
+            && parts.len() < MAX_PARTS
+        {
+            parts.push(Part { word, is_first: count == 0, is_last: true, follows_noun, follows_conjunction });
+        }
+        follows_conjunction = CONJUNCTIONS.contains(&text);
+        follows_noun = count == 0 && NOUNS_IN_FRONT.contains(&text);
+        count += 1;
+    });
+    combine(&parts)
+}
+
+fn combine(parts: &[Part]) -> Acts {
+    let mut acts = Acts::default();
+    let verbs = || parts.iter().filter(|part| part.is_verb() && part.word.category != Unknown);
+    verbs().for_each(|part| acts.add(part.word));
+    let reads = verbs().any(|part| part.word.category == Read);
+    if !acts.acts() {
+        let says = |part: &&Part| {
+            part.word.is_base()
+                && part.word.acts()
+                && if reads {
+                    // `list_update`, where `list_updates` and `get_update` read.
+                    part.follows_noun && part.is_last
+                } else {
+                    // `slack_post_message` posts; `user_email` and `feature_set` are things.
+                    !part.is_last || !part.word.is_thing
+                }
+        };
+        if let Some(part) = parts.iter().find(says) {
+            acts.add(part.word);
+        }
+    }
+    // What a reader reads of is no side effect: `list_payments`, `get_network_status`.
+    if !reads || acts.acts() {
+        parts.iter().filter(|part| part.word.category == Unknown).for_each(|part| acts.add(part.word));
+    }
+    acts
+}

@@ -1,0 +1,375 @@
+//! What the sentences of a description say a tool does. "Deletes a page" and "can delete pages" are acts; "Lists deleted
+//! pages", "Tells whether an update is available" and "does not write" are none.
+//!
+//! This is no parser of English: a verb counts by its form, the words next to it, and what stands in front in the same
+//! sentence. In doubt an act counts, unless the sentence began with a verb of reading.
+
+use super::words::{Form, Word, word};
+use super::{Acts, MAX_WORD};
+use crate::terms::ToolCategory;
+
+/// Most words of one sentence: what follows is another one.
+const MAX_SENTENCE: usize = 256;
+
+const DETERMINERS: &[&str] = &[
+    "a",
+    "an",
+    "the",
+    "its",
+    "his",
+    "her",
+    "their",
+    "our",
+    "your",
+    "my",
+    "last",
+    "latest",
+    "previous",
+    "next",
+    "each",
+    "every",
+    "no",
+    "any",
+    "some",
+    "one",
+    "of",
+    "recent",
+    "pending",
+    "available",
+    "new",
+    "old",
+    "first",
+    "second",
+    "current",
+    "given",
+    "specified",
+    "these",
+    "those",
+    "such",
+    "all",
+    "more",
+    "many",
+    "most",
+    "scheduled",
+];
+/// What an object begins with: "updates the page".
+const OBJECTS: &[&str] = &[
+    "a", "an", "the", "it", "its", "them", "their", "this", "that", "these", "those", "all", "each", "every",
+    "any", "one", "your", "to", "into", "on",
+];
+const AUXILIARIES: &[&str] = &["is", "are", "be", "gets", "get"];
+/// What stands in front of a verb of the main clause.
+const SUBJECTS: &[&str] = &[
+    "it",
+    "tool",
+    "this",
+    "server",
+    "function",
+    "also",
+    "then",
+    "automatically",
+    "optionally",
+    "can",
+    "will",
+    "may",
+    "must",
+    "should",
+    "would",
+    "could",
+    "you",
+    "please",
+    "immediately",
+    "permanently",
+    "and",
+    "or",
+];
+/// What parts a clause about something else from that about the tool.
+const SUBORDINATE: &[&str] = &[
+    "that", "which", "who", "whose", "whether", "if", "when", "where", "how", "what", "why", "since",
+    "unless",
+];
+/// What makes "to delete" somebody else's act: "how to delete".
+const NOT_ITS_OWN: &[&str] = &[
+    "how",
+    "what",
+    "where",
+    "when",
+    "needed",
+    "required",
+    "allowed",
+    "able",
+    "ready",
+    "access",
+    "permission",
+    "whom",
+];
+/// What points at another tool, where a name follows.
+const REFERENCES: &[&str] =
+    &["use", "using", "call", "calling", "see", "prefer", "with", "via", "like", "unlike"];
+const NEGATIONS: &[&str] = &[
+    "not", "never", "cannot", "doesn", "don", "isn", "aren", "won", "wouldn", "shouldn", "couldn", "nor",
+    "neither",
+];
+/// What names the way something goes: "over the network".
+const WAYS: &[&str] = &["over", "via", "through"];
+const AGAINST: &[&str] = &["but", "however", "instead", "although", "yet"];
+
+/// A word of a sentence, or what parts words in it.
+#[derive(Debug)]
+enum Token {
+    Word {
+        text: String,
+        is_joined: bool,
+    },
+    /// `delete_page`: the name of something.
+    Name,
+    Comma,
+}
+
+impl Token {
+    fn text(&self) -> &str {
+        match self {
+            Self::Word { text, .. } => text,
+            Self::Name => "_",
+            Self::Comma => ",",
+        }
+    }
+}
+
+/// The acts of a description. One reads only if its first word does.
+pub(super) fn acts(description: &str) -> Acts {
+    let mut acts = Acts::default();
+    let mut is_first = true;
+    for_each_sentence(description, |tokens| {
+        if std::mem::take(&mut is_first)
+            && let Some(Token::Word { text, is_joined: false }) = tokens.first()
+            && let Some(word) = word(text).filter(|word| word.category == ToolCategory::Read)
+            && word.form != Form::Participle
+        {
+            acts.add(word);
+        }
+        read_sentence(tokens, &mut acts);
+    });
+    acts
+}
+
+/// How far a negation reaches.
+#[derive(Clone, Copy, PartialEq)]
+enum Negation {
+    None,
+    /// "without", "no": up to the next comma or `and`.
+    Near,
+    /// "does not": all verbs without `s`, and those with it up to the next comma or `and`.
+    Far,
+    /// "does not", behind a comma or `and`.
+    FarBroken,
+    /// "never": all verbs up to the next `and`.
+    Never,
+}
+
+/// What stood in front in a sentence.
+struct Before {
+    negation: Negation,
+    is_subordinate: bool,
+    /// Whether the first verb is one of reading, and the form of the first verb.
+    reads: bool,
+    first: Option<Form>,
+    /// Whether the sentence points at another tool.
+    is_reference: bool,
+}
+
+fn read_sentence(tokens: &[Token], acts: &mut Acts) {
+    let text = |at: usize| tokens.get(at).map_or("", Token::text);
+    let is_reference = (0..tokens.len())
+        .any(|at| matches!(tokens[at], Token::Name) && at > 0 && REFERENCES.contains(&text(at - 1)));
+    let mut before =
+        Before { negation: Negation::None, is_subordinate: false, reads: false, first: None, is_reference };
+    for (at, token) in tokens.iter().enumerate() {
+        let Token::Word { text: this, is_joined } = token else {
+            if matches!(token, Token::Comma) {
+                before.comma();
+            }
+            continue;
+        };
+        before.pass(this, text(at + 1));
+        let Some(word) = word(this).filter(|_| !is_joined) else { continue };
+        let near =
+            [if at > 1 { text(at - 2) } else { "" }, if at > 0 { text(at - 1) } else { "" }, text(at + 1)];
+        let is_way = near[..2].iter().any(|word| WAYS.contains(word));
+        if is_way && word.side_effect == Some("network.http") && before.negation == Negation::None {
+            acts.add_side_effect(word);
+        }
+        if before.counts(word, near) {
+            match word.category {
+                ToolCategory::Read => acts.add_side_effect(word),
+                _ => acts.add(word),
+            }
+        }
+        if before.first.is_none() && word.category != ToolCategory::Unknown && !before.is_noun(word, near) {
+            before.first = Some(word.form);
+            before.reads = word.category == ToolCategory::Read;
+        }
+    }
+}
+
+impl Before {
+    fn comma(&mut self) {
+        self.is_subordinate = false;
+        self.negation = match self.negation {
+            Negation::Far | Negation::FarBroken => Negation::FarBroken,
+            Negation::Never => Negation::Never,
+            Negation::Near | Negation::None => Negation::None,
+        };
+    }
+
+    fn pass(&mut self, word: &str, next: &str) {
+        if SUBORDINATE.contains(&word) {
+            self.is_subordinate = true;
+        } else if NEGATIONS.contains(&word) {
+            let is_limit = matches!(next, "only" | "just" | "merely");
+            // "Do not ask, delete it": what follows a comma is an order again.
+            let far = match word {
+                "don" => Negation::Near,
+                "never" => Negation::Never,
+                _ => Negation::Far,
+            };
+            self.negation = if is_limit { Negation::None } else { far };
+        } else if matches!(word, "without" | "no") {
+            self.negation = Negation::Near;
+        } else if AGAINST.contains(&word) {
+            self.negation = Negation::None;
+        } else if matches!(word, "and" | "then") {
+            match self.negation {
+                Negation::None => {}
+                Negation::Never => self.negation = Negation::FarBroken,
+                _ => self.comma(),
+            }
+        }
+    }
+
+    fn is_noun(&self, word: Word, [_, before, next]: [&str; 3]) -> bool {
+        match word.form {
+            Form::Participle => true,
+            Form::Ing => DETERMINERS.contains(&before),
+            Form::Base | Form::BaseAndParticiple => {
+                DETERMINERS.contains(&before) || AUXILIARIES.contains(&before) || before == "this"
+            }
+            Form::Third => {
+                DETERMINERS.contains(&before)
+                    || word.is_noun
+                        && !before.is_empty()
+                        && !SUBJECTS.contains(&before)
+                        && !OBJECTS.contains(&next)
+            }
+        }
+    }
+
+    fn is_negated(&self, form: Form) -> bool {
+        match self.negation {
+            Negation::None => false,
+            Negation::Near | Negation::Far | Negation::Never => true,
+            Negation::FarBroken => matches!(form, Form::Base | Form::BaseAndParticiple | Form::Ing),
+        }
+    }
+
+    fn counts(&self, word: Word, near: [&str; 3]) -> bool {
+        if self.is_negated(word.form) {
+            return false;
+        }
+        let [second, before, next] = near;
+        match word.category {
+            // What is read of is no side effect.
+            ToolCategory::Unknown => return !self.reads,
+            ToolCategory::Read => return !self.is_noun(word, near),
+            _ => {}
+        }
+        let is_passive = matches!(word.form, Form::Participle | Form::BaseAndParticiple)
+            && (AUXILIARIES.contains(&before) || before.ends_with("ly") && AUXILIARIES.contains(&second));
+        if is_passive {
+            return !self.is_subordinate;
+        }
+        if word.form == Form::Participle || self.is_noun(word, near) {
+            return false;
+        }
+        let is_front = before.is_empty();
+        match word.form {
+            Form::Base | Form::BaseAndParticiple if before == "to" => {
+                !self.is_reference && !NOT_ITS_OWN.contains(&second)
+            }
+            Form::Base | Form::BaseAndParticiple if matches!(before, "and" | "or" | ",") => {
+                !self.reads || !word.is_noun || self.first == Some(Form::Base)
+            }
+            Form::Base | Form::BaseAndParticiple => {
+                is_front || SUBJECTS.contains(&before) || !word.is_noun && !self.reads
+            }
+            Form::Third if matches!(before, "that" | "which" | "who") => !self.reads,
+            Form::Third if matches!(before, "and" | "or" | ",") => {
+                !word.is_noun || OBJECTS.contains(&next) || !self.reads && self.first.is_some()
+            }
+            Form::Third => is_front || SUBJECTS.contains(&before) || !word.is_noun || !self.reads,
+            Form::Ing if self.is_reference => false,
+            // "Gets a page, creating it where none is".
+            Form::Ing if before == "," => !self.reads || OBJECTS.contains(&next),
+            Form::Ing => {
+                !self.reads || matches!(before, "by" | "and" | "then" | "while" | "before" | "after")
+            }
+            Form::Participle => false,
+        }
+    }
+}
+
+/// Every sentence, as its words in lower case. Names such as `delete_page` are one word.
+fn for_each_sentence(text: &str, mut each: impl FnMut(&[Token])) {
+    let mut tokens: Vec<Token> = Vec::new();
+    let mut chars = text.char_indices().peekable();
+    let mut end = |tokens: &mut Vec<Token>| {
+        if !tokens.is_empty() {
+            each(tokens);
+            tokens.clear();
+        }
+    };
+    while let Some(&(from, c)) = chars.peek() {
+        if is_in_word(c) {
+            let mut to = from;
+            while let Some((at, c)) = chars.next_if(|(_, c)| is_in_word(*c)) {
+                to = at + c.len_utf8();
+            }
+            let hyphen = |c: Option<char>| c == Some('-');
+            let is_joined = hyphen(text[..from].chars().next_back()) || hyphen(text[to..].chars().next());
+            push(&mut tokens, &text[from..to], is_joined);
+            if tokens.len() >= MAX_SENTENCE {
+                end(&mut tokens);
+            }
+            continue;
+        }
+        chars.next();
+        let next = chars.peek().map(|(_, c)| *c);
+        let is_spaced = next.is_none_or(char::is_whitespace);
+        match c {
+            ';' | '!' | '?' | '\u{2022}' | '\u{2013}' | '\u{2014}' => end(&mut tokens),
+            '.' | ':' if is_spaced => end(&mut tokens),
+            '-' | '*' if is_spaced => end(&mut tokens),
+            // A line that is broken goes on; an empty one ends what stood in front.
+            '\n' if next.is_none_or(|c| matches!(c, '\n' | '\r')) => end(&mut tokens),
+            ',' | '(' | ')' | '/' | '&' | '|' | '+' => tokens.push(Token::Comma),
+            _ => {}
+        }
+    }
+    end(&mut tokens);
+}
+
+fn is_in_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+fn push(tokens: &mut Vec<Token>, word: &str, is_joined: bool) {
+    let is_hump =
+        || word.chars().zip(word.chars().skip(1)).any(|(a, b)| a.is_lowercase() && b.is_uppercase());
+    if word.contains('_') || is_hump() {
+        tokens.push(Token::Name);
+    } else if word.len() <= MAX_WORD {
+        tokens.push(Token::Word { text: word.to_lowercase(), is_joined });
+    } else {
+        tokens.push(Token::Word { text: String::new(), is_joined });
+    }
+}
