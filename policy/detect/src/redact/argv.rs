@@ -93,11 +93,15 @@ fn shell_line(line: &str, depth: usize) -> String {
     let mut out = String::with_capacity(line.len());
     let mut copied = 0;
     let (commands, end) = shell::commands(line);
-    for command in commands {
+    for (at, command) in commands.iter().enumerate() {
         let texts: Vec<&str> = command.iter().map(|word| word.text.as_str()).collect();
+        let is_input = commands.get(at + 1).is_some_and(|next| writes(&texts) && reads_secret(next));
         let mut before = "";
-        for (word, verdict) in command.iter().zip(judge(&texts)) {
+        for (index, (word, verdict)) in command.iter().zip(judge(&texts)).enumerate() {
+            let is_input = is_input && index > 0 && !is_plain_flag(&word.text)
+                || before == "<<<" && reads_secret(command);
             let instead = match verdict {
+                _ if is_input => Some(MASK.to_owned()),
                 Verdict::Masked(masked) => Some(masked),
                 _ if depth < MAX_LINES && is_shell_line(before, &word.text, false) => {
                     Some(shell_line(&word.text, depth + 1)).filter(|inner| *inner != word.text)
@@ -114,6 +118,26 @@ fn shell_line(line: &str, depth: usize) -> String {
     }
     out.push_str(line.get(copied..end).unwrap_or_default());
     out
+}
+
+/// `echo SECRET | docker login --password-stdin`: whether a command writes its words.
+fn writes(words: &[&str]) -> bool {
+    matches!(words, ["echo" | "printf", ..])
+}
+
+/// Whether a command reads a secret from its input: sudo(8) -S, docker login(1), gpg(1), chpasswd(8), gh auth login.
+fn reads_secret(command: &[shell::Word]) -> bool {
+    const READERS: [&str; 8] = [
+        "-S",
+        "--password-stdin",
+        "--passphrase-fd",
+        "--with-token",
+        "--stdin",
+        "chpasswd",
+        "passwd",
+        "--key-file=-",
+    ];
+    command.iter().any(|word| READERS.contains(&word.text.as_str()))
 }
 
 fn cut(mut arg: String) -> String {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::MASK;
-use super::names::is_secret_name;
+use super::names::{is_secret_name, is_secret_parameter};
 use super::tokens::{is_known_secret, is_random};
 use super::url::{mask_url, userinfo};
 use super::values::{is_harmless, is_plain_flag};
@@ -117,7 +117,7 @@ impl<'a> Masking<'a> {
             let is_word = self.prose && self.rest.bytes().take(end).all(is_letter);
             return if is_word { self.keep(end) } else { self.mask(end) };
         }
-        if !is_secret_name(word, self.prose) {
+        if !self.is_secret_name(word, after, before) {
             return;
         }
         let closing = quotes(after);
@@ -126,8 +126,15 @@ impl<'a> Masking<'a> {
         match behind.trim_start().chars().next() {
             Some(sign @ ('=' | '＝')) => self.value(word, closing + blanks + sign.len_utf8(), before),
             // `ghcr.io/acme/auth:latest` is an image.
-            Some(sign @ (':' | '：')) if !matches!(before, Some('/' | '@')) => {
+            Some(sign @ (':' | '：'))
+                if !matches!(before, Some('/' | '@')) || self.is_windows_option(word) =>
+            {
                 self.value(word, closing + blanks + sign.len_utf8(), before);
+            }
+            // `PASSWORD 'abc'` in SQL.
+            Some('"' | '\'') if blanks > 0 && closing == 0 && !self.prose && !word.starts_with('-') => {
+                self.keep(blanks);
+                self.delimited(1, |this| this.end_of_word());
             }
             // `--token abc` in a shell's line, `"--token", "abc"` in JSON.
             Some(_) if word.starts_with('-') => {
@@ -143,6 +150,24 @@ impl<'a> Masking<'a> {
             }
             _ => {}
         }
+    }
+
+    /// Whether a word in front of `after` is the name of a secret: of a parameter, where it stands as one.
+    fn is_secret_name(&self, word: &str, after: &str, before: Option<char>) -> bool {
+        let in_query = matches!(before, Some('?' | '&')) || before.is_none() && after.contains('&');
+        is_secret_name(word, self.prose)
+            || !self.prose
+                && (in_query
+                    && after.starts_with('=')
+                    && (!self.shell || self.quote.is_some())
+                    && is_secret_parameter(word)
+                    || word.eq_ignore_ascii_case("by") && ends_with_word(&self.out, "identified by"))
+    }
+
+    /// Whether the word that was kept last is an option as `/password:abc` is.
+    fn is_windows_option(&self, word: &str) -> bool {
+        let front = self.out.strip_suffix(word).and_then(|front| front.strip_suffix('/'));
+        !self.prose && front.is_some_and(|front| front.is_empty() || front.ends_with(' '))
     }
 
     /// The value behind a separator that ends after `length` bytes; `before` stands in front of the name.
@@ -229,6 +254,13 @@ fn find_mark(text: &str, mark: &str) -> usize {
 fn quotes(text: &str) -> usize {
     let marked = text.trim_start_matches('\\');
     if marked.starts_with(['"', '\'']) { text.len() - marked.len() + 1 } else { 0 }
+}
+
+fn ends_with_word(text: &str, end: &str) -> bool {
+    text.len()
+        .checked_sub(end.len())
+        .and_then(|at| text.get(at..))
+        .is_some_and(|last| last.eq_ignore_ascii_case(end))
 }
 
 /// What names are of: letters and digits of any script, `-` and `_`.

@@ -112,7 +112,7 @@ pub(super) fn judge(words: &[&str]) -> Vec<Verdict> {
             set(&mut verdicts, at, Verdict::Public);
         }
         // `config set NAME VALUE`.
-        if SETTERS.contains(&before)
+        if SETTERS.iter().any(|setter| before.eq_ignore_ascii_case(setter))
             && !word.starts_with('-')
             && !word.contains('=')
             && is_secret_name(word, false)

@@ -240,7 +240,7 @@ fn secrets_in_command_lines_are_redacted() {
 
 proptest! {
     #[test]
-    fn redacting_any_command_line_succeeds(argv in prop::collection::vec("[-_a\\\\\"' =:,;?&#@/{}\\[\\]é]{0,12}|--token|Bearer|x://u:p@h|\\PC*", 0..6)) {
+    fn redacting_any_command_line_succeeds(argv in prop::collection::vec("[-_a\\\\\"' =:,;?&#@/{}\\[\\]é]{0,12}|--token|-lc|-u|set|curl|mysql -pa|passwd|パスワード：a|-----BEGIN |Bearer|x://u:p@h|\\PC*", 0..6)) {
         prop_assert_eq!(redact_argv(&argv).len(), argv.len());
     }
 

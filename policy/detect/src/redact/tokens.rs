@@ -48,9 +48,9 @@ fn is_body(rest: &str, least: usize) -> bool {
 
 /// `123456789:AA…`, as Telegram has them (Bot API, authorizing your bot), in an address behind `bot`.
 fn is_bot_token(text: &str) -> bool {
-    let text = text.strip_prefix("bot").unwrap_or(text);
+    let (text, least) = text.strip_prefix("bot").map_or((text, 24), |text| (text, 4));
     text.split_once(':').is_some_and(|(id, rest)| {
-        (6..=12).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_digit()) && is_body(rest, 24)
+        (6..=12).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_digit()) && is_body(rest, least)
     })
 }
 
