@@ -17,7 +17,7 @@ const MAX_ARGS: usize = 64;
 /// Longest argument kept, in bytes.
 const MAX_ARG_BYTES: usize = 1_024;
 /// How much of an argument is looked at, in bytes: what is kept of it comes from there, unless secrets fill it.
-const MAX_READ_BYTES: usize = 16 * 1_024;
+const MAX_READ_BYTES: usize = 4 * 1_024;
 /// How often a shell's line may stand in another one: deeper ones are words.
 const MAX_LINES: usize = 3;
 

@@ -117,7 +117,10 @@ impl<'a> Masking<'a> {
             let is_word = self.prose && self.rest.bytes().take(end).all(is_letter);
             return if is_word { self.keep(end) } else { self.mask(end) };
         }
-        if !self.is_secret_name(word, after, before) {
+        // Most words are in front of nothing, and no names.
+        let announces = word.starts_with('-')
+            || after.starts_with(['=', ':', '＝', '：', '"', '\'', '\\', ' ', '\t', '\n']);
+        if !announces || !self.is_secret_name(word, after, before) {
             return;
         }
         let closing = quotes(after);

@@ -89,24 +89,6 @@ fn judge(name: &str, prose: bool, parameter: bool) -> bool {
     let words = words(name);
     let joined = words.concat();
     let Some(last) = words.last() else { return false };
-    let is = |list: &str, word: &str| list.split_whitespace().any(|one| one == word);
-    let is_public_key = last == "key" && words.iter().nth_back(1).is_some_and(|kind| is(PUBLIC_KEYS, kind));
-    let is_amount =
-        ["tokens", "jetons"].contains(&last.as_str()) && words.iter().any(|word| is(AMOUNTS, word));
-    // `--authfile`, `MAXTOKENS`.
-    let is_joined = ["limit", "count", "file", "path", "dir", "authtype", "authmode"]
-        .iter()
-        .any(|end| joined.ends_with(end))
-        || joined.starts_with("max") && joined.ends_with("tokens");
-    if is_public_key
-        || is_amount
-        || is_joined
-        || is(HARMLESS, &joined)
-        || is(HARMLESS, last)
-        || is(QUALIFIERS, last)
-    {
-        return false;
-    }
     let holds = |row: &Names| {
         row.words.iter().any(|word| match row.at {
             At::Anywhere => joined.contains(word),
@@ -116,7 +98,24 @@ fn judge(name: &str, prose: bool, parameter: bool) -> bool {
             At::Parameter => parameter && last == word,
         })
     };
-    NAMES.iter().filter(|row| row.plain || !prose).any(holds)
+    if !NAMES.iter().filter(|row| row.plain || !prose).any(holds) {
+        return false;
+    }
+    let is = |list: &str, word: &str| list.split_whitespace().any(|one| one == word);
+    let is_public_key = last == "key" && words.iter().nth_back(1).is_some_and(|kind| is(PUBLIC_KEYS, kind));
+    let is_amount =
+        ["tokens", "jetons"].contains(&last.as_str()) && words.iter().any(|word| is(AMOUNTS, word));
+    // `--authfile`, `MAXTOKENS`.
+    let is_joined = ["limit", "count", "file", "path", "dir", "authtype", "authmode"]
+        .iter()
+        .any(|end| joined.ends_with(end))
+        || joined.starts_with("max") && joined.ends_with("tokens");
+    !(is_public_key
+        || is_amount
+        || is_joined
+        || is(HARMLESS, &joined)
+        || is(HARMLESS, last)
+        || is(QUALIFIERS, last))
 }
 
 /// The words of a name, in the form of [`folded`]: `--dbPassword2` is `db`, `password`.
