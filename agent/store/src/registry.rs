@@ -21,6 +21,7 @@ use mcpwarden_policy::{
     registry::{Item, ItemKind, PinKey, PinRecord, Store, StoreError},
 };
 use mcpwarden_system::files::beside;
+use mcpwarden_text::write_json;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 use serde::{Deserialize, Serialize};
 
@@ -434,8 +435,10 @@ impl Export {
         give(&file, self.group)?;
         let mut out = BufWriter::new(file);
         let mut line = |line: &Line| -> anyhow::Result<()> {
-            serde_json::to_writer(&mut out, line)?;
-            Ok(out.write_all(b"\n")?)
+            let mut text = Vec::new();
+            write_json(line, &mut text);
+            text.push(b'\n');
+            Ok(out.write_all(&text)?)
         };
         each(&db, |pin| line(&Line::Pin(pin)))?;
         let mut definitions = db.prepare("SELECT hash, definition FROM definitions")?;

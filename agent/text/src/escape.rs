@@ -71,10 +71,18 @@ impl Formatter for Escaped {
         }
         writer.write_all(text.get(plain..).unwrap_or_default().as_bytes())
     }
+
+    /// A value that is JSON already: payloads, and the keys in them. Outside of strings JSON has no character beyond ASCII,
+    /// and inside of them no control below a blank; so all that is deceptive is in a string, but for line breaks between
+    /// values.
+    fn write_raw_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, json: &str) -> io::Result<()> {
+        json.split(|c: char| c < ' ').try_for_each(|part| self.write_string_fragment(writer, part))
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use mcpwarden_policy::event::Json;
     use proptest::prelude::*;
     use serde_json::Value;
 
@@ -105,13 +113,33 @@ mod tests {
         assert_eq!(json(&serde_json::json!({"\u{202e}": ["\u{200b}"]})), r#"{"\u202e":["\u200b"]}"#);
     }
 
+    /// What an event has as text already.
+    #[test]
+    fn deceptive_characters_of_raw_values_are_escaped() {
+        for (raw, expected) in [
+            ("{\"a\u{202e}b\":\"\u{9b}2J\"}", r#"{"a\u202eb":"\u009b2J"}"#),
+            ("[\"\u{2028}\",{\"\u{200b}\":[]}]", r#"["\u2028",{"\u200b":[]}]"#),
+            ("{\"\u{e0041}\\\\\u{ad}\":\"\\\"\u{7f}\"}", r#"{"\udb40\udc41\\\u00ad":"\"\u007f"}"#),
+            ("{ \"a\":\r\n\t1,\n\"b\": \"c d\"}", r#"{ "a":1,"b": "c d"}"#),
+        ] {
+            let mut line = Vec::new();
+            write_json(&[Json::new(raw.to_owned())], &mut line);
+            assert_eq!(String::from_utf8(line).unwrap(), format!("[{expected}]"));
+            let value: Value = serde_json::from_str(raw).unwrap();
+            assert_eq!(serde_json::from_str::<Value>(expected).unwrap(), value);
+        }
+    }
+
     proptest! {
         #[test]
         fn escaped_json_keeps_its_value(texts in prop::collection::vec(any::<String>(), 0..4), any in "\\PC*|[\\p{C}\\p{Z}]*") {
             let value = serde_json::json!({"texts": texts, any.clone(): any, "n": 1.5});
-            let line = json(&value);
-            prop_assert!(!line.contains(is_deceptive), "{line:?}");
-            prop_assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), value);
+            let mut raw = Vec::new();
+            write_json(&Json::from(&value), &mut raw);
+            for line in [json(&value), String::from_utf8(raw).unwrap()] {
+                prop_assert!(!line.contains(is_deceptive), "{line:?}");
+                prop_assert_eq!(&serde_json::from_str::<Value>(&line).unwrap(), &value);
+            }
         }
     }
 }

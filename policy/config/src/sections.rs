@@ -212,7 +212,7 @@ pub enum Backend {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Payloads {
-    /// Each leaf as its type, length and keyed hash.
+    /// Each leaf as type and length, and long texts as keyed hashes.
     #[default]
     Redacted,
     /// Everything, secrets included.

@@ -1,10 +1,18 @@
 //! What may be recorded of values: each leaf as its type, length and keyed hash, never the value itself.
 //!
-//! Plain hashes of short secrets can be guessed, so they are keyed with a secret of this host: equal values are
-//! seen to be equal, on this host, and nothing else is seen.
+//! Hashes are keyed with a secret of this host: equal values are seen to be equal, on this host, and nothing else is seen.
+//! But who can make calls and read events has any value hashed, a thousand a call: a four-digit PIN takes ten. So what
+//! has few possible values gets no hash at all: [`is_guessable`].
 
 mod argv;
+mod mask;
+mod names;
+mod options;
+mod shell;
 mod text;
+mod tokens;
+mod url;
+mod values;
 
 use std::fmt::{self, Write as _};
 
@@ -18,6 +26,8 @@ use mcpwarden_terms::Json;
 pub(crate) use argv::{is_secret_key, redact_prose};
 pub use argv::{redact_argv, redact_word};
 
+/// What stands in for a secret.
+const MASK: &str = "***";
 /// Most leaves kept of one value; the rest is one more.
 const MAX_LEAVES: usize = 1_000;
 /// Deepest level kept; what lies below is one leaf.
@@ -26,6 +36,10 @@ const MAX_DEPTH: usize = 64;
 const MAX_KEY_BYTES: usize = 128;
 /// Bytes of the HMAC that are kept: 16 hexadecimal digits.
 const HASH_BYTES: usize = 8;
+/// Shortest string that gets a hash, in bytes; how many different bytes it has at least, and how many letters.
+const HASHED_BYTES: usize = 16;
+const HASHED_DIFFERENT: usize = 8;
+const HASHED_LETTERS: usize = 6;
 /// Under which key the rest of an object stands that has too many leaves.
 const REST: &str = "...";
 
@@ -56,11 +70,11 @@ impl Redactor {
     ///
     /// Objects and arrays stay, and so do keys of at most 128 bytes that are not secrets of a known form; of duplicate
     /// keys the last counts. A leaf becomes
-    /// `{"type": "string" | "number" | "boolean" | "null", "length": N, "hash": "…"}`: `length`, in bytes, stands
-    /// with strings alone; `hash` is 16 hexadecimal digits of HMAC-SHA-256(key, type ‖ value), a number in its
-    /// shortest spelling. What is beyond 1,000 leaves or 64 levels becomes one leaf of type `truncated`, in an
-    /// object under the key `...`; what is no JSON value (a number beyond any double) one of type `invalid`:
-    /// their `length` is that of the JSON text and their hash is over it.
+    /// `{"type": "string" | "number" | "boolean" | "null", "length": N, "hash": "…" | null}`: `length`, in bytes, stands
+    /// with strings alone; `hash` is 16 hexadecimal digits of HMAC-SHA-256(key, type ‖ value), and null for all but
+    /// strings of at least 16 bytes, 8 of them different, with 6 letters among them. What is beyond 1,000 leaves or 64
+    /// levels becomes one leaf of type `truncated`, in an object under the key `...`; what is no JSON value (a number
+    /// beyond any double) one of type `invalid`: their `length` is that of the JSON text, and they have no hash.
     pub fn redact(&self, json: &str) -> Json {
         text::redacted(self, json)
             // Lone surrogates are all right for the readers at the ends (JavaScript, Python), not for this one.
@@ -71,7 +85,7 @@ impl Redactor {
     /// The leaf that stands for a JSON text as a whole.
     pub fn leaf(&self, kind: &str, json: &str) -> Json {
         let mut out = String::new();
-        write_leaf(&mut out, kind, &self.hash(kind, json.as_bytes()), Some(json.len()));
+        write_leaf(&mut out, kind, None, Some(json.len()));
         Json::new(out)
     }
 
@@ -81,47 +95,44 @@ impl Redactor {
     }
 
     fn hash(&self, kind: &str, bytes: &[u8]) -> Hash {
-        let mut keyed = self.begin(kind);
-        keyed.0.update(bytes);
-        keyed.finish()
-    }
-
-    fn begin(&self, kind: &str) -> Keyed {
-        let mut keyed = Keyed(self.keyed.clone());
-        keyed.0.update(kind.as_bytes());
-        keyed
+        let mut keyed = self.keyed.clone();
+        keyed.update(kind.as_bytes());
+        keyed.update(bytes);
+        let mut hash = [0; HASH_BYTES];
+        hash.iter_mut().zip(keyed.finalize().into_bytes()).for_each(|(slot, byte)| *slot = byte);
+        hash
     }
 }
 
 type Hash = [u8; HASH_BYTES];
 
-/// A hash that text can be written into.
-struct Keyed(Hmac<Sha256>);
-
-impl Keyed {
-    fn finish(self) -> Hash {
-        let mut hash = [0; HASH_BYTES];
-        hash.iter_mut().zip(self.0.finalize().into_bytes()).for_each(|(slot, byte)| *slot = byte);
-        hash
-    }
+/// Whether a string has so few possible values that all of them can be tried: short ones, numbers of any kind (PINs, cards,
+/// dates), repetitions.
+fn is_guessable(text: &str) -> bool {
+    let mut seen = [false; 256];
+    let different = text
+        .bytes()
+        .filter(|byte| seen.get_mut(usize::from(*byte)).is_some_and(|seen| !std::mem::replace(seen, true)));
+    text.len() < HASHED_BYTES
+        || different.take(HASHED_DIFFERENT).count() < HASHED_DIFFERENT
+        || text.chars().filter(|c| c.is_alphabetic()).take(HASHED_LETTERS).count() < HASHED_LETTERS
 }
 
-impl fmt::Write for Keyed {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0.update(text.as_bytes());
-        Ok(())
+fn write_leaf(out: &mut String, kind: &str, hash: Option<&Hash>, length: Option<usize>) {
+    out.push_str(r#"{"hash":"#);
+    match hash {
+        Some(hash) => {
+            out.push('"');
+            push_hex(hash, out);
+            out.push('"');
+        }
+        None => out.push_str("null"),
     }
-}
-
-fn write_leaf(out: &mut String, kind: &str, hash: &Hash, length: Option<usize>) {
-    out.push_str(r#"{"hash":""#);
-    push_hex(hash, out);
     if let Some(length) = length {
         // Writing to a string cannot fail.
-        let _ = write!(out, r#"","length":{length},"type":""#);
-    } else {
-        out.push_str(r#"","type":""#);
+        let _ = write!(out, r#","length":{length}"#);
     }
+    out.push_str(r#","type":""#);
     out.push_str(kind);
     out.push_str(r#""}"#);
 }

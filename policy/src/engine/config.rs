@@ -13,7 +13,7 @@ use mcpwarden_terms::counters;
 /// How much of arguments and results is put into events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Payloads {
-    /// Each leaf as type, length and keyed hash.
+    /// Each leaf as type and length, and long texts as keyed hashes.
     #[default]
     Redacted,
     /// All of it.

@@ -150,9 +150,15 @@ fn started_servers_run_as_the_inspecting_user() -> Result<()> {
     let nobody = [("SUDO_UID", "65534"), ("SUDO_GID", "65534"), ("HOME", "/root"), ("SECRET", "x")];
     type Case<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str], &'a [&'a str]);
     let as_nobody = ["uid 65534 gid 65534 groups 65534 home ", " secret\n", "NoNewPrivs: 1\n", " 0 1 2 3\n"];
-    let cases: [Case<'_>; 4] = [
+    let cases: [Case<'_>; 6] = [
         (&nobody, &[], &as_nobody),
         (&[("SUDO_UID", "0"), ("SUDO_GID", "0")], &[], &["`inspect` runs as root", "--as-root"]),
+        (
+            &[("SUDO_UID", "4294967295"), ("SUDO_GID", "65534")],
+            &[],
+            &["SUDO_UID is no id of a user or group"],
+        ),
+        (&[("SUDO_UID", "65534"), ("SUDO_GID", "-1")], &[], &["SUDO_GID is no id of a user or group"]),
         (&[], &[], &["`inspect` runs as root", "--as-root"]),
         (&[], &["--as-root"], &["uid 0 gid 0", "NoNewPrivs: 1\n"]),
     ];

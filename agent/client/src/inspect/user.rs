@@ -64,13 +64,22 @@ pub fn become_caller(programs: bool, as_root: bool) -> Result<Environment> {
 fn caller() -> Result<Option<(Uid, Gid)>> {
     let number = |name: &str| -> Result<Option<u32>> {
         let Some(text) = env::var_os(name) else { return Ok(None) };
-        let number = text.to_str().and_then(|text| text.parse().ok());
-        number.map(Some).with_context(|| format!("{name} is no number: {text:?}"))
+        let number = text.to_str().and_then(id);
+        number.map(Some).with_context(|| {
+            format!(
+                "{name} is no id of a user or group: {text:?}. It is set by sudo: nothing is started as root"
+            )
+        })
     };
     Ok(match (number("SUDO_UID")?, number("SUDO_GID")?) {
         (Some(uid), Some(gid)) if uid != 0 => Some((Uid::from_raw(uid), Gid::from_raw(gid))),
         _ => None,
     })
+}
+
+/// The id of a user or a group, as sudo writes it. The last number is none: setresuid(2) takes it for "as it is".
+fn id(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|id: &u32| *id != u32::MAX && id.to_string() == text)
 }
 
 /// What this process was started with beyond standard input, output and error stays with it.
@@ -79,4 +88,32 @@ fn close_on_exec() -> Result<()> {
     let outcome =
         unsafe { libc::close_range(3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC as libc::c_int) };
     nix::errno::Errno::result(outcome).map(drop).context("cannot close open files before servers start")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_those_that_sudo_writes() {
+        for (text, expected) in [
+            ("1000", Some(1000)),
+            ("0", Some(0)),
+            ("4294967294", Some(u32::MAX - 1)),
+            ("4294967295", None),
+            ("4294967296", None),
+            ("18446744073709551615", None),
+            ("-1", None),
+            ("+1000", None),
+            ("01000", None),
+            ("00", None),
+            ("0x3e8", None),
+            (" 1000", None),
+            ("1000\n", None),
+            ("lena", None),
+            ("", None),
+        ] {
+            assert_eq!(id(text), expected, "{text:?}");
+        }
+    }
 }

@@ -1,15 +1,15 @@
 //! Redaction while parsing, from text to text: no value is built in between.
 
 use std::borrow::Cow;
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 use mcpwarden_protocol::message::Key;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Number, Value};
 use smallvec::SmallVec;
 
-use super::{MAX_DEPTH, MAX_KEY_BYTES, MAX_LEAVES, REST, Redactor, is_secret_key, write_leaf};
+use super::{MAX_DEPTH, MAX_KEY_BYTES, MAX_LEAVES, REST, Redactor, is_guessable, is_secret_key, write_leaf};
 
 /// Open members that take no memory of their own: as many as most arguments have.
 const MEMBERS: usize = 8;
@@ -41,17 +41,16 @@ impl<'de> Redacted<'_, 'de> {
         self.leaves >= MAX_LEAVES
     }
 
-    fn leaf(&mut self, kind: &str, bytes: &[u8], length: Option<usize>) {
+    /// A leaf without a hash.
+    fn leaf(&mut self, kind: &str, length: Option<usize>) {
         self.leaves += 1;
-        write_leaf(&mut self.text, kind, &self.redactor.hash(kind, bytes), length);
+        write_leaf(&mut self.text, kind, None, length);
     }
 
-    fn number(&mut self, number: &Number) {
+    fn string(&mut self, text: &str) {
         self.leaves += 1;
-        let mut keyed = self.redactor.begin("number");
-        // Hashing cannot fail.
-        let _ = write!(keyed, "{number}");
-        write_leaf(&mut self.text, "number", &keyed.finish(), None);
+        let hash = (!is_guessable(text)).then(|| self.redactor.hash("string", text.as_bytes()));
+        write_leaf(&mut self.text, "string", hash.as_ref(), Some(text.len()));
     }
 
     /// Begins a member of the object whose members are those from `first` on.
@@ -121,7 +120,7 @@ impl<'de> DeserializeSeed<'de> for Redact<'_, '_, 'de> {
             return deserializer.deserialize_any(self);
         }
         let rest = <&RawValue>::deserialize(deserializer)?.get();
-        self.out.leaf("truncated", rest.as_bytes(), Some(rest.len()));
+        self.out.leaf("truncated", Some(rest.len()));
         Ok(())
     }
 }
@@ -134,33 +133,35 @@ impl<'de> Visitor<'de> for Redact<'_, '_, 'de> {
     }
 
     fn visit_unit<E: Error>(self) -> Result<(), E> {
-        self.out.leaf("null", b"", None);
+        self.out.leaf("null", None);
         Ok(())
     }
 
-    fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
-        self.out.leaf("boolean", if value { b"true" } else { b"false" }, None);
+    fn visit_bool<E: Error>(self, _: bool) -> Result<(), E> {
+        self.out.leaf("boolean", None);
         Ok(())
     }
 
-    fn visit_i64<E: Error>(self, value: i64) -> Result<(), E> {
-        self.out.number(&value.into());
+    fn visit_i64<E: Error>(self, _: i64) -> Result<(), E> {
+        self.out.leaf("number", None);
         Ok(())
     }
 
-    fn visit_u64<E: Error>(self, value: u64) -> Result<(), E> {
-        self.out.number(&value.into());
+    fn visit_u64<E: Error>(self, _: u64) -> Result<(), E> {
+        self.out.leaf("number", None);
         Ok(())
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
-        let number = Number::from_f64(value).ok_or_else(|| E::custom("JSON has finite doubles only"))?;
-        self.out.number(&number);
+        if !value.is_finite() {
+            return Err(E::custom("JSON has finite doubles only"));
+        }
+        self.out.leaf("number", None);
         Ok(())
     }
 
     fn visit_str<E: Error>(self, value: &str) -> Result<(), E> {
-        self.out.leaf("string", value.as_bytes(), Some(value.len()));
+        self.out.string(value);
         Ok(())
     }
 
@@ -178,15 +179,15 @@ impl<'de> Visitor<'de> for Redact<'_, '_, 'de> {
                 return Ok(());
             }
         }
-        let mut rest = Vec::new();
+        let mut rest = 0;
         while let Some(item) = items.next_element::<&RawValue>()? {
-            rest.extend_from_slice(item.get().as_bytes());
+            rest += item.get().len();
         }
-        if !rest.is_empty() {
+        if rest > 0 {
             if self.out.text.len() > start {
                 self.out.text.push(',');
             }
-            self.out.leaf("truncated", &rest, Some(rest.len()));
+            self.out.leaf("truncated", Some(rest));
         }
         self.out.text.push(']');
         Ok(())
@@ -203,14 +204,13 @@ impl<'de> Visitor<'de> for Redact<'_, '_, 'de> {
             self.out.key(key, first);
             members.next_value_seed(self.inner())?;
         }
-        let mut rest = Vec::new();
+        let mut rest = 0;
         while let Some((Key(key), value)) = members.next_entry::<Key<'de>, &RawValue>()? {
-            rest.extend_from_slice(key.as_bytes());
-            rest.extend_from_slice(value.get().as_bytes());
+            rest += key.len() + value.get().len();
         }
-        if !rest.is_empty() {
+        if rest > 0 {
             self.out.key(REST.into(), first);
-            self.out.leaf("truncated", &rest, Some(rest.len()));
+            self.out.leaf("truncated", Some(rest));
         }
         self.out.close(first);
         Ok(())

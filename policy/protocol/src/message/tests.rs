@@ -12,7 +12,9 @@ fn short(message: &Message<'_>) -> String {
         }
         Kind::Notification { method, params } => format!("notification {} {}", method.as_str(), raw(*params)),
         Kind::Response { id, result } => format!("response {} {}", id.0, result.get()),
-        Kind::Error { id, code, message, data } => format!("error {} {code} {message} {}", id.0, raw(*data)),
+        Kind::Error { id, code, message, data, .. } => {
+            format!("error {} {code} {message} {}", id.0, raw(*data))
+        }
         Kind::Invalid => "invalid".to_owned(),
     }
 }

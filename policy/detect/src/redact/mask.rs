@@ -1,0 +1,307 @@
+//! One argument without what its names and forms say is a secret.
+
+use std::borrow::Cow;
+
+use super::MASK;
+use super::names::{is_secret_name, is_secret_parameter};
+use super::tokens::{is_known_secret, is_random};
+use super::url::{mask_url, userinfo};
+use super::values::{is_harmless, is_plain_flag};
+
+/// One argument being masked.
+pub(super) struct Masking<'a> {
+    rest: &'a str,
+    /// Whether blanks end a value. Elsewhere the argument is one value, blanks and all.
+    shell: bool,
+    /// Whether it is prose, in which `basic` is a word like others.
+    prose: bool,
+    /// Whether words are masked that look random.
+    random: bool,
+    /// The quotation that `rest` is in.
+    quote: Option<char>,
+    /// What stands before `rest`.
+    before: Option<char>,
+    out: String,
+}
+
+impl<'a> Masking<'a> {
+    pub(super) fn new(arg: &'a str, shell: bool) -> Self {
+        let out = String::with_capacity(arg.len());
+        Self { rest: arg, shell, prose: false, random: true, quote: None, before: None, out }
+    }
+
+    /// Of a text that is no command line.
+    pub(super) fn prose(text: &'a str, random: bool) -> Self {
+        Self { prose: true, random, ..Self::new(text, true) }
+    }
+
+    pub(super) fn run(mut self) -> String {
+        while let Some(first) = self.rest.chars().next() {
+            let length = self.rest.find(|c| !is_name(c)).unwrap_or(self.rest.len());
+            if length > 0 {
+                self.word(length);
+                continue;
+            }
+            self.keep(first.len_utf8());
+        }
+        self.out
+    }
+
+    /// Goes on behind the next `length` bytes.
+    fn take(&mut self, length: usize) -> &'a str {
+        let (taken, rest) = self.rest.split_at_checked(length).unwrap_or((self.rest, ""));
+        self.rest = rest;
+        for character in taken.chars() {
+            // Behind a backslash it is part of what is quoted.
+            if matches!(character, '"' | '\'') && self.before != Some('\\') {
+                self.quote = match self.quote {
+                    None => Some(character),
+                    Some(quote) if quote == character => None,
+                    other => other,
+                };
+            }
+            self.before = Some(character);
+        }
+        taken
+    }
+
+    fn keep(&mut self, length: usize) {
+        let kept = self.take(length);
+        self.out.push_str(kept);
+    }
+
+    fn mask(&mut self, length: usize) {
+        if length > 0 {
+            self.take(length);
+            self.out.push_str(MASK);
+        }
+    }
+
+    /// A run of letters, digits, `-` and `_`, and what belongs to it.
+    fn word(&mut self, length: usize) {
+        let before = self.before;
+        let (word, after) = self.rest.split_at_checked(length).unwrap_or((self.rest, ""));
+        if after.starts_with("://") {
+            let end = self.rest.find([' ', '\t', '\n', '"', '\'', '\\', '<', '>']).unwrap_or(self.rest.len());
+            let url = self.take(end);
+            return self.out.push_str(&mask_url(word, url.get(length + 3..).unwrap_or_default()));
+        }
+        if let Some((user, end)) = userinfo(self.rest, before) {
+            self.keep(user);
+            return self.mask(end - user);
+        }
+        if is_known_secret(self.rest) {
+            let inside = |c: char| is_name(c) || "./+=~%:$".contains(c);
+            return self.mask(self.rest.find(|c| !inside(c)).unwrap_or(self.rest.len()));
+        }
+        // Directories and images have random names that are no secrets.
+        let in_path = before == Some('/') || after.starts_with('/') || self.out.ends_with("sha256:");
+        if self.random && is_random(word) && !in_path {
+            self.mask(length);
+            // `SK…:secret`.
+            if let Some(secret) = after.strip_prefix(':').filter(|_| !self.prose) {
+                self.keep(1);
+                self.mask(
+                    secret
+                        .find(|c: char| !c.is_ascii_graphic() || "\"'\\,;@/".contains(c))
+                        .unwrap_or(secret.len()),
+                );
+            }
+            return;
+        }
+        self.keep(length);
+        if is_scheme(word) && after.starts_with(' ') {
+            self.keep(after.len() - after.trim_start().len());
+            let end = self.end_of_word();
+            let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_punctuation();
+            let is_word = self.prose && self.rest.bytes().take(end).all(is_letter);
+            return if is_word { self.keep(end) } else { self.mask(end) };
+        }
+        // Most words are in front of nothing, and no names.
+        let announces = word.starts_with('-')
+            || after.starts_with(['=', ':', '＝', '：', '"', '\'', '\\', ' ', '\t', '\n']);
+        if !announces || !self.is_secret_name(word, after, before) {
+            return;
+        }
+        let closing = quotes(after);
+        let behind = after.get(closing..).unwrap_or_default();
+        let blanks = behind.len() - behind.trim_start().len();
+        match behind.trim_start().chars().next() {
+            Some(sign @ ('=' | '＝')) => self.value(word, closing + blanks + sign.len_utf8(), before),
+            // `ghcr.io/acme/auth:latest` is an image.
+            Some(sign @ (':' | '：'))
+                if !matches!(before, Some('/' | '@')) || self.is_windows_option(word) =>
+            {
+                self.value(word, closing + blanks + sign.len_utf8(), before);
+            }
+            // `PASSWORD 'abc'` in SQL.
+            Some('"' | '\'') if blanks > 0 && closing == 0 && !self.prose && !word.starts_with('-') => {
+                self.keep(blanks);
+                self.delimited(1, |this| this.end_of_word());
+            }
+            // `--token abc` in a shell's line, `"--token", "abc"` in JSON.
+            Some(_) if word.starts_with('-') => {
+                let separator = behind.find(|c| !matches!(c, ' ' | '\t' | ',')).unwrap_or(0);
+                let opening = quotes(behind.get(separator..).unwrap_or_default());
+                let value = behind.get(separator + opening..).unwrap_or_default();
+                let end = value.find([' ', '\t', '\n', '"', '\'', '\\']).unwrap_or(value.len());
+                let value = value.get(..end).unwrap_or_default();
+                if separator > 0 && !is_plain_flag(value) && !self.is_harmless(word, value) {
+                    self.keep(closing + separator);
+                    self.delimited(opening, |this| this.end_of_word());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a word in front of `after` is the name of a secret: of a parameter, where it stands as one.
+    fn is_secret_name(&self, word: &str, after: &str, before: Option<char>) -> bool {
+        let in_query = matches!(before, Some('?' | '&')) || before.is_none() && after.contains('&');
+        is_secret_name(word, self.prose)
+            || !self.prose
+                && (in_query
+                    && after.starts_with('=')
+                    && (!self.shell || self.quote.is_some())
+                    && is_secret_parameter(word)
+                    || word.eq_ignore_ascii_case("by") && ends_with_word(&self.out, "identified by"))
+    }
+
+    /// Whether the word that was kept last is an option as `/password:abc` is.
+    fn is_windows_option(&self, word: &str) -> bool {
+        let front = self.out.strip_suffix(word).and_then(|front| front.strip_suffix('/'));
+        !self.prose && front.is_some_and(|front| front.is_empty() || front.ends_with(' '))
+    }
+
+    /// The value behind a separator that ends after `length` bytes; `before` stands in front of the name.
+    fn value(&mut self, name: &str, length: usize, before: Option<char>) {
+        self.keep(length);
+        let blanks = self.rest.len() - self.rest.trim_start().len();
+        // `TOKEN= command`: nothing is assigned.
+        if blanks > 0 && self.shell && self.quote.is_none() && self.before == Some('=') {
+            return;
+        }
+        self.keep(blanks);
+        let opening = quotes(self.rest);
+        let value = self.rest.get(opening..).unwrap_or_default();
+        let end = value.find([' ', '\t', '\n', '"', '\'', '\\', '&', ';', ',']).unwrap_or(value.len());
+        if self.is_harmless(name, value.get(..end).unwrap_or_default()) {
+            return self.keep(opening + end);
+        }
+        self.delimited(opening, |this| this.end_of_value(before));
+    }
+
+    /// Whether the value behind a name of a secret is none; a shell puts another in place of `$NAME`.
+    fn is_harmless(&self, name: &str, value: &str) -> bool {
+        let is_variable = |name: &str| {
+            !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')
+        };
+        !self.prose
+            && !value.is_empty()
+            && (is_harmless(name, value) || self.shell && value.strip_prefix('$').is_some_and(is_variable))
+    }
+
+    /// Masks up to the quotation mark that `opening` bytes of quotation marks begin with, or, without them, to `end`.
+    fn delimited(&mut self, opening: usize, end: impl Fn(&Self) -> usize) {
+        if opening == 0 || self.shell && self.quote.is_none() {
+            return self.mask(end(self));
+        }
+        let mark = self.take(opening);
+        self.out.push_str(mark);
+        let end = find_mark(self.rest, mark);
+        self.mask(end);
+        self.keep(mark.len().min(self.rest.len()));
+    }
+
+    fn end_of_word(&self) -> usize {
+        let mut quote = None;
+        for (at, character) in self.rest.char_indices() {
+            match character {
+                '"' | '\'' if self.quote.is_some() => return at,
+                _ if quote == Some(character) => quote = None,
+                '"' | '\'' if quote.is_none() => quote = Some(character),
+                ' ' | '\t' | '\n' | ';' | '|' | '&' if quote.is_none() => return at,
+                _ => {}
+            }
+        }
+        self.rest.len()
+    }
+
+    fn end_of_value(&self, before: Option<char>) -> usize {
+        let to = |ends: &[char]| self.rest.find(ends).unwrap_or(self.rest.len());
+        match (before, self.quote) {
+            (_, None) if self.shell => {
+                let end = self.end_of_word();
+                // `Authorization: Bearer abc` is two words.
+                let next = self.rest.get(end + 1..).filter(|_| self.rest.get(..end).is_some_and(is_scheme));
+                end + next.map_or(0, |next| 1 + next.find([' ', ';', '|', '&']).unwrap_or(next.len()))
+            }
+            (Some('?' | '&'), _) => to(&['&', '#', ' ', '"', '\'']),
+            // Connection strings: `Server=x;Password=y`.
+            (Some(';'), _) => to(&[';', '"', '\'']),
+            // A list or an object of secrets.
+            _ if !self.shell && self.rest.starts_with(['[', '{']) => self.rest.len(),
+            (_, Some(quote)) => find_mark(self.rest, quote.encode_utf8(&mut [0; 4])),
+            _ => self.rest.len(),
+        }
+    }
+}
+
+/// Where a text has this quotation mark, or its end. A mark with another backslash before it is part of the text.
+fn find_mark(text: &str, mark: &str) -> usize {
+    let is_end = |at: &usize| !text.get(..*at).is_some_and(|before| before.ends_with('\\'));
+    text.match_indices(mark).map(|(at, _)| at).find(is_end).unwrap_or(text.len())
+}
+
+/// Bytes of quotation marks that a text begins with, those inside a string (`\"`) too.
+fn quotes(text: &str) -> usize {
+    let marked = text.trim_start_matches('\\');
+    if marked.starts_with(['"', '\'']) { text.len() - marked.len() + 1 } else { 0 }
+}
+
+fn ends_with_word(text: &str, end: &str) -> bool {
+    text.len()
+        .checked_sub(end.len())
+        .and_then(|at| text.get(at..))
+        .is_some_and(|last| last.eq_ignore_ascii_case(end))
+}
+
+/// What names are of: letters and digits of any script, `-` and `_`.
+fn is_name(character: char) -> bool {
+    let is_mark = |c: char| {
+        ('\u{2018}'..='\u{201f}').contains(&c)
+            || ('\u{3000}'..='\u{3011}').contains(&c)
+            || "«»，：；＝？！（）…—–".contains(c)
+    };
+    character.is_ascii_alphanumeric()
+        || matches!(character, '-' | '_')
+        || !character.is_ascii() && !character.is_whitespace() && !is_mark(character)
+}
+
+/// A text with `***` in place of each private key in PEM (RFC 7468), up to its end or that of the text.
+pub(super) fn without_private_keys(text: &str) -> Cow<'_, str> {
+    const BEGIN: &str = "-----BEGIN ";
+    if !text.contains(BEGIN) {
+        return text.into();
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, label, behind)) = rest.split_once(BEGIN).and_then(|(before, behind)| {
+        behind.split_once("-----").map(|(label, behind)| (before, label, behind))
+    }) {
+        out.extend([before, BEGIN, label, "-----"]);
+        rest = behind;
+        let label = label.to_ascii_lowercase();
+        if label.contains("key") && !label.contains("public") {
+            out.push_str(MASK);
+            rest = rest.find("-----END").and_then(|end| rest.get(end..)).unwrap_or_default();
+        }
+    }
+    out.push_str(rest);
+    out.into()
+}
+
+/// Words of an `Authorization` header that a secret follows.
+pub(super) fn is_scheme(word: &str) -> bool {
+    ["bearer", "basic"].iter().any(|scheme| word.eq_ignore_ascii_case(scheme))
+}

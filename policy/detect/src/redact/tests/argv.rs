@@ -1,0 +1,212 @@
+//! Command lines: every row of the kept lists, and tables of what is a secret and what is none.
+
+use super::super::names::{At, NAMES};
+use super::super::options::rules as option_rules;
+use super::super::tokens::TOKENS;
+use super::*;
+
+/// A secret that no form and no name tells, in no scanner's list.
+const SECRET: &str = "Qu1ttenmus";
+
+fn argv(line: &str) -> Vec<String> {
+    let (words, _) = crate::redact::shell::commands(line);
+    words.into_iter().flatten().map(|word| word.text).collect()
+}
+
+fn shown(line: &str) -> String {
+    redact_argv(&argv(line)).join(" ")
+}
+
+/// Rows of a list, each with its columns.
+fn rows(list: &str) -> Vec<Vec<&str>> {
+    let rows = list.lines().filter(|line| !line.starts_with('#'));
+    rows.map(|line| line.split('\t').collect()).collect()
+}
+
+#[test]
+fn kept_lists_have_sources() {
+    for (list, read, columns, source) in [
+        (include_str!("../names.tsv"), NAMES.len(), 3, 2),
+        (include_str!("../tokens.tsv"), TOKENS.len(), 3, 2),
+        (include_str!("../options.tsv"), option_rules(), 5, 3),
+    ] {
+        let rows = rows(list);
+        assert_eq!(rows.len(), read, "a line that is no row");
+        for row in rows {
+            assert!(row.len() == columns && row[source].len() > 2, "{row:?}");
+        }
+    }
+}
+
+#[test]
+fn value_behind_each_secret_name_is_redacted() {
+    for row in NAMES.iter() {
+        for word in &row.words {
+            let lines = match row.at {
+                At::Parameter => vec![format!("s 'https://a.test/x?{word}={SECRET}&b=1'")],
+                _ => vec![
+                    format!("s --{word} {SECRET}"),
+                    format!("s --my-{word}={SECRET}"),
+                    format!("s X_{}={SECRET}", word.to_uppercase()),
+                    format!("s '{{\"{word}\":\"{SECRET}\",\"x\":1}}'"),
+                    format!("s 'x-{word}: {SECRET}'"),
+                    format!("sh -c 'true; s --{word} {SECRET}'"),
+                    format!("s 'https://a.test/x?a=1&{word}={SECRET}'"),
+                ],
+            };
+            for line in lines {
+                assert!(!shown(&line).contains(SECRET), "{line}: {}", shown(&line));
+            }
+        }
+    }
+}
+
+#[test]
+fn each_token_form_is_redacted() {
+    for token in TOKENS.iter() {
+        // Put together here, so that no scanner takes this file for a leak.
+        let body: String = "Fa7Ke".chars().cycle().take(token.least.max(8)).collect();
+        let secret = [token.prefix, &body].concat();
+        let address = format!("s https://a.test/x/{secret}/y");
+        let is_path = !token.prefix.contains('/');
+        for line in
+            [format!("s {secret}"), format!("s --x={secret}")].into_iter().chain(is_path.then_some(address))
+        {
+            assert!(!shown(&line).contains(&body), "{line}: {}", shown(&line));
+        }
+        let name = [token.prefix, "name"].concat();
+        if token.least > 0 && name.len() < 20 {
+            assert_eq!(shown(&format!("s {name}")), format!("s {name}"));
+        }
+    }
+}
+
+#[test]
+fn secret_of_each_option_rule_is_redacted() {
+    for row in rows(include_str!("../options.tsv")) {
+        let example = row[4];
+        assert!(example.contains('#'), "{row:?}");
+        let line = example.replace('#', SECRET);
+        let words = argv(&line);
+        for (line, kept) in [(words.clone(), redact_argv(&words)), {
+            let line = vec!["sh".to_owned(), "-c".to_owned(), line];
+            (line.clone(), redact_argv(&line))
+        }] {
+            assert!(!kept.join(" ").contains(SECRET), "{line:?}: {kept:?}");
+        }
+        // Nothing else is missing.
+        let kept = redact_argv(&words);
+        for (word, kept) in words.iter().zip(&kept).filter(|(word, _)| !word.contains(SECRET)) {
+            assert_eq!(word, kept, "{example}");
+        }
+    }
+}
+
+/// Command lines, with `#` in place of each secret, and what is shown in place of each.
+#[test]
+fn secrets_of_all_places_are_redacted() {
+    for line in [
+        "curl --user=lena:# https://a.test",
+        "curl -ulena:# https://a.test",
+        "tool -uu:#",
+        "skopeo copy --src-creds=lena:# --dest-creds lena:# docker://a docker://b",
+        "tool --pw # --pin=# --otp # --psk # --sas # --signature # --mnemonic '# # fake #'",
+        "sh -c 'curl -u lena:# https://a.test | jq .'",
+        "sh -c 'cd /srv && mysql -ulena -p# shop'",
+        "sh -c \"bash -lc 'curl -u lena:# https://a.test'\"",
+        "ssh box 'mysql -u lena -p# shop'",
+        "sh -c 'mysql --password=\"# #\" shop'",
+        "tool lena:#@box.test:22",
+        "tool --dsn lena:#@tcp(127.0.0.1:3306)/shop",
+        "tool db=lena:#@db/shop",
+        "tool jdbc:oracle:thin:scott/#@db.test:1521",
+        "tool 'https://a.test/f?sv=2024-01-01&sig=#'",
+        "tool 'https://a.test/cb?code=#&state=#'",
+        "tool 'https://a.test/f?X-Amz-Signature=#&X-Amz-Expires=900'",
+        "tool https://hooks.slack.com/services/T0FAKE/B0FAKE/#",
+        "tool https://discord.com/api/webhooks/1/#",
+        "tool 'https://chat.googleapis.com/v1/spaces/A/messages?key=#&token=#'",
+        "tool https://a.test/hooks/#",
+        "ffmpeg -i a -f flv rtmp://a.test/live2/#",
+        "tool --key '-----BEGIN RSA PRIVATE KEY-----\n#\n#\n-----END RSA PRIVATE KEY-----'",
+        "tool '-----BEGIN OPENSSH PRIVATE KEY----- # # -----END OPENSSH PRIVATE KEY----- x'",
+        "tool 'x -----BEGIN PRIVATE KEY----- # #'",
+        "npm config set //registry.npmjs.org/:_authToken #",
+        "aws configure set aws_secret_access_key #",
+        "nmcli dev wifi connect net password #",
+        "sh -c 'echo # | docker login -u lena --password-stdin'",
+        "bash -c 'sudo -S ls <<< #'",
+        "mysql -e \"ALTER USER lena IDENTIFIED BY '#'\"",
+        "psql -c \"ALTER USER lena PASSWORD '#'\"",
+        "redis-cli CONFIG SET requirepass #",
+        "tool /password:#",
+        "tool 'code=#&state=#'",
+        "kubectl create secret generic a --from-literal=value=#",
+        "docker run -e DB_PW=# img",
+        "docker exec db mysql -p# shop",
+        "tool '{\"db\":{\"user\":\"a\",\"pw\":\"#\"}}'",
+        "プログラム --パスワード #",
+        "プログラム パスワード:#",
+        "プログラム パスワード：#",
+        "程序 --密碼=# 密码＝#",
+        "программа --пароль # ТОКЕН=#",
+        "programm --zugangsschluessel # --Schlüssel=#",
+        "logiciel --mot-de-passe # --clé #",
+        "programa --contraseña=# --CONTRASEÑA #",
+        "tool --pass\u{200b}word #",
+        "tool --PassWord2 #",
+    ] {
+        let line = line.replace('#', SECRET);
+        let shown = shown(&line);
+        assert!(!shown.contains(SECRET) && shown.contains("***"), "{line}: {shown}");
+    }
+}
+
+#[test]
+fn honest_command_lines_stay_readable() {
+    for line in [
+        "llm --tokenizer bpe --max-output-tokens 4096 --token-window 8192 --seed 42",
+        "git checkout 3f786850e387550fdab836ed7e6dc881de23001b",
+        "editor --key-bindings vim --keyboard us --keys 88 --hotkey F2",
+        "query --partition-key tenant --sort-key created_at --public-key k1",
+        "server --key /etc/ssl/private/server.key --cert /etc/ssl/server.pem",
+        "server --password-file /run/secrets/pw --token-url https://a.test/t --auth-type none",
+        "server --token ${API_TOKEN} --password env:PW",
+        "sh -c 'exec server --token \"$TOKEN\" --api-key ${API_KEY}'",
+        "sh -c 'cd /srv && exec node dist/index.js --stdio'",
+        "author-mcp --co-authors lena,ole --authority x",
+        "ffmpeg -i in.mp4 -c:v libx264 -pass 1 -b:v 2M out.mp4",
+        "ssh -p 2222 lena@box.test",
+        "docker run --rm -p 8080:80 --name mongo -u node:node --user 65534:65534 mongo",
+        "docker run postgres@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        "mysql -p -u shop -P 3306 shop",
+        "redis-cli -p 6379 PING",
+        "sort -k 2 -t : /etc/group",
+        "git clone git@github.com:acme/x.git",
+        "npx -y npm:foo@latest npm:@acme/x@1.0 mailto:lena@a.test",
+        "curl -o f.tgz 'https://a.test/f.tgz?version=1.2.3&format=tar&state=open'",
+        "tool https://a.test/webhooks/github https://a.test/hooks/deploy",
+        "grep -r password src",
+        "passwd lena",
+        "lint --error-code E501 --pinned true --pinout bcm --passive --compat 2",
+        "kubectl get secret db-credentials -o name",
+        "logiciel --mots-cles vin --jetons-max 200",
+        "программа --клавиатура ru --ключевые-слова вино",
+        "tool '-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----'",
+        "curl -b cookies.txt https://a.test",
+    ] {
+        assert_eq!(redact_argv(&argv(line)), argv(line));
+    }
+}
+
+/// A word that is long, or a line of many words, takes no longer than one that is kept.
+#[test]
+fn long_shell_lines_are_cut_off() {
+    let line = format!("{} curl -u lena:{SECRET}", "a ".repeat(500_000));
+    let kept = redact_argv(&["sh".to_owned(), "-c".to_owned(), line]);
+    assert!(kept[2].len() <= 1_024 + 3 && !kept[2].contains(SECRET));
+    let nested = (0..6).fold(format!("curl -u lena:{SECRET}"), |inner, _| {
+        format!("sh -c '{}'", inner.replace('\'', "'\\''"))
+    });
+    assert!(redact_argv(&[nested])[0].len() <= 1_024 + 3);
+}

@@ -1,0 +1,46 @@
+//! What of a value says that it is no secret, and of a word that it is an option.
+
+/// `-x`, `--lower-case`, `--lower-case=…`: a flag, and not a value that begins with a dash.
+pub(super) fn is_plain_flag(arg: &str) -> bool {
+    let name = arg.split('=').next().unwrap_or(arg);
+    match name.strip_prefix("--") {
+        Some(name) => name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'),
+        None => name.len() == 2 && name.starts_with('-'),
+    }
+}
+
+/// Whether a value is a word or a reference that says no secret, whatever stands in front of it: `false`, `${NAME}`,
+/// `env:NAME`.
+pub(super) fn is_public(value: &str) -> bool {
+    let is_variable = value.strip_prefix("${").and_then(|rest| rest.strip_suffix('}')).is_some_and(|name| {
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    });
+    is_variable
+        || value == "-"
+        || ["true", "false", "none", "null", "yes", "no", "on", "off", "stdin"].contains(&value)
+        || ["env:", "file:/", "fd:", "@/"].iter().any(|beginning| value.starts_with(beginning))
+}
+
+/// Whether the value behind a name of a secret is none: a reference, a file of keys, a number of tokens.
+pub(super) fn is_harmless(name: &str, value: &str) -> bool {
+    let name = name.trim_start_matches('-').to_lowercase();
+    let is_file =
+        ["key", "cert", "cookie", "cookies", "credentials", "creds"].iter().any(|end| name.ends_with(end));
+    let is_amount = ["seed", "tokens", "jetons"].iter().any(|end| name.ends_with(end));
+    is_public(value)
+        || is_file && is_path(value)
+        // The first or the second pass of an encoder.
+        || name == "pass" && value.len() == 1 && value.bytes().all(|byte| byte.is_ascii_digit())
+        || is_amount && !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The path of a file, as it is written to be one.
+fn is_path(value: &str) -> bool {
+    let begins = ["/", "./", "../", "~/"].iter().any(|beginning| value.starts_with(beginning));
+    let ends =
+        [".pem", ".key", ".crt", ".cer", ".pub", ".p12", ".pfx", ".jks", ".json", ".txt", ".yaml", ".yml"];
+    let is_file = ends.iter().any(|end| value.ends_with(end));
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-~@".contains(c);
+    value.chars().all(is_plain)
+        && (is_file || begins && value.matches('/').count() > 1 && !value.chars().any(|c| c.is_ascii_digit()))
+}
