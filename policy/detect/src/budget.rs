@@ -1,4 +1,11 @@
 //! How much work one message may take.
+//!
+//! Each text brings a share of its own, so that a long one cannot use up what others need; what forms of a text may take
+//! beyond that is the same for every message. What is left out is reported, and what is looked at comes from all parts of
+//! the text, not from its beginning alone (see `segment`).
+
+/// Most bytes that patterns are run over, whatever the length of the texts.
+const MOST_BYTES: usize = 64 << 20;
 
 /// What is left of it.
 #[derive(Debug)]
@@ -9,12 +16,45 @@ pub(super) struct Budget {
     pub(super) hits: usize,
     /// Bytes that may still come out of decoding.
     pub(super) decoded: usize,
+    /// Bytes of other forms that may still be looked at: normal forms where they differ, and other spellings.
+    pub(super) forms: usize,
+    /// Bytes by which normal forms may still be longer than what they are made of.
+    pub(super) growth: usize,
+    /// Bytes that may still be read twice, since a segment goes on into the next.
+    pub(super) overlap: usize,
     /// Whether one of them was not enough.
     pub(super) exceeded: bool,
 }
 
 impl Default for Budget {
     fn default() -> Self {
-        Self { bytes: 64 << 20, hits: 20_000, decoded: 1 << 20, exceeded: false }
+        Self {
+            bytes: 16 << 20,
+            hits: 20_000,
+            decoded: 1 << 20,
+            forms: 4 << 20,
+            growth: 1 << 20,
+            overlap: 1 << 20,
+            exceeded: false,
+        }
+    }
+}
+
+impl Budget {
+    /// A text of so many bytes is to be inspected.
+    pub(super) fn add_text(&mut self, bytes: usize) {
+        // Beyond that even a text of nothing but words of rules is read fast enough.
+        self.bytes = self.bytes.saturating_add(8 * bytes).min(MOST_BYTES);
+        self.forms = self.forms.saturating_add(2 * bytes);
+        self.overlap = self.overlap.saturating_add(bytes / 4);
+    }
+
+    /// Takes so much from one of its parts, if there is as much; notes that there is not otherwise.
+    pub(super) fn take(&mut self, part: impl FnOnce(&mut Self) -> &mut usize, bytes: usize) -> bool {
+        let left = part(self);
+        let rest = left.checked_sub(bytes);
+        *left = rest.unwrap_or(*left);
+        self.exceeded |= rest.is_none();
+        rest.is_some()
     }
 }

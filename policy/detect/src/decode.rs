@@ -12,13 +12,17 @@ use memchr::memchr3;
 use super::budget::Budget;
 use super::finder::Finder;
 use super::fold::invisible;
+use super::segment::{samples, spread};
 use super::structure::Structure;
 use super::view::{Mapped, View};
 pub(super) use bytes::may_be_text;
-use bytes::{prose, set_apart, spelt_out, standing_for_bytes};
+use bytes::{MAX_RUN, decoded, prose, set_apart, spelt_out, tokens};
 
-/// Most text that is read in another alphabet or spelling. Bytes.
-const MAX_RESPELT: usize = 4 << 20;
+/// Most bytes of a run of invisible characters, and of what is shown backwards, that are read at once.
+const MAX_HIDDEN: usize = 64 << 10;
+
+/// What each run takes of the budget beside its bytes: many short ones take memory, too.
+const RUN_BYTES: usize = 64;
 
 /// Words that nearly every instruction has one of. Spelt otherwise, they say how a text is to be read.
 const TELLING: &[&str] = &[
@@ -152,22 +156,20 @@ const READINGS: &[Reading] = &[
     (Spelling::Markup, 1, Form::Markup, markup::opened),
 ];
 
-/// The text in every other spelling that it shows `signs` of.
+/// The text in every other spelling that it shows `signs` of, as far as the budget goes.
 pub(super) fn respelt<'a>(view: &View<'a>, signs: Signs, budget: &mut Budget) -> Vec<View<'a>> {
     let text: &str = &view.text;
     let shows = |spelling: Spelling, least: u8| signs.0[spelling as usize] >= least;
-    let reversed = shows(Spelling::Reversed, 2);
     let readings = READINGS.iter().filter(|(spelling, least, ..)| shows(*spelling, *least));
-    if text.len() > MAX_RESPELT {
-        budget.exceeded |= reversed || readings.count() > 0;
-        return Vec::new();
-    }
+    // None of them is longer than the text.
+    let mut take = || budget.take(|budget| &mut budget.forms, text.len());
     let mut views: Vec<View<'a>> = readings
+        .filter(|_| take())
         .map(|(_, _, form, read)| (read(text), *form))
         .filter(|(mapped, _)| mapped.text != text)
         .map(|(mapped, form)| view.derive(mapped, form))
         .collect();
-    if reversed {
+    if shows(Spelling::Reversed, 2) && take() {
         // Which of its bytes a word came from is of no use to anybody.
         let text = text.chars().rev().collect();
         views.push(View::decoded(text, Form::Reversed, view.original(0..view.text.len())));
@@ -344,46 +346,65 @@ pub(super) struct Run {
     pub(super) view: View<'static>,
 }
 
-/// What is hidden in runs of characters that stand for bytes or letters: base64, hexadecimal, and invisible ones where
-/// there are `invisible` characters at all.
-pub(super) fn runs(view: &View<'_>, invisible: bool, budget: &mut Budget) -> Vec<Run> {
+/// What is hidden in runs of characters that stand for bytes or letters: base64, hexadecimal, and invisible ones. Where the
+/// budget does not do for all of them, they are from all parts of the text.
+pub(super) fn runs(view: &View<'_>, budget: &mut Budget) -> Vec<Run> {
     let mut found = Vec::new();
     let text: &str = &view.text;
-    let mut take = |decoded: Option<String>, form, range: Range<usize>| {
+    let mut take = |decoded: Option<String>, form, range: Range<usize>, budget: &mut Budget| {
         let Some(decoded) = decoded else { return };
-        match budget.decoded.checked_sub(decoded.len()) {
-            Some(left) => budget.decoded = left,
-            None => {
-                budget.exceeded = true;
-                return;
-            }
+        if budget.take(|budget| &mut budget.decoded, decoded.len() + RUN_BYTES) {
+            found.push(Run { at: range.clone(), view: View::decoded(decoded, form, view.original(range)) });
         }
-        found.push(Run { at: range.clone(), view: View::decoded(decoded, form, view.original(range)) });
     };
-    for (range, bytes, form) in standing_for_bytes(text) {
-        take(bytes.and_then(prose), form, range);
+    let tokens: Vec<Range<usize>> = tokens(text.as_bytes()).collect();
+    for token in spread(tokens.len()).filter_map(|number| tokens.get(number)) {
+        if budget.decoded <= RUN_BYTES {
+            budget.exceeded = true;
+            break;
+        }
+        for range in samples(token.clone(), MAX_RUN) {
+            let (bytes, form) = decoded(&text[range.clone()]);
+            let decoded = bytes.and_then(prose);
+            // The rest of it is as much of a text as this.
+            budget.exceeded |= decoded.is_some() && token.len() > 3 * MAX_RUN;
+            take(decoded, form, range, budget);
+        }
     }
-    for (range, bytes) in set_apart(text.as_bytes()) {
-        take(spelt_out(&bytes), Form::Hex, range);
+    let spelt: Vec<(Range<usize>, Vec<u8>)> = set_apart(text.as_bytes()).collect();
+    for (range, bytes) in spread(spelt.len()).filter_map(|number| spelt.get(number)) {
+        take(spelt_out(bytes), Form::Hex, range.clone(), budget);
     }
-    if invisible {
-        for (range, kind) in hidden_runs(text) {
-            let hidden = text[range.clone()].chars();
-            match kind {
-                Structure::TagCharacters => {
-                    let letters = hidden.filter_map(|c| char::from_u32(u32::from(c) - 0xe0000));
-                    take(Some(letters.filter(|c| !c.is_control()).collect()), Form::TagCharacters, range);
-                }
-                Structure::VariationSelectors => {
-                    let bytes: Vec<u8> = hidden.filter_map(selected_byte).collect();
-                    take(prose(bytes), Form::VariationSelectors, range);
-                }
-                // A right-to-left override shows what follows backwards, up to the end of it or of the text.
-                _ => take(Some(hidden.rev().collect()), Form::Reversed, range),
-            }
+    if text.is_ascii() {
+        return found;
+    }
+    let hidden = hidden_runs(text);
+    for (range, kind) in spread(hidden.len()).filter_map(|number| hidden.get(number)) {
+        // One character takes four bytes at most.
+        budget.exceeded |= range.len() > 3 * MAX_HIDDEN;
+        for part in samples(range.clone(), MAX_HIDDEN) {
+            let part = text.ceil_char_boundary(part.start)..text.floor_char_boundary(part.end);
+            let (decoded, form) = revealed(&text[part.clone()], *kind);
+            take(decoded, form, part, budget);
         }
     }
     found
+}
+
+/// What a run of invisible characters stands for, or what is shown backwards.
+fn revealed(run: &str, kind: Structure) -> (Option<String>, Form) {
+    let hidden = run.chars();
+    match kind {
+        Structure::TagCharacters => {
+            let letters = hidden.filter_map(|c| char::from_u32(u32::from(c).checked_sub(0xe0000)?));
+            (Some(letters.filter(|c| !c.is_control()).collect()), Form::TagCharacters)
+        }
+        Structure::VariationSelectors => {
+            (prose(hidden.filter_map(selected_byte).collect()), Form::VariationSelectors)
+        }
+        // A right-to-left override shows what follows backwards, up to the end of it or of the text.
+        _ => (Some(hidden.rev().collect()), Form::Reversed),
+    }
 }
 
 /// Runs of invisible characters that stand for something, and what stands behind a right-to-left override.
@@ -391,6 +412,8 @@ fn hidden_runs(text: &str) -> Vec<(Range<usize>, Structure)> {
     let mut runs: Vec<(Range<usize>, Structure)> = Vec::new();
     // What they begin with in UTF-8.
     let heads = |byte: &u8| matches!(byte, 0xe1 | 0xe2 | 0xef | 0xf3);
+    // Where the last override ends.
+    let mut turned = 0;
     let mut from = 0;
     while let Some(before) = text.as_bytes()[from..].iter().position(heads) {
         let at = from + before;
@@ -405,15 +428,19 @@ fn hidden_runs(text: &str) -> Vec<(Range<usize>, Structure)> {
                 }
             }
             Some(Structure::BidiOverride) if c == '\u{202e}' => {
+                // Within another one it turns nothing around.
+                if at < turned {
+                    continue;
+                }
                 let length = text[end..].find('\u{202c}').unwrap_or(text.len() - end);
-                runs.push((end..end + length, Structure::BidiOverride));
+                turned = end + length;
+                runs.push((end..turned, Structure::BidiOverride));
             }
             _ => {}
         }
     }
     // One or two are part of an emoji.
     runs.retain(|(range, kind)| *kind == Structure::BidiOverride || range.len() > 8);
-    runs.truncate(256);
     runs
 }
 

@@ -5,17 +5,24 @@
 //! its own: a [`Mark`]. Case is left alone, since the rules do not mind it. ASCII text is its own normal form,
 //! which is what makes most texts free.
 
+mod ansi;
+
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::LazyLock;
 
 use mcpwarden_terms::Form;
+use smallvec::SmallVec;
 use unicode_normalization::UnicodeNormalization as _;
+use unicode_normalization::char::decompose_compatible;
 
+use super::budget::Budget;
 use super::finder::position;
+use super::segment::OVERLAP_BYTES;
 use super::structure::Structure;
 use super::view::{Mapped, View};
+use ansi::{ansi_end, ansi_kind};
 
 /// Something about the characters of a text that is worth saying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,39 +42,69 @@ const WORD_CHARS: usize = 32;
 /// Letters in styled form (mathematical, circled, full width) from which on they count as dressed up.
 const STYLED_LETTERS: usize = 4;
 
+/// A part of a view in its normal form.
+pub(super) struct Folded<'a> {
+    /// `None` where it is the same text.
+    pub(super) normal: Option<View<'a>>,
+    /// What was found on the way.
+    pub(super) marks: Vec<Mark>,
+    /// Where the part ends, which is behind its range unless that ends with the text.
+    pub(super) end: usize,
+}
+
+/// A view whose parts are folded one after the other.
+pub(super) struct Folding<'v, 'a> {
+    view: &'v View<'a>,
+    /// Whether the text has words of another script, once that was asked.
+    foreign: Option<bool>,
+}
+
+impl<'v, 'a> Folding<'v, 'a> {
+    pub(super) fn new(view: &'v View<'a>) -> Self {
+        Self { view, foreign: None }
+    }
+
+    /// The normal form of a part, and of what follows it as far as hits may reach.
+    pub(super) fn part(&mut self, part: Range<usize>, budget: &mut Budget) -> Folded<'a> {
+        let mut folder = Folder {
+            text: &self.view.text,
+            out: Mapped::default(),
+            taken: part.start,
+            marks: Vec::new(),
+            styled: 0,
+            foreign: self.foreign,
+            word: (0..0, Word::Other),
+            is_name: self.view.form == Form::Words,
+            budget,
+        };
+        let end = folder.run(part);
+        // Nobody dresses a single letter of a name up by accident, unless a keyboard for another script does.
+        let is_dressed =
+            folder.styled > 0 && folder.is_name && !self.view.text.chars().any(is_composed_script);
+        if folder.styled < STYLED_LETTERS && !is_dressed {
+            folder.marks.retain(|mark| mark.kind != Structure::StyledLetters);
+        }
+        let Folder { out, marks, foreign, .. } = folder;
+        self.foreign = foreign;
+        let normal = out.is_changed().then(|| {
+            let form = if self.view.form == Form::Raw { Form::Normal } else { self.view.form };
+            self.view.derive(out, form)
+        });
+        Folded { normal, marks, end }
+    }
+}
+
 /// The normal form of `view`, and what was found on the way. `None` where it is the same text.
-pub(super) fn fold<'a>(view: &View<'a>) -> (Option<View<'a>>, Vec<Mark>) {
-    let text: &str = &view.text;
-    if position(text.as_bytes(), is_special).is_none() {
-        return (None, Vec::new());
-    }
-    let mut folder = Folder {
-        text,
-        out: Mapped::default(),
-        taken: 0,
-        marks: Vec::new(),
-        styled: 0,
-        foreign: None,
-        word: (0..0, Word::Other),
-        is_name: view.form == Form::Words,
-    };
-    folder.run();
-    // Nobody dresses a single letter of a name up by accident, unless a keyboard for another script does.
-    let is_dressed = folder.styled > 0 && folder.is_name && !text.chars().any(is_composed_script);
-    if folder.styled < STYLED_LETTERS && !is_dressed {
-        folder.marks.retain(|mark| mark.kind != Structure::StyledLetters);
-    }
-    let Folder { out, marks, .. } = folder;
-    let normal = out.is_changed().then(|| {
-        let form = if view.form == Form::Raw { Form::Normal } else { view.form };
-        view.derive(out, form)
-    });
+pub(super) fn fold<'a>(view: &View<'a>, budget: &mut Budget) -> (Option<View<'a>>, Vec<Mark>) {
+    let Folded { normal, marks, .. } = Folding::new(view).part(0..view.text.len(), budget);
     (normal, marks)
 }
 
 /// The normal form of a text by itself, where the way back is not needed. Printable ASCII is its own, and costs no memory.
 pub fn folded(text: &str) -> Cow<'_, str> {
-    fold(&View::raw(text)).0.map_or(Cow::Borrowed(text), |normal| Cow::Owned(normal.text.into_owned()))
+    fold(&View::raw(text), &mut Budget::default())
+        .0
+        .map_or(Cow::Borrowed(text), |normal| Cow::Owned(normal.text.into_owned()))
 }
 
 /// Whether a byte begins something that the normal form may change.
@@ -75,7 +112,7 @@ fn is_special(byte: u8) -> bool {
     byte >= 0x7f || (byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r'))
 }
 
-struct Folder<'t> {
+struct Folder<'t, 'b> {
     text: &'t str,
     /// The form of the text up to `taken`.
     out: Mapped,
@@ -88,21 +125,43 @@ struct Folder<'t> {
     word: (Range<usize>, Word),
     /// Whether the text is a name, in which invisible characters and styled letters have no business at all.
     is_name: bool,
+    budget: &'b mut Budget,
 }
 
-impl Folder<'_> {
-    fn run(&mut self) {
+impl Folder<'_, '_> {
+    /// Folds a part, and what is behind it until there is enough of its form. Where that ends.
+    fn run(&mut self, part: Range<usize>) -> usize {
+        let mut at = self.fold_to(part.start, part.end);
+        let enough = self.length(at) + OVERLAP_BYTES;
+        while at < self.text.len() && self.length(at) < enough {
+            let step = enough - self.length(at);
+            if !self.budget.take(|budget| &mut budget.overlap, step) {
+                break;
+            }
+            at = self.fold_to(at, self.text.len().min(at + step));
+        }
+        if self.out.is_changed() {
+            self.take(at);
+        }
+        at
+    }
+
+    /// How long the form is up to `at`.
+    fn length(&self, at: usize) -> usize {
+        self.out.text.len() + (at - self.taken)
+    }
+
+    /// Goes on from `at` to `end`, or to the end of the character there.
+    fn fold_to(&mut self, mut at: usize, end: usize) -> usize {
         let bytes = self.text.as_bytes();
-        let mut at = 0;
-        while let Some(plain) = position(&bytes[at..], is_special) {
+        while at < end {
+            let Some(plain) = position(&bytes[at..end], is_special) else { return end };
             at += plain;
-            while bytes.get(at).is_some_and(|&byte| is_special(byte)) {
+            while at < end && is_special(bytes[at]) {
                 at = self.special(at);
             }
         }
-        if self.out.is_changed() {
-            self.take(bytes.len());
-        }
+        at
     }
 
     /// Looks at the character at `at`, and returns where the next one is.
@@ -144,10 +203,20 @@ impl Folder<'_> {
             self.replace(at..next, std::iter::once(latin));
             return next;
         }
-        let parts = std::iter::once(character).nfkd().filter(|part| !is_accent(*part));
-        let parts: Vec<char> = parts
-            .map(|part| look_alike(part).filter(|_| !part.is_alphabetic()).map_or(part, |found| found.0))
-            .collect();
+        let (mut parts, mut length) = (SmallVec::<[char; 18]>::new(), 0);
+        decompose_compatible(character, |part| {
+            if !is_accent(part) {
+                length += part.len_utf8();
+                parts.push(part);
+            }
+        });
+        let growth = length.saturating_sub(next - at);
+        if !self.budget.take(|budget| &mut budget.growth, growth) {
+            return next;
+        }
+        for part in parts.iter_mut().filter(|part| !part.is_alphabetic()) {
+            *part = look_alike(*part).map_or(*part, |found| found.0);
+        }
         if is_styled(character) || self.is_name && is_wide_digit(character) {
             let letters = parts.iter().filter(|part| part.is_ascii_alphanumeric()).count();
             self.styled += letters;
@@ -155,7 +224,7 @@ impl Folder<'_> {
                 self.mark(Structure::StyledLetters, at, next);
             }
         }
-        if parts != [character] {
+        if parts[..] != [character] {
             self.replace(at..next, parts.into_iter());
         }
         next
@@ -180,10 +249,9 @@ impl Folder<'_> {
     fn word_at(&mut self, at: usize, next: usize) -> Word {
         if !self.word.0.contains(&at) {
             let (start, end) = word_around(self.text, at, next);
-            // Of a long word only what is near counts, so that its letters are looked at one by one.
-            let short = end - start <= WORD_CHARS;
-            let word = script_of(self.text[start..end].chars());
-            self.word = (if short { start..end } else { at..at }, word);
+            // Of a long word only what is near counts, so that it is looked at again for the letters behind these.
+            let known = if end - start <= WORD_CHARS { start..end } else { at..end.min(at + WORD_CHARS) };
+            self.word = (known, script_of(self.text[start..end].chars()));
         }
         self.word.1
     }
@@ -192,10 +260,13 @@ impl Folder<'_> {
     /// that script's.
     fn is_foreign(&mut self) -> bool {
         let text = self.text;
+        // Of a word, the letter that is looked at first says it all.
+        let mut known = 0;
         *self.foreign.get_or_insert_with(|| {
             text.char_indices().any(|(at, c)| {
-                matches!(c, '\u{370}'..='\u{52f}') && is_letter(c) && {
+                at >= known && matches!(c, '\u{370}'..='\u{52f}') && is_letter(c) && {
                     let (start, end) = word_around(text, at, at + c.len_utf8());
+                    known = end;
                     script_of(text[start..end].chars()) == Word::Other
                 }
             })
@@ -292,45 +363,6 @@ fn is_blank(character: char) -> bool {
     matches!(character, '\u{115f}' | '\u{1160}' | '\u{2800}' | '\u{3164}' | '\u{ffa0}' | '\u{1d159}')
 }
 
-/// Where the terminal sequence that begins at `at` ends (ECMA-48, 5.4 and 5.6).
-fn ansi_end(text: &str, at: usize, first: char) -> usize {
-    let start = at + first.len_utf8();
-    let rest = &text.as_bytes()[start..];
-    let mut index = 0;
-    if first == '\u{1b}' {
-        match rest.first() {
-            Some(b'[') => index = 1,
-            // An operating system command lasts to the bell or to ESC \; no longer than one would be.
-            Some(b']') => {
-                let end = rest.iter().take(512).position(|&byte| byte == 7 || byte == 0x1b).unwrap_or(0);
-                return start + end.max(1);
-            }
-            Some(0x20..=0x7e) => return start + 1,
-            _ => return start,
-        }
-    }
-    while rest.get(index).is_some_and(|byte| matches!(byte, 0x20..=0x3f)) {
-        index += 1;
-    }
-    if rest.get(index).is_some_and(|byte| matches!(byte, 0x40..=0x7e)) {
-        index += 1;
-    }
-    start + index
-}
-
-/// What a terminal sequence is: one of colours and the like, or one that has what follows not shown (SGR 8).
-fn ansi_kind(sequence: &str) -> Structure {
-    let parameters =
-        sequence.trim_start_matches(['\u{1b}', '\u{9b}', '[']).strip_suffix('m').unwrap_or_default();
-    // The 8 of `38;2;8;…` is a colour.
-    let coloured = parameters.split(';').any(|parameter| matches!(parameter, "38" | "48" | "58"));
-    if !coloured && parameters.split(';').any(|parameter| matches!(parameter, "8" | "08")) {
-        Structure::AnsiConceal
-    } else {
-        Structure::AnsiEscape
-    }
-}
-
 /// In which letters a word is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Word {
@@ -345,10 +377,14 @@ enum Word {
 /// Where the word around the character from `at` to `next` begins and ends, as far as it is looked at.
 fn word_around(text: &str, at: usize, next: usize) -> (usize, usize) {
     let in_word = |c: &char| is_letter(*c) || invisible(*c).is_some();
-    let bytes = |chars: &mut dyn Iterator<Item = char>| {
-        chars.take_while(in_word).take(WORD_CHARS).map(char::len_utf8).sum::<usize>()
+    let bytes = |chars: &mut dyn Iterator<Item = char>, most| {
+        chars.take_while(in_word).take(most).map(char::len_utf8).sum::<usize>()
     };
-    (at - bytes(&mut text[..at].chars().rev()), next + bytes(&mut text[next..].chars()))
+    // What is found holds for some letters behind the character, too.
+    (
+        at - bytes(&mut text[..at].chars().rev(), WORD_CHARS),
+        next + bytes(&mut text[next..].chars(), 2 * WORD_CHARS),
+    )
 }
 
 fn script_of(word: impl Iterator<Item = char>) -> Word {
@@ -477,7 +513,7 @@ mod tests {
             ("tìm_đường", "tim duong", &[]),
         ];
         for (name, normal, kinds) in cases {
-            let (folded, marks) = fold(&crate::names::words(name));
+            let (folded, marks) = fold(&crate::names::words(name), &mut Budget::default());
             let found: Vec<Structure> = marks.iter().map(|mark| mark.kind).collect();
             let folded = folded.map_or_else(|| (*name).to_owned(), |normal| normal.text.into_owned());
             assert_eq!((folded.as_str(), found.as_slice()), (*normal, *kinds), "{name:?}");
@@ -524,7 +560,7 @@ mod tests {
         ];
         for (text, normal, kinds) in cases {
             let view = View::raw(text);
-            let (folded, marks) = fold(&view);
+            let (folded, marks) = fold(&view, &mut super::Budget::default());
             let folded = folded.map_or_else(|| (*text).to_owned(), |normal| normal.text.into_owned());
             let found: Vec<Structure> = marks.iter().map(|mark| mark.kind).collect();
             assert_eq!((folded.as_str(), found.as_slice()), (*normal, *kinds), "{text:?}");

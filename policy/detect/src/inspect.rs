@@ -12,11 +12,12 @@ use super::budget::Budget;
 use super::decode;
 use super::evidence::{Masking, evidence};
 use super::finder::Finder;
-use super::fold::fold;
+use super::fold::{Folded, Folding, fold};
 use super::names::{ToolNames, words};
 use super::pattern::Pattern;
 use super::probe::{Hit, Matcher, Work};
 use super::rarity::{count, is_second_rarer};
+use super::segment::segments;
 use super::severity::severity_of;
 use super::structure::Structure;
 use super::view::View;
@@ -44,6 +45,8 @@ const MAX_PLAIN: usize = 64 << 10;
 const MAX_LOOKS: usize = 16;
 /// How much of a key and of its value is read together. Bytes.
 const MAX_ASSIGNED: usize = 4_096;
+/// Longest name that is read as words. Bytes.
+const MAX_NAME_WORDS: usize = 64 << 10;
 /// Most keys of such a text.
 const MAX_PLAIN_KEYS: usize = 16;
 
@@ -54,6 +57,16 @@ pub(super) struct Inspector {
     bounds: Bounds,
     work: Work,
     masking: Masking,
+}
+
+/// What is looked for in one field.
+#[derive(Clone, Copy)]
+struct Sought<'m> {
+    matcher: &'m Matcher,
+    /// The names of tools whose use may be commanded.
+    tools: Option<&'m ToolNames>,
+    /// What this has a rule for is left out where that needs no pattern: it was reported before.
+    said: Option<&'m Matcher>,
 }
 
 /// What one rule found in one field so far.
@@ -95,6 +108,11 @@ impl Inspector {
         name: &str,
         field: impl Fn() -> String,
     ) {
+        if name.len() > MAX_NAME_WORDS {
+            self.work.budget.exceeded = true;
+            self.view(texts, name, View::raw(name), None, names, &field);
+            return;
+        }
         let sentence = name.split(['_', '-', ' ', '.']).nth(SENTENCE_WORDS - 1).is_some()
             || name.split(' ').nth(SENTENCE_BLANKS).is_some();
         if let Some(names) = names {
@@ -148,8 +166,7 @@ impl Inspector {
         }
     }
 
-    /// Inspects `first` and every form that can be made of it. `text` is the original. What `said` has a rule for is
-    /// left out where that needs no pattern: it was reported before. Whether nothing was found.
+    /// Inspects `first` and every form that can be made of it. `text` is the original. Whether nothing was found.
     fn view(
         &mut self,
         matcher: &Matcher,
@@ -159,56 +176,82 @@ impl Inspector {
         said: Option<&Matcher>,
         field: impl Fn() -> String,
     ) -> bool {
+        self.work.budget.add_text(text.len());
         let mut drafts = Vec::new();
-        let mut queue = vec![(first, 0)];
-        while let Some((view, depth)) = queue.pop() {
-            let (normal, marks) = fold(&view);
-            let found = if depth < MAX_DEPTH {
-                // The normal form leaves invisible characters out.
-                decode::runs(&view, normal.is_some(), &mut self.work.budget)
-            } else {
-                Vec::new()
-            };
-            let mut hits = Vec::new();
-            let mark = |hits: &mut Vec<Hit>, kind, range: Range<usize>| {
-                let is_said = said.is_some_and(|said| said.structure(kind).is_some());
-                hits.extend(matcher.structure(kind).filter(|_| !is_said).map(|rule| Hit {
-                    rule,
-                    start: range.start,
-                    end: range.end,
-                }));
-            };
-            for seen in &marks {
-                mark(&mut hits, seen.kind, seen.at..seen.end);
-            }
-            for run in &found {
-                if matches!(run.view.form, Form::Base64 | Form::Hex) {
-                    mark(&mut hits, Structure::EncodedText, run.at.clone());
-                }
-            }
-            if let Some(tools) = tools {
-                tools.commanded(&view.text).for_each(|range| mark(&mut hits, Structure::SessionTool, range));
-            }
-            self.work.signs = decode::Signs::default();
-            self.scan(matcher, &view, &view.fresh(), hits, &mut drafts);
-            if let Some(normal) = &normal {
-                self.scan(matcher, normal, &normal.fresh(), Vec::new(), &mut drafts);
-            }
-            // What was spelt otherwise is spelt so once; but an escape's sign may be escaped itself.
-            let respelt = matches!(
-                view.form,
-                Form::Spaced | Form::Leetspeak | Form::Rot13 | Form::Reversed | Form::Markup
-            );
-            if depth < MAX_DEPTH && !respelt {
-                let plain = normal.as_ref().unwrap_or(&view);
-                let respelt = decode::respelt(plain, self.work.signs, &mut self.work.budget);
-                queue.extend(respelt.into_iter().map(|view| (view, depth + 1)));
-            }
-            queue.extend(found.into_iter().map(|run| (run.view, depth + 1)));
-        }
+        self.forms(Sought { matcher, tools, said }, &first, 0, &mut drafts);
         let harmless = drafts.is_empty();
         self.keep(matcher, text, drafts, field);
         harmless
+    }
+
+    /// Takes into `drafts` what is found in a view, segment by segment, and in all that can be made of it.
+    fn forms(&mut self, sought: Sought<'_>, view: &View<'_>, depth: usize, drafts: &mut Vec<Draft>) {
+        let mut found = match depth < MAX_DEPTH {
+            true => decode::runs(view, &mut self.work.budget),
+            false => Vec::new(),
+        };
+        let is_encoded = |run: &&decode::Run| matches!(run.view.form, Form::Base64 | Form::Hex);
+        let encoded = found.iter().filter(is_encoded).map(|run| (Structure::EncodedText, run.at.clone()));
+        let commanded = sought.tools.into_iter().flat_map(|tools| tools.commanded(&view.text));
+        let marks: Vec<(Structure, Range<usize>)> =
+            encoded.chain(commanded.map(|range| (Structure::SessionTool, range))).collect();
+        let mut folding = Folding::new(view);
+        for part in segments(&view.text) {
+            let respelt = self.segment(sought, view, part, &mut folding, &marks, depth, drafts);
+            // The plainest form first: of equal findings the first is kept.
+            for run in found.drain(..) {
+                self.forms(sought, &run.view, depth + 1, drafts);
+            }
+            for view in respelt {
+                self.forms(sought, &view, depth + 1, drafts);
+            }
+        }
+    }
+
+    /// Takes into `drafts` what is found in one part of a view. `marks`: what is known already. Its other spellings.
+    #[expect(clippy::too_many_arguments, reason = "the state of one loop")]
+    fn segment<'a>(
+        &mut self,
+        sought: Sought<'_>,
+        view: &View<'a>,
+        part: Range<usize>,
+        folding: &mut Folding<'_, 'a>,
+        marks: &[(Structure, Range<usize>)],
+        depth: usize,
+        drafts: &mut Vec<Draft>,
+    ) -> Vec<View<'a>> {
+        let Sought { matcher, said, .. } = sought;
+        let Folded { normal, marks: seen, end } = folding.part(part.clone(), &mut self.work.budget);
+        let rule = |kind: Structure| {
+            let is_said = said.is_some_and(|said| said.structure(kind).is_some());
+            matcher.structure(kind).filter(|_| !is_said)
+        };
+        let known = marks.iter().filter(|(_, range)| part.contains(&range.start)).cloned();
+        let seen = seen.iter().map(|mark| (mark.kind, mark.at..mark.end));
+        let hits = seen
+            .chain(known)
+            .filter_map(|(kind, Range { start, end })| rule(kind).map(|rule| Hit { rule, start, end }));
+        self.work.signs = decode::Signs::default();
+        let range = part.start..end;
+        let within = |fresh: Range<usize>| fresh.start.max(range.start)..fresh.end.min(range.end);
+        let fresh: Vec<Range<usize>> =
+            view.fresh().into_iter().map(within).filter(|fresh| fresh.start < fresh.end).collect();
+        self.scan(matcher, view, &fresh, hits.collect(), drafts);
+        if let Some(normal) = &normal {
+            let fresh = normal.fresh();
+            let bytes = fresh.iter().map(Range::len).sum();
+            if self.work.budget.take(|budget| &mut budget.forms, bytes) {
+                self.scan(matcher, normal, &fresh, Vec::new(), drafts);
+            }
+        }
+        // What was spelt otherwise is spelt so once; but an escape's sign may be escaped itself.
+        let respelt =
+            matches!(view.form, Form::Spaced | Form::Leetspeak | Form::Rot13 | Form::Reversed | Form::Markup);
+        if depth >= MAX_DEPTH || respelt || self.work.signs == decode::Signs::default() {
+            return Vec::new();
+        }
+        let plain = normal.unwrap_or_else(|| view.part(range));
+        decode::respelt(&plain, self.work.signs, &mut self.work.budget)
     }
 
     /// Takes into `drafts` what is found in these ranges of a view, beside the `hits` that are known.
@@ -248,7 +291,9 @@ impl Inspector {
             match drafts.iter_mut().find(|draft| draft.rule == hit.rule) {
                 Some(draft) if draft.form == view.form => {
                     draft.score = draft.score.max(score);
-                    if draft.places.len() < MAX_MATCHES {
+                    // Segments overlap.
+                    if draft.places.contains(&place) {
+                    } else if draft.places.len() < MAX_MATCHES {
                         draft.places.push(place);
                     } else {
                         self.bounds.matches_dropped += 1;
@@ -366,7 +411,7 @@ impl Signs {
         });
         let (view, mut budget) = (View::raw(json), Budget::default());
         !found
-            && decode::runs(&view, false, &mut budget).is_empty()
+            && decode::runs(&view, &mut budget).is_empty()
             && decode::respelt(&view, decode::Signs::of(json), &mut budget).is_empty()
             && !budget.exceeded
     }
@@ -451,7 +496,7 @@ impl Joined {
         let mut drafts = Vec::new();
         let mut view = View::raw(&self.text);
         view.form = Form::Joined;
-        let (normal, _) = fold(&view);
+        let (normal, _) = fold(&view, &mut inspector.work.budget);
         let view = normal.unwrap_or(view);
         inspector.scan(matcher, &view, &view.whole(), Vec::new(), &mut drafts);
         drafts.retain(|draft| {

@@ -14,6 +14,7 @@
 //! | `sentence`, `window` | hits of two sentences added up |
 //! | `severity` | the severity of a score |
 //! | `budget` | how much of this one message may take |
+//! | `segment` | a long text in parts, and which come first |
 //! | `inspect` | all of it for one field after the other |
 
 mod budget;
@@ -31,6 +32,7 @@ mod probe;
 mod rarity;
 pub mod redact;
 mod rules;
+mod segment;
 mod sentence;
 mod severity;
 mod structure;

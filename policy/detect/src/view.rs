@@ -24,10 +24,19 @@ pub(super) struct View<'a> {
 enum Origin {
     /// The text is the original.
     Same,
-    /// From each of these on, bytes run in step: (offset here, offset in the original), ascending.
-    Steps(Vec<(usize, usize)>),
+    /// Where bytes begin to run in step with the original, ascending.
+    Steps(Vec<Step>),
     /// All of it came from this range.
     Whole(Range<usize>),
+}
+
+/// From an offset here on, bytes came from an offset in the original on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Step {
+    here: usize,
+    there: usize,
+    /// Whether all of them, up to the next step, came from what is there: one character that became several.
+    is_one: bool,
 }
 
 impl<'a> View<'a> {
@@ -46,8 +55,24 @@ impl<'a> View<'a> {
         match &self.origin {
             Origin::Same => range,
             Origin::Whole(whole) => whole.clone(),
-            Origin::Steps(steps) => back(steps, range.start)..back(steps, range.end),
+            Origin::Steps(steps) => back(steps, range.start)..back_end(steps, range.end),
         }
+    }
+
+    /// A part of the text in the same form.
+    pub(super) fn part(&self, range: Range<usize>) -> View<'a> {
+        let text = match &self.text {
+            Cow::Borrowed(text) => Cow::Borrowed(&text[range.clone()]),
+            Cow::Owned(text) => Cow::Owned(text[range.clone()].to_owned()),
+        };
+        let origin = match &self.origin {
+            Origin::Whole(whole) => Origin::Whole(whole.clone()),
+            Origin::Same => Origin::Steps(vec![Step { here: 0, there: range.start, is_one: false }]),
+            Origin::Steps(steps) => {
+                Origin::Steps(compose(&[Step { here: 0, there: range.start, is_one: false }], steps))
+            }
+        };
+        View { text, form: self.form, origin, changed: Vec::new() }
     }
 
     /// All of the text, as the only range of a list.
@@ -84,27 +109,39 @@ impl<'a> View<'a> {
 }
 
 /// The steps of both mappings after each other.
-fn compose(inner: &[(usize, usize)], outer: &[(usize, usize)]) -> Vec<(usize, usize)> {
-    let mut steps = Vec::with_capacity(inner.len() + outer.len());
-    for (index, &(here, there)) in inner.iter().enumerate() {
-        steps.push((here, back(outer, there)));
+fn compose(inner: &[Step], outer: &[Step]) -> Vec<Step> {
+    let mut steps = Vec::with_capacity(inner.len());
+    for (index, &Step { here, there, is_one }) in inner.iter().enumerate() {
+        let from = outer.partition_point(|step| step.here <= there);
+        let within_one = from.checked_sub(1).and_then(|last| outer.get(last)).is_some_and(|step| step.is_one);
+        steps.push(Step { here, there: back(outer, there), is_one: is_one || within_one });
+        if is_one {
+            continue;
+        }
         // Steps of the outer mapping within this one of the inner.
-        let end = inner.get(index + 1).map_or(usize::MAX, |&(next, _)| there + (next - here));
-        let from = outer.partition_point(|&(middle, _)| middle <= there);
-        let within = outer[from..].iter().take_while(|&&(middle, _)| middle < end);
-        steps.extend(within.map(|&(middle, first)| (here + (middle - there), first)));
+        let end = inner.get(index + 1).map_or(usize::MAX, |next| there + (next.here - here));
+        let within = outer[from..].iter().take_while(|step| step.here < end);
+        steps.extend(within.map(|step| Step { here: here + (step.here - there), ..*step }));
     }
     steps
 }
 
 /// Where `at` was before.
-fn back(steps: &[(usize, usize)], at: usize) -> usize {
-    let after = steps.partition_point(|&(here, _)| here <= at);
-    let next = steps.get(after).map_or(usize::MAX, |&(_, there)| there);
+fn back(steps: &[Step], at: usize) -> usize {
+    let after = steps.partition_point(|step| step.here <= at);
+    let next = steps.get(after).map_or(usize::MAX, |step| step.there);
     match after.checked_sub(1).and_then(|index| steps.get(index)) {
-        Some(&(here, there)) => (there + (at - here)).min(next),
+        Some(step) if step.is_one => step.there,
+        Some(step) => (step.there + (at - step.here)).min(next),
         None => at,
     }
+}
+
+/// Where what ends at `at` ended before: behind all of a character of which it has a part.
+fn back_end(steps: &[Step], at: usize) -> usize {
+    let after = steps.partition_point(|step| step.here < at);
+    let last = after.checked_sub(1).and_then(|index| steps.get(index)).filter(|step| step.is_one);
+    last.and_then(|_| steps.get(after)).map_or_else(|| back(steps, at), |next| next.there)
 }
 
 /// A text under construction, with where its bytes come from.
@@ -112,7 +149,7 @@ fn back(steps: &[(usize, usize)], at: usize) -> usize {
 pub(super) struct Mapped {
     /// The text so far.
     pub(super) text: String,
-    steps: Vec<(usize, usize)>,
+    steps: Vec<Step>,
     /// What was replaced, ascending; what is within [`NEAR_BYTES`] of each other is one range.
     changed: Vec<Range<usize>>,
 }
@@ -139,7 +176,15 @@ impl Mapped {
     /// need not be searched again.
     pub(super) fn replace(&mut self, with: impl IntoIterator<Item = char>, at: usize) {
         let here = self.text.len();
-        with.into_iter().for_each(|character| self.push(character, at));
+        let mut with = with.into_iter();
+        if let Some(first) = with.next() {
+            self.push(first, at);
+            let single = self.text.len();
+            self.text.extend(with);
+            if self.text.len() > single {
+                self.step_of_one(here, at);
+            }
+        }
         let end = self.text.len();
         match self.changed.last_mut() {
             Some(last) if here <= last.end + NEAR_BYTES => last.end = end,
@@ -154,9 +199,17 @@ impl Mapped {
 
     fn step(&mut self, at: usize) {
         let here = self.text.len();
-        let in_step = self.steps.last().is_some_and(|&(from, there)| here - from + there == at);
-        if !in_step {
-            self.steps.push((here, at));
+        let in_step = |step: &Step| !step.is_one && here - step.here + step.there == at;
+        if !self.steps.last().is_some_and(in_step) {
+            self.steps.push(Step { here, there: at, is_one: false });
+        }
+    }
+
+    /// All that was appended from `here` on stands for what is at `at` in the source.
+    fn step_of_one(&mut self, here: usize, at: usize) {
+        match self.steps.last_mut() {
+            Some(last) if last.here == here => last.is_one = true,
+            _ => self.steps.push(Step { here, there: at, is_one: true }),
         }
     }
 }
@@ -178,6 +231,23 @@ mod tests {
         for (range, original) in [(0..1, 0..3), (1..3, 3..5), (3..4, 5..9), (0..5, 0..10), (4..5, 9..10)] {
             assert_eq!(view.original(range.clone()), original, "{range:?}");
         }
+    }
+
+    /// One character that became several is where it was, whichever of them is meant, and takes one step.
+    #[test]
+    fn expanded_character_maps_to_itself() {
+        let mut mapped = Mapped::default();
+        mapped.push_str("a", 0);
+        mapped.replace("xyz".chars(), 1);
+        mapped.push_str("b", 4);
+        assert_eq!(mapped.steps.len(), 3);
+        let view = View::raw("a\u{fdfa}b").derive(mapped, Form::Normal);
+        assert_eq!(view.text, "axyzb");
+        assert_eq!((view.original(0..1), view.original(2..3), view.original(2..4)), (0..1, 1..4, 1..4));
+        assert_eq!(view.part(2..5).original(0..3), 1..5);
+        let mut again = Mapped::default();
+        again.push_str("zb", 3);
+        assert_eq!(view.derive(again, Form::Rot13).original(0..2), 1..5);
     }
 
     /// Bytes between two changes, the ranges that are searched.

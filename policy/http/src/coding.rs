@@ -1,42 +1,58 @@
-//! Content codings (RFC 9110, section 8.4.1): gzip and deflate, decoded piece by piece.
+//! Content codings (RFC 9110, section 8.4.1): gzip and deflate, each as often as it is named, decoded piece by piece.
 //!
 //! brotli and zstd are recognised and not decoded.
 
 use std::io::Write;
 
-use flate2::write::{DeflateDecoder, GzDecoder, ZlibDecoder};
+use flate2::write::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 
 /// Decoded at once: the most that comes of it is 1,032 times as much (RFC 1951 allows no more).
 const PIECE_BYTES: usize = 4 * 1024;
 /// A body that decodes to more than this many times its size, beyond the longest frame, is a bomb. JSON and text are
 /// 3 to 20 times as long as when compressed.
 const MAX_RATIO: u64 = 128;
+/// Most codings of one body, one inside the other. curl takes five.
+const MAX_CODINGS: usize = 5;
 
-/// How a body is coded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Coding {
-    /// Not at all.
-    #[default]
-    Identity,
+/// In what a body, or what comes out of another coding, is coded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Method {
     /// gzip, RFC 1952.
     Gzip,
     /// zlib, RFC 1950; or bare DEFLATE, RFC 1951, which clients take too.
     Deflate,
+}
+
+/// How a body is coded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Coding {
+    /// In these, the one that was applied last at the end; in none: not at all.
+    Known(Vec<Method>),
     /// In a way that is not read here.
     Unknown,
 }
 
+impl Default for Coding {
+    fn default() -> Self {
+        Self::Known(Vec::new())
+    }
+}
+
 impl Coding {
-    /// What `Content-Encoding` says.
-    pub(super) fn of(value: &[u8]) -> Self {
-        let value = value.trim_ascii();
-        let is = |name: &[u8]| value.eq_ignore_ascii_case(name);
-        match () {
-            () if value.is_empty() || is(b"identity") => Self::Identity,
-            () if is(b"gzip") || is(b"x-gzip") => Self::Gzip,
-            () if is(b"deflate") => Self::Deflate,
-            () => Self::Unknown,
+    /// What the lines of `Content-Encoding` say: they are one list (RFC 9110, section 5.3).
+    pub(super) fn of<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Self {
+        let mut methods = Vec::new();
+        for value in lines.flat_map(|line| line.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii) {
+            let is = |name: &[u8]| value.eq_ignore_ascii_case(name);
+            match () {
+                () if value.is_empty() || is(b"identity") => {}
+                () if methods.len() >= MAX_CODINGS => return Self::Unknown,
+                () if is(b"gzip") || is(b"x-gzip") => methods.push(Method::Gzip),
+                () if is(b"deflate") => methods.push(Method::Deflate),
+                () => return Self::Unknown,
+            }
         }
+        Self::Known(methods)
     }
 }
 
@@ -52,38 +68,45 @@ pub(super) enum CodingError {
 /// Decodes one body.
 #[derive(Debug)]
 pub(super) struct Decoder {
-    kind: Kind,
+    /// The coding that is undone first comes first.
+    stages: Vec<Stage>,
+    budget: Budget,
+}
+
+/// What may come out of a body, of all its codings together.
+#[derive(Debug)]
+struct Budget {
     /// What may come out beyond the ratio.
     allowance: u64,
     bytes_in: u64,
     bytes_out: u64,
 }
 
+/// Undoes one coding.
 #[derive(Debug)]
-enum Kind {
-    Identity,
+enum Stage {
     /// Its first byte tells zlib from DEFLATE alone.
     Deflate,
-    Gzip(Box<GzDecoder<Vec<u8>>>),
+    Gzip(Box<MultiGzDecoder<Vec<u8>>>),
     Zlib(Box<ZlibDecoder<Vec<u8>>>),
     Raw(Box<DeflateDecoder<Vec<u8>>>),
 }
 
 impl Decoder {
     /// At the beginning of a body; none where the coding is not known.
-    pub(super) fn new(coding: Coding, allowance: usize) -> Option<Self> {
-        let kind = match coding {
-            Coding::Identity => Kind::Identity,
-            Coding::Gzip => Kind::Gzip(Box::new(GzDecoder::new(Vec::new()))),
-            Coding::Deflate => Kind::Deflate,
-            Coding::Unknown => return None,
+    pub(super) fn new(coding: &Coding, allowance: usize) -> Option<Self> {
+        let Coding::Known(methods) = coding else { return None };
+        let stage = |method: &Method| match method {
+            Method::Gzip => Stage::Gzip(Box::new(MultiGzDecoder::new(Vec::new()))),
+            Method::Deflate => Stage::Deflate,
         };
-        Some(Self { kind, allowance: allowance as u64, bytes_in: 0, bytes_out: 0 })
+        let budget = Budget { allowance: allowance as u64, bytes_in: 0, bytes_out: 0 };
+        Some(Self { stages: methods.iter().rev().map(stage).collect(), budget })
     }
 
     /// Whether bytes of it mean something without those before them.
     pub(super) fn is_identity(&self) -> bool {
-        matches!(self.kind, Kind::Identity)
+        self.stages.is_empty()
     }
 
     /// Decodes the next bytes, and calls `sink` with what comes out, in pieces.
@@ -91,31 +114,51 @@ impl Decoder {
     /// # Errors
     /// Nothing more comes out of this body.
     pub(super) fn push(&mut self, bytes: &[u8], sink: &mut dyn FnMut(&[u8])) -> Result<(), CodingError> {
-        if let (Kind::Deflate, Some(first)) = (&self.kind, bytes.first()) {
+        self.budget.bytes_in += bytes.len() as u64;
+        undo(&mut self.stages, bytes, &mut self.budget, sink)
+    }
+}
+
+/// Undoes these codings one after the other. No stage gets more than a piece at once, so that none makes more of it than
+/// the budget has before that is seen.
+fn undo(
+    stages: &mut [Stage],
+    bytes: &[u8],
+    budget: &mut Budget,
+    sink: &mut dyn FnMut(&[u8]),
+) -> Result<(), CodingError> {
+    let Some((stage, others)) = stages.split_first_mut() else {
+        sink(bytes);
+        return Ok(());
+    };
+    for piece in bytes.chunks(PIECE_BYTES) {
+        let (out, decoded) = stage.decode(piece);
+        budget.bytes_out += out.len() as u64;
+        if budget.bytes_out > budget.allowance + MAX_RATIO * budget.bytes_in {
+            return Err(CodingError::Bomb);
+        }
+        undo(others, &out, budget, sink)?;
+        decoded?;
+    }
+    Ok(())
+}
+
+impl Stage {
+    /// What comes out of the next bytes, and whether more may come.
+    fn decode(&mut self, piece: &[u8]) -> (Vec<u8>, Result<(), CodingError>) {
+        if let (Self::Deflate, Some(first)) = (&self, piece.first()) {
             // The method in the header of zlib (RFC 1950, section 2.2); no encoder begins DEFLATE alone so.
-            self.kind = match first & 0x0F {
-                8 => Kind::Zlib(Box::new(ZlibDecoder::new(Vec::new()))),
-                _ => Kind::Raw(Box::new(DeflateDecoder::new(Vec::new()))),
+            *self = match first & 0x0F {
+                8 => Self::Zlib(Box::new(ZlibDecoder::new(Vec::new()))),
+                _ => Self::Raw(Box::new(DeflateDecoder::new(Vec::new()))),
             };
         }
-        for piece in bytes.chunks(PIECE_BYTES) {
-            let out = match &mut self.kind {
-                Kind::Identity | Kind::Deflate => {
-                    sink(bytes);
-                    return Ok(());
-                }
-                Kind::Gzip(decoder) => decode(decoder.as_mut(), GzDecoder::get_mut, piece),
-                Kind::Zlib(decoder) => decode(decoder.as_mut(), ZlibDecoder::get_mut, piece),
-                Kind::Raw(decoder) => decode(decoder.as_mut(), DeflateDecoder::get_mut, piece),
-            }?;
-            self.bytes_in += piece.len() as u64;
-            self.bytes_out += out.len() as u64;
-            if self.bytes_out > self.allowance + MAX_RATIO * self.bytes_in {
-                return Err(CodingError::Bomb);
-            }
-            sink(&out);
+        match self {
+            Self::Deflate => (Vec::new(), Ok(())),
+            Self::Gzip(decoder) => decode(decoder.as_mut(), MultiGzDecoder::get_mut, piece),
+            Self::Zlib(decoder) => decode(decoder.as_mut(), ZlibDecoder::get_mut, piece),
+            Self::Raw(decoder) => decode(decoder.as_mut(), DeflateDecoder::get_mut, piece),
         }
-        Ok(())
     }
 }
 
@@ -123,8 +166,8 @@ fn decode<D: Write>(
     decoder: &mut D,
     out: impl Fn(&mut D) -> &mut Vec<u8>,
     piece: &[u8],
-) -> Result<Vec<u8>, CodingError> {
+) -> (Vec<u8>, Result<(), CodingError>) {
     // Bytes behind the end are an error too: some clients read on there, and others do not.
-    decoder.write_all(piece).and_then(|()| decoder.flush()).map_err(|_| CodingError::Invalid)?;
-    Ok(std::mem::take(out(decoder)))
+    let decoded = decoder.write_all(piece).and_then(|()| decoder.flush()).map_err(|_| CodingError::Invalid);
+    (std::mem::take(out(decoder)), decoded)
 }

@@ -3,12 +3,13 @@
 use mcpwarden_terms::{GapCause, Timestamp};
 
 use super::coding::{Coding, CodingError, Decoder};
+use super::head::ContentType;
 use super::sse::{self, Event, Events};
 
 /// What comes out of a body.
 #[derive(Debug)]
 pub(super) enum Piece<'a> {
-    /// The whole of it, without outer blanks: begins with `{` or `[`, and is perhaps invalid.
+    /// The whole of it, as far as it can be decoded, without outer blanks: begins with `{` or `[`, and is perhaps invalid.
     Json { bytes: &'a [u8], time: Timestamp },
     /// An event of its stream.
     Event(Event<'a>),
@@ -25,6 +26,8 @@ pub(super) struct Content {
     decoder: Option<Decoder>,
     frame_bytes: usize,
     body: Body,
+    /// The same as a stream of events, where clients may take it for JSON or for that.
+    events: Option<Box<Events>>,
 }
 
 #[derive(Debug)]
@@ -46,20 +49,19 @@ enum Body {
 const BOM: [u8; 3] = [0xEF, 0xBB, 0xBF];
 
 impl Content {
-    /// A body that may be JSON.
-    pub(super) fn json(coding: Coding, frame_bytes: usize) -> Self {
-        Self::new(coding, frame_bytes, Body::Begin { mark: 0, blank: false })
-    }
-
-    /// A stream of events.
-    pub(super) fn events(coding: Coding, frame_bytes: usize) -> Self {
-        Self::new(coding, frame_bytes, Body::Events(Box::new(Events::new(frame_bytes))))
-    }
-
-    fn new(coding: Coding, frame_bytes: usize, body: Body) -> Self {
-        let decoder = Decoder::new(coding, frame_bytes);
-        let body = if decoder.is_some() { body } else { Body::Skip };
-        Self { decoder, frame_bytes, body }
+    /// A body of this type.
+    pub(super) fn new(kind: ContentType, coding: &Coding, frame_bytes: usize) -> Self {
+        let events = || Box::new(Events::new(frame_bytes));
+        let begin = Body::Begin { mark: 0, blank: false };
+        let (body, events) = match kind {
+            ContentType::Json => (begin, None),
+            ContentType::Events => (Body::Events(events()), None),
+            ContentType::Both => (begin, Some(events())),
+        };
+        match Decoder::new(coding, frame_bytes) {
+            Some(decoder) => Self { decoder: Some(decoder), frame_bytes, body, events },
+            None => Self { decoder: None, frame_bytes, body: Body::Skip, events: None },
+        }
     }
 
     /// Whether it is in a coding that is not read, or not in the one that it says.
@@ -69,16 +71,12 @@ impl Content {
 
     /// Whether nothing more will come out.
     pub(super) fn is_over(&self) -> bool {
-        matches!(self.body, Body::Skip)
+        matches!(self.body, Body::Skip) && self.events.is_none()
     }
 
     /// Bytes held.
     pub(super) fn held(&self) -> usize {
-        match &self.body {
-            Body::Json { text, .. } => text.len(),
-            Body::Events(events) => events.held(),
-            Body::Skip | Body::Unreadable | Body::Begin { .. } | Body::Lost { .. } => 0,
-        }
+        self.body.held() + self.events.as_ref().map_or(0, |events| events.held())
     }
 
     /// Takes the next bytes of the body, captured at `time`.
@@ -86,38 +84,57 @@ impl Content {
         if self.is_over() {
             return;
         }
-        let Self { decoder: Some(decoder), body, frame_bytes } = self else { return };
-        let decoded = decoder.push(bytes, &mut |bytes| body.push(bytes, time, *frame_bytes, sink));
+        let Self { decoder: Some(decoder), body, events, frame_bytes } = self else { return };
+        let decoded = decoder.push(bytes, &mut |bytes| {
+            body.push(bytes, time, *frame_bytes, sink);
+            if let Some(events) = events {
+                let is_json = body.is_json();
+                events.push(bytes, time, &mut |piece| event_piece(piece, is_json, sink));
+            }
+        });
         let read = decoded.and(match body {
             Body::Unreadable => Err(CodingError::Invalid),
             _ => Ok(()),
         });
         if let Err(error) = read {
-            (self.decoder, self.body) = (None, Body::Skip);
+            self.decoder = None;
             sink(Piece::Undecodable(error));
+            // Clients that do not mind what is wrong behind it have what came before.
+            if error == CodingError::Invalid {
+                self.end(sink);
+            }
+            (self.body, self.events) = (Body::Skip, None);
         }
     }
 
     /// The body is whole.
-    pub(super) fn end(self, sink: &mut dyn FnMut(Piece<'_>)) {
-        match self.body {
+    pub(super) fn end(&mut self, sink: &mut dyn FnMut(Piece<'_>)) {
+        self.end_events(sink);
+        match std::mem::replace(&mut self.body, Body::Skip) {
             Body::Json { text, time } => sink(Piece::Json { bytes: text.trim_ascii_end(), time }),
             Body::Lost { bytes, cause } if bytes > 0 => sink(Piece::Gap { bytes, cause }),
             Body::Lost { .. } | Body::Skip | Body::Unreadable | Body::Begin { .. } | Body::Events(_) => {}
         }
     }
 
+    /// The stream of events ended, perhaps with its connection.
+    pub(super) fn end_events(&mut self, sink: &mut dyn FnMut(Piece<'_>)) {
+        let is_json = self.body.is_json();
+        let events = match (&mut self.body, &mut self.events) {
+            (Body::Events(events), _) | (_, Some(events)) => events,
+            _ => return,
+        };
+        events.finish(&mut |piece| event_piece(piece, is_json, sink));
+    }
+
     /// Whether something is unfinished.
     pub(super) fn is_unfinished(&self) -> bool {
-        match &self.body {
-            Body::Json { .. } | Body::Lost { .. } => true,
-            Body::Events(events) => events.is_unfinished(),
-            Body::Skip | Body::Unreadable | Body::Begin { .. } => false,
-        }
+        self.body.is_json()
     }
 
     /// Bytes of the body were not captured here. Says how many others are given up with them.
     pub(super) fn gap(&mut self, cause: GapCause) -> u64 {
+        self.prefer_events();
         match &mut self.body {
             Body::Events(events) if self.decoder.as_ref().is_some_and(Decoder::is_identity) => {
                 events.gap(cause)
@@ -129,6 +146,7 @@ impl Content {
 
     /// Frees what is held. Says how much that was.
     pub(super) fn give_up(&mut self) -> u64 {
+        self.prefer_events();
         match &mut self.body {
             Body::Events(events) => events.give_up(GapCause::Memory),
             Body::Json { .. } => self.lose(GapCause::Memory),
@@ -136,14 +154,47 @@ impl Content {
         }
     }
 
+    /// One of two readings is enough to say what is lost: that which goes on behind a gap, unless it is JSON.
+    fn prefer_events(&mut self) {
+        if let Some(events) = self.events.take()
+            && !self.body.is_json()
+        {
+            self.body = Body::Events(events);
+        }
+    }
+
     fn lose(&mut self, cause: GapCause) -> u64 {
-        let held = self.held() as u64;
+        let held = self.body.held() as u64;
         self.body = Body::Lost { bytes: 0, cause };
         held
     }
 }
 
+/// Hands on what came out of a stream of events, and of one that is JSON as well only events: a line that is too long is
+/// said of the JSON.
+fn event_piece(piece: sse::Piece<'_>, is_json: bool, sink: &mut dyn FnMut(Piece<'_>)) {
+    match piece {
+        sse::Piece::Event(event) => sink(Piece::Event(event)),
+        sse::Piece::Skipped { .. } if is_json => {}
+        sse::Piece::Skipped { bytes, cause } => sink(Piece::Gap { bytes, cause }),
+    }
+}
+
 impl Body {
+    /// Whether JSON has begun.
+    fn is_json(&self) -> bool {
+        matches!(self, Self::Json { .. } | Self::Lost { .. })
+    }
+
+    /// Bytes held.
+    fn held(&self) -> usize {
+        match self {
+            Self::Json { text, .. } => text.len(),
+            Self::Events(events) => events.held(),
+            Self::Skip | Self::Unreadable | Self::Begin { .. } | Self::Lost { .. } => 0,
+        }
+    }
+
     fn push(
         &mut self,
         mut bytes: &[u8],
@@ -162,10 +213,7 @@ impl Body {
                 *self = Self::Lost { bytes, cause: GapCause::TooLong };
             }
             Self::Json { text, .. } => text.extend_from_slice(bytes),
-            Self::Events(events) => events.push(bytes, now, &mut |piece| match piece {
-                sse::Piece::Event(event) => sink(Piece::Event(event)),
-                sse::Piece::Skipped { bytes, cause } => sink(Piece::Gap { bytes, cause }),
-            }),
+            Self::Events(events) => events.push(bytes, now, &mut |piece| event_piece(piece, false, sink)),
         }
     }
 
@@ -179,7 +227,8 @@ impl Body {
                     return bytes.get(at..).unwrap_or_default();
                 }
                 b' ' | b'\t' | b'\r' | b'\n' if matches!(mark, 0 | 3) => *blank = true,
-                byte if !*blank && BOM.get(*mark) == Some(byte) => *mark += 1,
+                // Some readers drop one mark, and their parser of JSON another.
+                byte if !*blank && BOM.get(*mark % BOM.len()) == Some(byte) => *mark = *mark % BOM.len() + 1,
                 // UTF-16 or UTF-32: a byte order mark of those, or the first byte of a letter.
                 0 | 0xFE | 0xFF if !*blank && *mark == 0 => *self = Self::Unreadable,
                 _ => *self = Self::Skip,

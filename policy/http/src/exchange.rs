@@ -37,6 +37,8 @@ pub(super) struct Exchange {
     pub(super) is_sse: bool,
     /// Whether a JSON-RPC answer came with the status.
     pub(super) answered: bool,
+    /// Whether it was said that its answer can be read in more than one way.
+    pub(super) is_told: bool,
 }
 
 impl Exchange {
@@ -79,6 +81,7 @@ impl Exchange {
             status: 0,
             is_sse: false,
             answered: false,
+            is_told: false,
         }
     }
 

@@ -2,8 +2,10 @@
 //! leave.
 //!
 //! Where a head can be read in two ways, the two ends may do so and an observer would see only one: two lengths, a
-//! length beside chunks, a coding of the transfer that is not just `chunked`, a session or host named twice. The official
-//! clients and servers refuse most of these, and not all of them the same. Such a stream is given up, and that is said.
+//! length beside the chunks of a request, a coding of the transfer that is not just `chunked`, a session or host named
+//! twice. The official clients and servers refuse most of these, and not all of them the same. Such a stream is given up,
+//! and that is said. Of an answer, clients that take a length beside chunks go by the chunks; what clients take for
+//! different types of content is read as each.
 
 use httparse::{EMPTY_HEADER, Header};
 
@@ -49,11 +51,26 @@ pub(super) struct Request<'a> {
 pub(super) struct Answer<'a> {
     pub(super) status: u16,
     pub(super) session: Option<&'a [u8]>,
-    pub(super) is_events: bool,
+    /// What clients may take its body for.
+    pub(super) content: ContentType,
+    /// Where it sends its client to.
+    pub(super) location: Option<&'a str>,
     pub(super) coding: Coding,
     pub(super) framing: Framing,
     /// What it switches to, of a 101.
     pub(super) upgrade: Uninspected,
+}
+
+/// What clients may take a body for: they look for a type anywhere in the value, at its beginning, or in the first of
+/// several lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ContentType {
+    /// JSON, or anything else.
+    Json,
+    /// Server-sent events.
+    Events,
+    /// Either.
+    Both,
 }
 
 /// Longest value of a header in [`HttpMeta`], in bytes; a longer one is left out.
@@ -93,7 +110,7 @@ pub(super) fn request(head: &[u8]) -> Result<Request<'_>, Uninspected> {
         accepts_events: fields.any("accept", "text/event-stream"),
         resumes: fields.get("last-event-id").is_some(),
         expects: fields.any("expect", "100-continue"),
-        coding: fields.coding()?,
+        coding: fields.coding(),
         framing: fields.framing(parsed.version)?.unwrap_or(Framing::Length(0)),
         meta: HttpMeta {
             protocol_version: fields.meta("mcp-protocol-version"),
@@ -111,12 +128,16 @@ pub(super) fn request(head: &[u8]) -> Result<Request<'_>, Uninspected> {
 pub(super) fn answer(head: &[u8], method: Method) -> Result<Answer<'_>, Uninspected> {
     let mut headers = room(head);
     let mut parsed = httparse::Response::new(&mut headers);
-    parsed.parse(head).map_err(|_| Uninspected::NotHttp)?;
+    // Clients take a folded line for a blank (RFC 9112, section 5.2).
+    let mut reading = httparse::ParserConfig::default();
+    reading.allow_obsolete_multiline_headers_in_responses(true);
+    reading.parse_response(&mut parsed, head).map_err(|_| Uninspected::NotHttp)?;
     let status = parsed.code.unwrap_or_default();
     let fields = Fields { headers: parsed.headers };
     // RFC 9112, section 6.3.
     let framing = match (method, status) {
         (Method::Head, _) | (_, 100..=199 | 204 | 304) => Framing::Length(0),
+        _ if fields.is_chunked(parsed.version) => Framing::Chunked,
         _ => fields.framing(parsed.version)?.unwrap_or(Framing::Close),
     };
     let upgrade = match fields.get("upgrade") {
@@ -124,15 +145,18 @@ pub(super) fn answer(head: &[u8], method: Method) -> Result<Answer<'_>, Uninspec
         Some(value) if value.eq_ignore_ascii_case(b"h2c") => Uninspected::Http2,
         _ => Uninspected::Tunnel,
     };
-    // Clients look for the type anywhere in the value, or at its beginning.
-    let is_json = fields.get("content-type").is_some_and(|value| {
-        value.get(..16).is_some_and(|value| value.eq_ignore_ascii_case(b"application/json"))
-    });
+    let content = match (fields.any("content-type", "text/event-stream"), fields.any("content-type", "json"))
+    {
+        (false, _) => ContentType::Json,
+        (true, false) => ContentType::Events,
+        (true, true) => ContentType::Both,
+    };
     Ok(Answer {
         status,
         session: fields.once("mcp-session-id")?,
-        is_events: !is_json && fields.any("content-type", "text/event-stream"),
-        coding: fields.coding()?,
+        content,
+        location: fields.get("location").and_then(text),
+        coding: fields.coding(),
         framing,
         upgrade,
     })
@@ -177,7 +201,9 @@ impl<'b> Fields<'_, 'b> {
     fn once(&self, name: &str) -> Result<Option<&'b [u8]>, Uninspected> {
         let mut values = self.all(name);
         let first = values.next();
-        match values.all(|value| Some(value) == first) {
+        // What a folded line means depends on the reader.
+        let is_folded = first.is_some_and(|value| value.contains(&b'\n'));
+        match values.all(|value| Some(value) == first) && !is_folded {
             true => Ok(first),
             false => Err(Uninspected::Ambiguous),
         }
@@ -194,24 +220,34 @@ impl<'b> Fields<'_, 'b> {
         text(value).map(Box::from)
     }
 
-    fn coding(&self) -> Result<Coding, Uninspected> {
-        Ok(self.once("content-encoding")?.map(Coding::of).unwrap_or_default())
+    fn coding(&self) -> Coding {
+        Coding::of(self.all("content-encoding"))
+    }
+
+    /// Whether the body is in chunks, and nothing else is said of its transfer but perhaps a length, which then does not
+    /// count (RFC 9112, section 6.3).
+    fn is_chunked(&self, version: Option<u8>) -> bool {
+        let mut codings = self.all("transfer-encoding");
+        let is_chunked = codings.next().is_some_and(|coding| coding.eq_ignore_ascii_case(b"chunked"));
+        version == Some(1) && is_chunked && codings.next().is_none()
     }
 
     /// How the body is framed; `None`: nothing says so.
     fn framing(&self, version: Option<u8>) -> Result<Option<Framing>, Uninspected> {
-        let length = self.once("content-length")?;
-        let mut codings = self.all("transfer-encoding");
-        match (codings.next(), codings.next(), length) {
-            (None, _, None) => Ok(None),
-            (None, _, Some(length)) => {
+        // The lines are one list; the same length again says nothing new (RFC 9110, section 8.6).
+        let mut lengths = self.all("content-length").flat_map(|line| line.split(|byte| *byte == b','));
+        let length = lengths.next().map(<[u8]>::trim_ascii);
+        if !lengths.all(|other| Some(other.trim_ascii()) == length) {
+            return Err(Uninspected::Ambiguous);
+        }
+        match (self.all("transfer-encoding").next(), length) {
+            (None, None) => Ok(None),
+            (None, Some(length)) => {
                 let digits = text(length).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
                 let length = digits.and_then(|digits| digits.parse().ok()).ok_or(Uninspected::Ambiguous)?;
                 Ok(Some(Framing::Length(length)))
             }
-            (Some(coding), None, None) if version == Some(1) && coding.eq_ignore_ascii_case(b"chunked") => {
-                Ok(Some(Framing::Chunked))
-            }
+            (Some(_), None) if self.is_chunked(version) => Ok(Some(Framing::Chunked)),
             _ => Err(Uninspected::Ambiguous),
         }
     }

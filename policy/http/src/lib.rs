@@ -21,7 +21,8 @@
 //! stream.
 //!
 //! **Nothing is hidden behind a doubt.** What two readers could read differently (see `head`) is not guessed: the
-//! stream is given up, and [`HttpOutput::Uninspected`] says so.
+//! stream is given up, and [`HttpOutput::Uninspected`] says so. Where the border of messages is certain and only what one
+//! says is not (see `readings`), each reading is a frame, and that is said as well.
 //!
 //! **Secrets stay inside.** Of a head, a few fields go out: [`HttpMeta`], the host, and the path without its query.
 
@@ -31,6 +32,7 @@ mod exchange;
 mod head;
 mod link;
 mod reader;
+mod readings;
 mod sse;
 mod stream;
 
@@ -133,8 +135,8 @@ pub enum Uninspected {
     /// It is no HTTP/1.
     #[error("it is not HTTP/1.1")]
     NotHttp,
-    /// It can be read in more than one way: two lengths, a length beside chunks, chunks that are not framed as they
-    /// must be, an unknown coding of the transfer, a session or a host named twice.
+    /// It can be read in more than one way: two lengths, a length beside the chunks of a request, chunks that are not framed
+    /// as they must be, an unknown coding of the transfer, a session or a host named twice.
     #[error("its HTTP can be read in more than one way")]
     Ambiguous,
     /// A head or trailers are longer than the bound.
@@ -149,6 +151,10 @@ pub enum Uninspected {
     /// The body of a message decodes to far more than it is. The stream goes on.
     #[error("a body decodes to far more than it is")]
     Bomb,
+    /// Readers take a message for different ones, or for several: values behind each other, lines that some of them join.
+    /// Each of those is a frame of its own. The stream goes on.
+    #[error("a message can be read in more than one way")]
+    Readings,
     /// There are as many links as there may be. The stream goes on.
     #[error("too many sessions at once")]
     TooManyLinks,

@@ -117,6 +117,17 @@ struct Redirect {
     until: Timestamp,
 }
 
+/// A GET that fetches the answer to a request: a client that is sent elsewhere with 301, 302 or 303 asks there without a body.
+#[derive(Debug)]
+struct Fetch {
+    client: Client,
+    /// Of path and query.
+    target: Hash,
+    link: ConnectionId,
+    id: Option<Box<str>>,
+    until: Timestamp,
+}
+
 #[derive(Debug)]
 struct Link {
     client: Client,
@@ -138,6 +149,7 @@ pub(super) struct Links {
     by_name: HashMap<Name, ConnectionId>,
     by_client: HashMap<Client, BTreeSet<ConnectionId>>,
     redirects: VecDeque<Redirect>,
+    fetches: VecDeque<Fetch>,
     /// No link is to be closed before.
     deadline: Option<Timestamp>,
 }
@@ -281,6 +293,43 @@ impl Links {
         self.redirects.remove(at).map(|entry| (entry.link, entry.from))
     }
 
+    /// Whether a client was sent elsewhere with this, to whatever address.
+    pub(super) fn is_redirected(&self, client: Client, body: &Hash, now: Timestamp) -> bool {
+        let is = |entry: &Redirect| entry.body == *body && entry.from.client == client && entry.until >= now;
+        self.redirects.iter().any(is)
+    }
+
+    /// A client was sent to this path and query, of whatever address, for the answer to a request of this id.
+    pub(super) fn send_for(
+        &mut self,
+        link: ConnectionId,
+        client: Client,
+        target: &str,
+        id: Option<&str>,
+        time: Timestamp,
+    ) {
+        let (target, until) = (Sha256::digest(target).into(), time.after(REDIRECT_TIME));
+        self.fetches.retain(|entry| entry.until >= time);
+        self.fetches.push_back(Fetch { client, target, link, id: id.map(Box::from), until });
+        if self.fetches.len() > MAX_REDIRECTS {
+            self.fetches.pop_front();
+        }
+    }
+
+    /// The link, and the id of the request, that the answer to a GET belongs to, where a client was sent for it.
+    pub(super) fn sent_for(
+        &mut self,
+        client: Client,
+        target: &str,
+    ) -> Option<(ConnectionId, Option<Box<str>>)> {
+        if self.fetches.is_empty() {
+            return None;
+        }
+        let target: Hash = Sha256::digest(target).into();
+        let at = self.fetches.iter().position(|entry| (entry.client, entry.target) == (client, target))?;
+        self.fetches.remove(at).map(|entry| (entry.link, entry.id))
+    }
+
     /// The engine says that this is no MCP. Its streams.
     pub(super) fn forget(&mut self, link: ConnectionId) -> Vec<ConnectionId> {
         let Some(entry) = self.links.get_mut(&link) else { return Vec::new() };
@@ -366,6 +415,7 @@ impl Context<'_> {
             }
         }
         links.redirects.retain(|redirect| redirect.link != link);
+        links.fetches.retain(|fetch| fetch.link != link);
         if !entry.forgotten {
             (self.sink)(HttpOutput::Closed { link, time });
         }

@@ -10,7 +10,7 @@ pub(super) enum Name {
     Message,
     /// Where to POST, of the older transport.
     Endpoint,
-    /// Anything else, which clients of MCP leave alone.
+    /// Anything else, which some clients of MCP leave alone, and others read all the same.
     Other,
 }
 
@@ -35,6 +35,8 @@ pub(super) struct Event<'a> {
     pub(super) time: Timestamp,
     /// Where it may be the rest of one whose beginning was lost: why.
     pub(super) doubt: Option<GapCause>,
+    /// Whether its empty line came: where the stream ends without it, some clients take the event and others do not.
+    pub(super) is_ended: bool,
 }
 
 /// Longest id that is kept, in bytes.
@@ -42,6 +44,9 @@ const ID_BYTES: usize = 1024;
 /// A buffer that grew beyond this is freed after its event: streams wait most of the time.
 const KEPT_BYTES: usize = 4 * 1024;
 const BOM: &[u8] = b"\xEF\xBB\xBF";
+/// What ends a line for Python's `splitlines`, which some clients cut events with, besides carriage return and line feed.
+const OTHER_ENDS: [char; 8] =
+    ['\u{b}', '\u{c}', '\u{1c}', '\u{1d}', '\u{1e}', '\u{85}', '\u{2028}', '\u{2029}'];
 
 /// Reads one stream. What it gives does not depend on how the bytes are cut, but behind a gap.
 #[derive(Debug)]
@@ -114,7 +119,7 @@ impl Events {
                     *skipped += piece.len() as u64;
                     self.begun |= !piece.is_empty();
                     if end.is_some() && !std::mem::take(&mut self.begun) {
-                        self.dispatch(time, sink);
+                        self.dispatch(time, true, sink);
                     }
                 }
                 (None, None) => self.line.extend_from_slice(piece),
@@ -132,14 +137,20 @@ impl Events {
     }
 
     fn end_line(&mut self, line: &[u8], time: Timestamp, sink: &mut dyn FnMut(Piece<'_>)) {
-        let line = match std::mem::take(&mut self.at_start) {
-            true => line.strip_prefix(BOM).unwrap_or(line),
-            false => line,
-        };
-        if line.is_empty() {
-            self.dispatch(time, sink);
-            return;
+        let mut line = line;
+        if std::mem::take(&mut self.at_start) {
+            // Some readers drop one, and their parser of events another.
+            while let Some(rest) = line.strip_prefix(BOM) {
+                line = rest;
+            }
         }
+        match line.is_empty() {
+            true => self.dispatch(time, true, sink),
+            false => self.field(line),
+        }
+    }
+
+    fn field(&mut self, line: &[u8]) {
         let colon = memchr::memchr(b':', line);
         let (field, value) = line.split_at_checked(colon.unwrap_or(line.len())).unwrap_or((line, &[]));
         let value = value.strip_prefix(b":").unwrap_or(value);
@@ -160,12 +171,35 @@ impl Events {
                 self.id = Some(value.to_vec()).filter(|id| !id.is_empty() && id.len() <= ID_BYTES);
             }
             // A comment, `retry`, or a field that means nothing.
-            _ => {}
+            _ => self.hidden(line),
         }
     }
 
-    /// An empty line ends the event.
-    fn dispatch(&mut self, time: Timestamp, sink: &mut dyn FnMut(Piece<'_>)) {
+    /// Takes the data in a line that means nothing to those who end lines as they should, and has others to those who do not.
+    fn hidden(&mut self, line: &[u8]) {
+        // What these ends begin with in UTF-8.
+        if !line.iter().any(|byte| matches!(byte, 0x0b | 0x0c | 0x1c..=0x1e | 0xc2 | 0xe2)) {
+            return;
+        }
+        let line = String::from_utf8_lossy(line);
+        let lines = line.split(OTHER_ENDS).skip(1);
+        for value in lines.filter_map(|line| line.strip_prefix("data:")) {
+            self.data.extend_from_slice(value.strip_prefix(' ').unwrap_or(value).as_bytes());
+            self.data.push(b'\n');
+        }
+    }
+
+    /// The stream ended. What came since the last empty line is handed on.
+    pub(super) fn finish(&mut self, sink: &mut dyn FnMut(Piece<'_>)) {
+        let line = std::mem::take(&mut self.line);
+        if self.skipped.is_none() && !line.is_empty() {
+            self.field(line.strip_prefix(BOM).filter(|_| self.at_start).unwrap_or(&line));
+        }
+        self.dispatch(Timestamp::default(), false, sink);
+    }
+
+    /// The event ended, with an empty line or with the stream.
+    fn dispatch(&mut self, time: Timestamp, is_ended: bool, sink: &mut dyn FnMut(Piece<'_>)) {
         let time = self.time.take().unwrap_or(time);
         let (id, name) = (self.id.take(), std::mem::take(&mut self.name));
         let doubt = self.doubt.take();
@@ -174,7 +208,7 @@ impl Events {
                 sink(Piece::Skipped { bytes, cause });
             }
         } else if let Some((_, data)) = self.data.split_last() {
-            sink(Piece::Event(Event { name, data, id: id.as_deref(), time, doubt }));
+            sink(Piece::Event(Event { name, data, id: id.as_deref(), time, doubt, is_ended }));
         }
         self.data.clear();
         if self.data.capacity() > KEPT_BYTES {
@@ -197,11 +231,6 @@ impl Events {
         let held = self.give_up(cause);
         (self.begun, self.returned, self.at_start, self.lost) = (false, false, false, Some(cause));
         held
-    }
-
-    /// Whether there is an event without its empty line, which is none where the stream ends so.
-    pub(super) fn is_unfinished(&self) -> bool {
-        !self.data.is_empty() || !self.line.is_empty()
     }
 }
 

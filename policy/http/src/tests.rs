@@ -1,5 +1,6 @@
 //! Transcripts as tables: what goes over which stream, and what comes out.
 
+mod clients;
 mod hostile;
 mod links;
 mod loss;
@@ -83,10 +84,12 @@ pub(super) const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initial
 pub(super) const INITIALIZED: &str = r#"{"jsonrpc":"2.0","id":0,"result":{}}"#;
 pub(super) const NOTE: &str = r#"{"jsonrpc":"2.0","method":"notifications/x"}"#;
 
-/// Streams 1 to 19 are those of process 1, 21 to 39 those of process 2 and so on; from 1000 on the server is declared.
+/// Streams 1 to 19 are those of process 1, 21 to 39 those of process 2 and so on, the latter half of each to another server;
+/// from 1000 on the server is declared.
 fn peers(stream: u64) -> Peers {
     let client = ((stream % 1000 / 20) as u32 + 1, 7);
-    Peers { client, server: SocketAddr::from(([127, 0, 0, 1], 8000)), known: stream >= 1000 }
+    let port = if stream % 20 < 10 { 8000 } else { 8001 };
+    Peers { client, server: SocketAddr::from(([127, 0, 0, 1], port)), known: stream >= 1000 }
 }
 
 /// Runs it all, and says in a line each what came out.

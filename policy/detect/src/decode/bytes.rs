@@ -16,8 +16,8 @@ pub(super) const MIN_RUN: usize = 24;
 /// of those places in it, with as many bytes behind it. Bytes.
 const RUN_STEP: usize = 8;
 const RUN_WINDOW: usize = MIN_RUN - RUN_STEP;
-/// Most bytes of one run that are decoded; the rest of a longer one is data, not text.
-const MAX_RUN: usize = 64 << 10;
+/// Most bytes of one run that are decoded at once, and of a longer one in each of a few places. A multiple of four.
+pub(super) const MAX_RUN: usize = 64 << 10;
 /// Fewest bytes that are spelt out in digits which are set apart. As text they are twice a window long, and one.
 const MIN_SET_APART: usize = 11;
 /// How far from each other the places are at which those are looked for, and how many bytes there. Bytes.
@@ -29,16 +29,6 @@ const MAX_GROUP: usize = 8;
 const MAX_SEPARATOR: usize = 6;
 /// Letters of other scripts that are prose without any blank.
 const FOREIGN_LETTERS: usize = 4;
-
-/// Runs of base64 and hexadecimal digits, what they stand for, and what they are.
-pub(super) fn standing_for_bytes(
-    text: &str,
-) -> impl Iterator<Item = (Range<usize>, Option<Vec<u8>>, Form)> + '_ {
-    tokens(text.as_bytes()).map(|range| {
-        let (bytes, form) = decoded(&text[range.start..range.end.min(range.start + MAX_RUN)]);
-        (range, bytes, form)
-    })
-}
 
 /// Runs of [`MIN_RUN`] or more base64 digits (which the hexadecimal ones are among).
 pub(super) fn tokens(text: &[u8]) -> impl Iterator<Item = Range<usize>> + '_ {
@@ -188,7 +178,7 @@ pub(crate) fn may_be_text(run: &str) -> bool {
 }
 
 /// What a run of digits stands for, and what they are.
-fn decoded(run: &str) -> (Option<Vec<u8>>, Form) {
+pub(super) fn decoded(run: &str) -> (Option<Vec<u8>>, Form) {
     if run.len().is_multiple_of(2) && run.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         (from_hex(run), Form::Hex)
     } else {

@@ -1,6 +1,8 @@
 use proptest::prelude::*;
 
 use super::bytes::{MIN_RUN, tokens};
+use base64::Engine as _;
+
 use super::*;
 
 /// Text, and it in each other spelling that it shows signs of.
@@ -87,7 +89,7 @@ fn encoded_text_is_decoded_only_to_prose() {
         ("dGhlcXVpY2ticm93bmZveGp1bXBz", &[]),
     ];
     for (text, expected) in cases {
-        let found: Vec<String> = runs(&View::raw(text), false, &mut Budget::default())
+        let found: Vec<String> = runs(&View::raw(text), &mut Budget::default())
             .into_iter()
             .map(|run| run.view.text.into_owned())
             .collect();
@@ -115,7 +117,7 @@ proptest! {
 fn decoding_stops_at_its_budget() {
     let mut budget = Budget::default();
     budget.decoded = 10;
-    assert!(runs(&View::raw("dGhlIHF1aWNrIGJyb3duIGZveCBqdW1wcw=="), false, &mut budget).is_empty());
+    assert!(runs(&View::raw("dGhlIHF1aWNrIGJyb3duIGZveCBqdW1wcw=="), &mut budget).is_empty());
     assert!(budget.exceeded);
 }
 
@@ -127,26 +129,63 @@ fn separated_hex_digits_are_decoded_at_any_offset() {
         let digits: Vec<String> = text.bytes().map(|byte| format!("{byte:02x}")).collect();
         for before in 0..40 {
             let text = format!("{}(\u{e9} {})", "z".repeat(before), digits.join(separator));
-            let found = runs(&View::raw(&text), false, &mut Budget::default());
+            let found = runs(&View::raw(&text), &mut Budget::default());
             let found: Vec<&str> = found.iter().map(|run| &*run.view.text).collect();
             assert_eq!(found, ["read notes."], "{text}");
         }
     }
 }
 
-/// A text that is too long to be read in another spelling is said to be, where it shows signs of one.
+/// Each other spelling takes as much of the budget as the text is long, where the text shows signs of it.
 #[test]
-fn overlong_text_for_respelling_exceeds_the_bound() {
-    for (sign, length, exceeded) in
-        [("%20", MAX_RESPELT, false), ("%20", MAX_RESPELT + 1, true), ("", MAX_RESPELT + 1, false)]
-    {
-        let text = format!("{sign}{}", "-".repeat(length - sign.len()));
-        let mut budget = Budget::default();
+fn spellings_beyond_the_budget_are_left_out_and_reported() {
+    for (sign, forms, exceeded, views) in [
+        ("%20", 1000, false, 1),
+        ("%20", 999, true, 0),
+        ("%20 gur nyy hfre", 1999, true, 1),
+        ("", 0, false, 0),
+    ] {
+        let text = format!("{sign}{}", "-".repeat(1000 - sign.len()));
+        let mut budget = Budget { forms, ..Budget::default() };
         let found = respelt(&View::raw(&text), Signs::of(&text), &mut budget);
-        assert_eq!(
-            (budget.exceeded, found.is_empty()),
-            (exceeded, exceeded || sign.is_empty()),
-            "{sign} {length}"
-        );
+        assert_eq!((budget.exceeded, found.len()), (exceeded, views), "{sign} {forms}");
+        assert!(found.iter().all(|view| view.text.len() <= 1000));
+    }
+}
+
+/// What is read where not all can be: something from all parts of a text.
+#[test]
+fn decoded_parts_come_from_the_whole_text() {
+    let encode = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
+    // One long run: its ends and its middle.
+    let long = encode(&format!("the start {}the middle {0}the end", "and so on ".repeat(40_000)));
+    let mut budget = Budget::default();
+    let found = runs(&View::raw(&long), &mut budget);
+    for text in ["the start", "the middle", "the end"] {
+        assert!(found.iter().any(|run| run.view.text.contains(text)), "{text}");
+    }
+    assert!(budget.exceeded && found.iter().map(|run| run.view.text.len()).sum::<usize>() < 3 * MAX_RUN);
+    // Many short ones: the first, the last and some between.
+    let many: Vec<String> =
+        (0..100_000).map(|number| encode(&format!("number {number:06} of many"))).collect();
+    let text = many.join(" ");
+    let found = runs(&View::raw(&text), &mut budget);
+    let numbers: Vec<usize> = found.iter().map(|run| run.view.text[7..13].parse().unwrap()).collect();
+    assert!(numbers.contains(&0) && numbers.contains(&99_999));
+    assert!((1..10).all(|tenth| numbers.iter().any(|number| number / 10_000 == tenth)));
+    assert!(found.len() < (1 << 20) / RUN_BYTES);
+}
+
+#[test]
+fn nested_overrides_are_read_once() {
+    for (text, expected) in [
+        ("\u{202e}abc \u{202e}def", 1),
+        ("\u{202e}abc\u{202c} \u{202e}def\u{202c}", 2),
+        (&*"\u{202e}abc def ".repeat(100_000), 3),
+    ] {
+        let mut budget = Budget::default();
+        let found = runs(&View::raw(text), &mut budget);
+        assert_eq!((found.len(), budget.exceeded), (expected, text.len() > 1000));
+        assert!(found.iter().map(|run| run.view.text.len()).sum::<usize>() <= 3 * MAX_HIDDEN);
     }
 }

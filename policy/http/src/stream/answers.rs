@@ -7,8 +7,9 @@ use mcpwarden_terms::{ConnectionId, Direction, GapCause, ServerType, Timestamp};
 use super::{HELD_BYTES, Held, Reading, Stream};
 use crate::content::{Content, Piece};
 use crate::exchange::{Exchange, Gist};
-use crate::head::{self, Method};
+use crate::head::{self, ContentType, Method};
 use crate::reader::{Framing, Resumed, Step};
+use crate::readings::readings;
 use crate::sse::{Event, Name};
 use crate::{Context, HttpOutput, Uninspected};
 
@@ -70,7 +71,8 @@ impl Stream {
                 self.answering = None;
             } else if self.answering.is_none() {
                 // In the middle of a stream of events, of which the beginning was not seen.
-                let events = Content::events(Default::default(), context.limits.frame_bytes);
+                let limit = context.limits.frame_bytes;
+                let events = Content::new(ContentType::Events, &Default::default(), limit);
                 self.answering = Some((self.unpaired(context), Some(events)));
             }
         }
@@ -124,12 +126,15 @@ impl Stream {
             let from = exchange.origin.clone().unwrap_or_else(|| exchange.place.clone());
             context.links.redirect(link, body, from, time);
         }
-        let is_wanted = exchange.link.is_some() || (exchange.accepts_events && answer.is_events);
-        let frame_bytes = context.limits.frame_bytes;
-        let content = match answer.is_events {
-            true => Content::events(answer.coding, frame_bytes),
-            false => Content::json(answer.coding, frame_bytes),
-        };
+        if let (301..=303 | 307 | 308, Some(link)) = (answer.status, exchange.link)
+            && let Some(target) = answer.location.and_then(|to| resolve(&exchange.place.path, to.as_bytes()))
+            && (exchange.method == Method::Get || answer.status <= 303)
+        {
+            context.links.send_for(link, exchange.place.client, &target, exchange.id.as_deref(), time);
+        }
+        let may_be_events = answer.content != ContentType::Json;
+        let is_wanted = exchange.link.is_some() || (exchange.accepts_events && may_be_events);
+        let content = Content::new(answer.content, &answer.coding, context.limits.frame_bytes);
         if is_wanted && content.is_undecodable() && answer.framing != Framing::Length(0) {
             context.counters.undecodable += 1;
             self.say_uninspected(Uninspected::Coding, exchange.link, context);
@@ -152,7 +157,7 @@ impl Stream {
 
     fn answer_ends(&mut self, time: Timestamp, context: &mut Context<'_>) {
         let Some((mut exchange, content)) = self.answering.take() else { return };
-        if let Some(content) = content {
+        if let Some(mut content) = content {
             content.end(&mut |piece| self.answer_piece(piece, &mut exchange, time, context));
         }
         let session = exchange.names.session.and_then(|name| context.links.find(name));
@@ -183,8 +188,11 @@ impl Stream {
         }
         let is_unfinished = |content: &Option<Content>| content.as_ref().is_some_and(Content::is_unfinished);
         context.counters.unfinished += u64::from(is_unfinished(&self.asking));
-        if let Some((exchange, content)) = self.answering.take() {
+        if let Some((mut exchange, mut content)) = self.answering.take() {
             context.counters.unfinished += u64::from(is_unfinished(&content));
+            if let Some(content) = &mut content {
+                content.end_events(&mut |piece| self.answer_piece(piece, &mut exchange, time, context));
+            }
             if let Some(link) = exchange.link.filter(|_| exchange.is_sse) {
                 context.close(link, time);
             }
@@ -201,12 +209,15 @@ impl Stream {
         match piece {
             Piece::Json { bytes, time } => {
                 let Some(link) = exchange.link else { return };
-                // An error page in JSON is no message.
-                let gist = if exchange.is_success() { Gist::default() } else { Gist::of(bytes) };
-                exchange.answered |= gist.is_answer;
-                if exchange.is_success() || gist.is_message {
-                    self.frame((link, DIRECTION), exchange, (bytes, time), context);
-                }
+                let is_doubtful = readings(bytes, &mut |bytes| {
+                    // An error page in JSON is no message.
+                    let gist = if exchange.is_success() { Gist::default() } else { Gist::of(bytes) };
+                    exchange.answered |= gist.is_answer;
+                    if exchange.is_success() || gist.is_message {
+                        self.frame((link, DIRECTION), exchange, (bytes, time), context);
+                    }
+                });
+                self.say_readings(is_doubtful, exchange, context);
             }
             Piece::Event(event) => self.event(event, exchange, context),
             Piece::Gap { bytes, cause } => {
@@ -221,10 +232,22 @@ impl Stream {
     }
 
     fn event(&mut self, event: Event<'_>, exchange: &mut Exchange, context: &mut Context<'_>) {
-        match event.name {
-            Name::Endpoint if exchange.paired => self.endpoint(event, exchange, context),
-            Name::Message => self.event_message(event, exchange, context),
-            Name::Endpoint | Name::Other => {}
+        // Where the stream ends without an empty line, and of events with other names, some clients take what is a message.
+        let is_certain = event.name == Name::Message && event.is_ended;
+        let is_endpoint = event.name == Name::Endpoint && !event.data.trim_ascii().starts_with(b"{");
+        if is_endpoint && exchange.paired && event.is_ended {
+            self.endpoint(event, exchange, context);
+        } else if is_certain || Gist::of(event.data).is_message {
+            self.event_messages(event, exchange, context);
+        } else {
+            context.counters.unfinished += u64::from(!event.is_ended);
+        }
+    }
+
+    /// Says once of an answer that it can be read in more than one way.
+    fn say_readings(&self, is_doubtful: bool, exchange: &mut Exchange, context: &mut Context<'_>) {
+        if is_doubtful && exchange.link.is_some() && !std::mem::replace(&mut exchange.is_told, true) {
+            self.say_uninspected(Uninspected::Readings, exchange.link, context);
         }
     }
 
@@ -251,12 +274,20 @@ impl Stream {
         }
     }
 
-    fn event_message(&mut self, event: Event<'_>, exchange: &mut Exchange, context: &mut Context<'_>) {
+    fn event_messages(&mut self, event: Event<'_>, exchange: &mut Exchange, context: &mut Context<'_>) {
         let data = event.data.trim_ascii();
         // An event without data only names the id to resume from (specification 2025-11-25, "Resumability").
         if data.is_empty() {
             return;
         }
+        let is_doubtful = readings(data, &mut |data| {
+            self.event_message(Event { data, ..event }, exchange, context);
+        });
+        self.say_readings(is_doubtful, exchange, context);
+    }
+
+    fn event_message(&mut self, event: Event<'_>, exchange: &mut Exchange, context: &mut Context<'_>) {
+        let data = event.data;
         if exchange.link.is_none() || event.doubt.is_some() {
             let gist = Gist::of(data);
             if event.doubt.is_some() && !gist.is_message {

@@ -7,8 +7,9 @@ use super::{MAX_WAITING, Reading, Stream};
 use crate::coding::CodingError;
 use crate::content::{Content, Piece};
 use crate::exchange::{Exchange, Gist};
-use crate::head::{self, Method, Request};
+use crate::head::{self, ContentType, Method, Request};
 use crate::reader::Step;
+use crate::readings::readings;
 use crate::{Context, Uninspected};
 
 const DIRECTION: Direction = Direction::ClientToServer;
@@ -62,11 +63,13 @@ impl Stream {
         }
         self.requests.begin(request.framing);
         self.expecting = request.expects;
-        let coding = request.coding;
-        let exchange = Exchange::new(request, &self.peers);
+        let content = Content::new(ContentType::Json, &request.coding, context.limits.frame_bytes);
+        let sent = (request.method == Method::Get)
+            .then(|| context.links.sent_for(self.peers.client, request.target))
+            .flatten();
+        let mut exchange = Exchange::new(request, &self.peers);
         self.is_mcp |= exchange.shows_mcp;
         if exchange.method == Method::Post {
-            let content = Content::json(coding, context.limits.frame_bytes);
             let is_undecodable = content.is_undecodable();
             self.asking = Some(content);
             if is_undecodable && (exchange.shows_mcp || self.peers.known) {
@@ -74,6 +77,8 @@ impl Stream {
                 let link = exchange.names.session.and_then(|name| context.links.find(name));
                 self.say_uninspected(Uninspected::Coding, link, context);
             }
+        } else if let Some((link, id)) = sent {
+            (exchange.link, exchange.id) = (Some(link), id);
         } else if !exchange.shows_mcp && !exchange.accepts_events {
             self.strange(context);
         }
@@ -95,7 +100,7 @@ impl Stream {
 
     fn request_ends(&mut self, time: Timestamp, context: &mut Context<'_>) {
         self.expecting = false;
-        if let Some(content) = self.asking.take() {
+        if let Some(mut content) = self.asking.take() {
             content.end(&mut |piece| self.request_piece(piece, time, context));
         }
         let Some(exchange) = self.waiting.back_mut() else { return };
@@ -108,7 +113,12 @@ impl Stream {
     fn request_piece(&mut self, piece: Piece<'_>, now: Timestamp, context: &mut Context<'_>) {
         let session = self.waiting.back().and_then(|exchange| exchange.names.session);
         match piece {
-            Piece::Json { bytes, time } => self.request_frame(bytes, time, context),
+            Piece::Json { bytes, time } => {
+                let is_doubtful = readings(bytes, &mut |bytes| self.request_frame(bytes, time, context));
+                if is_doubtful && let Some(link) = self.waiting.back().and_then(|exchange| exchange.link) {
+                    self.say_uninspected(Uninspected::Readings, Some(link), context);
+                }
+            }
             Piece::Gap { bytes, cause } => {
                 context.counters.frames_too_long += u64::from(cause == GapCause::TooLong);
                 self.say_gap(DIRECTION, bytes, cause, now, context);
@@ -148,9 +158,11 @@ impl Stream {
         // Where MCP is spoken, whatever a server may take for a message is one.
         let is_place =
             self.peers.known || endpoint.is_some() || context.links.find(names.anonymous).is_some();
+        let body = Sha256::digest(bytes).into();
+        // Or whatever was a message where it was sent at first.
+        let is_place = is_place || context.links.is_redirected(exchange.place.client, &body, time);
         if gist.is_versioned || exchange.shows_mcp || (is_place && gist.is_message) {
             self.is_mcp = true;
-            let body = Sha256::digest(bytes).into();
             let redirected = context.links.redirected(&exchange.place, &body, time);
             let is_again = redirected.is_some();
             let link = match redirected {

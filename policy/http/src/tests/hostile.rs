@@ -45,7 +45,7 @@ fn uninspectable_http_is_reported_with_its_reason() {
         ("a signed length", "POST / HTTP/1.1\r\nContent-Length: +2\r\n\r\n{}".into(), String::new(), {
             Uninspected::Ambiguous
         }),
-        ("a list of lengths", "POST / HTTP/1.1\r\nContent-Length: 2, 2\r\n\r\n{}".into(), String::new(), {
+        ("a list of lengths", "POST / HTTP/1.1\r\nContent-Length: 2, 3\r\n\r\n{}".into(), String::new(), {
             Uninspected::Ambiguous
         }),
         (
