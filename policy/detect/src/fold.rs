@@ -513,7 +513,7 @@ mod tests {
             ("tìm_đường", "tim duong", &[]),
         ];
         for (name, normal, kinds) in cases {
-            let (folded, marks) = fold(&crate::names::words(name), &mut Budget::default());
+            let (folded, marks) = fold(&crate::names::words(name), &mut super::Budget::default());
             let found: Vec<Structure> = marks.iter().map(|mark| mark.kind).collect();
             let folded = folded.map_or_else(|| (*name).to_owned(), |normal| normal.text.into_owned());
             assert_eq!((folded.as_str(), found.as_slice()), (*normal, *kinds), "{name:?}");
