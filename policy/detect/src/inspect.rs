@@ -292,10 +292,10 @@ impl Inspector {
                 Some(draft) if draft.form == view.form => {
                     draft.score = draft.score.max(score);
                     // Segments overlap.
-                    if draft.places.contains(&place) {
-                    } else if draft.places.len() < MAX_MATCHES {
+                    let is_known = draft.places.contains(&place);
+                    if !is_known && draft.places.len() < MAX_MATCHES {
                         draft.places.push(place);
-                    } else {
+                    } else if !is_known {
                         self.bounds.matches_dropped += 1;
                     }
                 }
