@@ -128,7 +128,6 @@ mod tests {
             server_out: answers,
             client_in: answers,
             positions,
-            ..Default::default()
         };
         (id, entry)
     }

@@ -124,7 +124,9 @@ mod tests {
         const STARTED: Sent = (RECORD_EXEC, 0, 1);
         const FOUND: Sent = (RECORD_EXEC, FLAG_ADOPTED, 1);
         const OTHER: Sent = (RECORD_EXEC, FLAG_ADOPTED, 2);
-        let cases: [(&str, &[Sent], &[Sent], &[Sent]); 5] = [
+        // Name, what was found, what waited, and in which order both come.
+        type Case = (&'static str, &'static [Sent], &'static [Sent], &'static [Sent]);
+        let cases: [Case; 5] = [
             ("nothing", &[], &[], &[]),
             ("in order", &[DATA], &[DATA, STARTED], &[DATA, DATA, STARTED]),
             ("found", &[DATA], &[DATA, FOUND], &[FOUND, DATA, DATA]),

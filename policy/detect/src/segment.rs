@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn long_range_is_sampled_at_its_ends_and_middle() {
-        assert_eq!(samples(3..10, 7).collect::<Vec<_>>(), [3..10]);
+        assert!(samples(3..10, 7).eq(std::iter::once(3..10)));
         assert_eq!(samples(3..104, 8).collect::<Vec<_>>(), [3..11, 95..103, 47..55]);
     }
 }

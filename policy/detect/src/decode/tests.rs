@@ -115,8 +115,7 @@ proptest! {
 
 #[test]
 fn decoding_stops_at_its_budget() {
-    let mut budget = Budget::default();
-    budget.decoded = 10;
+    let mut budget = Budget { decoded: 10, ..Budget::default() };
     assert!(runs(&View::raw("dGhlIHF1aWNrIGJyb3duIGZveCBqdW1wcw=="), &mut budget).is_empty());
     assert!(budget.exceeded);
 }

@@ -233,7 +233,9 @@ fn frames_are_those_of_any_reader() {
 fn messages_within_a_frame_are_found() {
     let m = r#"{"id":1,"result":{}}"#;
     let n = r#"{"id":2,"result":{}}"#;
-    let cases: Vec<(&str, String, bool, Vec<(&str, Framing)>)> = vec![
+    // Name, the frame, whether it is JSON, what is found in it.
+    type Case<'a> = (&'a str, String, bool, Vec<(&'a str, Framing)>);
+    let cases: Vec<Case<'_>> = vec![
         ("one message", m.into(), true, vec![]),
         ("between CRs in a string", format!("{{\"a\":\"\r{m}\r\"}}"), true, vec![(m, Framing::LineEnd)]),
         ("behind U+2028", format!("{{\"a\":\u{2028}{m}\u{2028}}}"), true, vec![(m, Framing::LineEnd)]),

@@ -143,7 +143,7 @@ mod tests {
         let cases: [(&[u8], Option<&str>); 5] = [
             (b"{\0}\0", Some("{}")),
             (b"{\0}", Some("{}")),
-            (b"\0[\01\0]", Some("[1]")),
+            (b"\0[\x001\0]", Some("[1]")),
             (b"{}", None),
             (b"", None),
         ];

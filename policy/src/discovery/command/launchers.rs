@@ -159,10 +159,11 @@ impl Command {
         let top = tables::UV_RUN.behind(args);
         let mut own = tables::UV_RUN.before(args).to_vec();
         match top {
-            ["tool", rest @ ..] => match tables::UVX.behind(rest) {
-                ["run" | "x", rest @ ..] => self.package(rest, &tables::UVX, level),
-                _ => {}
-            },
+            ["tool", rest @ ..] => {
+                if let ["run" | "x", rest @ ..] = tables::UVX.behind(rest) {
+                    self.package(rest, &tables::UVX, level);
+                }
+            }
             ["x", rest @ ..] => self.package(rest, &tables::UVX, level),
             ["run", rest @ ..] => {
                 let before = tables::UV_RUN.before(rest);
@@ -249,8 +250,8 @@ impl Command {
             && (is_python(plain)
                 || plain == "node"
                 || wrappers::find(plain, args).is_some()
-                || runs(plain, args).is_some())
-            || is_unscoped && is_in(tables::LAUNCHERS, plain)
+                || runs(plain, args).is_some()
+                || is_in(tables::LAUNCHERS, plain))
         {
             let command: Vec<&str> = std::iter::once(plain).chain(args.iter().copied()).collect();
             return self.read(&command, level + 1);
