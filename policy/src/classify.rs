@@ -23,11 +23,11 @@ use crate::config::ClassifierOverride;
 use crate::detect::folded;
 use crate::glob::{GlobError, NameGlob};
 use crate::terms::{RiskLevel, ToolCategory};
-use words::Word;
+use words::{Tags, Word};
 
 /// The side effects that the classifier assigns, where no override gives others.
 pub fn side_effect_tags() -> impl Iterator<Item = &'static str> {
-    words::side_effect_tags()
+    words::TAGS.into_iter()
 }
 
 /// Longest word that is looked up. Bytes.
@@ -43,11 +43,11 @@ const fn side_effect_of(category: ToolCategory) -> Option<&'static str> {
 }
 
 /// The acts that words tell of.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Acts {
     /// That of the strongest act.
     category: ToolCategory,
-    side_effects: BTreeSet<&'static str>,
+    side_effects: Tags,
 }
 
 impl Acts {
@@ -57,7 +57,9 @@ impl Acts {
     }
 
     fn add_side_effect(&mut self, word: Word) {
-        self.side_effects.extend(word.side_effect);
+        if let Some(tag) = word.side_effect {
+            self.side_effects.insert(tag);
+        }
     }
 
     fn merge(&mut self, other: Self) {
@@ -169,7 +171,7 @@ impl Classifier {
             side_effects: match (tags, override_category) {
                 (Some(tags), _) => tags.clone(),
                 (None, Some(_)) => side_effects_given(category, acts),
-                (None, None) => acts.side_effects.into_iter().map(str::to_owned).collect(),
+                (None, None) => acts.side_effects.iter().map(str::to_owned).collect(),
             },
             may_do_anything: tags.is_none() && category == ToolCategory::Unknown,
         }
@@ -216,7 +218,7 @@ impl Classifier {
 /// The side effects of a tool whose category an operator gives: those that the words tell too, unless it only reads.
 fn side_effects_given(category: ToolCategory, acts: Acts) -> BTreeSet<String> {
     let is_denied = category == ToolCategory::Read && acts.acts();
-    let words = acts.side_effects.into_iter().filter(|_| !is_denied);
+    let words = acts.side_effects.iter().filter(|_| !is_denied);
     words.chain(side_effect_of(category)).map(str::to_owned).collect()
 }
 

@@ -5,7 +5,7 @@ use super::{Acts, for_each_word};
 use crate::terms::ToolCategory::{Read, Unknown};
 
 /// Most words of a name that are compared with each other.
-const MAX_PARTS: usize = 32;
+const MAX_PARTS: usize = 16;
 /// Verbs of reading that are nouns in front of others: a `list_update` updates a list, and a `get_update` gets an update.
 const NOUNS_IN_FRONT: [&str; 1] = ["list"];
 /// Words that put two verbs beside each other.
@@ -25,6 +25,7 @@ pub(super) fn acts(name: &str) -> Acts {
 }
 
 /// One word of a name, and what its neighbours say of it.
+#[derive(Clone, Copy)]
 struct Part {
     word: Word,
     is_first: bool,
@@ -49,27 +50,36 @@ impl Part {
 }
 
 fn acts_of_words(name: &str) -> Acts {
-    let mut parts: Vec<Part> = Vec::new();
+    let (mut parts, mut known, mut rest) = ([None; MAX_PARTS], 0_usize, Acts::default());
     let (mut count, mut follows_conjunction, mut follows_noun) = (0_usize, false, false);
     for_each_word(name, |text| {
-        if let Some(last) = parts.last_mut() {
+        if let Some(Some(last)) = known.checked_sub(1).and_then(|last| parts.get_mut(last)) {
+            let last: &mut Part = last;
             last.is_last = false;
         }
-        if let Some(word) = word(text).filter(|word| word.is_in_names)
-            && parts.len() < MAX_PARTS
-        {
-            parts.push(Part { word, is_first: count == 0, is_last: true, follows_noun, follows_conjunction });
+        if let Some(word) = word(text).filter(|word| word.is_in_names) {
+            let is_first = count == 0;
+            match parts.get_mut(known) {
+                Some(slot) => {
+                    *slot = Some(Part { word, is_first, is_last: true, follows_noun, follows_conjunction });
+                    known += 1;
+                }
+                // No name is so long by accident: whatever is behind it counts.
+                None => rest.add(word),
+            }
         }
         follows_conjunction = CONJUNCTIONS.contains(&text);
         follows_noun = count == 0 && NOUNS_IN_FRONT.contains(&text);
         count += 1;
     });
-    combine(&parts)
+    rest.merge(combine(&parts));
+    rest
 }
 
-fn combine(parts: &[Part]) -> Acts {
+fn combine(parts: &[Option<Part>]) -> Acts {
+    let parts = || parts.iter().flatten();
     let mut acts = Acts::default();
-    let verbs = || parts.iter().filter(|part| part.is_verb() && part.word.category != Unknown);
+    let verbs = || parts().filter(|part| part.is_verb() && part.word.category != Unknown);
     verbs().for_each(|part| acts.add(part.word));
     let reads = verbs().any(|part| part.word.category == Read);
     if !acts.acts() {
@@ -84,13 +94,13 @@ fn combine(parts: &[Part]) -> Acts {
                     !part.is_last || !part.word.is_thing
                 }
         };
-        if let Some(part) = parts.iter().find(says) {
+        if let Some(part) = parts().find(says) {
             acts.add(part.word);
         }
     }
     // What a reader reads of is no side effect: `list_payments`, `get_network_status`.
     if !reads || acts.acts() {
-        parts.iter().filter(|part| part.word.category == Unknown).for_each(|part| acts.add(part.word));
+        parts().filter(|part| part.word.category == Unknown).for_each(|part| acts.add(part.word));
     }
     acts
 }

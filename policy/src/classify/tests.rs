@@ -175,6 +175,7 @@ fn category_and_side_effects_agree() {
         ("snake", "Executes code.", "compute system.exec"),
         ("deletes_page", "", "write fs.delete"),
         ("buy_ticket", "", "write payments"),
+        (&format!("{}unlink", "get_".repeat(30)), "", "write fs.write"),
         // Nouns and participles.
         ("get_update_status", "", "read"),
         ("list_updates", "Lists updates of a package.", "read"),

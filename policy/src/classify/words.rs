@@ -104,8 +104,26 @@ const RISK_WORDS: [(RiskLevel, &[&str]); 4] = [
 ];
 
 /// The side effects that the classifier assigns, each once.
-pub(super) fn side_effect_tags() -> impl Iterator<Item = &'static str> {
-    ["fs.write", "fs.delete", "network.http", "payments", "system.exec"].into_iter()
+pub(super) const TAGS: [&str; 5] = ["fs.write", "fs.delete", "network.http", "payments", "system.exec"];
+
+/// Some of [`TAGS`], as bits: classifying a name allocates nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tags(u8);
+
+impl Tags {
+    pub(super) fn insert(&mut self, tag: &str) {
+        if let Some(bit) = TAGS.iter().position(|known| *known == tag) {
+            self.0 |= 1 << bit;
+        }
+    }
+
+    pub(super) fn extend(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+
+    pub(super) fn iter(self) -> impl Iterator<Item = &'static str> {
+        (0..).zip(TAGS).filter(move |(bit, _)| self.0 >> bit & 1 == 1).map(|(_, tag)| tag)
+    }
 }
 
 /// The form of a verb.

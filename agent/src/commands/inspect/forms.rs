@@ -20,17 +20,23 @@ pub fn json_of(text: &str) -> Result<Cow<'_, str>> {
         Ok(_) => return Ok(Cow::Owned(plain)),
         Err(error) => error,
     };
-    if let Ok(value) = toml::from_str::<Value>(text) {
+    // A file of nothing but blanks is TOML as well.
+    if let Ok(value) = toml::from_str::<Value>(text)
+        && value.as_object().is_some_and(|members| !members.is_empty())
+    {
         return Ok(Cow::Owned(value.to_string()));
     }
     let is_braced = text.trim_start().starts_with(['{', '[']);
-    if !is_braced
-        && let Ok(value @ (Value::Object(_) | Value::Array(_))) = serde_saphyr::from_str::<Value>(text)
-    {
+    if !is_braced && let Ok(value @ (Value::Object(_) | Value::Array(_))) = yaml(text) {
         return Ok(Cow::Owned(value.to_string()));
     }
     // The places of the second are those of the first, too.
     Err(if plain == text { strict } else { lax }).context("this is no JSON, TOML or YAML")
+}
+
+/// YAML, in which `y` and `on` are texts.
+fn yaml(text: &str) -> Result<Value, serde_saphyr::Error> {
+    serde_saphyr::from_str_with_options(text, serde_saphyr::options! { strict_booleans: true })
 }
 
 /// JSON without what editors allow besides: comments and commas in front of a closing bracket become blanks, so that
@@ -107,8 +113,7 @@ mod tests {
                 assert_eq!(values[0], values[1], "{text}");
             }
         }
-        for text in ["", "{", "[1,,]", "{\"a\": 1 /*", "\"x", "some words", "a: [", "/", "{,}", "{\"a\":1,,}"]
-        {
+        for text in ["", "{", "[1,,]", "{\"a\": 1 /*", "\"x", "some words", "a: [", "/", "{\"a\":1,,}"] {
             assert!(json_of(text).is_err(), "{text}");
         }
     }
