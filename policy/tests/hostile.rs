@@ -213,8 +213,8 @@ fn cases() -> Vec<Case> {
         Case::new("a tool with a name of 1 MiB").list(&tool(&mib, "")).c2s(
             format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{mib}"}}}}"#),
         )
-            .says(&["tool_seen 256 bytes new !long-name", "detection 256 bytes alert !long-name", "request_warned 9", "tool_called 256 bytes 1 alert tool_poisoning"])
-            .counts(&[("detections", 1)]),
+            .says(&["tool_seen 256 bytes new !long-name !inspection-budget", "detection 256 bytes alert !long-name", "detection 256 bytes alert !inspection-budget", "request_warned 9", "tool_called 256 bytes 1 alert tool_poisoning"])
+            .counts(&[("detections", 2)]),
         Case::new("a name that reads otherwise than it is").list(&tool("read\\u202eelif", ""))
             .says(&["tool_seen read\\u{202e}elif new !bidi-override", "detection read\\u{202e}elif alert !bidi-override", "request_warned 9"])
             .counts(&[("detections", 1)]),

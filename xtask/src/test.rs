@@ -298,8 +298,9 @@ mod tests {
             settings.split("test(=").skip(1).filter_map(|rest| rest.split(')').next()).collect();
         assert!(!alone.is_empty(), "no test runs alone: {settings}");
         let exists = |program: &str, name: &str| {
-            let (module, function) = name.split_once("::").unwrap_or((name, ""));
-            let text = fs::read_to_string(tests.join(program).join(module).with_extension("rs"));
+            let (module, function) = name.rsplit_once("::").unwrap_or((name, ""));
+            let file = format!("{}.rs", module.replace("::", "/"));
+            let text = fs::read_to_string(tests.join(program).join(file));
             text.is_ok_and(|text| function.is_empty() || text.contains(&format!("fn {function}(")))
         };
         for name in alone {
