@@ -142,7 +142,7 @@ fn cases() -> Vec<Case> {
             r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping","method":"tools/call","params":{"name":"a","name":"b"}}"#,
         )
             .says(&["tool_called b 2 alert !duplicate-member !duplicate-member", "detection b 2 alert !duplicate-member × 2"])
-            .counts(&[("detections", 2)]),
+            .counts(&[("detections", 2), ("inspection_bounds", 1)]),
         Case::new("duplicate keys of arguments are found").c2s(call("1", r#"{"a":1,"a":2}"#))
             .says(&["tool_called t 1 allow !duplicate-key"]),
         Case::new("duplicate keys of a definition are found")
@@ -214,7 +214,7 @@ fn cases() -> Vec<Case> {
             format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{mib}"}}}}"#),
         )
             .says(&["tool_seen 256 bytes new !long-name !inspection-budget", "detection 256 bytes alert !long-name", "detection 256 bytes alert !inspection-budget", "request_warned 9", "tool_called 256 bytes 1 alert tool_poisoning"])
-            .counts(&[("detections", 2)]),
+            .counts(&[("detections", 2), ("inspection_bounds", 1)]),
         Case::new("a name that reads otherwise than it is").list(&tool("read\\u202eelif", ""))
             .says(&["tool_seen read\\u{202e}elif new !bidi-override", "detection read\\u{202e}elif alert !bidi-override", "request_warned 9"])
             .counts(&[("detections", 1)]),

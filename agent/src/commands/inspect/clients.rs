@@ -19,7 +19,7 @@ use mcpwarden_policy::protocol::{decode_str, members};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
-use super::input::Pairs;
+use super::pairs::Pairs;
 
 /// Lists of names of servers that are switched off.
 const SWITCHED_OFF: [&str; 3] = ["disabledMcpServers", "disabledMcpjsonServers", "excludeMCPServers"];

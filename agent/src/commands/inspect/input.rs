@@ -281,32 +281,6 @@ fn definitions(of: &List, entries: Vec<&RawValue>) -> Result<Vec<Definition>> {
     entries.into_iter().enumerate().map(definition).collect()
 }
 
-/// The members of an object in the order of the file: of two that have one name the first had it first, and which of them a
-/// client goes by is its own business.
-pub struct Pairs<'a>(pub Vec<(String, &'a RawValue)>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Each;
-        impl<'de> Visitor<'de> for Each {
-            type Value = Vec<(String, &'de RawValue)>;
-
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut pairs = Vec::new();
-                while let Some(pair) = map.next_entry()? {
-                    pairs.push(pair);
-                }
-                Ok(pairs)
-            }
-        }
-        deserializer.deserialize_map(Each).map(Self)
-    }
-}
-
 fn declared(found: Found) -> Declared {
     let Found { project, name, json, is_off } = found;
     let entry = serde_json::from_str::<Entry>(json.get()).map_err(|error| {

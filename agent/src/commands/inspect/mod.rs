@@ -11,6 +11,7 @@
 mod clients;
 mod forms;
 mod input;
+mod pairs;
 mod progress;
 mod report;
 
