@@ -20,8 +20,8 @@ use crate::vm::{self, Guests};
 const END_TO_END: &str = "mcpwarden-tests";
 
 /// The programs in `policy/tests`.
-const POLICY_TESTS: [&str; 7] =
-    ["docs", "guards_cost", "hostile", "layers", "properties", "requirements", "seeds"];
+const POLICY_TESTS: [&str; 8] =
+    ["docs", "guards_cost", "hostile", "layers", "properties", "readings", "requirements", "seeds"];
 
 /// The program of those that start no agent, and need not run in order.
 const SIDE_BY_SIDE: &str = "offline";

@@ -144,8 +144,9 @@ policy: {{ server_policy: allowlist, allowed_servers: [calc], version_pinning: {
         let (started, called) = (event("mcp_server_started")?, event("mcp_tool_called")?);
         let identity = if declared { "declared" } else { "derived" };
         ensure!(started["identity"] == identity, "{name}: {started}");
-        // Its own name is the same; what is allowed by that name is not allowed for it.
-        ensure!(started["server_id"] == "calc", "{name}: {started}");
+        // The shell names the program that it runs, whatever that calls itself.
+        let id = if declared { "calc" } else { "theirs" };
+        ensure!(started["server_id"] == id, "{name}: {started}");
         ensure!((started["mistaken_for"] == "calc") != declared, "{name}: {started}");
         let code = if declared { Value::Null } else { "server_not_allowed".into() };
         ensure!(called["code"] == code, "{name}: {called}");

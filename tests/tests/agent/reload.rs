@@ -99,7 +99,7 @@ fn reloaded_rules_apply_to_running_servers() -> Result<()> {
     let said = place.next("agent_config_reloaded", before)?;
     ensure!(said["reason"] == "SIGHUP", "{said}");
     ensure!(decision(agent, &mut peer, 4)?.is_null(), "nothing denies it any more");
-    agent.tell(&["reload"])?.expect("reload", 0, "x.yaml counts now")?;
+    agent.tell(&["reload"])?.expect("reload", 0, "x.yaml is in force now")?;
     // Who asks while it is being read has it read again.
     for _ in 0..5 {
         let both = std::thread::scope(|scope| {
@@ -107,7 +107,7 @@ fn reloaded_rules_apply_to_running_servers() -> Result<()> {
             [ask(), ask()].map(|asked| asked.join().map_err(|_| anyhow!("panicked")))
         });
         for said in both {
-            said??.expect("reload", 0, "x.yaml counts now")?;
+            said??.expect("reload", 0, "x.yaml is in force now")?;
         }
     }
     agent.tell(&["status"])?.expect("status", 0, "policy.denied_tools: it is reported and not enforced")?;
@@ -142,7 +142,7 @@ fn reload_changes_the_printed_output() -> Result<()> {
         peer.ask(&initialize(0))?;
         peer.ask(&echo(1, "x"))?;
         peer.close()?;
-        agent.tell(&["reload"])?.expect("reload", 0, "counts now")?;
+        agent.tell(&["reload"])?.expect("reload", 0, "is in force now")?;
         agent.wait_for("that it counts again", |event| reloaded(event, "root"))?;
         let kinds: Vec<Value> = agent.events().iter().skip(before).map(|event| of(event, "type")).collect();
         let all = kinds.iter().all(|kind| kind.as_str().is_some_and(|kind| kind.starts_with("agent_")));

@@ -260,7 +260,7 @@ fn kept_state_belongs_to_active_configuration() -> Result<()> {
         write(start)?;
         let agent = Agent::start_within(place.path(), &["--config", &config])?;
         write(told)?;
-        agent.tell(&["reload"])?.expect("reload", 0, "counts now")?;
+        agent.tell(&["reload"])?.expect("reload", 0, "is in force now")?;
         end(agent, Signal::SIGTERM)?;
         write(next)?;
         let agent = Agent::start_within(place.path(), &["--config", &config])?;

@@ -62,20 +62,46 @@ impl LineEnds {
     }
 }
 
+impl LineEnds {
+    /// The position of the first byte that ends a line, LF among them, or that is `{`. Text of none of these is passed over in
+    /// blocks.
+    pub(super) fn next_end(&mut self, bytes: &[u8]) -> Option<usize> {
+        let odd = |byte: &u8| may_end(byte) | (*byte == b'\n') | (*byte == b'{');
+        let mut at = 0;
+        loop {
+            if *self == Self::Start {
+                at += position(bytes.get(at..)?, odd)?;
+            }
+            let byte = *bytes.get(at)?;
+            if matches!(byte, b'\n' | b'{') || self.advance(byte) {
+                return Some(at);
+            }
+            at += 1;
+        }
+    }
+}
+
 /// The lines of a text, each with what ends it, for a reader to whom all of [`LineEnds`] end one; none where there is but one.
 pub(super) fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut ends = LineEnds::default();
-    let split = may_end_lines(text).then(|| text.split_inclusive(move |byte| ends.advance(*byte)));
+    let split = position(text, may_end).map(|_| text.split_inclusive(move |byte| ends.advance(*byte)));
     split.into_iter().flatten().filter(|line| line.len() < text.len())
 }
 
-/// Whether a byte of this text could begin one of [`LineEnds`].
-fn may_end_lines(text: &[u8]) -> bool {
+/// Whether a byte could begin one of [`LineEnds`].
+fn may_end(byte: &u8) -> bool {
+    (*byte < b' ') & (*byte != b'\t') & (*byte != b'\n') | (*byte == 0xC2) | (*byte == 0xE2)
+}
+
+/// The position of the first byte of a kind.
+fn position(bytes: &[u8], is: impl Fn(&u8) -> bool) -> Option<usize> {
     // In blocks, for the compiler to compare many bytes at once.
-    let odd =
-        |byte: &u8| (*byte < b' ') & (*byte != b'\t') & (*byte != b'\n') | (*byte == 0xC2) | (*byte == 0xE2);
-    let (blocks, rest) = text.as_chunks::<64>();
-    blocks.iter().any(|block| block.iter().fold(false, |any, byte| any | odd(byte))) || rest.iter().any(odd)
+    const BLOCK: usize = 64;
+    let (blocks, _) = bytes.as_chunks::<BLOCK>();
+    let plain =
+        blocks.iter().take_while(|block| !block.iter().fold(false, |any, byte| any | is(byte))).count();
+    let start = plain * BLOCK;
+    bytes.get(start..)?.iter().position(is).map(|at| start + at)
 }
 
 /// Without the blanks of any reader at either end.

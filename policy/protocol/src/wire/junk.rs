@@ -15,7 +15,7 @@ impl FrameCutter {
         // `before` can be over the size of a piece only behind a header block as long as that.
         let room = usize::try_from(JUNK_PIECE_BYTES.saturating_sub(before)).unwrap_or(usize::MAX).max(1);
         let bytes = bytes.get(..room.min(bytes.len())).unwrap_or(bytes);
-        let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'{') || ends.advance(*byte));
+        let end = ends.next_end(bytes);
         if let Some(at) = end.filter(|at| bytes.get(*at) == Some(&b'{')) {
             self.note_sample(bytes.get(..at).unwrap_or_default());
             self.emit_junk(before + at as u64, sink);
