@@ -41,15 +41,16 @@ pub fn json_digest(json: &str) -> [u8; 32] {
     }
 }
 
-/// Whether there may be an integer that is beyond 64 bits, and of which a double keeps only a part.
+/// Whether there may be an integer that is beyond 64 bits, and of which a double keeps only a part. What has a fraction or an
+/// exponent is a double to every reader.
 fn has_long_number(json: &str) -> bool {
-    let bytes = json.as_bytes();
-    let mut at = 0;
-    bytes.chunk_by(|a, b| a.is_ascii_digit() && b.is_ascii_digit()).any(|run| {
-        let negative = at > 0 && bytes[at - 1] == b'-';
-        at += run.len();
-        let most: &[u8] = if negative { b"9223372036854775808" } else { b"18446744073709551615" };
-        (run.len(), run) > (most.len(), most)
+    let is_of_number = |byte: &u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
+    json.as_bytes().split(|byte| !is_of_number(byte)).any(|token| {
+        let (digits, most) = match token.strip_prefix(b"-") {
+            Some(digits) => (digits, &b"9223372036854775808"[..]),
+            None => (token, &b"18446744073709551615"[..]),
+        };
+        digits.iter().all(u8::is_ascii_digit) && (digits.len(), digits) > (most.len(), most)
     })
 }
 
@@ -327,6 +328,12 @@ mod tests {
             // Whoever takes the first of two keys reads something else than whoever takes the last.
             (r#"{"a":1,"a":2}"#, r#"{"a":3,"a":2}"#, false),
             (r#"{"a":1,"a":2}"#, r#"{"a":2}"#, false),
+            // A long fraction is no long integer: a number beyond 64 bits beside it is still a double.
+            (
+                r#"{"a":0.000010210300389231022,"b":2e237}"#,
+                r#"{"b":2.0e237,"a":0.000010210300389231022}"#,
+                true,
+            ),
             // `_meta`, whatever is in it.
             (r#"{"a":1,"_meta":{"x":1,"x":2}}"#, r#"{"_meta":"\ud800","a":1}"#, true),
             (r#""instructions""#, r#""\u0069nstructions""#, true),
