@@ -126,10 +126,8 @@ impl Inspection {
         self.detections.sort_by_key(|found| std::cmp::Reverse(found.score));
         let beyond = self.detections.len().saturating_sub(MAX_DETECTIONS);
         self.detections.truncate(MAX_DETECTIONS);
-        self.bounds.detections_dropped += more.bounds.detections_dropped + beyond as u64;
-        self.bounds.matches_dropped += more.bounds.matches_dropped;
-        self.bounds.budget_exceeded |= more.bounds.budget_exceeded;
-        self.bounds.keys_dropped |= more.bounds.keys_dropped;
+        self.bounds.add(more.bounds);
+        self.bounds.detections_dropped += beyond as u64;
     }
 }
 
@@ -147,6 +145,14 @@ pub struct Bounds {
 }
 
 impl Bounds {
+    /// Adds the bounds that another inspection of the same message has reached.
+    pub fn add(&mut self, more: Self) {
+        self.detections_dropped += more.detections_dropped;
+        self.matches_dropped += more.matches_dropped;
+        self.budget_exceeded |= more.budget_exceeded;
+        self.keys_dropped |= more.keys_dropped;
+    }
+
     /// All of them together.
     pub fn total(&self) -> u64 {
         self.detections_dropped + self.matches_dropped + self.budget_exceeded + self.keys_dropped

@@ -24,7 +24,9 @@ use mcpwarden_terms::Direction;
 
 pub use keys::{Respelled, respell};
 pub use method::Method;
-pub use value::{Key, all_members, decode_str, members, members_once, mend_surrogates, string, value};
+pub use value::{
+    Key, all_members, decode_str, members, members_once, mend_surrogates, string, value, without,
+};
 
 /// Most messages in one batch.
 pub const MAX_BATCH: usize = 10_000;
@@ -59,6 +61,13 @@ pub struct Parsed<'a> {
     pub repaired: bool,
     /// Whether that was more than a number or a control character: whoever wrote it knew that most readers fail on it.
     pub relaxed: bool,
+}
+
+impl Parsed<'_> {
+    /// Whether any of it is a message.
+    pub fn has_message(&self) -> bool {
+        self.messages.iter().any(|message| !matches!(message.kind, Kind::Invalid))
+    }
 }
 
 /// One message.

@@ -41,8 +41,7 @@ impl Engine {
     fn parsed_frame(&mut self, seen: Seen<'_>, frame: &[u8], mut parsed: Parsed<'_>, out: &mut Vec<Output>) {
         self.counters.lossy_frames += u64::from(parsed.lossy);
         self.counters.repaired_frames += u64::from(parsed.repaired);
-        let is_message = parsed.messages.iter().any(|message| !matches!(message.kind, Kind::Invalid));
-        self.note_message(seen, is_message);
+        self.note_message(seen, parsed.has_message());
         if parsed.relaxed {
             self.ambiguous_framing(seen.connection, seen.direction, Framing::Syntax, seen.time, out);
         }

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use crate::message::all_members;
+use crate::message::without;
 
 /// The key that no hash covers: it is the transport's, and may change with every answer.
 const META: &str = "_meta";
@@ -32,7 +32,7 @@ pub fn json_digest(json: &str) -> [u8; 32] {
     let value = Strict { top: true, exact: has_long_number(json) }.deserialize(&mut reader);
     let value = value.and_then(|value| reader.end().map(|()| value));
     let canonical = value.and_then(|value| Ok((serde_json_canonicalizer::to_string(&value)?, value)));
-    let Ok((mut canonical, value)) = canonical else { return text_digest(&without_meta(json)) };
+    let Ok((mut canonical, value)) = canonical else { return text_digest(&without(json, &[META])) };
     let form = canonical.len();
     if are_doubles(&value, &mut canonical) {
         Sha256::digest(&canonical[..form]).into()
@@ -52,20 +52,6 @@ fn has_long_number(json: &str) -> bool {
         };
         digits.iter().all(u8::is_ascii_digit) && (digits.len(), digits) > (most.len(), most)
     })
-}
-
-/// An object's text without the member `_meta`, and everything else as it is.
-fn without_meta(json: &str) -> Cow<'_, str> {
-    let Some(members) = all_members(json) else { return Cow::Borrowed(json) };
-    if members.iter().all(|(key, _)| key != META) {
-        return Cow::Borrowed(json);
-    }
-    let mut text = String::with_capacity(json.len());
-    for (key, value) in members.iter().filter(|(key, _)| key != META) {
-        let _ = write!(text, "{}{}:{}", if text.is_empty() { "{" } else { "," }, json!(key), value.get());
-    }
-    text.push('}');
-    Cow::Owned(text)
 }
 
 /// Whether every integer is a double. Appends those that are as long as one that is none, with all digits, in the
@@ -226,6 +212,7 @@ pub fn bounded(name: &str) -> Cow<'_, str> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use serde_json::json;
 
     #[test]
     fn hash_is_taken_of_the_canonical_form() {

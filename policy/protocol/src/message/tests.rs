@@ -220,3 +220,18 @@ proptest! {
         prop_assert_eq!(value(name.unwrap().get()), Some(Value::String(text)));
     }
 }
+
+#[test]
+fn members_are_left_out_of_an_object_text() {
+    let cases = [
+        (r#"{"a":1,"b":[2],"a":3}"#, r#"{"b":[2]}"#),
+        (r#"{"b\n":1, "c": {"a":1}}"#, r#"{"b\n":1, "c": {"a":1}}"#),
+        (r#"{"b\n":1, "a": 2}"#, r#"{"b\n":1}"#),
+        (r#"{"a":1}"#, "{}"),
+        ("[1]", "[1]"),
+        ("{", "{"),
+    ];
+    for (json, expected) in cases {
+        assert_eq!(without(json, &["a"]), expected, "{json}");
+    }
+}

@@ -101,6 +101,23 @@ pub fn all_members(json: &str) -> Option<Vec<(String, &RawValue)>> {
     serde_json::Deserializer::from_str(json).deserialize_map(All).ok()
 }
 
+/// An object's text without these members, and everything else as it is.
+pub fn without<'a>(json: &'a str, names: &[&str]) -> Cow<'a, str> {
+    let Some(members) = all_members(json) else { return Cow::Borrowed(json) };
+    let is_left_out = |key: &str| names.contains(&key);
+    if !members.iter().any(|(key, _)| is_left_out(key)) {
+        return Cow::Borrowed(json);
+    }
+    let mut text = String::with_capacity(json.len());
+    text.push('{');
+    for (key, value) in members.iter().filter(|(key, _)| !is_left_out(key)) {
+        text.push_str(if text.len() > 1 { "," } else { "" });
+        text.extend([Value::from(key.as_str()).to_string().as_str(), ":", value.get()]);
+    }
+    text.push('}');
+    Cow::Owned(text)
+}
+
 /// A JSON string's text; `None` where it is none. Lone surrogates become U+FFFD.
 pub fn decode_str(json: &str) -> Option<Cow<'_, str>> {
     let inner = json.strip_prefix('"')?.strip_suffix('"')?;

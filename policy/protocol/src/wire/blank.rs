@@ -1,5 +1,7 @@
 //! What readers skip around a value, and what ends a line for some of them.
 
+use super::scan::position;
+
 /// What a byte does to a blank that is being recognized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Blank {
@@ -60,9 +62,7 @@ impl LineEnds {
         *self = next;
         ends
     }
-}
 
-impl LineEnds {
     /// The position of the first byte that ends a line, LF among them, or that is `{`. Text of none of these is passed over in
     /// blocks.
     pub(super) fn next_end(&mut self, bytes: &[u8]) -> Option<usize> {
@@ -91,17 +91,6 @@ pub(super) fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// Whether a byte could begin one of [`LineEnds`].
 fn may_end(byte: &u8) -> bool {
     (*byte < b' ') & (*byte != b'\t') & (*byte != b'\n') | (*byte == 0xC2) | (*byte == 0xE2)
-}
-
-/// The position of the first byte of a kind.
-fn position(bytes: &[u8], is: impl Fn(&u8) -> bool) -> Option<usize> {
-    // In blocks, for the compiler to compare many bytes at once.
-    const BLOCK: usize = 64;
-    let (blocks, _) = bytes.as_chunks::<BLOCK>();
-    let plain =
-        blocks.iter().take_while(|block| !block.iter().fold(false, |any, byte| any | is(byte))).count();
-    let start = plain * BLOCK;
-    bytes.get(start..)?.iter().position(is).map(|at| start + at)
 }
 
 /// Without the blanks of any reader at either end.

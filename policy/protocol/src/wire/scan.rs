@@ -3,21 +3,20 @@
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use crate::message::Kind;
-
 /// Where the first line feed is.
 pub(super) fn line_feed(bytes: &[u8]) -> Option<usize> {
+    position(bytes, |byte| *byte == b'\n')
+}
+
+/// Where the first byte of a kind is.
+pub(super) fn position(bytes: &[u8], is: impl Fn(&u8) -> bool) -> Option<usize> {
     // Blocks of a fixed size let the compiler compare many bytes at once.
     const BLOCK: usize = 64;
-    let mut start = 0;
-    let mut blocks = bytes.chunks_exact(BLOCK);
-    for block in blocks.by_ref() {
-        if block.iter().fold(false, |found, &byte| found | (byte == b'\n')) {
-            break;
-        }
-        start += BLOCK;
-    }
-    bytes.get(start..)?.iter().position(|&byte| byte == b'\n').map(|at| start + at)
+    let (blocks, _) = bytes.as_chunks::<BLOCK>();
+    let plain =
+        blocks.iter().take_while(|block| !block.iter().fold(false, |any, byte| any | is(byte))).count();
+    let start = plain * BLOCK;
+    bytes.get(start..)?.iter().position(is).map(|at| start + at)
 }
 
 /// The bytes before the first line feed; that alone, if they begin with it.
@@ -95,9 +94,7 @@ pub(super) fn is_message(line: &[u8]) -> bool {
         (Some(b'{'), Some(b'}')) | (Some(b'['), Some(b']')) => {}
         _ => return false,
     }
-    let parsed = |line| {
-        crate::message::parse(line, &mut String::new())
-            .is_ok_and(|parsed| parsed.messages.iter().any(|message| !matches!(message.kind, Kind::Invalid)))
-    };
+    let parsed =
+        |line| crate::message::parse(line, &mut String::new()).is_ok_and(|parsed| parsed.has_message());
     parsed(line) || serde_json::from_slice::<Versioned>(line).is_ok()
 }

@@ -16,7 +16,7 @@ use crate::engine::seen::{Earlier, Reading};
 use crate::event::{MessageKind, Subject};
 use crate::guard::{Operation, ToolFacts};
 use crate::guards;
-use crate::protocol::{Kind, Message, all_members, members, string};
+use crate::protocol::{Kind, Message, members, string, without};
 
 /// What an answer is of.
 fn subject(asked: &Asked) -> Subject {
@@ -102,7 +102,7 @@ impl Evaluator {
         let mut found = std::mem::take(&mut evaluation.found);
         for more in self.inspect_answer(cx.config, scope, (result, error), asked, seen.reading) {
             found.detections.extend(more.detections);
-            found.bounds = more.bounds;
+            found.bounds.add(more.bounds);
         }
         inspection::find_repeated(cx.config.inspection.as_ref(), message, &mut found);
         if let (Earlier::Taken, Some(inspection)) = (seen.reading.earlier, &cx.config.inspection) {
@@ -152,13 +152,8 @@ impl Evaluator {
                 let respelled = reading.respelled.map(|result| members(result.get(), ["instructions"])[0]);
                 found.extend(respelled.map(|text| detector.text("/instructions", &string(text))));
                 found.extend(info.map(|info| inspection::under("/serverInfo", detector.tool(info.get()))));
-                let others = all_members(result.get()).unwrap_or_default().into_iter();
-                let others = others.filter(|(name, _)| !matches!(&**name, "instructions" | "serverInfo"));
-                let tools = self.tool_names(&scope.session);
-                found.extend(others.map(|(name, json)| {
-                    let name = name.replace('~', "~0").replace('/', "~1");
-                    inspection::under(&format!("/{name}"), detector.result(json.get(), tools))
-                }));
+                let rest = without(result.get(), &["instructions", "serverInfo"]);
+                found.push(detector.result(&rest, self.tool_names(&scope.session)));
                 found
             }
             // A list of resources is made of definitions as well.
