@@ -124,10 +124,14 @@ impl Reload {
     pub fn new(options: &RunOptions, config: Config, key: [u8; 32], now: Timestamp) -> Self {
         let RunOptions { config: path, verbose, show_payloads, .. } = options;
         let path = path.clone().filter(|path| path != Path::new("-"));
+        Self::of(path, Flags { key, verbose: *verbose, show_payloads: *show_payloads }, config, now)
+    }
+
+    fn of(path: Option<PathBuf>, flags: Flags, config: Config, now: Timestamp) -> Self {
         let source = Source::of(path.as_deref(), &config);
         Self {
             path,
-            flags: Flags { key, verbose: *verbose, show_payloads: *show_payloads },
+            flags,
             started: config.clone(),
             current: config,
             looked: source.read.clone(),
@@ -315,20 +319,8 @@ mod tests {
 
     fn reload(path: Option<&Path>) -> Reload {
         let config = mcpwarden_policy::config::parse(b"").unwrap().0;
-        let source = Source::of(path, &config);
         let flags = Flags { key: [0; 32], verbose: false, show_payloads: false };
-        Reload {
-            path: path.map(Path::to_owned),
-            flags,
-            started: config.clone(),
-            current: config,
-            looked: source.read.clone(),
-            source,
-            running: None,
-            again: None,
-            error: None,
-            at: Timestamp(0),
-        }
+        Reload::of(path.map(Path::to_owned), flags, config, Timestamp(0))
     }
 
     /// A file that was written, and whether it is to be read when it is looked at.
