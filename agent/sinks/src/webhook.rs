@@ -207,6 +207,7 @@ impl Webhook {
                 Outcome::Refused(why) => Some(format!("{why}: what it is sent is dropped")),
                 Outcome::Later { why, .. } => Some(format!("{why}: it is tried again, and events wait")),
             };
+            queue.counts.refused(now.as_deref());
             if now != reported {
                 match &now {
                     Some(failed) => self.log_error(failed),

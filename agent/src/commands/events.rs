@@ -9,7 +9,7 @@ use mcpwarden_store::reader::{Follower, Query};
 
 use crate::{
     cli::EventsOptions,
-    output::{Format, Output, Unwritable},
+    output::{Format, Output, Unwritable, rest},
 };
 
 /// Prints the events that are asked for, oldest first.
@@ -46,7 +46,8 @@ pub fn run(options: &EventsOptions) -> Result<()> {
         return Ok(());
     }
     loop {
-        std::thread::sleep(POLL);
+        // A reader that is gone is noticed even where nothing comes.
+        rest(POLL)?;
         let come = follower.poll(|row| {
             let wanted = serde_json::from_slice::<Event>(&row.body).is_ok_and(|event| query.wants(&event));
             if wanted { printer.print(&row.body) } else { Ok(()) }

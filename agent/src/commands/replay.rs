@@ -11,7 +11,7 @@ use mcpwarden_policy::replay::Replay;
 use crate::cli::ReplayOptions;
 use crate::commands::lines;
 use crate::config;
-use crate::output::{Format, Unwritable};
+use crate::output::{Format, Unwritable, print_error};
 
 /// Replays a file, or standard input for `-`.
 ///
@@ -50,14 +50,14 @@ impl<W: Write> Printer<W> {
         }
         let invalid = replay.invalid_frames();
         if invalid > 0 {
-            eprintln!("{name}: {invalid} of the frames are no JSON-RPC; `--verbose` prints them");
+            print_error(format!("{name}: {invalid} of the frames are no JSON-RPC; `--verbose` prints them"));
         }
         let refused = replay.refused_connections();
         if refused > 0 {
-            eprintln!(
+            print_error(format!(
                 "{name}: {refused} connections were not followed, since more were open at once than the engine keeps: nothing \
                  is said of them; replay fewer sessions at a time"
-            );
+            ));
         }
         self.to.flush().map_err(Unwritable)?;
         Ok(())

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use anstyle::{AnsiColor, Style};
 use mcpwarden_policy::{
     Event, EventBody,
-    event::{Action, CallsBlocked, CallsUnblocked, Connecting, Decided},
+    event::{Action, CallsBlocked, CallsUnblocked, Connecting, Decided, SinkRecovered},
     registry::Diff,
 };
 
@@ -89,6 +89,13 @@ fn body(event: &Event, line: &mut Line) {
             }
         }
         EventBody::StoreFailing(failing) => line.plain(&format!("  {}", clean(&failing.reason))),
+        EventBody::SinkFailing(failing) => {
+            line.plain(&format!("  {} takes no events: {}", clean(&failing.sink), clean(&failing.reason)));
+        }
+        EventBody::SinkRecovered(recovered) => {
+            let SinkRecovered { sink, events_dropped } = recovered;
+            line.plain(&format!("  {} takes events again; {events_dropped} were dropped", clean(sink)));
+        }
         EventBody::AuditHead(head) => {
             line.dim(&format!("  {} events", head.events));
             if let Some(link) = &event.link {

@@ -415,6 +415,8 @@ pub fn examples() -> Vec<Event> {
         about(session_set.clone()),
         about(SessionSet { configured: true, profile: SessionProfile::default(), ..session_set }),
         Event::agent(Timestamp(8), StoreFailing { path: "/x.db".into(), reason: "r".into() }.into()),
+        Event::agent(Timestamp(8), SinkFailing { sink: "stdout".into(), reason: "r".into() }.into()),
+        Event::agent(Timestamp(9), SinkRecovered { sink: "0:file".into(), events_dropped: 3 }.into()),
         about(StoreRecovered { path: "/x.db".into(), events_lost: 3, first_missing: Some(5) }),
         about(StoreRecovered::default()),
         about(AuditHead { events: 7 }),

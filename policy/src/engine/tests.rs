@@ -294,6 +294,8 @@ pub(super) fn short(output: &Output) -> String {
         | EventBody::ConfigReloaded(_)
         | EventBody::ConfigRefused(_)
         | EventBody::AgentStopped(_)
+        | EventBody::SinkFailing(_)
+        | EventBody::SinkRecovered(_)
         | EventBody::NetworkClosed(_)
         | EventBody::ServerDenied(_)
         | EventBody::NetworkBlocked(_)

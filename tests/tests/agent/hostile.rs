@@ -280,30 +280,3 @@ fn settle(agent: &Agent) -> Result<()> {
     std::thread::sleep(Duration::from_secs(6));
     Ok(())
 }
-
-#[test]
-fn closed_output_ends_the_agent() -> Result<()> {
-    // Closing its output ends the agent: it must not go on unheard.
-    let directory = tempfile::tempdir()?;
-    let mut child = Command::new(places::agent())
-        .args(["run", "--output", "json", "--runtime-dir"])
-        .arg(directory.path().join("run"))
-        .arg("--state-dir")
-        .arg(directory.path().join("state"))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let mut stdout = child.stdout.take().context("no stdout")?;
-    let mut first = [0; 1];
-    stdout.read_exact(&mut first).context("no first event")?;
-    drop(stdout);
-    // It notices with the next event.
-    let mut driven = Driven::start(&[], &[program("benign-server")])?;
-    driven.finish()?;
-    let ended = wait_until("the agent's end", || matches!(child.try_wait(), Ok(Some(_))));
-    if ended.is_err() {
-        child.kill()?;
-        child.wait()?;
-    }
-    ended
-}

@@ -418,7 +418,7 @@ fn blocked_write_is_not_reported_as_gap() -> Result<()> {
     agent.stop().map(drop)
 }
 
-/// More than the pipe to the reader and the agent's queue hold, and less than the ring.
+/// More than the pipe to the reader holds, and less than the agent's queue.
 fn flood() -> Vec<Step> {
     let burst: String = (0..400).map(|number| format!("{}\n", call(1_000 + number, 50_000))).collect();
     vec![Step::line(&initialize()), Step::AwaitLines(1), text(burst, 0), Step::AwaitLines(401)]
@@ -452,7 +452,7 @@ fn stopped_output_reader_does_not_delay_shutdown() -> Result<()> {
     agent.wait_for_end()?;
     drop(pause);
     ensure!(
-        agent.stderr().contains("the reader of standard output is gone or too slow"),
+        agent.stderr().contains("stdout: the last events were not sent in time"),
         "it was not said: {}",
         agent.stderr()
     );
