@@ -1,5 +1,8 @@
 //! Events for people and for machines.
 
+mod dates;
+mod fit;
+
 use std::{
     fmt::Display,
     io::{self, IsTerminal, Write},
@@ -7,14 +10,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use comfy_table::{Cell, ContentArrangement, Row, Table, presets};
 use mcpwarden_policy::{Event, Timestamp};
+use mcpwarden_text::Shown;
 use nix::{
     errno::Errno,
     poll::{PollFd, PollFlags, PollTimeout, poll},
 };
 use serde::Serialize;
 
+pub use dates::Dates;
+pub use fit::{line, list, list_text, table, table_text};
 pub use mcpwarden_text::{clean, escaped, one_line, summary, word, write_json};
 
 /// Exit status of a program whose output nobody reads any more: that of one that SIGPIPE ended.
@@ -85,36 +90,6 @@ pub fn print_json_line(value: &impl Serialize) {
     print_line(String::from_utf8_lossy(&line));
 }
 
-/// Columns of a terminal below which words would be torn apart; one that does not know how wide it is says 0.
-const NARROWEST: u16 = 60;
-
-/// A table for people, as wide as the terminal.
-pub fn table<const N: usize>(header: [&str; N]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-    let width = table.width().filter(|width| *width >= NARROWEST && io::stdout().is_terminal());
-    table.set_width(width.unwrap_or(120)).set_header(header);
-    table
-}
-
-/// A table of which every row is one line: what is too long for a terminal is cut off there (`…`), and whole elsewhere.
-pub fn list(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    if let Some(width) = table.width().filter(|width| *width >= NARROWEST && io::stdout().is_terminal()) {
-        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
-    }
-    table.set_header(line(header.iter().map(Cell::new)));
-    table
-}
-
-/// A row of a [`list`].
-pub fn line(cells: impl IntoIterator<Item = Cell>) -> Row {
-    let mut row = Row::from(cells);
-    row.max_height(1);
-    row
-}
-
 /// A time to the second, which is what people want to know.
 pub fn seconds(time: Timestamp) -> String {
     let text = time.to_string();
@@ -163,11 +138,14 @@ impl Output {
 }
 
 impl Format {
-    /// Appends an event and a line feed.
-    pub fn write(self, event: &Event, line: &mut Vec<u8>) {
+    /// Appends an event and a line feed. `dates`: those of the lines before.
+    pub fn write(self, event: &Event, dates: &mut Dates, line: &mut Vec<u8>) {
         match self {
             Self::Json => write_json(event, line),
-            Self::Text { colour } => mcpwarden_text::write_line(event, colour, line),
+            Self::Text { colour } => {
+                let dated = dates.are_needed(event.timestamp);
+                mcpwarden_text::write_line(event, Shown { colour, dated }, line);
+            }
         }
         line.push(b'\n');
     }

@@ -94,7 +94,7 @@ pub fn list(options: &BlocksOptions) -> Result<()> {
     } else if all.blocks.is_empty() {
         print_line("nothing is blocked");
     } else {
-        print_line(table(&all.blocks));
+        print_line(output::table_text(&table(&all.blocks)));
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::config::Config;
 use crate::host::{cgroup, namespaces::Surroundings};
-use crate::output::{print_json_line, print_line, table};
+use crate::output::{print_json_line, print_line, table, table_text};
 
 /// How a row came out.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
@@ -289,5 +289,5 @@ fn print(rows: &[Row]) {
         }
         table.add_row([Cell::new(&row.name), verdict, Cell::new(&row.detail)]);
     }
-    print_line(table);
+    print_line(table_text(&table));
 }

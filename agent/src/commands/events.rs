@@ -9,7 +9,8 @@ use mcpwarden_store::reader::{Follower, Query};
 
 use crate::{
     cli::EventsOptions,
-    output::{Format, Output, Unwritable, rest},
+    host::clock::Clock,
+    output::{Dates, Format, Output, Unwritable, rest},
 };
 
 /// Prints the events that are asked for, oldest first.
@@ -31,6 +32,7 @@ pub fn run(options: &EventsOptions) -> Result<()> {
         format: if options.json { Format::Json } else { Output::Text.format() },
         out: std::io::BufWriter::new(std::io::stdout().lock()),
         line: Vec::new(),
+        dates: Dates::of(Clock::new().now()),
     };
     let path = &options.database.path;
     let failed = || format!("cannot read {}", path.display());
@@ -64,6 +66,7 @@ struct Printer<W: Write> {
     format: Format,
     out: W,
     line: Vec<u8>,
+    dates: Dates,
 }
 
 impl<W: Write> Printer<W> {
@@ -72,7 +75,7 @@ impl<W: Write> Printer<W> {
         self.line.clear();
         let text = self.format != Format::Json;
         match text.then(|| serde_json::from_slice::<Event>(stored).ok()).flatten() {
-            Some(event) => self.format.write(&event, &mut self.line),
+            Some(event) => self.format.write(&event, &mut self.dates, &mut self.line),
             // As it is stored. So are those that a later version knows.
             None => {
                 self.line.extend_from_slice(stored);

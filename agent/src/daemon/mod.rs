@@ -34,6 +34,7 @@ use crate::{
     loss::LossWatch,
     metrics::Metrics,
     network::Network,
+    output::Dates,
 };
 use agent::{Agent, Pending};
 use fd_scans::FdScans;
@@ -90,7 +91,7 @@ pub fn run(options: RunOptions) -> Result<()> {
             .map_err(|error| error.into_parts().1)
             .context("cannot wait for records in the ring buffer")?;
         sinks.print_to(standard_output().context("cannot print")?)?;
-        let outbox = Outbox::new(options.output.format(), stores.events, stores.head);
+        let outbox = Outbox::new(options.output.format(), Dates::of(clock.now()), stores.events, stores.head);
         let mut agent = Agent {
             kernel,
             pins,

@@ -10,7 +10,7 @@ use mcpwarden_policy::{
 use mcpwarden_sinks::{Print, Sinks};
 use mcpwarden_store::{Entry, Store, StoreUpdate, chain::Head};
 
-use crate::output::Format;
+use crate::output::{Dates, Format};
 
 /// Bytes of events beyond which no more records are read before they are handed on.
 const FULL_BYTES: usize = 256 * 1024;
@@ -39,6 +39,8 @@ impl HeadReport {
 /// Events that are on their way to the store and to standard output.
 pub struct Outbox {
     format: Format,
+    /// Of what was printed as text.
+    dates: Dates,
     head: Head,
     /// Lines of JSON, and what is known of each.
     lines: Vec<u8>,
@@ -54,10 +56,11 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// An outbox whose chain goes on from `head`.
-    pub fn new(format: Format, store: Store, head: Head) -> Self {
+    /// An outbox whose chain goes on from `head`. `dates`: of the lines before.
+    pub fn new(format: Format, dates: Dates, store: Store, head: Head) -> Self {
         Self {
             format,
+            dates,
             head,
             lines: Vec::new(),
             entries: Vec::new(),
@@ -84,7 +87,7 @@ impl Outbox {
                 (Print::No, _) => {}
                 (Print::Native, Format::Json) => text.extend(line_text.iter().chain(b"\n")),
                 (Print::As(line), Format::Json) => text.extend(line.iter().chain(b"\n")),
-                (Print::Native | Print::As(_), format) => format.write(&event, text),
+                (Print::Native | Print::As(_), format) => format.write(&event, &mut self.dates, text),
             }
         }
         self.entries.push(Entry { event, hash: self.head.hash, line });

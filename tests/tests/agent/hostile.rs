@@ -1,7 +1,6 @@
 //! Servers that lie, servers that flood, and neighbours that are no servers at all.
 
 use std::fs;
-use std::io::Read as _;
 use std::os::unix::fs::symlink;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
