@@ -103,7 +103,7 @@ impl Health {
                 }
             }
             Some(age) => Err(format!(
-                "the ring was last drained {} s ago: the agent is too slow, or whoever reads its output is",
+                "the ring was last drained {} s ago: the agent is too slow, or the disk of its store is",
                 age.as_secs()
             )),
             None => Err("the ring was not drained yet".to_owned()),

@@ -171,7 +171,7 @@ fn check(agent: &Blind, scrape: &Scrape, reason: Option<&str>) -> Result<()> {
     let Some(reason) = reason else {
         ensure!(agent.stored("agent_sink_failing")?.is_empty(), "a failure is reported");
         wait_until("the metric", || writable() == Some(1.0))?;
-        return scrape.await_answer("/healthz", 200, "ok").map(drop);
+        return scrape.await_answer("/healthz", 200, "ok");
     };
     let failing = || agent.stored("agent_sink_failing").unwrap_or_default();
     let until = Instant::now() + patience(Duration::from_secs(30));
@@ -191,7 +191,7 @@ fn check(agent: &Blind, scrape: &Scrape, reason: Option<&str>) -> Result<()> {
         status.stdout
     );
     wait_until("the metric", || writable() == Some(0.0))?;
-    scrape.await_answer("/healthz", 200, "ok\nsinks[stdout] takes no events").map(drop)
+    scrape.await_answer("/healthz", 200, "ok\nsinks[stdout] takes no events")
 }
 
 /// A reader that goes while the agent runs.
