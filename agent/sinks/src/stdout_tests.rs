@@ -19,8 +19,9 @@ use super::*;
 
 /// A line of so many bytes with its line feed, which begins with its number.
 fn chunk(number: usize, bytes: usize) -> Chunk {
-    let text = format!("{number:<width$}\n", width = bytes - 1);
-    Chunk { text: text.into(), events: 1 }
+    let mut text = number.to_string();
+    text.extend(std::iter::repeat_n(' ', bytes - 1 - text.len()));
+    Chunk { text: (text + "\n").into(), events: 1 }
 }
 
 fn started(out: impl Into<OwnedFd>, queue: Queue<Chunk>) -> (Arc<Queue<Chunk>>, JoinHandle<()>) {

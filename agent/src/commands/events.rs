@@ -101,7 +101,12 @@ mod tests {
             ("today", 30, &[24, 47][..], &["00:00:00.000 audit", "23:00:00.000 audit"][..]),
             ("yesterday", 30, &[23], &["1970-01-01 23:00:00.000 audit"]),
             ("both", 30, &[23, 24], &["1970-01-01 23:00:00.000 audit", "1970-01-02 00:00:00.000 audit"]),
-            ("followed past midnight", 30, &[47, 48], &["23:00:00.000 audit", "1970-01-03 00:00:00.000 audit"]),
+            (
+                "followed past midnight",
+                30,
+                &[47, 48],
+                &["23:00:00.000 audit", "1970-01-03 00:00:00.000 audit"],
+            ),
         ] {
             for format in [Format::Text { colour: false }, Format::Json] {
                 let mut printer = Printer {
