@@ -1,7 +1,8 @@
 //! Standard output, as one of the sinks: what is printed at once waits as a chunk of lines, and a thread writes it.
 //!
 //! A chunk that was written in part is gone on with, so that no line is torn. Where the reader of a pipe is gone, what waits is
-//! dropped: there is nobody whom it could reach. The pause between two attempts grows, and another reader gets whole lines.
+//! dropped: there is nobody whom it could reach. The pause between two attempts grows. A named pipe may keep a part of a line for
+//! its next reader: that line is ended, and whole lines follow.
 
 use std::{
     fs::File,
@@ -41,11 +42,11 @@ impl Item for Chunk {
 
 /// Writes what is in the queue until it is closed and empty.
 pub fn run(out: &File, queue: &Queue<Chunk>) {
-    let mut written = 0;
+    let (mut written, mut torn) = (0, false);
     // One at a time, so that all others can be dropped for later ones.
     queue.drain(1, Duration::ZERO, RETRY, |chunks| {
         let Some(chunk) = chunks.first() else { return (0, Ok(())) };
-        let result = write(out, &chunk.text, &mut written);
+        let result = end_line(out, &mut torn).and_then(|()| write(out, &chunk.text, &mut written));
         match &result {
             Ok(()) => {
                 written = 0;
@@ -53,6 +54,7 @@ pub fn run(out: &File, queue: &Queue<Chunk>) {
                 return (1, result);
             }
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                torn |= written > 0;
                 written = 0;
                 queue.discard();
             }
@@ -60,6 +62,15 @@ pub fn run(out: &File, queue: &Queue<Chunk>) {
         }
         (0, result)
     });
+}
+
+/// Ends a line of which only a part was written.
+fn end_line(out: &File, torn: &mut bool) -> io::Result<()> {
+    if *torn {
+        write(out, b"\n", &mut 0)?;
+        *torn = false;
+    }
+    Ok(())
 }
 
 /// Writes the bytes behind the first `written`, which counts those that come.
