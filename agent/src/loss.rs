@@ -165,7 +165,13 @@ impl LossWatch {
             if total > *reported {
                 let count = total - *reported;
                 *reported = total;
-                losses.push(AgentLoss { counter: name.into(), count, total, meaning: meaning.into() });
+                losses.push(AgentLoss {
+                    counter: name.into(),
+                    count,
+                    total,
+                    meaning: meaning.into(),
+                    uid: None,
+                });
             }
         }
         losses

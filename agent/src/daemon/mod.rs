@@ -11,6 +11,7 @@ mod reconciler;
 mod reload;
 mod reporter;
 mod ring;
+mod shares;
 mod signals;
 mod stores;
 
@@ -22,7 +23,6 @@ use mcpwarden_client::listing::Listing;
 use mcpwarden_kernel::{Backend, Kernel, Setup, pins::Pins, requirements};
 use mcpwarden_sinks::Sinks;
 use mcpwarden_system::instance::{self, REDACTION_KEY};
-use tokio::io::{Interest, unix::AsyncFd};
 
 use crate::{
     cli::RunOptions,
@@ -43,7 +43,8 @@ use outbox::Outbox;
 use reconciler::Reconciler;
 use reload::Reload;
 use reporter::Reporter;
-use ring::RingReader;
+use ring::{Refused, RingReader};
+use shares::ShareWatch;
 use stores::Stores;
 
 /// Runs until a signal or a closed output ends it.
@@ -80,10 +81,6 @@ pub fn run(options: RunOptions) -> Result<()> {
         if let Some(messages) = kernel.messages()? {
             tokio::spawn(log::show(messages));
         }
-        // SAFETY: the reader owns the ring's descriptor and keeps it open and the same until it is dropped.
-        let ring = unsafe { AsyncFd::register_with_interest(ring, Interest::READABLE) }
-            .map_err(|error| error.into_parts().1)
-            .context("cannot wait for records in the ring buffer")?;
         let writer = Writer::start().context("cannot start the output thread")?;
         let outbox = Outbox::new(options.output.format(), writer.sender(), stores.events, stores.head);
         let identity = measure::of_identity(&config, kernel.backend()).into();
@@ -103,6 +100,8 @@ pub fn run(options: RunOptions) -> Result<()> {
             reconciler: Reconciler::default(),
             scans: FdScans::new(tokio::time::Instant::now()),
             loss: LossWatch::default(),
+            refused: Refused::default(),
+            shares: ShareWatch::default(),
             identity,
             programs: Vec::new(),
             since: clock.now(),

@@ -33,6 +33,8 @@ pub enum GapCause {
     CandidateBudget,
     /// The bound on what waits to be whole (unfinished frames, records that wait for an earlier one) was reached.
     Memory,
+    /// The user had more waiting for the agent than there was free capacity: the user's share was used up.
+    UserShare,
     /// A frame is longer than `capture.max_message_bytes`.
     TooLong,
     /// They were in the pipe before the agent (or the candidate) was.

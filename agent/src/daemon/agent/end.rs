@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use mcpwarden_policy::{EventBody, event::AgentStopped};
-use tokio::io::unix::AsyncFd;
 
 use super::{Agent, serve::Drained};
 use crate::{
@@ -17,14 +16,15 @@ const LAST_EVENTS: Duration = Duration::from_millis(800);
 
 impl Agent {
     /// Detaches, takes in what is left, and reports what was done.
-    pub(super) async fn end(&mut self, mut ring: AsyncFd<RingReader>, reason: &str, ending: &mut Ending) {
+    pub(super) async fn end(&mut self, mut ring: RingReader, reason: &str, ending: &mut Ending) {
         self.reporter.metrics.stage(Stage::Ending);
         self.manager.stopping(reason);
         self.programs = self.kernel.program_stats();
         self.kernel.detach();
+        ring.stop();
         let until = tokio::time::Instant::now() + LAST_EVENTS;
         while tokio::time::Instant::now() < until {
-            let drained = self.drain(ring.get_mut());
+            let drained = self.drain(&mut ring);
             let last = tokio::time::timeout_at(until, self.flush(ending)).await;
             if drained == Drained::All || last != Ok(None) {
                 break;
@@ -40,6 +40,7 @@ impl Agent {
         self.execute();
         let counters = self.counters();
         self.report_losses(&counters);
+        self.report_shares(&ring);
         self.end_blocks();
         self.report(EventBody::AgentStopped(AgentStopped { reason: reason.into(), counters }));
         let _ = tokio::time::timeout_at(until, self.flush(ending)).await;
