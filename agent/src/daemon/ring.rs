@@ -8,6 +8,7 @@ mod queue;
 mod thread;
 
 use std::{
+    borrow::Cow,
     collections::HashSet,
     io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -15,7 +16,10 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use mcpwarden_abi::{FLAG_ADOPTED, RECORD_EXEC, RING_HEADER, RecordHeader, record::read};
+use mcpwarden_abi::{
+    FLAG_ADOPTED, GAP_AGENT_ENDED, RECORD_DATA, RECORD_EXEC, RECORD_GAP, RING_HEADER, RecordHeader,
+    record::{bytes_of, read},
+};
 use mcpwarden_kernel::{Ring, boot_ns, fill::Fill};
 use tokio::sync::Notify;
 
@@ -23,8 +27,8 @@ pub use queue::Refused;
 use queue::{Queue, Record};
 use thread::Thread;
 
-/// The queue holds so many rings: half of it, which one user may have, is what a ring holds.
-const RINGS: u64 = 2;
+/// The queue holds so many rings. A quarter of that is what one connection may have where nothing else waits.
+const RINGS: u64 = 3;
 
 /// What the agent's task and the thread share.
 struct Shared {
@@ -240,6 +244,23 @@ pub struct Usage {
     pub most_lag_ns: u64,
 }
 
+/// A record that tells only that its bytes are missing, since the agent ends; one of no bytes is as it was.
+pub fn without_bytes(record: &[u8]) -> Cow<'_, [u8]> {
+    match read::<RecordHeader>(record) {
+        Some(header) if header.kind == RECORD_DATA => {
+            let gap = RecordHeader {
+                kind: RECORD_GAP,
+                cause: GAP_AGENT_ENDED,
+                length: 0,
+                value: header.length,
+                ..header
+            };
+            bytes_of(&gap).to_vec().into()
+        }
+        _ => record.into(),
+    }
+}
+
 /// The order in which an agent takes in the records that `waited` in the ring when it started, and those that came `since`:
 /// first the programs of servers that it found running, by whose records alone the others are understood. A program that
 /// started while records waited was not found: its own record is among them.
@@ -261,7 +282,7 @@ fn found_first(waited: Vec<Record>, since: Vec<Record>) -> Vec<Record> {
 
 #[cfg(test)]
 mod tests {
-    use mcpwarden_abi::{RECORD_DATA, record::bytes_of};
+    use mcpwarden_abi::record::{Record as Parsed, parse};
 
     use super::*;
 
@@ -272,6 +293,21 @@ mod tests {
         let pid = u32::try_from(connection).unwrap();
         let header = RecordHeader { kind, flags, connection, pid, ..Default::default() };
         bytes_of(&header).into()
+    }
+
+    #[test]
+    fn given_up_records_say_what_is_missing() {
+        let header = |kind| RecordHeader { kind, connection: 3, offset: 7, length: 2, ..Default::default() };
+        let data = [bytes_of(&header(RECORD_DATA)), b"ab".as_slice()].concat();
+        match parse(&without_bytes(&data)) {
+            Some(Parsed::Gap(gap)) => {
+                assert_eq!((gap.connection, gap.offset, gap.value, gap.cause), (3, 7, 2, GAP_AGENT_ENDED));
+            }
+            other => panic!("{other:?}"),
+        }
+        for other in [bytes_of(&header(RECORD_GAP)), bytes_of(&header(RECORD_EXEC)), &[1, 2], &[]] {
+            assert_eq!(without_bytes(other), other);
+        }
     }
 
     #[test]

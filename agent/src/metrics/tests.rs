@@ -46,7 +46,7 @@ fn adds_up_to(name: &str) -> Option<&'static str> {
 
 /// Gauges in seconds.
 fn grows_not(name: &str) -> bool {
-    !matches!(name, table::DRAIN_AGE | table::STARTED | table::RELOADED_AT)
+    !matches!(name, table::DRAIN_AGE | table::LAG | table::STARTED | table::RELOADED_AT)
 }
 
 /// Counters of the policy core; those of the agent are held against a running one.

@@ -169,6 +169,8 @@ pub const GAP_TOO_MANY_BUFFERS: u8 = 7;
 pub const GAP_STARTED_LATE: u8 = 8;
 /// The user's share of what waits for the agent was used up. User space alone writes such records.
 pub const GAP_USER_SHARE: u8 = 9;
+/// The agent had to end before it had taken them in. User space alone writes such records.
+pub const GAP_AGENT_ENDED: u8 = 10;
 
 /// The server ran before the agent: what it said earlier is unknown.
 pub const FLAG_ADOPTED: u8 = 1;

@@ -40,6 +40,6 @@ pub enum GapCause {
     /// They were in the pipe before the agent (or the candidate) was.
     StartedLate,
     /// The beginning of a message of which the rest had not come when the agent ended; the one after it goes on behind them
-    /// (`enforcement.persist`).
+    /// (`enforcement.persist`). Or the agent had captured them, and had no time left to read them.
     AgentEnded,
 }

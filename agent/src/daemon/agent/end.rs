@@ -6,7 +6,10 @@ use mcpwarden_policy::{EventBody, event::AgentStopped};
 
 use super::{Agent, serve::Drained};
 use crate::{
-    daemon::{ring::RingReader, signals::Ending},
+    daemon::{
+        ring::{RingReader, without_bytes},
+        signals::Ending,
+    },
     metrics::Stage,
 };
 
@@ -30,6 +33,7 @@ impl Agent {
                 break;
             }
         }
+        self.give_up(&mut ring);
         if self.kernel.is_kept() {
             self.kernel.proven();
             self.with_capture(|capture, clock, now, sink| capture.leave(clock, now, sink));
@@ -45,5 +49,11 @@ impl Agent {
         self.report(EventBody::AgentStopped(AgentStopped { reason: reason.into(), counters }));
         let _ = tokio::time::timeout_at(until, self.flush(ending)).await;
         self.reporter.end_following().await;
+    }
+
+    /// There is no time left for what waits: its bytes are missing.
+    fn give_up(&mut self, ring: &mut RingReader) {
+        let now = self.clock.now();
+        while ring.next(|record| self.take(&without_bytes(record), now)) {}
     }
 }

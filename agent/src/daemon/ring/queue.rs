@@ -1,7 +1,8 @@
 //! Records that were taken out of the ring and not yet in, each user's in their order, and users in turn.
 //!
 //! A user may have as many bytes waiting as are free beside all, as in the ring itself (`ebpf/src/share.rs`): whoever floods the
-//! queue gets half of it, and what is beyond is a counted gap in that user's streams. Who is within that loses nothing.
+//! queue gets half of it. Of that a connection may have as many as are left to the user: one that floods the queue leaves room for
+//! the user's others. What is beyond is a counted gap in that connection's streams. Who is within that loses nothing.
 //!
 //! Records come out in the order in which they came in, as long as nobody costs much: each user has a credit of
 //! [`QUANTUM`], and who has used it up waits until all others with records have used up theirs. What a record costs is known
@@ -50,9 +51,16 @@ struct User {
     bytes: u64,
     /// What it may still cost; below 0 what it has cost too much.
     credit: i64,
-    /// Whether it had more than there was free, and still has half as much.
-    is_over: bool,
+    connections: HashMap<u64, Held>,
     missing: Missing,
+}
+
+/// What waits of a connection.
+#[derive(Debug, Default)]
+struct Held {
+    bytes: u64,
+    /// Whether it had more than was left, and still has more than half as much.
+    is_over: bool,
 }
 
 impl User {
@@ -60,9 +68,35 @@ impl User {
         Self {
             records: VecDeque::new(),
             bytes: 0,
-            credit: QUANTUM as i64,
-            is_over: false,
+            credit: QUANTUM.cast_signed(),
+            connections: HashMap::new(),
             missing: Missing::new(),
+        }
+    }
+
+    /// Whether there is room for `size` more bytes of a connection, of `left` that are left to the user.
+    fn admits(&mut self, connection: u64, size: u64, left: u64) -> bool {
+        let held = self.connections.entry(connection).or_default();
+        held.is_over = if held.is_over { held.bytes * 2 > left } else { held.bytes + size > left };
+        let is_over = held.is_over;
+        if held.bytes == 0 && !is_over {
+            self.connections.remove(&connection);
+        }
+        !is_over
+    }
+
+    fn add(&mut self, connection: u64, size: u64) {
+        self.bytes += size;
+        self.connections.entry(connection).or_default().bytes += size;
+    }
+
+    fn remove(&mut self, connection: u64, size: u64) {
+        self.bytes -= size;
+        if let Some(held) = self.connections.get_mut(&connection) {
+            held.bytes -= size;
+            if held.bytes == 0 {
+                self.connections.remove(&connection);
+            }
         }
     }
 
@@ -148,11 +182,12 @@ impl Queue {
         let header = read::<RecordHeader>(record).unwrap_or_default();
         let (uid, record) = (header.uid, used(record));
         let size = RECORD_BYTES + record.len() as u64;
-        let free = self.capacity.saturating_sub(self.bytes);
         let user = self.users.entry(uid).or_insert_with(User::new);
+        let of_others = self.bytes - user.bytes;
+        let left = (self.capacity.saturating_sub(of_others) / 2).saturating_sub(user.bytes);
         if header.kind != RECORD_DATA {
-            // Few and small, and without them nobody knows what the bytes are: twice as much may wait.
-            if user.bytes + size > free * 2 {
+            // Few and small, and without them nobody knows what the bytes are.
+            if size > left {
                 self.count(uid, Refused { bytes: 0, facts: 1 });
                 return self.forget_idle(uid);
             }
@@ -161,12 +196,11 @@ impl Queue {
             }
             return self.put(uid, record);
         }
-        user.is_over = if user.is_over { user.bytes * 2 > free } else { user.bytes + size > free };
-        if user.is_over {
-            self.miss(uid, &header);
-        } else {
+        if user.admits(header.connection, size, left) {
             self.report_missing(uid, (header.connection, header.direction));
             self.put(uid, record);
+        } else {
+            self.miss(uid, &header);
         }
     }
 
@@ -179,7 +213,7 @@ impl Queue {
         let user = self.users.get_mut(&uid)?;
         let (_, record) = user.records.pop_front()?;
         let size = RECORD_BYTES + record.len() as u64;
-        user.bytes -= size;
+        user.remove(connection_of(&record), size);
         self.bytes -= size;
         if user.records.is_empty() {
             while let Some((key, _)) = self.users.get(&uid).and_then(|user| user.missing.first_key_value()) {
@@ -230,7 +264,7 @@ impl Queue {
             self.ready.insert((number, uid));
         }
         user.records.push_back((number, record.into()));
-        user.bytes += size;
+        user.add(connection_of(record), size);
         self.bytes += size;
     }
 
@@ -283,6 +317,10 @@ impl Queue {
             self.users.remove(&uid);
         }
     }
+}
+
+fn connection_of(record: &[u8]) -> u64 {
+    read::<RecordHeader>(record).map_or(0, |header| header.connection)
 }
 
 #[cfg(test)]
