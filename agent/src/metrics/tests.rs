@@ -68,8 +68,10 @@ fn every_policy_counter_has_a_metric() {
         let lost = WATCHED.iter().any(|(watched, _)| watched == name);
         assert!(shown.contains(name.as_str()) || lost, "no metric shows {name}");
     }
-    let agents =
-        ["kernel_", "capture_", "gate_", "network_", "control_", "metrics_", "http_", "listing_", "store_"];
+    let agents = [
+        "kernel_", "capture_", "queue_", "gate_", "network_", "control_", "metrics_", "http_", "listing_",
+        "store_",
+    ];
     for name in shown {
         let own = agents.iter().any(|part| name.starts_with(part));
         assert!(own || counted.contains_key(name), "there is no counter {name}");
