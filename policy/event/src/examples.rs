@@ -14,6 +14,7 @@ fn about(body: impl Into<EventBody>) -> Event {
         server_type: Some(ServerType::Stdio),
         via: vec![ServerId("relay".into())],
         connection: Some(ConnectionId(7)),
+        repeats: Some(3),
         body: body.into(),
         link: Some(Link { seq: 9, previous: format!("sha256:{:064}", 0) }),
     }
@@ -133,7 +134,7 @@ pub fn examples() -> Vec<Event> {
         taken_over: Some(TakenOver { programs: 9, resumed: false, unread_records: 1, unread_bytes: 120 }),
         ..Default::default()
     };
-    let loss = AgentLoss { counter: "c".into(), count: 1, total: 2, meaning: "m".into() };
+    let loss = AgentLoss { counter: "c".into(), count: 1, total: 2, meaning: "m".into(), uid: Some(1000) };
     let reloaded = ConfigReloaded {
         path: "/etc/x.yaml".into(),
         config_hash: "00".into(),

@@ -86,6 +86,7 @@ pub(super) fn uninspected(cx: &mut Context<'_>, reached: &Reached, reason: Strin
             via: Vec::new(),
             connection: None,
             body: body.into(),
+            repeats: None,
             link: None,
         };
         cx.reporter.emit(event);

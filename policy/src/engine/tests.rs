@@ -6,6 +6,7 @@ mod bounds;
 mod capability_checks;
 mod declared;
 mod files;
+mod folding;
 mod gate;
 mod inspect;
 mod judge;
