@@ -11,9 +11,8 @@ use crate::{control::Followers, host::clock::Clock, metrics::Metrics};
 
 /// How long an ending agent waits for its followers.
 const LAST_FOLLOWED: Duration = Duration::from_millis(100);
-/// How long an ending agent waits for its database to be closed, and from then on for its sinks.
-const LAST_STORED: Duration = Duration::from_millis(600);
-const LAST_SENT: Duration = Duration::from_millis(400);
+/// How long an ending agent waits for its database to be closed, and for its sinks meanwhile.
+const LAST_SENT: Duration = Duration::from_millis(600);
 
 /// Reports events.
 pub struct Reporter {
@@ -93,8 +92,8 @@ impl Reporter {
     /// Closes the store and the sinks, within bounds of time.
     pub fn finish(self) {
         self.sinks.close();
-        let until = Instant::now() + LAST_STORED;
+        let until = Instant::now() + LAST_SENT;
         self.outbox.finish(until);
-        self.sinks.finish(until + LAST_SENT);
+        self.sinks.finish(until);
     }
 }

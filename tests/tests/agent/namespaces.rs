@@ -73,7 +73,7 @@ fn cgroups_of_a_container_are_refused_unless_named() -> Result<()> {
     let root = root.display();
     let script = format!(
         "echo $$ > {}/cgroup.procs && exec unshare --cgroup --mount sh -c \
-         'mount -t cgroup2 none {root} && exec \"$0\" \"$@\"' \"$0\" \"$@\"",
+         'umount -l {root} && mount -t cgroup2 none {root} && exec \"$0\" \"$@\"' \"$0\" \"$@\"",
         container.path().display()
     );
     let directory = directory()?;
