@@ -136,11 +136,11 @@ impl Walk {
     #[inline(always)]
     fn send<const N: usize>(&self, bytes: u64) -> bool {
         if share::admits(self.uid, size_of::<DataRecord<N>>() as u64 + RING_HEADER, bytes) == 0 {
+            no_room(bytes);
             return false;
         }
         let Some(mut entry) = RING.reserve::<DataRecord<N>>(0) else {
-            tables::count(Counter::RingFullRecords, 1);
-            tables::count(Counter::RingFullBytes, bytes);
+            no_room(bytes);
             return false;
         };
         let record = entry.as_mut_ptr();
@@ -166,13 +166,9 @@ impl Walk {
     #[inline(always)]
     pub fn gap(&self, bytes: u64, cause: u8) {
         if share::admits(self.uid, size_of::<RecordHeader>() as u64 + RING_HEADER, bytes) == 0 {
-            return;
+            return no_room(bytes);
         }
-        let Some(mut entry) = RING.reserve::<RecordHeader>(0) else {
-            tables::count(Counter::RingFullRecords, 1);
-            tables::count(Counter::RingFullBytes, bytes);
-            return;
-        };
+        let Some(mut entry) = RING.reserve::<RecordHeader>(0) else { return no_room(bytes) };
         let mut header = self.header(RECORD_GAP);
         header.cause = cause;
         header.value = bytes as u32;
@@ -185,6 +181,13 @@ impl Walk {
         let own = header(kind, self.id, (self.tgid, self.uid), 0);
         RecordHeader { direction: self.direction, offset: self.offset, ..own }
     }
+}
+
+/// A record of a stream's `bytes` did not fit, by itself or into the user's share.
+#[inline(always)]
+fn no_room(bytes: u64) {
+    tables::count(Counter::RingFullRecords, 1);
+    tables::count(Counter::RingFullBytes, bytes);
 }
 
 /// The start of a record of a process and a user; what few have is 0.

@@ -1,9 +1,10 @@
-//! What one user may have in the ring: as much as is free.
+//! What one user may have in the ring: twice as much as is free.
 //!
-//! A ring is read in order, so that what one user puts in stands before what all others do. Each user may have as many bytes
-//! in it as are free beside all (the dynamic threshold of Choudhury and Hahne, with a factor of one): one who floods it gets
-//! half, two get a third each, and there is always as much free as the loudest has. The price is one look-up for each record;
-//! what is no record pays nothing.
+//! A ring is read in order, so that what one user puts in stands before what all others do. Each user may have twice as many
+//! bytes in it as are free beside all (the dynamic threshold of Choudhury and Hahne): one who floods it gets two thirds, two get
+//! two fifths each, and there is always half as much free as the loudest has. Two thirds of a ring of the default size hold a
+//! message of the greatest length that is read, which one call can write. The price is one look-up for each record; what is no
+//! record pays nothing.
 
 use aya_ebpf::{
     bindings::{BPF_ANY, BPF_RB_CONS_POS, BPF_RB_PROD_POS, BPF_RB_RING_SIZE},
@@ -17,6 +18,9 @@ use crate::tables;
 /// Records on their way to the agent, in the order of reservation. The agent sets its size.
 #[map(name = "RING")]
 pub static RING: RingBuf = RingBuf::with_byte_size(32 << 20, 0);
+
+/// How many times what is free a user may have.
+const FACTOR: u64 = 2;
 
 /// By user (real user id).
 #[map(name = "SHARES")]
@@ -50,7 +54,7 @@ pub extern "C" fn admits(uid: u32, size: u64, bytes: u64) -> i32 {
             (*share).since = 0;
             (*share).mark = written;
         }
-        if (*share).before + (*share).since + size > free {
+        if (*share).before + (*share).since + size > free * FACTOR {
             tables::advance(&raw mut (*share).refused_records, 1);
             tables::advance(&raw mut (*share).refused_bytes, bytes);
             tables::count(Counter::ShareRefusedRecords, 1);

@@ -12,8 +12,8 @@ use super::ring::Refused;
 pub const LOUD_MOST: usize = 8;
 
 /// What it means that a share was used up.
-const MEANING: &str = "a user had more records waiting for the agent than there was free capacity: what was beyond is missing, \
-                       of this user's connections alone (capture.ring_bytes)";
+const MEANING: &str = "a user had more records waiting for the agent than a share: what was beyond is missing, of this user's \
+                       connections alone (capture.ring_bytes)";
 
 /// What users lost in the kernel half, as far as it was reported. Records.
 #[derive(Debug, Default)]

@@ -223,7 +223,7 @@ pub struct Share {
     pub before: u64,
     /// Bytes of this window.
     pub since: u64,
-    /// Records that were refused since the user had more than there was free.
+    /// Records that were refused since the user had more than a share.
     pub refused_records: u64,
     /// Bytes of streams in them.
     pub refused_bytes: u64,
@@ -295,7 +295,7 @@ pub const PENDING_UNKNOWN: u64 = u64::MAX;
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counter {
-    /// Data records for which the ring had no room.
+    /// Data records for which the ring, or their user's share of it, had no room.
     RingFullRecords = 0,
     /// Bytes in them.
     RingFullBytes = 1,
@@ -333,7 +333,7 @@ pub enum Counter {
     GatedRefused = 17,
     /// Calls that there was no room to remember: nobody can tell what they lead to.
     GateForgotten = 18,
-    /// Records of users who had more in the ring than was free; [`Share::refused_records`] of all.
+    /// Those of users who had more in the ring than was free; [`Share::refused_records`] of all.
     ShareRefusedRecords = 19,
     /// Bytes of streams in them.
     ShareRefusedBytes = 20,

@@ -1,6 +1,6 @@
 //! Records that were taken out of the ring and not yet in, each user's in their order, and users in turn.
 //!
-//! A user may have as many bytes waiting as are free beside all, as in the ring itself (`ebpf/src/share.rs`): whoever floods the
+//! A user may have as many bytes waiting as are free beside all, much as in the ring itself (`ebpf/src/share.rs`): whoever floods the
 //! queue gets half of it. Of that a connection may have as many as are left to the user: one that floods the queue leaves room for
 //! the user's others. What is beyond is a counted gap in that connection's streams. Who is within that loses nothing.
 //!

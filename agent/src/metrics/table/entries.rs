@@ -332,7 +332,7 @@ pub static TABLE: &[Metric] = &[
     metric(
         "mcpwarden_ring_full_records_total",
         Counter("kernel_ring_full_records"),
-        "Records for which the ring had no room.",
+        "Records for which the ring, or their user's share of it, had no room.",
     ),
     metric("mcpwarden_ring_full_bytes_total", Counter("kernel_ring_full_bytes"), "Bytes in them."),
     metric(
