@@ -78,6 +78,8 @@ pub fn enforcers(kind: GuardKind, phase: Phase) -> &'static [Enforcer] {
         (GuardKind::Sampling, _) => &[],
         (GuardKind::ServerAccess, Phase::Request) => &[StdioGate, NetworkHook],
         (_, Phase::ToolsList | Phase::ToolResult | Phase::Response) => &[],
+        // The gate remembers and judges calls of tools alone.
+        (GuardKind::CrossServer, Phase::Request | Phase::PromptRequest | Phase::ResourceRequest) => &[],
         (GuardKind::ToolShadowing | GuardKind::RugPull | GuardKind::ToolPoisoning, Phase::ToolInvoke) => {
             &[StdioGate, Approval]
         }

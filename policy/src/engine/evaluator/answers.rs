@@ -50,6 +50,7 @@ impl Evaluator {
     ) {
         let Answered { asked, id, time: asked_at } = to;
         let (time, method) = (seen.time, asked.method());
+        let seen = Seen { id: Some(id), ..seen };
         let (result, error) = match &message.kind {
             Kind::Response { result, .. } => (Some(*result), None),
             _ => (None, members(message.raw, ["error"])[0]),
@@ -91,6 +92,7 @@ impl Evaluator {
         } else {
             let kind = if result.is_some() { MessageKind::Response } else { MessageKind::Error };
             report_verdict(&mut cx.reporter, scope, time, (kind, method, id), &evaluation);
+            self.report_cross_server(cx, scope, seen, (method, None), &evaluation);
         }
         let tool_name = match asked {
             Asked::Call { tool_name } => Some(tool_name.clone()),
