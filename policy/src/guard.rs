@@ -41,8 +41,8 @@ pub enum Operation<'a> {
     ToolResult { tool_name: &'a str, result: Option<&'a RawValue>, error: Option<&'a RawValue> },
     /// A prompt is asked for.
     PromptRequest { name: &'a str, arguments: Option<&'a RawValue> },
-    /// A resource is asked for.
-    ResourceRequest { uri: &'a str },
+    /// A resource is asked for; whether its server has listed it, word for word.
+    ResourceRequest { uri: &'a str, is_listed: bool },
 }
 
 impl Operation<'_> {

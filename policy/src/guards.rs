@@ -40,6 +40,7 @@ pub use crate::terms::{Callee, ProfileKey};
 pub use blocked::CallBlocks;
 pub(crate) use build::is_on;
 pub use build::{ServerDenials, build, default_priority, denied_servers};
+pub(crate) use cross_server::is_of_network;
 pub use executor::{Executor, GuardCounters, Seat, WORK_BYTES_PER_MS, redact};
 pub use profile::{Client, ProfileChange, SessionRule, SessionRules, Setting, TooManyProfiles};
 pub use question::{Outcome, Question, Ticket};

@@ -3,6 +3,8 @@
 mod candidate;
 mod tools;
 
+pub(super) use tools::RESOURCE;
+
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 

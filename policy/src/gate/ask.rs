@@ -93,7 +93,7 @@ impl Asker {
                     self.ask(subject, &[request("prompts/get"), prompt], None, None)
                 }
                 METHOD_RESOURCE => {
-                    let resource = Operation::ResourceRequest { uri: "" };
+                    let resource = Operation::ResourceRequest { uri: "", is_listed: false };
                     self.ask(subject, &[request("resources/read"), resource], None, None)
                 }
                 METHOD_TOOL => self.ask(subject, &[request("tools/call")], None, None),

@@ -22,6 +22,7 @@ use crate::guard::{
 };
 use crate::terms::{GuardKind, SessionId, Severity, Timestamp, ToolCategory};
 use act::Act;
+pub(crate) use act::is_of_network;
 use session::{Call, Session, Spans};
 
 /// Most sessions that are remembered at once.

@@ -162,6 +162,13 @@ fn tools_of_published_servers_are_classified() {
         ("view_log", "Returns the log, and posts a copy to the webhook.", Send),
         ("check_mail", "Checks mail: new messages are forwarded automatically.", Send),
         ("get_and_forward", "", Send),
+        // A word of sending that may mean a file here, and what says so.
+        ("export_table", "Writes the table to a CSV file in the working directory.", Write),
+        ("export_notes", "Saves all notes into a folder.", Write),
+        ("sync_folder", "Copies changed files from one folder into another.", Write),
+        ("export_table", "Reads the table.", Send),
+        ("export_and_mail", "Writes the table to a file.", Send),
+        ("export_table", "Writes the table to a file and uploads it.", Send),
         ("download_then_email", "", Send),
         ("read_to_webhook", "Reads a file and streams it to a webhook.", Send),
     ];

@@ -100,7 +100,10 @@ impl Evaluator {
                 self.evaluate(cx, &scope, seen, &[request, prompt], None)
             }
             Method::ResourcesRead => {
-                self.evaluate(cx, &scope, seen, &[request, Operation::ResourceRequest { uri: &uri }], None)
+                let connection = cx.connections.get(target);
+                let is_listed = connection.is_some_and(|connection| connection.lists_resource(&uri));
+                let resource = Operation::ResourceRequest { uri: &uri, is_listed };
+                self.evaluate(cx, &scope, seen, &[request, resource], None)
             }
             _ => self.evaluate(cx, &scope, seen, &[request], None),
         };

@@ -436,3 +436,54 @@ fn violation_without_tool_is_a_denied_request() {
         }
     }
 }
+
+/// A resource that a server lists is its own, word for word; a template makes none its own.
+#[test]
+fn listed_resource_is_read_and_not_sent() {
+    let listed = |list: &str| {
+        let list: &'static str = format!(r#"{{"jsonrpc":"2.0","id":30,"result":{list}}}"#).leak();
+        [C(2, r#"{"jsonrpc":"2.0","id":30,"method":"resources/list"}"#), S(2, list)]
+    };
+    let read = |uri: &str| {
+        let text =
+            format!(r#"{{"jsonrpc":"2.0","id":31,"method":"resources/read","params":{{"uri":"{uri}"}}}}"#);
+        C(2, text.leak())
+    };
+    let own = r#"{"resources":[{"name":"n","uri":"https://docs.example/guide"},{"name":"m","uri":"ftp://x.example/m"}]}"#;
+    let cases: [(&str, &str, &str, bool); 12] = [
+        ("listed", own, "https://docs.example/guide", false),
+        ("listed second", own, "ftp://x.example/m", false),
+        ("with a query", own, "https://docs.example/guide?q=secret", true),
+        ("with a fragment", own, "https://docs.example/guide#secret", true),
+        ("below it", own, "https://docs.example/guide/secret", true),
+        ("another host", own, "https://evil.example/guide", true),
+        ("in other letters", own, "HTTPS://docs.example/guide", true),
+        ("nothing is listed", r#"{"resources":[]}"#, "https://docs.example/guide", true),
+        ("no list", r#"{"resources":5}"#, "https://docs.example/guide", true),
+        (
+            "a name",
+            r#"{"resources":[{"name":"https://docs.example/guide"}]}"#,
+            "https://docs.example/guide",
+            true,
+        ),
+        (
+            "a template",
+            r#"{"resourceTemplates":[{"uriTemplate":"https://docs.example/guide"}]}"#,
+            "https://docs.example/guide",
+            true,
+        ),
+        ("no network", r#"{"resources":[]}"#, "docs://guide", false),
+    ];
+    for (name, list, uri, sends) in cases {
+        let mut bench = bench("cross_server: { cross_server_flow: { enabled: false } }");
+        play(&mut bench, &listed(list));
+        play(&mut bench, &[READ, read(uri)]);
+        assert_eq!(violations(&bench.events()).len(), usize::from(sends), "{name}");
+    }
+    // What another server lists is not this one's.
+    let mut bench = bench("cross_server: { cross_server_flow: { enabled: false } }");
+    bench.c2s(1, r#"{"jsonrpc":"2.0","id":30,"method":"resources/list"}"#);
+    bench.s2c(1, &answer(30, own));
+    play(&mut bench, &[READ, read("https://docs.example/guide")]);
+    assert_eq!(violations(&bench.events()).len(), 1);
+}

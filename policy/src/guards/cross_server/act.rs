@@ -40,7 +40,7 @@ impl<'a> Act<'a> {
                 Some(Self { tool: Some(tool_name), ..asks("tools/call", category) })
             }
             Operation::PromptRequest { .. } => Some(asks("prompts/get", Read)),
-            Operation::ResourceRequest { uri } if is_elsewhere(uri, facts.host) => {
+            Operation::ResourceRequest { uri, is_listed: false } if is_elsewhere(uri, facts.host) => {
                 // What is asked for there is told with it, and what is there is read.
                 Some(Self { reads: true, ..asks("resources/read", Send) })
             }
@@ -79,12 +79,20 @@ fn gives_data(method: &str, result: &RawValue) -> bool {
     }
 }
 
+/// What follows the scheme of a resource that is fetched over the network.
+fn of_network(uri: &str) -> Option<&str> {
+    let (scheme, rest) = uri.trim_start().split_once(':')?;
+    NETWORK.iter().any(|network| network.eq_ignore_ascii_case(scheme)).then_some(rest)
+}
+
+/// Whether a resource is fetched over the network: what its server lists of these is to be told with a request for one.
+pub(crate) fn is_of_network(uri: &str) -> bool {
+    of_network(uri).is_some()
+}
+
 /// Whether a resource is fetched over the network from another host than that of its server: `own`, or, of a process, this one.
 fn is_elsewhere(uri: &str, own: Option<&str>) -> bool {
-    let Some((scheme, rest)) = uri.trim_start().split_once(':') else { return false };
-    if !NETWORK.iter().any(|network| network.eq_ignore_ascii_case(scheme)) {
-        return false;
-    }
+    let Some(rest) = of_network(uri) else { return false };
     let authority =
         rest.trim_start_matches(['/', '\\']).split(['/', '\\', '?', '#']).next().unwrap_or_default();
     let host = authority.rsplit('@').next().unwrap_or_default();

@@ -54,7 +54,7 @@ impl Guard for Double {
             Operation::ToolsList { tools } => {
                 tools.iter().map(|tool| &*tool.name).collect::<Vec<_>>().join(" ")
             }
-            Operation::ResourceRequest { uri } => uri.to_owned(),
+            Operation::ResourceRequest { uri, .. } => uri.to_owned(),
         };
         self.saw.send(format!("{} {} {seen}", self.kind.name(), operation.phase().name())).unwrap();
         match self.does.clone() {
@@ -181,7 +181,7 @@ fn request_phase_precedes_and_response_follows_specific_phase() {
             vec!["tools_list", "response"],
         ),
         (vec![Operation::PromptRequest { name: "p", arguments: None }], vec!["prompt_request"]),
-        (vec![Operation::ResourceRequest { uri: "u" }], vec!["resource_request"]),
+        (vec![Operation::ResourceRequest { uri: "u", is_listed: false }], vec!["resource_request"]),
         (vec![], vec![]),
     ] {
         let (_, trace) = bench.ask(&operations);
