@@ -27,7 +27,7 @@ pub use approval::{
     ApprovalDenied, ApprovalGranted, ApprovalRequested, ApprovalTimedOut, DefinitionApproved, PinsReset,
     Whose,
 };
-pub use decision::{Action, Decided};
+pub use decision::{Action, Decided, Objection};
 pub use gate::{GateAction, GateDecided};
 pub use judgement::{
     CrossServerBlocked, DefinitionChanged, Detected, ListChanged, ListKind, RelatedCall, RequestBlocked,

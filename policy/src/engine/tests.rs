@@ -1,5 +1,6 @@
 //! Tables of inputs and what is said of them.
 
+mod across;
 mod answers;
 mod approvals;
 mod bounds;
