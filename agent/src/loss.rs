@@ -184,7 +184,13 @@ impl LossWatch {
                 if OF_SINKS.contains(&name) {
                     self.due.insert(name, self.looks + LOOKS);
                 }
-                losses.push(AgentLoss { counter: name.into(), count, total, meaning: meaning.into() });
+                losses.push(AgentLoss {
+                    counter: name.into(),
+                    count,
+                    total,
+                    meaning: meaning.into(),
+                    uid: None,
+                });
             }
         }
         losses

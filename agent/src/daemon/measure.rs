@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mcpwarden_kernel::{Backend, Kernel, requirements};
 use mcpwarden_policy::{Engine, Traffic, event::ServerType};
 
-use super::{reload::Reload, reporter::Reporter};
+use super::{reload::Reload, reporter::Reporter, ring::Usage};
 use crate::{
     config::Config,
     metrics::{Sample, observe::transport, table},
@@ -34,9 +34,15 @@ pub fn of_reload(reload: &Reload) -> [Sample; 2] {
     ]
 }
 
-/// Of the ring: its size, and the most that was in it. Bytes.
-pub fn of_ring((ring_bytes, most_used): (u64, u64)) -> [Sample; 2] {
-    [sample(table::RING_BYTES, &[], ring_bytes), sample(table::RING_USED, &[], most_used)]
+/// Of the ring and its queue: their sizes, what is in them, and how late the agent is.
+pub fn of_ring(usage: &Usage) -> [Sample; 5] {
+    [
+        sample(table::RING_BYTES, &[], usage.ring_bytes),
+        sample(table::RING_USED, &[], usage.most_used),
+        sample(table::QUEUE_BYTES, &[], usage.queue_bytes),
+        sample(table::QUEUE_BYTES_CAPACITY, &[], usage.queue_capacity),
+        Sample::new(table::LAG, &[], usage.most_lag_ns as f64 / 1e9),
+    ]
 }
 
 /// Of the kernel half's tables.

@@ -11,6 +11,7 @@ mod reconciler;
 mod reload;
 mod reporter;
 mod ring;
+mod shares;
 mod signals;
 mod sink_watch;
 mod stores;
@@ -23,7 +24,6 @@ use mcpwarden_client::listing::Listing;
 use mcpwarden_kernel::{Backend, Kernel, Setup, pins::Pins, requirements};
 use mcpwarden_sinks::Sinks;
 use mcpwarden_system::instance::{self, REDACTION_KEY};
-use tokio::io::{Interest, unix::AsyncFd};
 
 use crate::{
     cli::RunOptions,
@@ -44,7 +44,8 @@ use outbox::Outbox;
 use reconciler::Reconciler;
 use reload::Reload;
 use reporter::Reporter;
-use ring::RingReader;
+use ring::{Refused, RingReader};
+use shares::ShareWatch;
 use sink_watch::SinkWatch;
 use stores::Stores;
 
@@ -86,10 +87,6 @@ pub fn run(options: RunOptions) -> Result<()> {
         if let Some(messages) = kernel.messages()? {
             tokio::spawn(log::show(messages));
         }
-        // SAFETY: the reader owns the ring's descriptor and keeps it open and the same until it is dropped.
-        let ring = unsafe { AsyncFd::register_with_interest(ring, Interest::READABLE) }
-            .map_err(|error| error.into_parts().1)
-            .context("cannot wait for records in the ring buffer")?;
         sinks.print_to(standard_output().context("cannot print")?)?;
         let outbox = Outbox::new(options.output.format(), Dates::of(clock.now()), stores.events, stores.head);
         let mut agent = Agent {
@@ -114,6 +111,8 @@ pub fn run(options: RunOptions) -> Result<()> {
             reconciler: Reconciler::default(),
             scans: FdScans::new(tokio::time::Instant::now()),
             loss: LossWatch::default(),
+            refused: Refused::default(),
+            shares: ShareWatch::default(),
             identity: Vec::new(),
             surroundings,
             programs: Vec::new(),

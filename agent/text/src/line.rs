@@ -60,6 +60,9 @@ fn what(event: &Event, line: &mut Line) {
         }
     }
     body(event, line);
+    if let Some(repeats) = event.repeats {
+        line.dim(&format!("  {repeats} times"));
+    }
 }
 
 fn body(event: &Event, line: &mut Line) {
@@ -124,6 +127,9 @@ fn body(event: &Event, line: &mut Line) {
         }
         EventBody::AgentLoss(loss) => {
             line.plain(&format!("  {} {}: {}", loss.count, clean(&loss.counter), clean(&loss.meaning)));
+            if let Some(uid) = loss.uid {
+                line.plain(&format!("  user {uid}"));
+            }
         }
         EventBody::ServerStarted(started) => {
             if let Some(pid) = started.pid {

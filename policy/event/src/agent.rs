@@ -115,4 +115,8 @@ pub struct AgentLoss {
     pub total: u64,
     /// The meaning of the counter, and the remedy.
     pub meaning: String,
+    /// The user (real user id) who caused the loss and whose records were lost; `count` and `total` are of this user. Absent
+    /// if the loss is not a single user's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
 }

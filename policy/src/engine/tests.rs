@@ -1,11 +1,13 @@
 //! Tables of inputs and what is said of them.
 
+mod across;
 mod answers;
 mod approvals;
 mod bounds;
 mod capability_checks;
 mod declared;
 mod files;
+mod folding;
 mod gate;
 mod inspect;
 mod judge;

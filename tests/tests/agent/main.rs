@@ -27,6 +27,7 @@ mod requirements;
 mod schema;
 mod service;
 mod sessions;
+mod shares;
 mod sinks;
 mod store;
 mod stress;

@@ -11,7 +11,7 @@ mod status;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use mcpwarden_abi::SET_ALL;
+use mcpwarden_abi::{Counter, SET_ALL};
 use mcpwarden_capture::{Capture, KernelAction, Output as Captured, SideRecord, Sink};
 use mcpwarden_client::listing::{self as own, Listing, Report};
 use mcpwarden_kernel::{Kernel, ProgramStats, pins::Pins};
@@ -20,8 +20,16 @@ use mcpwarden_policy::{
 };
 
 use super::{
-    counters, fd_scans::FdScans, gate::Gate, manager::Manager, measure, reconciler::Reconciler,
-    reload::Reload, reporter::Reporter, ring::RingReader,
+    counters,
+    fd_scans::FdScans,
+    gate::Gate,
+    manager::Manager,
+    measure,
+    reconciler::Reconciler,
+    reload::Reload,
+    reporter::Reporter,
+    ring::{Refused, RingReader},
+    shares::{self, ShareWatch},
 };
 use crate::{
     control::Control,
@@ -66,6 +74,10 @@ pub struct Agent {
     pub scans: FdScans,
     /// Losses that were reported.
     pub loss: LossWatch,
+    /// What the queue behind the ring refused, as of when records were last taken in.
+    pub refused: Refused,
+    /// What users lost to their shares in the kernel half, as it was reported.
+    pub shares: ShareWatch,
     /// Metrics that change with the configuration alone.
     pub identity: Vec<Sample>,
     /// The namespaces of the agent.
@@ -315,6 +327,7 @@ impl Agent {
         };
         add(&counters::of_scans(scans));
         add(&counters::of_capture(capture.counters()));
+        add(&counters::of_queue(self.refused));
         add(&counters::of_kernel(kernel));
         add(&counters::of_network(&network.counters()));
         add(&counters::of_control(&control.counters()));
@@ -345,7 +358,7 @@ impl Agent {
     fn publish(&self, counters: BTreeMap<String, u64>, ring: &mut RingReader) {
         let mut samples = self.identity.clone();
         samples.extend(measure::of_reload(&self.reload));
-        samples.extend(measure::of_ring(ring.usage()));
+        samples.extend(measure::of_ring(&ring.usage()));
         samples.extend(measure::of_reporter(&self.reporter));
         samples.extend(measure::of_kernel(&self.kernel));
         samples.push(measure::of_http(&counters));
@@ -358,6 +371,14 @@ impl Agent {
         for loss in self.loss.look(counters) {
             self.report(loss.into());
         }
+    }
+
+    /// Reports who lost something to a share since this was called last.
+    fn report_shares(&mut self, ring: &RingReader) {
+        let queue = shares::of_queue(&ring.take_refused(shares::LOUD_MOST), self.refused);
+        let total = self.kernel.counter(Counter::ShareRefusedRecords);
+        let kernel = self.shares.look(&self.kernel.shares(), total);
+        queue.into_iter().chain(kernel).for_each(|loss| self.report(loss.into()));
     }
 
     /// Closes the outputs, within bounds of time, and ends all else.

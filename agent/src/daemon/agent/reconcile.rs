@@ -32,6 +32,7 @@ impl Agent {
         }
         let counters = self.counters();
         self.report_losses(&counters);
+        self.report_shares(ring);
         self.publish(counters, ring);
     }
 
