@@ -168,8 +168,17 @@ impl Engine {
                     }
                     let length = bytes.len() as u64;
                     let reading = Reading::default();
-                    let seen =
-                        Seen { connection, direction, time, bytes: length, now, stop: None, turn, reading };
+                    let seen = Seen {
+                        connection,
+                        direction,
+                        time,
+                        bytes: length,
+                        now,
+                        stop: None,
+                        turn,
+                        id: None,
+                        reading,
+                    };
                     self.frame(seen, bytes, out);
                     self.book(connection, now, out);
                 }
@@ -185,7 +194,17 @@ impl Engine {
                     let (direction, length) = (Direction::ClientToServer, bytes.len() as u64);
                     let stop = Some(Stop::of(bytes, is_refused));
                     let (turn, reading) = (None, Reading::default());
-                    let seen = Seen { connection, direction, time, bytes: length, now, stop, turn, reading };
+                    let seen = Seen {
+                        connection,
+                        direction,
+                        time,
+                        bytes: length,
+                        now,
+                        stop,
+                        turn,
+                        id: None,
+                        reading,
+                    };
                     self.frame(seen, bytes, out);
                     self.book(connection, now, out);
                 }
@@ -203,7 +222,11 @@ impl Engine {
                 self.counters.gaps += 1;
                 self.counters.gap_bytes = self.counters.gap_bytes.saturating_add(bytes);
                 if self.admit(connection, time, out) {
-                    self.gap(connection, time, CaptureGap { direction, bytes, cause, offset, pid }, out);
+                    self.gap(
+                        (connection, time, now),
+                        CaptureGap { direction, bytes, cause, offset, pid },
+                        out,
+                    );
                 }
             }
             Input::Exit { connection, pid, time, status } => {
@@ -357,11 +380,19 @@ impl Engine {
         Ok(())
     }
 
-    fn gap(&mut self, id: ConnectionId, time: Timestamp, gap: CaptureGap, out: &mut Vec<Output>) {
+    fn gap(
+        &mut self,
+        (id, time, now): (ConnectionId, Timestamp, Timestamp),
+        gap: CaptureGap,
+        out: &mut Vec<Output>,
+    ) {
         let Some(connection) = self.connections.get_mut(id) else { return };
         connection.totals.gap_bytes = connection.totals.gap_bytes.saturating_add(gap.bytes);
         if connection.is_candidate() {
             connection.keep_gap(time, gap);
+            if self.connections.has_answered_unasked(id) {
+                self.start(id, time, now, out);
+            }
         } else {
             self.parts(out).cx.report(id, time, gap);
         }

@@ -137,6 +137,11 @@ pub fn of_sinks<'a>(sinks: impl Iterator<Item = (&'a str, SinkCounters)>) -> [Na
     [("sinks_dropped", dropped), ("sinks_failures", failures)]
 }
 
+/// Those of the agent's own messages.
+pub fn of_log() -> [Named; 1] {
+    [("log_lines_lost", crate::log::lost())]
+}
+
 /// Those of the store.
 pub fn of_store(store: &Status) -> [Named; 5] {
     [

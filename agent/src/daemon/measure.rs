@@ -9,20 +9,20 @@ use super::{reload::Reload, reporter::Reporter, ring::Usage};
 use crate::{
     config::Config,
     metrics::{Sample, observe::transport, table},
-    output::WAITING_CHUNKS,
 };
 
 fn sample(name: &'static str, labels: &[&str], value: u64) -> Sample {
     Sample::new(name, labels, value as f64)
 }
 
-/// What changes with the configuration alone: the agent, its configuration, the kernel.
-pub fn of_identity(config: &Config, backend: Backend) -> [Sample; 3] {
+/// What changes with the configuration alone: the agent, its configuration, the kernel, and how many blind spots there are.
+pub fn of_identity(config: &Config, backend: Backend, blind_spots: u64) -> [Sample; 4] {
     let hash = crate::config::hash(config);
     [
         sample(table::BUILD, &[env!("CARGO_PKG_VERSION")], 1),
         sample(table::CONFIG, &[&hash], 1),
         sample(table::KERNEL, &[&requirements::release(), backend.name()], 1),
+        sample(table::BLIND_SPOTS, &[], blind_spots),
     ]
 }
 
@@ -57,8 +57,6 @@ pub fn of_kernel(kernel: &Kernel) -> Vec<Sample> {
 pub fn of_reporter(reporter: &Reporter) -> Vec<Sample> {
     let Reporter { outbox, sinks, followers, .. } = reporter;
     let mut samples = vec![
-        sample(table::QUEUE, &["output"], outbox.waiting_chunks() as u64),
-        sample(table::QUEUE_CAPACITY, &["output"], WAITING_CHUNKS as u64),
         sample(table::FOLLOWERS, &[], followers.counters().now),
         sample(table::STORE_WRITABLE, &[], u64::from(outbox.failing().is_none())),
         sample(table::STORE_BYTES, &[], outbox.store().file_bytes()),
@@ -68,9 +66,15 @@ pub fn of_reporter(reporter: &Reporter) -> Vec<Sample> {
             sample(table::SINK_EVENTS, &[name, "written"], sink.written),
             sample(table::SINK_EVENTS, &[name, "dropped"], sink.dropped),
             sample(table::SINK_FAILURES, &[name], sink.failures),
+            sample(table::SINK_WRITABLE, &[name], u64::from(sink.failing.is_none())),
             sample(table::SINK_BYTES, &[name], sink.waiting_bytes),
             sample(table::SINK_CAPACITY, &[name], sink.capacity_bytes),
         ]);
+        // As it was named before standard output was a sink.
+        if name == mcpwarden_sinks::STDOUT {
+            samples.push(sample(table::QUEUE, &["output"], sink.waiting_bytes));
+            samples.push(sample(table::QUEUE_CAPACITY, &["output"], sink.capacity_bytes));
+        }
     }
     samples
 }

@@ -19,12 +19,15 @@ mod traffic;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
-pub use agent::{AgentLoss, AgentStarted, AgentStopped, ConfigRefused, ConfigReloaded, TakenOver};
+pub use agent::{
+    AgentLoss, AgentStarted, AgentStopped, ConfigRefused, ConfigReloaded, SinkFailing, SinkRecovered,
+    TakenOver,
+};
 pub use approval::{
     ApprovalDenied, ApprovalGranted, ApprovalRequested, ApprovalTimedOut, DefinitionApproved, PinsReset,
     Whose,
 };
-pub use decision::{Action, Decided};
+pub use decision::{Action, Decided, Objection};
 pub use gate::{GateAction, GateDecided};
 pub use judgement::{
     CrossServerBlocked, DefinitionChanged, Detected, ListChanged, ListKind, RelatedCall, RequestBlocked,
@@ -127,6 +130,7 @@ impl EventBody {
             | Self::StoreReplaced(_)
             | Self::ConfigRefused(_)
             | Self::ServerDenied(_) => Some(Severity::High),
+            Self::SinkFailing(_) => Some(Severity::Medium),
             _ => None,
         }
     }
@@ -218,6 +222,10 @@ bodies! {
     ConfigReloaded = "agent_config_reloaded",
     /// The agent cannot use another configuration: the previous one stays in force.
     ConfigRefused = "agent_config_refused",
+    /// A sink cannot be written to.
+    SinkFailing = "agent_sink_failing",
+    /// A sink can be written to again.
+    SinkRecovered = "agent_sink_recovered",
     /// The agent ends, with all counters.
     AgentStopped = "agent_stopped",
     /// The head of the hash chain.

@@ -16,6 +16,8 @@ mod listing;
 mod loss;
 mod methods;
 mod metrics;
+mod namespaces;
+mod output;
 mod profiles;
 mod queries;
 mod real_servers;

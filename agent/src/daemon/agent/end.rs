@@ -13,8 +13,8 @@ use crate::{
     metrics::Stage,
 };
 
-/// How long an ending agent waits for whoever reads its output. It ends within 2 seconds, and after this the writer has
-/// `output::PATIENCE`.
+/// How long an ending agent waits for its store to have capacity. It ends within 2 seconds, and after this the store and the sinks
+/// have as long as [`Reporter::finish`](crate::daemon::reporter::Reporter::finish) gives them.
 const LAST_EVENTS: Duration = Duration::from_millis(800);
 
 impl Agent {

@@ -9,10 +9,7 @@ mod resume;
 mod serve;
 mod status;
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    time::Instant,
-};
+use std::collections::{BTreeMap, VecDeque};
 
 use mcpwarden_abi::{Counter, SET_ALL};
 use mcpwarden_capture::{Capture, KernelAction, Output as Captured, SideRecord, Sink};
@@ -36,11 +33,10 @@ use super::{
 };
 use crate::{
     control::Control,
-    host::clock::Clock,
+    host::{clock::Clock, namespaces::Surroundings},
     loss::LossWatch,
     metrics::{Sample, Snapshot, TIMED},
     network::{Network, NetworkUpdate},
-    output::Writer,
 };
 
 /// The status of an agent that works, as the service manager shows it.
@@ -84,6 +80,8 @@ pub struct Agent {
     pub shares: ShareWatch,
     /// Metrics that change with the configuration alone.
     pub identity: Vec<Sample>,
+    /// The namespaces of the agent.
+    pub surroundings: Surroundings,
     /// Numbers of the kernel half's programs, as they were read last.
     pub programs: Vec<ProgramStats>,
     /// The clocks of this host.
@@ -336,10 +334,24 @@ impl Agent {
         add(&counters::of_followers(&reporter.followers.counters()));
         add(&counters::of_metrics(&reporter.metrics.counters()));
         add(&counters::of_sinks(reporter.sinks.counters()));
+        add(&counters::of_log());
         add(&counters::of_store(&reporter.outbox.store().status()));
         add(&counters::of_gate(&gate.counters()));
         all.extend(self.listing.counters().into_iter().map(|(name, value)| (name.to_owned(), value)));
         all
+    }
+
+    /// What the agent cannot see on this kernel, and from where it runs.
+    fn blind_spots(&self) -> Vec<String> {
+        let mut blind_spots = self.kernel.blind_spots().to_vec();
+        blind_spots.extend(self.surroundings.blind_spots(self.reload.config()));
+        blind_spots
+    }
+
+    /// Metrics that change with the configuration alone.
+    pub fn measure_identity(&self) -> Vec<Sample> {
+        let blind_spots = self.blind_spots().len() as u64;
+        measure::of_identity(self.reload.config(), self.kernel.backend(), blind_spots).into()
     }
 
     /// Makes these counters, and what is measured now, the metrics from now on.
@@ -369,9 +381,9 @@ impl Agent {
         queue.into_iter().chain(kernel).for_each(|loss| self.report(loss.into()));
     }
 
-    /// Closes the outputs, until then at the latest, and ends all else.
-    pub fn finish(self, writer: Writer, until: Instant) {
+    /// Closes the outputs, within bounds of time, and ends all else.
+    pub fn finish(self) {
         let Self { reporter, .. } = self;
-        reporter.finish(until, |until| writer.finish(until));
+        reporter.finish();
     }
 }

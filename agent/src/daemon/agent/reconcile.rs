@@ -23,6 +23,7 @@ impl Agent {
         self.reconciler.read_positions(self.kernel.connections(), self.socket_positions());
         self.programs = self.kernel.program_stats();
         self.reporter.check_store(&self.clock);
+        self.reporter.check_sinks(&self.clock);
         if self.since.after(LIVES) <= self.clock.now() {
             self.kernel.proven();
         }

@@ -38,7 +38,7 @@ pub(super) enum Drained {
 }
 
 impl Agent {
-    /// Runs until a signal or a closed output ends the agent. `met`: what was there already, where it resumes what another
+    /// Runs until a signal ends the agent. `met`: what was there already, where it resumes what another
     /// agent left.
     ///
     /// # Errors
@@ -76,7 +76,6 @@ impl Agent {
             tokio::select! {
                 biased;
                 reason = ending.signal() => break reason,
-                () = self.reporter.outbox.closed() => break "output closed",
                 _ = hangup.recv() => self.reload("SIGHUP".into(), None),
                 prepared = self.reload.prepared() => self.reloaded(prepared),
                 scan = self.scans.finished() => self.reconciler.read_scan(scan),
@@ -143,7 +142,7 @@ impl Agent {
                 .map(|id| id.trim().to_owned()),
             config: config.map(|path| path.display().to_string()),
             programs: self.kernel.attached().to_vec(),
-            blind_spots: self.kernel.blind_spots().to_vec(),
+            blind_spots: self.blind_spots(),
             servers_adopted: self.engine.counters().servers,
             taken_over,
         }));
@@ -226,15 +225,14 @@ impl Agent {
         Drained::Part
     }
 
-    /// Hands the events on. Waits while the store or whoever reads the output is behind; a signal or a closed output ends
-    /// the wait, and is returned as the reason to stop.
+    /// Hands the events on. Waits while the store is behind; a signal ends the wait, and is returned as the reason to stop.
     pub(super) async fn flush(&mut self, ending: &mut Ending) -> Option<&'static str> {
         // Signals first, so that a flood of records cannot keep them away. The events stay in the outbox until there is
         // capacity for them: the end of the agent is reported, too.
         tokio::select! {
             biased;
             reason = ending.signal() => Some(reason),
-            taken = self.reporter.outbox.flush() => (!taken).then_some("output closed"),
+            () = self.reporter.flush() => None,
         }
     }
 }
