@@ -1,6 +1,10 @@
 //! The main loop: records of the ring, signals, requests and timers, in turn.
 
-use std::{collections::HashSet, path::PathBuf, time::Duration};
+use std::{
+    collections::HashSet,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context as _, Result};
 use mcpwarden_kernel::{Met, requirements};
@@ -15,8 +19,10 @@ use crate::{
     network::Belonging,
 };
 
-/// Records taken before signals and timers get a turn.
+/// Records taken before signals and timers get a turn, and events that were made are handed on.
 const BATCH_RECORDS: usize = 4096;
+/// How long that may take: a record can hold a thousand messages.
+const BATCH_TIME: Duration = Duration::from_millis(20);
 /// How often positions are compared with the kernel's.
 const RECONCILE_EVERY: Duration = Duration::from_secs(1);
 /// How long the start waits for the addresses of names.
@@ -204,8 +210,9 @@ impl Agent {
 
     fn take_all(&mut self, ring: &mut RingReader) -> Drained {
         let mut now = self.clock.now();
+        let until = Instant::now() + BATCH_TIME;
         for count in 0..BATCH_RECORDS {
-            if self.reporter.outbox.is_full() {
+            if self.reporter.outbox.is_full() || Instant::now() >= until {
                 return Drained::Part;
             }
             if count % 64 == 63 {
