@@ -13,7 +13,7 @@ use super::io::{Connect, Exec, ExitStatus, Process};
 use super::memory::Account;
 use super::pairing::Pairing;
 use super::seen::{Seen, Stop};
-use crate::discovery::{self, Match};
+use crate::discovery::{self, Declared, Match};
 use crate::event::{CaptureGap, GateDecided, Identity, MatchedBy, ServerExited, ServerType};
 use crate::guard::ToolFacts;
 use crate::http::HttpMeta;
@@ -52,6 +52,8 @@ pub(super) enum Waiting {
 const MAX_WAITING_REMARKS: usize = 16;
 /// Most gaps remembered of a candidate.
 const MAX_WAITING_GAPS: usize = 16;
+/// Most names of one server that are remembered.
+const MAX_IDS: usize = 64;
 /// Most connects remembered of a candidate: one that is being installed fetches its parts first.
 const MAX_WAITING_CONNECTS: usize = 64;
 
@@ -96,6 +98,16 @@ pub(super) struct Connection {
     pub(super) runs_container: bool,
     pub(super) named: Option<Match>,
     pub(super) declared: Option<ServerId>,
+    /// The version of its package, image or program.
+    pub(super) version: Option<String>,
+    /// What its programs are called, and the declared server that it was mistaken for: see [`Connection::also`].
+    ids: Vec<ServerId>,
+    /// The process that serves, once it is announced.
+    pub(super) serving: Option<u32>,
+    /// Processes that have run a program since.
+    pub(super) later: HashSet<u32>,
+    /// Whether another program serves by now than its declaration demands.
+    pub(super) is_replaced: bool,
     /// Value, id and place in the chain of the most telling program.
     best: Option<(u8, ServerId, usize)>,
     /// Connects of a candidate that were not kept. They matter only where it turns out to be a server.
@@ -115,6 +127,8 @@ pub(super) struct Connection {
     pub(super) watched: bool,
     /// Whether it was reported that too much is open.
     pub(super) crowded: bool,
+    /// Whether it was reported that definitions are not compared with pins.
+    pub(super) is_uncompared: bool,
     /// For guards that are not in this process: see [`Connection::describe`].
     pub(super) metadata: Value,
     /// What the head of its last request says, where it is spoken over HTTP.
@@ -151,6 +165,11 @@ impl Connection {
             runs_container: false,
             named: None,
             declared: None,
+            version: None,
+            ids: Vec::new(),
+            serving: None,
+            later: HashSet::new(),
+            is_replaced: false,
             best: None,
             connects_not_kept: 0,
             server: None,
@@ -161,6 +180,7 @@ impl Connection {
             last_was_message: [false; 2],
             watched: false,
             crowded: false,
+            is_uncompared: false,
             metadata: Value::Null,
             http: None,
             reported: HashSet::new(),
@@ -249,6 +269,12 @@ impl Connection {
         self.ended = None;
         self.exit_at = None;
         self.status = None;
+        let (cwd, executable) = (process.cwd.as_deref(), process.executable.as_deref());
+        let (rank, id) =
+            (discovery::specificity(&process.argv, cwd), discovery::server_id(&process.argv, cwd));
+        if rank >= discovery::PROGRAM {
+            self.call(id.clone());
+        }
         if self.chain.len() >= limit {
             // The first programs name the server; the last is the one that serves.
             self.chain.pop();
@@ -256,13 +282,35 @@ impl Connection {
             return false;
         }
         self.runs_container |= discovery::runs_in_container(&process.argv);
-        let cwd = process.cwd.as_deref();
-        let rank = discovery::specificity(&process.argv, cwd);
+        let version = || discovery::version(&process.argv, executable);
+        self.version = self.version.take().or_else(version);
         if self.best.as_ref().is_none_or(|(best, ..)| rank > *best) {
-            self.best = Some((rank, discovery::server_id(&process.argv, cwd), self.chain.len()));
+            self.best = Some((rank, id, self.chain.len()));
         }
         self.push(process);
         true
+    }
+
+    /// It is called so as well. Of more names than are kept, the first and the last are.
+    pub(super) fn call(&mut self, id: ServerId) {
+        if !self.ids.contains(&id) {
+            self.ids.truncate(MAX_IDS - 1);
+            self.ids.push(id);
+        }
+    }
+
+    /// All that its programs are called.
+    pub(super) fn ids(&self) -> &[ServerId] {
+        &self.ids
+    }
+
+    /// What it is called besides: what is denied of any of these names is denied of it. A declared server is what its
+    /// declaration says, whatever its programs are called.
+    pub(super) fn also(&self) -> &[ServerId] {
+        match self.identity() {
+            Identity::Declared => &[],
+            Identity::Derived => &self.ids,
+        }
     }
 
     fn push(&mut self, process: Process) {
@@ -340,17 +388,37 @@ impl Connection {
         self.at.as_ref().map_or(ServerType::Stdio, |at| at.kind)
     }
 
-    /// Who serves, whatever its version and the directory of the day, as far as it is known: part of whose pins these are.
+    /// Who serves, whatever its version and the directory of the day, as far as it is known: part of whose pins these are. A
+    /// program that has another one serve in its place keeps its pins, whatever it calls the other.
     pub(super) fn program(&self) -> String {
-        match (&self.at, self.chain.last()) {
-            (Some(at), _) => at.program(),
-            (None, Some(last)) => {
-                let package = self.chain.iter().find_map(|process| discovery::package(&process.argv));
-                let (cwd, executable) = (last.cwd.as_deref(), last.executable.as_deref());
-                discovery::identity(&last.argv, cwd, executable, package.as_deref())
-            }
-            (None, None) => String::new(),
+        if let Some(at) = &self.at {
+            return at.program();
         }
+        self.handing_over().unwrap_or_else(|| self.last_program())
+    }
+
+    /// Whether a program has another one serve in its place.
+    pub(super) fn hands_over(&self) -> bool {
+        self.at.is_none() && self.handing_over().is_some()
+    }
+
+    fn handing_over(&self) -> Option<String> {
+        let (last, before) = self.chain.split_last()?;
+        let first = before.iter().find(|process| discovery::is_itself(&process.argv))?;
+        let program = self.identity_of(first);
+        let is_other = !program.is_empty() && program != self.identity_of(last);
+        is_other.then(|| discovery::with_arguments(&program, &first.argv))
+    }
+
+    /// What serves in the end, as pins knew it that were made before [`Connection::program`] went by the first.
+    pub(super) fn last_program(&self) -> String {
+        self.chain.last().map(|last| self.identity_of(last)).unwrap_or_default()
+    }
+
+    fn identity_of(&self, process: &Process) -> String {
+        let package = self.chain.iter().find_map(|process| discovery::package(&process.argv));
+        let (cwd, executable) = (process.cwd.as_deref(), process.executable.as_deref());
+        discovery::identity(&process.argv, cwd, executable, package.as_deref())
     }
 
     /// The URL of what serves, or the path of the script or the executable: what its pins were kept under by earlier
@@ -365,15 +433,22 @@ impl Connection {
         }
     }
 
-    /// Whether one of these serves, as far as it is known what does; of none of them anything may.
-    pub(super) fn is_served_by(&self, executables: &[String]) -> bool {
-        let executable = self.chain.last().and_then(|process| process.executable.as_deref());
-        let is = |path: &String| executable == Some(path) || self.program_path() == *path;
-        executables.is_empty() || executables.iter().any(is)
+    /// Whether what serves is what this declaration demands.
+    pub(super) fn is_served_by(&self, declared: &Declared) -> bool {
+        let nothing = Process::default();
+        let last = self.chain.last().unwrap_or(&nothing);
+        discovery::is_served_by(declared, &last.running(self.adopted))
+    }
+
+    /// The last program that a live process has run since it was announced.
+    pub(super) fn successor(&self) -> Option<&Process> {
+        let is_live =
+            |process: &&Process| self.live.contains(&process.pid) && self.later.contains(&process.pid);
+        self.chain.iter().rev().find(is_live)
     }
 
     pub(super) fn identity(&self) -> Identity {
-        if self.declared.is_some() { Identity::Declared } else { Identity::Derived }
+        if self.declared.is_some() && !self.is_replaced { Identity::Declared } else { Identity::Derived }
     }
 
     pub(super) fn matched_by(&self) -> MatchedBy {
@@ -484,7 +559,8 @@ impl Connection {
         // As it is, and within the metadata.
         let http = self.http.as_ref().map_or(0, |http| 2 * http.bytes());
         let at = self.at.as_ref().map_or(0, At::bytes);
-        size_of::<Self>() + waiting + requests + tools + self.chain_bytes + metadata + http + at
+        let ids: usize = self.ids.iter().map(|id| size_of::<ServerId>() + id.0.len()).sum();
+        size_of::<Self>() + ids + waiting + requests + tools + self.chain_bytes + metadata + http + at
     }
 
     /// Gives up all that can be done without but its requests.
