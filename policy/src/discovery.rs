@@ -176,7 +176,11 @@ pub fn package(argv: &[String]) -> Option<String> {
 /// The version of the package, image or program that this command line runs, as far as the command line or the path of what
 /// runs names one: `uvx pkg@1.2`, `npx pkg@latest`, `image:1.2`, `/nix/store/…-pkg-1.2/bin/pkg`.
 pub fn version(argv: &[String], executable: Option<&str>) -> Option<String> {
-    let named = command::read(argv).version.or_else(|| places::version(executable?).map(str::to_owned));
+    let command = command::read(argv);
+    // What interprets a script has a version of its own.
+    let is_program = command.pieces.iter().all(|piece| matches!(piece.role, Role::Program | Role::Tool));
+    let executable = executable.filter(|_| is_program);
+    let named = command.version.or_else(|| places::version(executable?).map(str::to_owned));
     named.map(|version| clean(&version))
 }
 

@@ -304,3 +304,65 @@ proptest! {
         prop_assert_eq!(run(&sizes), run(&[stream.len()]));
     }
 }
+
+/// A server of user 1000 that lists these tools, each with this description.
+fn list_tools(bench: &mut Bench, connection: u64, command: &str, tools: &[(String, &str)]) {
+    bench.exec_of(connection, 100 + connection as u32, command, 1000);
+    bench.c2s(connection, HELLO);
+    bench.s2c(connection, &answer(0, "{}"));
+    bench.c2s(connection, r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
+    let tools: Vec<Value> =
+        tools.iter().map(|(name, text)| json!({"name": name, "description": text})).collect();
+    bench.s2c(connection, &answer(1, &json!({ "tools": tools }).to_string()));
+}
+
+/// What a user's other server lists, what a changed tool of his is called with, and the bounds: the change is denied.
+#[test]
+fn rug_pull_is_denied_however_many_tools_are_open() {
+    for (per_user, open) in [(100_000, 0), (100_000, 300), (300, 300), (40, 300), (3, 300), (3, 0)] {
+        let yaml = b"policy: { version_pinning: { on_change: block } }";
+        let (config, _) = crate::config::parse(yaml).unwrap();
+        let mut bench = Bench::judged(&config, Vec::new());
+        let mut settings = bench.engine.config.clone();
+        settings.registry.limits.entries_per_user = per_user;
+        let judge = Judge::new(&config, Vec::new(), &inspect::DETECTOR).unwrap();
+        bench.engine.configure(settings, judge);
+        list_tools(&mut bench, 1, "mcp-victim", &[("t".into(), "a")]);
+        bench.close(1);
+        let many: Vec<(String, &str)> = (0..open).map(|number| (format!("tool{number}"), "x")).collect();
+        list_tools(&mut bench, 2, "mcp-flood", &many);
+        list_tools(&mut bench, 3, "mcp-victim", &[("t".into(), "b")]);
+        bench.out.clear();
+        bench.c2s(3, &call(2, "t"));
+        let events = bench.events();
+        let called = events.iter().find(|event| event["type"] == "mcp_tool_called").unwrap();
+        assert_eq!(called["code"], "tool_changed", "{per_user} {open}: {called}");
+    }
+}
+
+/// A tool that there is no room to pin is reported with its server, and undecided: `fail_closed` denies it.
+#[test]
+fn uncompared_tool_is_undecided() {
+    for (fail_closed, expected) in [(false, Value::Null), (true, "unknown_tool".into())] {
+        let yaml = format!(
+            "policy: {{ fail_closed: {fail_closed} }}\nservers: [{{ id: ours, command: mcp-many, args: [] }}]"
+        );
+        let (config, _) = crate::config::parse(yaml.as_bytes()).unwrap();
+        let mut bench = Bench::judged(&config, Vec::new());
+        let mut settings = bench.engine.config.clone();
+        settings.registry.limits.items_per_server = 1;
+        let judge = Judge::new(&config, Vec::new(), &inspect::DETECTOR).unwrap();
+        bench.engine.configure(settings, judge);
+        list_tools(&mut bench, 1, "mcp-many", &[("t".into(), "a"), ("u".into(), "a")]);
+        let said = bench.said();
+        assert!(said.contains(&"1 ours full Pins 1".to_owned()), "{said:?}");
+        for (tool, expected) in [("t", Value::Null), ("u", expected)] {
+            bench.c2s(1, &call(7, tool));
+            let events = bench.events();
+            let called = events.iter().find(|event| event["type"] == "mcp_tool_called").unwrap();
+            assert_eq!(called["code"], expected, "{fail_closed} {tool}: {called}");
+            bench.s2c(1, &answer(7, "{}"));
+            bench.out.clear();
+        }
+    }
+}
