@@ -50,8 +50,9 @@ impl Registry {
     }
 
     /// A server whose pins are in memory is to have more than there is room for.
-    fn crowd(&mut self, key: &PinKey) {
-        if let Some(server) = self.servers.get_mut(key).filter(|server| !server.is_crowded) {
+    pub(super) fn crowd(&mut self, key: &PinKey) {
+        let server = self.servers.get_mut(key).filter(|server| server.loaded && !server.is_crowded);
+        if let Some(server) = server {
             self.kept.remove(key.uid, server.records.len());
             self.counters.pins_borrowed += 1;
             server.is_crowded = true;

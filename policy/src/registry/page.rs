@@ -236,6 +236,10 @@ impl Registry {
         if contradicts && self.gives_way(key, list, &item, &hash) {
             return;
         }
+        let is_new = self.record(key, &item).is_none();
+        if is_new && !self.kept.fit(key.uid, 1, &self.settings.limits) {
+            self.crowd(key);
+        }
         let (has_entry, has_pin) = (self.has_entry(key, list, &item), self.has_pin(key, &item));
         let is_uncompared = !has_pin || !self.servers.get(key).is_some_and(|server| server.loaded);
         // Listed it is, room or not, if it has a pin: else that would be taken to be removed.
